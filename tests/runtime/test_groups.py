@@ -4,10 +4,13 @@ tells.
 
 import asyncio
 from dataclasses import replace
+from uuid import UUID
 
 import pytest
 
+from kohort.coordinator import jobs
 from kohort.coordinator.config import GroupCoordinatorConfig
+from kohort.coordinator.consumer.target import MOST_AT_ONCE
 from kohort.coordinator.journal import Cause
 from kohort.coordinator.offsets import offset_tombstone
 from kohort.coordinator.partition import partition_for
@@ -19,6 +22,7 @@ from kohort.coordinator.records import (
     encode,
 )
 from kohort.coordinator.shard import Shard
+from kohort.coordinator.topics import FixedTopics, TopicImage
 from kohort.protocol.batches import decode_records
 from kohort.runtime import group_host
 from kohort.runtime.clock import SystemClock
@@ -521,3 +525,37 @@ def test_what_is_appended_is_in_kafkas_schema():
     (record,) = records("g", 1)
     append_records(log, [[record]], 0)
     assert log.records() == [[encode(record)]]
+
+
+# --- work in the background ---
+
+
+@virtual_time
+async def test_a_target_that_cannot_be_computed_is_logged_once_and_tried_again(monkeypatch, caplog):
+    def broken(*_, **__):
+        raise ZeroDivisionError
+
+    topics = FixedTopics([TopicImage("t", UUID(int=1), 2 * MOST_AT_ONCE)], 1)
+    async with serving(topics=topics) as served:
+        with monkeypatch.context() as patch:
+            patch.setattr(jobs, "assign", broken)
+            served.consumer_heartbeat("g", "A", 0, topics=["t"])
+            errors = await beats(served, 5)
+        assert errors == ["none", "unknown_server_error", "none", "unknown_server_error", "none"]
+        assert [record.getMessage() for record in caplog.records if record.exc_info] == [
+            "no target assignment of group g could be computed"
+        ]
+        await beats(served, 2)
+        assert served.groups.group("g").target_epoch == 2
+        assert served.groups.group("g").target_error is None
+
+
+async def beats(served, count):
+    """The errors of heartbeats two seconds apart, while no target is computed."""
+    errors = []
+    for _ in range(count):
+        errors.append((await answer(served.consumer_heartbeat("g", "A", 1))).error.name)
+        while served.groups.group("g").assigning is not None:
+            await turns()
+        await asyncio.sleep(2)
+    return errors

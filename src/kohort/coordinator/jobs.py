@@ -98,4 +98,12 @@ class TargetComputed:
     """(member id, its new target), of the members whose target is not stored yet."""
 
 
+@dataclass(frozen=True, slots=True)
+class TargetFailed:
+    """Event: the computation of a target assignment raised."""
+
+    job: ComputeTarget
+    error: str
+
+
 Job: TypeAlias = ResolveRegexes | ComputeTarget

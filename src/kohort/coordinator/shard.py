@@ -34,11 +34,11 @@ from kohort.coordinator.consumer.heartbeat import heartbeat as consumer_group_he
 from kohort.coordinator.consumer.heartbeat import not_found, validate_heartbeat
 from kohort.coordinator.consumer.regular_expressions import regexes_resolved
 from kohort.coordinator.consumer.steady import SteadyHeartbeat
-from kohort.coordinator.consumer.target import target_computed
+from kohort.coordinator.consumer.target import target_computed, target_failed
 from kohort.coordinator.consumer.timers import restore_timers
 from kohort.coordinator.consumer.upgrade import upgrade
 from kohort.coordinator.fold import Fold
-from kohort.coordinator.jobs import RegexesResolved, TargetComputed
+from kohort.coordinator.jobs import RegexesResolved, TargetComputed, TargetFailed
 from kohort.coordinator.join import join_group, validate_join
 from kohort.coordinator.journal import Cause
 from kohort.coordinator.members import heartbeat, keep_alive, leave_group, session_expires
@@ -116,6 +116,7 @@ Event = (
     | DiscardOffsets
     | RegexesResolved
     | TargetComputed
+    | TargetFailed
 )
 
 
@@ -387,6 +388,13 @@ class Shard(Fold):
             target_computed(group, event, step)
         return step.result()
 
+    def _target_failed(self, event: TargetFailed, now: Instant, timestamp: Timestamp) -> Result:
+        step = Step(self.config, now, timestamp)
+        group = self.groups.get(event.job.group)
+        if isinstance(group, ConsumerGroup):
+            target_failed(group, event, step)
+        return step.result()
+
     def _offset_commit(self, request: OffsetCommit, now: Instant, timestamp: Timestamp) -> Result:
         return commit_offsets(self.groups.get(request.group), request, self.config, now, timestamp)
 
@@ -517,6 +525,7 @@ _HANDLERS: Final[Mapping[type, Callable[[Shard, Any, Instant, Timestamp], Result
     DescribeConsumerGroup: Shard._describe_consumer_group,
     RegexesResolved: Shard._regexes_resolved,
     TargetComputed: Shard._target_computed,
+    TargetFailed: Shard._target_failed,
 }
 
 

@@ -9,9 +9,10 @@ from typing import Any, cast
 
 from kohort.coordinator.admin import list_groups
 from kohort.coordinator.config import GroupCoordinatorConfig
+from kohort.coordinator.consumer.group import ConsumerGroup
 from kohort.coordinator.consumer.steady import SteadyHeartbeat
 from kohort.coordinator.fold import AnyGroup
-from kohort.coordinator.jobs import Job, ResolveRegexes
+from kohort.coordinator.jobs import ComputeTarget, Job, ResolveRegexes, TargetFailed
 from kohort.coordinator.journal import Rebalance
 from kohort.coordinator.requests import (
     Committer,
@@ -312,9 +313,19 @@ class Groups(Shards[GroupHost, TimerKey]):
                 await slices.give_way()
             event = job.done(found)
         else:
-            event = await self._heavy_work.run(job.done)
+            event = await self._compute(host, shard, job)
         if host.shard is shard:
             host.post(event)
+
+    async def _compute(self, host: GroupHost, shard: Shard, job: ComputeTarget) -> Event:
+        try:
+            return await self._heavy_work.run(job.done)
+        except Exception as e:  # a bug of an assignor: the group goes on with its old target
+            error, group = repr(e), shard.groups.get(job.group)
+            known = group.target_error if isinstance(group, ConsumerGroup) else None
+            if host.shard is shard and error != known:
+                logger.exception("no target assignment of group %s could be computed", job.group)
+            return TargetFailed(job, error)
 
     # --- what is known ---
 

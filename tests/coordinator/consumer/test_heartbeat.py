@@ -7,7 +7,7 @@ import pytest
 
 from kohort.coordinator.config import ConsumerGroupConfig, GroupCoordinatorConfig
 from kohort.coordinator.consumer.steady import SteadyHeartbeat
-from kohort.coordinator.consumer.target import MOST_AT_ONCE, STORED_AT_ONCE
+from kohort.coordinator.consumer.target import MOST_AT_ONCE, RETRY_AFTER_MS, STORED_AT_ONCE
 from kohort.coordinator.consumer_records import (
     ConsumerGroupMemberMetadataRecord,
     ConsumerGroupMemberMetadataValue,
@@ -23,6 +23,7 @@ from kohort.coordinator.consumer_records import (
     TargetAssignmentMetadataRecord,
     TargetAssignmentMetadataValue,
 )
+from kohort.coordinator.jobs import TargetFailed
 from kohort.coordinator.topics import FixedTopics, TopicImage
 from kohort.testing.bench import Bench
 
@@ -552,5 +553,35 @@ def test_the_target_of_a_deleted_group_is_none_of_its_successor():
     bench.consumer_heartbeat("g", "B", 0, topics=["t"])
     bench.post(former.done())
     assert bench.consumer_group().target_epoch == 1
+    bench.do_jobs()
+    assert told(bench.consumer_heartbeat("g", "B", 1)) == (2, {T: tuple(range(MOST_AT_ONCE))})
+
+
+def test_a_target_that_cannot_be_computed_is_the_error_of_one_request():
+    bench = Bench(AT_ONCE, topics=FixedTopics([TopicImage("t", T, MOST_AT_ONCE)], 1))
+    bench.consumer_heartbeat("g", "A", 0, topics=["t"])
+    for _ in range(2):
+        (job,) = bench.jobs
+        bench.jobs.clear()
+        bench.post(TargetFailed(job, "a bug"))
+        assert told(bench.consumer_heartbeat("g", "A", 1)) == (1, None)
+        assert bench.jobs == []
+        bench.advance(RETRY_AFTER_MS)
+        refused = bench.consumer_heartbeat("g", "A", 1)
+        assert refused.error == "unknown_server_error"
+        assert "a bug" in refused.response.error_message
+        assert bench.jobs == []
+        assert told(bench.consumer_heartbeat("g", "A", 1)) == (1, None)
+    bench.do_jobs()
+    assert told(bench.consumer_heartbeat("g", "A", 1)) == (2, {T: tuple(range(MOST_AT_ONCE))})
+
+
+def test_the_failure_of_a_target_that_nobody_waits_for_has_no_effect():
+    bench = Bench(AT_ONCE, topics=FixedTopics([TopicImage("t", T, MOST_AT_ONCE)], 1))
+    bench.consumer_heartbeat("g", "A", 0, topics=["t"], instance_id="i")
+    bench.consumer_heartbeat("g", "A", -2, instance_id="i")
+    bench.consumer_heartbeat("g", "B", 0, topics=["t"], instance_id="i")
+    bench.post(TargetFailed(bench.jobs.pop(0), "a bug"))
+    bench.advance(RETRY_AFTER_MS)
     bench.do_jobs()
     assert told(bench.consumer_heartbeat("g", "B", 1)) == (2, {T: tuple(range(MOST_AT_ONCE))})

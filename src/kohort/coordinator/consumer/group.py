@@ -125,10 +125,10 @@ class ConsumerGroup:
 
     __slots__ = (
         "assigning", "assignors", "checked_version", "classic_members", "classic_protocols",
-        "epoch", "has_partition_metadata", "id", "instances", "is_resolving", "members",
-        "metadata_hash", "names", "offsets", "owners", "rebalance", "regex_members", "regexes",
-        "sessions", "standings", "table", "target_epoch", "target_timestamp", "targets",
-        "unrecorded_hash",
+        "epoch", "failed_at", "has_partition_metadata", "id", "instances", "is_resolving",
+        "members", "metadata_hash", "names", "offsets", "owners", "rebalance", "regex_members",
+        "regexes", "sessions", "standings", "table", "target_epoch", "target_error", "target_timestamp",
+        "targets", "unrecorded_hash",
     )  # fmt: skip
 
     def __init__(self, group_id: str, offsets: CommittedOffsets | None = None) -> None:
@@ -172,6 +172,10 @@ class ConsumerGroup:
         """For the journal: the rebalance that has not ended."""
         self.assigning: ComputeTarget | None = None
         """The computation of its target in the background, None if there is none."""
+        self.failed_at: Instant | None = None
+        """When the computation of its target failed, until a request has got that error."""
+        self.target_error: str | None = None
+        """Why it failed last, until it succeeds."""
         self.is_resolving = False
         """Whether its regular expressions are being resolved."""
 

@@ -36,7 +36,7 @@ from kohort.coordinator.consumer.leaving import (
 from kohort.coordinator.consumer.reconciliation import Goal, reconcile
 from kohort.coordinator.consumer.regular_expressions import maybe_resolve
 from kohort.coordinator.consumer.subscribed_metadata import metadata_hash
-from kohort.coordinator.consumer.target import update_target
+from kohort.coordinator.consumer.target import update_target, validate_target
 from kohort.coordinator.consumer_records import (
     AssignedPartitions,
     ConsumerGroupMemberMetadataRecord,
@@ -141,9 +141,11 @@ def update_member(
 ) -> ConsumerMember:
     """Record the change of a member and all that follows from it; returns the member after it.
 
-    `owned` is what the member owns by its own word, None if it does not tell.
+    `owned` is what the member owns by its own word, None if it does not tell. Raises KafkaError
+    UNKNOWN_SERVER_ERROR if no target could be computed.
     """
     group = change.group
+    validate_target(group, step)
     if change.replaced is not None:
         timers.forget(group, change.replaced, step)
         group.assigning = None

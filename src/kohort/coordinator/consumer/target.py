@@ -6,6 +6,8 @@ group's assignment interval. Until then the old target holds.
 The target of a large group is computed in the background, and stored in parts: the record of the
 assignment epoch comes last. Until then the old epoch holds, as within the assignment interval.
 
+If an assignor raises, the error is that of a later request, and the next one begins anew.
+
 Source: Kafka's TargetAssignmentBuilder.
 """
 
@@ -27,15 +29,18 @@ from kohort.coordinator.consumer_records import (
     TargetAssignmentMetadataRecord,
     TargetAssignmentMetadataValue,
 )
-from kohort.coordinator.jobs import ComputeTarget, TargetComputed
+from kohort.coordinator.jobs import ComputeTarget, TargetComputed, TargetFailed
 from kohort.coordinator.step import Step
 from kohort.coordinator.topics import TopicsView
+from kohort.errors import ErrorCode, KafkaError
 from kohort.types import InstanceId, MemberId
 
 MOST_AT_ONCE: Final = 1_000
 """Members and partitions of a group whose target is computed at once."""
 STORED_AT_ONCE: Final = 500
 """Targets of members that one event stores."""
+RETRY_AFTER_MS: Final = 1_000
+"""Time after a failed computation before a request gets its error."""
 _NO_TARGET: Partitions = {}
 
 
@@ -56,7 +61,8 @@ def update_target(
     Returns the assignment epoch, and the target of the changed member.
     """
     group = change.group
-    if epoch > group.target_epoch and group.assigning is None and is_due(group, step):
+    waits = group.assigning is not None or group.failed_at is not None
+    if epoch > group.target_epoch and not waits and is_due(group, step):
         job = _job(change, epoch, topics, step)
         if len(job.members) + sum(job.partitions.values()) <= MOST_AT_ONCE:
             changed = dict(job.changed())
@@ -67,6 +73,28 @@ def update_target(
         group.assigning = job
         step.start(job)
     return group.target_epoch, change.target or _NO_TARGET
+
+
+def validate_target(group: ConsumerGroup, step: Step) -> None:
+    """Raises KafkaError UNKNOWN_SERVER_ERROR if the last computation failed.
+
+    Only one request gets the error. As it gets it later, a broken assignor is not called all the
+    time.
+    """
+    if group.failed_at is not None and step.now >= group.failed_at + RETRY_AFTER_MS:
+        group.failed_at = None
+        raise KafkaError(
+            ErrorCode.unknown_server_error,
+            f"Failed to compute a new target assignment for epoch {group.epoch}: "
+            f"{group.target_error}",
+        )
+
+
+def target_failed(group: ConsumerGroup, event: TargetFailed, step: Step) -> None:
+    """The computation that the group waits for raised; the old target holds."""
+    if group.assigning is event.job:
+        group.assigning = None
+        group.failed_at, group.target_error = step.now, event.error
 
 
 def target_computed(group: ConsumerGroup, event: TargetComputed, step: Step) -> None:
@@ -84,7 +112,7 @@ def target_computed(group: ConsumerGroup, event: TargetComputed, step: Step) -> 
     if rest:
         step.go_on_with(TargetComputed(event.job, rest))
     else:
-        group.assigning = None
+        group.assigning = group.target_error = None
         _store_epoch(group, event.job.epoch, step)
 
 
