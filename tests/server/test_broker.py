@@ -9,7 +9,14 @@ from typing import Any
 import pytest
 
 from kohort.coordinator.config import MigrationPolicy
-from kohort.coordinator.requests import OffsetCommit, OffsetFetch, OffsetToCommit
+from kohort.coordinator.consumer.group import ConsumerGroup
+from kohort.coordinator.metadata_hash import group_hash, topic_hash
+from kohort.coordinator.requests import (
+    ConsumerGroupHeartbeat,
+    OffsetCommit,
+    OffsetFetch,
+    OffsetToCommit,
+)
 from kohort.errors import KohortError
 from kohort.log.partition import PartitionLog
 from kohort.server.addresses import Address, cannot_listen
@@ -107,6 +114,30 @@ async def test_offsets_of_a_topic_whose_deletion_a_crash_cut_short_are_forgotten
         await asyncio.sleep(0)
         fetched = await ask(broker, OffsetFetch, partitions=None)
         assert [each.topic for each in fetched.offsets] == ["here"]
+
+
+async def test_consumer_groups_know_the_rack_of_the_broker() -> None:
+    async with Broker(Config(MEMORY | {"broker.rack": "r1"})) as broker:
+        await broker.groups.loaded()
+        topic = broker.topics.create("t", 3)
+        answer = asyncio.get_running_loop().create_future()
+        broker.groups.submit(
+            ConsumerGroupHeartbeat(
+                request_id=answer.set_result,
+                group="g",
+                member_id="m",
+                member_epoch=0,
+                topics=("t",),
+                owned={},
+                rebalance_timeout_ms=1_000,
+                client_id="c",
+                client_host="/127.0.0.1",
+            )
+        )
+        await answer
+        group = broker.groups.group("g")
+        assert isinstance(group, ConsumerGroup)
+        assert group.metadata_hash == group_hash({"t": topic_hash(topic.id, "t", 3, "r1")})
 
 
 async def test_the_advertised_address_takes_the_bound_port_for_0() -> None:

@@ -17,6 +17,10 @@ class TopicsView(Protocol):
     """All topics, for reading; what it shows changes between two events, not during one."""
 
     @property
+    def rack(self) -> str | None:
+        """The rack of all replicas of all topics, None if their broker has none."""
+
+    @property
     def version(self) -> int:
         """Grows whenever a topic is created, deleted or grows."""
 
@@ -37,7 +41,10 @@ class TopicsView(Protocol):
 class FixedTopics:
     """Topics that do not change."""
 
-    def __init__(self, topics: Iterable[TopicImage] = (), version: int = 0) -> None:
+    def __init__(
+        self, topics: Iterable[TopicImage] = (), version: int = 0, rack: str | None = None
+    ) -> None:
+        self.rack = rack
         self.version = version
         self.created_version = version
         self._by_name: Mapping[str, TopicImage] = {topic.name: topic for topic in topics}

@@ -148,7 +148,7 @@ class Broker:
             self.clock,
             waits_for_disk=self._waits_for_disk,
             expiration_interval_ms=self.config["offsets.retention.check.interval.ms"],
-            topics=GroupTopics(self.topics),
+            topics=GroupTopics(self.topics, self.config["broker.rack"]),
         )
         self.topics.on_deleted.append(self.groups.topics_deleted)
         self.logs.on_reopened.append(self.groups.log_reopened)

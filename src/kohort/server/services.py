@@ -37,6 +37,12 @@ class Services:
     heavy_work: HeavyWork = field(default_factory=HeavyWork)
 
     @property
+    def rack(self) -> str | None:
+        """The rack of this broker, None if it has none."""
+        rack: str | None = self.config["broker.rack"]
+        return rack
+
+    @property
     def serves_consumer_groups(self) -> bool:
         """Whether the consumer protocol (KIP-848) is one of the server's."""
         return "consumer" in self.config["group.coordinator.rebalance.protocols"]

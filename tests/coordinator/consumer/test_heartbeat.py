@@ -318,6 +318,15 @@ def test_a_topic_is_created_grows_and_is_deleted(bench):
     assert written(bench.consumer_heartbeat("g", "A", 5)) == []
 
 
+def test_the_hash_of_the_topics_has_the_rack_of_their_replicas(bench):
+    h1 = TopicImage("h1", UUID("4bd878ca-8482-4c36-9959-37e467de3d0d"), 1)
+    bench.topics = FixedTopics([h1], version=1, rack="rÃ¤ck-1")
+    call = bench.consumer_heartbeat("g", "A", 0, topics=["h1"])
+    assert call.result.records[1].value.metadata_hash == -1118451667282946521
+    bench.topics = FixedTopics([h1], version=2, rack="another")
+    assert written(bench.consumer_heartbeat("g", "A", 2))[0] == (3, 3)
+
+
 def test_other_topics_do_not_bump_the_epoch_while_a_regex_is_unresolved(bench):
     bench.consumer_heartbeat("g", "A", 0, topics=[], regex="t")
     bench.do_jobs()

@@ -32,6 +32,13 @@ async def test_the_cluster(bench: Bench, version: int) -> None:
         assert not answer.brokers[0].is_fenced
 
 
+@pytest.mark.parametrize("version", range(3))
+async def test_the_rack_of_the_broker(version: int) -> None:
+    bench = Bench(broker_rack="r1")
+    answer = await bench.ask("describe_cluster", version, endpoint_type=1)
+    assert [each.rack for each in answer.brokers] == ["r1"]
+
+
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize(
     ("wanted", "code", "message"),

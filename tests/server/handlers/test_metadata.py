@@ -18,6 +18,12 @@ def by_name(answer: Any) -> dict[str, Any]:
     return {topic.name: topic for topic in answer.topics}
 
 
+@pytest.mark.parametrize("version", ALL[1:])
+async def test_the_rack_of_the_broker(version: int) -> None:
+    answer = await Bench(broker_rack="r1").ask("metadata", version, topics=[])
+    assert [each.rack for each in answer.brokers] == ["r1"]
+
+
 @pytest.mark.parametrize("version", ALL)
 async def test_a_topic(bench: Bench, topic: str, version: int) -> None:
     answer = await bench.ask("metadata", version, topics=[{"name": topic}])

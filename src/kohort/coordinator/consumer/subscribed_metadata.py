@@ -13,9 +13,10 @@ _CACHED: Final = 16_384
 def metadata_hash(names: Iterable[str], topics: TopicsView) -> int:
     """The hash of those of the topics that exist, 0 if there is none."""
     found = map(topics.by_name, names)
-    return group_hash({topic.name: _hash(topic) for topic in found if topic is not None})
+    rack = topics.rack
+    return group_hash({topic.name: _hash(topic, rack) for topic in found if topic is not None})
 
 
 @lru_cache(maxsize=_CACHED)
-def _hash(topic: TopicImage) -> int:
-    return topic_hash(topic.id, topic.name, topic.partitions)
+def _hash(topic: TopicImage, rack: str | None) -> int:
+    return topic_hash(topic.id, topic.name, topic.partitions, rack)

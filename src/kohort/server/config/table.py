@@ -32,6 +32,11 @@ _SERVER = (
     ),
     ConfigDef(name="broker.id", kind="int", default=None, minimum=0, doc="Old name of node.id."),
     ConfigDef(
+        name="broker.rack", kind="string", default=None,
+        doc="Rack of this broker in responses, for assignors of clients that prefer replicas in "
+        "their own rack.",
+    ),
+    ConfigDef(
         name="log.dir", kind="string", default="data",
         doc="Directory of all topics, groups and metadata, used by one server at a time. Kafka's "
         "default is /tmp/kafka-logs.",

@@ -31,7 +31,14 @@ def handle(services: Services, exchange: Exchange, request: Any) -> None:
             exchange.version,
             cluster_id=services.cluster_id,
             controller_id=services.node_id,
-            brokers=[{"broker_id": services.node_id, "host": host, "port": port}],
+            brokers=[
+                {
+                    "broker_id": services.node_id,
+                    "host": host,
+                    "port": port,
+                    "rack": services.rack,
+                }
+            ],
             cluster_authorized_operations=(
                 CLUSTER_OPERATIONS if asked else OPERATIONS_NOT_REQUESTED
             ),

@@ -236,12 +236,13 @@ async def _respond_in_slices(
 
 def _encode(services: Services, version: int, request: Any, entries: list[dict[str, Any]]) -> bytes:
     host, port = services.advertised
+    broker = {"node_id": services.node_id, "host": host, "port": port, "rack": services.rack}
     cluster_asked = getattr(request, "include_cluster_authorized_operations", False)
     return encode(
         response(
             API_KEY,
             version,
-            brokers=[{"node_id": services.node_id, "host": host, "port": port}],
+            brokers=[broker],
             cluster_id=services.cluster_id,
             controller_id=services.node_id,
             topics=entries,

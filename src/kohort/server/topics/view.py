@@ -9,10 +9,14 @@ from kohort.server.topics.topics import Topics
 
 
 class GroupTopics:
-    """A `coordinator.topics.TopicsView` of the topics as they are at each moment."""
+    """A `coordinator.topics.TopicsView` of the topics as they are at each moment.
 
-    def __init__(self, topics: Topics) -> None:
+    `rack` is that of the broker, which has all replicas.
+    """
+
+    def __init__(self, topics: Topics, rack: str | None) -> None:
         self._topics = topics
+        self.rack = rack
 
     @property
     def version(self) -> int:
