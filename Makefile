@@ -9,6 +9,9 @@ INSTALLED := $(VENV)/.installed
 # What `make run` needs; `.installed` includes it.
 DEMO_INSTALLED := $(VENV)/.installed-demo
 
+# pytest compiles every test with its assertions: more than half of the time of a collection.
+unexport PYTHONDONTWRITEBYTECODE
+
 # The first Python of 3.11 or later; override with `make PYTHON=/path/to/python`.
 PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
 	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$python" && break; done)
