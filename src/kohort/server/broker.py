@@ -31,6 +31,7 @@ from kohort.runtime.clock import Clock, SystemClock
 from kohort.runtime.groups import Groups
 from kohort.runtime.heavy_work import HeavyWork
 from kohort.runtime.transactions import TransactionCoordinator
+from kohort.security import Endpoint, SecurityProtocol
 from kohort.server.addresses import Address, cannot_listen
 from kohort.server.background_tasks import BackgroundTasks
 from kohort.server.config import Config, ResourceType, consumer_group_config
@@ -242,12 +243,19 @@ class Broker:
             new_id=random_ids().__next__,
             node_id=self.node_id,
             cluster_id=self.cluster_id,
-            advertised=self.advertised,
         )
 
     async def _serve(self, dispatcher: Dispatcher) -> None:
         try:
-            await self.listener.serve(dispatcher.dispatch)
+            await self.listener.serve(
+                dispatcher.dispatch,
+                Endpoint(
+                    listener="PLAINTEXT",
+                    security_protocol=SecurityProtocol.PLAINTEXT,
+                    host=self.advertised.host,
+                    port=self.advertised.port,
+                ),
+            )
         except OSError as error:
             # uvloop reports an address in use here, asyncio when it binds.
             raise KohortError(cannot_listen(self.config.listen, error, "--listen")) from error

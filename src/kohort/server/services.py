@@ -10,7 +10,6 @@ from kohort.runtime.groups import Groups
 from kohort.runtime.heavy_work import HeavyWork
 from kohort.runtime.markers import MarkerWriter
 from kohort.runtime.transactions import TransactionCoordinator
-from kohort.server.addresses import Address
 from kohort.server.config import Config
 from kohort.server.fetch import FetchSessions
 from kohort.server.topics import Topics
@@ -32,8 +31,6 @@ class Services:
     """A random UUID in text form, for the member ids that the coordinator assigns."""
     node_id: int
     cluster_id: str
-    advertised: Address
-    """The address in responses, to which clients connect."""
     heavy_work: HeavyWork = field(default_factory=HeavyWork)
 
     @property

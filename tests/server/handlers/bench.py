@@ -21,7 +21,7 @@ from kohort.protocol.batches import Record, build
 from kohort.protocol.building import request
 from kohort.protocol.error_codes import errors_in
 from kohort.protocol.messages import decode_request, encode
-from kohort.server.addresses import Address
+from kohort.security import Peer
 from kohort.server.config.config import Config
 from kohort.server.fetch import FetchSessions
 from kohort.server.net.exchange import Body
@@ -30,6 +30,7 @@ from kohort.server.topics.topics import Topics
 from kohort.server.transaction_markers import PartitionMarkers
 from kohort.types import Instant, Timestamp
 from server.faulty_logs import FaultyDirectory
+from server.identities import peer
 
 START = Timestamp(1_700_000_000_000)
 
@@ -46,13 +47,20 @@ class FakeExchange:
     """An exchange whose answer is kept: decoded in `outcome`, as bytes in `packed`."""
 
     def __init__(
-        self, api_key: int, version: int, *, client_id: str = "test", connection: Hashable = "c1"
+        self,
+        api_key: int,
+        version: int,
+        *,
+        client_id: str = "test",
+        connection: Hashable = "c1",
+        asked_by: Peer | None = None,
     ) -> None:
         self.api_key = api_key
         self.version = version
         self.correlation_id = 7
         self.client_id = client_id
-        self.client_host = "/127.0.0.1"
+        self.peer = asked_by or peer()
+        self.client_host = f"/{self.peer.host}"
         self.connection = connection
         self.largest_response: int | None = None
         self.outcome: Any = None
@@ -122,6 +130,8 @@ class Bench:
         given = {name.replace("_", "."): value for name, value in settings.items()}
         self.config = Config({"storage": "memory", **given})
         self.clock = HandClock()
+        self.peer = peer()
+        """Who asks."""
         self.directory: Any = FaultyDirectory(MemoryDirectory())
         self.restart()
 
@@ -146,7 +156,6 @@ class Bench:
             new_id=lambda: "an-id",
             node_id=0,
             cluster_id=self.topics.cluster_id,
-            advertised=Address("broker.test", 9092),
         )
 
     def begin(
@@ -157,7 +166,7 @@ class Bench:
         """
         api_key = BY_NAME[api].key
         decoded = decode_request(api_key, version, encode(request(api_key, version, **fields)))
-        exchange = FakeExchange(api_key, version)
+        exchange = FakeExchange(api_key, version, asked_by=self.peer)
         later = import_module(f"kohort.server.handlers.{api}").handle(
             self.services, exchange, decoded
         )

@@ -1,14 +1,17 @@
 """Metadata v0-13."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
 
 from kohort.errors import ErrorCode
+from kohort.protocol.apis import BY_NAME
 from kohort.server.topics import NewTopic
 from server.handlers.bench import Bench
+from server.identities import ENDPOINT
 
 ALL = range(14)
 UNKNOWN = ErrorCode.unknown_topic_or_partition
@@ -44,6 +47,22 @@ async def test_a_topic(bench: Bench, topic: str, version: int) -> None:
         assert answer.cluster_id == bench.topics.cluster_id
     if version >= 10:
         assert found.topic_id == bench.topics.get(topic).id  # type: ignore[union-attr]
+
+
+async def test_the_broker_has_the_address_of_the_listener_that_is_asked(
+    bench: Bench, topic: str
+) -> None:
+    outside = replace(ENDPOINT, listener="OUTSIDE", host="outside.test", port=19092)
+    for endpoint in (ENDPOINT, outside, ENDPOINT):
+        bench.peer = replace(bench.peer, endpoint=endpoint)
+        for api, fields in (
+            ("metadata", {"topics": [{"name": topic}]}),
+            ("describe_cluster", {"endpoint_type": 1}),
+            ("find_coordinator", {"coordinator_keys": ["g"]}),
+        ):
+            answer = await bench.ask(api, BY_NAME[api].max_version, **fields)
+            (node,) = answer.coordinators if api == "find_coordinator" else answer.brokers
+            assert (node.host, node.port) == (endpoint.host, endpoint.port)
 
 
 async def test_all_topics(bench: Bench) -> None:

@@ -23,11 +23,11 @@ from kohort.coordinator.requests import Heartbeat
 from kohort.protocol.apis import API_VERSIONS, BY_NAME
 from kohort.protocol.messages import encode, request
 from kohort.runtime.clock import SystemClock
-from kohort.server.addresses import Address
 from kohort.server.config import Config
 from kohort.server.fetch import FetchSessions
 from kohort.server.net import ConnectionLimits, Dispatcher, Listener
 from kohort.server.services import Services, random_ids
+from server.identities import ENDPOINT
 
 TOPIC_ID = UUID("84176e6c-7b33-4061-89b0-e281970c9d08")
 
@@ -187,7 +187,6 @@ class Wire:
             new_id=random_ids().__next__,
             node_id=0,
             cluster_id="cluster",
-            advertised=Address("broker.test", 9092),
         )
         self.dispatcher = Dispatcher(services)
         self.listener = Listener(ConnectionLimits(**limits))
@@ -196,7 +195,7 @@ class Wire:
     async def __aenter__(self) -> Self:
         self.host, self.port = await self.listener.bind("127.0.0.1", 0)
         self._stack.push_async_callback(self.listener.close, 1.0)
-        await self.listener.serve(self.dispatcher.dispatch)
+        await self.listener.serve(self.dispatcher.dispatch, ENDPOINT)
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -13,9 +13,11 @@ from kohort.coordinator.requests import Heartbeat, JoinGroup
 from kohort.coordinator.responses import HeartbeatResponse, JoinGroupResponse
 from kohort.protocol.apis import APIS
 from kohort.protocol.framing import MalformedError
-from kohort.server.net.connection import READ_AHEAD, client_host
+from kohort.security import ANONYMOUS, KafkaPrincipal
+from kohort.server.net.connection import READ_AHEAD, host_of
 from kohort.server.net.rate_limited_log import PER_PERIOD, RateLimitedLog
 from kohort.server.net.request_memory import UNMETERED, RequestMemory
+from server import identities
 from server.net.bench import Peer, Wire
 
 pytestmark = pytest.mark.filterwarnings("ignore:Overriding the .event_loop_policy. fixture")
@@ -131,7 +133,7 @@ async def test_what_the_exchange_says_of_its_request() -> None:
         seen.append(
             (exchange.api_key, exchange.version, exchange.correlation_id, exchange.client_id)
         )
-        seen.append(exchange.client_host)
+        seen.append((exchange.client_host, exchange.peer))
         assert f"api=12 v4 id={exchange.correlation_id} open" in repr(exchange)
         exchange.respond_encoded(b"\0" * 7)
         with pytest.raises(RuntimeError, match="ended before"):
@@ -141,17 +143,35 @@ async def test_what_the_exchange_says_of_its_request() -> None:
         wire.handle("heartbeat", look)
         peer = await wire.peer()
         await peer.ask("heartbeat", 4, **HEARTBEAT)
-        assert seen == [(12, 4, 1, "test"), "/127.0.0.1"]
+        assert seen == [(12, 4, 1, "test"), ("/127.0.0.1", identities.peer())]
         peer.send(peer.frame("heartbeat", 4, b"\x02g\0\0\0\1\x02m\0\0", client_id=None))
         await peer.content()
         assert seen[2] == (12, 4, 2, "")
 
 
+async def test_another_principal_is_that_of_the_requests_that_follow() -> None:
+    alice = KafkaPrincipal("User", "alice")
+    seen = []
+
+    def look(_services, exchange, _request) -> None:
+        seen.append(exchange.peer.principal)
+        exchange.connection.authenticated(alice)
+        seen.append(exchange.peer)
+        exchange.respond_encoded(b"\0" * 7)
+
+    async with Wire() as wire:
+        wire.handle("heartbeat", look)
+        peer = await wire.peer()
+        await peer.ask("heartbeat", 4, **HEARTBEAT)
+        await peer.ask("heartbeat", 4, **HEARTBEAT)
+    assert seen == [ANONYMOUS, identities.peer(alice), alice, identities.peer(alice)]
+
+
 def test_addresses_look_as_in_java() -> None:
-    assert client_host(("127.0.0.1", 5)) == "/127.0.0.1"
-    assert client_host(("::1", 5, 0, 0)) == "/0:0:0:0:0:0:0:1"
-    assert client_host(("fe80::1%2", 5, 0, 2)) == "/fe80:0:0:0:0:0:0:1"
-    assert client_host("") == "/"
+    assert host_of(("127.0.0.1", 5)) == "127.0.0.1"
+    assert host_of(("::1", 5, 0, 0)) == "0:0:0:0:0:0:0:1"
+    assert host_of(("fe80::1%2", 5, 0, 2)) == "fe80:0:0:0:0:0:0:1"
+    assert host_of("") == ""
 
 
 # Bad peers
@@ -185,7 +205,7 @@ async def test_what_is_no_request_closes_the_connection_with_one_line(data: byte
             # what was asked before is answered
             assert await peer.closed() == b"\0\0\0\x06\0\0\0\1\0\0"
         assert len(caplog.records) == 1
-        assert "closing the connection from /127.0.0.1" in caplog.text
+        assert "closing the connection from 127.0.0.1" in caplog.text
         assert caplog.records[0].exc_info is None
         assert wire.listener.statistics().malformed == 1
         assert (await other.ask("heartbeat", 4, **HEARTBEAT)).error_code == 0

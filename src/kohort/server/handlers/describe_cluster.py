@@ -23,7 +23,7 @@ def handle(services: Services, exchange: Exchange, request: Any) -> None:
             response(API_KEY, exchange.version, cluster_id="", **_wrong_endpoint(wanted))
         )
         return
-    host, port = services.advertised
+    endpoint = exchange.peer.endpoint
     asked = request.include_cluster_authorized_operations
     exchange.respond(
         response(
@@ -34,8 +34,8 @@ def handle(services: Services, exchange: Exchange, request: Any) -> None:
             brokers=[
                 {
                     "broker_id": services.node_id,
-                    "host": host,
-                    "port": port,
+                    "host": endpoint.host,
+                    "port": endpoint.port,
                     "rack": services.rack,
                 }
             ],

@@ -8,6 +8,7 @@ from collections.abc import Coroutine
 from typing import Any, Final
 
 from kohort.errors import ErrorCode
+from kohort.security import Endpoint
 from kohort.server.handlers.in_steps import Steps, respond_in_steps
 from kohort.server.net import Exchange
 from kohort.server.services import Services
@@ -22,7 +23,7 @@ def handle(
     services: Services, exchange: Exchange, request: Any
 ) -> Coroutine[Any, Any, None] | None:
     if _asks_for_metadata(request):
-        return respond_in_steps(services, exchange, _quorum(services))
+        return respond_in_steps(services, exchange, _quorum(services, exchange.peer.endpoint))
     return respond_in_steps(services, exchange, _unknown(request))
 
 
@@ -33,8 +34,7 @@ def _asks_for_metadata(request: Any) -> bool:
     return (topic.topic_name, topic.partitions[0].partition_index) == METADATA
 
 
-def _quorum(services: Services) -> Steps:
-    host, port = services.advertised
+def _quorum(services: Services, endpoint: Endpoint) -> Steps:
     now, end = services.clock.timestamp(), services.topics.metadata_end_offset
     voter = {
         "replica_id": services.node_id,
@@ -57,7 +57,7 @@ def _quorum(services: Services) -> Steps:
         "nodes": [
             {
                 "node_id": services.node_id,
-                "listeners": [{"name": LISTENER, "host": host, "port": port}],
+                "listeners": [{"name": LISTENER, "host": endpoint.host, "port": endpoint.port}],
             }
         ],
     }

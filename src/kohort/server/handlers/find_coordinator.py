@@ -30,30 +30,36 @@ def handle(
     version = exchange.version
     key_type = request.key_type if version >= 1 else GROUP
     if version < 4:
-        coordinator = _coordinator(services, request.key, key_type, version)
+        coordinator = _coordinator(services, exchange, request.key, key_type)
         exchange.respond(response(exchange.api_key, version, **coordinator))
         return None
-    return respond_in_steps(services, exchange, _steps(services, request, version))
+    return respond_in_steps(services, exchange, _steps(services, exchange, request))
 
 
-def _steps(services: Services, request: Any, version: int) -> Steps:
+def _steps(services: Services, exchange: Exchange, request: Any) -> Steps:
     coordinators = []
     for key in request.coordinator_keys:
-        coordinators.append({"key": key} | _coordinator(services, key, request.key_type, version))
+        coordinators.append({"key": key} | _coordinator(services, exchange, key, request.key_type))
         yield
     return {"coordinators": coordinators}
 
 
-def _coordinator(services: Services, key: str, key_type: int, version: int) -> dict[str, Any]:
+def _coordinator(services: Services, exchange: Exchange, key: str, key_type: int) -> dict[str, Any]:
+    version = exchange.version
     if why := _why_not(key, key_type, version):
         error = ErrorCode.invalid_request
         if key_type == SHARE and version in (4, 5):
             why = ""  # Kafka says nothing more there
         return {"error_code": error, "error_message": why, "node_id": -1, "host": "", "port": -1}
-    host, port = services.advertised
+    endpoint = exchange.peer.endpoint
     # Kafka has "NONE" before v4 where there is no error, and "" since.
     message = "NONE" if version < 4 else ""
-    return {"error_message": message, "node_id": services.node_id, "host": host, "port": port}
+    return {
+        "error_message": message,
+        "node_id": services.node_id,
+        "host": endpoint.host,
+        "port": endpoint.port,
+    }
 
 
 def _why_not(key: str, key_type: int, version: int) -> str | None:

@@ -8,7 +8,7 @@ The response to a request that creates a topic has UNKNOWN_TOPIC_OR_PARTITION fo
 and the client asks again. The topic exists before the response is sent, so the next one has it.
 """
 
-from collections.abc import Coroutine, Generator, Iterable, Iterator
+from collections.abc import Coroutine, Generator, Hashable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
@@ -53,8 +53,7 @@ def handle(
     if _is_malformed(request, exchange.version):
         exchange.respond(response(API_KEY, exchange.version, **_refusal(request)))
         return None
-    question = (API_KEY, exchange.version, request)
-    known = services.topics.responses.get(question)
+    known = services.topics.responses.get(_question(exchange, request))
     if known is not None:
         exchange.respond_encoded(known)
         return None
@@ -178,7 +177,7 @@ def _respond(
     following = tuple(islice(entries, 1))
     if following or _partitions(first) > PARTITIONS_AT_ONCE:
         return _respond_in_slices(services, exchange, request, chain(first, following, entries))
-    body = _encode(services, exchange.version, request, first)
+    body = _encode(services, exchange, request, first)
     _end(services, exchange, request, len(first), _errors(first), body)
     return None
 
@@ -203,14 +202,14 @@ async def _respond_in_slices(
     services: Services, exchange: Exchange, request: Any, entries: Iterator[dict[str, Any]]
 ) -> None:
     """Encode some topics after the other, giving way in between, and join their bytes."""
-    version, cleared = exchange.version, services.topics.responses.cleared
-    empty = _encode(services, version, request, [])
+    cleared = services.topics.responses.cleared
+    empty = _encode(services, exchange, request, [])
     pieces, described = [], 0
     errors: set[ErrorCode] = set()
     slices = TimeSlices()
     start = 0
     while some := _some(entries):
-        encode_some = partial(_encode, services, version, request, some)
+        encode_some = partial(_encode, services, exchange, request, some)
         large = _partitions(some) > PARTITIONS_AT_ONCE
         encoded = await services.heavy_work.run(encode_some) if large else encode_some()
         # The number of topics is below 126: the last byte of it is the first one that differs.
@@ -219,7 +218,7 @@ async def _respond_in_slices(
         described += len(some)
         errors |= _errors(some)
         await slices.give_way()
-    flexible = version >= FIRST_FLEXIBLE
+    flexible = exchange.version >= FIRST_FLEXIBLE
     head = empty[: start - (1 if flexible else 4)]
     count = (pack_compact_array if flexible else pack_array)(described)
     body = b"".join((head, count, *pieces, empty[start:]))
@@ -234,14 +233,26 @@ async def _respond_in_slices(
     )
 
 
-def _encode(services: Services, version: int, request: Any, entries: list[dict[str, Any]]) -> bytes:
-    host, port = services.advertised
-    broker = {"node_id": services.node_id, "host": host, "port": port, "rack": services.rack}
+def _question(exchange: Exchange, request: Any) -> Hashable:
+    """All that a response depends on beside the topics."""
+    return API_KEY, exchange.version, request, exchange.peer.endpoint
+
+
+def _encode(
+    services: Services, exchange: Exchange, request: Any, entries: list[dict[str, Any]]
+) -> bytes:
+    endpoint = exchange.peer.endpoint
+    broker = {
+        "node_id": services.node_id,
+        "host": endpoint.host,
+        "port": endpoint.port,
+        "rack": services.rack,
+    }
     cluster_asked = getattr(request, "include_cluster_authorized_operations", False)
     return encode(
         response(
             API_KEY,
-            version,
+            exchange.version,
             brokers=[broker],
             cluster_id=services.cluster_id,
             controller_id=services.node_id,
@@ -270,7 +281,7 @@ def _end(
     # A request that names a topic many times is not to be kept.
     asked = len(request.topics or ())
     if keep and not errors and asked <= described and asked <= MANY:
-        services.topics.responses.put((API_KEY, exchange.version, request), body)
+        services.topics.responses.put(_question(exchange, request), body)
     exchange.respond_encoded(body, errors)
 
 

@@ -26,13 +26,14 @@ import ipaddress
 import logging
 import os
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias, cast
 
 from kohort.errors import ErrorCode
 from kohort.protocol.apis import BY_NAME
 from kohort.protocol.framing import FrameReader, MalformedError
 from kohort.protocol.messages import frame_head, read_header
+from kohort.security import ANONYMOUS, Endpoint, KafkaPrincipal, Peer
 from kohort.server.net.exchange import Body, Exchange
 from kohort.server.net.open_connections import OpenConnections
 from kohort.server.net.rate_limited_log import RateLimitedLog
@@ -75,6 +76,7 @@ class SharedByConnections:
     log: RateLimitedLog
     request_bytes: int
     """Size of the largest request that is accepted."""
+    endpoint: Endpoint
 
 
 class Connection(asyncio.Protocol):
@@ -105,22 +107,22 @@ class Connection(asyncio.Protocol):
         self._waits_for_memory = False
         self._starved = True  # the last frame in the reader is incomplete, or there is none
         self.is_open = False
-        self.client_host = ""
+        self.peer = Peer(principal=ANONYMOUS, host="", endpoint=shared.endpoint)
         self.descriptor = -1
         self.last_active = shared.connections.ticks
 
     def __repr__(self) -> str:
         state = "open" if self.is_open else "closed"
         waiting = f" in progress {self._current!r}" if self._current else ""
-        return f"<Connection {self.client_host} {state}{waiting}>"
+        return f"<Connection {self.peer.host} {state}{waiting}>"
 
     # What the transport calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass
-        self.client_host = client_host(transport.get_extra_info("peername"))
-        peer = transport.get_extra_info("socket")
-        self.descriptor = -1 if peer is None else peer.fileno()
+        self.peer = replace(self.peer, host=host_of(transport.get_extra_info("peername")))
+        socket = transport.get_extra_info("socket")
+        self.descriptor = -1 if socket is None else socket.fileno()
         self.is_open = True
         if not self._connections.admit(self):
             self.is_open = False
@@ -197,6 +199,11 @@ class Connection(asyncio.Protocol):
         """Compare the next frame with `request` before it is parsed."""
         self._repeated = request
 
+    def authenticated(self, principal: KafkaPrincipal) -> None:
+        """The requests from now on are those of `principal`."""
+        self.peer = replace(self.peer, principal=principal)
+        self._repeated = None  # its handler may have judged who asks
+
     def when_closed(self, function: Callable[[Any], None]) -> None:
         """Call `function` with this connection once it is lost."""
         self._when_closed.add(function)
@@ -205,7 +212,7 @@ class Connection(asyncio.Protocol):
         """Send the responses so far, close, and say why in one line."""
         if self.is_open:
             self._metrics.hung_up += 1
-            self._log.log(level, "closing the connection from %s: %s", self.client_host, why)
+            self._log.log(level, "closing the connection from %s: %s", self.peer.host, why)
             self._close()
 
     def fail(self, error: BaseException, exchange: Exchange | None = None) -> None:
@@ -236,7 +243,7 @@ class Connection(asyncio.Protocol):
     def drop(self, why: str) -> None:
         """Close at once, without sending what waits to be sent, and log why."""
         self._metrics.hung_up += 1
-        self._log.log(logging.WARNING, "dropping the connection of %s: %s", self.client_host, why)
+        self._log.log(logging.WARNING, "dropping the connection of %s: %s", self.peer.host, why)
         self.abort()
 
     @property
@@ -463,10 +470,10 @@ class Connection(asyncio.Protocol):
             asyncio.get_running_loop().call_later(CLOSE_GRACE_S, self._transport.abort)
 
 
-def client_host(peer: object) -> str:
-    """The client's address as Java prints it, without port: "/127.0.0.1", "/0:0:0:0:0:0:0:1"."""
-    host = peer[0] if isinstance(peer, tuple) else ""
+def host_of(address: object) -> str:
+    """The host of a socket's address as Java prints it: "127.0.0.1", "0:0:0:0:0:0:0:1"."""
+    host: str = address[0] if isinstance(address, tuple) else ""
     if ":" in host:
         groups = ipaddress.IPv6Address(host.partition("%")[0]).exploded.split(":")
         host = ":".join(f"{int(group, 16):x}" for group in groups)
-    return f"/{host}"
+    return host

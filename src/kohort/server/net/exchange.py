@@ -6,6 +6,7 @@ from typing import Any, Protocol, TypeAlias
 
 from kohort.protocol.error_codes import errors_in
 from kohort.protocol.messages import encode
+from kohort.security import Peer
 from kohort.server.net.repeated_requests import RepeatedRequest
 
 Body: TypeAlias = bytes | Sequence[bytes | memoryview]
@@ -15,8 +16,12 @@ Body: TypeAlias = bytes | Sequence[bytes | memoryview]
 class RequestConnection(Protocol):
     """The connection of a request, as its exchange uses it."""
 
-    client_host: str
     is_open: bool
+
+    @property
+    def peer(self) -> Peer:
+        """Who asks by now: authentication changes it."""
+        ...
 
     def __hash__(self) -> int:
         """By identity: the coordinator keys its state of a connection by it."""
@@ -78,7 +83,12 @@ class Exchange:
     @property
     def client_host(self) -> str:
         """The client's address in the form that Kafka shows: "/127.0.0.1"."""
-        return self.connection.client_host
+        return f"/{self.connection.peer.host}"
+
+    @property
+    def peer(self) -> Peer:
+        """Who asks: read at each request, because a connection may authenticate again."""
+        return self.connection.peer
 
     @property
     def largest_response(self) -> int | None:

@@ -8,6 +8,7 @@ from typing import Final
 
 from kohort.errors import ErrorCode
 from kohort.protocol.apis import APIS
+from kohort.security import Endpoint
 from kohort.server.net.connection import Connection, Dispatch, SharedByConnections
 from kohort.server.net.connection_limits import ConnectionLimits
 from kohort.server.net.open_connections import OpenConnections
@@ -73,8 +74,11 @@ class Listener:
         bound: tuple[str, int] = self._server.sockets[0].getsockname()[:2]
         return bound
 
-    async def serve(self, dispatch: Dispatch) -> None:
-        """Accept connections on the bound address and dispatch their requests. Raises OSError."""
+    async def serve(self, dispatch: Dispatch, endpoint: Endpoint) -> None:
+        """Accept connections on the bound address and dispatch their requests. Raises OSError.
+
+        Clients know the address as `endpoint`.
+        """
         assert self._server is not None
         self._shared = SharedByConnections(
             dispatch=dispatch,
@@ -84,6 +88,7 @@ class Listener:
             metrics=self.metrics,
             log=self._log,
             request_bytes=self._limits.request_bytes,
+            endpoint=endpoint,
         )
         await self._server.start_serving()
         self._connections.start()

@@ -5,6 +5,7 @@ import logging
 from collections import Counter
 from typing import Final, Protocol
 
+from kohort.security import Peer
 from kohort.server.net.connection_limits import ConnectionLimits
 from kohort.server.net.file_descriptors import first_reserved
 from kohort.server.net.rate_limited_log import RateLimitedLog
@@ -16,11 +17,15 @@ TICKS_PER_IDLE_TIME: Final = 20
 class OpenConnection(Protocol):
     """A connection as the registry of them uses it."""
 
-    client_host: str
     descriptor: int
     """File descriptor of its socket, -1 if not known."""
     last_active: int
     """Tick of its last request or response."""
+
+    @property
+    def peer(self) -> Peer:
+        """Its client."""
+        ...
 
     @property
     def is_idle(self) -> bool:
@@ -72,7 +77,7 @@ class OpenConnections:
 
     def admit(self, connection: OpenConnection) -> bool:
         """Whether one more connection from its host is accepted; if so, it is registered."""
-        host = connection.client_host
+        host = connection.peer.host
         if self._closing:
             return False
         if len(self._open) >= self._limits.connections:
@@ -90,9 +95,10 @@ class OpenConnections:
         """Remove a lost connection; harmless if it was not admitted."""
         if connection in self._open:
             self._open.discard(connection)
-            self._per_ip[connection.client_host] -= 1
-            if not self._per_ip[connection.client_host]:
-                del self._per_ip[connection.client_host]
+            host = connection.peer.host
+            self._per_ip[host] -= 1
+            if not self._per_ip[host]:
+                del self._per_ip[host]
             if not self._open:
                 self._empty.set()
 

@@ -1,0 +1,46 @@
+"""What a connection is known by: its client's principal and host, and the listener it came to."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from kohort.security.principal import KafkaPrincipal
+
+
+class SecurityProtocol(StrEnum):
+    """How a listener talks to its clients."""
+
+    PLAINTEXT = "PLAINTEXT"
+    SSL = "SSL"
+    SASL_PLAINTEXT = "SASL_PLAINTEXT"
+    SASL_SSL = "SASL_SSL"
+
+    @property
+    def has_tls(self) -> bool:
+        return self in (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL)
+
+    @property
+    def has_sasl(self) -> bool:
+        return self in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """A listener as its clients know it."""
+
+    listener: str
+    """Its name, in upper case."""
+    security_protocol: SecurityProtocol
+    host: str
+    """Advertised: the host and port that clients connect to."""
+    port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peer:
+    """The client of a connection; another value once it has authenticated."""
+
+    principal: KafkaPrincipal
+    host: str
+    """Its IP address as Java prints it: "127.0.0.1", "0:0:0:0:0:0:0:1"."""
+    endpoint: Endpoint
+    """The listener it connected to."""

@@ -1,0 +1,28 @@
+"""The name under which a client is known: that of its certificate, or of its login."""
+
+from typing import Final, NamedTuple, Self
+
+USER: Final = "User"
+"""Type of all principals that connections have."""
+
+
+class KafkaPrincipal(NamedTuple):
+    """A type and a name; as text `User:alice`."""
+
+    principal_type: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.principal_type}:{self.name}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The principal in `TYPE:NAME`; the name may have colons. Raises ValueError."""
+        principal_type, colon, name = text.partition(":")
+        if not (principal_type and colon and name):
+            raise ValueError(f"{text!r} is not TYPE:NAME, as in User:alice")
+        return cls(principal_type, name)
+
+
+ANONYMOUS: Final = KafkaPrincipal(USER, "ANONYMOUS")
+"""Who has not said a name."""
