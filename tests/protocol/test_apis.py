@@ -18,6 +18,7 @@ KAFKA_4_3 = {
     "list_partition_reassignments": (0, 0), "offset_delete": (0, 0), "describe_cluster": (0, 2),
     "describe_topic_partitions": (0, 0), "describe_acls": (1, 3), "describe_log_dirs": (1, 5),
     "elect_leaders": (0, 2), "alter_partition_reassignments": (0, 1),
+    "alter_client_quotas": (0, 1),
     "describe_client_quotas": (0, 1), "describe_user_scram_credentials": (0, 0),
     "describe_quorum": (0, 2), "update_features": (0, 2),
     "alter_configs": (0, 2), "list_config_resources": (0, 1),

@@ -100,6 +100,7 @@ _TABLE = (
     _api(46, "list_partition_reassignments", (0, 0), 0),
     _api(47, "offset_delete", (0, 0), NEVER),
     _api(48, "describe_client_quotas", (0, 1), 1),
+    _api(49, "alter_client_quotas", (0, 1), 1),
     _api(50, "describe_user_scram_credentials", (0, 0), 0),
     _api(55, "describe_quorum", (0, 2), 0),
     _api(57, "update_features", (0, 2), 0),

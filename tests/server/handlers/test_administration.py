@@ -240,7 +240,7 @@ class TestDescribeProducers:
         ([("tenant", 1, None)], ErrorCode.unsupported_version),
     ],
 )
-async def test_there_are_no_quotas(
+async def test_filters_of_quotas_are_validated(
     bench: Bench, components: list[tuple[str, int, str | None]], code: ErrorCode
 ) -> None:
     asked = [

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from effort import examples
 from kohort.errors import ErrorCode, KafkaError, KohortError
 from kohort.protocol import batches
+from kohort.quotas import quota_entity
 from kohort.server.config.resources import ResourceType
 from kohort.server.topics import cluster_metadata
 from kohort.server.topics.cluster_metadata import (
@@ -23,6 +24,7 @@ from kohort.server.topics.cluster_metadata import (
     ConfigsRecord,
     MetadataRecord,
     ProducerIdsReserved,
+    QuotasRecord,
     TopicDeleted,
     TopicRecord,
 )
@@ -157,6 +159,7 @@ def test_a_record_that_cannot_be_appended_changes_nothing(bench: Bench) -> None:
         lambda: bench.topics.delete("orders"),
         lambda: bench.topics.add_partitions("orders", 2),
         lambda: bench.topics.alter_configs("orders", {"retention.ms": "1"}),
+        lambda: bench.topics.set_quotas(quota_entity([("user", "a")]), {"producer_byte_rate": 1.0}),
         bench.topics.producer_ids.next,
     ):
         assert refused(act) is ErrorCode.kafka_storage_error
@@ -198,6 +201,13 @@ RECORDS: st.SearchStrategy[MetadataRecord] = st.one_of(
         st.text(max_size=2),
         st.dictionaries(st.text(max_size=3), st.text(max_size=3), max_size=2),
     ),
+    st.builds(
+        QuotasRecord,
+        st.dictionaries(
+            st.sampled_from(["user", "client-id", "ip"]), st.none() | st.text(max_size=2)
+        ).map(lambda names: quota_entity(names.items())),
+        st.dictionaries(st.text(max_size=3), st.floats(0, exclude_min=True), max_size=2),
+    ),
     st.builds(TopicDeleted, st.integers(0, 3).map(lambda n: UUID(int=n))),
     st.builds(
         TopicRecord,
@@ -214,7 +224,8 @@ def folded(records: list[MetadataRecord]) -> tuple[Any, ...]:
     state = ClusterState()
     for record in records:
         state.replay(record)
-    return state.cluster_id, state.topics, state.configs, state.producer_ids_end
+    quotas = state.quotas.entities
+    return state.cluster_id, state.topics, state.configs, quotas, state.producer_ids_end
 
 
 @given(st.lists(RECORDS, min_size=1))
@@ -242,6 +253,8 @@ TOPIC = b'{"topic":"00000000-0000-0000-0000-000000000001"}'
         (b'{"cluster":"id","x":1}', b'{"id":"a"}', "of the unknown kind"),
         (b'{"cluster":"id"}', b"{}", "a cluster record without the field 'id'"),
         (b'{"cluster":"id"}', b'{"id":7}', "a cluster record whose field 'id' is 7"),
+        (b'{"quotas of":{"user":1}}', b"{}", "has quotas of {'user': 1}"),
+        (b'{"quotas of":{"user":"a"}}', b'{"x":"1"}', "a record with the quotas {'x': '1'}"),
         (b'{"producer ids":"reserved"}', b'{"end":true}', "whose field 'end' is True"),
         (b"\xff", b"{}", r"the key b'\xff', which is no JSON object"),
         (b"[" * 100_000, b"{}", "which is no JSON object"),

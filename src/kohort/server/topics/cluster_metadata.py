@@ -1,11 +1,11 @@
 """What the server knows of itself and its topics, as records of one log: `__cluster_metadata`.
 
 Each record holds one thing as it is from now on: the cluster's id, one topic, the configs that
-clients have set on another resource, or how far producer ids were handed out; a topic that was
-deleted is a tombstone, and so are configs that were all deleted. So `replay` in order gives the
-state, compaction keeps the last record of each key, and a topic is created, grown, configured or
-deleted by exactly one append. The keys and values are JSON, for people with
-`kafka-console-consumer` in a bad hour.
+clients have set on another resource, the quotas of one entity, or how far producer ids were handed
+out. A topic that was deleted is a tombstone, and so are configs or quotas that were all deleted. So
+`replay` in order gives the state, compaction keeps the last record of each key, and a topic is
+created, grown, configured or deleted by exactly one append. The keys and values are JSON, for
+people with `kafka-console-consumer` in a bad hour.
 
 The same shape as the coordinator: what is decided becomes a record, and `replay` is the only writer
 of state.
@@ -18,6 +18,7 @@ from typing import Any, Final, TypeAlias
 from uuid import UUID
 
 from kohort.protocol import batches
+from kohort.quotas import QuotaEntity, QuotaTable, quota_entity
 from kohort.server.config import ResourceType
 from kohort.types import TopicPartition
 
@@ -70,6 +71,14 @@ class ConfigsRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class QuotasRecord:
+    """The quotas of users, client ids or addresses from now on; without quotas: none."""
+
+    entity: QuotaEntity
+    quotas: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
 class ProducerIdsReserved:
     """Producer ids below `end` were handed out, or may have been."""
 
@@ -77,7 +86,7 @@ class ProducerIdsReserved:
 
 
 MetadataRecord: TypeAlias = (
-    ClusterRecord | TopicRecord | TopicDeleted | ConfigsRecord | ProducerIdsReserved
+    ClusterRecord | TopicRecord | TopicDeleted | ConfigsRecord | QuotasRecord | ProducerIdsReserved
 )
 
 
@@ -90,6 +99,7 @@ class ClusterState:
         self.topics: dict[UUID, TopicRecord] = {}
         self.configs: dict[tuple[ResourceType, str], Mapping[str, str]] = {}
         """By resource; those without configs are left out."""
+        self.quotas = QuotaTable()
         self.producer_ids_end = 0
 
     def replay(self, record: MetadataRecord) -> None:
@@ -102,6 +112,8 @@ class ClusterState:
                 self.configs.pop((record.kind, record.name), None)
             case ConfigsRecord():
                 self.configs[record.kind, record.name] = record.configs
+            case QuotasRecord():
+                self.quotas.replace(record.entity, record.quotas)
             case ProducerIdsReserved():
                 self.producer_ids_end = record.end
             case ClusterRecord():
@@ -114,6 +126,8 @@ class ClusterState:
                 return self.topics.get(topic_id, TopicDeleted(topic_id))
             case ConfigsRecord(kind=kind, name=name):
                 return ConfigsRecord(kind, name, self.configs.get((kind, name), {}))
+            case QuotasRecord(entity=entity):
+                return QuotasRecord(entity, self.quotas.entities.get(entity, {}))
             case ProducerIdsReserved():
                 return ProducerIdsReserved(self.producer_ids_end)
             case ClusterRecord():
@@ -142,6 +156,9 @@ def encode(record: MetadataRecord) -> tuple[bytes, bytes | None]:
         case ConfigsRecord():
             resource = _json({"configs of": record.kind.name.lower(), "name": record.name})
             return resource, _json(dict(record.configs)) if record.configs else None
+        case QuotasRecord():
+            entity = _json({"quotas of": dict(record.entity)})
+            return entity, _json(dict(record.quotas)) if record.quotas else None
         case ProducerIdsReserved():
             return _json({"producer ids": "reserved"}), _json({"end": record.end})
         case ClusterRecord():
@@ -159,6 +176,8 @@ def decode(key: bytes, value: bytes | None) -> MetadataRecord:
             return ClusterRecord(_fields("cluster", fields, {"id": str})["id"])
         case {"configs of": str(kind), "name": str(resource), **rest} if not rest:
             return ConfigsRecord(_kind(kind), resource, _configs(fields or {}))
+        case {"quotas of": dict(entity), **rest} if not rest:
+            return QuotasRecord(_entity(entity), _quotas(fields or {}))
         case {"producer ids": "reserved", **rest} if not rest and fields is not None:
             return ProducerIdsReserved(_fields("producer ids", fields, {"end": int})["end"])
     raise UndecodableError(f"is of the unknown kind {_shown(key)}")
@@ -185,6 +204,18 @@ def _configs(configs: Mapping[str, Any]) -> Mapping[str, str]:
     if not all(isinstance(value, str) for value in configs.values()):
         raise UndecodableError(f"is a record with the configs {_shown(configs)}")
     return configs
+
+
+def _entity(names: Mapping[str, Any]) -> QuotaEntity:
+    if not all(name is None or isinstance(name, str) for name in names.values()):
+        raise UndecodableError(f"has quotas of {_shown(names)}")
+    return quota_entity(names.items())
+
+
+def _quotas(quotas: Mapping[str, Any]) -> Mapping[str, float]:
+    if not all(isinstance(value, float) for value in quotas.values()):
+        raise UndecodableError(f"is a record with the quotas {_shown(quotas)}")
+    return quotas
 
 
 def _topic_id(text: str) -> UUID:

@@ -24,6 +24,7 @@ from uuid import UUID
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log.base import Log, LogDirectory
 from kohort.log.partition_mark import new_cluster_id, new_topic_id
+from kohort.quotas import QuotaEntity, QuotaTable
 from kohort.runtime.time_slice import TimeSlices
 from kohort.server.config import (
     Config,
@@ -36,6 +37,7 @@ from kohort.server.topics.cluster_metadata import (
     ClusterRecord,
     ConfigsRecord,
     ProducerIdsReserved,
+    QuotasRecord,
     TopicDeleted,
     TopicRecord,
 )
@@ -531,6 +533,19 @@ class Topics:
         if configs != self.configs_of(kind, name):
             self._metadata.commit(ConfigsRecord(kind, name, configs))
             self._apply_broker_configs()
+
+    @property
+    def quotas(self) -> QuotaTable:
+        """The quotas of clients, as they are at any time."""
+        return self._metadata.state.quotas
+
+    def set_quotas(self, entity: QuotaEntity, quotas: Mapping[str, float]) -> None:
+        """Replace all quotas of an entity; they were validated, and act at once.
+
+        Raises KafkaError KAFKA_STORAGE_ERROR.
+        """
+        if quotas != self.quotas.entities.get(entity, {}):
+            self._metadata.commit(QuotasRecord(entity, quotas))
 
     def _apply_broker_configs(self) -> None:
         of_all, of_one = (

@@ -1,0 +1,39 @@
+"""Quotas of clients (KIP-13, KIP-124, KIP-257, KIP-546, KIP-599, KIP-612), without I/O or a clock.
+
+`entities` has whom a quota is for and what can be set, `rates` measures, `QuotaTable` finds the
+quota of a client, and `ClientQuotas` tells for how long the client must wait. Times are
+milliseconds of a monotonic clock, and arguments.
+"""
+
+from kohort.quotas.client_quotas import (
+    CONSUMER_BYTE_RATE,
+    PRODUCER_BYTE_RATE,
+    REQUEST_PERCENTAGE,
+    ClientQuotas,
+    MutationQuota,
+    QuotaTable,
+)
+from kohort.quotas.entities import (
+    EMPTY,
+    QuotaEntity,
+    QuotaFilter,
+    altered_quotas,
+    quota_entity,
+)
+from kohort.quotas.rates import Rate, TokenBucket
+
+__all__ = [
+    "CONSUMER_BYTE_RATE",
+    "EMPTY",
+    "PRODUCER_BYTE_RATE",
+    "REQUEST_PERCENTAGE",
+    "ClientQuotas",
+    "MutationQuota",
+    "QuotaEntity",
+    "QuotaFilter",
+    "QuotaTable",
+    "Rate",
+    "TokenBucket",
+    "altered_quotas",
+    "quota_entity",
+]

@@ -1,0 +1,220 @@
+"""The quotas of clients, who has which, and for how long a client that used more must wait.
+
+`QuotaTable` has what was set, `ClientQuotas` measures.
+
+The most specific quota counts alone: (user, client id), (user, default), user, (default, client
+id), (default, default), default user, client id, default client id. What it limits is shared by
+those who have it by the same names: a quota of a user is one for all the user's clients, a default
+of users is one for each user.
+
+Source: ClientQuotaManager, ClientRequestQuotaManager and ControllerMutationQuotaManager of Kafka.
+"""
+
+from collections.abc import Callable, Mapping
+from itertools import islice
+from typing import Final, NamedTuple, TypeAlias
+
+from kohort.quotas.entities import CLIENT_ID, IP, USER, QuotaEntity
+from kohort.quotas.rates import Rate, TokenBucket, Windows
+from kohort.types import Instant
+
+PRODUCER_BYTE_RATE: Final = "producer_byte_rate"
+CONSUMER_BYTE_RATE: Final = "consumer_byte_rate"
+REQUEST_PERCENTAGE: Final = "request_percentage"
+_MUTATION_RATE: Final = "controller_mutation_rate"
+_CONNECTION_RATE: Final = "connection_creation_rate"
+
+MAX_SHARES: Final = 20_000
+"""Users and client ids whose use is remembered; of more, those known longest are forgotten."""
+MAX_REQUEST_THROTTLE_MS: Final = 1000
+"""Longest wait for request time: Kafka's, one window."""
+
+_WINDOWS: Final = Windows()
+_FEW: Final = 1_000
+
+_Name: TypeAlias = str | None
+_ABSENT: Final = ""
+_Share: TypeAlias = tuple[str, str, str]
+"""(key, user, client id) of those who share a quota; "" for any."""
+
+
+class Limit(NamedTuple):
+    """A quota as it holds for one client."""
+
+    share: _Share
+    bound: float
+
+
+class QuotaTable:
+    """The quotas that were set: what `replace` says last of each entity."""
+
+    def __init__(self) -> None:
+        self.entities: dict[QuotaEntity, Mapping[str, float]] = {}
+        """Those without quotas are left out."""
+        self._bounds: dict[str, dict[tuple[_Name, _Name], float]] = {}
+        self._of_addresses: dict[_Name, float] = {}
+
+    def replace(self, entity: QuotaEntity, quotas: Mapping[str, float]) -> None:
+        """Have these quotas for the entity from now on."""
+        self.entities.pop(entity, None)
+        if quotas:
+            self.entities[entity] = quotas
+        names = dict(entity)
+        if IP in names:
+            self._of_addresses.pop(names[IP], None)
+            if _CONNECTION_RATE in quotas:
+                self._of_addresses[names[IP]] = quotas[_CONNECTION_RATE]
+            return
+        place = names.get(USER, _ABSENT), names.get(CLIENT_ID, _ABSENT)
+        for key in self._bounds.keys() | quotas.keys():
+            bounds = self._bounds.setdefault(key, {})
+            bounds.pop(place, None)
+            if key in quotas:
+                bounds[place] = quotas[key]
+            if not bounds:
+                del self._bounds[key]
+
+    def has(self, key: str) -> bool:
+        """Whether any user or client id has such a quota."""
+        return key in self._bounds
+
+    def limit(self, key: str, user: str, client_id: str) -> Limit | None:
+        """The quota of a client, None if it has none."""
+        bounds = self._bounds.get(key)
+        if bounds is None:
+            return None
+        for place in (
+            (user, client_id),
+            (user, None),
+            (user, _ABSENT),
+            (None, client_id),
+            (None, None),
+            (None, _ABSENT),
+            (_ABSENT, client_id),
+            (_ABSENT, None),
+        ):
+            if (bound := bounds.get(place)) is not None:
+                of_user, of_client = place
+                share = (
+                    key,
+                    _ABSENT if of_user == _ABSENT else user,
+                    _ABSENT if of_client == _ABSENT else client_id,
+                )
+                return Limit(share, bound)
+        return None
+
+    def connection_rate(self, host: str) -> float | None:
+        """Connections per second that an address may make, None if there is no limit."""
+        return self._of_addresses.get(host, self._of_addresses.get(None))
+
+
+class ClientQuotas:
+    """How much of their quotas clients have used. It counts on when a quota changes."""
+
+    def __init__(self, table: QuotaTable, windows: Windows = _WINDOWS) -> None:
+        self.table = table
+        self._windows = windows
+        self._used: dict[_Share, Rate | TokenBucket] = {}
+        self._sweep_at = _FEW
+
+    def throttle_ms(self, key: str, user: str, client_id: str, value: float, now: Instant) -> int:
+        """Record that a client used `value`, in bytes; how long it must wait in ms, 0 if not."""
+        limit = self.table.limit(key, user, client_id)
+        if limit is None:
+            return 0
+        rate = self._rate(limit, now)
+        rate.record(value, now)
+        return rate.throttle_ms(limit.bound, now)
+
+    def take_back(self, key: str, user: str, client_id: str, value: float, now: Instant) -> None:
+        """Forget a value that was recorded at `now`."""
+        limit = self.table.limit(key, user, client_id)
+        if limit is not None:
+            self._rate(limit, now).record(-value, now)
+
+    def request_throttle_ms(self, user: str, client_id: str, seconds: float, now: Instant) -> int:
+        """Record time spent on requests of a client; how long it must wait in ms, at most 1,000."""
+        percent = seconds * 100
+        wait = self.throttle_ms(REQUEST_PERCENTAGE, user, client_id, percent, now)
+        return min(wait, MAX_REQUEST_THROTTLE_MS)
+
+    def largest_fetch(self, user: str, client_id: str) -> float | None:
+        """Bytes that one Fetch response may have so that the quota can pay for them at all."""
+        limit = self.table.limit(CONSUMER_BYTE_RATE, user, client_id)
+        if limit is None:
+            return None
+        return limit.bound * (self._windows.number - 1) * self._windows.size_ms / 1000
+
+    def mutations(self, user: str, client_id: str, *, strict: bool) -> "MutationQuota | None":
+        """The quota of a client that creates and deletes partitions, None if it has none.
+
+        `strict` is for versions of requests that know THROTTLING_QUOTA_EXCEEDED.
+        """
+        limit = self.table.limit(_MUTATION_RATE, user, client_id)
+        return None if limit is None else MutationQuota(self, limit, strict=strict)
+
+    def _rate(self, limit: Limit, now: Instant) -> Rate:
+        used = self._use(limit, now, lambda: Rate(self._windows))
+        assert isinstance(used, Rate)
+        return used
+
+    def bucket(self, limit: Limit, now: Instant) -> TokenBucket:
+        """The tokens of those who share a quota of mutations."""
+        used = self._use(limit, now, lambda: TokenBucket(self._windows, limit.bound, now))
+        assert isinstance(used, TokenBucket)
+        return used
+
+    def _use(
+        self, limit: Limit, now: Instant, new: Callable[[], Rate | TokenBucket]
+    ) -> Rate | TokenBucket:
+        used = self._used.get(limit.share)
+        if used is None:
+            if len(self._used) >= self._sweep_at:
+                self._sweep(now)
+            used = self._used[limit.share] = new()
+        return used
+
+    def _sweep(self, now: Instant) -> None:
+        """Forget those who have not used anything that still counts."""
+        self._used = {
+            share: used for share, used in self._used.items() if not self._is_idle(share, used, now)
+        }
+        if len(self._used) >= MAX_SHARES:
+            oldest = list(islice(self._used, len(self._used) - MAX_SHARES // 2))
+            for share in oldest:
+                del self._used[share]
+        self._sweep_at = min(max(_FEW, 2 * len(self._used)), MAX_SHARES)
+
+    def _is_idle(self, share: _Share, used: Rate | TokenBucket, now: Instant) -> bool:
+        if isinstance(used, Rate):
+            return used.is_idle(now)
+        limit = self.table.limit(*share)
+        return limit is None or limit.share != share or used.is_idle(limit.bound, now)
+
+
+class MutationQuota:
+    """The partitions that one request may create and delete (KIP-599)."""
+
+    def __init__(self, quotas: ClientQuotas, limit: Limit, *, strict: bool) -> None:
+        self._quotas = quotas
+        self._limit = limit
+        self._strict = strict
+        self._throttle_ms = 0
+
+    def admits(self, partitions: int, now: Instant) -> bool:
+        """Whether so many partitions may be created or deleted now; if so, they count.
+
+        One change may go beyond what is left: the next one waits.
+        """
+        bucket, bound = self._quotas.bucket(self._limit, now), self._limit.bound
+        if self._strict and (wait := bucket.throttle_ms(bound, now)):
+            self._throttle_ms = wait
+            return False
+        bucket.spend(partitions, bound, now)
+        return True
+
+    def throttle_ms(self, now: Instant) -> int:
+        """How long the client must wait after its response, in ms."""
+        if self._strict:
+            return self._throttle_ms
+        return self._quotas.bucket(self._limit, now).throttle_ms(self._limit.bound, now)

@@ -1,0 +1,115 @@
+"""DescribeClientQuotas and AlterClientQuotas."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from kohort.errors import ErrorCode
+from kohort.quotas import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE
+from kohort.server.topics.cluster_metadata import METADATA
+from server.handlers.bench import Bench
+
+ANY = 2
+
+Parts = Sequence[tuple[str, str | None]]
+Change = tuple[str, float | None]
+
+
+def entry(parts: Parts, *changes: Change) -> dict[str, Any]:
+    return {
+        "entity": [{"entity_type": kind, "entity_name": name} for kind, name in parts],
+        "ops": [
+            {"key": key, "value": value or 0.0, "remove": value is None} for key, value in changes
+        ],
+    }
+
+
+async def alter(
+    bench: Bench, *entries: dict[str, Any], version: int = 1, validate_only: bool = False
+) -> list[tuple[Parts, ErrorCode]]:
+    answer = await bench.ask(
+        "alter_client_quotas", version, entries=entries, validate_only=validate_only
+    )
+    return [
+        ([(part.entity_type, part.entity_name) for part in each.entity], each.error_code)
+        for each in answer.entries
+    ]
+
+
+async def quotas(bench: Bench, *kinds: str, strict: bool = False) -> dict[Any, dict[str, float]]:
+    asked = [{"entity_type": kind, "match_type": ANY, "match": None} for kind in kinds]
+    answer = await bench.ask("describe_client_quotas", 1, components=asked, strict=strict)
+    assert answer.error_code is ErrorCode.none
+    return {
+        tuple((part.entity_type, part.entity_name) for part in each.entity): {
+            value.key: value.value for value in each.values
+        }
+        for each in answer.entries
+    }
+
+
+async def test_quotas_are_set_described_and_removed(bench: Bench) -> None:
+    for version in range(2):
+        assert await alter(
+            bench,
+            entry([("user", "a"), ("client-id", None)], (PRODUCER_BYTE_RATE, 1000.0)),
+            entry([("ip", "::1")], ("connection_creation_rate", 3.0)),
+            version=version,
+        ) == [
+            ([("client-id", None), ("user", "a")], ErrorCode.none),
+            ([("ip", "::1")], ErrorCode.none),
+        ]
+    client = (("client-id", None), ("user", "a"))
+    address = (("ip", "::1"),)
+    assert await quotas(bench) == {
+        client: {PRODUCER_BYTE_RATE: 1000.0},
+        address: {"connection_creation_rate": 3.0},
+    }
+    assert set(await quotas(bench, "user")) == {client}
+    assert await quotas(bench, "user", strict=True) == {}
+    bench.restart()
+    await alter(bench, entry(client, (PRODUCER_BYTE_RATE, None), (CONSUMER_BYTE_RATE, 2.0)))
+    assert (await quotas(bench, "user"))[client] == {CONSUMER_BYTE_RATE: 2.0}
+    await alter(bench, entry(client, (CONSUMER_BYTE_RATE, None)))
+    assert set(await quotas(bench)) == {address}
+
+
+async def test_an_entity_is_altered_as_a_whole(bench: Bench) -> None:
+    invalid = ErrorCode.invalid_request
+    assert await alter(
+        bench,
+        entry([("user", "a")], (PRODUCER_BYTE_RATE, 1.0), ("unknown", 1.0)),
+        entry([("user", "b")], (PRODUCER_BYTE_RATE, 1.0)),
+        entry([("user", "b")], (PRODUCER_BYTE_RATE, 2.0)),
+        entry([("user", "c")], (PRODUCER_BYTE_RATE, 1.0), (PRODUCER_BYTE_RATE, 2.0)),
+        entry([]),
+        entry([("user", "d")], (PRODUCER_BYTE_RATE, 1.0)),
+    ) == [
+        ([("user", "a")], invalid),
+        ([("user", "b")], invalid),
+        ([("user", "c")], invalid),
+        ([], invalid),
+        ([("user", "d")], ErrorCode.none),
+    ]
+    assert await quotas(bench) == {(("user", "d"),): {PRODUCER_BYTE_RATE: 1.0}}
+
+
+async def test_what_is_only_validated_is_not_set(bench: Bench) -> None:
+    change = entry([("user", "a")], (PRODUCER_BYTE_RATE, 1.0))
+    assert await alter(bench, change, validate_only=True) == [([("user", "a")], ErrorCode.none)]
+    assert await quotas(bench) == {}
+
+
+async def test_a_change_that_the_disk_refuses(bench: Bench) -> None:
+    change = entry([("user", "a")], (PRODUCER_BYTE_RATE, 1.0))
+    bench.directory.fail("append", METADATA)
+    ((_, error),) = await alter(bench, change)
+    assert error is ErrorCode.kafka_storage_error
+    assert await quotas(bench) == {}
+
+
+async def test_hostile_sizes(bench: Bench) -> None:
+    many = [entry([("user", f"u{number}")], (PRODUCER_BYTE_RATE, 1.0)) for number in range(1_200)]
+    assert {error for _, error in await alter(bench, *many)} == {ErrorCode.none}
+    assert len(await quotas(bench)) == 1_200
+    wide = entry([("user", "w")] * 5_000, *((f"k{number}", 1.0) for number in range(5_000)))
+    assert [error for _, error in await alter(bench, wide)] == [ErrorCode.invalid_request]
