@@ -12,6 +12,7 @@ INPUTS = {
     "produced_batches": 3_000,
     "internal_records": 5_000,
     "log_recovery": 150,
+    "sasl": 10_000,
     "transactions": 4_000,
 }
 

@@ -1,0 +1,90 @@
+"""SASL/OAUTHBEARER (RFC 7628): the client sends a bearer token, which is validated by a function.
+
+A token that is refused is not an error at once: the client gets a status as JSON, has to send ^A,
+and then the authentication fails.
+"""
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from kohort.security.sasl import Authenticated, Challenge, Failed, Outcome, shown
+
+MECHANISM: Final = "OAUTHBEARER"
+
+_CONTROL_A: Final = b"\x01"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BearerToken:
+    """What a valid token says."""
+
+    principal: str
+    expires_ms: int
+    """Since the epoch."""
+
+
+class InvalidTokenError(ValueError):
+    """A token that is not accepted; the text says why, without the token."""
+
+
+Validate = Callable[[str], BearerToken]
+"""What a token says. Raises InvalidTokenError."""
+
+
+class OAuthBearerServer:
+    """One authentication by OAUTHBEARER."""
+
+    def __init__(self, validate: Validate) -> None:
+        self._validate = validate
+        self._refused: Failed | None = None
+
+    def step(self, message: bytes) -> Outcome:
+        if self._refused is not None:
+            if message == _CONTROL_A:
+                return self._refused
+            return Failed("OAUTHBEARER: the client went on after its token was refused")
+        # Latin-1 decodes everything, and the grammar refuses what is not ASCII.
+        found = _CLIENT_FIRST.fullmatch(message.decode("latin-1"))
+        if found is None:
+            return Failed("OAUTHBEARER: the client's first message cannot be understood")
+        authorization_id, pairs = found.groups(default="")
+        token = _bearer_token(pairs)
+        if token is None:
+            return Failed("OAUTHBEARER: the client's first message has no bearer token")
+        return self._judge(authorization_id, token)
+
+    def _judge(self, authorization_id: str, token: str) -> Outcome:
+        try:
+            found = self._validate(token)
+        except InvalidTokenError as error:
+            status = json.dumps({"status": "invalid_token"}, separators=(",", ":"))
+            self._refused = Failed(f"OAUTHBEARER: {error}", status)
+            return Challenge(status.encode())
+        if authorization_id and _unescaped(authorization_id) != found.principal:
+            return Failed(
+                f"OAUTHBEARER: {shown(found.principal)} asked for another authorization id",
+                f"Authentication failed: Client requested an authorization id "
+                f"({_unescaped(authorization_id)}) that is different from the token's principal "
+                f"name ({found.principal})",
+            )
+        return Authenticated(found.principal, expires_ms=found.expires_ms)
+
+
+# The grammar of Kafka's OAuthBearerClientInitialResponse.java.
+_CLIENT_FIRST: Final = re.compile(
+    r"n,(?:a=((?:[\x01-+\--<>-\x7f]|=2C|=3D)++))?,\x01((?:[A-Za-z]++=[!-~ \t\r\n]++\x01)*+)\x01"
+)
+_AUTH: Final = re.compile(r"bearer +([-_~+/.a-zA-Z0-9]++=*+)", re.IGNORECASE)
+
+
+def _bearer_token(pairs: str) -> str | None:
+    given = dict(pair.split("=", 1) for pair in pairs.split("\x01") if pair)
+    found = _AUTH.fullmatch(given.get("auth", ""))
+    return None if found is None else found[1]
+
+
+def _unescaped(name: str) -> str:
+    return name.replace("=2C", ",").replace("=3D", "=")
