@@ -1,0 +1,342 @@
+"""Access control lists: their entries, and the index that answers who may do what.
+
+An entry allows or denies a principal one operation on resources, from one host. Which entries
+apply to a resource: those with its very name, those with the name `*`, and those with a prefix of
+its name. The rules are those of Kafka's StandardAuthorizer:
+
+1. an entry that denies the operation decides;
+2. then one that allows it: READ, WRITE, DELETE and ALTER allow DESCRIBE as well, and ALTER_CONFIGS
+   allows DESCRIBE_CONFIGS, while a denial implies nothing;
+3. without either, what has any entry at all, of whomever, is denied;
+4. what has none is up to the server (`allow.everyone.if.no.acl.found`).
+
+*Cost.* The entries of a name are found by that name, and those of a principal and a host among them
+by these two. So a decision takes a dictionary look-up or two for the name, `*`, and each length
+that a prefix has, however many entries there are.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from enum import IntEnum
+from types import MappingProxyType
+from typing import Final, NamedTuple, TypeVar
+from uuid import UUID
+
+K = TypeVar("K")
+T = TypeVar("T")
+
+WILDCARD: Final = "*"
+"""Name of all resources of a type, and every host."""
+ANYBODY: Final = "User:*"
+CLUSTER_NAME: Final = "kafka-cluster"
+
+
+class ResourceType(IntEnum):
+    """What an entry is about, by Kafka's codes; ANY only in filters."""
+
+    UNKNOWN = 0
+    ANY = 1
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+    DELEGATION_TOKEN = 6
+    USER = 7
+
+
+class PatternType(IntEnum):
+    """How an entry names its resources; ANY and MATCH only in filters."""
+
+    UNKNOWN = 0
+    ANY = 1
+    MATCH = 2
+    LITERAL = 3
+    PREFIXED = 4
+
+
+class AclOperation(IntEnum):
+    """What is allowed or denied; ANY only in filters."""
+
+    UNKNOWN = 0
+    ANY = 1
+    ALL = 2
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
+    TWO_PHASE_COMMIT = 15
+
+
+class AclPermissionType(IntEnum):
+    """Whether an entry allows or denies; ANY only in filters."""
+
+    UNKNOWN = 0
+    ANY = 1
+    DENY = 2
+    ALLOW = 3
+
+
+_IMPLIED_BY: Final = {
+    AclOperation.DESCRIBE: (
+        AclOperation.READ,
+        AclOperation.WRITE,
+        AclOperation.DELETE,
+        AclOperation.ALTER,
+    ),
+    AclOperation.DESCRIBE_CONFIGS: (AclOperation.ALTER_CONFIGS,),
+}
+
+
+def _bits(operations: Iterable[AclOperation]) -> int:
+    return sum(1 << operation for operation in set(operations))
+
+
+_DENIES: Final = {each: _bits((AclOperation.ALL, each)) for each in AclOperation}
+"""By operation: the bits of the operations whose denial denies it."""
+_ALLOWS: Final = {
+    each: _bits((AclOperation.ALL, each, *_IMPLIED_BY.get(each, ()))) for each in AclOperation
+}
+"""By operation: the bits of the operations that allow it."""
+
+
+class AclBinding(NamedTuple):
+    """One entry."""
+
+    resource_type: ResourceType
+    resource_name: str
+    pattern_type: PatternType
+    principal: str
+    """As text: "User:alice"."""
+    host: str
+    """An IP address as text, or `*`."""
+    operation: AclOperation
+    permission_type: AclPermissionType
+
+
+class AclBindingFilter(NamedTuple):
+    """What entries to show or to delete; null, or ANY, is for all."""
+
+    resource_type: ResourceType = ResourceType.ANY
+    resource_name: str | None = None
+    pattern_type: PatternType = PatternType.ANY
+    principal: str | None = None
+    host: str | None = None
+    operation: AclOperation = AclOperation.ANY
+    permission_type: AclPermissionType = AclPermissionType.ANY
+
+    def matches(self, binding: AclBinding) -> bool:
+        """Whether `binding` is one of those; names of principals and hosts have no wildcards."""
+        return (
+            self.resource_type in (ResourceType.ANY, binding.resource_type)
+            and self.principal in (None, binding.principal)
+            and self.host in (None, binding.host)
+            and self.operation in (AclOperation.ANY, binding.operation)
+            and self.permission_type in (AclPermissionType.ANY, binding.permission_type)
+            and self._matches_name(binding.resource_name, binding.pattern_type)
+        )
+
+    def _matches_name(self, name: str, pattern_type: PatternType) -> bool:
+        if self.pattern_type not in (PatternType.ANY, PatternType.MATCH, pattern_type):
+            return False
+        if self.resource_name in (None, name):
+            return True
+        if self.pattern_type is not PatternType.MATCH or self.resource_name is None:
+            return False
+        if pattern_type is PatternType.PREFIXED:
+            return self.resource_name.startswith(name)
+        return name == WILDCARD
+
+
+class _Rule:
+    """The operations that a principal is allowed and denied from a host, as bits."""
+
+    __slots__ = ("allowed", "denied")
+
+    def __init__(self) -> None:
+        self.allowed = self.denied = 0
+
+
+_Rules = dict[tuple[str, str], _Rule]
+"""The rules of one resource pattern, by principal and host."""
+_NO_RULES: Final[Mapping[tuple[str, str], _Rule]] = MappingProxyType({})
+
+
+class Acls:
+    """All entries. `add` and `remove` are all that changes them."""
+
+    def __init__(self) -> None:
+        self.version = 0
+        """Grows with each change."""
+        self._bindings: dict[UUID, AclBinding] = {}
+        self._ids: dict[AclBinding, UUID] = {}
+        self._rules: dict[tuple[ResourceType, PatternType, str], _Rules] = {}
+        self._lengths: dict[ResourceType, Counter[int]] = {}
+        """How many patterns have a prefix of each length."""
+        self._patterns: dict[tuple[ResourceType, str], Counter[tuple[PatternType, str]]] = {}
+        """The patterns with entries of a principal, and from how many hosts."""
+
+    def __len__(self) -> int:
+        return len(self._bindings)
+
+    def get(self, acl_id: UUID) -> AclBinding | None:
+        """The entry with this id."""
+        return self._bindings.get(acl_id)
+
+    def id_of(self, binding: AclBinding) -> UUID | None:
+        """The id of this entry, None if there is no such one."""
+        return self._ids.get(binding)
+
+    def all(self) -> Iterable[tuple[UUID, AclBinding]]:
+        """The entries with their ids, in the order in which they were added."""
+        return self._bindings.items()
+
+    def add(self, acl_id: UUID, binding: AclBinding) -> None:
+        """Add an entry that does not exist yet."""
+        self.version += 1
+        self._bindings[acl_id] = binding
+        self._ids[binding] = acl_id
+        kind, name, pattern_type, principal, host, operation, permission_type = binding
+        pattern = (kind, pattern_type, name)
+        rules = self._rules.get(pattern)
+        if rules is None:
+            rules = self._rules[pattern] = {}
+            if pattern_type is PatternType.PREFIXED:
+                self._lengths.setdefault(kind, Counter())[len(name)] += 1
+        rule = rules.get((principal, host))
+        if rule is None:
+            rule = rules[principal, host] = _Rule()
+            self._patterns.setdefault((kind, principal), Counter())[pattern_type, name] += 1
+        if permission_type is AclPermissionType.ALLOW:
+            rule.allowed |= 1 << operation
+        else:
+            rule.denied |= 1 << operation
+
+    def remove(self, acl_id: UUID) -> None:
+        """Remove an entry; nothing happens if there is none with this id."""
+        binding = self._bindings.pop(acl_id, None)
+        if binding is None:
+            return
+        self.version += 1
+        del self._ids[binding]
+        kind, name, pattern_type, principal, host, operation, permission_type = binding
+        rules = self._rules[kind, pattern_type, name]
+        rule = rules[principal, host]
+        if permission_type is AclPermissionType.ALLOW:
+            rule.allowed &= ~(1 << operation)
+        else:
+            rule.denied &= ~(1 << operation)
+        if not (rule.allowed or rule.denied):
+            del rules[principal, host]
+            _count_down(self._patterns, (kind, principal), (pattern_type, name))
+        if not rules:
+            del self._rules[kind, pattern_type, name]
+            if pattern_type is PatternType.PREFIXED:
+                _count_down(self._lengths, kind, len(name))
+
+    # Decisions
+
+    def decide(
+        self,
+        principal: str,
+        host: str,
+        operation: AclOperation,
+        resource_type: ResourceType,
+        name: str,
+    ) -> bool | None:
+        """Whether the operation is allowed; None if no entry is about this resource."""
+        denies, allows = _DENIES[operation], _ALLOWS[operation]
+        keys = _keys(principal, host)
+        found, allowed = False, False
+        for rules in self._about(resource_type, name):
+            found = True
+            for key in keys:
+                rule = rules.get(key)
+                if rule is not None:
+                    if rule.denied & denies:
+                        return False
+                    allowed = allowed or bool(rule.allowed & allows)
+        return allowed if found else None
+
+    def _about(self, kind: ResourceType, name: str) -> Iterator[_Rules]:
+        """The rules of every pattern that a name has."""
+        every = self._rules
+        for literal in (name, WILDCARD):
+            rules = every.get((kind, PatternType.LITERAL, literal))
+            if rules is not None:
+                yield rules
+            if name == WILDCARD:
+                break
+        for length in self._lengths.get(kind, ()):
+            if length <= len(name):
+                rules = every.get((kind, PatternType.PREFIXED, name[:length]))
+                if rules is not None:
+                    yield rules
+
+    def allows_some(
+        self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType
+    ) -> bool:
+        """Whether entries allow the operation itself on some resource of this type.
+
+        That is a pattern which no denial covers as a whole: not one of `*`, of the same name, or
+        of a prefix of it.
+        """
+        bits = _DENIES[operation]
+        keys = _keys(principal, host)
+
+        def of(pattern_type: PatternType, name: str) -> Mapping[tuple[str, str], _Rule]:
+            return self._rules.get((resource_type, pattern_type, name), _NO_RULES)
+
+        def denied(rules: Mapping[tuple[str, str], _Rule]) -> bool:
+            return any(key in rules and rules[key].denied & bits for key in keys)
+
+        def allowed(rules: Mapping[tuple[str, str], _Rule]) -> bool:
+            return any(key in rules and rules[key].allowed & bits for key in keys)
+
+        everything = of(PatternType.LITERAL, WILDCARD)
+        if denied(everything):
+            return False
+        if allowed(everything):
+            return True
+        lengths = self._lengths.get(resource_type, Counter())
+        for each in dict.fromkeys(key[0] for key in keys):
+            for pattern_type, name in self._patterns.get((resource_type, each), ()):
+                rules = of(pattern_type, name)
+                if (
+                    allowed(rules)
+                    and not denied(rules)
+                    and not any(
+                        denied(of(PatternType.PREFIXED, name[:length]))
+                        for length in lengths
+                        if length <= len(name)
+                    )
+                ):
+                    return True
+        return False
+
+
+def _count_down(counters: dict[K, Counter[T]], key: K, item: T) -> None:
+    """Count `item` once less; nothing is left of what is counted no more."""
+    counter = counters[key]
+    counter[item] -= 1
+    if not counter[item]:
+        del counter[item]
+    if not counter:
+        del counters[key]
+
+
+def _keys(principal: str, host: str) -> tuple[tuple[str, str], ...]:
+    """Where the rules of a client are: it may be meant by itself or as anybody, anywhere."""
+    return (
+        (principal, host),
+        (principal, WILDCARD),
+        (ANYBODY, host),
+        (ANYBODY, WILDCARD),
+    )

@@ -1,0 +1,145 @@
+"""The authorizer: decisions of the ACLs, remembered until the ACLs change.
+
+*Bounds.* Decisions are remembered for `MAX_DECISIONS` names over all clients, and then forgotten
+together; those about longer names than a topic's are not remembered. So the memory is at most about
+30 MB.
+"""
+
+from collections.abc import Collection
+from typing import Final
+
+from kohort.security.acls import (
+    CLUSTER_NAME,
+    AclOperation,
+    Acls,
+    ResourceType,
+)
+from kohort.security.principal import KafkaPrincipal
+
+MAX_DECISIONS: Final = 65_536
+MAX_CLIENTS: Final = 4_096
+"""Principals, each with a host, whose decisions are remembered."""
+LONGEST_NAME: Final = 249
+"""Characters of a name that is remembered: the most that a topic has."""
+
+TOPIC, GROUP, CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER
+
+OPERATIONS: Final = {
+    TOPIC: tuple(AclOperation(code) for code in (3, 4, 5, 6, 7, 8, 10, 11)),
+    GROUP: tuple(AclOperation(code) for code in (3, 6, 8, 10, 11)),
+    CLUSTER: tuple(AclOperation(code) for code in (5, 7, 8, 9, 10, 11, 12)),
+}
+"""The operations that responses tell of (KIP-430)."""
+
+
+def super_users(text: str) -> frozenset[str]:
+    """The principals in Kafka's `super.users`, which `;` separates. Raises ValueError."""
+    principals = (each.strip() for each in text.split(";"))
+    return frozenset(str(KafkaPrincipal.parse(each)) for each in principals if each)
+
+
+class Authorizer:
+    """Says what each client may do."""
+
+    def __init__(
+        self, acls: Acls, super_users: Collection[str] = (), *, allow_everyone: bool = False
+    ) -> None:
+        """`super_users` are principals as text, which may do everything.
+
+        `allow_everyone`: whether all may use what no entry is about.
+        """
+        self.acls = acls
+        self.super_users = frozenset(super_users)
+        self.allow_everyone = allow_everyone
+        self._version = acls.version
+        self._clients: dict[tuple[KafkaPrincipal, str], Permissions] = {}
+        self._remembered = 0
+
+    def __repr__(self) -> str:
+        return f"<Authorizer acls={len(self.acls)} clients={len(self._clients)}>"
+
+    def of(self, principal: KafkaPrincipal, host: str) -> "Permissions":
+        """What this principal may do from this host; valid until the ACLs change."""
+        if self._version != self.acls.version or self._remembered >= MAX_DECISIONS:
+            self._forget()
+        client = (principal, host)
+        found = self._clients.get(client)
+        if found is None:
+            if len(self._clients) >= MAX_CLIENTS:
+                self._forget()
+            found = self._clients[client] = Permissions(self, str(principal), host)
+        return found
+
+    def _forget(self) -> None:
+        self._version = self.acls.version
+        self._clients.clear()
+        self._remembered = 0
+
+    def decide(
+        self,
+        principal: str,
+        host: str,
+        operation: AclOperation,
+        resource_type: ResourceType,
+        name: str,
+    ) -> bool:
+        """Whether the operation is allowed, as the ACLs are now."""
+        if principal in self.super_users:
+            return True
+        decision = self.acls.decide(principal, host, operation, resource_type, name)
+        return self.allow_everyone if decision is None else decision
+
+    def remembers(self, name: str) -> bool:
+        """Whether there is room for a decision on this name; if so, it is counted."""
+        if len(name) > LONGEST_NAME or self._remembered >= MAX_DECISIONS:
+            return False
+        self._remembered += 1
+        return True
+
+
+class Permissions:
+    """What one client may do, as the ACLs are at a moment."""
+
+    __slots__ = ("_authorizer", "_decisions", "_host", "_principal", "_some")
+
+    def __init__(self, authorizer: Authorizer, principal: str, host: str) -> None:
+        self._authorizer = authorizer
+        self._principal = principal
+        self._host = host
+        self._decisions: dict[tuple[AclOperation, ResourceType, str], bool] = {}
+        self._some: dict[tuple[AclOperation, ResourceType], bool] = {}
+
+    def __repr__(self) -> str:
+        return f"<Permissions {self._principal} from {self._host}>"
+
+    def allows(self, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
+        """Whether the client may do this with the resource of this name."""
+        action = (operation, resource_type, name)
+        decision = self._decisions.get(action)
+        if decision is None:
+            decision = self._authorizer.decide(self._principal, self._host, *action)
+            if self._authorizer.remembers(name):
+                self._decisions[action] = decision
+        return decision
+
+    def allows_some(self, operation: AclOperation, resource_type: ResourceType) -> bool:
+        """Whether the client may do this with some resource of this type.
+
+        As in Kafka, the operation must be allowed by itself, and not by another that implies it.
+        """
+        key = (operation, resource_type)
+        decision = self._some.get(key)
+        if decision is None:
+            authorizer = self._authorizer
+            decision = self._some[key] = authorizer.decide(
+                self._principal, self._host, operation, resource_type, "hardcode"
+            ) or authorizer.acls.allows_some(self._principal, self._host, operation, resource_type)
+        return decision
+
+    def operations(self, resource_type: ResourceType, name: str = CLUSTER_NAME) -> int:
+        """The operations that are allowed, as a bit set of their codes (KIP-430)."""
+        return sum(
+            1 << operation
+            for operation in OPERATIONS[resource_type]
+            if self.allows(operation, resource_type, name)
+        )
