@@ -4,11 +4,14 @@
 
 `make chaos` runs it with 200 kills, in about fifteen minutes. Producers (idempotent and plain) and
 group members of confluent-kafka, aiokafka and Kohort's own client work while `kohort serve` is
-ended by SIGKILL again and again, also while it starts. Afterwards:
+ended by SIGKILL again and again, also while it starts. One group has members of the consumer
+protocol (KIP-848), and one changes its protocol with its members; both read a topic that grows.
+Afterwards:
 
 - every acknowledged record is there, in order, and once if its producer is idempotent,
 - every acknowledged commit is in the group log, and no commit goes back,
-- no partition has two owners in a generation,
+- no partition has two owners in a generation, or at once in a consumer group, whose epochs never go
+  back,
 - every client goes on by itself.
 
 The seed decides the moments of the kills and the lives of the clients; the scheduling of the

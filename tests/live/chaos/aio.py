@@ -21,7 +21,7 @@ from live.chaos.settings import (
     PARTITIONS,
     RECORDS_A_SECOND,
     SESSION_MS,
-    TOPICS,
+    SILENT_SHARE,
     UNACKNOWLEDGED,
     MemberPlan,
     ProducerPlan,
@@ -71,7 +71,8 @@ class Sending:
                 self.ledger.violation(f"{self.client} has undelivered records")
 
     async def _send(self, producer) -> None:
-        partition = (self.plan.topic, self.value % PARTITIONS)
+        partitions = self.ledger.partitions.get(self.plan.topic, PARTITIONS)
+        partition = (self.plan.topic, self.value % partitions)
         value, self.value = self.value, self.value + 1
         delivery = await producer.send(partition[0], b"%d" % value, partition=partition[1])
         task = asyncio.ensure_future(self._settle(delivery, partition, value))
@@ -124,7 +125,7 @@ class Listener(aiokafka.ConsumerRebalanceListener):
         coordinator = self.consumer._coordinator
         self.ledger.record_owned(
             self.plan.group,
-            coordinator.generation,
+            coordinator.generation if self.plan.is_classic else None,
             coordinator.member_id,
             [(each.topic, each.partition) for each in assigned],
         )
@@ -147,7 +148,7 @@ async def consume_aiokafka(
             session_timeout_ms=SESSION_MS,
             heartbeat_interval_ms=HEARTBEAT_MS,
         )
-        consumer.subscribe(list(TOPICS), listener=Listener(plan, consumer, ledger))
+        consumer.subscribe(list(plan.topics), listener=Listener(plan, consumer, ledger))
         try:
             await consumer.start()
             ends = loop.time() + rng.uniform(*MEMBER_SECONDS)
@@ -201,7 +202,7 @@ async def consume_kohort(
             async for generation in group:
                 ledger.record_owned(
                     plan.group,
-                    generation.id,
+                    generation.id if plan.is_classic else None,
                     generation.member_id,
                     [tuple(each) for each in generation.assignment],
                 )
@@ -212,15 +213,18 @@ async def consume_kohort(
                             generation.start(work, partition)
 
     while not stop.is_set():
+        silent = not plan.is_classic and rng.random() < SILENT_SHARE
         group = kohort.ConsumerGroup(
             plan.group,
-            topics=list(TOPICS),
+            topics=list(plan.topics),
             bootstrap=address,
             client_id=plan.name,
             assignors=["range"],
             join_group_backoff_ms=500,
             session_timeout_ms=SESSION_MS,
             heartbeat_interval_ms=HEARTBEAT_MS,
+            protocol=rng.choice(plan.protocols),
+            leave_group_on_close=False if silent else None,
         )
         asyncio.get_running_loop().call_later(rng.uniform(*MEMBER_SECONDS), group.stop)
         stopping = asyncio.ensure_future(stop.wait())

@@ -3,15 +3,28 @@
 Each returns sentences, one for each violation.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TypeAlias
+from uuid import UUID
 
-from kohort.coordinator.records import GroupMetadataRecord, OffsetCommitRecord, decode
+from kohort.coordinator.consumer_records import (
+    AssignedPartitions,
+    ConsumerGroupMetadataRecord,
+    CurrentMemberAssignmentRecord,
+    CurrentMemberAssignmentValue,
+)
+from kohort.coordinator.records import (
+    GroupMetadataRecord,
+    GroupMetadataValue,
+    OffsetCommitRecord,
+    Row,
+    decode,
+)
 from kohort.protocol.subscription import decode_assignment
-from live.chaos.ledger import Ledger, Partition
+from live.chaos.ledger import Ledger, Owned, Partition
 
 Content: TypeAlias = Sequence[tuple[int, bytes | None, bytes | None]]
 """(offset, key, value) of all records of a partition."""
@@ -52,6 +65,96 @@ def check_records(
 
 
 @dataclass
+class GroupHistory:
+    """One group of any protocol, record by record: its epoch, and what its members own.
+
+    A generation of a classic group counts as an epoch.
+    """
+
+    group: str
+    names: Mapping[UUID, str]
+    epoch: int = 0
+    owned: dict[str, frozenset[Partition]] = field(default_factory=dict)
+    """By member: what it has, and what it has yet to give up."""
+    removed: dict[str, frozenset[Partition]] = field(default_factory=dict)
+    """What members owned whose records are removed, until the next record of another kind."""
+    epochs: dict[str, int] = field(default_factory=dict)
+    """By member."""
+    shares: dict[str, set[frozenset[Partition]]] = field(default_factory=lambda: defaultdict(set))
+    """By member: every assignment that it had."""
+    has_been_consumer: bool = False
+    found: list[str] = field(default_factory=list)
+
+    def add(self, record: Row) -> None:
+        match record:
+            case CurrentMemberAssignmentRecord(key, None):
+                self.removed[key.member_id] = self.owned.pop(key.member_id, frozenset())
+                self.epochs.pop(key.member_id, None)
+            case CurrentMemberAssignmentRecord(key, value):
+                self.has_been_consumer = True
+                self._add_current(key.member_id, value)
+            case ConsumerGroupMetadataRecord(_, value) if value is not None:
+                self._add_epoch(value.epoch)
+            case GroupMetadataRecord(_, value) if value is not None:
+                self._add_generation(value)
+            case ConsumerGroupMetadataRecord() | GroupMetadataRecord():
+                if not self.owned and not self.removed:
+                    self.epoch = 0  # a group without members begins anew with the other protocol
+
+    def _add_current(self, member: str, value: CurrentMemberAssignmentValue) -> None:
+        self.removed.clear()
+        assigned = self._partitions(value.assigned)
+        self.shares[member].add(assigned)
+        self.owned[member] = assigned | self._partitions(value.pending_revocation)
+        self._compare_owners(f"member epoch {value.epoch}")
+        if value.epoch < self.epochs.get(member, 0):
+            self.found.append(
+                f"{self.group}: {member} went back from epoch {self.epochs[member]} to "
+                f"{value.epoch}"
+            )
+        self.epochs[member] = value.epoch
+
+    def _add_epoch(self, epoch: int) -> None:
+        self.removed.clear()
+        if epoch < self.epoch:
+            self.found.append(f"{self.group}: the epoch went back from {self.epoch} to {epoch}")
+        self.epoch = epoch
+
+    def _add_generation(self, value: GroupMetadataValue) -> None:
+        before = dict(self.removed)
+        self._add_epoch(value.generation)
+        self.owned = {
+            member.member_id: frozenset(
+                (tp.topic, tp.partition) for tp in decode_assignment(member.assignment).partitions
+            )
+            if member.assignment
+            else frozenset()
+            for member in value.members
+        }
+        for member, partitions in self.owned.items():
+            self.shares[member].add(partitions)
+            for other, former in before.items():
+                if other != member and other in self.owned and partitions & former:
+                    self.found.append(
+                        f"{self.group} generation {value.generation}: {member} got "
+                        f"{sorted(partitions & former)[:SHOWN]} that {other} still had"
+                    )
+        self._compare_owners(f"generation {value.generation}")
+
+    def _compare_owners(self, at: str) -> None:
+        counted = Counter(each for owned in self.owned.values() for each in owned)
+        if twice := sorted(each for each, owners in counted.items() if owners > 1):
+            self.found.append(f"{self.group} {at}: two owners in the log: {twice[:SHOWN]}")
+
+    def _partitions(self, assigned: AssignedPartitions) -> frozenset[Partition]:
+        return frozenset(
+            (self.names.get(topic, str(topic)), number)
+            for topic, numbers in assigned.items()
+            for number in numbers
+        )
+
+
+@dataclass
 class GroupLog:
     """What `__consumer_offsets` holds, in the order of the log."""
 
@@ -62,13 +165,22 @@ class GroupLog:
         default_factory=lambda: defaultdict(list)
     )
     """By group and generation: each record's members with their assignments."""
+    histories: dict[str, GroupHistory] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, contents: Mapping[int, Content]) -> "GroupLog":
+    def of(
+        cls, contents: Mapping[int, Content], names: Mapping[UUID, str] | None = None
+    ) -> "GroupLog":
+        """`names`: of topics, by their ids."""
         log = cls()
         for content in contents.values():
             for _, key, value in content:
-                match decode(key or b"", value):
+                record = decode(key or b"", value)
+                if record is not None:
+                    group = record.key.group
+                    history = log.histories.setdefault(group, GroupHistory(group, names or {}))
+                    history.add(record)
+                match record:
                     case OffsetCommitRecord((group, topic, number), committed) if committed:
                         log.commits[group, (topic, number)].append(committed.offset)
                     case GroupMetadataRecord(group_key, metadata) if metadata:
@@ -107,21 +219,29 @@ def _is_subsequence(told: Sequence[int], logged: Sequence[int]) -> bool:
 def check_owners(ledger: Ledger, log: GroupLog) -> list[str]:
     """No partition has two owners in a generation, in the log and by what members were told."""
     found = list(_told_twice(ledger))
-    assigned = defaultdict(set)
+    for history in log.histories.values():
+        found += history.found
     for (group, generation), records in log.owners.items():
-        for members in records:
-            for member, partitions in members.items():
-                assigned[group, member].add(partitions)
-            counted = [partition for owned in members.values() for partition in owned]
-            if len(counted) != len(set(counted)):
-                found.append(f"{group} generation {generation}: two owners in the log")
-        if len({_shares(members) for members in records if members}) > 1:
+        # A generation of a group that was a consumer group can come again: without members the
+        # group begins anew.
+        if (
+            not log.histories[group].has_been_consumer
+            and len({_shares(members) for members in records if members}) > 1
+        ):
             found.append(f"{group} generation {generation}: two assignments in the log")
     return found + [
         f"{each.group}: {each.member_id} owned what the log never assigned to it"
         for each in ledger.owned
-        if each.partitions and each.partitions not in assigned[each.group, each.member_id]
+        if each.partitions and not _was_assigned(each, log.histories.get(each.group))
     ]
+
+
+def _was_assigned(owned: Owned, history: GroupHistory | None) -> bool:
+    """In the consumer protocol a member has a part of its assignment first."""
+    shares = set() if history is None else history.shares[owned.member_id]
+    if history is None or not history.has_been_consumer:
+        return owned.partitions in shares
+    return any(owned.partitions <= each for each in shares)
 
 
 def _shares(members: Mapping[str, frozenset[Partition]]) -> frozenset[frozenset[Partition]]:

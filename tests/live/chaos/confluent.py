@@ -14,10 +14,10 @@ from live.chaos.settings import (
     PARTITIONS,
     RECORDS_A_SECOND,
     SESSION_MS,
-    TOPICS,
     UNACKNOWLEDGED,
     MemberPlan,
     ProducerPlan,
+    Protocol,
 )
 
 QUIET = {"log_level": 0, "reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 500}
@@ -78,17 +78,26 @@ def consume(
                 "client.id": plan.name,
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
-                "partition.assignment.strategy": "range",
-                "session.timeout.ms": SESSION_MS,
-                "heartbeat.interval.ms": HEARTBEAT_MS,
+                **_protocol(rng.choice(plan.protocols)),
                 **QUIET,
             }
         )
-        consumer.subscribe(list(TOPICS), on_assign=assigned)
+        consumer.subscribe(list(plan.topics), on_assign=assigned)
         ends = time.monotonic() + rng.uniform(*MEMBER_SECONDS)
         while time.monotonic() < ends and not stop.is_set():
             _step(plan, consumer, ledger)
         consumer.close()
+
+
+def _protocol(protocol: Protocol) -> dict[str, str | int]:
+    """Settings of the protocol: in that of consumer groups the server has the other ones."""
+    if protocol == "consumer":
+        return {"group.protocol": protocol}
+    return {
+        "partition.assignment.strategy": "range",
+        "session.timeout.ms": SESSION_MS,
+        "heartbeat.interval.ms": HEARTBEAT_MS,
+    }
 
 
 def _step(plan: MemberPlan, consumer: Consumer, ledger: Ledger) -> None:

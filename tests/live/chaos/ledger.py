@@ -52,6 +52,8 @@ class Ledger:
     owned: list[Owned] = field(default_factory=list)
     read: dict[tuple[Partition, int], bytes] = field(default_factory=dict)
     """What any member read, by partition and offset."""
+    partitions: dict[str, int] = field(default_factory=dict)
+    """Partitions of each topic that has grown."""
     violations: list[str] = field(default_factory=list)
     """What was seen to be wrong while the run went on."""
     active: dict[str, float] = field(default_factory=dict)

@@ -6,10 +6,11 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from uuid import UUID
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition
 
@@ -26,7 +27,10 @@ from live.chaos.checks import Content, GroupLog, check_commits, check_owners, ch
 from live.chaos.ledger import Ledger
 from live.chaos.settings import (
     GROUPS,
+    GROWING,
+    GROWTH_SECONDS,
     MEMBERS,
+    MOST_PARTITIONS,
     PARTITIONS,
     PRODUCERS,
     SERVER_SETTINGS,
@@ -133,10 +137,11 @@ class Chaos:
                 await self._all_go_on(time.monotonic())
                 self.report(f"all went on after {self._elapsed_s:.0f} s")
             self.report(f"all ended after {self._elapsed_s:.0f} s")
+            names = await self._topic_names()
             contents = await asyncio.to_thread(self._read_all)
         finally:
             server.stop()
-        violations = [*self.ledger.violations, *self._check(contents)]
+        violations = [*self.ledger.violations, *self._check(contents, names)]
         return Outcome(self.seed, self.killed, self._elapsed_s, self.ledger, violations)
 
     @property
@@ -186,7 +191,10 @@ class Chaos:
     async def _clients(self):
         """Every client at work; on leaving, each ends its work in order."""
         stop, stop_threads = asyncio.Event(), threading.Event()
-        tasks = [asyncio.create_task(self._watch_commits(stop))]
+        tasks = [
+            asyncio.create_task(self._watch_commits(stop)),
+            asyncio.create_task(self._grow(stop, random.Random(self._random.random()))),
+        ]
         for plan in (*PRODUCERS, *MEMBERS):
             rng = random.Random(self._random.random())
             is_producer = plan in PRODUCERS
@@ -214,6 +222,23 @@ class Chaos:
                     self.ledger.violation(f"{task.get_name()} was cancelled")
                 elif (error := task.exception()) is not None:
                     self.ledger.violation(f"{task.get_name()} failed: {error!r}")
+
+    async def _grow(self, stop: asyncio.Event, rng: random.Random) -> None:
+        """Add partitions to the growing topic, one after the other."""
+        count = PARTITIONS
+        async with Cluster(
+            ClientConfig(bootstrap=self._address, default_api_timeout_ms=2_000)
+        ) as cluster:
+            admin = Admin(cluster)
+            while count < MOST_PARTITIONS and not stop.is_set():
+                await asyncio.sleep(rng.uniform(*GROWTH_SECONDS))
+                # An error may hide a success, which the next metadata tell.
+                with contextlib.suppress(KohortError):
+                    await admin.create_partitions(GROWING, count + 1)
+                with contextlib.suppress(KohortError):
+                    described = (await admin.describe_topics([GROWING]))[GROWING]
+                    if not isinstance(described, KohortError):
+                        count = self.ledger.partitions[GROWING] = len(described.partitions)
 
     async def _watch_commits(self, stop: asyncio.Event) -> None:
         """See that no committed offset is ever lower than one that was acknowledged before."""
@@ -276,9 +301,16 @@ class Chaos:
         finally:
             consumer.close()
 
-    def _check(self, contents: dict[str, dict[int, Content]]) -> Iterator[str]:
+    async def _topic_names(self) -> dict[UUID, str]:
+        async with Cluster(ClientConfig(bootstrap=self._address)) as cluster:
+            topics = (await cluster.metadata()).topics
+            return {topic.id: name for name, topic in topics.items()}
+
+    def _check(
+        self, contents: dict[str, dict[int, Content]], names: Mapping[UUID, str]
+    ) -> Iterator[str]:
         for topic, idempotent in TOPICS.items():
             yield from check_records(self.ledger, topic, idempotent, contents[topic])
-        log = GroupLog.of(contents[GROUP_LOG])
+        log = GroupLog.of(contents[GROUP_LOG], names)
         yield from check_commits(self.ledger, log)
         yield from check_owners(self.ledger, log)

@@ -12,14 +12,15 @@ from live.chaos.run import GROUP_LOG, Chaos
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(400)]
 
-KILLS = 20
+LONG = [pytest.mark.long, pytest.mark.timeout(1_500)]
 
 
-def test_twenty_kills_lose_nothing(tmp_path):
-    outcome = Chaos(tmp_path, kills=KILLS, seed=random.randrange(1 << 32)).run()
+@pytest.mark.parametrize("kills", [20, pytest.param(100, marks=LONG)])
+def test_kills_lose_nothing(tmp_path, kills):
+    outcome = Chaos(tmp_path, kills=kills, seed=random.randrange(1 << 32)).run()
     print(outcome)
-    assert not outcome.violations, outcome
-    assert outcome.kills == KILLS
+    assert not outcome.violations, (outcome, outcome.violations)
+    assert outcome.kills == kills
 
 
 def cut(directory: Path, is_lost: Callable[[bytes | None, bytes | None, int], bool]) -> bool:

@@ -1,7 +1,17 @@
 """The checks of a chaos run, on ledgers and logs written by hand."""
 
+from uuid import UUID
+
 import pytest
 
+from kohort.coordinator.consumer_records import (
+    ConsumerGroupMetadataRecord,
+    ConsumerGroupMetadataValue,
+    CurrentMemberAssignmentRecord,
+    CurrentMemberAssignmentValue,
+    GroupKey,
+    MemberKey,
+)
 from kohort.coordinator.records import (
     GroupMetadataKey,
     GroupMetadataRecord,
@@ -108,6 +118,66 @@ def test_owners_in_the_log():
     assert "two owners" in check_owners(Ledger(), owners_of(generation(1, a=[0], b=[0])))[0]
     twice = owners_of(generation(1, a=[0], b=[1]), generation(1, a=[1, 0]))
     assert "two assignments" in check_owners(Ledger(), twice)[0]
+
+
+TOPIC = UUID(int=1)
+
+
+def current(member, epoch, *assigned, pending=()):
+    value = CurrentMemberAssignmentValue(
+        epoch,
+        epoch,
+        0,
+        {TOPIC: dict.fromkeys(assigned, epoch)},
+        {TOPIC: dict.fromkeys(pending, epoch)},
+    )
+    return encode(CurrentMemberAssignmentRecord(MemberKey("g", member), value))
+
+
+def removed(member):
+    return encode(CurrentMemberAssignmentRecord(MemberKey("g", member), None))
+
+
+def group_epoch(epoch):
+    value = None if epoch is None else ConsumerGroupMetadataValue(epoch)
+    return encode(ConsumerGroupMetadataRecord(GroupKey("g"), value))
+
+
+CLASSIC_ENDS = encode(GroupMetadataRecord(GroupMetadataKey("g"), None))
+DOWNGRADE = (current("a", 2, 0), current("b", 2, 1), removed("a"), removed("b"), group_epoch(None))
+
+
+@pytest.mark.parametrize(
+    ("records", "sentence"),
+    [
+        ([current("a", 2, 0), current("b", 2, 1)], None),
+        ([current("a", 2, 0, 1), current("a", 3, 0, pending=[1]), current("b", 3)], None),
+        ([current("a", 2, 0, pending=[1]), current("b", 3, 1)], "two owners in the log"),
+        ([current("a", 2, 0), removed("a"), current("b", 3, 0)], None),
+        ([group_epoch(3), group_epoch(2)], "went back from 3 to 2"),
+        ([current("a", 3), current("a", 2)], "went back from epoch 3 to 2"),
+        ([generation(4, a=[0]), CLASSIC_ENDS, group_epoch(3)], "went back from 4 to 3"),
+        ([generation(4), CLASSIC_ENDS, group_epoch(2)], None),
+        ([generation(4, a=[0]), CLASSIC_ENDS, current("b", 4, 0)], "two owners in the log"),
+        ([*DOWNGRADE, generation(3, a=[0], b=[1])], None),
+        ([*DOWNGRADE, generation(3, a=[0, 1])], None),
+        ([*DOWNGRADE, generation(3, a=[0, 1], b=[])], "that b still had"),
+        ([group_epoch(4), *DOWNGRADE, generation(3, a=[0], b=[1])], "went back from 4 to 3"),
+    ],
+)
+def test_owners_in_a_group_of_both_protocols(records, sentence):
+    log = GroupLog.of({0: [(at, *each) for at, each in enumerate(records)]}, {TOPIC: "t"})
+    found = check_owners(Ledger(), log)
+    assert any(sentence in each for each in found) if sentence else not found
+
+
+def test_a_member_of_the_consumer_protocol_has_a_part_of_its_assignment_first():
+    log = GroupLog.of({0: [(0, *current("a", 2, 0, 1))]}, {TOPIC: "t"})
+    ledger = Ledger()
+    ledger.record_owned("g", None, "a", [T0])
+    assert not check_owners(ledger, log)
+    ledger.record_owned("g", None, "a", [("t", 2)])
+    assert "never assigned" in check_owners(ledger, log)[0]
 
 
 def test_owners_by_what_members_were_told():
