@@ -51,6 +51,8 @@ async def _run(world_test, seed, options):
 class WorldTopics:
     """The world's topics as the coordinator sees them."""
 
+    rack = None
+
     def __init__(self, world):
         self._world = world
         self.version = self.created_version = 0
