@@ -23,6 +23,7 @@ class Holds {
   #round = 0
   #gained = Promise.withResolvers()
   #rebalancing = true
+  #seen = '[]'
 
   lose () {
     this.#round++
@@ -32,21 +33,42 @@ class Holds {
     lines.owns([])
   }
 
+  /** Partitions that it owned already keep their next offset. */
   async gain (consumer, assignments) {
     const round = ++this.#round
     const topics = assignments.filter(({ partitions }) => partitions.length > 0)
     const offsets = topics.length > 0 ? await consumer.listCommittedOffsets({ topics }) : new Map()
     if (round !== this.#round) return
-    this.#next.clear()
+    const before = this.#next
+    this.#next = new Map()
     for (const { topic, partitions } of topics) {
       for (const partition of partitions) {
+        const at = lines.name(topic, partition)
         const offset = Number(offsets.get(topic)?.[partition] ?? -1)
-        this.#next.set(lines.name(topic, partition), Math.max(offset, 0))
+        this.#next.set(at, before.get(at) ?? Math.max(offset, 0))
       }
     }
     lines.owns(this.#next.keys())
     this.#rebalancing = false
     this.#gained.resolve()
+  }
+
+  /**
+   * In the consumer protocol partitions come without an event. The heartbeat that acknowledges them
+   * is sent once `assignments` has them.
+   */
+  follow (consumer) {
+    const assignments = consumer.assignments ?? []
+    const seen = JSON.stringify(assignments)
+    if (seen === this.#seen) return
+    this.#seen = seen
+    const owned = new Set(assignments.flatMap(({ topic, partitions }) =>
+      partitions.map((partition) => lines.name(topic, partition))))
+    for (const at of this.#next.keys()) {
+      if (!owned.has(at)) this.#next.delete(at)
+    }
+    lines.owns(this.#next.keys())
+    this.gain(consumer, assignments).catch((error) => lines.failed('committed offsets', error))
   }
 
   async take (partition, offset) {
@@ -71,10 +93,14 @@ function newConsumer (holds) {
     autocommit: false,
     maxWaitTime: 200
   })
-  consumer.on('consumer:group:rebalance', () => holds.lose())
-  consumer.on('consumer:group:join', ({ assignments }) => {
-    holds.gain(consumer, assignments ?? []).catch((error) => lines.failed('committed offsets', error))
-  })
+  if (options.protocol) {
+    consumer.on('consumer:heartbeat:start', () => holds.follow(consumer))
+  } else {
+    consumer.on('consumer:group:rebalance', () => holds.lose())
+    consumer.on('consumer:group:join', ({ assignments }) => {
+      holds.gain(consumer, assignments ?? []).catch((error) => lines.failed('committed offsets', error))
+    })
+  }
   consumer.on('error', (error) => lines.failed('consumer', error))
   return consumer
 }

@@ -37,6 +37,11 @@ class Observer:
         offsets = self._ask(lambda admin: admin.list_group_offsets(group))[group]
         return {_name(at): known.offset for at, known in offsets.items() if known.offset >= 0}
 
+    def groups_of_type(self, type_: str) -> set[str]:
+        """The ids of the groups of a type: classic or consumer."""
+        found = self._ask(lambda admin: admin.list_groups(types_filter=[type_]))
+        return {group["group_id"] for group in found}
+
     def ends(self, topic: str, partitions: int) -> dict[str, int]:
         """The end offset of each partition that has records."""
         latest = {TopicPartition(topic, number): OffsetSpec.LATEST for number in range(partitions)}

@@ -1,6 +1,6 @@
 """Groups of the consumer protocol (KIP-848) with the clients that have it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.clients, pytest.mark.timeout(240)
 TrialOn = Callable[[Target], Trial]
 SECONDS = 60.0
 """A partition moves within a heartbeat interval, of 5 s, of its old and of its new member."""
-CLIENTS = ("java", "confluent-kafka", "kohort")
+CLIENTS = ("java", "confluent-kafka", "kohort", "franz-go", "platformatic")
 
 
 @pytest.mark.parametrize("client", [pytest.param(named(name), id=name) for name in CLIENTS])
@@ -28,6 +28,7 @@ def test_rebalances(client: Client, target: Target, trial_on: TrialOn) -> None:
     trial.await_balanced(first, seconds=SECONDS)
     second = trial.member(client, "second", protocol="consumer")
     trial.await_balanced(first, second, seconds=SECONDS)
+    assert trial.is_of_type("consumer")
     trial.leave(first)
     trial.await_balanced(second, seconds=SECONDS)
     sent = feed.end()
@@ -37,9 +38,12 @@ def test_rebalances(client: Client, target: Target, trial_on: TrialOn) -> None:
     trial.assert_right(sent)
 
 
-def test_members_of_different_clients_share_a_group(target: Target, trial_on: TrialOn) -> None:
-    """Each revokes what the other gets."""
-    clients = [named(name) for name in ("java", "confluent-kafka")]
+@pytest.mark.parametrize("names", [pytest.param(CLIENTS, id=", ".join(CLIENTS))])
+def test_members_of_different_clients_share_a_group(
+    names: Sequence[str], target: Target, trial_on: TrialOn
+) -> None:
+    """Each revokes what the others get."""
+    clients = [named(name) for name in names]
     for client in clients:
         need(client)
     trial = trial_on(target)

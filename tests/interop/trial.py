@@ -214,6 +214,10 @@ class Trial:
         self.timeline.add(Committed(OBSERVER, now(), offsets))
         return offsets
 
+    def is_of_type(self, type_: str) -> bool:
+        """Whether the group is of this type: classic or consumer."""
+        return self.group in self._observer.groups_of_type(type_)
+
     def ends(self) -> dict[str, int]:
         """The end offset of each partition that has records."""
         return self._observer.ends(self.topic, PARTITIONS)

@@ -115,6 +115,9 @@ func settings(options lines.Options) []kgo.Opt {
 		kgo.DisableAutoCommit(),
 		kgo.BlockRebalanceOnPoll(),
 	}
+	if options["protocol"] == "consumer" {
+		opts = append(opts, kgo.ServerSideBalancer())
+	}
 	if instance, static := options["instance"]; static {
 		opts = append(opts, kgo.InstanceID(instance))
 	}
