@@ -64,8 +64,8 @@ These are properties of the clients, not of Kohort. The programs and tests allow
 - **kafkajs** also rejoins as a new member after a lost connection.
 - **@platformatic/kafka** continues with fetched messages after a rebalance begins. It then starts
   again from the committed offsets. The test program waits for the end of the rebalance and ignores
-  messages below those offsets. With the consumer protocol its events name no partitions. The program
-  reads them from `consumer.assignments` before each heartbeat.
+  messages below those offsets. With the consumer protocol its events name no partitions. The
+  program reads them from `consumer.assignments` before each heartbeat.
 - **librdkafka** 2.16 never sends offsets of a transaction to a group whose coordinator it knew
   before the server restarted, to Apache Kafka neither. `send_offsets_to_transaction` then waits for
   its timeout.
