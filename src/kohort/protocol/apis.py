@@ -89,6 +89,8 @@ _TABLE = (
     _api(27, "write_txn_markers", (1, 2), 1),
     _api(28, "txn_offset_commit", (0, 5), 3),
     _api(29, "describe_acls", (1, 3), 2),
+    _api(30, "create_acls", (1, 3), 2),
+    _api(31, "delete_acls", (1, 3), 2),
     _api(32, "describe_configs", (1, 4), 4),
     _api(33, "alter_configs", (0, 2), 2),
     _api(35, "describe_log_dirs", (1, 5), 2),

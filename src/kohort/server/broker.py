@@ -33,6 +33,7 @@ from kohort.runtime.heavy_work import HeavyWork
 from kohort.runtime.transactions import TransactionCoordinator
 from kohort.security import Endpoint, SecurityProtocol
 from kohort.server.addresses import Address, cannot_listen
+from kohort.server.authorization import access_of
 from kohort.server.background_tasks import BackgroundTasks
 from kohort.server.config import Config, ResourceType, consumer_group_config
 from kohort.server.fetch import FetchSessions
@@ -229,9 +230,11 @@ class Broker:
             if advertised is None
             else Address(advertised.host, advertised.port or port)
         )
+        self.topics.on_acls_changed.append(self.listener.acls_changed)
         heavy_work = HeavyWork()
         self._opened.callback(heavy_work.close)
         return Services(
+            access=access_of(self.config, self.topics.acls),
             heavy_work=heavy_work,
             config=self.config,
             topics=self.topics,

@@ -10,6 +10,7 @@ from kohort.runtime.groups import Groups
 from kohort.runtime.heavy_work import HeavyWork
 from kohort.runtime.markers import MarkerWriter
 from kohort.runtime.transactions import TransactionCoordinator
+from kohort.server.authorization import FindAccess, allow_everything
 from kohort.server.config import Config
 from kohort.server.fetch import FetchSessions
 from kohort.server.topics import Topics
@@ -31,6 +32,8 @@ class Services:
     """A random UUID in text form, for the member ids that the coordinator assigns."""
     node_id: int
     cluster_id: str
+    access: FindAccess = allow_everything
+    """What the client of a request may do. Handlers ask it for each request."""
     heavy_work: HeavyWork = field(default_factory=HeavyWork)
 
     @property
@@ -38,6 +41,11 @@ class Services:
         """The rack of this broker, None if it has none."""
         rack: str | None = self.config["broker.rack"]
         return rack
+
+    @property
+    def has_authorizer(self) -> bool:
+        """Whether ACLs are in force."""
+        return self.access is not allow_everything
 
     @property
     def serves_consumer_groups(self) -> bool:

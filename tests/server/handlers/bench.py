@@ -22,6 +22,7 @@ from kohort.protocol.building import request
 from kohort.protocol.error_codes import errors_in
 from kohort.protocol.messages import decode_request, encode
 from kohort.security import Peer
+from kohort.server.authorization import access_of
 from kohort.server.config.config import Config
 from kohort.server.fetch import FetchSessions
 from kohort.server.net.exchange import Body
@@ -156,6 +157,7 @@ class Bench:
             new_id=lambda: "an-id",
             node_id=0,
             cluster_id=self.topics.cluster_id,
+            access=access_of(self.config, self.topics.acls),
         )
 
     def begin(

@@ -248,7 +248,7 @@ TOPIC = b'{"topic":"00000000-0000-0000-0000-000000000001"}'
 @pytest.mark.parametrize(
     ("key", "value", "why"),
     [
-        (b'{"acl":"x"}', b'{"y":1}', """of the unknown kind b'{"acl":"x"}'"""),
+        (b'{"zone":"x"}', b'{"y":1}', """of the unknown kind b'{"zone":"x"}'"""),
         (b'{"cluster":"id"}', None, "of the unknown kind"),
         (b'{"cluster":"id","x":1}', b'{"id":"a"}', "of the unknown kind"),
         (b'{"cluster":"id"}', b"{}", "a cluster record without the field 'id'"),

@@ -6,8 +6,11 @@ ignored. Where a default is not Kafka's, the text says so.
 
 from typing import Final
 
+from kohort.security.authorizer import super_users
 from kohort.server.addresses import parse_address
 from kohort.server.config.definition import INT_MAX, LONG_MAX, ConfigDef
+
+STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 _MEBI = 1024 * 1024
 _HOUR = 3_600_000
@@ -68,6 +71,22 @@ _CONNECTIONS = (
         name="queued.max.request.bytes", kind="long", default=-1,
         doc="Total bytes of requests that may be in progress, over all connections, before reading "
         "pauses; -1: unlimited.",
+    ),
+)
+
+_AUTHORIZATION = (
+    ConfigDef(
+        name="authorizer.class.name", kind="string", default=None, choices=(STANDARD_AUTHORIZER,),
+        doc="The authorizer, which allows clients what access control lists (ACLs) say; null: all "
+        "clients may do everything.",
+    ),
+    ConfigDef(
+        name="super.users", kind="string", default="", check=super_users,
+        doc="Principals that may do everything, separated by semicolons: User:admin;User:ops.",
+    ),
+    ConfigDef(
+        name="allow.everyone.if.no.acl.found", kind="boolean", default=False,
+        doc="Whether all clients may use what no ACL is about.",
     ),
 )
 
@@ -427,6 +446,7 @@ TABLE: Final[dict[str, ConfigDef]] = {
     for section in (
         _SERVER,
         _CONNECTIONS,
+        _AUTHORIZATION,
         _GROUPS,
         _CONSUMER_GROUPS,
         _OFFSETS,

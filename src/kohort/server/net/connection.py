@@ -202,7 +202,11 @@ class Connection(asyncio.Protocol):
     def authenticated(self, principal: KafkaPrincipal) -> None:
         """The requests from now on are those of `principal`."""
         self.peer = replace(self.peer, principal=principal)
-        self._repeated = None  # its handler may have judged who asks
+        self.expect_nothing_again()  # its handler may have judged who asks
+
+    def expect_nothing_again(self) -> None:
+        """Judge the next request by itself, even if it is the last one again."""
+        self._repeated = None
 
     def when_closed(self, function: Callable[[Any], None]) -> None:
         """Call `function` with this connection once it is lost."""
@@ -286,7 +290,7 @@ class Connection(asyncio.Protocol):
         return True
 
     def _respond_again(self, error: ErrorCode) -> None:
-        request = self._repeated
+        request = cast("RepeatedRequest | None", self._current)
         if request is None or not self.is_open:
             return
         try:

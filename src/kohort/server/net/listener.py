@@ -65,6 +65,10 @@ class Listener:
         """Admit connections by other limits from now on; those of requests stay."""
         self._connections.limit(limits)
 
+    def acls_changed(self) -> None:
+        """Have requests that come again authorized again."""
+        self._connections.expect_nothing_again()
+
     async def bind(self, host: str, port: int) -> tuple[str, int]:
         """Bind an address and return it (port 0: a free one). Raises OSError."""
         loop = asyncio.get_running_loop()

@@ -32,6 +32,10 @@ class OpenConnection(Protocol):
         """Whether no request is in progress."""
         ...
 
+    def expect_nothing_again(self) -> None:
+        """Judge the next request by itself, even if it is the last one again."""
+        ...
+
     def hang_up(self, why: str) -> None:
         """Close, and log `why`."""
         ...
@@ -101,6 +105,11 @@ class OpenConnections:
                 del self._per_ip[host]
             if not self._open:
                 self._empty.set()
+
+    def expect_nothing_again(self) -> None:
+        """Have every connection judge its next request by itself."""
+        for connection in self._open:
+            connection.expect_nothing_again()
 
     async def close(self, deadline_s: float) -> None:
         """Admit none, drain all connections, and abort what is left at the deadline. Idempotent."""

@@ -1,11 +1,11 @@
 """What the server knows of itself and its topics, as records of one log: `__cluster_metadata`.
 
 Each record holds one thing as it is from now on: the cluster's id, one topic, the configs that
-clients have set on another resource, the quotas of one entity, or how far producer ids were handed
-out. A topic that was deleted is a tombstone, and so are configs or quotas that were all deleted. So
-`replay` in order gives the state, compaction keeps the last record of each key, and a topic is
-created, grown, configured or deleted by exactly one append. The keys and values are JSON, for
-people with `kafka-console-consumer` in a bad hour.
+clients have set on another resource, the quotas of one entity, one ACL, or how far producer ids
+were handed out. What was deleted is a tombstone: a topic, an ACL, configs or quotas that were all
+deleted. So `replay` in order gives the state, compaction keeps the last record of each key, and a
+topic is created, grown, configured or deleted by exactly one append. The keys and values are JSON,
+for people with `kafka-console-consumer` in a bad hour.
 
 The same shape as the coordinator: what is decided becomes a record, and `replay` is the only writer
 of state.
@@ -14,11 +14,14 @@ of state.
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import Any, Final, TypeAlias
 from uuid import UUID
 
 from kohort.protocol import batches
 from kohort.quotas import QuotaEntity, QuotaTable, quota_entity
+from kohort.security import acls
+from kohort.security.acls import AclBinding, AclOperation, AclPermissionType, Acls, PatternType
 from kohort.server.config import ResourceType
 from kohort.types import TopicPartition
 
@@ -31,6 +34,12 @@ METADATA_ID: Final = UUID(int=1)
 
 _MAX_SHOWN: Final = 80
 _TOPIC_FIELDS: Final = {"name": str, "partitions": int, "configs": dict, "internal": bool}
+_ACL_CODES: Final[Mapping[str, type[IntEnum]]] = {
+    "resource_type": acls.ResourceType,
+    "pattern_type": PatternType,
+    "operation": AclOperation,
+    "permission_type": AclPermissionType,
+}
 
 
 class UndecodableError(ValueError):
@@ -79,6 +88,21 @@ class QuotasRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class AclRecord:
+    """An entry of the access control lists: Kafka's AccessControlEntryRecord."""
+
+    id: UUID
+    binding: AclBinding
+
+
+@dataclass(frozen=True, slots=True)
+class AclRemoved:
+    """Kafka's RemoveAccessControlEntryRecord."""
+
+    id: UUID
+
+
+@dataclass(frozen=True, slots=True)
 class ProducerIdsReserved:
     """Producer ids below `end` were handed out, or may have been."""
 
@@ -86,7 +110,14 @@ class ProducerIdsReserved:
 
 
 MetadataRecord: TypeAlias = (
-    ClusterRecord | TopicRecord | TopicDeleted | ConfigsRecord | QuotasRecord | ProducerIdsReserved
+    ClusterRecord
+    | TopicRecord
+    | TopicDeleted
+    | ConfigsRecord
+    | QuotasRecord
+    | AclRecord
+    | AclRemoved
+    | ProducerIdsReserved
 )
 
 
@@ -100,6 +131,7 @@ class ClusterState:
         self.configs: dict[tuple[ResourceType, str], Mapping[str, str]] = {}
         """By resource; those without configs are left out."""
         self.quotas = QuotaTable()
+        self.acls = Acls()
         self.producer_ids_end = 0
 
     def replay(self, record: MetadataRecord) -> None:
@@ -114,6 +146,10 @@ class ClusterState:
                 self.configs[record.kind, record.name] = record.configs
             case QuotasRecord():
                 self.quotas.replace(record.entity, record.quotas)
+            case AclRecord():
+                self.acls.add(record.id, record.binding)
+            case AclRemoved():
+                self.acls.remove(record.id)
             case ProducerIdsReserved():
                 self.producer_ids_end = record.end
             case ClusterRecord():
@@ -128,6 +164,9 @@ class ClusterState:
                 return ConfigsRecord(kind, name, self.configs.get((kind, name), {}))
             case QuotasRecord(entity=entity):
                 return QuotasRecord(entity, self.quotas.entities.get(entity, {}))
+            case AclRecord(id=acl_id) | AclRemoved(id=acl_id):
+                binding = self.acls.get(acl_id)
+                return AclRemoved(acl_id) if binding is None else AclRecord(acl_id, binding)
             case ProducerIdsReserved():
                 return ProducerIdsReserved(self.producer_ids_end)
             case ClusterRecord():
@@ -135,7 +174,7 @@ class ClusterState:
 
     def __repr__(self) -> str:
         return (
-            f"<ClusterState {self.cluster_id} topics={len(self.topics)} "
+            f"<ClusterState {self.cluster_id} topics={len(self.topics)} acls={len(self.acls)} "
             f"producer_ids_end={self.producer_ids_end}>"
         )
 
@@ -159,6 +198,10 @@ def encode(record: MetadataRecord) -> tuple[bytes, bytes | None]:
         case QuotasRecord():
             entity = _json({"quotas of": dict(record.entity)})
             return entity, _json(dict(record.quotas)) if record.quotas else None
+        case AclRecord():
+            return _json({"acl": str(record.id)}), _json(_acl_fields(record.binding))
+        case AclRemoved():
+            return _json({"acl": str(record.id)}), None
         case ProducerIdsReserved():
             return _json({"producer ids": "reserved"}), _json({"end": record.end})
         case ClusterRecord():
@@ -171,13 +214,15 @@ def decode(key: bytes, value: bytes | None) -> MetadataRecord:
     fields = None if value is None else _object(value, "value")
     match name:
         case {"topic": str(text), **rest} if not rest:
-            return _decode_topic(_topic_id(text), fields)
+            return _decode_topic(_id("topic", text), fields)
         case {"cluster": "id", **rest} if not rest and fields is not None:
             return ClusterRecord(_fields("cluster", fields, {"id": str})["id"])
         case {"configs of": str(kind), "name": str(resource), **rest} if not rest:
             return ConfigsRecord(_kind(kind), resource, _configs(fields or {}))
         case {"quotas of": dict(entity), **rest} if not rest:
             return QuotasRecord(_entity(entity), _quotas(fields or {}))
+        case {"acl": str(text), **rest} if not rest:
+            return _decode_acl(_id("binding", text), fields)
         case {"producer ids": "reserved", **rest} if not rest and fields is not None:
             return ProducerIdsReserved(_fields("producer ids", fields, {"end": int})["end"])
     raise UndecodableError(f"is of the unknown kind {_shown(key)}")
@@ -191,6 +236,26 @@ def _decode_topic(topic_id: UUID, fields: Mapping[str, Any] | None) -> TopicReco
     if known["partitions"] < 1:
         raise UndecodableError(f"is a topic record with {known['partitions']} partitions")
     return TopicRecord(id=topic_id, **known)
+
+
+def _acl_fields(binding: AclBinding) -> dict[str, str]:
+    return {
+        name: value.name.lower() if isinstance(value, IntEnum) else value
+        for name, value in binding._asdict().items()
+    }
+
+
+def _decode_acl(acl_id: UUID, fields: Mapping[str, Any] | None) -> AclRecord | AclRemoved:
+    if fields is None:
+        return AclRemoved(acl_id)
+    known = _fields("binding", fields, dict.fromkeys(AclBinding._fields, str))
+    try:
+        values = {name: codes[known[name].upper()] for name, codes in _ACL_CODES.items()}
+    except KeyError as error:
+        raise UndecodableError(
+            f"is a binding record with the word {_shown(error.args[0])}"
+        ) from None
+    return AclRecord(acl_id, AclBinding(**known | values))
 
 
 def _kind(text: str) -> ResourceType:
@@ -218,11 +283,11 @@ def _quotas(quotas: Mapping[str, Any]) -> Mapping[str, float]:
     return quotas
 
 
-def _topic_id(text: str) -> UUID:
+def _id(kind: str, text: str) -> UUID:
     try:
         return UUID(text)
     except ValueError:
-        raise UndecodableError(f"is a topic record with the id {_shown(text)}") from None
+        raise UndecodableError(f"is a {kind} record with the id {_shown(text)}") from None
 
 
 def _object(content: bytes, part: str) -> dict[str, Any]:

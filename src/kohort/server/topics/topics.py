@@ -19,13 +19,14 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log.base import Log, LogDirectory
 from kohort.log.partition_mark import new_cluster_id, new_topic_id
 from kohort.quotas import QuotaEntity, QuotaTable
 from kohort.runtime.time_slice import TimeSlices
+from kohort.security.acls import AclBinding, Acls
 from kohort.server.config import (
     Config,
     ResourceType,
@@ -34,6 +35,8 @@ from kohort.server.config import (
 from kohort.server.logs import fields
 from kohort.server.topics.cluster_metadata import (
     METADATA,
+    AclRecord,
+    AclRemoved,
     ClusterRecord,
     ConfigsRecord,
     ProducerIdsReserved,
@@ -88,6 +91,8 @@ class Topics:
 
         No topic of these names is created before the tasks that are returned have ended.
         """
+        self.on_acls_changed: list[Callable[[], None]] = []
+        """Called after each change of the ACLs."""
         self._forgetting: dict[str, list[asyncio.Task[None]]] = {}
         """Those tasks, by topic."""
         self._changing = asyncio.Lock()
@@ -547,6 +552,32 @@ class Topics:
         if quotas != self.quotas.entities.get(entity, {}):
             self._metadata.commit(QuotasRecord(entity, quotas))
 
+    @property
+    def acls(self) -> Acls:
+        """The access control lists; requests change them by the methods below."""
+        return self._metadata.state.acls
+
+    def create_acls(self, bindings: Iterable[AclBinding]) -> None:
+        """Add those entries that do not exist, in one batch: at most a few hundred.
+
+        Raises KafkaError KAFKA_STORAGE_ERROR.
+        """
+        new = [each for each in dict.fromkeys(bindings) if self.acls.id_of(each) is None]
+        self._commit_acls([AclRecord(uuid4(), each) for each in new])
+
+    def delete_acls(self, ids: Iterable[UUID]) -> None:
+        """Remove entries, in one batch: at most a few hundred. Raises as `create_acls` does."""
+        self._commit_acls([AclRemoved(each) for each in ids if self.acls.get(each) is not None])
+
+    def _commit_acls(self, records: Sequence[AclRecord | AclRemoved]) -> None:
+        if records:
+            self._metadata.commit(*records)
+            self._tell_acls_changed()
+
+    def _tell_acls_changed(self) -> None:
+        for tell in self.on_acls_changed:
+            tell()
+
     def _apply_broker_configs(self) -> None:
         of_all, of_one = (
             self.configs_of(ResourceType.BROKER, name)
@@ -606,6 +637,7 @@ class Topics:
                 self._withdraw_partitions(topic, record.partitions)
                 self._configure(topic, record.configs)
         self._apply_broker_configs()
+        self._tell_acls_changed()
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:

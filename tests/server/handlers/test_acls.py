@@ -1,0 +1,206 @@
+"""CreateAcls, DescribeAcls and DeleteAcls change and show the entries that decide."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from kohort.errors import ErrorCode
+from kohort.security import KafkaPrincipal
+from kohort.security.acls import (
+    AclOperation,
+    AclPermissionType,
+    PatternType,
+    ResourceType,
+)
+from server.handlers.bench import Bench, HungUpError
+from server.identities import peer
+
+STANDARD = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+ADMIN, ALICE = KafkaPrincipal("User", "admin"), KafkaPrincipal("User", "alice")
+
+
+@pytest.fixture
+def secured() -> Iterator[Bench]:
+    """A server with an authorizer, asked by its super user."""
+    made = Bench(authorizer_class_name=STANDARD, super_users="User:admin")
+    made.peer = peer(ADMIN)
+    yield made
+    made.directory.close()
+
+
+def entry(name: str = "orders", **changes: Any) -> dict[str, Any]:
+    return {
+        "resource_type": ResourceType.TOPIC,
+        "resource_name": name,
+        "resource_pattern_type": PatternType.LITERAL,
+        "principal": "User:alice",
+        "host": "*",
+        "operation": AclOperation.READ,
+        "permission_type": AclPermissionType.ALLOW,
+    } | changes
+
+
+def wanted(**changes: Any) -> dict[str, Any]:
+    return {
+        "resource_type_filter": ResourceType.ANY,
+        "resource_name_filter": None,
+        "pattern_type_filter": PatternType.ANY,
+        "principal_filter": None,
+        "host_filter": None,
+        "operation": AclOperation.ANY,
+        "permission_type": AclPermissionType.ANY,
+    } | changes
+
+
+async def create(bench: Bench, *entries: dict[str, Any]) -> list[ErrorCode]:
+    told = await bench.ask("create_acls", 3, creations=entries)
+    return [each.error_code for each in told.results]
+
+
+async def names(bench: Bench, **changes: Any) -> list[str]:
+    told = await bench.ask("describe_acls", 3, **wanted(**changes))
+    assert told.error_code is ErrorCode.none
+    return [each.resource_name for each in told.resources]
+
+
+@pytest.mark.parametrize(
+    ("api", "fields"),
+    [
+        ("create_acls", {"creations": [entry(), entry("")]}),
+        ("describe_acls", wanted()),
+        ("delete_acls", {"filters": [wanted(), wanted()]}),
+    ],
+)
+@pytest.mark.parametrize(
+    ("settings", "error"),
+    [
+        ({}, ErrorCode.security_disabled),
+        ({"authorizer_class_name": STANDARD}, ErrorCode.cluster_authorization_failed),
+    ],
+)
+async def test_nobody_asks_without_an_authorizer_or_its_permission(
+    api: str, fields: dict[str, Any], settings: dict[str, str], error: ErrorCode
+) -> None:
+    bench = Bench(**settings)
+    told = await bench.ask(api, 3, **fields)
+    rows = getattr(told, "results", None) or getattr(told, "filter_results", None) or [told]
+    assert [each.error_code for each in rows] == [error] * (1 if api == "describe_acls" else 2)
+    assert not len(bench.topics.acls)
+
+
+async def test_an_entry_that_is_made_is_shown_and_decides(secured: Bench) -> None:
+    assert await create(secured, entry(), entry(operation=AclOperation.WRITE)) == [0, 0]
+    told = await secured.ask("describe_acls", 3, **wanted())
+    (resource,) = told.resources
+    assert (resource.resource_type, resource.resource_name, resource.pattern_type) == (
+        ResourceType.TOPIC,
+        "orders",
+        PatternType.LITERAL,
+    )
+    assert [each.operation for each in resource.acls] == [AclOperation.READ, AclOperation.WRITE]
+
+
+async def test_entries_are_there_after_a_restart_until_they_are_deleted(secured: Bench) -> None:
+    await create(secured, entry("orders"), entry("billing"))
+    secured.restart()
+    assert await names(secured) == ["orders", "billing"]
+    await secured.ask("delete_acls", 3, filters=[wanted(resource_name_filter="orders")])
+    secured.restart()
+    assert await names(secured) == ["billing"]
+
+
+async def test_an_entry_that_exists_is_no_error_and_not_made_again(secured: Bench) -> None:
+    assert await create(secured, entry(), entry()) == [0, 0]
+    assert await create(secured, entry()) == [0]
+    assert len(secured.topics.acls) == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"resource_name": ""}, "Invalid empty resource name"),
+        ({"principal": "alice"}, "Could not parse principal"),
+        ({"resource_type": 4}, "The only valid name for the CLUSTER resource"),
+        ({"resource_type": 4, "resource_name": ""}, "The only valid name for the CLUSTER"),
+        ({"resource_type": 1}, "Invalid resourceType ANY"),
+        ({"resource_type": 99}, "Invalid resourceType UNKNOWN"),
+        ({"resource_pattern_type": 1}, "Invalid patternType ANY"),
+        ({"resource_pattern_type": 2}, "Invalid patternType MATCH"),
+        ({"operation": 1}, "Invalid operation ANY"),
+        ({"operation": 99}, "Invalid operation UNKNOWN"),
+        ({"permission_type": 1}, "Invalid permissionType ANY"),
+        ({"resource_name": "x" * 32_760}, "at most 32767 characters"),
+    ],
+)
+async def test_an_invalid_entry_is_refused_and_the_others_are_made(
+    secured: Bench, changes: dict[str, Any], message: str
+) -> None:
+    told = await secured.ask("create_acls", 3, creations=[entry(), entry(**changes)])
+    assert [each.error_code for each in told.results] == [0, ErrorCode.invalid_request]
+    assert message in told.results[1].error_message
+    assert len(secured.topics.acls) == 1
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"principal": ":x"}, {"principal": "User:"}, {"host": ""}, {"host": "10.0.0.0/8"},
+     {"resource_type": 3, "operation": AclOperation.WRITE}, {"resource_type": 7}],
+)  # fmt: skip
+async def test_an_entry_that_never_applies_is_made(secured: Bench, changes: dict[str, Any]) -> None:
+    assert await create(secured, entry(**changes)) == [0]
+
+
+@pytest.mark.parametrize(
+    ("api", "fields"),
+    [
+        ("create_acls", {"creations": [entry(operation=0)]}),
+        ("describe_acls", wanted(operation=0)),
+        ("delete_acls", {"filters": [wanted(), wanted(pattern_type_filter=0)]}),
+    ],
+)
+async def test_an_unknown_code_closes_the_connection(
+    secured: Bench, api: str, fields: dict[str, Any]
+) -> None:
+    await create(secured, entry())
+    with pytest.raises(HungUpError):
+        await secured.ask(api, 3, **fields)
+    assert len(secured.topics.acls) == 1
+
+
+async def test_filters_tell_what_they_matched_even_if_another_did_before(secured: Bench) -> None:
+    await create(secured, entry("a"), entry("b"))
+    told = await secured.ask(
+        "delete_acls",
+        3,
+        filters=[
+            wanted(resource_name_filter="a"),
+            wanted(),
+            wanted(resource_name_filter="c"),
+            wanted(operation=99),
+            wanted(resource_type_filter=99),
+        ],
+    )
+    results = told.filter_results
+    assert [[each.resource_name for each in one.matching_acls] for one in results] == [
+        ["a"], ["a", "b"], [], [], [],
+    ]  # fmt: skip
+    assert [each.error_code for each in results] == [0, 0, 0, 42, 42]
+    assert not len(secured.topics.acls)
+
+
+async def test_many_entries_are_made_and_deleted_in_batches(secured: Bench) -> None:
+    many = [entry(f"topic-{number}") for number in range(1_500)]
+    assert set(await create(secured, *many)) == {0}
+    assert len(secured.topics.acls) == 1_500
+    await secured.ask("delete_acls", 3, filters=[wanted()])
+    secured.restart()
+    assert not len(secured.topics.acls)
+
+
+async def test_others_may_ask_whom_an_entry_allows(secured: Bench) -> None:
+    for_all = {"resource_type": 4, "resource_name": "kafka-cluster", "principal": "User:*"}
+    await create(secured, entry(**for_all, operation=AclOperation.ALTER))
+    secured.peer = peer(ALICE)
+    assert await names(secured) == ["kafka-cluster"]
+    assert await create(secured, entry()) == [0]
