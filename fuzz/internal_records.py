@@ -29,6 +29,7 @@ with _engine.instrumented():
     from kohort.errors import KafkaError
     from kohort.protocol import records as record_format
     from kohort.runtime.commit_runs import read_batch
+    from kohort.security.scram import ScramCredential, ScramMechanism
     from kohort.server.topics import cluster_metadata
     from kohort.server.topics.cluster_metadata import (
         ClusterRecord,
@@ -36,6 +37,7 @@ with _engine.instrumented():
         TopicDeleted,
         TopicRecord,
         UndecodableError,
+        UserScramCredentialRecord,
     )
 
 ID = UUID(int=7)
@@ -105,9 +107,11 @@ def seeds() -> list[bytes]:
         for value in (None, GroupMetadataValue("consumer", 1, "range", "m", 2, (member,)))
     ]
     topic = TopicRecord(id=ID, name="t", partitions=2, configs={"a": "b"})
+    credential = ScramCredential(salt=b"s", stored_key=b"k", server_key=b"k", iterations=4_096)
+    user = UserScramCredentialRecord("u", ScramMechanism.SHA_256, credential)
     metadata = [
         cluster_metadata.encode(each)
-        for each in (topic, TopicDeleted(ID), ProducerIdsReserved(5), ClusterRecord("c"))
+        for each in (topic, TopicDeleted(ID), ProducerIdsReserved(5), ClusterRecord("c"), user)
     ]
     commits = [
         encode(OffsetCommitRecord(OffsetCommitKey("g", "t", number), usual)) for number in range(4)

@@ -104,6 +104,7 @@ _TABLE = (
     _api(48, "describe_client_quotas", (0, 1), 1),
     _api(49, "alter_client_quotas", (0, 1), 1),
     _api(50, "describe_user_scram_credentials", (0, 0), 0),
+    _api(51, "alter_user_scram_credentials", (0, 0), 0),
     _api(55, "describe_quorum", (0, 2), 0),
     _api(57, "update_features", (0, 2), 0),
     _api(60, "describe_cluster", (0, 2), 0),

@@ -582,6 +582,23 @@ WORST: Final[Mapping[str, Mapping[str, Build]]] = {
     "describe_user_scram_credentials": {
         "users": _many("describe_user_scram_credentials", 0, "users", {"name": MARK})
     },
+    "alter_user_scram_credentials": {
+        "deletions": _many(
+            "alter_user_scram_credentials", 0, "deletions", {"name": MARK, "mechanism": 1}
+        ),
+        "upsertions": _many(
+            "alter_user_scram_credentials",
+            0,
+            "upsertions",
+            {
+                "name": MARK,
+                "mechanism": 1,
+                "iterations": 4_095,
+                "salt": b"s",
+                "salted_password": b"p",
+            },
+        ),
+    },
     "describe_quorum": {
         "topics": _many(
             "describe_quorum",

@@ -15,6 +15,7 @@ from effort import examples
 from kohort.errors import ErrorCode, KafkaError, KohortError
 from kohort.protocol import batches
 from kohort.quotas import quota_entity
+from kohort.security.scram import ScramCredential, ScramMechanism
 from kohort.server.config.resources import ResourceType
 from kohort.server.topics import cluster_metadata
 from kohort.server.topics.cluster_metadata import (
@@ -25,8 +26,10 @@ from kohort.server.topics.cluster_metadata import (
     MetadataRecord,
     ProducerIdsReserved,
     QuotasRecord,
+    ScramSecretRecord,
     TopicDeleted,
     TopicRecord,
+    UserScramCredentialRecord,
 )
 from kohort.server.topics.metadata_log import METADATA_LOG
 from kohort.server.topics.topic import NewTopic
@@ -208,6 +211,20 @@ RECORDS: st.SearchStrategy[MetadataRecord] = st.one_of(
         ).map(lambda names: quota_entity(names.items())),
         st.dictionaries(st.text(max_size=3), st.floats(0, exclude_min=True), max_size=2),
     ),
+    st.builds(
+        UserScramCredentialRecord,
+        st.text(max_size=2),
+        st.sampled_from(ScramMechanism),
+        st.none()
+        | st.builds(
+            ScramCredential,
+            salt=st.binary(max_size=3),
+            stored_key=st.binary(max_size=3),
+            server_key=st.binary(max_size=3),
+            iterations=st.integers(4_096, 16_384),
+        ),
+    ),
+    st.builds(ScramSecretRecord, st.binary(min_size=1, max_size=3)),
     st.builds(TopicDeleted, st.integers(0, 3).map(lambda n: UUID(int=n))),
     st.builds(
         TopicRecord,
@@ -224,8 +241,16 @@ def folded(records: list[MetadataRecord]) -> tuple[Any, ...]:
     state = ClusterState()
     for record in records:
         state.replay(record)
-    quotas = state.quotas.entities
-    return state.cluster_id, state.topics, state.configs, quotas, state.producer_ids_end
+    quotas, users = state.quotas.entities, state.scram_users
+    credentials = users.secret, {name: users.of(name) for name in users.names()}
+    return (
+        state.cluster_id,
+        state.topics,
+        state.configs,
+        quotas,
+        state.producer_ids_end,
+        credentials,
+    )
 
 
 @given(st.lists(RECORDS, min_size=1))
@@ -256,6 +281,12 @@ TOPIC = b'{"topic":"00000000-0000-0000-0000-000000000001"}'
         (b'{"quotas of":{"user":1}}', b"{}", "has quotas of {'user': 1}"),
         (b'{"quotas of":{"user":"a"}}', b'{"x":"1"}', "a record with the quotas {'x': '1'}"),
         (b'{"producer ids":"reserved"}', b'{"end":true}', "whose field 'end' is True"),
+        (b'{"scram credential":"MD5","user":"a"}', None, "of the unknown kind 'MD5'"),
+        (
+            b'{"scram credential":"SCRAM-SHA-256","user":"a"}',
+            b'{"salt":"?","storedKey":"","serverKey":"","iterations":4096}',
+            "has a field that is not base64",
+        ),
         (b"\xff", b"{}", r"the key b'\xff', which is no JSON object"),
         (b"[" * 100_000, b"{}", "which is no JSON object"),
         (TOPIC, b"[]", "the value b'[]', which is no JSON object"),

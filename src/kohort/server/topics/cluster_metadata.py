@@ -1,16 +1,19 @@
 """What the server knows of itself and its topics, as records of one log: `__cluster_metadata`.
 
 Each record holds one thing as it is from now on: the cluster's id, one topic, the configs that
-clients have set on another resource, the quotas of one entity, one ACL, or how far producer ids
-were handed out. What was deleted is a tombstone: a topic, an ACL, configs or quotas that were all
-deleted. So `replay` in order gives the state, compaction keeps the last record of each key, and a
-topic is created, grown, configured or deleted by exactly one append. The keys and values are JSON,
-for people with `kafka-console-consumer` in a bad hour.
+clients have set on another resource, the quotas of one entity, one ACL, the credential of a user,
+or how far producer ids were handed out. What was deleted is a tombstone: a topic, an ACL, a
+credential, configs or quotas that were all deleted. So `replay` in order gives the state,
+compaction keeps the last record of each key, and a topic is created, grown, configured or deleted
+by exactly one append. The keys and values are JSON, for people with `kafka-console-consumer` in a
+bad hour.
 
 The same shape as the coordinator: what is decided becomes a record, and `replay` is the only writer
 of state.
 """
 
+import base64
+import binascii
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -22,6 +25,7 @@ from kohort.protocol import batches
 from kohort.quotas import QuotaEntity, QuotaTable, quota_entity
 from kohort.security import acls
 from kohort.security.acls import AclBinding, AclOperation, AclPermissionType, Acls, PatternType
+from kohort.security.scram import BY_MECHANISM, ScramCredential, ScramMechanism, ScramUsers
 from kohort.server.config import ResourceType
 from kohort.types import TopicPartition
 
@@ -33,6 +37,7 @@ METADATA_ID: Final = UUID(int=1)
 """The id of its topic, which is Kafka's as well (Uuid.METADATA_TOPIC_ID)."""
 
 _MAX_SHOWN: Final = 80
+_CREDENTIAL_FIELDS: Final = {"salt": str, "storedKey": str, "serverKey": str, "iterations": int}
 _TOPIC_FIELDS: Final = {"name": str, "partitions": int, "configs": dict, "internal": bool}
 _ACL_CODES: Final[Mapping[str, type[IntEnum]]] = {
     "resource_type": acls.ResourceType,
@@ -109,6 +114,22 @@ class ProducerIdsReserved:
     end: int
 
 
+@dataclass(frozen=True, slots=True)
+class UserScramCredentialRecord:
+    """The credential of a user for one mechanism from now on, None: it has none."""
+
+    user: str
+    kind: ScramMechanism
+    credential: ScramCredential | None
+
+
+@dataclass(frozen=True, slots=True)
+class ScramSecretRecord:
+    """The secret that the credentials of unknown users are invented by (`ScramUsers`)."""
+
+    secret: bytes = field(repr=False)
+
+
 MetadataRecord: TypeAlias = (
     ClusterRecord
     | TopicRecord
@@ -118,6 +139,8 @@ MetadataRecord: TypeAlias = (
     | AclRecord
     | AclRemoved
     | ProducerIdsReserved
+    | UserScramCredentialRecord
+    | ScramSecretRecord
 )
 
 
@@ -133,6 +156,7 @@ class ClusterState:
         self.quotas = QuotaTable()
         self.acls = Acls()
         self.producer_ids_end = 0
+        self.scram_users = ScramUsers()
 
     def replay(self, record: MetadataRecord) -> None:
         match record:
@@ -154,6 +178,10 @@ class ClusterState:
                 self.producer_ids_end = record.end
             case ClusterRecord():
                 self.cluster_id = record.cluster_id
+            case UserScramCredentialRecord():
+                self.scram_users.put(record.user, record.kind, record.credential)
+            case ScramSecretRecord():
+                self.scram_users.secret = record.secret
 
     def inverse(self, record: MetadataRecord) -> MetadataRecord:
         """The record that undoes `record`, which is about to be replayed."""
@@ -171,6 +199,10 @@ class ClusterState:
                 return ProducerIdsReserved(self.producer_ids_end)
             case ClusterRecord():
                 return ClusterRecord(self.cluster_id)
+            case UserScramCredentialRecord(user=user, kind=of):
+                return UserScramCredentialRecord(user, of, self.scram_users.of(user).get(of))
+            case ScramSecretRecord():
+                return ScramSecretRecord(self.scram_users.secret)
 
     def __repr__(self) -> str:
         return (
@@ -206,6 +238,22 @@ def encode(record: MetadataRecord) -> tuple[bytes, bytes | None]:
             return _json({"producer ids": "reserved"}), _json({"end": record.end})
         case ClusterRecord():
             return _json({"cluster": "id"}), _json({"id": record.cluster_id})
+        case UserScramCredentialRecord(credential=credential):
+            user = _json({"scram credential": record.kind.mechanism, "user": record.user})
+            return user, None if credential is None else _encode_credential(credential)
+        case ScramSecretRecord():
+            return _json({"scram": "secret"}), _json({"secret": _base64(record.secret)})
+
+
+def _encode_credential(credential: ScramCredential) -> bytes:
+    return _json(
+        {
+            "salt": _base64(credential.salt),
+            "storedKey": _base64(credential.stored_key),
+            "serverKey": _base64(credential.server_key),
+            "iterations": credential.iterations,
+        }
+    )
 
 
 def decode(key: bytes, value: bytes | None) -> MetadataRecord:
@@ -225,6 +273,10 @@ def decode(key: bytes, value: bytes | None) -> MetadataRecord:
             return _decode_acl(_id("binding", text), fields)
         case {"producer ids": "reserved", **rest} if not rest and fields is not None:
             return ProducerIdsReserved(_fields("producer ids", fields, {"end": int})["end"])
+        case {"scram credential": str(of), "user": str(user), **rest} if not rest:
+            return UserScramCredentialRecord(user, _mechanism(of), _credential(fields))
+        case {"scram": "secret", **rest} if not rest and fields is not None:
+            return ScramSecretRecord(_bytes(_fields("scram", fields, {"secret": str})["secret"]))
     raise UndecodableError(f"is of the unknown kind {_shown(key)}")
 
 
@@ -263,6 +315,36 @@ def _kind(text: str) -> ResourceType:
         return ResourceType[text.upper()]
     except KeyError:
         raise UndecodableError(f"has configs of the unknown kind {_shown(text)}") from None
+
+
+def _mechanism(name: str) -> ScramMechanism:
+    try:
+        return BY_MECHANISM[name]
+    except KeyError:
+        raise UndecodableError(f"is a credential of the unknown kind {_shown(name)}") from None
+
+
+def _credential(fields: Mapping[str, Any] | None) -> ScramCredential | None:
+    if fields is None:
+        return None
+    known = _fields("scram credential", fields, _CREDENTIAL_FIELDS)
+    return ScramCredential(
+        salt=_bytes(known["salt"]),
+        stored_key=_bytes(known["storedKey"]),
+        server_key=_bytes(known["serverKey"]),
+        iterations=known["iterations"],
+    )
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _bytes(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise UndecodableError("has a field that is not base64") from None
 
 
 def _configs(configs: Mapping[str, Any]) -> Mapping[str, str]:

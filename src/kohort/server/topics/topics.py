@@ -18,6 +18,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from secrets import token_bytes
 from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
@@ -27,6 +28,7 @@ from kohort.log.partition_mark import new_cluster_id, new_topic_id
 from kohort.quotas import QuotaEntity, QuotaTable
 from kohort.runtime.time_slice import TimeSlices
 from kohort.security.acls import AclBinding, Acls
+from kohort.security.scram import ScramCredential, ScramMechanism, ScramUsers
 from kohort.server.config import (
     Config,
     ResourceType,
@@ -39,10 +41,13 @@ from kohort.server.topics.cluster_metadata import (
     AclRemoved,
     ClusterRecord,
     ConfigsRecord,
+    MetadataRecord,
     ProducerIdsReserved,
     QuotasRecord,
+    ScramSecretRecord,
     TopicDeleted,
     TopicRecord,
+    UserScramCredentialRecord,
 )
 from kohort.server.topics.metadata_log import METADATA_LOG, MetadataLog, storage_error
 from kohort.server.topics.names import ClaimedNames, validate_creatable
@@ -62,6 +67,8 @@ MAX_PARTITIONS_PER_REQUEST = 10_000
 
 _RECORDS_PER_BATCH = 500
 """Far fewer than a segment of the metadata log takes."""
+
+_SECRET_BYTES = 32
 
 R = TypeVar("R")
 
@@ -577,6 +584,25 @@ class Topics:
     def _tell_acls_changed(self) -> None:
         for tell in self.on_acls_changed:
             tell()
+
+    @property
+    def scram_users(self) -> ScramUsers:
+        return self._metadata.state.scram_users
+
+    def set_scram_credentials(
+        self, credentials: Mapping[tuple[str, ScramMechanism], ScramCredential | None]
+    ) -> None:
+        """Set credentials of users, or with None remove them: all or none.
+
+        They must fit into a segment of the metadata log. Raises KafkaError KAFKA_STORAGE_ERROR.
+        """
+        records: list[MetadataRecord] = [
+            UserScramCredentialRecord(user, kind, credential)
+            for (user, kind), credential in credentials.items()
+        ]
+        if not self.scram_users.secret:
+            records.append(ScramSecretRecord(token_bytes(_SECRET_BYTES)))
+        self._metadata.commit(*records)
 
     def _apply_broker_configs(self) -> None:
         of_all, of_one = (

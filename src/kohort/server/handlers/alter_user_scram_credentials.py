@@ -1,0 +1,135 @@
+"""AlterUserScramCredentials (51) v0: sets and deletes credentials of users (KIP-554).
+
+The client sends a salted password, never the password. A user is altered at most once in a request,
+for one mechanism. v0 is flexible.
+"""
+
+from collections.abc import Callable, Generator
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from kohort.errors import ErrorCode, KafkaError
+from kohort.runtime.time_slice import TimeSlices
+from kohort.security.scram import (
+    MAX_ITERATIONS,
+    MIN_ITERATIONS,
+    ScramCredential,
+    ScramMechanism,
+    ScramUsers,
+    credential_of,
+)
+from kohort.server.handlers.in_steps import Fields, in_slices, respond_large
+from kohort.server.net import Exchange
+from kohort.server.services import Services
+
+MAX_NAME_CHARS: Final = 1_024
+MAX_SALT_BYTES: Final = 1_024
+"""Kafka bounds neither; a batch of records has to fit into a segment."""
+PER_BATCH: Final = 50
+"""Credentials that are appended together."""
+KINDS: Final[dict[int, ScramMechanism]] = {each.value: each for each in ScramMechanism}
+
+
+class Refusal(NamedTuple):
+    """Why an entry is refused; one value for all entries that have the same reason."""
+
+    code: ErrorCode
+    message: str
+
+
+Change: TypeAlias = tuple[ScramMechanism, ScramCredential | None]
+"""The new credential for a mechanism; None: there is none."""
+Judge: TypeAlias = Callable[[ScramUsers, Any], Change | Refusal]
+
+_UNACCEPTABLE = ErrorCode.unacceptable_credential
+NO_NAME: Final = Refusal(_UNACCEPTABLE, "Username must not be empty")
+LONG_NAME: Final = Refusal(_UNACCEPTABLE, "Username is too long")
+LONG_SALT: Final = Refusal(_UNACCEPTABLE, "Salt is too long")
+NO_PASSWORD: Final = Refusal(_UNACCEPTABLE, "Salted password must not be empty")
+TOO_FEW: Final = Refusal(_UNACCEPTABLE, "Too few iterations")
+TOO_MANY: Final = Refusal(_UNACCEPTABLE, "Too many iterations")
+UNKNOWN: Final = Refusal(ErrorCode.unsupported_sasl_mechanism, "Unknown SCRAM mechanism")
+MISSING: Final = Refusal(
+    ErrorCode.resource_not_found, "Attempt to delete a user credential that does not exist"
+)
+TWICE: Final = Refusal(
+    ErrorCode.duplicate_resource, "A user credential cannot be altered twice in the same request"
+)
+
+
+async def handle(services: Services, exchange: Exchange, request: Any) -> None:
+    judged = await in_slices(_judge_each(services.topics.scram_users, request))
+    slices = TimeSlices()
+    results: list[Fields] = []
+    changes: list[tuple[int, str, Change]] = []
+    for user, each in judged.items():
+        if isinstance(each, Refusal):
+            results.append(_result(user, *each))
+        else:
+            changes.append((len(results), user, each))
+            results.append(_result(user))
+        await slices.give_way()
+    for start in range(0, len(changes), PER_BATCH):
+        some = changes[start : start + PER_BATCH]
+        try:
+            services.topics.set_scram_credentials(
+                {(user, kind): credential for _, user, (kind, credential) in some}
+            )
+            await services.topics.durable(services.topics.last_change)
+        except KafkaError as error:
+            for at, user, _ in some:
+                results[at] = _result(user, error.code, error.message)
+    await respond_large(services, exchange, {"results": results}, len(results))
+
+
+def _judge_each(
+    users: ScramUsers, request: Any
+) -> Generator[None, None, dict[str, Change | Refusal]]:
+    judged: dict[str, Change | Refusal] = {}
+    parts: tuple[tuple[Judge, Any], ...] = (
+        (_deletion, request.deletions),
+        (_upsertion, request.upsertions),
+    )
+    for judge, wanted in parts:
+        for each in wanted:
+            before = judged.get(each.name)
+            if not isinstance(before, Refusal):
+                now = judge(users, each)
+                is_second = before is not None and not isinstance(now, Refusal)
+                judged[each.name] = TWICE if is_second else now
+            yield
+    return judged
+
+
+def _deletion(users: ScramUsers, deletion: Any) -> Change | Refusal:
+    kind = _mechanism(deletion)
+    if isinstance(kind, Refusal):
+        return kind
+    return (kind, None) if kind in users.of(deletion.name) else MISSING
+
+
+def _upsertion(_users: ScramUsers, upsertion: Any) -> Change | Refusal:
+    kind = _mechanism(upsertion)
+    if isinstance(kind, Refusal):
+        return kind
+    salt, iterations = upsertion.salt, upsertion.iterations
+    if iterations < MIN_ITERATIONS:
+        return TOO_FEW
+    if iterations > MAX_ITERATIONS:
+        return TOO_MANY
+    if len(upsertion.name) > MAX_NAME_CHARS:
+        return LONG_NAME
+    if len(salt) > MAX_SALT_BYTES:
+        return LONG_SALT
+    if not upsertion.salted_password:
+        return NO_PASSWORD
+    return kind, credential_of(kind, upsertion.salted_password, salt, iterations)
+
+
+def _mechanism(wanted: Any) -> ScramMechanism | Refusal:
+    if not wanted.name:
+        return NO_NAME
+    return KINDS.get(wanted.mechanism, UNKNOWN)
+
+
+def _result(user: str, code: ErrorCode = ErrorCode.none, message: str | None = None) -> Fields:
+    return {"user": user, "error_code": code, "error_message": message or None}

@@ -1,0 +1,133 @@
+"""AlterUserScramCredentials and DescribeUserScramCredentials: users with passwords."""
+
+from typing import Any
+
+import pytest
+
+from kohort.errors import ErrorCode
+from kohort.security.scram import ScramMechanism, credential_of, salted_password
+from kohort.server.topics import METADATA
+from server.handlers.bench import Bench
+
+NONE = ErrorCode.none
+DUPLICATE = ErrorCode.duplicate_resource
+UNACCEPTABLE = ErrorCode.unacceptable_credential
+UNSUPPORTED = ErrorCode.unsupported_sasl_mechanism
+
+
+def upsertion(name: str, mechanism: int = 1, **changes: Any) -> dict[str, Any]:
+    usual = {"iterations": 4096, "salt": b"salt", "salted_password": b"x" * 32}
+    return {"name": name, "mechanism": mechanism} | usual | changes
+
+
+def deletion(name: str, mechanism: int = 1) -> dict[str, Any]:
+    return {"name": name, "mechanism": mechanism}
+
+
+async def altered(
+    bench: Bench, *, deletions: Any = (), upsertions: Any = ()
+) -> dict[str, tuple[ErrorCode, str | None]]:
+    answer = await bench.ask(
+        "alter_user_scram_credentials", 0, deletions=deletions, upsertions=upsertions
+    )
+    return {each.user: (each.error_code, each.error_message) for each in answer.results}
+
+
+async def described(bench: Bench, *names: str) -> dict[str, Any]:
+    users = [{"name": name} for name in names] or None
+    answer = await bench.ask("describe_user_scram_credentials", 0, users=users)
+    assert answer.error_code is NONE
+    return {
+        each.user: {info.mechanism: info.iterations for info in each.credential_infos}
+        or each.error_code
+        for each in answer.results
+    }
+
+
+async def test_a_credential_is_set_told_and_deleted(bench: Bench) -> None:
+    assert await described(bench) == {}
+    made = await altered(bench, upsertions=[upsertion("a"), upsertion("b", 2, iterations=8192)])
+    assert made == {"a": (NONE, None), "b": (NONE, None)}
+    await altered(bench, upsertions=[upsertion("a", 2, iterations=16_384)])
+    bench.restart()
+    assert await described(bench) == {"a": {1: 4096, 2: 16_384}, "b": {2: 8192}}
+    assert await altered(bench, deletions=[deletion("b", 2), deletion("a")]) == {
+        "b": (NONE, None),
+        "a": (NONE, None),
+    }
+    bench.restart()
+    assert await described(bench) == {"a": {2: 16_384}}
+
+
+async def test_the_server_keeps_what_the_password_proves(bench: Bench) -> None:
+    kind = ScramMechanism.SHA_256
+    salted = salted_password(kind, "secret", b"salt", 4096)
+    await altered(bench, upsertions=[upsertion("a", salted_password=salted)])
+    assert bench.topics.scram_users.of("a") == {kind: credential_of(kind, salted, b"salt", 4096)}
+
+
+async def test_users_that_are_named_twice_or_do_not_exist(bench: Bench) -> None:
+    await altered(bench, upsertions=[upsertion("a"), upsertion("b")])
+    assert await described(bench, "b", "x", "a", "a") == {
+        "b": {1: 4096},
+        "x": ErrorCode.resource_not_found,
+        "a": DUPLICATE,
+    }
+
+
+@pytest.mark.parametrize(
+    ("wanted", "code", "message"),
+    [
+        (upsertion(""), UNACCEPTABLE, "Username must not be empty"),
+        (upsertion("u", 0), UNSUPPORTED, "Unknown SCRAM mechanism"),
+        (upsertion("u", 3), UNSUPPORTED, "Unknown SCRAM mechanism"),
+        (upsertion("u", iterations=4095), UNACCEPTABLE, "Too few iterations"),
+        (upsertion("u", iterations=16_385), UNACCEPTABLE, "Too many iterations"),
+        (upsertion("u" * 1_025), UNACCEPTABLE, "Username is too long"),
+        (upsertion("u", salt=bytes(1_025)), UNACCEPTABLE, "Salt is too long"),
+        (
+            upsertion("u", salted_password=b""),
+            UNACCEPTABLE,
+            "Salted password must not be empty",
+        ),
+    ],
+)
+async def test_credentials_that_are_refused(
+    bench: Bench, wanted: dict[str, Any], code: ErrorCode, message: str
+) -> None:
+    result = await altered(bench, upsertions=[wanted, upsertion("other")])
+    assert result == {wanted["name"]: (code, message), "other": (NONE, None)}
+    assert await described(bench) == {"other": {1: 4096}}
+
+
+async def test_a_user_is_altered_once_in_a_request(bench: Bench) -> None:
+    await altered(bench, upsertions=[upsertion("a"), upsertion("a2"), upsertion("a3")])
+    twice = (DUPLICATE, "A user credential cannot be altered twice in the same request")
+    missing = (
+        ErrorCode.resource_not_found,
+        "Attempt to delete a user credential that does not exist",
+    )
+    result = await altered(
+        bench,
+        deletions=[deletion("a"), deletion("a2"), deletion("a2"), deletion("x"), deletion("y", 9)],
+        upsertions=[upsertion("a"), upsertion("a3"), upsertion("a3", 2), upsertion("x")],
+    )
+    unknown = (UNSUPPORTED, "Unknown SCRAM mechanism")
+    assert result == {"a": twice, "a2": twice, "a3": twice, "x": missing, "y": unknown}
+    assert await described(bench) == {user: {1: 4096} for user in ("a", "a2", "a3")}
+
+
+async def test_more_users_than_are_altered_at_once(bench: Bench) -> None:
+    names = [f"{'x' * 1_000}{number}" for number in range(120)]
+    result = await altered(bench, upsertions=[upsertion(name, salt=bytes(1_024)) for name in names])
+    assert result == dict.fromkeys(names, (NONE, None))
+    bench.restart()
+    assert set(await described(bench)) == set(names)
+
+
+async def test_a_log_that_fails_is_told_for_the_users_concerned(bench: Bench) -> None:
+    bench.directory.fail("append", METADATA)
+    result = await altered(bench, upsertions=[upsertion("a"), upsertion("")])
+    assert result["a"][0] is ErrorCode.kafka_storage_error
+    assert result[""][0] is UNACCEPTABLE
+    assert await described(bench) == {}
