@@ -513,7 +513,10 @@ async def test_statistics_count_over_all_shards():
         served.join("live", leader)
         await answer(served.commit("simple", {T0: 1, ("t", 1): 2}))
         statistics = served.groups.statistics()
-        assert statistics["groups"] == {"PreparingRebalance": 1, "Empty": 1}
+        assert statistics["groups"] == {
+            ("classic", "PreparingRebalance"): 1,
+            ("classic", "Empty"): 1,
+        }
         assert statistics["shards"] == {"active": 50}
         counted = {name: statistics[name] for name in ("members", "pending", "parked", "offsets")}
         assert counted == {"members": 2, "pending": 1, "parked": 1, "offsets": 2}

@@ -27,6 +27,8 @@ class Rebalance:
     """One round of a classic group, or one walk of a consumer group to its target assignment."""
 
     group: str
+    type: str = "classic"
+    """The type of the group: classic | consumer."""
     generation: int
     """The generation that the round made, -1 if it was abandoned before the join phase ended.
 

@@ -212,11 +212,11 @@ class Shard(Fold):
         return step.result()
 
     def statistics(self) -> Mapping[str, Any]:
-        """Counts: groups by state, members, pending ids, parked requests, offsets."""
+        """Counts: groups by (type, state), members, pending ids, parked requests, offsets."""
         classic = [group for group in self.groups.values() if isinstance(group, Group)]
         rounds = [group.round for group in classic if group.round is not None]
         return {
-            "groups": Counter(str(group.state) for group in self.groups.values()),
+            "groups": Counter((group.TYPE, str(group.state)) for group in self.groups.values()),
             "members": sum(len(group.sessions) for group in self.groups.values()),
             "pending": sum(len(group.pending) for group in classic),
             "parked": sum(len(round_.joins) + len(round_.syncs) for round_ in rounds),

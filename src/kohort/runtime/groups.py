@@ -349,9 +349,10 @@ class Groups(Shards[GroupHost, TimerKey]):
     def statistics(self) -> Mapping[str, Any]:
         """Counts over all shards.
 
-        They are groups by state, members, pending, parked, offsets, timers and shards by state.
+        They are groups by (type, state), members, pending, parked, offsets, timers and shards by
+        state.
         """
-        groups: Counter[str] = Counter()
+        groups: Counter[tuple[str, str]] = Counter()
         totals: Counter[str] = Counter()
         for host in self._hosts:
             counts = dict(host.shard.statistics())

@@ -111,7 +111,9 @@ def test_a_partition_moves_from_one_member_to_another(bench):
 def test_rebalances_are_in_the_journal(bench):
     bench.consumer_heartbeat("g", "A", 0, topics=["t"])
     (first,) = bench.journal
-    assert (first.generation, first.outcome, first.members) == (2, "stable", ("A",))
+    assert (first.type, first.generation) == ("consumer", 2)
+    assert (first.outcome, first.members) == ("stable", ("A",))
+    assert bench.shard.statistics()["groups"] == {("consumer", "Stable"): 1}
     assert [(cause.what, cause.member_id) for cause in first.causes] == [("joined", "A")]
     bench.consumer_heartbeat("g", "B", 0, topics=["t"])
     bench.advance(10)

@@ -78,7 +78,8 @@ async def test_a_rebalance_is_one_line_with_its_causes(
 async def test_rebalances_are_counted_by_cause_and_phase(observer: Observer) -> None:
     observer.on_rebalance(REBALANCE)
     text = (await observer.metrics("")).body.decode()
-    assert 'kohort_rebalances_total{cause="expired",outcome="stable"} 1.0' in text
+    of_classic = 'kohort_rebalances_total{cause="expired",outcome="stable",type="classic"} 1.0'
+    assert of_classic in text
     assert 'kohort_rebalance_seconds_bucket{le="0.25",phase="join"} 1.0' in text
     assert 'kohort_rebalance_seconds_sum{phase="sync"} 0.03' in text
 

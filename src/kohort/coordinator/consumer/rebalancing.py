@@ -63,6 +63,7 @@ def end(
     step.journal_rebalance(
         Rebalance(
             group=group.id,
+            type=group.TYPE,
             generation=epoch,
             causes=tuple(rebalance.causes),
             more_causes=rebalance.more_causes,

@@ -181,6 +181,7 @@ def lag(committed: int, start: int | None, end: int | None) -> int | None:
 def rebalance(one: Rebalance) -> dict[str, Any]:
     """One entry of the journal."""
     return {
+        "type": one.type,
         "generation": one.generation,
         "causes": [
             {

@@ -182,10 +182,12 @@ class _Metrics(Collector):
 
     def _group_counts(self) -> Iterator[Metric]:
         counts = self._sources.groups.statistics()
-        states = GaugeMetricFamily("kohort_groups", "Groups by state.", labels=("state",))
-        for state, count in counts["groups"].items():
-            states.add_metric((state,), count)
-        yield states
+        groups = GaugeMetricFamily(
+            "kohort_groups", "Groups by type and state.", labels=("type", "state")
+        )
+        for labels, count in counts["groups"].items():
+            groups.add_metric(labels, count)
+        yield groups
         shards = GaugeMetricFamily(
             "kohort_group_partitions", "Partitions of the group log by state.", labels=("state",)
         )
@@ -206,8 +208,8 @@ class _Metrics(Collector):
     def _rebalances(self) -> Iterator[Metric]:
         rebalances = CounterMetricFamily(
             "kohort_rebalances",
-            "Rebalances by first cause and outcome.",
-            labels=("cause", "outcome"),
+            "Rebalances by type of group, first cause and outcome.",
+            labels=("type", "cause", "outcome"),
         )
         for labels, count in self._sources.rebalances.causes.items():
             rebalances.add_metric(labels, count)

@@ -15,14 +15,14 @@ class Rebalances:
     """Logs every rebalance that ended, and counts it."""
 
     def __init__(self) -> None:
-        self.causes: Counter[tuple[str, str]] = Counter()
-        """Rebalances by (first cause, outcome)."""
+        self.causes: Counter[tuple[str, str, str]] = Counter()
+        """Rebalances by (type of the group, first cause, outcome)."""
         self.phases = Phases()
 
     def observe(self, rebalance: Rebalance) -> None:
         """Log one rebalance, count it, and add the durations of its phases."""
         first = rebalance.causes[0].what if rebalance.causes else "unknown"
-        self.causes[first, rebalance.outcome] += 1
+        self.causes[rebalance.type, first, rebalance.outcome] += 1
         self.phases.observe(rebalance)
         logger.info("rebalance", extra=fields(**_log_fields(rebalance)))
 
