@@ -8,12 +8,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeAlias
-from uuid import UUID
 
-from kohort.assignors.server import MemberSpec, Target, assign
+from kohort.assignors.server import Target, assign
+from kohort.coordinator.specs import Snapshot, Specs
 from kohort.coordinator.topic_regex import TopicRegex
 from kohort.errors import KafkaError
-from kohort.types import MemberId
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,21 +63,16 @@ class ComputeTarget:
     group: str
     epoch: int
     assignor: str
-    members: Mapping[MemberId, MemberSpec]
-    partitions: Mapping[UUID, int]
-    """Topic id → number of partitions, of all subscribed topics."""
-    homogeneous: bool
-    without_target: frozenset[str]
-    """Members that never had a target."""
-
-    def assigned(self) -> Mapping[MemberId, Target]:
-        """The target of every member; an unchanged one is the same object."""
-        return assign(self.assignor, self.members, self.partitions, homogeneous=self.homogeneous)
+    snapshot: Snapshot
 
     def changed(self) -> Iterator[tuple[str, Target]]:
         """The targets that are new, with their members."""
-        for member_id, target in self.assigned().items():
-            if target is not self.members[member_id].target or member_id in self.without_target:
+        specs, targets = Specs(self.snapshot), self.snapshot.targets
+        assigned = assign(
+            self.assignor, specs.members, specs.partitions, homogeneous=specs.is_homogeneous
+        )
+        for member_id, target in assigned.items():
+            if target is not targets.get(member_id):
                 yield member_id, target
 
     def done(self) -> "TargetComputed":

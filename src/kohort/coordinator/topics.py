@@ -28,6 +28,10 @@ class TopicsView(Protocol):
     def created_version(self) -> int:
         """The version of the latest creation of a topic."""
 
+    @property
+    def count(self) -> int:
+        """Number of topics."""
+
     def by_name(self, name: str) -> TopicImage | None:
         """The topic of this name, None if there is none."""
 
@@ -49,6 +53,10 @@ class FixedTopics:
         self.created_version = version
         self._by_name: Mapping[str, TopicImage] = {topic.name: topic for topic in topics}
         self._by_id = {topic.id: topic for topic in self._by_name.values()}
+
+    @property
+    def count(self) -> int:
+        return len(self._by_name)
 
     def by_name(self, name: str) -> TopicImage | None:
         return self._by_name.get(name)

@@ -60,6 +60,10 @@ class WorldTopics:
     def changed(self):
         self.version = self.created_version = self.version + 1
 
+    @property
+    def count(self):
+        return len(self._world.topics)
+
     def names(self):
         return tuple(self._world.topics)
 

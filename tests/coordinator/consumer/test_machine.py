@@ -3,6 +3,7 @@
 - no partition is owned by two members of the group;
 - what a member owns, the group knows as its own;
 - an epoch of the group only grows;
+- a known hash of the topics is that of what the members subscribe to;
 - live state == replay(log) == replay(compact(log));
 - members that heartbeat reach the target, and then have every partition of their topics.
 """
@@ -16,6 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from effort import examples
 from kohort.coordinator.config import ConsumerGroupConfig, GroupCoordinatorConfig
 from kohort.coordinator.consumer.group import ConsumerGroup
+from kohort.coordinator.consumer.subscribed_metadata import metadata_hash
 from kohort.coordinator.consumer.target import MOST_AT_ONCE
 from kohort.coordinator.shard import Shard
 from kohort.coordinator.topic_regex import TopicRegex
@@ -254,6 +256,13 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
             for partition in client.owned:
                 assert owners.setdefault(partition, client) is client
                 assert self.group.owner(*partition) == client.member_id
+
+    @invariant()
+    def the_hash_is_that_of_what_members_subscribe_to(self):
+        if self.group is not None:
+            topics = self.bench.topics
+            known = self.group.known_hash(topics.version)
+            assert known in (None, metadata_hash(self.group.subscribed_topics(), topics))
 
     @invariant()
     def the_epoch_only_grows(self):

@@ -24,6 +24,14 @@ class MemberTable:
     def __len__(self) -> int:
         return len(self._hashes)
 
+    def copy(self) -> "MemberTable":
+        """The members as they are now."""
+        copy = MemberTable()
+        copy._hashes = self._hashes.copy()
+        copy._slot_bits = self._slot_bits
+        copy._order = self._order
+        return copy
+
     def put(self, member_id: MemberId) -> None:
         """Insert or write a member.
 

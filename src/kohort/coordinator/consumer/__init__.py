@@ -14,6 +14,7 @@ member, or that it has yet to revoke, is owned: no other member gets it.
 | module | content |
 |---|---|
 | `group` | logged and soft state of a group, and its fold |
+| `subscriptions` | the names of topics that members subscribe to |
 | `heartbeat` | ConsumerGroupHeartbeat: checks and effect |
 | `reconciliation` | the next assignment of one member |
 | `target` | the target assignment of all members |

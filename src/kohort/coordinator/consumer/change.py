@@ -1,5 +1,6 @@
 """The change of one member that a request makes, before its records are replayed."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -42,17 +43,25 @@ class MemberChange:
         before = self.before.metadata.regex == regex
         return self.group.regex_members[regex] - before + (self.after.metadata.regex == regex)
 
-    def subscribed_topics(self) -> set[str]:
+    def subscribed_topics(self) -> Collection[str]:
         """The topics that members subscribe to, by name or by a resolved regular expression."""
-        group, after = self.group, self.after.metadata.topics
-        before = frozenset(self.before.metadata.topics)
-        names = {name for name, members in group.names.items() if members > 1 or name not in before}
-        resolved = (
+        names = self._names()
+        resolved = [
             value.topics
-            for regex, value in group.regexes.items()
+            for regex, value in self.group.regexes.items()
             if self.regex_subscribers(regex) > 0
-        )
-        return names.union(after, *resolved)
+        ]
+        return set(names).union(*resolved) if resolved else names
+
+    @property
+    def keeps_topics(self) -> bool:
+        """Whether the group as a whole subscribes to the same topics as before."""
+        return not self.regex_changed and self._names() is self.group.subscriptions.names
+
+    def _names(self) -> Collection[str]:
+        is_known = self.member_id in self.group.members or self.replaced is not None
+        before = (self.before.metadata.topics,) if is_known else ()
+        return self.group.subscriptions.after(before, self.after.metadata.topics)
 
     @property
     def assignor(self) -> str | None:

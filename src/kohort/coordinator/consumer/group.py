@@ -13,7 +13,7 @@ Source: Kafka's ConsumerGroup, ModernGroup and ConsumerGroupMember.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import Any, ClassVar, Final, NamedTuple
@@ -21,6 +21,7 @@ from uuid import UUID
 
 from kohort.assignors.server import MemberTable
 from kohort.coordinator.committed import CommittedOffsets
+from kohort.coordinator.consumer.subscriptions import Subscriptions, subtract
 from kohort.coordinator.consumer_records import (
     AssignedPartitions,
     ConsumerGroupMemberMetadataRecord,
@@ -126,9 +127,9 @@ class ConsumerGroup:
     __slots__ = (
         "assigning", "assignors", "checked_version", "classic_members", "classic_protocols",
         "epoch", "failed_at", "has_partition_metadata", "id", "instances", "is_resolving",
-        "members", "metadata_hash", "names", "offsets", "owners", "rebalance", "regex_members",
-        "regexes", "sessions", "standings", "table", "target_epoch", "target_error", "target_timestamp",
-        "targets", "unrecorded_hash",
+        "members", "metadata_hash", "offsets", "owners", "rebalance", "regex_members", "regexes",
+        "sessions", "standings", "subscriptions", "table", "target_epoch", "target_error",
+        "target_timestamp", "targets", "unrecorded_hash",
     )  # fmt: skip
 
     def __init__(self, group_id: str, offsets: CommittedOffsets | None = None) -> None:
@@ -150,8 +151,7 @@ class ConsumerGroup:
         """Instance id → member id of the static members."""
         self.owners: dict[UUID, dict[int, str]] = {}
         """Topic id → partition → the member that has it assigned or has to revoke it."""
-        self.names: Counter[str] = Counter()
-        """Subscribed name → number of members."""
+        self.subscriptions = Subscriptions()
         self.regex_members: Counter[str] = Counter()
         """Regular expression → number of members."""
         self.assignors: Counter[str] = Counter()
@@ -202,6 +202,12 @@ class ConsumerGroup:
             return ConsumerGroupState.RECONCILING
         return ConsumerGroupState.STABLE
 
+    def known_hash(self, topics_version: int) -> int | None:
+        """The hash of what members subscribe to, None if it has to be computed for these topics."""
+        if self.checked_version != topics_version:
+            return None
+        return self.metadata_hash if self.unrecorded_hash is None else self.unrecorded_hash
+
     @property
     def assignor(self) -> str | None:
         """The assignor that most members name, None without one or with a tie."""
@@ -227,9 +233,13 @@ class ConsumerGroup:
         owned = self.owners.get(topic_id)
         return None if owned is None else owned.get(partition)
 
-    def subscribed_topics(self) -> set[str]:
-        """The topics that members subscribe to, by name or by a resolved regular expression."""
-        return set(self.names).union(*(value.topics for value in self.regexes.values()))
+    def subscribed_topics(self) -> Set[str]:
+        """The topics that members subscribe to, by name or by a resolved regular expression.
+
+        They may change with the group.
+        """
+        names, resolved = self.subscriptions.names, self.regexes.values()
+        return set(names).union(*(value.topics for value in resolved)) if resolved else names
 
     def logged_state(self) -> tuple[Any, ...]:
         """What the log determines, beside offsets."""
@@ -269,9 +279,9 @@ class ConsumerGroup:
     def _store(self, member: ConsumerMember, metadata: ConsumerGroupMemberMetadataValue) -> None:
         if member.member_id not in self.members:
             self._stand(member.current, 1)
+        metadata = metadata._replace(topics=self.subscriptions.add(metadata.topics))
         self.members[member.member_id] = member._replace(metadata=metadata)
         self.table.put(MemberId(member.member_id))
-        self.names.update(metadata.topics)
         if metadata.regex:
             self.regex_members[metadata.regex] += 1
         if metadata.assignor is not None:
@@ -283,14 +293,14 @@ class ConsumerGroup:
             self.classic_protocols.update(metadata.classic.names)
 
     def _withdraw(self, member_id: str, metadata: ConsumerGroupMemberMetadataValue) -> None:
-        _subtract(self.names, metadata.topics)
+        self.subscriptions.remove(metadata.topics)
         if metadata.regex:
-            _subtract(self.regex_members, (metadata.regex,))
+            subtract(self.regex_members, (metadata.regex,))
         if metadata.assignor is not None:
-            _subtract(self.assignors, (metadata.assignor,))
+            subtract(self.assignors, (metadata.assignor,))
         if metadata.classic is not None:
             self.classic_members -= 1
-            _subtract(self.classic_protocols, metadata.classic.names)
+            subtract(self.classic_protocols, metadata.classic.names)
         instance_id = metadata.instance_id
         if instance_id is not None and self.instances.get(instance_id) == member_id:
             del self.instances[instance_id]
@@ -363,14 +373,6 @@ def _held(current: CurrentMemberAssignmentValue) -> Iterator[tuple[UUID, Mapping
     """What is assigned to the member, then what it has yet to revoke."""
     yield from current.assigned.items()
     yield from current.pending_revocation.items()
-
-
-def _subtract(counter: "Counter[str]", items: Iterable[str]) -> None:
-    """Clients choose these names: those that no member has must not accumulate."""
-    counter.subtract(items)
-    for item in items:
-        if counter[item] <= 0:
-            del counter[item]
 
 
 def most_named(assignors: "Counter[str]") -> str | None:

@@ -291,12 +291,13 @@ def group_epoch(change: MemberChange, topics: TopicsView, step: Step) -> int:
         bumps = bumps or not new or new in group.regexes
     if not (bumps or topics_changed or change.regex_changed):
         return group.epoch
-    subscribed = change.subscribed_topics()
+    known = group.known_hash(topics.version) if change.keeps_topics and not topics_changed else None
+    hash_ = metadata_hash(change.subscribed_topics(), topics) if known is None else known
     if not bumps:
-        group.unrecorded_hash = metadata_hash(subscribed, topics)
-        if not topics_changed or group.unrecorded_hash == group.metadata_hash:
+        group.unrecorded_hash = hash_
+        if not topics_changed or hash_ == group.metadata_hash:
             return group.epoch
-    return bump_epoch(group, subscribed, _cause(change, bumps=bumps), topics, step)
+    return bump_epoch(group, hash_, _cause(change, bumps=bumps), topics, step)
 
 
 def _topics_changed(group: ConsumerGroup, topics: TopicsView) -> bool:
@@ -304,9 +305,7 @@ def _topics_changed(group: ConsumerGroup, topics: TopicsView) -> bool:
     if group.checked_version == topics.version:
         return False
     group.checked_version = topics.version
-    known = group.metadata_hash if group.unrecorded_hash is None else group.unrecorded_hash
-    regexes = (value.topics for value in group.regexes.values())
-    return metadata_hash(set(group.names).union(*regexes), topics) != known
+    return metadata_hash(group.subscribed_topics(), topics) != group.known_hash(topics.version)
 
 
 def _cause(change: MemberChange, *, bumps: bool) -> Cause:

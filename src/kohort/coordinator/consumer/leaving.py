@@ -10,7 +10,7 @@ Source: consumerGroupLeave, consumerGroupFenceMembers and replaceMember of Kafka
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from kohort.coordinator.consumer import rebalancing, timers
 from kohort.coordinator.consumer.downgrade import can_downgrade, downgrade
@@ -188,29 +188,34 @@ def remove_members(
     gone = Counter(member.metadata.regex for member in members)
     left = {regex: count - gone[regex] for regex, count in group.regex_members.items()}
     forget_regexes(group, (regex for regex, count in left.items() if not count), step)
-    epoch = bump_epoch(group, _topics_without(group, members, left), cause, topics, step)
+    hash_ = _hash_without(group, members, left, topics)
+    epoch = bump_epoch(group, hash_, cause, topics, step)
     if len(members) == len(group.members):
         rebalancing.end(group, epoch, "empty", (), step)
 
 
-def _topics_without(
-    group: ConsumerGroup, members: Iterable[ConsumerMember], regexes: "dict[str, int]"
-) -> set[str]:
-    """The topics that the other members subscribe to."""
-    names = group.names.copy()
-    for member in members:
-        names.subtract(member.metadata.topics)
-    resolved = (value.topics for regex, value in group.regexes.items() if regexes.get(regex))
-    return {name for name, count in names.items() if count}.union(*resolved)
+def _hash_without(
+    group: ConsumerGroup,
+    members: Iterable[ConsumerMember],
+    regexes: Mapping[str, int],
+    topics: TopicsView,
+) -> int:
+    """The hash of what the other members subscribe to, who have these regular expressions."""
+    names = group.subscriptions.after(member.metadata.topics for member in members)
+    known = group.known_hash(topics.version)
+    if known is not None and names is group.subscriptions.names and all(regexes.values()):
+        return known
+    resolved = [value.topics for regex, value in group.regexes.items() if regexes.get(regex)]
+    return metadata_hash(set(names).union(*resolved) if resolved else names, topics)
 
 
 def bump_epoch(
-    group: ConsumerGroup, subscribed: Iterable[str], cause: Cause, topics: TopicsView, step: Step
+    group: ConsumerGroup, hash_: int, cause: Cause, topics: TopicsView, step: Step
 ) -> int:
-    """Record the next group epoch with the hash of these topics; returns it."""
+    """Record the next group epoch with the hash of what it subscribes to; returns the epoch."""
     rebalancing.note(group, cause, step)
     epoch = group.epoch + 1
-    value = ConsumerGroupMetadataValue(epoch, metadata_hash(subscribed, topics))
+    value = ConsumerGroupMetadataValue(epoch, hash_)
     if group.has_partition_metadata:
         step.record(PartitionMetadataRecord(GroupKey(group.id), None))
     step.record(ConsumerGroupMetadataRecord(GroupKey(group.id), value))

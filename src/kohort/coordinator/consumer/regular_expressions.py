@@ -70,13 +70,14 @@ def regexes_resolved(
         value = RegularExpressionValue(names, event.version, step.timestamp)
         step.record(RegularExpressionRecord(RegularExpressionKey(group.id, regex), value))
     kept = (value.topics for regex, value in group.regexes.items() if regex not in resolved)
-    subscribed = set(group.names).union(*kept, *resolved.values())
+    subscribed = set(group.subscriptions.names).union(*kept, *resolved.values())
+    hash_ = metadata_hash(subscribed, topics)
     if (
         any(names != _topics_of(group, regex) for regex, names in resolved.items())
         or _are_given_up(group, resolved.keys() - group.regexes.keys(), topics)
-        or metadata_hash(subscribed, topics) != group.metadata_hash
+        or hash_ != group.metadata_hash
     ):
-        bump_epoch(group, subscribed, Cause("regular expression resolved", ""), topics, step)
+        bump_epoch(group, hash_, Cause("regular expression resolved", ""), topics, step)
 
 
 def _are_given_up(group: ConsumerGroup, regexes: Collection[str], topics: TopicsView) -> bool:

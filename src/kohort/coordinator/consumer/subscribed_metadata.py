@@ -1,6 +1,6 @@
 """The hash of the metadata of the topics that a group subscribes to."""
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from functools import lru_cache
 from typing import Final
 
@@ -10,11 +10,18 @@ from kohort.coordinator.topics import TopicImage, TopicsView
 _CACHED: Final = 16_384
 
 
-def metadata_hash(names: Iterable[str], topics: TopicsView) -> int:
-    """The hash of those of the topics that exist, 0 if there is none."""
+def existing(names: Collection[str], topics: TopicsView) -> dict[str, TopicImage]:
+    """Name → topic, of those that exist."""
+    if len(names) > topics.count:
+        names = [name for name in topics.names() if name in names]
     found = map(topics.by_name, names)
-    rack = topics.rack
-    return group_hash({topic.name: _hash(topic, rack) for topic in found if topic is not None})
+    return {topic.name: topic for topic in found if topic is not None}
+
+
+def metadata_hash(names: Collection[str], topics: TopicsView) -> int:
+    """The hash of those of the topics that exist, 0 if there is none."""
+    found, rack = existing(names, topics), topics.rack
+    return group_hash({name: _hash(topic, rack) for name, topic in found.items()})
 
 
 @lru_cache(maxsize=_CACHED)

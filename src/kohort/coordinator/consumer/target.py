@@ -11,16 +11,14 @@ If an assignor raises, the error is that of a later request, and the next one be
 Source: Kafka's TargetAssignmentBuilder.
 """
 
-from collections.abc import Iterable
 from typing import Final
-from uuid import UUID
 
-from kohort.assignors.server import MemberSpec, Subscription, Target, subscription
+from kohort.assignors.server import Target
 from kohort.coordinator.consumer import rebalancing
 from kohort.coordinator.consumer.change import MemberChange
 from kohort.coordinator.consumer.group import ConsumerGroup
+from kohort.coordinator.consumer.subscribed_metadata import existing
 from kohort.coordinator.consumer_records import (
-    ConsumerGroupMemberMetadataValue,
     GroupKey,
     MemberKey,
     Partitions,
@@ -30,10 +28,11 @@ from kohort.coordinator.consumer_records import (
     TargetAssignmentMetadataValue,
 )
 from kohort.coordinator.jobs import ComputeTarget, TargetComputed, TargetFailed
+from kohort.coordinator.specs import Snapshot
 from kohort.coordinator.step import Step
 from kohort.coordinator.topics import TopicsView
 from kohort.errors import ErrorCode, KafkaError
-from kohort.types import InstanceId, MemberId
+from kohort.types import MemberId
 
 MOST_AT_ONCE: Final = 1_000
 """Members and partitions of a group whose target is computed at once."""
@@ -64,7 +63,7 @@ def update_target(
     waits = group.assigning is not None or group.failed_at is not None
     if epoch > group.target_epoch and not waits and is_due(group, step):
         job = _job(change, epoch, topics, step)
-        if len(job.members) + sum(job.partitions.values()) <= MOST_AT_ONCE:
+        if job.snapshot.size <= MOST_AT_ONCE:
             changed = dict(job.changed())
             for member_id, target in changed.items():
                 _store(group, member_id, target, step)
@@ -128,74 +127,32 @@ def _store_epoch(group: ConsumerGroup, epoch: int, step: Step) -> None:
 
 
 def _job(change: MemberChange, epoch: int, topics: TopicsView, step: Step) -> ComputeTarget:
-    group = change.group
-    specs = _Specs(change, topics)
     return ComputeTarget(
-        group=group.id,
+        group=change.group.id,
         epoch=epoch,
         assignor=change.assignor or step.config.consumer_assignors[0],
-        members=specs.members,
-        partitions=specs.partitions,
-        homogeneous=specs.is_homogeneous,
-        without_target=frozenset(
-            member_id
-            for member_id in specs.members
-            if member_id not in group.targets
-            and (member_id != change.member_id or change.target is None)
-        ),
+        snapshot=_snapshot(change, topics),
     )
 
 
-class _Specs:
-    """The members of a group and their topics, as an assignor takes them."""
-
-    def __init__(self, change: MemberChange, topics: TopicsView) -> None:
-        self._group = change.group
-        self._topics = topics
-        self.partitions: dict[UUID, int] = {}
-        """Topic id → number of partitions, of all subscribed topics."""
-        self._subscriptions: dict[tuple[tuple[str, ...], str], Subscription] = {}
-        """(names, regular expression) → subscription: members mostly have the same one."""
-        order = change.group.table.assignment_order(
-            MemberId(change.member_id),
-            None if change.replaced is None else MemberId(change.replaced),
-        )
-        self.members = {member_id: self._spec(change, member_id) for member_id in order}
-
-    @property
-    def is_homogeneous(self) -> bool:
-        """Whether all name the same topics, or all use one regular expression and no names."""
-        if len(self._subscriptions) != 1:
-            return False
-        (names, regex) = next(iter(self._subscriptions))
-        return not regex or not names
-
-    def _spec(self, change: MemberChange, member_id: MemberId) -> MemberSpec:
-        is_changed = member_id == change.member_id
-        metadata = (change.after if is_changed else self._group.members[member_id]).metadata
-        target = change.target if is_changed else self._group.targets.get(member_id)
-        instance_id = metadata.instance_id
-        return MemberSpec(
-            self._subscription(metadata),
-            _NO_TARGET if target is None else target,
-            None if instance_id is None else InstanceId(instance_id),
-        )
-
-    def _subscription(self, metadata: ConsumerGroupMemberMetadataValue) -> Subscription:
-        key = metadata.topics, metadata.regex
-        known = self._subscriptions.get(key)
-        if known is None:
-            resolved = self._group.regexes.get(metadata.regex)
-            matched = () if resolved is None else resolved.topics
-            known = subscription(metadata.topics, matched, self._ids((*metadata.topics, *matched)))
-            self._subscriptions[key] = known
-        return known
-
-    def _ids(self, names: Iterable[str]) -> dict[str, UUID]:
-        """The ids of those that exist."""
-        ids: dict[str, UUID] = {}
-        for topic in map(self._topics.by_name, names):
-            if topic is not None:
-                ids[topic.name] = topic.id
-                self.partitions[topic.id] = topic.partitions
-        return ids
+def _snapshot(change: MemberChange, topics: TopicsView) -> Snapshot:
+    group, member_id, replaced = change.group, change.member_id, change.replaced
+    members, targets = group.members.copy(), group.targets.copy()
+    target = change.target
+    if replaced is not None:
+        members.pop(replaced)
+        targets.pop(replaced, None)
+    metadata = change.after.metadata
+    names = group.subscriptions.one_of(metadata.topics)
+    members[member_id] = change.after._replace(metadata=metadata._replace(topics=names))
+    if target is not None:
+        targets[member_id] = target
+    return Snapshot(
+        table=group.table.copy(),
+        members=members,
+        targets=targets,
+        regexes=group.regexes.copy(),
+        topics=existing(change.subscribed_topics(), topics),
+        updated=MemberId(member_id),
+        replaced=None if replaced is None else MemberId(replaced),
+    )

@@ -151,6 +151,9 @@ class Topics:
         name = self._names.get(topic_id)
         return None if name is None else self._topics[name]
 
+    def __len__(self) -> int:
+        return len(self._topics)
+
     def all(self) -> Iterable[Topic]:
         return self._topics.values()
 

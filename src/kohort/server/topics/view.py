@@ -26,6 +26,10 @@ class GroupTopics:
     def created_version(self) -> int:
         return self._topics.created_version
 
+    @property
+    def count(self) -> int:
+        return len(self._topics)
+
     def by_name(self, name: str) -> TopicImage | None:
         return _image(self._topics.get(name))
 

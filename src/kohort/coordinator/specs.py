@@ -1,0 +1,94 @@
+"""The members of a group and their topics, as an assignor takes them."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+from uuid import UUID
+
+from kohort.assignors.server import MemberSpec, MemberTable, Subscription, subscription
+from kohort.coordinator.consumer_records import (
+    ConsumerGroupMemberMetadataValue,
+    Partitions,
+    RegularExpressionValue,
+)
+from kohort.coordinator.topics import TopicImage
+from kohort.types import InstanceId, MemberId
+
+_NO_TARGET: Partitions = {}
+
+
+class _Member(Protocol):
+    @property
+    def metadata(self) -> ConsumerGroupMemberMetadataValue: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Snapshot:
+    """What the target of a group is computed from; nothing changes it, so any thread may read it.
+
+    Equal names of topics are the same object in all members.
+    """
+
+    table: MemberTable
+    members: Mapping[str, _Member]
+    targets: Mapping[str, Partitions]
+    """The old targets, of members that had one."""
+    regexes: Mapping[str, RegularExpressionValue]
+    topics: Mapping[str, TopicImage]
+    """Name → topic, of those that members subscribe to and that exist."""
+    updated: MemberId
+    """The member whose request starts the computation."""
+    replaced: MemberId | None
+    """The static member whose place it takes."""
+
+    @property
+    def size(self) -> int:
+        """Number of members and partitions."""
+        return len(self.members) + sum(topic.partitions for topic in self.topics.values())
+
+
+class Specs:
+    """The members of a snapshot, in Kafka's order, and their topics."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._subscriptions: dict[tuple[int, str], Subscription] = {}
+        """(identity of the names, regular expression) → subscription."""
+        order = snapshot.table.assignment_order(snapshot.updated, snapshot.replaced)
+        self.members = {member_id: self._spec(member_id) for member_id in order}
+        self.partitions: Mapping[UUID, int] = {
+            topic.id: topic.partitions for topic in snapshot.topics.values()
+        }
+        """Topic id → number of partitions, of all subscribed topics."""
+
+    @property
+    def is_homogeneous(self) -> bool:
+        """Whether all name the same topics, or all use one regular expression and no names."""
+        if len(self._subscriptions) != 1:
+            return False
+        metadata = self._snapshot.members[next(iter(self.members))].metadata
+        return not metadata.regex or not metadata.topics
+
+    def _spec(self, member_id: MemberId) -> MemberSpec:
+        metadata = self._snapshot.members[member_id].metadata
+        instance_id = metadata.instance_id
+        return MemberSpec(
+            self._subscription(metadata),
+            self._snapshot.targets.get(member_id, _NO_TARGET),
+            None if instance_id is None else InstanceId(instance_id),
+        )
+
+    def _subscription(self, metadata: ConsumerGroupMemberMetadataValue) -> Subscription:
+        key = id(metadata.topics), metadata.regex
+        known = self._subscriptions.get(key)
+        if known is None:
+            resolved = self._snapshot.regexes.get(metadata.regex)
+            matched = () if resolved is None else resolved.topics
+            ids = self._ids((*metadata.topics, *matched))
+            known = self._subscriptions[key] = subscription(metadata.topics, matched, ids)
+        return known
+
+    def _ids(self, names: Iterable[str]) -> dict[str, UUID]:
+        """The ids of those that exist."""
+        found = map(self._snapshot.topics.get, names)
+        return {topic.name: topic.id for topic in found if topic is not None}
