@@ -12,6 +12,7 @@ from uuid import UUID
 
 from kohort.coordinator.consumer_records import (
     AssignedPartitions,
+    ConsumerGroupMemberMetadataRecord,
     ConsumerGroupMetadataRecord,
     CurrentMemberAssignmentRecord,
     CurrentMemberAssignmentValue,
@@ -74,6 +75,8 @@ class GroupHistory:
     group: str
     names: Mapping[UUID, str]
     epoch: int = 0
+    members: set[str] = field(default_factory=set)
+    """Of the consumer group."""
     owned: dict[str, frozenset[Partition]] = field(default_factory=dict)
     """By member: what it has, and what it has yet to give up."""
     removed: dict[str, frozenset[Partition]] = field(default_factory=dict)
@@ -87,6 +90,8 @@ class GroupHistory:
 
     def add(self, record: Row) -> None:
         match record:
+            case ConsumerGroupMemberMetadataRecord(key, value):
+                (self.members.discard if value is None else self.members.add)(key.member_id)
             case CurrentMemberAssignmentRecord(key, None):
                 self.removed[key.member_id] = self.owned.pop(key.member_id, frozenset())
                 self.epochs.pop(key.member_id, None)
@@ -98,11 +103,14 @@ class GroupHistory:
             case GroupMetadataRecord(_, value) if value is not None:
                 self._add_generation(value)
             case ConsumerGroupMetadataRecord() | GroupMetadataRecord():
+                self.members.clear()
                 if not self.owned and not self.removed:
                     self.epoch = 0  # a group without members begins anew with the other protocol
 
     def _add_current(self, member: str, value: CurrentMemberAssignmentValue) -> None:
         self.removed.clear()
+        # A member that has left a classic group is in its log until the next generation.
+        self.owned = {each: owned for each, owned in self.owned.items() if each in self.members}
         assigned = self._partitions(value.assigned)
         self.shares[member].add(assigned)
         self.owned[member] = assigned | self._partitions(value.pending_revocation)

@@ -5,6 +5,8 @@ from uuid import UUID
 import pytest
 
 from kohort.coordinator.consumer_records import (
+    ConsumerGroupMemberMetadataRecord,
+    ConsumerGroupMemberMetadataValue,
     ConsumerGroupMetadataRecord,
     ConsumerGroupMetadataValue,
     CurrentMemberAssignmentRecord,
@@ -143,7 +145,13 @@ def group_epoch(epoch):
     return encode(ConsumerGroupMetadataRecord(GroupKey("g"), value))
 
 
-CLASSIC_ENDS = encode(GroupMetadataRecord(GroupMetadataKey("g"), None))
+MEMBERS = [
+    encode(
+        ConsumerGroupMemberMetadataRecord(MemberKey("g", each), ConsumerGroupMemberMetadataValue())
+    )
+    for each in ("a", "b")
+]
+UPGRADE = [encode(GroupMetadataRecord(GroupMetadataKey("g"), None)), *MEMBERS]
 DOWNGRADE = (current("a", 2, 0), current("b", 2, 1), removed("a"), removed("b"), group_epoch(None))
 
 
@@ -156,9 +164,10 @@ DOWNGRADE = (current("a", 2, 0), current("b", 2, 1), removed("a"), removed("b"),
         ([current("a", 2, 0), removed("a"), current("b", 3, 0)], None),
         ([group_epoch(3), group_epoch(2)], "went back from 3 to 2"),
         ([current("a", 3), current("a", 2)], "went back from epoch 3 to 2"),
-        ([generation(4, a=[0]), CLASSIC_ENDS, group_epoch(3)], "went back from 4 to 3"),
-        ([generation(4), CLASSIC_ENDS, group_epoch(2)], None),
-        ([generation(4, a=[0]), CLASSIC_ENDS, current("b", 4, 0)], "two owners in the log"),
+        ([generation(4, a=[0]), *UPGRADE, group_epoch(3)], "went back from 4 to 3"),
+        ([generation(4), *UPGRADE, group_epoch(2)], None),
+        ([generation(4, a=[0]), *UPGRADE, current("b", 4, 0)], "two owners in the log"),
+        ([generation(4, c=[0]), *UPGRADE, current("b", 4, 0)], None),
         ([*DOWNGRADE, generation(3, a=[0], b=[1])], None),
         ([*DOWNGRADE, generation(3, a=[0, 1])], None),
         ([*DOWNGRADE, generation(3, a=[0, 1], b=[])], "that b still had"),
@@ -166,7 +175,8 @@ DOWNGRADE = (current("a", 2, 0), current("b", 2, 1), removed("a"), removed("b"),
     ],
 )
 def test_owners_in_a_group_of_both_protocols(records, sentence):
-    log = GroupLog.of({0: [(at, *each) for at, each in enumerate(records)]}, {TOPIC: "t"})
+    rows = [*MEMBERS, *records]
+    log = GroupLog.of({0: [(at, *each) for at, each in enumerate(rows)]}, {TOPIC: "t"})
     found = check_owners(Ledger(), log)
     assert any(sentence in each for each in found) if sentence else not found
 
