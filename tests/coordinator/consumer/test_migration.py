@@ -113,6 +113,42 @@ def told(call):
 # --- upgrade ---
 
 
+def test_an_upgrade_gives_nobody_what_a_cooperative_member_has_yet_to_revoke(bench):
+    """Its generation took a partition from it, and it works on that until it joins again."""
+    before = subscribed(owned=(0, 1))
+    (a,) = classic_group(bench, (0,), protocols=before)
+    call = bench.consumer_heartbeat("g", "B", 0, topics=["t"])
+    assert told(call) == (2, {})
+    pending = (1, 1, UNREVOKED, {T: {0: 1}}, {T: {1: 1}})
+    assert (8, a, pending) in written(call)
+    live = bench.shard.logged_state()
+    bench.restart()
+    assert bench.shard.logged_state() == live
+    assert told(bench.consumer_heartbeat("g", "B", 2)) == (2, None)
+    assert bench.heartbeat("g", a, 1).error == "rebalance_in_progress"
+    after = subscribed(owned=(0,))
+    assert bench.join("g", a, protocols=after, version=3).response.generation == 2
+    assert synced(bench.sync("g", a, 2)) == [0]
+    assert told(bench.consumer_heartbeat("g", "B", 2)) == (2, {T: (1,)})
+
+
+def test_a_cooperative_member_that_revokes_nothing_after_an_upgrade_is_removed(bench):
+    (a,) = classic_group(
+        bench, (0,), protocols=subscribed(owned=(0, 1)), rebalance_timeout_ms=5_000
+    )
+    bench.consumer_heartbeat("g", "B", 0, topics=["t"])
+    bench.heartbeat("g", a, 1)
+    bench.advance(5_000)
+    assert a not in bench.consumer_group().members
+
+
+def test_an_upgrade_lets_no_member_keep_what_is_assigned_to_another(bench):
+    """What eager members say that they own does not count for them."""
+    classic_group(bench, (0,), (1,), protocols=subscribed(owned=(0, 1)))
+    call = bench.consumer_heartbeat("g", "B", 0, topics=["t"])
+    assert {each[2][2] for each in written(call) if each[0] == 8} == {STABLE}
+
+
 def test_a_consumer_upgrades_a_classic_group(bench):
     (a,) = classic_group(bench, (0, 1))
     call = bench.consumer_heartbeat("g", "B", 0, topics=["t"])

@@ -5,16 +5,22 @@ classic members of the consumer group, with the assignment of the last generatio
 The epochs continue the generation. Parked requests get REBALANCE_IN_PROGRESS: their members join
 again, now one by one.
 
+A cooperative member gives up partitions after the generation that took them from it. Unlike in
+Kafka, what a member owned when it last joined, and nobody is assigned, stays its own until it joins
+again.
+
 Source: validateOnlineUpgrade and convertToConsumerGroup of Kafka.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from uuid import UUID
 
 from kohort.coordinator.classic import CONSUMER_PROTOCOL_TYPE, Group, MemberSession
 from kohort.coordinator.config import GroupCoordinatorConfig
 from kohort.coordinator.consumer import timers
 from kohort.coordinator.consumer.classic_assignments import partitions_by_id
 from kohort.coordinator.consumer.group import (
+    NEW_MEMBER,
     ConsumerGroup,
     ConsumerMember,
     MemberState,
@@ -29,7 +35,6 @@ from kohort.coordinator.consumer_records import (
     ConsumerGroupMetadataValue,
     ConsumerGroupRecord,
     CurrentMemberAssignmentRecord,
-    CurrentMemberAssignmentValue,
     GroupKey,
     MemberKey,
     Partitions,
@@ -55,7 +60,7 @@ def upgrade(group: Group, topics: TopicsView, step: Step) -> ConsumerGroup:
     """
     _validate(group, step.config)
     try:
-        members = [_converted(group, session, topics) for session in group.sessions.values()]
+        members = _revoking(_converted(group, each, topics) for each in group.sessions.values())
     except MalformedError as error:
         raise _refused(group, f"the embedded consumer protocol is malformed: {error}") from error
     upgraded = ConsumerGroup(group.id, group.offsets)
@@ -70,6 +75,7 @@ def upgrade(group: Group, topics: TopicsView, step: Step) -> ConsumerGroup:
     _end_round(group, step)
     for member in members:
         timers.restart_session(upgraded, member, step)
+        timers.restart_revocation(upgraded, member, step)
     return upgraded
 
 
@@ -91,8 +97,13 @@ def _refused(group: Group, why: str) -> KafkaError:
     )
 
 
-def _converted(group: Group, session: MemberSession, topics: TopicsView) -> ConsumerMember:
-    """The member as one of a consumer group. Raises MalformedError, and KafkaError."""
+def _converted(
+    group: Group, session: MemberSession, topics: TopicsView
+) -> tuple[ConsumerMember, Partitions]:
+    """The member as one of a consumer group, and what it owned when it last joined.
+
+    Raises MalformedError, and KafkaError.
+    """
     metadata = session.metadata(group.protocol) or session.protocols[0][1]
     subscription = decode_subscription(metadata)
     synced = None if group.logged is None else group.logged.members.get(session.member_id)
@@ -104,7 +115,7 @@ def _converted(group: Group, session: MemberSession, topics: TopicsView) -> Cons
         partitions = partitions_by_id(assignment.partitions, topics)
     epoch = group.generation
     assigned = {topic_id: dict.fromkeys(each, epoch) for topic_id, each in partitions.items()}
-    return ConsumerMember(
+    member = ConsumerMember(
         session.member_id,
         ConsumerGroupMemberMetadataValue(
             instance_id=session.instance_id,
@@ -115,8 +126,32 @@ def _converted(group: Group, session: MemberSession, topics: TopicsView) -> Cons
             rebalance_timeout_ms=session.rebalance_timeout_ms,
             classic=ClassicMemberMetadata(session.session_timeout_ms, session.protocols),
         ),
-        CurrentMemberAssignmentValue(epoch, epoch, MemberState.STABLE, assigned, {}),
+        NEW_MEMBER._replace(epoch=epoch, previous_epoch=epoch, assigned=assigned),
     )
+    return member, partitions_by_id(subscription.owned, topics)
+
+
+def _revoking(converted: Iterable[tuple[ConsumerMember, Partitions]]) -> list[ConsumerMember]:
+    """The members, which have yet to revoke what they owned and nobody is assigned."""
+    known = list(converted)
+    taken = {
+        (topic_id, partition)
+        for member, _ in known
+        for topic_id, epochs in member.current.assigned.items()
+        for partition in epochs
+    }
+    members = []
+    for member, owned in known:
+        pending: dict[UUID, dict[int, int]] = {}
+        for topic_id, partitions in owned.items():
+            for partition in partitions:
+                if (topic_id, partition) not in taken:
+                    taken.add((topic_id, partition))
+                    pending.setdefault(topic_id, {})[partition] = member.current.epoch
+        state = MemberState.UNREVOKED_PARTITIONS if pending else MemberState.STABLE
+        current = member.current._replace(state=state, pending_revocation=pending)
+        members.append(member._replace(current=current))
+    return members
 
 
 def _records(
