@@ -1,9 +1,10 @@
-"""Setup of every test run: Hypothesis profiles, JVM flags, workers, and a list of reruns."""
+"""Setup of every test run: Hypothesis profiles, JVM flags, garbage collection, workers, reruns."""
 
 import os
 
 import pytest
 
+import heap
 import spreading
 from effort import load_profiles
 from peers import spark
@@ -19,6 +20,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """In a worker of pytest-xdist: the units that take longest come first."""
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: spreading.rank(item.nodeid))
+
+
+def pytest_collection_finish() -> None:
+    """What has been imported stays."""
+    heap.freeze()
+
+
+def pytest_runtest_logfinish() -> None:
+    """Between two tests."""
+    heap.collect()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -7,7 +7,6 @@ import socket
 import subprocess
 import sys
 import weakref
-from collections.abc import Iterator
 from contextlib import ExitStack
 from types import ModuleType
 
@@ -46,11 +45,10 @@ def test_a_task_loads_no_library_that_it_does_not_need() -> None:
 
 
 @pytest.fixture
-def _settled(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _settled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "last_settled", None)
-    workers.settle()
-    yield
     gc.unfreeze()
+    workers.settle()
 
 
 @pytest.mark.usefixtures("_settled")
