@@ -4,6 +4,7 @@ import asyncio
 import logging
 import sys
 
+import kio_alone  # noqa: F401  before all that imports kio
 import lines
 
 from kohort.client import Batch, ClientConfig, CommitError, ConsumerGroup, Generation, Producer

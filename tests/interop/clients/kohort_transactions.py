@@ -5,6 +5,8 @@ TransactionProgram.java.
 import os
 import sys
 
+import kio_alone  # noqa: F401  before all that imports kio
+
 from kohort.client import ClientConfig, GroupMetadata, KohortError, TopicPartition
 from kohort.client.sync import Producer
 
