@@ -13,8 +13,8 @@ from kohort.conformance.scenario import DEFAULT, Scenario, registered
 
 def all_scenarios(profile: str | None = DEFAULT) -> list[Scenario]:
     """The scenarios for servers of `profile`, or for all, by subject in alphabetical order."""
-    for module in pkgutil.iter_modules(scenarios.__path__):
-        importlib.import_module(f"{scenarios.__name__}.{module.name}")
+    for module in pkgutil.walk_packages(scenarios.__path__, f"{scenarios.__name__}."):
+        importlib.import_module(module.name)
     return [one for one in registered.values() if profile in (None, one.profile)]
 
 

@@ -265,3 +265,17 @@ async def name_topics(stage: Stage, *topics: str) -> list[str]:
     ids = {one["name"]: one["topic_id"] for one in told["topics"]}
     stage.note("topics", [{"name": one, "topic_id": ids[one]} for one in topics])
     return [ids[one] for one in topics]
+
+
+async def named_topic(stage: Stage, name: str = "topic", partitions: int = 1) -> str:
+    """A topic that the coordinator knows and whose id is recorded; its name."""
+    topic = await known_topic(stage, name, partitions)
+    await name_topics(stage, topic)
+    return topic
+
+
+async def named_topics(stage: Stage, *names: str, partitions: int) -> list[str]:
+    """As `named_topic`, of several topics."""
+    topics = [await known_topic(stage, name, partitions) for name in names]
+    await name_topics(stage, *topics)
+    return topics

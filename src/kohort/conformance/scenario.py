@@ -1,13 +1,15 @@
-"""The registry of scenarios: coroutine functions of a stage, grouped in modules by subject.
+"""The registry of scenarios: coroutine functions of a stage, grouped by subject.
+
+A subject is a module of `scenarios`, or a package of several.
 
     @scenario
     async def heartbeat_of_a_stranger(stage: Stage) -> None:
         \"""A heartbeat to a group that does not exist gets 25.\"""
 
-The name of a scenario is its module's and its own ("heartbeats.of_a_stranger"), its title the first
-line of its docstring. `@scenario(waits=7)` says how many seconds one spends waiting for timers, so
-that those start first. `@scenario(profile="small")` is one that needs a server with the settings of
-that profile, and is played only there.
+The name of a scenario is its subject's and its own ("heartbeats.of_a_stranger"), its title the
+first line of its docstring. `@scenario(waits=7)` says how many seconds one spends waiting for
+timers, so that those start first. `@scenario(profile="small")` is one that needs a server with the
+settings of that profile, and is played only there.
 """
 
 from __future__ import annotations
@@ -59,7 +61,7 @@ registered: dict[str, Scenario] = {}
 
 @dataclass(frozen=True)
 class Scenario:
-    """One conversation with a server; the module that holds it is its subject."""
+    """One conversation with a server."""
 
     name: str
     subject: str
@@ -79,7 +81,7 @@ def scenario(
     """Register a scenario; gives the function back as it is."""
 
     def register(play: Play) -> Play:
-        subject = play.__module__.rpartition(".")[2]
+        subject = play.__module__.rpartition("scenarios.")[2].partition(".")[0]
         name = f"{subject}.{play.__name__}"
         if name in registered:
             raise ValueError(f"two scenarios named {name}")

@@ -1,1 +1,1 @@
-"""The scenarios, a module for each subject; importing a module registers its scenarios."""
+"""The scenarios, a module or package for each subject; importing one registers its scenarios."""

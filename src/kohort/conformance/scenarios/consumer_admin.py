@@ -10,15 +10,16 @@ from kohort.conformance.consumers import (
     joined,
     known_topic,
     name_topics,
+    named_topic,
     settle,
     settled,
     show,
 )
 from kohort.conformance.group_log import GroupLog
 from kohort.conformance.members import look, member, stable
+from kohort.conformance.mixed_members import classic_member, rejoined
 from kohort.conformance.scenario import scenario
 from kohort.conformance.scenarios.listing import listed
-from kohort.conformance.scenarios.mixed_groups import classic_member, rejoined
 from kohort.conformance.stage import GROUP, Client, Stage
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
@@ -60,8 +61,7 @@ async def describe_configs(
 @scenario
 async def describe_in_every_version(stage: Stage) -> None:
     """ConsumerGroupDescribe of a group with members of both kinds."""
-    topic = await known_topic(stage, partitions=4)
-    await name_topics(stage, topic)
+    topic = await named_topic(stage, partitions=4)
     a = await settled(stage, topic, "a", instance="i", assignor="range")
     b = await classic_member(stage, "b", topic)
     await rejoined(b)
@@ -102,8 +102,7 @@ async def describe_many(stage: Stage) -> None:
 @scenario
 async def describe_in_every_state(stage: Stage) -> None:
     """The states of a group: Assigning, Reconciling, Stable, Empty."""
-    topic = await known_topic(stage, partitions=2)
-    await name_topics(stage, topic)
+    topic = await named_topic(stage, partitions=2)
     await stage.set_group(stage.group, **{INTERVAL: "15000"})
     a = await joined(await consumer(stage, "a", topic))
     await show(a.client, stage.group)
@@ -125,8 +124,7 @@ async def describe_in_every_state(stage: Stage) -> None:
 @scenario
 async def describe_pending_partitions(stage: Stage) -> None:
     """What a member is to revoke is in its assignment until it has."""
-    topic = await known_topic(stage, partitions=4)
-    await name_topics(stage, topic)
+    topic = await named_topic(stage, partitions=4)
     a = await settled(stage, topic, "a")
     await joined(await consumer(stage, "b", topic))
     await a.beat()
@@ -160,8 +158,7 @@ async def describe_by_the_old_request(stage: Stage) -> None:
 @scenario
 async def describe_a_member_that_is_away(stage: Stage) -> None:
     """A static member that left for a while has epoch -2 and its partitions."""
-    topic = await known_topic(stage, partitions=2)
-    await name_topics(stage, topic)
+    topic = await named_topic(stage, partitions=2)
     a = await settled(stage, topic, "a", instance="i")
     await a.leave(LEAVES_FOR_A_WHILE, instance_id="i")
     for version in (0, 1):

@@ -11,7 +11,7 @@ from kohort.conformance.consumers import (
     consumer,
     joined,
     known_topic,
-    name_topics,
+    named_topic,
     settle,
     settled,
     show,
@@ -23,8 +23,7 @@ from kohort.conformance.stage import Client, Stage
 
 async def static_pair(stage: Stage, **values: Any) -> tuple[PlayedConsumer, PlayedConsumer, str]:
     """A settled static member a (instance i) and a dynamic one b, and their topic."""
-    topic = await known_topic(stage, partitions=4)
-    await name_topics(stage, topic)
+    topic = await named_topic(stage, partitions=4)
     a = await joined(await consumer(stage, "a", topic, instance="i", **values))
     b = await joined(await consumer(stage, "b", topic))
     await settle([a, b])
@@ -41,8 +40,7 @@ async def leave_group(
 @scenario
 async def for_good(stage: Stage) -> None:
     """A member that leaves is removed, and its partitions go to the others."""
-    topic = await known_topic(stage, partitions=4)
-    await name_topics(stage, topic)
+    topic = await named_topic(stage, partitions=4)
     a, b = await settled(stage, topic, "a", "b")
     log = await GroupLog.of(stage)
     await b.leave()
@@ -62,8 +60,7 @@ async def for_good(stage: Stage) -> None:
 @scenario
 async def and_joins_again(stage: Stage) -> None:
     """An id that left may join again, and an Empty group goes on at its epoch."""
-    topic = await known_topic(stage, partitions=2)
-    await name_topics(stage, topic)
+    topic = await named_topic(stage, partitions=2)
     a = await settled(stage, topic, "a")
     await a.leave()
     log = await GroupLog.of(stage)
@@ -75,8 +72,7 @@ async def and_joins_again(stage: Stage) -> None:
 @scenario
 async def while_it_revokes(stage: Stage) -> None:
     """What a member was to revoke is free when it leaves."""
-    topic = await known_topic(stage, partitions=4)
-    await name_topics(stage, topic)
+    topic = await named_topic(stage, partitions=4)
     a = await settled(stage, topic, "a")
     b = await joined(await consumer(stage, "b", topic))
     await b.beat()
@@ -167,8 +163,7 @@ async def static_member_returns_by_its_epoch(stage: Stage) -> None:
 @scenario
 async def static_member_returns_with_other_topics(stage: Stage) -> None:
     """A changed subscription bumps the epoch."""
-    other = await known_topic(stage, "other", partitions=2)
-    await name_topics(stage, other)
+    other = await named_topic(stage, "other", partitions=2)
     a, b, topic = await static_pair(stage)
     await a.leave(LEAVES_FOR_A_WHILE, instance_id="i")
     log = await GroupLog.of(stage)
@@ -209,8 +204,7 @@ async def static_member_away_while_another_comes(stage: Stage) -> None:
 @scenario
 async def static_member_away_while_it_revokes(stage: Stage) -> None:
     """A member that leaves for a while has revoked what it was to revoke."""
-    topic = await known_topic(stage, partitions=4)
-    await name_topics(stage, topic)
+    topic = await named_topic(stage, partitions=4)
     a = await settled(stage, topic, "a", instance="i")
     b = await joined(await consumer(stage, "b", topic))
     await b.beat()
@@ -237,8 +231,7 @@ async def static_member_away_is_removed(stage: Stage) -> None:
 @scenario
 async def all_are_away(stage: Stage) -> None:
     """A group whose members are all away is not Empty."""
-    topic = await known_topic(stage, partitions=2)
-    await name_topics(stage, topic)
+    topic = await named_topic(stage, partitions=2)
     a = await settled(stage, topic, "a", instance="i")
     await a.leave(LEAVES_FOR_A_WHILE, instance_id="i")
     await show(a.client, stage.group)

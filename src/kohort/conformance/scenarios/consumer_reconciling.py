@@ -7,6 +7,8 @@ from kohort.conformance.consumers import (
     joined,
     known_topic,
     name_topics,
+    named_topic,
+    named_topics,
     owned,
     settle,
     settled,
@@ -53,8 +55,7 @@ async def step_by_step(stage: Stage) -> None:
 @scenario
 async def first_member(stage: Stage) -> None:
     """The records of a first member that says all that can be said."""
-    topic = await known_topic(stage, partitions=3)
-    await name_topics(stage, topic)
+    topic = await named_topic(stage, partitions=3)
     log = await GroupLog.of(stage)
     a = await consumer(stage, "a", topic, instance="i", assignor="range", rebalance_ms=1_234)
     await a.join(rack_id="r")
@@ -91,8 +92,7 @@ async def join_for_a_topic_that_is_not_there(stage: Stage) -> None:
 @scenario
 async def when_the_assignment_is_told(stage: Stage) -> None:
     """Only to who joins, who says everything, or whom it changes for; a keep-alive gets null."""
-    topic = await known_topic(stage, partitions=2)
-    await name_topics(stage, topic)
+    topic = await named_topic(stage, partitions=2)
     a = await settled(stage, topic, "a")
     await a.beat()
     await a.beat(subscribed_topic_names=[topic])
@@ -163,8 +163,7 @@ async def revokes_in_one_request(stage: Stage) -> None:
 @scenario
 async def target_goes_back_while_revoking(stage: Stage) -> None:
     """When the newcomer leaves, a member that is revoking gets its partitions back."""
-    topic = await known_topic(stage, partitions=2)
-    await name_topics(stage, topic)
+    topic = await named_topic(stage, partitions=2)
     a = await settled(stage, topic, "a")
     b = await joined(await consumer(stage, "b", topic))
     await a.beat()
@@ -178,8 +177,7 @@ async def target_goes_back_while_revoking(stage: Stage) -> None:
 @scenario
 async def unreleased_member_advances(stage: Stage) -> None:
     """A member that waits for a partition takes each new target."""
-    topic = await known_topic(stage, partitions=4)
-    await name_topics(stage, topic)
+    topic = await named_topic(stage, partitions=4)
     await settled(stage, topic, "a")
     b = await joined(await consumer(stage, "b", topic))
     log = await GroupLog.of(stage)
@@ -213,8 +211,7 @@ async def partition_by_partition(stage: Stage) -> None:
 @scenario
 async def joins_again_with_nothing(stage: Stage) -> None:
     """A live member that joins again gets what it had."""
-    topic = await known_topic(stage, partitions=4)
-    await name_topics(stage, topic)
+    topic = await named_topic(stage, partitions=4)
     a, b = await settled(stage, topic, "a", "b")
     log = await GroupLog.of(stage)
     await a.join()
@@ -226,8 +223,7 @@ async def joins_again_with_nothing(stage: Stage) -> None:
 @scenario
 async def joins_again_while_revoking(stage: Stage) -> None:
     """A member that joins again without partitions has revoked them."""
-    topic = await known_topic(stage, partitions=4)
-    await name_topics(stage, topic)
+    topic = await named_topic(stage, partitions=4)
     a = await settled(stage, topic, "a")
     b = await joined(await consumer(stage, "b", topic))
     await a.beat()
@@ -241,8 +237,7 @@ async def joins_again_while_revoking(stage: Stage) -> None:
 @scenario
 async def joins_again_while_waiting(stage: Stage) -> None:
     """A member that joins again while it waits goes on waiting."""
-    topic = await known_topic(stage, partitions=4)
-    await name_topics(stage, topic)
+    topic = await named_topic(stage, partitions=4)
     await settled(stage, topic, "a")
     b = await joined(await consumer(stage, "b", topic))
     await b.beat()
@@ -255,9 +250,7 @@ async def joins_again_while_waiting(stage: Stage) -> None:
 @scenario
 async def other_topics(stage: Stage) -> None:
     """A changed subscription takes partitions away at once and gives the new ones."""
-    first = await known_topic(stage, "first", partitions=2)
-    second = await known_topic(stage, "second", partitions=2)
-    await name_topics(stage, first, second)
+    first, second = await named_topics(stage, "first", "second", partitions=2)
     a = await settled(stage, first, "a")
     log = await GroupLog.of(stage)
     await a.beat(subscribed_topic_names=[second])
@@ -273,9 +266,7 @@ async def other_topics(stage: Stage) -> None:
 @scenario
 async def one_topic_more(stage: Stage) -> None:
     """A topic more is given at once, with what was there before."""
-    first = await known_topic(stage, "first", partitions=2)
-    second = await known_topic(stage, "second", partitions=2)
-    await name_topics(stage, first, second)
+    first, second = await named_topics(stage, "first", "second", partitions=2)
     a = await settled(stage, first, "a")
     log = await GroupLog.of(stage)
     await a.beat(subscribed_topic_names=[second, first, first])
@@ -288,8 +279,7 @@ async def one_topic_more(stage: Stage) -> None:
 @scenario
 async def no_topics_any_more(stage: Stage) -> None:
     """An empty subscription takes all partitions away, and brings no null."""
-    topic = await known_topic(stage, partitions=2)
-    await name_topics(stage, topic)
+    topic = await named_topic(stage, partitions=2)
     a = await settled(stage, topic, "a")
     log = await GroupLog.of(stage)
     await a.beat(subscribed_topic_names=[])
@@ -303,9 +293,7 @@ async def no_topics_any_more(stage: Stage) -> None:
 @scenario
 async def sheds_while_revoking(stage: Stage) -> None:
     """While it revokes, a member loses the topics that it does not subscribe any more, too."""
-    first = await known_topic(stage, "first", partitions=2)
-    second = await known_topic(stage, "second", partitions=2)
-    await name_topics(stage, first, second)
+    first, second = await named_topics(stage, "first", "second", partitions=2)
     a = await consumer(stage, "a", first, second)
     await joined(a)
     await settle([a])
@@ -324,9 +312,7 @@ async def sheds_while_revoking(stage: Stage) -> None:
 @scenario
 async def sheds_within_the_interval(stage: Stage) -> None:
     """Partitions of unsubscribed topics go before there is a new target."""
-    first = await known_topic(stage, "first", partitions=2)
-    second = await known_topic(stage, "second", partitions=2)
-    await name_topics(stage, first, second)
+    first, second = await named_topics(stage, "first", "second", partitions=2)
     a = await consumer(stage, "a", first, second)
     await stage.set_group(stage.group, **{"consumer.assignment.interval.ms": "15000"})
     await joined(a)
@@ -343,8 +329,7 @@ async def sheds_within_the_interval(stage: Stage) -> None:
 @scenario
 async def within_the_interval(stage: Stage) -> None:
     """Within the assignment interval a newcomer waits for the next target with nothing."""
-    topic = await known_topic(stage, partitions=2)
-    await name_topics(stage, topic)
+    topic = await named_topic(stage, partitions=2)
     await stage.set_group(stage.group, **{"consumer.assignment.interval.ms": "15000"})
     log = await GroupLog.of(stage)
     a = await joined(await consumer(stage, "a", topic))
@@ -365,8 +350,7 @@ async def within_the_interval(stage: Stage) -> None:
 @scenario
 async def leaves_within_the_interval(stage: Stage) -> None:
     """Partitions of a member that left stay without owner until the next target."""
-    topic = await known_topic(stage, partitions=2)
-    await name_topics(stage, topic)
+    topic = await named_topic(stage, partitions=2)
     a, b = await settled(stage, topic, "a", "b")
     await stage.set_group(stage.group, **{"consumer.assignment.interval.ms": "15000"})
     await b.leave()
@@ -380,8 +364,7 @@ async def leaves_within_the_interval(stage: Stage) -> None:
 @scenario
 async def fields_that_bump_nothing(stage: Stage) -> None:
     """A rack, a timeout, an assignor and a client id are stored without a new epoch."""
-    topic = await known_topic(stage, partitions=2)
-    await name_topics(stage, topic)
+    topic = await named_topic(stage, partitions=2)
     a = await settled(stage, topic, "a")
     log = await GroupLog.of(stage)
     await a.beat(rack_id="r")
@@ -401,8 +384,7 @@ async def fields_that_bump_nothing(stage: Stage) -> None:
 @scenario
 async def adopts_an_instance_id(stage: Stage) -> None:
     """A dynamic member can take a free instance id when it joins again, and need not repeat it."""
-    topic = await known_topic(stage, partitions=2)
-    await name_topics(stage, topic)
+    topic = await named_topic(stage, partitions=2)
     a = await settled(stage, topic, "a")
     log = await GroupLog.of(stage)
     await a.join(instance_id="i")

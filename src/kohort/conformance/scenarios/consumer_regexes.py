@@ -15,6 +15,8 @@ from kohort.conformance.consumers import (
     joined,
     known_topic,
     name_topics,
+    named_topic,
+    named_topics,
     same_shard,
     settle,
     settled,
@@ -87,9 +89,7 @@ async def no_topic(stage: Stage) -> None:
 @scenario
 async def names_as_well(stage: Stage) -> None:
     """Names and a regular expression together are the union."""
-    one = await known_topic(stage, "one", partitions=2)
-    two = await known_topic(stage, "two", partitions=2)
-    await name_topics(stage, one, two)
+    one, _ = await named_topics(stage, "one", "two", partitions=2)
     log = await GroupLog.of(stage)
     a = await by_regex(stage, "a", own(stage, "t.*"), one)
     await a.join()
@@ -101,8 +101,7 @@ async def names_as_well(stage: Stage) -> None:
 @scenario
 async def of_two_members(stage: Stage) -> None:
     """A regular expression that is resolved already is in effect at once."""
-    topic = await known_topic(stage, "one", partitions=2)
-    await name_topics(stage, topic)
+    await named_topic(stage, "one", partitions=2)
     a = await by_regex(stage, "a", own(stage, "o.*"))
     await a.join()
     await a.reaches(2)
@@ -122,8 +121,7 @@ async def of_two_members(stage: Stage) -> None:
 @scenario
 async def from_names_to_a_regex(stage: Stage) -> None:
     """A member that changes to a new regular expression has nothing until it is resolved."""
-    topic = await known_topic(stage, partitions=2)
-    await name_topics(stage, topic)
+    topic = await named_topic(stage, partitions=2)
     a = await settled(stage, topic, "a")
     await a.beat(subscribed_topic_names=[], subscribed_topic_regex=own(stage, "t.*"))
     await a.acking().quiet()
@@ -134,8 +132,7 @@ async def from_names_to_a_regex(stage: Stage) -> None:
 @scenario
 async def from_a_regex_to_names(stage: Stage) -> None:
     """The empty regular expression is none; its last subscriber removes it."""
-    topic = await known_topic(stage, partitions=2)
-    await name_topics(stage, topic)
+    topic = await named_topic(stage, partitions=2)
     a = await by_regex(stage, "a", own(stage, "t.*"))
     await a.join()
     await a.reaches(2)
@@ -150,9 +147,7 @@ async def from_a_regex_to_names(stage: Stage) -> None:
 @scenario
 async def another_regex(stage: Stage) -> None:
     """Another regular expression takes the partitions away until it is resolved."""
-    one = await known_topic(stage, "one", partitions=2)
-    two = await known_topic(stage, "two", partitions=2)
-    await name_topics(stage, one, two)
+    await named_topics(stage, "one", "two", partitions=2)
     a = await by_regex(stage, "a", own(stage, "o.*"))
     await a.join()
     await a.reaches(2)
@@ -166,9 +161,7 @@ async def another_regex(stage: Stage) -> None:
 @scenario(waits=AGAIN_SECONDS)
 async def a_second_regex(stage: Stage) -> None:
     """A further regular expression is resolved when ten seconds have passed since the last."""
-    one = await known_topic(stage, "one", partitions=2)
-    two = await known_topic(stage, "two", partitions=2)
-    await name_topics(stage, one, two)
+    await named_topics(stage, "one", "two", partitions=2)
     a = await joined(await by_regex(stage, "a", own(stage, "o.*")))
     await a.reaches(2)
     began = time.monotonic()
@@ -186,13 +179,11 @@ async def a_second_regex(stage: Stage) -> None:
 @scenario(waits=AGAIN_SECONDS)
 async def a_topic_more(stage: Stage) -> None:
     """A topic that is created later is found when ten seconds have passed."""
-    one = await known_topic(stage, "one", partitions=2)
-    await name_topics(stage, one)
+    await named_topic(stage, "one", partitions=2)
     a = await by_regex(stage, "a", own(stage, "o.*"))
     await a.join()
     await a.reaches(2)
-    another = await known_topic(stage, "other", partitions=2)
-    await name_topics(stage, another)
+    await named_topic(stage, "other", partitions=2)
     await a.beat()
     await a.reaches(3)
     await show(a.client, stage.group)
@@ -201,9 +192,7 @@ async def a_topic_more(stage: Stage) -> None:
 @scenario
 async def a_topic_less(stage: Stage) -> None:
     """A topic that is deleted goes at once."""
-    one = await known_topic(stage, "one", partitions=2)
-    other = await known_topic(stage, "other", partitions=2)
-    await name_topics(stage, one, other)
+    _, other = await named_topics(stage, "one", "other", partitions=2)
     a = await by_regex(stage, "a", own(stage, "o.*"))
     await a.join()
     await a.reaches(2)
@@ -220,8 +209,7 @@ async def a_topic_less(stage: Stage) -> None:
 @scenario
 async def of_unlike_members(stage: Stage) -> None:
     """One member by name and one by regular expression share the topic."""
-    topic = await known_topic(stage, partitions=4)
-    await name_topics(stage, topic)
+    topic = await named_topic(stage, partitions=4)
     a = await settled(stage, topic, "a")
     b = await joined(await by_regex(stage, "b", own(stage, "t.*")))
     await b.reaches(3)

@@ -13,6 +13,7 @@ from kohort.conformance.consumers import (
     joined,
     known_topic,
     name_topics,
+    named_topic,
     owned,
     settle,
     settled,
@@ -20,9 +21,9 @@ from kohort.conformance.consumers import (
     until_described,
 )
 from kohort.conformance.group_log import GroupLog
+from kohort.conformance.mixed_members import classic_member, rejoined
 from kohort.conformance.scenario import scenario
 from kohort.conformance.scenarios.configured import small
-from kohort.conformance.scenarios.mixed_groups import classic_member, rejoined
 from kohort.conformance.stage import Stage, how_long
 
 UNKNOWN = "UNKNOWN_MEMBER_ID (25)"
@@ -46,8 +47,7 @@ async def session_of_the_only_member(stage: Stage) -> None:
 @small(waits=4)
 async def session_of_one_of_two(stage: Stage) -> None:
     """The other gets what the silent one had."""
-    topic = await known_topic(stage, partitions=2)
-    await name_topics(stage, topic)
+    topic = await named_topic(stage, partitions=2)
     a, _ = await settled(stage, topic, "a", "b")
     log = await GroupLog.of(stage)
     await a.reaches(4)
@@ -126,8 +126,7 @@ async def session_of_the_group(stage: Stage) -> None:
 @scenario(waits=4)
 async def rebalance_timeout(stage: Stage) -> None:
     """A member that does not revoke is removed, though it heartbeats."""
-    topic = await known_topic(stage, partitions=2)
-    await name_topics(stage, topic)
+    topic = await named_topic(stage, partitions=2)
     a = await settled(stage, topic, "a", rebalance_ms=2_000)
     b = await joined(await consumer(stage, "b", topic))
     await a.beat()
@@ -143,8 +142,7 @@ async def rebalance_timeout(stage: Stage) -> None:
 @scenario(waits=4)
 async def rebalance_timeout_after_revoking(stage: Stage) -> None:
     """A member that revokes in time stays."""
-    topic = await known_topic(stage, partitions=2)
-    await name_topics(stage, topic)
+    topic = await named_topic(stage, partitions=2)
     a = await settled(stage, topic, "a", rebalance_ms=2_000)
     b = await joined(await consumer(stage, "b", topic))
     await a.beat()
@@ -157,8 +155,7 @@ async def rebalance_timeout_after_revoking(stage: Stage) -> None:
 @scenario(waits=5)
 async def rebalance_timeout_of_more_to_revoke(stage: Stage) -> None:
     """Each new set of partitions to revoke has its own timeout."""
-    topic = await known_topic(stage, partitions=6)
-    await name_topics(stage, topic)
+    topic = await named_topic(stage, partitions=6)
     a = await settled(stage, topic, "a", rebalance_ms=3_000)
     await joined(await consumer(stage, "b", topic))
     await a.beat()
@@ -227,8 +224,7 @@ async def session_of_a_classic_member(stage: Stage) -> None:
 @scenario(waits=4)
 async def rebalance_timeout_of_a_classic_member(stage: Stage) -> None:
     """A classic member that is told to join again and does not is removed, though it heartbeats."""
-    topic = await known_topic(stage, partitions=2)
-    await name_topics(stage, topic)
+    topic = await named_topic(stage, partitions=2)
     a = await settled(stage, topic, "a")
     b = await classic_member(stage, "b", topic, rebalance_ms=2_000)
     await rejoined(b)
@@ -248,8 +244,7 @@ async def rebalance_timeout_of_a_classic_member(stage: Stage) -> None:
 @scenario(waits=4)
 async def rebalance_timeout_of_a_classic_member_that_does_not_sync(stage: Stage) -> None:
     """So is one that joins and does not sync."""
-    topic = await known_topic(stage, partitions=2)
-    await name_topics(stage, topic)
+    topic = await named_topic(stage, partitions=2)
     a = await settled(stage, topic, "a")
     b = await classic_member(stage, "b", topic, rebalance_ms=2_000)
     began = time.monotonic()

@@ -8,6 +8,7 @@ from kohort.conformance.consumers import (
     joined,
     known_topic,
     name_topics,
+    named_topic,
     settle,
     settled,
     show,
@@ -26,8 +27,7 @@ async def created(stage: Stage) -> None:
     b = await joined(await consumer(stage, "b", stage.topic))
     await settle([a, b])
     await log.skip()
-    topic = await known_topic(stage, partitions=2)
-    await name_topics(stage, topic)
+    await named_topic(stage, partitions=2)
     await b.beat()
     await log.record("b noticed")
     await a.beat()
@@ -38,8 +38,7 @@ async def created(stage: Stage) -> None:
 @scenario
 async def grown(stage: Stage) -> None:
     """So does one that gets more partitions."""
-    topic = await known_topic(stage, partitions=2)
-    await name_topics(stage, topic)
+    topic = await named_topic(stage, partitions=2)
     a, b = await settled(stage, topic, "a", "b")
     log = await GroupLog.of(stage)
     await grow(a.client, topic, 4)
@@ -70,8 +69,7 @@ async def deleted(stage: Stage) -> None:
 @scenario
 async def deleted_all(stage: Stage) -> None:
     """Without any topic the hash is none, and the members have nothing."""
-    topic = await known_topic(stage, partitions=2)
-    await name_topics(stage, topic)
+    topic = await named_topic(stage, partitions=2)
     a = await settled(stage, topic, "a")
     log = await GroupLog.of(stage)
     await stage.delete_topic(topic)
@@ -85,8 +83,7 @@ async def deleted_all(stage: Stage) -> None:
 @scenario
 async def deleted_and_made_again(stage: Stage) -> None:
     """A topic of the same name is another topic."""
-    topic = await known_topic(stage, partitions=2)
-    await name_topics(stage, topic)
+    topic = await named_topic(stage, partitions=2)
     a = await settled(stage, topic, "a")
     await stage.delete_topic(topic)
     await stage.until("a loses it", lambda: loses(a, 0))
@@ -115,8 +112,7 @@ async def of_no_concern(stage: Stage) -> None:
 @scenario
 async def noticed_by_who_joins(stage: Stage) -> None:
     """A member that joins and a topic that has grown are one new epoch."""
-    topic = await known_topic(stage, partitions=2)
-    await name_topics(stage, topic)
+    topic = await named_topic(stage, partitions=2)
     a = await settled(stage, topic, "a")
     log = await GroupLog.of(stage)
     await grow(a.client, topic, 4)
@@ -132,8 +128,7 @@ async def noticed_by_who_joins(stage: Stage) -> None:
 @scenario
 async def not_noticed_by_who_leaves(stage: Stage) -> None:
     """A member that leaves does not look at topics."""
-    topic = await known_topic(stage, partitions=2)
-    await name_topics(stage, topic)
+    topic = await named_topic(stage, partitions=2)
     a, b = await settled(stage, topic, "a", "b")
     await grow(a.client, topic, 4)
     await known_topic(stage, "later")

@@ -9,13 +9,8 @@ from __future__ import annotations
 from kohort.conformance.consumers import consumer, known_topic, settle, settled, show
 from kohort.conformance.group_log import GroupLog
 from kohort.conformance.members import assignment, look, protocols, stable
+from kohort.conformance.mixed_members import classic_group, classic_member, names, rejoined
 from kohort.conformance.scenario import scenario
-from kohort.conformance.scenarios.mixed_groups import (
-    classic_group,
-    classic_member,
-    names,
-    rejoined,
-)
 from kohort.conformance.stage import Stage
 
 

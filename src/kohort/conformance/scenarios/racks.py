@@ -5,7 +5,7 @@ These are played on the profile "rack", whose server has `broker.rack`.
 
 from __future__ import annotations
 
-from kohort.conformance.consumers import consumer, joined, known_topic, name_topics, settle, show
+from kohort.conformance.consumers import consumer, joined, named_topic, settle, show
 from kohort.conformance.group_log import GroupLog
 from kohort.conformance.scenario import PROFILES, scenario
 from kohort.conformance.scenarios.configs import ask_about
@@ -54,8 +54,7 @@ async def preferred_replica(stage: Stage) -> None:
 @scenario(profile="rack")
 async def consumers(stage: Stage) -> None:
     """Assignors of the server pay no attention to racks."""
-    topic = await known_topic(stage, partitions=4)
-    await name_topics(stage, topic)
+    topic = await named_topic(stage, partitions=4)
     log = await GroupLog.of(stage)
     members = []
     for client_id, rack, assignor in (
