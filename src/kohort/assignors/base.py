@@ -10,7 +10,7 @@ data for a single assignor is in that subscription's user data.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, TypeVar
 
 from kohort.errors import ConfigError
 from kohort.protocol.subscription import Assignment
@@ -23,6 +23,7 @@ __all__ = [
     "RebalanceProtocol",
     "Topics",
     "java_order",
+    "java_sorted",
     "member_order",
     "rebalance_protocol",
     "without_racks",
@@ -31,6 +32,8 @@ __all__ = [
 Topics: TypeAlias = Mapping[str, Sequence[frozenset[str]]]
 """Topic -> for each of its partitions, by index: the racks of its replicas, empty if none is known.
 """
+
+Text = TypeVar("Text", bound=str)
 
 UNKNOWN_GENERATION = -1
 
@@ -126,6 +129,12 @@ def rebalance_protocol(assignors: Iterable[Assignor]) -> RebalanceProtocol:
 def java_order(text: str) -> bytes:
     """Key that sorts as Java's String.compareTo does: by UTF-16 code units."""
     return text.encode("utf-16-be", "surrogatepass")
+
+
+def java_sorted(texts: Iterable[Text]) -> list[Text]:
+    """Strings as Java sorts them."""
+    found = list(texts)
+    return sorted(found, key=None if all(map(str.isascii, found)) else java_order)
 
 
 def member_order(member: Member) -> tuple[bool, bytes]:

@@ -40,6 +40,7 @@ class Answer:
         own = question.answer()
         assert question.table == self.table
         assert question.order == self.order
+        assert tuple(own) == self.order
         assert own.keys() == self.targets.keys()
         for member_id, target in own.items():
             theirs = self.targets[member_id]

@@ -21,7 +21,7 @@ RANGE: Final = "range"
 def assign(
     assignor: str, members: Mapping[MemberId, MemberSpec], topics: Topics, *, homogeneous: bool
 ) -> Mapping[MemberId, Target]:
-    """The target assignment of every member, empty ones included.
+    """The target assignment of every member, empty ones included, in the order of the members.
 
     A member whose target is not changed gets its old one, the same object. `topics` has at least
     the topics of the subscriptions. `homogeneous` tells that all members name the same topics
@@ -35,16 +35,21 @@ def assign(
         assigned = assign_homogeneous(members, topics)
     else:
         assigned = assign_heterogeneous(members, topics)
-    return {
-        member_id: member.target
-        if _same(member.target, assigned[member_id])
-        else assigned[member_id]
-        for member_id, member in members.items()
-    }
+    for member_id, member in members.items():
+        new, old = assigned[member_id], member.target
+        if new is not old and _same(old, new):
+            assigned[member_id] = old
+    return assigned
 
 
 def _same(old: Target, new: Target) -> bool:
-    return old is new or (
-        old.keys() == new.keys()
-        and all(set(partitions) == set(new[topic_id]) for topic_id, partitions in old.items())
-    )
+    """Whether both have the same partitions, in whichever order."""
+    if len(old) != len(new):
+        return False
+    if old == new:
+        return True
+    for topic_id, partitions in old.items():
+        others = new.get(topic_id, ())
+        if len(partitions) != len(others) or not set(partitions).issuperset(others):
+            return False
+    return True

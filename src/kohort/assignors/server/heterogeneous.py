@@ -7,13 +7,15 @@ with the lowest load, topic by topic. Then partitions are moved from the members
 load to those with the lowest one, topic by topic, until no topic is left to improve.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from uuid import UUID
 
 from kohort.assignors.server.base import MemberSpec, Target, Topics
-from kohort.assignors.server.java_tables import roomy_capacity
+from kohort.assignors.server.java_tables import grown, partition_order, roomy_capacity
 from kohort.assignors.server.loads import Loads
 from kohort.assignors.server.mutable_target import MutableTarget
+from kohort.assignors.server.numbered import NumberedSubscription, NumberedTopics, distinct
 from kohort.types import MemberId
 
 MAX_ROUNDS = 16
@@ -33,65 +35,81 @@ def assign_heterogeneous(
 
 
 class _Assignment:
-    """The assignment of all members, who are known by their numbers."""
+    """The assignment of all members. Members and topics are known by their numbers."""
 
     def __init__(self, members: Sequence[MemberSpec], topics: Topics) -> None:
         self._members = members
-        self._subscribers: dict[UUID, list[int]] = {}
-        for number, member in enumerate(members):
-            for topic_id in member.subscription.topic_ids:
-                self._subscribers.setdefault(topic_id, []).append(number)
-        self._owners = {topic_id: [UNOWNED] * topics[topic_id] for topic_id in self._subscribers}
+        self._topics = NumberedTopics(topics)
+        self._subscriptions = self._topics.subscriptions(each.subscription for each in members)
+        self._subscribers = _subscribers(self._subscriptions, len(topics))
+        self._owners = [[UNOWNED] * partitions for partitions in topics.values()]
         self._loads = [0] * len(members)
-        self._changed: list[MutableTarget | None] = [None] * len(members)
+        self._order = sorted(
+            (topic for topic, found in enumerate(self._subscribers) if found), key=self._rank
+        )
+        """Topics with most partitions per subscriber first, then those with few subscribers."""
+        self._capacities = {
+            topic: roomy_capacity(-(-self._topics.sizes[topic] // len(self._subscribers[topic])))
+            for topic in self._order
+        }
+        """Buckets of a new set of a topic's partitions."""
+        self._dropped: dict[int, list[UUID]] = {}
+        """Member → topics of its old target that it does not subscribe to any more."""
+        self._steps: list[list[tuple[int, int]]] = [[] for _ in members]
+        """Of each member: (topic, partition) for one that it gets, (topic, ~partition) for one that
+        it gives."""
 
     def keep(self) -> None:
         """Keep partitions of topics that their owner still subscribes to."""
-        for number, member in enumerate(self._members):
-            subscribed = frozenset(member.subscription.topic_ids)
-            for topic_id, partitions in member.target.items():
-                if topic_id in subscribed:
-                    self._loads[number] += len(partitions)
-                    for partition in partitions:
-                        self._owners[topic_id][partition] = number
-                else:
-                    del self._target(number).topics[topic_id]
+        number_of = self._topics.numbers.get
+        for subscription in distinct(self._subscriptions):
+            subscribed = frozenset(subscription.topics)
+            for member in subscription.members:
+                for topic_id, partitions in self._members[member].target.items():
+                    topic = number_of(topic_id)
+                    if topic in subscribed:
+                        self._loads[member] += len(partitions)
+                        owners = self._owners[topic]
+                        for partition in partitions:
+                            owners[partition] = member
+                    else:
+                        self._dropped.setdefault(member, []).append(topic_id)
 
     def assign_unowned(self) -> None:
-        for topic_id in self._ordered():
-            owners = self._owners[topic_id]
+        for topic in self._order:
+            owners = self._owners[topic]
             if UNOWNED not in owners:
                 continue
-            loads = Loads(self._loads, self._subscribers[topic_id])
-            for partition, owner in enumerate(owners):
-                if owner == UNOWNED:
-                    self._add(topic_id, partition, loads.next_least_loaded())
+            unowned = [each for each, owner in enumerate(owners) if owner == UNOWNED]
+            loads = Loads(self._loads, self._subscribers[topic])
+            for partition, member in zip(unowned, loads.least_loaded(len(unowned)), strict=True):
+                self._steps[member].append((topic, partition))
+                self._loads[member] += 1
+                owners[partition] = member
 
     def balance(self) -> None:
         """Go through the topics in turn, until none changed since its last turn."""
-        shared = [each for each in self._ordered() if len(self._subscribers[each]) > 1]
+        shared = [each for each in self._order if len(self._subscribers[each]) > 1]
         unchanged = 0
         for _ in range(MAX_ROUNDS):
-            for topic_id in shared:
-                unchanged = 0 if self._balance_topic(topic_id) else unchanged + 1
+            for topic in shared:
+                unchanged = 0 if self._balance_topic(topic) else unchanged + 1
                 if unchanged == len(shared):
                     return
 
     def results(self) -> list[Target]:
-        return [
-            member.target if changed is None else changed.result()
-            for member, changed in zip(self._members, self._changed, strict=True)
-        ]
+        return [self._result(member) for member in range(len(self._members))]
 
-    def _balance_topic(self, topic_id: UUID) -> bool:
+    def _balance_topic(self, topic: int) -> bool:
         """Move partitions of a topic; whether any was moved."""
-        loads = Loads(self._loads, self._subscribers[topic_id])
-        if loads.spread <= 1:
+        found = list(map(self._loads.__getitem__, self._subscribers[topic]))
+        if max(found) - min(found) <= 1:
             return False
-        owners = self._owners[topic_id]
-        remaining: dict[int, list[int]] = {}
+        loads = Loads(self._loads, self._subscribers[topic])
+        owners = self._owners[topic]
+        remaining = defaultdict[int, list[int]](list)
         for partition, owner in enumerate(owners):
-            remaining.setdefault(owner, []).append(partition)
+            remaining[owner].append(partition)
         moved = False
         while not loads.balanced:
             giver = loads.next_most_loaded()
@@ -104,42 +122,82 @@ class _Assignment:
             receiver = loads.next_least_loaded()
             if loads.balanced:
                 break
-            self._remove(topic_id, partition, giver)
-            self._add(topic_id, partition, receiver)
+            self._steps[giver].append((topic, ~partition))
+            self._loads[giver] -= 1
+            self._steps[receiver].append((topic, partition))
+            self._loads[receiver] += 1
+            owners[partition] = receiver
             moved = True
         return moved
 
-    def _ordered(self) -> list[UUID]:
-        """Topics with most partitions per subscriber first, then those with few subscribers."""
+    def _rank(self, topic: int) -> tuple[float, int, int, int]:
+        partitions, subscribers = self._topics.sizes[topic], len(self._subscribers[topic])
+        topic_id = self._topics.ids[topic].int
+        return (
+            -partitions / subscribers,
+            subscribers,
+            _signed(topic_id >> 64),
+            _signed(topic_id & _LONG),
+        )
 
-        def order(topic_id: UUID) -> tuple[float, int, int, int]:
-            partitions, subscribers = len(self._owners[topic_id]), len(self._subscribers[topic_id])
-            high, low = topic_id.int >> 64, topic_id.int & _LONG
-            return -partitions / subscribers, subscribers, _signed(high), _signed(low)
+    def _result(self, member: int) -> Target:
+        target, steps = self._members[member].target, self._steps[member]
+        dropped = self._dropped.get(member, ())
+        if not steps and not dropped:
+            return target
+        if not target:
+            return self._created(steps)
+        changed = MutableTarget(target)
+        for topic_id in dropped:
+            del changed.topics[topic_id]
+        for topic, partition in steps:
+            topic_id = self._topics.ids[topic]
+            if partition >= 0:
+                changed.add(topic_id, (partition,), self._capacities[topic])
+            else:
+                changed.remove(topic_id, ~partition)
+        return changed.result()
 
-        return sorted(self._subscribers, key=order)
+    def _created(self, steps: Iterable[tuple[int, int]]) -> Target:
+        """The target of a member without an old one; the same as by a `MutableTarget`."""
+        had: dict[int, list[int]] = {}
+        entries = 0  # topics at most, before a partition was added
+        most: dict[int, int] = {}  # topic → its partitions at most, before one was removed
+        for topic, partition in steps:
+            if partition < 0:
+                most[topic] = max(len(had[topic]), most.get(topic, 0))
+                had[topic].remove(~partition)
+                if not had[topic]:
+                    del had[topic], most[topic]
+                continue
+            entries = max(entries, len(had))
+            if topic in had:
+                had[topic].append(partition)
+            else:
+                had[topic] = [partition]
+        return {
+            self._topics.ids[topic]: self._ordered(topic, had[topic], most.get(topic, 0))
+            for topic in self._topics.in_order([*reversed(had)], grown(1, entries))
+        }
 
-    def _target(self, number: int) -> MutableTarget:
-        found = self._changed[number]
-        if found is None:
-            found = self._changed[number] = MutableTarget(self._members[number].target)
-        return found
+    def _ordered(self, topic: int, partitions: Sequence[int], most: int) -> tuple[int, ...]:
+        """Partitions that were inserted into a set which once had so many."""
+        if len(partitions) < 2:
+            return tuple(partitions)
+        return partition_order(
+            partitions, grown(self._capacities[topic], max(len(partitions), most))
+        )
 
-    def _add(self, topic_id: UUID, partition: int, number: int) -> None:
-        owners = self._owners[topic_id]
-        share = -(-len(owners) // len(self._subscribers[topic_id]))
-        capacity = roomy_capacity(share)
-        self._target(number).add(topic_id, (partition,), capacity)
-        owners[partition] = number
-        self._loads[number] += 1
 
-    def _remove(self, topic_id: UUID, partition: int, number: int) -> None:
-        target = self._target(number)
-        partitions = target.topics[topic_id].partitions
-        del partitions[partition]
-        if not partitions:
-            del target.topics[topic_id]
-        self._loads[number] -= 1
+def _subscribers(subscriptions: Iterable[NumberedSubscription], topics: int) -> list[list[int]]:
+    """The members that subscribe to each of so many topics, ascending."""
+    subscribers: list[list[int]] = [[] for _ in range(topics)]
+    for subscription in distinct(subscriptions):
+        for topic in subscription.topics:
+            subscribers[topic] += subscription.members
+    for members in subscribers:
+        members.sort()
+    return subscribers
 
 
 def _signed(word: int) -> int:

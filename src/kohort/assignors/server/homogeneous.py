@@ -7,12 +7,19 @@ to their quota; what remains is given to the members below their quota. If the p
 divide evenly, the extra ones go to members that had them, else to the last members.
 """
 
-from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import filterfalse
+from typing import TypeAlias
 from uuid import UUID
 
 from kohort.assignors.server.base import MemberSpec, Subscription, Target, Topics
-from kohort.assignors.server.java_tables import by_bucket, copy_capacity, range_order, uuid_hash
+from kohort.assignors.server.java_tables import (
+    by_bucket,
+    consecutive_order,
+    copy_capacity,
+    uuid_hash,
+)
 from kohort.assignors.server.mutable_target import MutableTarget, replayed, topic_order
 from kohort.types import MemberId
 
@@ -22,94 +29,142 @@ def assign_homogeneous(
 ) -> dict[MemberId, Target]:
     """The target of each member; that of a member without a change is its old one itself."""
     subscription = next(iter(members.values())).subscription
-    subscribed = frozenset(subscription.topic_ids)
-    pool = Pool(_unowned(members, subscription, topics))
-    low, extra = divmod(sum(topics[each] for each in subscribed), len(members))
-    assigned: dict[MemberId, Target] = {}
-    unfilled: list[tuple[MemberId, int, MutableTarget | None]] = []
-    for position, (member_id, member) in enumerate(members.items()):
-        has_extra = extra > 0
-        quota, changed = _keep(member.target, subscribed, low + has_extra, pool)
-        if quota and has_extra and len(members) - position > extra:
-            # A later member may have more to keep.
-            quota -= 1
-            has_extra = False
-        extra -= has_extra
+    sizes = _sizes(subscription, topics)
+    targets = [member.target for member in members.values()]
+    counts = [sum(map(len, target.values())) for target in targets]
+    had = set[UUID]().union(*targets)
+    all_subscribed = had <= set(sizes)
+    total = sum(sizes.values())
+    missing = total - sum(counts) if all_subscribed else total
+    pool = _unowned(targets, had, missing, subscription, sizes)
+    low, extra = divmod(total, len(members))
+    assigned = dict(zip(members, targets, strict=True))
+    unfilled: list[tuple[MemberId, int, Target, MutableTarget | None]] = []
+    for behind, member_id, target, count in zip(
+        range(len(members), 0, -1), members, targets, counts, strict=True
+    ):
+        quota = low + (extra > 0)
+        changed = None
+        if count <= quota and all_subscribed:
+            quota -= count
+        else:
+            quota, changed = _keep(target, sizes, quota, pool)
+        if extra:
+            if quota and behind > extra:
+                # A later member may have more to keep.
+                quota -= 1
+            else:
+                extra -= 1
         if quota:
-            unfilled.append((member_id, quota, changed))
-        assigned[member_id] = member.target if changed is None else changed.result()
-    for member_id, quota, changed in unfilled:
-        assigned[member_id] = _fill(assigned[member_id], changed, list(pool.take(quota)))
+            unfilled.append((member_id, quota, target, changed))
+        elif changed is not None:
+            assigned[member_id] = changed.result()
+    cuts = _cut(pool, (quota for _, quota, _, _ in unfilled))
+    for (member_id, _, target, changed), runs in zip(unfilled, cuts, strict=True):
+        assigned[member_id] = _filled(target, changed, runs)
     return assigned
 
 
-class Pool:
-    """Partitions without an owner: first in, first out."""
-
-    def __init__(self, runs: Iterator[tuple[UUID, Sequence[int]]]) -> None:
-        self._runs = deque(runs)
-
-    def append(self, topic_id: UUID, partitions: Sequence[int]) -> None:
-        self._runs.append((topic_id, partitions))
-
-    def take(self, count: int) -> Iterator[tuple[UUID, Sequence[int]]]:
-        """Up to so many partitions, by topic."""
-        while count and self._runs:
-            topic_id, partitions = self._runs.popleft()
-            if len(partitions) > count:
-                self._runs.appendleft((topic_id, partitions[count:]))
-            taken = partitions[:count]
-            count -= len(taken)
-            yield topic_id, taken
+Run: TypeAlias = tuple[UUID, tuple[int, ...], bool]
+"""Partitions of a topic, and whether they are known to ascend without a gap."""
 
 
-def _fill(
-    target: Target, changed: MutableTarget | None, runs: Sequence[tuple[UUID, Sequence[int]]]
-) -> Target:
-    """The target with more partitions."""
+def _sizes(subscription: Subscription, topics: Topics) -> Topics:
+    """The subscribed ones of the topics."""
+    if len(topics) == len(subscription.topic_ids):
+        return topics
+    return {topic_id: topics[topic_id] for topic_id in subscription.topic_ids}
+
+
+def _unowned(
+    targets: Sequence[Target],
+    had: set[UUID],
+    missing: int,
+    subscription: Subscription,
+    sizes: Topics,
+) -> list[Run]:
+    """The partitions that are in no target, in the order in which they are given away.
+
+    `had`: the topics in targets. `missing`: how many partitions are in no target, if all targets
+    have subscribed topics only.
+    """
+    numbers = tuple(range(max(sizes.values())))
+    unowned: dict[UUID, Run] = {
+        topic_id: (topic_id, numbers[: sizes[topic_id]], True) for topic_id in set(sizes) - had
+    }
+    if missing != sum(len(partitions) for _, partitions, _ in unowned.values()):
+        for topic_id, owned in _owned(targets).items():
+            if topic_id in sizes and sum(map(len, owned)) < sizes[topic_id]:
+                is_owned = set[int]().union(*owned).__contains__
+                partitions = tuple(filterfalse(is_owned, numbers[: sizes[topic_id]]))
+                unowned[topic_id] = topic_id, partitions, False
+    inserted = [topic_id for topic_id in subscription.topic_ids if topic_id in unowned]
+    order = by_bucket(inserted, uuid_hash, copy_capacity(subscription.names))
+    return [unowned[topic_id] for topic_id in order]
+
+
+def _owned(targets: Iterable[Target]) -> Mapping[UUID, Sequence[tuple[int, ...]]]:
+    """Topic id → the partitions of each member."""
+    owned: dict[UUID, list[tuple[int, ...]]] = defaultdict(list)
+    for target in targets:
+        for topic_id, partitions in target.items():
+            owned[topic_id].append(partitions)
+    return owned
+
+
+def _cut(pool: Sequence[Run], quotas: Iterable[int]) -> Iterator[Sequence[Run]]:
+    """Cut off so many partitions for each quota, by topic; the pool has enough for all quotas."""
+    if not pool:
+        return
+    rest = iter(pool)
+    topic_id, partitions, is_consecutive = next(rest)
+    start = 0
+    for quota in quotas:
+        cut: list[Run] = []
+        end = start + quota
+        while end > len(partitions):
+            if start < len(partitions):
+                cut.append((topic_id, partitions[start:], is_consecutive))
+            start, end = 0, end - len(partitions)
+            topic_id, partitions, is_consecutive = next(rest)
+        cut.append((topic_id, partitions[start:end], is_consecutive))
+        start = end
+        yield cut
+
+
+def _filled(target: Target, changed: MutableTarget | None, runs: Sequence[Run]) -> Target:
+    """The target, or its changed copy if there is one, with more partitions."""
     if not target and len(runs) == 1:
-        topic_id, partitions = runs[0]
-        if isinstance(partitions, range):
-            return {topic_id: range_order(partitions)}
+        topic_id, partitions, is_consecutive = runs[0]
+        if is_consecutive:
+            return {topic_id: consecutive_order(partitions)}
     filled = MutableTarget(target) if changed is None else changed
-    for topic_id, partitions in runs:
+    for topic_id, partitions, _ in runs:
         filled.add(topic_id, partitions)
     return filled.result()
 
 
-def _unowned(
-    members: Mapping[MemberId, MemberSpec], subscription: Subscription, topics: Topics
-) -> Iterator[tuple[UUID, Sequence[int]]]:
-    owned: dict[UUID, set[int]] = {}
-    for member in members.values():
-        for topic_id, partitions in member.target.items():
-            owned.setdefault(topic_id, set()).update(partitions)
-    order = by_bucket(subscription.topic_ids, uuid_hash, copy_capacity(subscription.names))
-    for topic_id in order:
-        unowned: Sequence[int] = range(topics[topic_id])
-        if topic_id in owned:
-            unowned = [each for each in unowned if each not in owned[topic_id]]
-        if unowned:
-            yield topic_id, unowned
-
-
 def _keep(
-    target: Target, subscribed: frozenset[UUID], quota: int, pool: Pool
+    target: Target, sizes: Topics, quota: int, pool: list[Run]
 ) -> tuple[int, MutableTarget | None]:
-    """What is left of the quota, and the changed copy if the target exceeds it or must change."""
+    """Keep partitions of subscribed topics up to the quota; those above it go to the pool.
+
+    Returns how many partitions may be added up to the quota, and a copy of the target without what
+    was not kept; None if all was kept.
+    """
     changed: MutableTarget | None = None
     for topic_id in topic_order(target):
         partitions = target[topic_id]
-        if topic_id in subscribed and len(partitions) <= quota:
+        if topic_id in sizes and len(partitions) <= quota:
             quota -= len(partitions)
             continue
         if changed is None:
             changed = MutableTarget(target)
-        if topic_id not in subscribed:
+        if topic_id not in sizes:
             del changed.topics[topic_id]
             continue
         dropped = replayed(partitions)[quota:]
-        pool.append(topic_id, dropped)
+        pool.append((topic_id, dropped, False))
         for partition in dropped:
             del changed.topics[topic_id].partitions[partition]
         if not quota:

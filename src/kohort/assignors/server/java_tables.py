@@ -65,13 +65,10 @@ def grown(capacity: int, entries: int) -> int:
 
 def by_bucket(keys: Iterable[K], hash_of: Callable[[K], int], capacity: int) -> list[K]:
     """The keys, given in the order of their insertion, as a table of so many buckets has them."""
-
-    def bucket(key: K) -> int:
-        code = hash_of(key)
-        return (code ^ code >> 16) & mask
-
+    inserted = list(keys)
     mask = capacity - 1
-    return sorted(keys, key=bucket)
+    buckets = [(code ^ code >> 16) & mask for code in map(hash_of, inserted)]
+    return [inserted[place] for place in sorted(range(len(inserted)), key=buckets.__getitem__)]
 
 
 def string_set_order(strings: Iterable[str]) -> list[str]:
@@ -85,16 +82,19 @@ def partition_order(partitions: Iterable[int], capacity: int) -> tuple[int, ...]
     given = tuple(partitions)
     if len(given) < 2:
         return given
-    if max(given) < capacity:
+    highest, mask = max(given), capacity - 1
+    if highest < capacity:
         return tuple(sorted(given))
-    mask = capacity - 1
+    if highest < _UNSPREAD:
+        return tuple(sorted(given, key=mask.__and__))
     return tuple(sorted(given, key=lambda partition: (partition ^ partition >> 16) & mask))
 
 
-def range_order(partitions: range) -> tuple[int, ...]:
-    """As `partition_order`, for consecutive partitions in a set that has grown with them."""
+def consecutive_order(partitions: tuple[int, ...]) -> tuple[int, ...]:
+    """As `partition_order`, for ascending ones without a gap in a set that has grown with them."""
     capacity = grown(DEFAULT_CAPACITY, len(partitions))
-    if partitions.stop > _UNSPREAD:
+    if partitions[-1] >= _UNSPREAD:
         return partition_order(partitions, capacity)
-    first = min(-(-partitions.start // capacity) * capacity, partitions.stop)
-    return (*range(first, partitions.stop), *range(partitions.start, first))
+    # They fill less than the table: the first bucket comes once at most.
+    first = -partitions[0] % capacity
+    return partitions[first:] + partitions[:first]

@@ -18,8 +18,6 @@ class Loads:
         self._sorted = sorted(subscribers, key=loads.__getitem__)
         """By load, then by number: subscribers come in the order of their numbers."""
         least, most = loads[self._sorted[0]], loads[self._sorted[-1]]
-        self.spread = most - least
-        """Difference of the highest and the lowest load at first."""
         self._low_level, self._low_end, self._low_next = least - 1, 0, 0
         end = len(self._sorted)
         self._high_level, self._high_start, self._high_end = most + 1, end, end
@@ -32,16 +30,28 @@ class Loads:
 
     def next_least_loaded(self) -> int:
         """The member that gets the next partition."""
-        if self._low_next >= self._low_end:
-            self._low_level += 1
-            while (
-                self._low_end < len(self._sorted)
-                and self._loads[self._sorted[self._low_end]] == self._low_level
-            ):
-                self._low_end += 1
-            self._low_next = 0
-        self._low_next += 1
-        return self._sorted[self._low_next - 1]
+        return self.least_loaded(1)[0]
+
+    def least_loaded(self, count: int) -> list[int]:
+        """The members that get the next so many partitions, in turn."""
+        found: list[int] = []
+        while count:
+            if self._low_next >= self._low_end:
+                self._raise_low_level()
+            members = self._sorted[self._low_next : min(self._low_end, self._low_next + count)]
+            found += members
+            self._low_next += len(members)
+            count -= len(members)
+        return found
+
+    def _raise_low_level(self) -> None:
+        self._low_level += 1
+        while (
+            self._low_end < len(self._sorted)
+            and self._loads[self._sorted[self._low_end]] == self._low_level
+        ):
+            self._low_end += 1
+        self._low_next = 0
 
     def next_most_loaded(self) -> int | None:
         """The member that gives the next partition; None if all are excluded."""

@@ -73,6 +73,13 @@ class MutableTarget:
                 self._capacity = grown(self._capacity, len(self.topics))
         found.add(partitions)
 
+    def remove(self, topic_id: UUID, partition: int) -> None:
+        """Remove a partition that is there."""
+        partitions = self.topics[topic_id].partitions
+        del partitions[partition]
+        if not partitions:
+            del self.topics[topic_id]
+
     def result(self) -> Target:
         if len(self.topics) < 2:
             return {topic_id: found.order() for topic_id, found in self.topics.items()}

@@ -5,12 +5,14 @@ of their old target, and topics with equally many partitions and the same subscr
 alike.
 """
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from uuid import UUID
 
-from kohort.assignors.base import java_order
+from kohort.assignors.base import java_sorted
 from kohort.assignors.server.base import MemberSpec, Subscription, Target, Topics
 from kohort.assignors.server.java_tables import by_bucket, roomy_capacity, uuid_hash
+from kohort.assignors.server.numbered import NumberedTopics, distinct
 from kohort.types import MemberId
 
 
@@ -18,39 +20,78 @@ def assign_range(
     members: Mapping[MemberId, MemberSpec], topics: Topics, *, homogeneous: bool
 ) -> dict[MemberId, Target]:
     """The target of each member."""
-
-    def order(member_id: MemberId) -> tuple[bool, bytes]:
-        instance_id = members[member_id].instance_id
-        return instance_id is None, java_order(member_id if instance_id is None else instance_id)
-
-    ordered = sorted(members, key=order)
-    subscribers: dict[UUID, list[MemberId]] = {}
+    ordered = _sorted(members)
     if homogeneous:
-        subscribers = dict.fromkeys(members[ordered[0]].subscription.topic_ids, ordered)
+        subscription = members[ordered[0]].subscription
+        targets = dict(zip(ordered, _alike(len(ordered), subscription, topics), strict=True))
     else:
-        for member_id in ordered:
-            for topic_id in members[member_id].subscription.topic_ids:
-                subscribers.setdefault(topic_id, []).append(member_id)
-    taken: dict[MemberId, dict[UUID, tuple[int, ...]]] = {member_id: {} for member_id in members}
-    for topic_id, interested in subscribers.items():
-        share, extra = divmod(topics[topic_id], len(interested))
-        start = 0
-        for position, member_id in enumerate(interested if share else interested[:extra]):
-            end = start + share + (position < extra)
-            taken[member_id][topic_id] = tuple(range(start, end))
-            start = end
-    return {
-        member_id: _in_order(taken[member_id], member.subscription, homogeneous=homogeneous)
+        targets = _different({each: members[each].subscription for each in ordered}, topics)
+    return {member_id: targets[member_id] for member_id in members}
+
+
+def _sorted(members: Mapping[MemberId, MemberSpec]) -> list[MemberId]:
+    """Static members first, by their instance ids, then the others by their member ids."""
+    static = {
+        member.instance_id: member_id
         for member_id, member in members.items()
+        if member.instance_id is not None
     }
+    dynamic = [member_id for member_id, member in members.items() if member.instance_id is None]
+    return [*map(static.__getitem__, java_sorted(static)), *java_sorted(dynamic)]
 
 
-def _in_order(
-    taken: dict[UUID, tuple[int, ...]], subscription: Subscription, *, homogeneous: bool
-) -> Target:
-    """The target in Kafka's order: its topics are inserted in the order of the subscription."""
-    if len(taken) < 2:
-        return taken
-    inserted = taken if homogeneous else [each for each in subscription.topic_ids if each in taken]
-    capacity = roomy_capacity(len(subscription.topic_ids) if homogeneous else subscription.names)
-    return {topic_id: taken[topic_id] for topic_id in by_bucket(inserted, uuid_hash, capacity)}
+def _alike(members: int, subscription: Subscription, topics: Topics) -> Iterator[Target]:
+    """The target of each of so many members with this subscription."""
+    capacity = roomy_capacity(len(subscription.topic_ids))
+    order = by_bucket(subscription.topic_ids, uuid_hash, capacity)
+    by_size = defaultdict[int, dict[UUID, None]](dict)
+    for topic_id in order:
+        by_size[topics[topic_id]][topic_id] = None
+    divided = [(alike, _ranges(size, members)) for size, alike in sorted(by_size.items())]
+    divided.reverse()
+    target: dict[UUID, tuple[int, ...]] = dict.fromkeys(order, ())
+    for position in range(members):
+        while divided and len(divided[-1][1]) <= position:
+            for topic_id in divided.pop()[0]:
+                del target[topic_id]
+        if len(divided) == 1:
+            yield dict.fromkeys(target, divided[0][1][position])
+            continue
+        for alike, ranges in divided:
+            # Dictionaries made of others do not hash the topic ids again, which would be slow.
+            target.update(dict.fromkeys(alike, ranges[position]))
+        yield target.copy()
+
+
+def _different(
+    subscriptions: Mapping[MemberId, Subscription], topics: Topics
+) -> dict[MemberId, Target]:
+    """The target of each member; they come in the order in which they get partitions."""
+    numbered = NumberedTopics(topics)
+    subscribed = numbered.subscriptions(subscriptions.values())
+    subscribers = [0] * len(topics)
+    for each in distinct(subscribed):
+        for topic in each.topics:
+            subscribers[topic] += len(each.members)
+    left = list(map(_ranges, numbered.sizes, subscribers))
+    for ranges in left:
+        ranges.reverse()
+    targets: dict[MemberId, Target] = {}
+    for member_id, subscription in zip(subscriptions, subscribed, strict=True):
+        inserted = [topic for topic in subscription.topics if left[topic]]
+        order = numbered.in_order(inserted, roomy_capacity(subscription.names))
+        targets[member_id] = {numbered.ids[topic]: left[topic].pop() for topic in order}
+    return targets
+
+
+def _ranges(partitions: int, members: int) -> list[tuple[int, ...]]:
+    """The ranges of the first of so many members, in turn; the others get none."""
+    if not members:
+        return []
+    share, extra = divmod(partitions, members)
+    numbers = tuple(range(partitions))
+    border = extra * (share + 1)
+    ranges = [numbers[start : start + share + 1] for start in range(0, border, share + 1)]
+    if share:
+        ranges += [numbers[start : start + share] for start in range(border, partitions, share)]
+    return ranges
