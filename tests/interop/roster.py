@@ -14,7 +14,7 @@ def named(name: str) -> Client:
 
 def _marks(client: Client) -> tuple[pytest.MarkDecorator, ...]:
     """`make test` leaves out the clients that are built first; `make interop` has them all."""
-    return (pytest.mark.clients,) if client in built.CLIENTS else ()
+    return (pytest.mark.clients,) if client in (JAVA, *built.CLIENTS) else ()
 
 
 each_client = pytest.mark.parametrize(

@@ -61,6 +61,7 @@ def test_an_error_in_a_site_customization_of_the_user_is_told(tmp_path: Path) ->
     assert "not_there" in done.stderr
 
 
+@pytest.mark.clients
 def test_register_keeps_what_the_session_has_set(
     session: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
