@@ -84,6 +84,8 @@ class ConsumerGroup(Generic[K, V]):
         """Whether the application has that batch; not while it is deserialized."""
         self._serving: Future[None] | None = None
         self._closed = False
+        self._stops = False
+        """Whether `stop` was called: batches on their way are not taken any more."""
         self._released: list[Callable[[], None]] = []
         """What ends listening for signals."""
 
@@ -119,6 +121,7 @@ class ConsumerGroup(Generic[K, V]):
     def stop(self, reason: str = "the application stops") -> None:
         """Request the end, from any thread: the iteration ends behind the batch in work."""
         self._entered()
+        self._stops = True
         self._loop.loop.call_soon_threadsafe(self._group.stop, reason)
 
     def stop_on(self, signals: Iterable[signal.Signals] = SIGNALS) -> None:
@@ -146,7 +149,7 @@ class ConsumerGroup(Generic[K, V]):
                 if not self._closed:
                     serving.result()
                 raise StopIteration
-            if offered.take():
+            if not self._stops and offered.take():
                 self._in_work = offered
         batch = self._in_work.batch
         if self._deserializers is not None:
