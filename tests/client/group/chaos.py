@@ -23,8 +23,10 @@ QUICK = {
 
 
 class Witness:
-    def __init__(self, world):
+    def __init__(self, world, *, ids_repeat=False):
+        """`ids_repeat`: a group that was empty can begin anew, with generation ids that were."""
         self.world = world
+        self.ids_repeat = ids_repeat
         self.workers = {}
         self.processed = defaultdict(int)
         """(partition, offset) -> how often, over all generations."""
@@ -45,13 +47,15 @@ class Witness:
         assert self.workers.get(partition) == member, (
             f"{member} works on {partition} without having begun"
         )
+        self.processed[partition, offset] += 1
+        if self.ids_repeat:
+            return
         by = (member, self.losses[member, partition])
         before = self.in_generation.setdefault((generation.id, partition, offset), by)
         where = f"{partition} at {offset} in generation {generation.id}"
         assert before[0] == member, f"{where}: by {before[0]} and by {member}"
         assert before is by or before != by, f"{where}: twice"
         self.in_generation[generation.id, partition, offset] = by
-        self.processed[partition, offset] += 1
 
     def end(self, partition, member, generation):
         assert self.workers.pop(partition) == member
@@ -60,11 +64,13 @@ class Witness:
 
 
 class Chaos:
-    def __init__(self, world, **options):
+    def __init__(self, world, *, protocols=(), **options):
+        """Each member draws one of `protocols`, if there are any."""
         self.world = world
         self.random = world.random
+        self.protocols = protocols
         self.options = QUICK | options
-        self.witness = Witness(world)
+        self.witness = Witness(world, ids_repeat=bool(protocols))
         self.members = {}
         self.started = 0
         self.slow_until = 0
@@ -74,7 +80,8 @@ class Chaos:
     def start(self):
         name = f"m{self.started}"
         self.started += 1
-        group = self.world.member(**self.options)
+        drawn = {"protocol": self.random.choice(self.protocols)} if self.protocols else {}
+        group = self.world.member(**self.options | drawn)
         task = self.world.loop.create_task(self._member(name, group))
         self.members[name] = (group, task)
 
@@ -160,12 +167,14 @@ class Chaos:
 
     # --- the whole ---
 
-    async def run(self, rebalances):
-        """Until the coordinator has counted so many; then everything heals, and the rest is
-        processed.
+    async def run(self, rebalances, happenings=0):
+        """Until the coordinator has counted so many, and so much went wrong; then everything heals,
+        and the rest is processed.
         """
         self.start()
-        while self.world.coordinator.rebalances < rebalances:
+        happened = 0
+        while self.world.coordinator.rebalances < rebalances or happened < happenings:
+            happened += 1
             self.world.produce(self.random.randrange(10))
             await asyncio.sleep(self.random.uniform(0.2, 8))
             self._fail_early()

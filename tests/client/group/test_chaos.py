@@ -19,12 +19,12 @@ COOPERATIVE = ["cooperative-sticky"]
 NETWORK = {"break_probability": 0.02, "delay_ms": (0, 30)}
 
 
-def witness(seed, assignors, rebalances, **options):
+def witness(seed, assignors, rebalances, *, happenings=0, **options):
     network = {name: options.pop(name, NETWORK[name]) for name in NETWORK}
 
     async def test(world):
         chaos = Chaos(world, assignors=assignors, **options)
-        await chaos.run(rebalances)
+        await chaos.run(rebalances, happenings)
         chaos.assert_all_processed()
         return chaos
 
@@ -44,6 +44,13 @@ def test_a_thousand_random_epochs_of_the_consumer_protocol(seed):
     chaos = witness(seed, EAGER, 100, protocol="consumer")
     assert chaos.world.coordinator.rebalances >= 100
     assert len(chaos.witness.ends) >= 2
+
+
+@pytest.mark.parametrize("assignors", [EAGER, COOPERATIVE], ids=["eager", "cooperative"])
+@pytest.mark.parametrize("seed", [16, *seeds(2)])
+def test_random_members_of_both_protocols(assignors, seed):
+    """The group changes its type with them; seed 16 meets a cooperative member that revokes."""
+    witness(seed, assignors, 0, happenings=100, protocols=("classic", "consumer"))
 
 
 def test_many_broken_connections_of_the_consumer_protocol():
