@@ -20,6 +20,7 @@ KAFKA_4_3 = {
     "delete_acls": (1, 3), "describe_log_dirs": (1, 5),
     "elect_leaders": (0, 2), "alter_partition_reassignments": (0, 1),
     "alter_client_quotas": (0, 1),
+    "sasl_handshake": (0, 1), "sasl_authenticate": (0, 2),
     "alter_user_scram_credentials": (0, 0), "describe_client_quotas": (0, 1),
     "describe_user_scram_credentials": (0, 0),
     "describe_quorum": (0, 2), "update_features": (0, 2),

@@ -579,6 +579,16 @@ WORST: Final[Mapping[str, Mapping[str, Build]]] = {
             {"entity_type": MARK, "match_type": 2, "match": None},
         )
     },
+    "sasl_handshake": {
+        "": lambda size: framed(
+            "sasl_handshake", 1, encode(request(17, 1, mechanism="m" * min(size, 32_000)))
+        )
+    },
+    "sasl_authenticate": {
+        "": lambda size: framed(
+            "sasl_authenticate", 2, encode(request(36, 2, auth_bytes=bytes(size)))
+        )
+    },
     "describe_user_scram_credentials": {
         "users": _many("describe_user_scram_credentials", 0, "users", {"name": MARK})
     },

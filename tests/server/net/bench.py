@@ -25,7 +25,7 @@ from kohort.protocol.messages import encode, request
 from kohort.runtime.clock import SystemClock
 from kohort.server.config import Config
 from kohort.server.fetch import FetchSessions
-from kohort.server.net import ConnectionLimits, Dispatcher, Listener
+from kohort.server.net import ConnectionLimits, Dispatcher, Listener, Sasl
 from kohort.server.services import Services, random_ids
 from server.identities import ENDPOINT
 
@@ -171,8 +171,9 @@ class Peer:
 class Wire:
     """A listener in the running loop."""
 
-    def __init__(self, groups: Any = None, **limits: int) -> None:
+    def __init__(self, groups: Any = None, sasl: Sasl | None = None, **limits: int) -> None:
         """`groups` are fake ones by default; the rest are `ConnectionLimits`."""
+        self._sasl = sasl
         self.groups: Any = FakeGroups() if groups is None else groups
         topics: Any = FakeTopics()
         nothing: Any = None
@@ -195,7 +196,7 @@ class Wire:
     async def __aenter__(self) -> Self:
         self.host, self.port = await self.listener.bind("127.0.0.1", 0)
         self._stack.push_async_callback(self.listener.close, 1.0)
-        await self.listener.serve(self.dispatcher.dispatch, ENDPOINT)
+        await self.listener.serve(self.dispatcher.dispatch, ENDPOINT, self._sasl)
         return self
 
     async def __aexit__(self, *_: object) -> None:

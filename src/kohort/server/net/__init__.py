@@ -4,8 +4,10 @@ from kohort.server.net.connection import READ_AHEAD, WRITE_TOGETHER, Connection
 from kohort.server.net.connection_limits import ConnectionLimits
 from kohort.server.net.dispatcher import Dispatcher, FastPath
 from kohort.server.net.exchange import Exchange
+from kohort.server.net.failed_logins import FailedLogins
 from kohort.server.net.file_descriptors import raise_limit
 from kohort.server.net.listener import Listener, ListenerStatistics
+from kohort.server.net.login import AuthenticateAnswer, Sasl
 from kohort.server.net.repeated_requests import (
     AFTER_CORRELATION_ID,
     CORRELATION_ID,
@@ -18,14 +20,17 @@ __all__ = [
     "CORRELATION_ID",
     "READ_AHEAD",
     "WRITE_TOGETHER",
+    "AuthenticateAnswer",
     "Connection",
     "ConnectionLimits",
     "Dispatcher",
     "Exchange",
+    "FailedLogins",
     "FastPath",
     "Listener",
     "ListenerStatistics",
     "RepeatedRequest",
     "SameRequest",
+    "Sasl",
     "raise_limit",
 ]

@@ -30,11 +30,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias, cast
 
 from kohort.errors import ErrorCode
-from kohort.protocol.apis import BY_NAME
-from kohort.protocol.framing import FrameReader, MalformedError
-from kohort.protocol.messages import frame_head, read_header
+from kohort.protocol.apis import APIS, BY_NAME
+from kohort.protocol.framing import CONTENT, FrameReader, MalformedError
+from kohort.protocol.messages import frame_head, read_header, response
 from kohort.security import ANONYMOUS, Endpoint, KafkaPrincipal, Peer
 from kohort.server.net.exchange import Body, Exchange
+from kohort.server.net.login import SASL_AUTHENTICATE, Login, Sasl
 from kohort.server.net.open_connections import OpenConnections
 from kohort.server.net.rate_limited_log import RateLimitedLog
 from kohort.server.net.repeated_requests import RepeatedRequest
@@ -77,6 +78,8 @@ class SharedByConnections:
     request_bytes: int
     """Size of the largest request that is accepted."""
     endpoint: Endpoint
+    sasl: Sasl | None = None
+    """None: clients need not authenticate by SASL."""
 
 
 class Connection(asyncio.Protocol):
@@ -89,7 +92,9 @@ class Connection(asyncio.Protocol):
         self._unread = shared.unread
         self._metrics = shared.metrics
         self._log = shared.log
+        self._request_bytes = shared.request_bytes
         self._reader = FrameReader(shared.request_bytes)
+        self._sasl = shared.sasl
         self._transport: asyncio.Transport | None = None
         self._current: Exchange | RepeatedRequest | None = None  # the request in progress
         self._repeated: RepeatedRequest | None = None  # the last request that may come again
@@ -107,6 +112,7 @@ class Connection(asyncio.Protocol):
         self._waits_for_memory = False
         self._starved = True  # the last frame in the reader is incomplete, or there is none
         self.is_open = False
+        self.login: Login | None = None
         self.peer = Peer(principal=ANONYMOUS, host="", endpoint=shared.endpoint)
         self.descriptor = -1
         self.last_active = shared.connections.ticks
@@ -127,6 +133,9 @@ class Connection(asyncio.Protocol):
         if not self._connections.admit(self):
             self.is_open = False
             self._transport.abort()
+        elif self._sasl is not None:
+            self.login = Login(self._sasl, self, self._metrics)
+            self._reader.limit = min(self._request_bytes, self._sasl.receive_bytes)
 
     def data_received(self, data: bytes) -> None:
         if self.is_open:
@@ -178,6 +187,8 @@ class Connection(asyncio.Protocol):
         for task in self._tasks:
             task.cancel()
         self._connections.forget(self)
+        if self.login is not None:
+            self.login.close()
         for function in self._when_closed:
             try:
                 function(self)
@@ -188,6 +199,8 @@ class Connection(asyncio.Protocol):
 
     def respond(self, exchange: Exchange, body: Body | None, errors: Iterable[int]) -> None:
         """End the request in progress (None: it has no response) and go on with the next."""
+        if self.login is not None:
+            self.login.responded(exchange.api_key, errors)
         self._end(exchange.api_key, errors)
         self._give_memory_back()
         if body is not None:
@@ -202,6 +215,7 @@ class Connection(asyncio.Protocol):
     def authenticated(self, principal: KafkaPrincipal) -> None:
         """The requests from now on are those of `principal`."""
         self.peer = replace(self.peer, principal=principal)
+        self._reader.limit = self._request_bytes
         self.expect_nothing_again()  # its handler may have judged who asks
 
     def expect_nothing_again(self) -> None:
@@ -281,7 +295,7 @@ class Connection(asyncio.Protocol):
     def _repeat(self, frame: bytes, request: RepeatedRequest) -> bool:
         """Whether `frame` is `request` again; if so, it is in progress or has ended."""
         try:
-            if not request.matches(frame):
+            if not request.matches(frame) or not self._has_authenticated:
                 return False
             self._begin(request)
             request.submit(self._respond_again)
@@ -378,13 +392,36 @@ class Connection(asyncio.Protocol):
         self._next_turn_is_set = False
         self._pump()
 
+    @property
+    def _has_authenticated(self) -> bool:
+        return self.login is None or self.login.is_done
+
     def _serve(self, frame: bytes) -> None:
+        dispatch = self._dispatch
+        if self.login is not None and not self.login.is_done:
+            if self.login.expects_token:
+                self._take_token(frame, self.login)
+                return
+            if not self.login.admits(frame):
+                dispatch = refuse_illegal_sasl_state
         api_key, version, correlation_id, client_id, body_at = read_header(frame)
         exchange = Exchange(self, api_key, version, correlation_id, client_id)
         self._begin(exchange)
-        later = self._dispatch(exchange, frame, body_at)
+        later = dispatch(exchange, frame, body_at)
         if later is not None:
             self._run(later)
+
+    def _take_token(self, frame: bytes, login: Login) -> None:
+        """Take a message of a SASL mechanism, as it comes after SaslHandshake v0."""
+        self._begin(Exchange(self, SASL_AUTHENTICATE, 0, 0, ""))
+        answer = login.authenticate(frame[CONTENT:])
+        if answer.failure is not None:
+            self._run(login.fail(answer.failure))
+            return
+        self._end(SASL_AUTHENTICATE)
+        token = len(answer.auth_bytes).to_bytes(CONTENT, "big") + answer.auth_bytes
+        self._out.append(token)
+        self._out_size += len(token)
 
     def _run(self, coroutine: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(coroutine)
@@ -481,3 +518,17 @@ def host_of(address: object) -> str:
         groups = ipaddress.IPv6Address(host.partition("%")[0]).exploded.split(":")
         host = ":".join(f"{int(group, 16):x}" for group in groups)
     return host
+
+
+def refuse_illegal_sasl_state(exchange: Exchange, _frame: bytes, _body_at: int) -> None:
+    """Refuse a request that comes between two messages of SASL, and close its connection."""
+    if APIS[exchange.api_key].serves(exchange.version):
+        exchange.respond(_with_error(exchange, ErrorCode.illegal_sasl_state))
+    exchange.connection.hang_up("a request during authentication")
+
+
+def _with_error(exchange: Exchange, error: ErrorCode) -> Any:
+    try:
+        return response(exchange.api_key, exchange.version, error_code=error)
+    except TypeError:  # it has no such field
+        return response(exchange.api_key, exchange.version)

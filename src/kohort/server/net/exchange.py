@@ -7,6 +7,7 @@ from typing import Any, Protocol, TypeAlias
 from kohort.protocol.error_codes import errors_in
 from kohort.protocol.messages import encode
 from kohort.security import Peer
+from kohort.server.net.login import Login
 from kohort.server.net.repeated_requests import RepeatedRequest
 
 Body: TypeAlias = bytes | Sequence[bytes | memoryview]
@@ -21,6 +22,11 @@ class RequestConnection(Protocol):
     @property
     def peer(self) -> Peer:
         """Who asks by now: authentication changes it."""
+        ...
+
+    @property
+    def login(self) -> Login | None:
+        """Its SASL; None on a listener without."""
         ...
 
     def __hash__(self) -> int:
@@ -89,6 +95,11 @@ class Exchange:
     def peer(self) -> Peer:
         """Who asks: read at each request, because a connection may authenticate again."""
         return self.connection.peer
+
+    @property
+    def login(self) -> Login | None:
+        """The SASL of the connection; None on a listener without."""
+        return self.connection.login
 
     @property
     def largest_response(self) -> int | None:

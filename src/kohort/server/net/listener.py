@@ -11,6 +11,7 @@ from kohort.protocol.apis import APIS
 from kohort.security import Endpoint
 from kohort.server.net.connection import Connection, Dispatch, SharedByConnections
 from kohort.server.net.connection_limits import ConnectionLimits
+from kohort.server.net.login import Sasl
 from kohort.server.net.open_connections import OpenConnections
 from kohort.server.net.rate_limited_log import RateLimitedLog
 from kohort.server.net.request_memory import RequestMemory
@@ -78,10 +79,10 @@ class Listener:
         bound: tuple[str, int] = self._server.sockets[0].getsockname()[:2]
         return bound
 
-    async def serve(self, dispatch: Dispatch, endpoint: Endpoint) -> None:
+    async def serve(self, dispatch: Dispatch, endpoint: Endpoint, sasl: Sasl | None = None) -> None:
         """Accept connections on the bound address and dispatch their requests. Raises OSError.
 
-        Clients know the address as `endpoint`.
+        Clients know the address as `endpoint`, and authenticate by `sasl` if there is one.
         """
         assert self._server is not None
         self._shared = SharedByConnections(
@@ -93,6 +94,7 @@ class Listener:
             log=self._log,
             request_bytes=self._limits.request_bytes,
             endpoint=endpoint,
+            sasl=sasl,
         )
         await self._server.start_serving()
         self._connections.start()

@@ -6,7 +6,18 @@ from collections import Counter
 class RequestMetrics:
     """The counters that every connection of a listener adds to."""
 
-    __slots__ = ("bytes_in", "bytes_out", "errors", "failed", "hung_up", "malformed", "requests")
+    __slots__ = (
+        "bytes_in",
+        "bytes_out",
+        "errors",
+        "failed",
+        "hung_up",
+        "logins",
+        "logins_failed",
+        "malformed",
+        "requests",
+        "sessions_expired",
+    )
 
     def __init__(self) -> None:
         self.requests: Counter[int] = Counter()
@@ -21,3 +32,8 @@ class RequestMetrics:
         """Connections that the server closed, malformed ones included."""
         self.failed = 0
         """Requests whose handler raised."""
+        self.logins = 0
+        """Authentications by SASL that succeeded."""
+        self.logins_failed = 0
+        self.sessions_expired = 0
+        """Connections closed because their SASL session had ended (KIP-368)."""

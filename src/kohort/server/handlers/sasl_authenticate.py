@@ -1,0 +1,41 @@
+"""SaslAuthenticate (36) v0-2: one message of a SASL mechanism (KIP-152).
+
+v1 has the session's lifetime (KIP-368), v2 is flexible. Without a SaslHandshake before, and on a
+listener without SASL, ILLEGAL_SASL_STATE.
+"""
+
+from collections.abc import Coroutine
+from functools import partial
+from typing import Any
+
+from kohort.errors import ErrorCode
+from kohort.protocol.messages import response
+from kohort.server.net import AuthenticateAnswer, Exchange
+from kohort.server.services import Services
+
+
+def handle(
+    _services: Services, exchange: Exchange, request: Any
+) -> Coroutine[Any, Any, None] | None:
+    login = exchange.login
+    if login is None:
+        code, message = ErrorCode.illegal_sasl_state, "SASL is not served by this listener"
+        exchange.respond(_response(exchange, AuthenticateAnswer(code, message)))
+        return None
+    answer = login.authenticate(request.auth_bytes)
+    entity = _response(exchange, answer)
+    if answer.failure is not None:
+        return login.fail(answer.failure, partial(exchange.respond, entity))
+    exchange.respond(entity)
+    return None
+
+
+def _response(exchange: Exchange, answer: AuthenticateAnswer) -> Any:
+    return response(
+        exchange.api_key,
+        exchange.version,
+        error_code=answer.code,
+        error_message=answer.error_message,
+        auth_bytes=answer.auth_bytes,
+        session_lifetime_ms=answer.session_lifetime_ms,
+    )

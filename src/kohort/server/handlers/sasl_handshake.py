@@ -1,0 +1,30 @@
+"""SaslHandshake (17) v0-1: the client chooses a SASL mechanism (KIP-43).
+
+After v0 the messages of the mechanism follow without headers, after v1 as SaslAuthenticate requests
+(KIP-152). On a listener without SASL, ILLEGAL_SASL_STATE.
+"""
+
+from collections.abc import Coroutine
+from functools import partial
+from typing import Any
+
+from kohort.errors import ErrorCode
+from kohort.protocol.messages import response
+from kohort.server.net import Exchange
+from kohort.server.services import Services
+
+
+def handle(
+    _services: Services, exchange: Exchange, request: Any
+) -> Coroutine[Any, Any, None] | None:
+    login = exchange.login
+    if login is None:
+        code = ErrorCode.illegal_sasl_state
+        exchange.respond(response(exchange.api_key, exchange.version, error_code=code))
+        return None
+    code, mechanisms, failure = login.handshake(exchange.version, request.mechanism)
+    answer = response(exchange.api_key, exchange.version, error_code=code, mechanisms=mechanisms)
+    if failure is not None:
+        return login.fail(failure, partial(exchange.respond, answer))
+    exchange.respond(answer)
+    return None

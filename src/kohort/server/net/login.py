@@ -1,0 +1,271 @@
+"""SASL on one connection: what a client may send until it has authenticated, and when again.
+
+| state | what is taken | then |
+|---|---|---|
+| START | ApiVersions, SaslHandshake | VERSIONS if ApiVersions has no error; TOKENS or MESSAGES |
+| VERSIONS | SaslHandshake | TOKENS after v0, else MESSAGES |
+| TOKENS | frames that are messages of the mechanism | DONE, or closed |
+| MESSAGES | SaslAuthenticate; others get ILLEGAL_SASL_STATE | DONE, or closed |
+| DONE | everything; SaslHandshake begins again if the session has an end (KIP-368) | |
+| OTHER_MECHANISM | nothing: another mechanism was asked for the second time | closed |
+
+Anything else closes the connection, and nothing of it is parsed. A client that fails is told so
+`connection.failed.authentication.delay.ms` later, and is disconnected.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Final, NamedTuple, Protocol
+
+from kohort.errors import ErrorCode
+from kohort.protocol.apis import API_VERSIONS, BY_NAME
+from kohort.protocol.framing import CONTENT, MalformedError
+from kohort.runtime.clock import Clock
+from kohort.security import USER, KafkaPrincipal, Peer
+from kohort.security.sasl import Authenticated, Challenge, Failed, SaslServer
+from kohort.server.net.failed_logins import FailedLogins
+from kohort.server.net.request_metrics import RequestMetrics
+
+SASL_HANDSHAKE: Final = BY_NAME["sasl_handshake"].key
+SASL_AUTHENTICATE: Final = BY_NAME["sasl_authenticate"].key
+
+FIRST_FRAMED: Final = 1
+"""Version of SaslHandshake since which messages are SaslAuthenticate requests."""
+MIN_REAUTHENTICATION_INTERVAL_MS: Final = 1_000
+
+
+class LoginState(Enum):
+    START = auto()
+    VERSIONS = auto()
+    TOKENS = auto()
+    MESSAGES = auto()
+    DONE = auto()
+    OTHER_MECHANISM = auto()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sasl:
+    """How the clients of a listener authenticate."""
+
+    mechanisms: Mapping[str, Callable[[], SaslServer]]
+    """What begins an authentication, by mechanism."""
+    max_reauth_ms: Mapping[str, int] = field(default_factory=dict)
+    """Longest session, by mechanism; 0 or none: without end."""
+    clock: Clock
+    failed_logins: FailedLogins
+    receive_bytes: int = 524_288
+    """Size of the largest frame before authentication."""
+    failure_delay_ms: int = 100
+    timeout_ms: int = 30_000
+    """Time that a new connection has to authenticate."""
+
+
+class LoginConnection(Protocol):
+    """The connection that a login is for."""
+
+    @property
+    def peer(self) -> Peer: ...
+
+    def authenticated(self, principal: KafkaPrincipal) -> None:
+        """The requests from now on are those of `principal`."""
+        ...
+
+    def hang_up(self, why: str, level: int = logging.INFO) -> None:
+        """Send the responses so far, close, and log `why`."""
+        ...
+
+
+class HandshakeAnswer(NamedTuple):
+    """What a SaslHandshake gets."""
+
+    code: ErrorCode
+    mechanisms: Iterable[str]
+    failure: str | None = None
+    """Why the connection is closed then, None if it is not."""
+
+
+class AuthenticateAnswer(NamedTuple):
+    """What a SaslAuthenticate, or a token, gets."""
+
+    code: ErrorCode = ErrorCode.none
+    error_message: str | None = None
+    auth_bytes: bytes = b""
+    session_lifetime_ms: int = 0
+    failure: str | None = None
+    """Why the connection is closed then, None if it is not."""
+
+
+class Login:
+    """The SASL of one connection."""
+
+    def __init__(self, sasl: Sasl, connection: LoginConnection, metrics: RequestMetrics) -> None:
+        self.receive_bytes = sasl.receive_bytes
+        self._sasl = sasl
+        self._connection = connection
+        self._metrics = metrics
+        self._state = LoginState.START
+        self._mechanism = ""
+        self._server: SaslServer | None = None
+        self._user: str | None = None
+        """Who has authenticated."""
+        self._expires_ms: float | None = None
+        self._handshake_at_ms: float | None = None
+        """When the last authentication after the first one began."""
+        self._timer = asyncio.get_running_loop().call_later(
+            sasl.timeout_ms / 1000, self._time_is_over
+        )
+
+    def __repr__(self) -> str:
+        return f"<Login {self._user or 'nobody'} {self._state.name}>"
+
+    # What the connection asks
+
+    @property
+    def is_done(self) -> bool:
+        """Whether every request is admitted now."""
+        return self._state is LoginState.DONE and not self._is_expired
+
+    @property
+    def expects_token(self) -> bool:
+        """Whether the next frame is a message of the mechanism, without a header."""
+        return self._state is LoginState.TOKENS
+
+    def admits(self, frame: bytes) -> bool:
+        """Whether a request is dispatched; if not, it gets ILLEGAL_SASL_STATE.
+
+        Raises MalformedError if it is not even to be parsed.
+        """
+        api_key = int.from_bytes(frame[CONTENT : CONTENT + 2], "big")
+        match self._state:
+            case LoginState.START if self._sasl.failed_logins.too_many(self._connection.peer.host):
+                raise MalformedError("too many failed authentications from its address")
+            case LoginState.START if api_key == API_VERSIONS:
+                self._state = LoginState.VERSIONS
+                return True
+            case LoginState.START | LoginState.VERSIONS if api_key == SASL_HANDSHAKE:
+                return True
+            case LoginState.MESSAGES:
+                return api_key == SASL_AUTHENTICATE
+            case LoginState.DONE if api_key == SASL_HANDSHAKE:
+                return True
+            case LoginState.DONE:
+                self._metrics.sessions_expired += 1
+                raise MalformedError("its SASL session has expired")
+            case LoginState.OTHER_MECHANISM:
+                raise MalformedError("it asked for another SASL mechanism than before")
+        raise MalformedError("a request before authentication")
+
+    def responded(self, api_key: int, errors: Iterable[int]) -> None:
+        """A request has got its response."""
+        if api_key == API_VERSIONS and self._state is LoginState.VERSIONS and any(errors):
+            self._state = LoginState.START
+
+    def close(self) -> None:
+        """The connection is lost. Idempotent."""
+        self._timer.cancel()
+
+    # What the requests do
+
+    def handshake(self, version: int, mechanism: str) -> HandshakeAnswer:
+        """Begin with a mechanism."""
+        offered = tuple(self._sasl.mechanisms)
+        if self._state is LoginState.DONE and not self._may_begin_again():
+            return HandshakeAnswer(ErrorCode.illegal_sasl_state, ())
+        new_server = self._sasl.mechanisms.get(mechanism)
+        if new_server is None:
+            return HandshakeAnswer(
+                ErrorCode.unsupported_sasl_mechanism,
+                offered,
+                self._count_failure(f"{mechanism[:40]!a} is not one of {', '.join(offered)}"),
+            )
+        if self._user is not None and mechanism != self._mechanism:
+            self._state = LoginState.OTHER_MECHANISM
+        else:
+            self._mechanism, self._server = mechanism, new_server()
+            framed = version >= FIRST_FRAMED
+            self._state = LoginState.MESSAGES if framed else LoginState.TOKENS
+        return HandshakeAnswer(ErrorCode.none, offered)
+
+    def authenticate(self, message: bytes) -> AuthenticateAnswer:
+        """Take a message of the mechanism."""
+        if self._server is None:
+            return AuthenticateAnswer(
+                ErrorCode.illegal_sasl_state,
+                "SaslAuthenticate request received after successful authentication",
+            )
+        match self._server.step(message):
+            case Challenge(challenge):
+                return AuthenticateAnswer(auth_bytes=challenge)
+            case Failed(reason, text):
+                return self._failed(reason, text)
+            case Authenticated(user) if self._user not in (None, user):
+                return self._failed(
+                    "another principal than before",
+                    f"Cannot change principals during re-authentication from {USER}.{self._user}: "
+                    f"{USER}.{user}",
+                )
+            case Authenticated() as authenticated:
+                return self._succeeded(authenticated)
+
+    async def fail(self, failure: str, respond: Callable[[], None] | None = None) -> None:
+        """After the delay, respond and close the connection."""
+        await asyncio.sleep(self._sasl.failure_delay_ms / 1000)
+        if respond is not None:
+            respond()
+        self._connection.hang_up(f"authentication failed: {failure}", logging.WARNING)
+
+    # Parts
+
+    @property
+    def _is_expired(self) -> bool:
+        return self._expires_ms is not None and self._sasl.clock.now() >= self._expires_ms
+
+    def _may_begin_again(self) -> bool:
+        now, last = self._sasl.clock.now(), self._handshake_at_ms
+        too_soon = last is not None and now - last < MIN_REAUTHENTICATION_INTERVAL_MS
+        if self._expires_ms is None or too_soon:
+            return False
+        self._handshake_at_ms = now
+        return True
+
+    def _failed(self, reason: str, text: str | None) -> AuthenticateAnswer:
+        what = "authentication" if self._user is None else "re-authentication"
+        usual = (
+            f"Authentication failed during {what} due to invalid credentials with SASL mechanism "
+            f"{self._mechanism}"
+        )
+        return AuthenticateAnswer(
+            ErrorCode.sasl_authentication_failed,
+            usual if text is None else text,
+            failure=self._count_failure(reason),
+        )
+
+    def _count_failure(self, reason: str) -> str:
+        self._metrics.logins_failed += 1
+        self._sasl.failed_logins.count(self._connection.peer.host)
+        return reason
+
+    def _succeeded(self, authenticated: Authenticated) -> AuthenticateAnswer:
+        self._metrics.logins += 1
+        self._timer.cancel()
+        self._state, self._server, self._user = LoginState.DONE, None, authenticated.user
+        lifetime_ms = self._lifetime_ms(authenticated.expires_ms)
+        self._expires_ms = None if lifetime_ms is None else self._sasl.clock.now() + lifetime_ms
+        self._connection.authenticated(KafkaPrincipal(USER, authenticated.user))
+        return AuthenticateAnswer(
+            auth_bytes=authenticated.message, session_lifetime_ms=lifetime_ms or 0
+        )
+
+    def _lifetime_ms(self, expires_ms: int | None) -> int | None:
+        longest = self._sasl.max_reauth_ms.get(self._mechanism, 0)
+        limits = [longest] if longest > 0 else []
+        if expires_ms is not None:
+            limits.append(max(expires_ms - self._sasl.clock.timestamp(), 0))
+        return min(limits, default=None)
+
+    def _time_is_over(self) -> None:
+        self._metrics.logins_failed += 1
+        self._connection.hang_up(f"not authenticated within {self._sasl.timeout_ms} ms")
