@@ -469,11 +469,12 @@ def test_a_signal_ends_a_producer_with_what_was_read_sent(shell: Shell) -> None:
     assert shell.consume("-e", "-q").output == "first\n"
 
 
-def test_serve_imports_no_client(tmp_path: Path) -> None:
+def test_serve_imports_no_client_and_none_of_its_assignors(tmp_path: Path) -> None:
     """`kohort serve` has to listen within 0.4 s."""
     code = (
         "import sys; from kohort.cli import app, serve; import kohort.server.broker; "
-        "sys.exit(any(name.startswith('kohort.client') for name in sys.modules))"
+        "needless = 'kohort.client', 'kohort.assignors.registry', 'kohort.assignors.leader'; "
+        "sys.exit(any(name.startswith(needless) for name in sys.modules))"
     )
     assert (
         subprocess.run([sys.executable, "-c", code], env=dict(os.environ), check=False).returncode
