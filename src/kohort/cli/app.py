@@ -17,6 +17,7 @@ COMMANDS: Final = {
     "topics": "list, create, describe, alter and delete topics",
     "transactions": "list, describe and abort transactions; find those that hang",
     "configs": "describe and alter configs of topics, brokers and groups",
+    "users": "list, add and remove users with passwords, also before the first start of a server",
     "repair": "show what of a damaged log has to be cut off, and cut it; needs the server stopped",
     "consume": "print records, as kcat does",
     "produce": "send lines or files as records, as kcat does",

@@ -22,6 +22,7 @@ from kohort.client.admin import (
     offset_apis,
     topic_apis,
     transaction_apis,
+    user_apis,
 )
 from kohort.client.admin.config_apis import ConfigEntry, ConfigResource
 from kohort.client.admin.lag import PartitionLag
@@ -269,6 +270,35 @@ class Admin:
             subtract=subtract or {},
             validate_only=validate_only,
         )
+
+    # --- users
+
+    async def describe_scram_users(
+        self, users: Collection[str] = ()
+    ) -> dict[str, Mapping[str, int] | KohortError]:
+        """Iterations by SCRAM mechanism of each of the users, of all if none is named.
+
+        RESOURCE_NOT_FOUND for one that does not exist. Raises KohortError.
+        """
+        return await user_apis.describe_scram_users(self.cluster, users)
+
+    async def set_scram_password(
+        self,
+        user: str,
+        password: str,
+        *,
+        mechanism: str = "SCRAM-SHA-512",
+        iterations: int = user_apis.DEFAULT_ITERATIONS,
+    ) -> None:
+        """Set the password of a user for a mechanism, and create the user if it is new.
+
+        The brokers get a salted hash, not the password. Raises KohortError.
+        """
+        await user_apis.set_scram_password(self.cluster, user, password, mechanism, iterations)
+
+    async def delete_scram_credential(self, user: str, *, mechanism: str = "SCRAM-SHA-512") -> None:
+        """Delete what a user has for a mechanism. Raises KohortError: RESOURCE_NOT_FOUND."""
+        await user_apis.delete_scram_credential(self.cluster, user, mechanism)
 
     # --- transactions
 

@@ -1,0 +1,74 @@
+"""Users of a data directory whose server is stopped."""
+
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Self
+
+from kohort.cli.options import RefusedError
+from kohort.errors import KohortError
+from kohort.runtime.clock import SystemClock
+from kohort.security.scram import (
+    BY_MECHANISM,
+    MAX_ITERATIONS,
+    MIN_ITERATIONS,
+    SALT_BYTES,
+    ScramCredential,
+    credential_of,
+    salted_password,
+)
+from kohort.server.broker import open_directory
+from kohort.server.config import Config
+from kohort.server.topics import Topics
+
+
+class OfflineUsers:
+    """What `kohort users` changes, in the metadata log itself."""
+
+    def __init__(self, topics: Topics) -> None:
+        self._topics = topics
+
+    @classmethod
+    @contextmanager
+    def opened(cls, path: Path) -> Iterator[Self]:
+        """The users below `path`, which is made if it is missing.
+
+        Raises RefusedError if a server uses it, or it cannot be used.
+        """
+        config = Config({"log.dir": str(path)})
+        with ExitStack() as closing:
+            try:
+                logs = open_directory(config)
+                closing.callback(logs.close)
+                topics = Topics(logs, config, SystemClock().timestamp)
+                closing.callback(topics.close)
+            except (KohortError, OSError) as error:
+                raise RefusedError(f"--data-dir {path}: {error}") from error
+            yield cls(topics)
+
+    async def describe_scram_users(self) -> Mapping[str, Mapping[str, int]]:
+        users = self._topics.scram_users
+        return {
+            name: {kind.mechanism: each.iterations for kind, each in users.of(name).items()}
+            for name in users.names()
+        }
+
+    async def set_scram_password(
+        self, user: str, password: str, *, mechanism: str, iterations: int
+    ) -> None:
+        """Raises RefusedError for a number of iterations that is out of range."""
+        if not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS:
+            raise RefusedError(
+                f"--iterations {iterations}: is not between {MIN_ITERATIONS} and {MAX_ITERATIONS}"
+            )
+        kind, salt = BY_MECHANISM[mechanism], secrets.token_bytes(SALT_BYTES)
+        salted = salted_password(kind, password, salt, iterations)
+        self._put(user, mechanism, credential_of(kind, salted, salt, iterations))
+
+    async def delete_scram_credential(self, user: str, *, mechanism: str) -> None:
+        self._put(user, mechanism, None)
+
+    def _put(self, user: str, mechanism: str, credential: ScramCredential | None) -> None:
+        self._topics.set_scram_credentials({(user, BY_MECHANISM[mechanism]): credential})
+        self._topics.flush()

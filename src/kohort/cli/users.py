@@ -1,0 +1,226 @@
+"""List, add and remove users with SCRAM passwords, and set their passwords.
+
+With --data-dir the users of a server that is stopped are changed, in its data directory: so the
+first user of a new server is made. A password is never an option: it is asked for, or read from
+standard input, a file or an environment variable.
+"""
+
+import argparse
+import getpass
+import os
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Final, Protocol
+
+from kohort.cli.client_options import run_to_exit_code, run_with_admin
+from kohort.cli.options import RefusedError
+from kohort.cli.output import Table, show
+from kohort.cli.verbs import Once, Verb, Verbs
+from kohort.errors import KohortError
+from kohort.security.scram import BY_MECHANISM, MAX_ITERATIONS, MIN_ITERATIONS
+
+_COLUMNS: Final = ("USER", "MECHANISM", "ITERATIONS")
+
+
+class Users(Protocol):
+    """The users of a cluster, or of a data directory. Its methods raise KohortError."""
+
+    async def describe_scram_users(self) -> Mapping[str, Mapping[str, int] | KohortError]:
+        """Iterations by mechanism and user."""
+        ...
+
+    async def set_scram_password(
+        self, user: str, password: str, *, mechanism: str, iterations: int
+    ) -> None:
+        """Set the password for a mechanism."""
+        ...
+
+    async def delete_scram_credential(self, user: str, *, mechanism: str) -> None:
+        """Delete what the user has for a mechanism."""
+        ...
+
+
+def _run(options: argparse.Namespace, work: Callable[[Users], Awaitable[int]]) -> int:
+    """The exit code. Raises RefusedError."""
+    if options.data_dir is None:
+        return run_with_admin(options, work)
+    from kohort.cli.offline_users import OfflineUsers
+
+    async def offline() -> int:
+        with OfflineUsers.opened(options.data_dir) as users:
+            return await work(users)
+
+    return run_to_exit_code(offline())
+
+
+async def _mechanisms(users: Users, user: str) -> tuple[str, ...]:
+    """For which the user has a password."""
+    found = (await users.describe_scram_users()).get(user, {})
+    if isinstance(found, KohortError):
+        raise found
+    return tuple(found)
+
+
+def _add_place(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--data-dir",
+        metavar="DIR",
+        type=Path,
+        help="the data directory of a server that is stopped, in place of --bootstrap",
+    )
+
+
+def _add_name(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="the user, without User:")
+    _add_place(parser)
+
+
+def _add_password(parser: argparse.ArgumentParser) -> None:
+    _add_name(parser)
+    add = parser.add_argument
+    add(
+        "--mechanism",
+        metavar="MECHANISM",
+        action="append",
+        choices=tuple(BY_MECHANISM),
+        help=f"{' or '.join(BY_MECHANISM)}; repeatable (default: both, or those the user has)",
+    )
+    add(
+        "--iterations",
+        metavar="N",
+        type=int,
+        default=MIN_ITERATIONS,
+        help=f"{MIN_ITERATIONS} to {MAX_ITERATIONS} (default: {MIN_ITERATIONS})",
+    )
+    source = parser.add_mutually_exclusive_group()
+    source.add_argument(
+        "--password-stdin", action="store_true", help="read the password from standard input"
+    )
+    source.add_argument(
+        "--password-file", metavar="FILE", type=Path, action=Once, help="read it from a file"
+    )
+    source.add_argument(
+        "--password-env", metavar="VARIABLE", action=Once, help="read it from the environment"
+    )
+
+
+def _password(options: argparse.Namespace) -> str:
+    """The password, without the end of its line. Raises RefusedError."""
+    if options.password_stdin:
+        password = sys.stdin.readline()
+    elif options.password_file is not None:
+        password = _first_line(options.password_file)
+    elif options.password_env is not None:
+        if options.password_env not in os.environ:
+            raise RefusedError(f"--password-env: there is no variable {options.password_env}")
+        password = os.environ[options.password_env]
+    else:
+        password = _asked()
+    password = password.rstrip("\r\n")
+    if not password:
+        raise RefusedError("the password is empty")
+    return password
+
+
+def _first_line(path: Path) -> str:
+    try:
+        with path.open(encoding="utf-8") as file:
+            return file.readline()
+    except (OSError, UnicodeDecodeError) as error:
+        raise RefusedError(f"--password-file {path}: cannot be read: {error}") from None
+
+
+def _asked() -> str:
+    if not sys.stdin.isatty():
+        raise RefusedError("say where the password is, by --password-stdin, -file or -env")
+    password = getpass.getpass("Password: ")
+    if getpass.getpass("Again: ") != password:
+        raise RefusedError("the two passwords differ")
+    return password
+
+
+def _list(options: argparse.Namespace) -> int:
+    async def work(users: Users) -> int:
+        found = sorted((await users.describe_scram_users()).items())
+        rows = [
+            (user, mechanism, str(iterations))
+            for user, credentials in found
+            if not isinstance(credentials, KohortError)
+            for mechanism, iterations in sorted(credentials.items())
+        ]
+        as_json = [
+            {"user": user, "mechanism": mechanism, "iterations": int(iterations)}
+            for user, mechanism, iterations in rows
+        ]
+        show(options.output, Table(_COLUMNS, rows), as_json)
+        return 0
+
+    return _run(options, work)
+
+
+def _add(options: argparse.Namespace) -> int:
+    password = _password(options)
+
+    async def work(users: Users) -> int:
+        if await _mechanisms(users, options.name):
+            raise KohortError(f"user {options.name} exists: change it by set-password")
+        await _set(users, options, password, options.mechanism or tuple(BY_MECHANISM))
+        return 0
+
+    return _run(options, work)
+
+
+def _set_password(options: argparse.Namespace) -> int:
+    password = _password(options)
+
+    async def work(users: Users) -> int:
+        has = await _mechanisms(users, options.name)
+        if not has:
+            raise _unknown(options.name)
+        await _set(users, options, password, options.mechanism or has)
+        return 0
+
+    return _run(options, work)
+
+
+async def _set(
+    users: Users, options: argparse.Namespace, password: str, mechanisms: tuple[str, ...]
+) -> None:
+    for mechanism in mechanisms:
+        await users.set_scram_password(
+            options.name, password, mechanism=mechanism, iterations=options.iterations
+        )
+
+
+def _remove(options: argparse.Namespace) -> int:
+    async def work(users: Users) -> int:
+        has = await _mechanisms(users, options.name)
+        if not has:
+            raise _unknown(options.name)
+        for mechanism in has:
+            await users.delete_scram_credential(options.name, mechanism=mechanism)
+        return 0
+
+    return _run(options, work)
+
+
+def _unknown(user: str) -> KohortError:
+    return KohortError(f"there is no user {user}")
+
+
+VERBS: Final = {
+    "list": Verb("Show who has a password, and for which mechanisms.", _add_place, _list),
+    "add": Verb("Add a user.", _add_password, _add),
+    "set-password": Verb(
+        "Set the password of a user. Connections that are open stay.",
+        _add_password,
+        _set_password,
+    ),
+    "remove": Verb("Remove a user. Connections that are open stay.", _add_name, _remove),
+}
+
+_commands = Verbs(VERBS)
+words = _commands.words
+add_arguments = _commands.add_arguments
+run = _commands.run

@@ -1,0 +1,98 @@
+"""Users with SCRAM credentials (KIP-554)."""
+
+import asyncio
+import secrets
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from kohort.client.admin.coordinator_requests import refusal
+from kohort.client.cluster import Cluster
+from kohort.client.net import Connection
+from kohort.errors import ConfigError, KohortError
+from kohort.security.scram import (
+    BY_MECHANISM,
+    MIN_ITERATIONS,
+    SALT_BYTES,
+    ScramMechanism,
+    salted_password,
+)
+
+DEFAULT_ITERATIONS: Final = 4_096
+"""As Kafka's tools."""
+
+
+async def describe_scram_users(
+    cluster: Cluster, users: Collection[str]
+) -> dict[str, Mapping[str, int] | KohortError]:
+    """Iterations by mechanism of each of the users, of all if none is named.
+
+    Raises KohortError.
+    """
+    response = await (await _connection(cluster)).send(
+        "describe_user_scram_credentials",
+        users=[{"name": name} for name in dict.fromkeys(users)] or None,
+    )
+    if (error := refusal(response.error_code, response.error_message)) is not None:
+        raise error
+    return {
+        each.user: refusal(each.error_code, each.error_message)
+        or {
+            ScramMechanism(info.mechanism).mechanism: info.iterations
+            for info in each.credential_infos
+        }
+        for each in response.results
+    }
+
+
+async def set_scram_password(
+    cluster: Cluster, user: str, password: str, mechanism: str, iterations: int
+) -> None:
+    """Set the password of a user, which is created. Raises KohortError."""
+    kind = _kind(mechanism)
+    if not password:
+        raise ConfigError(f"the password of {user} is empty")
+    if iterations < MIN_ITERATIONS:
+        raise ConfigError(f"{iterations} iterations: at least {MIN_ITERATIONS} are needed")
+    salt = secrets.token_bytes(SALT_BYTES)
+    # Takes some milliseconds: too long for the event loop that heartbeats use.
+    salted = await asyncio.to_thread(salted_password, kind, password, salt, iterations)
+    upsertion = {
+        "name": user,
+        "mechanism": kind.value,
+        "iterations": iterations,
+        "salt": salt,
+        "salted_password": salted,
+    }
+    await _alter(cluster, upsertions=[upsertion])
+
+
+async def delete_scram_credential(cluster: Cluster, user: str, mechanism: str) -> None:
+    """Delete what a user has for a mechanism. Raises KohortError: RESOURCE_NOT_FOUND."""
+    deletion = {"name": user, "mechanism": _kind(mechanism).value}
+    await _alter(cluster, deletions=[deletion])
+
+
+async def _alter(
+    cluster: Cluster,
+    *,
+    deletions: Collection[Mapping[str, object]] = (),
+    upsertions: Collection[Mapping[str, object]] = (),
+) -> None:
+    response = await (await _connection(cluster)).send(
+        "alter_user_scram_credentials", deletions=deletions, upsertions=upsertions
+    )
+    for each in response.results:
+        if (error := refusal(each.error_code, each.error_message)) is not None:
+            raise error
+
+
+def _kind(mechanism: str) -> ScramMechanism:
+    kind = BY_MECHANISM.get(mechanism)
+    if kind is None:
+        raise ConfigError(f"mechanism {mechanism!r}: it is one of {', '.join(BY_MECHANISM)}")
+    return kind
+
+
+async def _connection(cluster: Cluster) -> Connection:
+    await cluster.metadata(())  # with its retries: the one attempt below finds known brokers
+    return await cluster.any_connection()
