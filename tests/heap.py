@@ -10,6 +10,7 @@ LEFT = 100_000
 """Objects that tests may freeze before what they have left is collected."""
 
 _frozen = 0
+_held = False
 
 
 def freeze() -> None:
@@ -20,8 +21,18 @@ def freeze() -> None:
     _frozen = gc.get_freeze_count()
 
 
+def hold() -> None:
+    """Freeze what is there until the test has ended, and perhaps for longer."""
+    global _held
+    gc.collect()
+    gc.freeze()
+    _held = True
+
+
 def collect() -> None:
-    """To be called between two tests: collect what tests have frozen, if it is much."""
-    if gc.get_freeze_count() > _frozen + LEFT:
+    """To be called between two tests: collect what they have frozen, if it is much."""
+    global _held
+    held, _held = _held, False
+    if held and gc.get_freeze_count() > _frozen + LEFT:  # counting them takes milliseconds
         gc.unfreeze()
         freeze()

@@ -1,10 +1,11 @@
 """How long the event loop is held by one turn."""
 
 import asyncio
-import gc
 from collections.abc import Callable, Coroutine
 from time import thread_time
 from typing import Any, TypeVar
+
+import heap
 
 _T = TypeVar("_T")
 
@@ -21,8 +22,7 @@ async def longest_turn_ms(
     counts what other threads compute between two turns: the loop waits for the interpreter then,
     but on a busy machine it may also wait for a core.
     """
-    gc.collect()
-    gc.freeze()  # what was there before is none of the work's; `heap` collects it after the test
+    heap.hold()  # what was there before is none of the work's
     task = asyncio.ensure_future(work)
     longest, since = 0.0, clock()
     while not task.done():
