@@ -67,7 +67,9 @@ NEEDS: Final[Mapping[str, Needs]] = MappingProxyType(
         "delete_topics": Needs(topic=DELETE, cluster=DELETE),
         "create_partitions": Needs(topic=ALTER),
         # Groups
-        "find_coordinator": Needs(group=DESCRIBE, transactional_id=DESCRIBE),
+        "find_coordinator": Needs(  # the cluster for share groups
+            group=DESCRIBE, transactional_id=DESCRIBE, cluster=CLUSTER_ACTION
+        ),
         "join_group": Needs(group=READ),
         "sync_group": Needs(group=READ),
         "heartbeat": Needs(group=READ),

@@ -30,6 +30,7 @@ from kohort.protocol.apis import BY_NAME
 from kohort.protocol.messages import decode_request, encode, frame_head, read_header, request
 from kohort.runtime.group_log import append_records
 from kohort.runtime.groups import Groups
+from kohort.server.authorization import allow_everything
 from kohort.server.broker import Broker
 from kohort.server.config.config import Config
 from kohort.server.handlers import offset_commit
@@ -102,7 +103,12 @@ class World:
             append_records(log, [[STABLE]], NOW)
         clock = SimpleNamespace(now=lambda: NOW, timestamp=lambda: Timestamp(NOW))
         self.groups = Groups(self.logs, GroupCoordinatorConfig(), clock)
-        self.services: Any = SimpleNamespace(topics=FakeTopics(), groups=self.groups)
+        self.services: Any = SimpleNamespace(
+            topics=FakeTopics(),
+            groups=self.groups,
+            access=allow_everything,
+            has_authorizer=False,
+        )
         self.taken = self.again = 0
 
     def ask(self, connection: "FakeConnection", version: int, body: bytes) -> None:

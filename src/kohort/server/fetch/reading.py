@@ -1,6 +1,6 @@
 """Reading the partitions of one Fetch from their logs, within the limits of the request."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
@@ -9,7 +9,12 @@ from kohort.log.aborted_index import AbortedTransaction
 from kohort.log.base import LEADER_EPOCH, Log
 from kohort.server.topics import Topic, Topics, judge
 
-UNKNOWN: Final = (ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id)
+UNKNOWN: Final = (
+    ErrorCode.unknown_topic_or_partition,
+    ErrorCode.unknown_topic_id,
+    ErrorCode.topic_authorization_failed,
+)
+"""Errors of partitions that do not exist, as far as the client may know."""
 
 READ_COMMITTED: Final = 1
 """The isolation level of readers of committed records."""
@@ -84,6 +89,8 @@ class FetchLimits(NamedTuple):
     """Whether a broker sent the request; none replicates from this one."""
     committed: bool = False
     """Whether the client reads committed records alone: those up to the last stable offset."""
+    may_read: Callable[[str], bool] | None = None
+    """Whether the client may read the topic of that name; None: it may read all."""
 
 
 class ReadResult(NamedTuple):
@@ -118,11 +125,15 @@ def read_all(
     fetched: list[FetchPartitionData] = []
     key: TopicKey = None
     topic: Topic | None = None
+    allowed = True
     for each in wanted:
         if each.topic is not key:  # most requests are in order of topics
             key = each.topic
             topic = find(topics, key)
+            allowed = _is_allowed(limits, key, topic)
         try:
+            if not allowed:
+                raise KafkaError(ErrorCode.topic_authorization_failed)
             one = _read(topic, each, min(each.max_bytes, left), size + before == 0, limits)
         except KafkaError as error:
             one = FetchPartitionData(each, error.code)
@@ -137,6 +148,11 @@ def read_all(
             size += len(one.records)
             left = max(0, left - len(one.records))
     return ReadResult(fetched, size, failed, waitable)
+
+
+def _is_allowed(limits: FetchLimits, key: TopicKey, topic: Topic | None) -> bool:
+    name = key if isinstance(key, str) else None if topic is None else topic.name
+    return limits.may_read is None or name is None or limits.may_read(name)
 
 
 def _read(

@@ -18,6 +18,7 @@ from kohort.security.acls import (
     PatternType,
     ResourceType,
 )
+from kohort.server.handlers.refusing import NOT_AUTHORIZED
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 
@@ -32,7 +33,7 @@ def refusal(services: Services, exchange: Exchange) -> KafkaError | None:
     if not services.has_authorizer:
         return KafkaError(ErrorCode.security_disabled, "No Authorizer is configured on the broker")
     if not services.access(exchange).cluster():
-        return KafkaError(ErrorCode.cluster_authorization_failed)
+        return KafkaError(ErrorCode.cluster_authorization_failed, NOT_AUTHORIZED)
     return None
 
 

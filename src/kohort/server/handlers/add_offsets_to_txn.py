@@ -7,6 +7,7 @@ v4 is the same.
 
 from typing import Any, Final
 
+from kohort.errors import ErrorCode
 from kohort.protocol.messages import response
 from kohort.server.handlers import without_fenced
 from kohort.server.net import Exchange
@@ -16,6 +17,13 @@ FIRST_WITH_FENCED: Final = 2
 
 
 async def handle(services: Services, exchange: Exchange, request: Any) -> None:
+    access = services.access(exchange)
+    if not access.transactional_id(request.transactional_id):
+        _respond(exchange, ErrorCode.transactional_id_authorization_failed)
+        return
+    if not access.group(request.group_id):
+        _respond(exchange, ErrorCode.group_authorization_failed)
+        return
     topic, partition = services.groups.partition_of(request.group_id)
     error = await services.transactions.add_partitions_after_markers(
         request.transactional_id,
@@ -26,4 +34,8 @@ async def handle(services: Services, exchange: Exchange, request: Any) -> None:
     )
     if exchange.version < FIRST_WITH_FENCED:
         error = without_fenced(error)
+    _respond(exchange, error)
+
+
+def _respond(exchange: Exchange, error: ErrorCode) -> None:
     exchange.respond(response(exchange.api_key, exchange.version, error_code=error))

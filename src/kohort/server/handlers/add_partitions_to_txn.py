@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from kohort.errors import ErrorCode
 from kohort.runtime.time_slice import TimeSlices
+from kohort.server.authorization import Access
 from kohort.server.handlers import without_fenced
 from kohort.server.handlers.in_steps import in_slices, respond_large
 from kohort.server.net import Exchange
@@ -42,6 +43,7 @@ async def handle(services: Services, exchange: Exchange, request: Any) -> None:
         return
     errors = await _errors(
         services,
+        services.access(exchange),
         request.v3_and_below_transactional_id,
         request.v3_and_below_producer_id,
         request.v3_and_below_producer_epoch,
@@ -60,11 +62,17 @@ async def handle(services: Services, exchange: Exchange, request: Any) -> None:
 
 
 async def _handle_many(services: Services, exchange: Exchange, request: Any) -> None:
+    access = services.access(exchange)
+    if not access.cluster():
+        error = {"error_code": ErrorCode.cluster_authorization_failed}
+        await respond_large(services, exchange, error | {"results_by_transaction": ()}, 0)
+        return
     results: list[tuple[str, Sequence[Any], Errors]] = []
     slices = TimeSlices()
     for each in request.transactions:
         errors = await _errors(
             services,
+            access,
             each.transactional_id,
             each.producer_id,
             each.producer_epoch,
@@ -90,6 +98,7 @@ async def _handle_many(services: Services, exchange: Exchange, request: Any) -> 
 
 async def _errors(
     services: Services,
+    access: Access,
     transactional_id: str,
     producer_id: int,
     producer_epoch: int,
@@ -99,8 +108,10 @@ async def _errors(
     verify_only: bool = False,
 ) -> Errors:
     """Add or verify the partitions of one transaction."""
+    if not access.transactional_id(transactional_id):
+        return Errors(ErrorCode.transactional_id_authorization_failed)
     partitions = await in_slices(_partitions(topics))
-    refused = await in_slices(_refused(services, partitions, of_broker))
+    refused = await in_slices(_refused(services, access, partitions, of_broker))
     if refused:
         return Errors(ErrorCode.operation_not_attempted, refused)
     producer = (transactional_id, producer_id, producer_epoch)
@@ -126,14 +137,14 @@ def _partitions(topics: Sequence[Any]) -> Generator[None, None, Partitions]:
 
 
 def _refused(
-    services: Services, partitions: Partitions, of_broker: bool
+    services: Services, access: Access, partitions: Partitions, of_broker: bool
 ) -> Generator[None, None, dict[tuple[str, int], ErrorCode]]:
     """The partitions that do not exist, or that producers must not write to."""
     refused = {}
     for name, numbers in partitions.items():
         topic = services.topics.get(name)
         for partition in numbers:
-            if name in INTERNAL and not of_broker:
+            if not of_broker and (name in INTERNAL or not access.topic(name)):
                 refused[name, partition] = ErrorCode.topic_authorization_failed
             elif topic is None or not 0 <= partition < len(topic.partitions):
                 refused[name, partition] = ErrorCode.unknown_topic_or_partition

@@ -10,7 +10,8 @@ from kohort.errors import ErrorCode, KafkaError
 from kohort.quotas import EMPTY, QuotaEntity, altered_quotas, quota_entity
 from kohort.runtime.time_slice import TimeSlices
 from kohort.server.handlers.describe_client_quotas import named
-from kohort.server.handlers.in_steps import Fields, counted, respond_large
+from kohort.server.handlers.in_steps import Fields, collected, counted, respond_large
+from kohort.server.handlers.refusing import REFUSAL
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 
@@ -21,6 +22,12 @@ MAX_PARTS: Final = 100
 
 
 async def handle(services: Services, exchange: Exchange, request: Any) -> None:
+    if not services.access(exchange).cluster():
+        refused = await collected(
+            request.entries, lambda each: REFUSAL | {"entity": named(_entity(each))}
+        )
+        await respond_large(services, exchange, {"entries": refused}, len(refused))
+        return
     times = await counted(_entity(each) for each in request.entries)
     slices = TimeSlices()
     results: list[Fields] = []

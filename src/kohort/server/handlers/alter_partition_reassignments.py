@@ -9,6 +9,7 @@ from typing import Any
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.server.handlers.in_steps import Steps, respond_in_steps
+from kohort.server.handlers.refusing import REFUSAL
 from kohort.server.net import Exchange
 from kohort.server.responses import validate_replicas
 from kohort.server.services import Services
@@ -17,7 +18,21 @@ from kohort.server.services import Services
 def handle(
     services: Services, exchange: Exchange, request: Any
 ) -> Coroutine[Any, Any, None] | None:
+    if not services.access(exchange).cluster():
+        return respond_in_steps(services, exchange, _refused(request))
     return respond_in_steps(services, exchange, _steps(services, request))
+
+
+def _refused(request: Any) -> Steps:
+    responses = []
+    for topic in request.topics:
+        partitions = []
+        for each in topic.partitions:
+            partitions.append({"partition_index": each.partition_index, **REFUSAL})
+            yield
+        responses.append({"name": topic.name, "partitions": partitions})
+        yield
+    return {**REFUSAL, "responses": responses}
 
 
 def _steps(services: Services, request: Any) -> Steps:

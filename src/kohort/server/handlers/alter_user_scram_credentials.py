@@ -17,7 +17,8 @@ from kohort.security.scram import (
     ScramUsers,
     credential_of,
 )
-from kohort.server.handlers.in_steps import Fields, in_slices, respond_large
+from kohort.server.handlers.in_steps import Fields, collected, in_slices, respond_large
+from kohort.server.handlers.refusing import REFUSAL
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 
@@ -57,6 +58,11 @@ TWICE: Final = Refusal(
 
 
 async def handle(services: Services, exchange: Exchange, request: Any) -> None:
+    if not services.access(exchange).cluster():
+        names = (each.name for part in (request.deletions, request.upsertions) for each in part)
+        refused = await collected(dict.fromkeys(names), lambda name: {"user": name, **REFUSAL})
+        await respond_large(services, exchange, {"results": refused}, len(refused))
+        return
     judged = await in_slices(_judge_each(services.topics.scram_users, request))
     slices = TimeSlices()
     results: list[Fields] = []

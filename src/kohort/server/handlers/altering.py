@@ -17,6 +17,7 @@ from kohort.server.config import (
     validate_configs,
     validate_topic_configs,
 )
+from kohort.server.handlers.config_access import authorize
 from kohort.server.handlers.in_steps import counted, respond_large
 from kohort.server.net import Exchange
 from kohort.server.services import Services
@@ -37,7 +38,7 @@ async def alter_each(services: Services, exchange: Exchange, request: Any, alter
     changes: dict[int, int] = {}
     for each in request.resources:
         before = services.topics.last_change
-        results.append(_result(services, request, each, times, alter))
+        results.append(_result(services, exchange, request, each, times, alter))
         if services.topics.last_change != before:
             changes[len(results) - 1] = services.topics.last_change
         await slices.give_way()
@@ -50,6 +51,7 @@ async def alter_each(services: Services, exchange: Exchange, request: Any, alter
 
 def _result(
     services: Services,
+    exchange: Exchange,
     request: Any,
     resource: Any,
     times: Counter[tuple[int, str]],
@@ -60,6 +62,7 @@ def _result(
     try:
         if times[kind, name] > 1:
             raise KafkaError(ErrorCode.invalid_request, "Each resource must appear at most once.")
+        authorize(services.access(exchange), kind, name)
         alter(services, resource, request.validate_only)
     except KafkaError as error:
         return result | {"error_code": error.code, "error_message": error.message or None}

@@ -8,8 +8,10 @@ from kohort.coordinator.offsets import LEAST_RECORD_BYTES
 from kohort.coordinator.requests import OffsetToCommit
 from kohort.coordinator.responses import OffsetCommitResponse
 from kohort.errors import ErrorCode
+from kohort.server.authorization import Access
 from kohort.server.responses import PartitionResponses
 from kohort.server.services import Services
+from kohort.server.topics import Topic
 from kohort.types import TopicPartition
 
 Existing: TypeAlias = Generator[None, None, tuple[OffsetToCommit, ...]]
@@ -20,24 +22,27 @@ AT_ONCE: Final = 2_000
 
 
 def existing(
-    services: Services, request: Any, responses: PartitionResponses, *, by_id: bool, has_epoch: bool
+    services: Services,
+    access: Access,
+    request: Any,
+    responses: PartitionResponses,
+    *,
+    by_id: bool,
+    has_epoch: bool,
 ) -> Existing:
     """Find the partitions of a request; `responses` receives the errors of all others.
 
-    `by_id`: the request names topics by id. `has_epoch`: it has leader epochs.
+    `access` is that of the client. `by_id`: the request names topics by id. `has_epoch`: it has
+    leader epochs.
     """
     offsets: list[OffsetToCommit] = []
     for asked in request.topics:
         yield
         topic_id: UUID | None = asked.topic_id if by_id else None
-        topic = (
-            (topic_id and services.topics.by_id(topic_id))
-            if by_id
-            else services.topics.get(asked.name)
-        )
         key = ("" if by_id else asked.name, topic_id)
-        if not topic:
-            error = ErrorCode.unknown_topic_id if by_id else ErrorCode.unknown_topic_or_partition
+        topic = _find(services, asked, by_id)
+        error = _refusal(access, asked, topic, by_id)
+        if error or topic is None:
             responses.add_errors(key, (each.partition_index for each in asked.partitions), error)
             continue
         # The id goes with every offset, so that one of a topic deleted since is never taken for its
@@ -63,6 +68,36 @@ def existing(
             responses.add_errors(key, missing, ErrorCode.unknown_topic_or_partition)
         responses.expect(key, len(offsets) - before)
     return tuple(offsets)
+
+
+def _find(services: Services, asked: Any, by_id: bool) -> Topic | None:
+    if not by_id:
+        return services.topics.get(asked.name)
+    return services.topics.by_id(asked.topic_id) if asked.topic_id else None
+
+
+def _refusal(access: Access, asked: Any, topic: Topic | None, by_id: bool) -> ErrorCode:
+    """Why nothing can be committed for a topic: it is not the client's, or there is none.
+
+    A name that the client may not use is refused whether it exists or not.
+    """
+    name: str | None = topic.name if topic is not None else None if by_id else asked.name
+    if name is not None and not access.topic(name):
+        return ErrorCode.topic_authorization_failed
+    if topic is not None:
+        return ErrorCode.none
+    return ErrorCode.unknown_topic_id if by_id else ErrorCode.unknown_topic_or_partition
+
+
+def refuse_all(
+    request: Any, responses: PartitionResponses, *, by_id: bool, error: ErrorCode
+) -> Existing:
+    """Have `responses` say that nothing can be committed, after a step for each topic."""
+    for asked in request.topics:
+        key = ("", asked.topic_id) if by_id else (asked.name, None)
+        responses.add_errors(key, (each.partition_index for each in asked.partitions), error)
+        yield
+    return ()
 
 
 def loggable(services: Services, offsets: Sequence[OffsetToCommit]) -> tuple[OffsetToCommit, ...]:

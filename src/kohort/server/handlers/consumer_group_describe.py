@@ -17,15 +17,19 @@ from kohort.coordinator.responses import (
 )
 from kohort.errors import ErrorCode
 from kohort.runtime.time_slice import TimeSlices
-from kohort.server.handlers.in_steps import ask_each, respond_large
+from kohort.server.authorization import GROUP
+from kohort.server.handlers.in_steps import ask_each, divided, respond_large
 from kohort.server.net import Exchange
-from kohort.server.responses import GROUP_OPERATIONS, OPERATIONS_NOT_REQUESTED
+from kohort.server.responses import OPERATIONS_NOT_REQUESTED
 from kohort.server.services import Services
 
 _TOGETHER: Final = 100
 """Groups whose shards are asked before the first of them has responded."""
 REPEATED_UP_TO: Final = 10_000
 """Members in a response up to which a group that is named again is described again."""
+HIDDEN_TOPICS: Final = (
+    "The group has described topic(s) that the client is not authorized to describe."
+)
 CLASSIC: Final = 0
 CONSUMER: Final = 1
 
@@ -37,22 +41,29 @@ async def handle(services: Services, exchange: Exchange, request: Any) -> None:
     again gets INVALID_REQUEST, as in DescribeGroups.
     """
     asked = request.include_authorized_operations
-    operations = GROUP_OPERATIONS if asked else OPERATIONS_NOT_REQUESTED
     if not services.serves_consumer_groups:
         refusals = (_refused(each, ErrorCode.unsupported_version) for each in request.group_ids)
-        rows = [_row(each, operations) for each in refusals]
+        rows = [_row(each, OPERATIONS_NOT_REQUESTED) for each in refusals]
         await respond_large(services, exchange, {"groups": rows}, len(rows))
         return
-    rows = []
-    elements = members = 0
+    access = services.access(exchange)
+    allowed, denied = await divided(request.group_ids, access.group)
+    error = ErrorCode.group_authorization_failed
+    rows = [_row(_refused(each, error), OPERATIONS_NOT_REQUESTED) for each in denied]
+    elements, members = len(rows), 0
     seen: set[str] = set()
-    slices, following = TimeSlices(), iter(sorted(request.group_ids, key=bool))
+    slices, following = TimeSlices(), iter(sorted(allowed, key=bool))
     while some := tuple(islice(following, _TOGETHER)):
-        new = [each for each in some if each not in seen or members <= REPEATED_UP_TO]
+        repeated = seen.intersection(some) if members > REPEATED_UP_TO else ()
+        new = [each for each in some if each not in repeated]
         responses = iter(await ask_each(services, (partial(_request, each) for each in new)))
         for group in some:
-            repeated = group in seen and members > REPEATED_UP_TO
-            described = _refused(group, ErrorCode.invalid_request) if repeated else next(responses)
+            described = (
+                _refused(group, ErrorCode.invalid_request) if group in repeated else next(responses)
+            )
+            if services.has_authorizer and not all(map(access.topic, _topic_names(described))):
+                described = _refused(group, ErrorCode.topic_authorization_failed, HIDDEN_TOPICS)
+            operations = access.operations(GROUP, group) if asked else OPERATIONS_NOT_REQUESTED
             members += len(described.members)
             elements += 1 + sum(_size(member) for member in described.members)
             rows.append(_row(described, operations))
@@ -65,8 +76,17 @@ def _request(group: str, respond: Callable[[Any], None]) -> DescribeConsumerGrou
     return DescribeConsumerGroup(request_id=respond, group=group)
 
 
-def _refused(group: str, error: ErrorCode) -> DescribeConsumerGroupResponse:
-    return DescribeConsumerGroupResponse(error=error, group=group)
+def _refused(
+    group: str, error: ErrorCode, message: str | None = None
+) -> DescribeConsumerGroupResponse:
+    return DescribeConsumerGroupResponse(error=error, group=group, error_message=message)
+
+
+def _topic_names(of: DescribeConsumerGroupResponse) -> Iterable[str]:
+    """The topics that the description of a group names."""
+    named = {topic_id: None for each in of.members for topic_id in (*each.assignment, *each.target)}
+    subscribed = dict.fromkeys(topic for each in of.members for topic in each.metadata.topics)
+    return (*subscribed, *(of.topics[each] for each in named if each in of.topics))
 
 
 def _size(of: DescribedConsumerMember) -> int:

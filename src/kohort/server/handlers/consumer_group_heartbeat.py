@@ -4,7 +4,7 @@ v1 adds the regular expression, and a member chooses its id itself; in v0 the se
 """
 
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
 
@@ -18,6 +18,7 @@ from kohort.protocol.apis import BY_NAME
 from kohort.protocol.messages import response as new_response
 from kohort.protocol.request_fast_path import read_steady_heartbeat
 from kohort.server.handlers import milliseconds
+from kohort.server.handlers.in_steps import AT_ONCE, divided
 from kohort.server.net import Exchange, SameRequest
 from kohort.server.services import Services
 
@@ -25,11 +26,41 @@ _USUAL_BYTES: Final = 512
 """Size of the largest frame that is read from its bytes."""
 
 
-def handle(services: Services, exchange: Exchange, request: Any) -> None:
-    """Hand the request to the group's shard."""
+def handle(
+    services: Services, exchange: Exchange, request: Any
+) -> Coroutine[Any, Any, None] | None:
+    """Hand the request to the group's shard, if the client may."""
     if not services.serves_consumer_groups:
         _respond(exchange, ConsumerGroupHeartbeatResponse(error=ErrorCode.unsupported_version))
+    elif len(request.subscribed_topic_names or ()) > AT_ONCE:
+        return _handle_large(services, exchange, request)
+    elif not services.access(exchange).group(request.group_id):
+        _refuse(exchange, ErrorCode.group_authorization_failed)
+    elif not all(map(services.access(exchange).topic, request.subscribed_topic_names or ())):
+        _refuse(exchange, ErrorCode.topic_authorization_failed)
+    else:
+        _submit(services, exchange, request)
+    return None
+
+
+async def _handle_large(services: Services, exchange: Exchange, request: Any) -> None:
+    """`handle` of a member that subscribes to very many topics."""
+    access = services.access(exchange)
+    if not access.group(request.group_id):
+        _refuse(exchange, ErrorCode.group_authorization_failed)
         return
+    _, denied = await divided(request.subscribed_topic_names, access.topic)
+    if denied:
+        _refuse(exchange, ErrorCode.topic_authorization_failed)
+    else:
+        _submit(services, exchange, request)
+
+
+def _refuse(exchange: Exchange, error: ErrorCode) -> None:
+    _respond(exchange, ConsumerGroupHeartbeatResponse(error=error))
+
+
+def _submit(services: Services, exchange: Exchange, request: Any) -> None:
     version = exchange.version
     member_id = request.member_id
     if version == 0 and request.member_epoch == 0 and not member_id.strip():
@@ -64,6 +95,8 @@ def _from_bytes(services: Services, exchange: Exchange, frame: bytes, body_at: i
     if fields is None:
         return False
     group, epoch, member_id, instance_id = fields
+    if not services.access(exchange).group(group):
+        return False
     member = SteadyHeartbeat(
         group, member_id, epoch, instance_id, exchange.client_id, exchange.client_host
     )

@@ -24,20 +24,26 @@ BATCH_CHARS: Final = 128 * 1024
 
 async def handle(services: Services, exchange: Exchange, request: Any) -> None:
     creations = request.creations
-    if any(getattr(each, field) == UNKNOWN for each in creations for field in CODES):
+    read = await in_slices(_read(creations))
+    if read is None:
         exchange.hang_up("CreateAcls with an unknown element")
         return
     error = refusal(services, exchange)
     if error is not None:
         results = [_result(error)] * len(creations)
     else:
-        results = await _create(services, await in_slices(_read(creations)))
+        results = await _create(services, read)
     await respond_large(services, exchange, {"results": results}, len(results))
 
 
-def _read(creations: Sequence[Any]) -> Generator[None, None, list[AclBinding | KafkaError]]:
+def _read(
+    creations: Sequence[Any],
+) -> Generator[None, None, list[AclBinding | KafkaError] | None]:
+    """The entries, or why they are none; None if a code is unknown."""
     read: list[AclBinding | KafkaError] = []
     for each in creations:
+        if any(getattr(each, field) == UNKNOWN for field in CODES):
+            return None
         try:
             read.append(read_binding(each))
         except KafkaError as error:

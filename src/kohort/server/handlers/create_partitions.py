@@ -20,7 +20,7 @@ async def handle(services: Services, exchange: Exchange, request: Any) -> None:
     slices, results = TimeSlices(), []
     for topic in request.topics:
         if times[topic.name] == 1:
-            results.append(await _result(services, request, topic))
+            results.append(await _result(services, exchange, request, topic))
             await slices.give_way()
     results += await collected(times, lambda name: _duplicate(name) if times[name] > 1 else None)
     await respond_large(services, exchange, {"results": results}, len(results))
@@ -34,8 +34,12 @@ def _duplicate(name: str) -> dict[str, Any]:
     }
 
 
-async def _result(services: Services, request: Any, wanted: Any) -> dict[str, Any]:
+async def _result(
+    services: Services, exchange: Exchange, request: Any, wanted: Any
+) -> dict[str, Any]:
     try:
+        if not services.access(exchange).topic(wanted.name):
+            raise KafkaError(ErrorCode.topic_authorization_failed)
         if request.timeout.total_seconds() <= 0:
             raise KafkaError(ErrorCode.request_timed_out)
         await _grow(services, wanted, request.validate_only)

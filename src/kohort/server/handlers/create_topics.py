@@ -14,8 +14,9 @@ from typing import Any
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.runtime.time_slice import TimeSlices
+from kohort.server.authorization import DESCRIBE_CONFIGS, TOPIC, Access
 from kohort.server.config import describe_topic_configs
-from kohort.server.handlers.in_steps import collected, counted, in_slices, respond_large
+from kohort.server.handlers.in_steps import collected, counted, divided, in_slices, respond_large
 from kohort.server.net import Exchange
 from kohort.server.responses import validate_replicas
 from kohort.server.services import Services
@@ -34,12 +35,18 @@ async def handle(services: Services, exchange: Exchange, request: Any) -> None:
     wanted = await collected(
         request.topics, lambda topic: topic if times[topic.name] == 1 else None
     )
-    results = await _results(services, request, wanted)
+    access = services.access(exchange)
+    everywhere = access.cluster()
+    allowed, denied = await divided(wanted, lambda each: everywhere or access.topic(each.name))
+    results = [_unauthorized(each.name) for each in denied]
+    results += await _results(services, access, request, allowed)
     results += await collected(times, lambda name: _duplicate(name) if times[name] > 1 else None)
     await respond_large(services, exchange, {"topics": results}, ENTRIES * len(results))
 
 
-async def _results(services: Services, request: Any, wanted: Sequence[Any]) -> list[dict[str, Any]]:
+async def _results(
+    services: Services, access: Access, request: Any, wanted: Sequence[Any]
+) -> list[dict[str, Any]]:
     slices, excess = TimeSlices(), await in_slices(_excess(services, wanted))
     validated: list[TopicRecord | KafkaError] = []
     for topic in wanted:
@@ -52,7 +59,7 @@ async def _results(services: Services, request: Any, wanted: Sequence[Any]) -> l
         results.append(
             refusal(topic.name, outcome.code, outcome.message or None)
             if isinstance(outcome, KafkaError)
-            else _success(services, outcome)
+            else _success(services, access, outcome)
         )
         await slices.give_way()
     return results
@@ -167,12 +174,19 @@ def _excess(services: Services, topics: Sequence[Any]) -> Generator[None, None, 
     )
 
 
-def _success(services: Services, topic: TopicRecord) -> dict[str, Any]:
-    return {
+def _success(services: Services, access: Access, topic: TopicRecord) -> dict[str, Any]:
+    made = {
         "name": topic.name,
         "topic_id": topic.id,
         "error_code": ErrorCode.none,
         "error_message": None,
+    }
+    if not access.may(DESCRIBE_CONFIGS, TOPIC, topic.name):
+        return made | {
+            "topic_config_error_code": ErrorCode.topic_authorization_failed,
+            "configs": (),
+        }
+    return made | {
         "num_partitions": topic.partitions,
         "replication_factor": 1,
         "configs": [
@@ -191,6 +205,10 @@ def _success(services: Services, topic: TopicRecord) -> dict[str, Any]:
 
 def refusal(name: str, code: ErrorCode, message: str | None) -> dict[str, Any]:
     return {"name": name, "error_code": code, "error_message": message, "configs": ()}
+
+
+def _unauthorized(name: str) -> dict[str, Any]:
+    return refusal(name, ErrorCode.topic_authorization_failed, "Authorization failed.")
 
 
 def _duplicate(name: str) -> dict[str, Any]:

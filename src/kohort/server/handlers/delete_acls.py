@@ -13,7 +13,7 @@ from kohort.errors import ErrorCode, KafkaError
 from kohort.security.acls import AclBinding, AclBindingFilter
 from kohort.server.handlers.acl_entries import matching, read_filter, refusal
 from kohort.server.handlers.describe_acls import UNKNOWN, has_unknown
-from kohort.server.handlers.in_steps import in_slices, respond_large
+from kohort.server.handlers.in_steps import collected, in_slices, respond_large
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 
@@ -25,7 +25,7 @@ Found = list[tuple[UUID, AclBinding]]
 
 
 async def handle(services: Services, exchange: Exchange, request: Any) -> None:
-    if any(map(has_unknown, request.filters)):
+    if await collected(request.filters, lambda each: has_unknown(each) or None):
         exchange.hang_up("DeleteAcls with an unknown element")
         return
     error = refusal(services, exchange)

@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Any, Final
 
 from kohort.coordinator.requests import DeleteGroup
+from kohort.errors import ErrorCode
 from kohort.runtime.time_slice import TimeSlices
 from kohort.server.handlers.in_steps import ask_each, respond_large
 from kohort.server.net import Exchange
@@ -26,9 +27,13 @@ async def handle(services: Services, exchange: Exchange, request: Any) -> None:
     while some := tuple(islice(following, _TOGETHER)):
         groups = [each for each in dict.fromkeys(some) if each not in seen]
         seen.update(groups)
-        responses = await ask_each(services, (partial(_request, group) for group in groups))
-        for group, response in zip(groups, responses, strict=True):
-            results.append({"group_id": group, "error_code": response.error})
+        access = services.access(exchange)
+        allowed = [each for each in groups if access.group(each)]
+        responses = await ask_each(services, (partial(_request, group) for group in allowed))
+        errors = {group: each.error for group, each in zip(allowed, responses, strict=True)}
+        for group in groups:
+            error = errors.get(group, ErrorCode.group_authorization_failed)
+            results.append({"group_id": group, "error_code": error})
         await slices.give_way()
     await respond_large(services, exchange, {"results": results}, len(results))
 

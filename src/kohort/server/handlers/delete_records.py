@@ -29,14 +29,17 @@ def handle(
     services: Services, exchange: Exchange, request: Any
 ) -> Coroutine[Any, Any, None] | None:
     deleted: list[tuple[dict[str, Any], Log]] = []
-    steps = _steps(services, request, deleted)
+    steps = _steps(services, exchange, request, deleted)
     if services.config["durability"] == "fsync":
         return _respond_when_durable(services, exchange, steps, deleted)
     return respond_in_steps(services, exchange, steps)
 
 
-def _steps(services: Services, request: Any, deleted: list[tuple[dict[str, Any], Log]]) -> Steps:
+def _steps(
+    services: Services, exchange: Exchange, request: Any, deleted: list[tuple[dict[str, Any], Log]]
+) -> Steps:
     """`deleted` receives the partitions of the response whose records are deleted."""
+    access = services.access(exchange)
     topics: list[dict[str, Any]] = []
     for topic in request.topics:
         # Of two offsets for one partition Kafka takes the last, and responds once.
@@ -45,8 +48,11 @@ def _steps(services: Services, request: Any, deleted: list[tuple[dict[str, Any],
             offsets[each.partition_index] = each.offset
             yield
         partitions: Partitions = []
+        allowed = access.topic(topic.name)
         for index, before in offsets.items():
-            partitions.append(_respond(services, topic.name, index, before))
+            partitions.append(
+                _respond(services, topic.name, index, before) if allowed else _refused(index)
+            )
             log = services.topics.log(topic.name, index)
             if log is not None and "error_code" not in partitions[-1]:
                 deleted.append((partitions[-1], log))
@@ -77,6 +83,11 @@ async def _respond_when_durable(
         elif outcome is not None:
             raise outcome
     await respond_in_thread(services, exchange, fields)
+
+
+def _refused(partition: int) -> dict[str, Any]:
+    error = ErrorCode.topic_authorization_failed
+    return {"partition_index": partition, "low_watermark": -1, "error_code": error}
 
 
 def _respond(services: Services, topic: str, partition: int, before: int) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.runtime.time_slice import TimeSlices
+from kohort.server.authorization import DESCRIBE, TOPIC, Access
 from kohort.server.handlers.in_steps import counted, respond_large
 from kohort.server.net import Exchange
 from kohort.server.services import Services
@@ -27,17 +28,18 @@ class TopicToDelete(NamedTuple):
 
 
 async def handle(services: Services, exchange: Exchange, request: Any) -> None:
-    results = await services.topics.change(_delete(services, exchange.version, request))
+    results = await services.topics.change(_delete(services, exchange, request))
     await respond_large(services, exchange, {"responses": results}, len(results))
 
 
-async def _delete(services: Services, version: int, request: Any) -> list[dict[str, Any]]:
+async def _delete(services: Services, exchange: Exchange, request: Any) -> list[dict[str, Any]]:
+    version, access = exchange.version, services.access(exchange)
     times = await counted(_topics_to_delete(request, version))
     slices = TimeSlices()
     results: list[dict[str, Any]] = []
     indexes: dict[str, int] = {}
     for wanted, count in times.items():
-        result = _result(services, version, request, wanted, count, indexes)
+        result = _result(services, access, version, request, wanted, count, indexes)
         if not result["error_code"]:
             indexes[result["name"]] = len(results)
         results.append(result)
@@ -58,6 +60,7 @@ def _topics_to_delete(request: Any, version: int) -> Iterator[TopicToDelete]:
 
 def _result(
     services: Services,
+    access: Access,
     version: int,
     request: Any,
     wanted: TopicToDelete,
@@ -67,6 +70,9 @@ def _result(
     """Whether to delete a topic that the request names so many `times`, beside those `chosen`."""
     try:
         _validate_request(services, version, request, wanted, times)
+        refused = _unauthorized(services.topics, access, wanted)
+        if refused is not None:
+            return refused
         found = _resolve(services.topics, wanted, chosen)
     except KafkaError as error:
         return _entry(wanted, error.code, error.message)
@@ -92,6 +98,17 @@ def _validate_request(
         )
     if request.timeout.total_seconds() <= 0:
         raise KafkaError(ErrorCode.request_timed_out)
+
+
+def _unauthorized(topics: Topics, access: Access, wanted: TopicToDelete) -> dict[str, Any] | None:
+    """The refusal of a topic that the client may not delete; an unknown id is up to `_resolve`."""
+    by_id = None if wanted.topic_id is None else topics.by_id(wanted.topic_id)
+    name = wanted.name if by_id is None else by_id.name
+    if name is None or access.cluster() or access.topic(name):
+        return None
+    if by_id is not None and access.may(DESCRIBE, TOPIC, name):
+        wanted = wanted._replace(name=name)
+    return _entry(wanted, ErrorCode.topic_authorization_failed, "Authorization failed.")
 
 
 def _resolve(topics: Topics, wanted: TopicToDelete, chosen: Collection[str]) -> TopicToDelete:

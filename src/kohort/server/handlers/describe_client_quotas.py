@@ -10,6 +10,7 @@ from kohort.errors import ErrorCode, KafkaError
 from kohort.quotas import QuotaEntity, QuotaFilter
 from kohort.quotas.entities import FilterComponent, validate_component, validate_types
 from kohort.server.handlers.in_steps import Fields, Steps, respond_in_steps
+from kohort.server.handlers.refusing import refuse
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 
@@ -17,6 +18,9 @@ from kohort.server.services import Services
 def handle(
     services: Services, exchange: Exchange, request: Any
 ) -> Coroutine[Any, Any, None] | None:
+    if not services.access(exchange).cluster():
+        refuse(exchange, error_message=None, entries=None)
+        return None
     return respond_in_steps(services, exchange, _steps(services, request))
 
 

@@ -8,8 +8,9 @@ from typing import Any
 
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import response
+from kohort.server.handlers import metadata
 from kohort.server.net import Exchange
-from kohort.server.responses import CLUSTER_OPERATIONS, OPERATIONS_NOT_REQUESTED
+from kohort.server.responses import OPERATIONS_NOT_REQUESTED
 from kohort.server.services import Services
 
 API_KEY = 60
@@ -40,7 +41,9 @@ def handle(services: Services, exchange: Exchange, request: Any) -> None:
                 }
             ],
             cluster_authorized_operations=(
-                CLUSTER_OPERATIONS if asked else OPERATIONS_NOT_REQUESTED
+                metadata.cluster_operations(services.access(exchange))
+                if asked
+                else OPERATIONS_NOT_REQUESTED
             ),
         )
     )

@@ -26,6 +26,7 @@ from kohort.server.config import (
     describe_topic_configs,
     validate_broker_id,
 )
+from kohort.server.handlers.config_access import authorize
 from kohort.server.handlers.in_steps import Pieces
 from kohort.server.loggers import levels
 from kohort.server.net import Exchange
@@ -49,7 +50,7 @@ def handle(
 ) -> Coroutine[Any, Any, None] | None:
     if len(request.resources) > AT_ONCE:
         return _describe_many(services, exchange, request)
-    results = [_result(services, request, resource) for resource in request.resources]
+    results = [_result(services, exchange, request, resource) for resource in request.resources]
     exchange.respond(response(API_KEY, exchange.version, results=results))
     return None
 
@@ -73,7 +74,9 @@ async def _describe_many(services: Services, exchange: Exchange, request: Any) -
         key = (resource.resource_type, resource.resource_name)
         refused = key in seen and size > REPEATED_UP_TO
         seen.add(key)
-        results = [_repeated(resource) if refused else _result(services, request, resource)]
+        results = [
+            _repeated(resource) if refused else _result(services, exchange, request, resource)
+        ]
         alone = response(API_KEY, exchange.version, results=results)
         errors |= errors_in(alone)
         encoded = encode(alone)
@@ -97,8 +100,10 @@ def _repeated(resource: Any) -> dict[str, Any]:
     return _refused(resource, KafkaError(ErrorCode.invalid_request, why))
 
 
-def _result(services: Services, request: Any, resource: Any) -> dict[str, Any]:
+def _result(services: Services, exchange: Exchange, request: Any, resource: Any) -> dict[str, Any]:
     try:
+        access = services.access(exchange)
+        authorize(access, resource.resource_type, resource.resource_name)
         entries = list(_entries(services, resource.resource_type, resource.resource_name))
     except KafkaError as error:
         return _refused(resource, error)

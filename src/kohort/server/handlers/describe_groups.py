@@ -14,9 +14,10 @@ from kohort.coordinator.requests import DescribeGroup
 from kohort.coordinator.responses import NONE, DescribedMember, DescribeGroupResponse
 from kohort.errors import ErrorCode
 from kohort.runtime.time_slice import TimeSlices
-from kohort.server.handlers.in_steps import ask_each, respond_large
+from kohort.server.authorization import GROUP
+from kohort.server.handlers.in_steps import ask_each, divided, respond_large
 from kohort.server.net import Exchange
-from kohort.server.responses import GROUP_OPERATIONS, OPERATIONS_NOT_REQUESTED
+from kohort.server.responses import OPERATIONS_NOT_REQUESTED
 from kohort.server.services import Services
 
 _TOGETHER: Final = 100
@@ -33,20 +34,25 @@ async def handle(services: Services, exchange: Exchange, request: Any) -> None:
     """
     version = exchange.version
     asked = version >= 3 and request.include_authorized_operations
-    operations = GROUP_OPERATIONS if asked else OPERATIONS_NOT_REQUESTED
-    rows: list[dict[str, Any]] = []
+    access = services.access(exchange)
+    allowed, denied = await divided(request.groups, access.group)
+    error = ErrorCode.group_authorization_failed
+    rows = [_row(_refused(each, error), OPERATIONS_NOT_REQUESTED) for each in denied]
     members = 0
     seen: set[str] = set()
-    slices, following = TimeSlices(), iter(request.groups)
+    slices, following = TimeSlices(), iter(allowed)
     while some := tuple(islice(following, _TOGETHER)):
-        new = [each for each in some if each not in seen or members <= REPEATED_UP_TO]
+        repeated = seen.intersection(some) if members > REPEATED_UP_TO else ()
+        new = [each for each in some if each not in repeated]
         responses = iter(
             await ask_each(services, (partial(_request, version, each) for each in new))
         )
         for group in some:
-            refused = group in seen and members > REPEATED_UP_TO
-            described = _repeated(group) if refused else next(responses)
+            described = (
+                _refused(group, ErrorCode.invalid_request) if group in repeated else next(responses)
+            )
             members += len(described.members)
+            operations = access.operations(GROUP, group) if asked else OPERATIONS_NOT_REQUESTED
             rows.append(_row(described, operations))
         seen.update(some)
         await slices.give_way()
@@ -57,8 +63,8 @@ def _request(version: int, group: str, respond: Callable[[Any], None]) -> Descri
     return DescribeGroup(request_id=respond, version=version, group=group)
 
 
-def _repeated(group: str) -> DescribeGroupResponse:
-    return DescribeGroupResponse(error=ErrorCode.invalid_request, group=group)
+def _refused(group: str, error: ErrorCode) -> DescribeGroupResponse:
+    return DescribeGroupResponse(error=error, group=group)
 
 
 def _row(of: DescribeGroupResponse, operations: int) -> dict[str, Any]:

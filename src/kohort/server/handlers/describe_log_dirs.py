@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from kohort.errors import ErrorCode
 from kohort.server.handlers.in_steps import Steps, respond_in_steps
+from kohort.server.handlers.refusing import refuse
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 
@@ -23,6 +24,9 @@ IN_MEMORY: Final = "memory"
 def handle(
     services: Services, exchange: Exchange, request: Any
 ) -> Coroutine[Any, Any, None] | None:
+    if not services.access(exchange).cluster():
+        refuse(exchange)
+        return None
     return respond_in_steps(services, exchange, _steps(services, request))
 
 

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log.producers import ActiveProducer
+from kohort.server.authorization import Access
 from kohort.server.handlers.in_steps import Steps, respond_in_steps
 from kohort.server.net import Exchange
 from kohort.server.services import Services
@@ -17,10 +18,11 @@ MAX_REPEATED: Final = 10_000
 def handle(
     services: Services, exchange: Exchange, request: Any
 ) -> Coroutine[Any, Any, None] | None:
-    return respond_in_steps(services, exchange, _steps(services, request))
+    return respond_in_steps(services, exchange, _steps(services, exchange, request))
 
 
-def _steps(services: Services, request: Any) -> Steps:
+def _steps(services: Services, exchange: Exchange, request: Any) -> Steps:
+    access = services.access(exchange)
     topics = []
     described: set[tuple[str, int]] = set()
     count = 0
@@ -29,7 +31,9 @@ def _steps(services: Services, request: Any) -> Steps:
         for index in topic.partition_indexes:
             repeated = count > MAX_REPEATED and (topic.name, index) in described
             described.add((topic.name, index))
-            partitions.append((yield from _described(services, topic.name, index, repeated)))
+            partitions.append(
+                (yield from _described(services, access, topic.name, index, repeated))
+            )
             count += len(partitions[-1].get("active_producers", ()))
             yield
         topics.append({"name": topic.name, "partitions": partitions})
@@ -38,12 +42,14 @@ def _steps(services: Services, request: Any) -> Steps:
 
 
 def _described(
-    services: Services, name: str, index: int, repeated: bool
+    services: Services, access: Access, name: str, index: int, repeated: bool
 ) -> Generator[None, None, dict[str, Any]]:
     result: dict[str, Any] = {"partition_index": index}
     try:
         if repeated:
             raise KafkaError(ErrorCode.invalid_request, "The partition is named again.")
+        if not access.topic(name):
+            raise KafkaError(ErrorCode.topic_authorization_failed, "Topic authorization failed.")
         producers = _log_producers(services, name, index)
     except (KafkaError, OSError) as failure:
         error = failure if isinstance(failure, KafkaError) else storage_error(failure)

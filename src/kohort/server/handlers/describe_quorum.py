@@ -10,6 +10,7 @@ from typing import Any, Final
 from kohort.errors import ErrorCode
 from kohort.security import Endpoint
 from kohort.server.handlers.in_steps import Steps, respond_in_steps
+from kohort.server.handlers.refusing import NOT_AUTHORIZED, refuse
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 from kohort.server.topics import METADATA
@@ -22,6 +23,9 @@ UNKNOWN: Final = "This server does not host this topic-partition."
 def handle(
     services: Services, exchange: Exchange, request: Any
 ) -> Coroutine[Any, Any, None] | None:
+    if not services.access(exchange).cluster():
+        refuse(exchange, error_message=NOT_AUTHORIZED)
+        return None
     if _asks_for_metadata(request):
         return respond_in_steps(services, exchange, _quorum(services, exchange.peer.endpoint))
     return respond_in_steps(services, exchange, _unknown(request))

@@ -5,14 +5,14 @@ first that did not fit. An empty list asks for all topics.
 """
 
 from bisect import bisect_left
-from collections.abc import Coroutine, Generator
+from collections.abc import Coroutine, Generator, Iterable
 from typing import Any, NamedTuple
 
 from kohort.errors import ErrorCode
+from kohort.server.authorization import TOPIC, Access
 from kohort.server.handlers import metadata
 from kohort.server.handlers.in_steps import Steps, respond_in_steps
 from kohort.server.net import Exchange
-from kohort.server.responses import TOPIC_OPERATIONS
 from kohort.server.services import Services
 from kohort.server.topics import INTERNAL
 
@@ -30,10 +30,11 @@ class Cursor(NamedTuple):
 def handle(
     services: Services, exchange: Exchange, request: Any
 ) -> Coroutine[Any, Any, None] | None:
-    return respond_in_steps(services, exchange, _steps(services, request))
+    return respond_in_steps(services, exchange, _steps(services, exchange, request))
 
 
-def _steps(services: Services, request: Any) -> Steps:
+def _steps(services: Services, exchange: Exchange, request: Any) -> Steps:
+    access = services.access(exchange)
     cursor = (
         Cursor()
         if request.cursor is None
@@ -43,7 +44,7 @@ def _steps(services: Services, request: Any) -> Steps:
     for topic in request.topics:
         named[topic.name] = None
         yield
-    wanted = sorted(named) if named else sorted(topic.name for topic in services.topics.all())
+    wanted, denied = yield from _visible(services, access, named)
     names = wanted[bisect_left(wanted, cursor.topic_name) :]
     lost = named and request.cursor is not None and names[:1] != [cursor.topic_name]
     if lost or cursor.partition_index < 0:
@@ -53,19 +54,34 @@ def _steps(services: Services, request: Any) -> Steps:
         ]
         return {"topics": refused}
     limit = max(1, min(request.response_partition_limit, MAX_PARTITIONS))
-    topics, next_cursor = yield from _page(services, names, cursor, limit)
-    return {"topics": topics, "next_cursor": next_cursor and next_cursor._asdict()}
+    topics, next_cursor = yield from _page(services, access, names, cursor, limit)
+    return {"topics": [*topics, *denied], "next_cursor": next_cursor and next_cursor._asdict()}
+
+
+def _visible(
+    services: Services, access: Access, named: Iterable[str]
+) -> Generator[None, None, tuple[list[str], list[dict[str, Any]]]]:
+    """The topics to describe, all if none is named, and refusals of others that are named."""
+    visible: list[str] = []
+    denied: list[dict[str, Any]] = []
+    for name in tuple(named) or tuple(topic.name for topic in services.topics.all()):
+        if access.topic(name):
+            visible.append(name)
+        elif named:
+            denied.append(_denied(name))
+        yield
+    return sorted(visible), denied
 
 
 def _page(
-    services: Services, names: list[str], cursor: Cursor, limit: int
+    services: Services, access: Access, names: list[str], cursor: Cursor, limit: int
 ) -> Generator[None, None, tuple[list[dict[str, Any]], Cursor | None]]:
     found: list[dict[str, Any]] = []
     for name in names:
         yield
         first = cursor.partition_index if name == cursor.topic_name else 0
         # One more than fits shows whether there are more.
-        entry = _entry(services, name, first, limit + 1)
+        entry = _entry(services, access, name, first, limit + 1)
         partitions = entry["partitions"]
         if partitions and limit == 0:
             return found, Cursor(name, first)
@@ -77,9 +93,13 @@ def _page(
     return found, None
 
 
-def _entry(services: Services, name: str, first: int, most: int) -> dict[str, Any]:
+def _denied(name: str) -> dict[str, Any]:
+    return {"error_code": ErrorCode.topic_authorization_failed, "name": name, "partitions": ()}
+
+
+def _entry(services: Services, access: Access, name: str, first: int, most: int) -> dict[str, Any]:
     topic = services.topics.get(name)
-    operations = {"topic_authorized_operations": TOPIC_OPERATIONS}
+    operations = {"topic_authorized_operations": access.operations(TOPIC, name)}
     if topic is None:
         unknown = {
             "error_code": metadata.unknown_or_invalid(name),

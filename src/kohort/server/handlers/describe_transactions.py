@@ -28,7 +28,9 @@ async def handle(services: Services, exchange: Exchange, request: Any) -> None:
     seen: set[str] = set()
     slices = TimeSlices()
     for name in request.transactional_ids:
-        if not name or (name in seen and partitions > REPEATED_UP_TO):
+        if not services.access(exchange).transactional_id(name):
+            found = DescribeTransactionResponse(ErrorCode.transactional_id_authorization_failed)
+        elif not name or (name in seen and partitions > REPEATED_UP_TO):
             found = DescribeTransactionResponse(ErrorCode.invalid_request)
         else:
             query = DescribeTransaction(request_id=None, transactional_id=name)
@@ -38,21 +40,22 @@ async def handle(services: Services, exchange: Exchange, request: Any) -> None:
             partitions += sum(1 + len(each) for each in found.metadata.partitions.values())
         described.append((name, found))
         await slices.give_way()
-    existing = {
+    access = services.access(exchange)
+    visible = {
         topic
         for _, found in described
         if found.metadata is not None
         for topic in found.metadata.partitions
-        if services.topics.get(topic) is not None
+        if services.topics.get(topic) is not None and access.topic(topic)
     }
 
     def fields() -> dict[str, Any]:
-        return {"transaction_states": [_row(*each, existing) for each in described]}
+        return {"transaction_states": [_row(*each, visible) for each in described]}
 
     await respond_large(services, exchange, fields, len(described) + partitions)
 
 
-def _row(name: str, found: DescribeTransactionResponse, existing: set[str]) -> dict[str, Any]:
+def _row(name: str, found: DescribeTransactionResponse, visible: set[str]) -> dict[str, Any]:
     row = {"transactional_id": name, "error_code": found.error}
     metadata = found.metadata
     if metadata is None:
@@ -66,6 +69,6 @@ def _row(name: str, found: DescribeTransactionResponse, existing: set[str]) -> d
         "topics": [
             {"topic": topic, "partitions": sorted(numbers)}
             for topic, numbers in metadata.partitions.items()
-            if topic in existing
+            if topic in visible
         ],
     }

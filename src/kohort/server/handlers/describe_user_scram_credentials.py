@@ -10,6 +10,7 @@ from typing import Any
 from kohort.errors import ErrorCode
 from kohort.security.scram import ScramUsers
 from kohort.server.handlers.in_steps import Fields, Steps, respond_in_steps
+from kohort.server.handlers.refusing import REFUSAL
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 
@@ -17,7 +18,18 @@ from kohort.server.services import Services
 def handle(
     services: Services, exchange: Exchange, request: Any
 ) -> Coroutine[Any, Any, None] | None:
+    if not services.access(exchange).cluster():
+        return respond_in_steps(services, exchange, _refused(request))
     return respond_in_steps(services, exchange, _steps(services.topics.scram_users, request))
+
+
+def _refused(request: Any) -> Steps:
+    refused = REFUSAL | {"error_message": None}
+    results = []
+    for _ in request.users or ():  # as Kafka does, without the names
+        results.append({"user": "", **refused})
+        yield
+    return {**refused, "results": results}
 
 
 def _steps(users: ScramUsers, request: Any) -> Steps:

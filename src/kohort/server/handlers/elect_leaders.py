@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from kohort.errors import ErrorCode
 from kohort.server.handlers.in_steps import Steps, respond_in_steps
+from kohort.server.handlers.refusing import REFUSAL
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 
@@ -19,8 +20,23 @@ TYPES: Final = frozenset({PREFERRED, UNCLEAN})
 def handle(
     services: Services, exchange: Exchange, request: Any
 ) -> Coroutine[Any, Any, None] | None:
+    if not services.access(exchange).cluster():
+        return respond_in_steps(services, exchange, _refused(request))
     election = getattr(request, "election_type", PREFERRED)
     return respond_in_steps(services, exchange, _steps(services, request, election))
+
+
+def _refused(request: Any) -> Steps:
+    results = []
+    for each in request.topic_partitions or ():
+        partitions = []
+        for index in each.partitions:
+            partitions.append({"partition_id": index, **REFUSAL})
+            yield
+        results.append({"topic": each.topic, "partition_result": partitions})
+        yield
+    error = ErrorCode.cluster_authorization_failed
+    return {"error_code": error, "replica_election_results": results}
 
 
 def _steps(services: Services, request: Any, election: int) -> Steps:

@@ -20,6 +20,8 @@ FIRST_WITH_BUMP: Final = 5
 
 async def handle(services: Services, exchange: Exchange, request: Any) -> None:
     try:
+        if not services.access(exchange).transactional_id(request.transactional_id):
+            raise KafkaError(ErrorCode.transactional_id_authorization_failed)
         ended = await _ended(services, exchange.version, request)
     except KafkaError as error:
         ended = ProducerResponse(error.code)

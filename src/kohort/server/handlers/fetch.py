@@ -153,6 +153,7 @@ def _limits(services: Services, exchange: Exchange, request: Any) -> FetchLimits
         max_wait_s=request.max_wait.total_seconds(),
         from_replica=replica.replica_id >= 0,
         committed=request.isolation_level == READ_COMMITTED,
+        may_read=services.access(exchange).topic if services.has_authorizer else None,
     )
 
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import response
+from kohort.server.authorization import Access
 from kohort.server.handlers.in_steps import Steps, respond_in_steps
 from kohort.server.net import Exchange
 from kohort.server.services import Services
@@ -46,11 +47,14 @@ def _steps(services: Services, exchange: Exchange, request: Any) -> Steps:
 
 def _coordinator(services: Services, exchange: Exchange, key: str, key_type: int) -> dict[str, Any]:
     version = exchange.version
+    if refused := _refusal(services.access(exchange), key, key_type):
+        message = refused.name if version < 4 or key_type == SHARE else ""
+        return _nowhere(refused, message)
     if why := _why_not(key, key_type, version):
         error = ErrorCode.invalid_request
         if key_type == SHARE and version in (4, 5):
             why = ""  # Kafka says nothing more there
-        return {"error_code": error, "error_message": why, "node_id": -1, "host": "", "port": -1}
+        return _nowhere(error, why)
     endpoint = exchange.peer.endpoint
     # Kafka has "NONE" before v4 where there is no error, and "" since.
     message = "NONE" if version < 4 else ""
@@ -60,6 +64,22 @@ def _coordinator(services: Services, exchange: Exchange, key: str, key_type: int
         "host": endpoint.host,
         "port": endpoint.port,
     }
+
+
+def _nowhere(error: ErrorCode, message: str) -> dict[str, Any]:
+    nowhere = {"node_id": -1, "host": "", "port": -1}
+    return {"error_code": error, "error_message": message, **nowhere}
+
+
+def _refusal(access: Access, key: str, key_type: int) -> ErrorCode | None:
+    """The error for a client that may not ask for this."""
+    if key_type == GROUP and not access.group(key):
+        return ErrorCode.group_authorization_failed
+    if key_type == TRANSACTION and not access.transactional_id(key):
+        return ErrorCode.transactional_id_authorization_failed
+    if key_type == SHARE and not access.cluster():
+        return ErrorCode.cluster_authorization_failed
+    return None
 
 
 def _why_not(key: str, key_type: int, version: int) -> str | None:

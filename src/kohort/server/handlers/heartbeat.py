@@ -21,6 +21,10 @@ HEARTBEAT: Final = BY_NAME["heartbeat"]
 def handle(services: Services, exchange: Exchange, request: Any) -> None:
     """Ask the group's shard, and respond at once."""
     version = exchange.version
+    if not services.access(exchange).group(request.group_id):
+        error = ErrorCode.group_authorization_failed
+        exchange.respond_encoded(response_fast_path.heartbeat(version, error), (error,))
+        return
     instance_id = request.group_instance_id if version >= 3 else None
     error = services.groups.heartbeat(
         request.group_id, request.generation_id, request.member_id, instance_id
@@ -32,7 +36,7 @@ def _from_bytes(services: Services, exchange: Exchange, frame: bytes, body_at: i
     """Handle a usual request, and have the connection recognise it when it comes again."""
     version = exchange.version
     member = read_heartbeat(frame, body_at, version) if len(frame) <= _USUAL_BYTES else None
-    if member is None:
+    if member is None or not services.access(exchange).group(member[0]):
         return False
     heartbeat = services.groups.heartbeats_of(*member)
     exchange.expect_again(RepeatedHeartbeat(frame, version, heartbeat))

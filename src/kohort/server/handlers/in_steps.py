@@ -86,6 +86,17 @@ async def collected(items: Iterable[T], function: Callable[[T], U | None]) -> li
     return found
 
 
+async def divided(items: Iterable[T], is_first: Callable[[T], bool]) -> tuple[list[T], list[T]]:
+    """The items that a function is true for, and the others, in slices."""
+    parts: tuple[list[T], list[T]] = ([], [])
+    slices, following = TimeSlices(), iter(items)
+    while some := tuple(islice(following, AT_ONCE)):
+        for each in some:
+            parts[0 if is_first(each) else 1].append(each)
+        await slices.give_way()
+    return parts
+
+
 async def ask_each(services: Services, requests: Iterable[NewRequest]) -> list[Any]:
     """The responses of the groups' shards, in order; the requests are submitted in slices."""
     finished: asyncio.Future[Any] = asyncio.get_running_loop().create_future()

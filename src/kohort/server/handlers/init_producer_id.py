@@ -12,6 +12,7 @@ from typing import Any
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.protocol.messages import response
+from kohort.server.authorization import Access
 from kohort.server.handlers import milliseconds, without_fenced
 from kohort.server.net import Exchange
 from kohort.server.services import Services
@@ -24,6 +25,7 @@ FIRST_WITH_FENCED = 4
 
 async def handle(services: Services, exchange: Exchange, request: Any) -> None:
     try:
+        _authorize(services.access(exchange), request.transactional_id)
         initialized = await _initialized(services, request)
     except KafkaError as error:
         initialized = ProducerResponse(error.code)
@@ -39,6 +41,15 @@ async def handle(services: Services, exchange: Exchange, request: Any) -> None:
             producer_epoch=initialized.producer_epoch,
         )
     )
+
+
+def _authorize(access: Access, transactional_id: str | None) -> None:
+    """Raises KafkaError TRANSACTIONAL_ID_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED."""
+    if transactional_id is not None:
+        if not access.transactional_id(transactional_id):
+            raise KafkaError(ErrorCode.transactional_id_authorization_failed)
+    elif not (access.cluster() or access.some_topic()):
+        raise KafkaError(ErrorCode.cluster_authorization_failed)
 
 
 async def _initialized(services: Services, request: Any) -> ProducerResponse:

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from kohort.coordinator.requests import JoinGroup
 from kohort.coordinator.responses import JoinGroupResponse
+from kohort.errors import ErrorCode
 from kohort.protocol import response_fast_path
 from kohort.server.fetch import joined
 from kohort.server.handlers import cut_reason, milliseconds
@@ -27,6 +28,9 @@ Clients offer the assignors that they have, two or three.
 def handle(services: Services, exchange: Exchange, request: Any) -> None:
     """Hand the request to the group's shard."""
     version = exchange.version
+    if not services.access(exchange).group(request.group_id):
+        _respond(exchange, JoinGroupResponse(error=ErrorCode.group_authorization_failed))
+        return
     exchange.when_connection_closes(services.groups.connection_closed)
     timeout = request.rebalance_timeout if version >= 1 else request.session_timeout
     services.groups.submit(

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from kohort.coordinator.requests import LeaveGroup, LeavingMember
 from kohort.coordinator.responses import NONE, LeaveGroupResponse, LeftMember
+from kohort.errors import ErrorCode
 from kohort.protocol.messages import response as new_response
 from kohort.server.handlers import cut_reason
 from kohort.server.handlers.in_steps import ask, respond_large
@@ -27,6 +28,9 @@ def handle(
     services: Services, exchange: Exchange, request: Any
 ) -> Coroutine[Any, Any, None] | None:
     """Hand the request to the group's shard."""
+    if not services.access(exchange).group(request.group_id):
+        _respond(exchange, LeaveGroupResponse(error=ErrorCode.group_authorization_failed))
+        return None
     if exchange.version >= 3 and len(request.members) > TOGETHER:
         return _leave_in_parts(services, exchange, request)
     members, respond = _members(exchange.version, request), exchange.callback(_respond)

@@ -10,6 +10,7 @@ from typing import Any, Final
 from kohort.errors import ErrorCode
 from kohort.server.config import ResourceType
 from kohort.server.handlers.in_steps import Steps, respond_in_steps
+from kohort.server.handlers.refusing import refuse
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 
@@ -26,6 +27,9 @@ KINDS: Final = (
 def handle(
     services: Services, exchange: Exchange, request: Any
 ) -> Coroutine[Any, Any, None] | None:
+    if not services.access(exchange).cluster():
+        refuse(exchange)
+        return None
     if exchange.version == 0:
         wanted: Iterable[int] = (ResourceType.CLIENT_METRICS,)
     else:

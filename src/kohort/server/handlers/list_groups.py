@@ -12,7 +12,7 @@ from kohort.coordinator.classic import Group, State
 from kohort.coordinator.consumer.group import ConsumerGroup, ConsumerGroupState
 from kohort.coordinator.requests import ListGroups
 from kohort.coordinator.responses import ListedGroup
-from kohort.server.handlers.in_steps import ask, counted, respond_large
+from kohort.server.handlers.in_steps import ask, collected, counted, respond_large
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 
@@ -30,8 +30,12 @@ async def handle(services: Services, exchange: Exchange, request: Any) -> None:
     states = await _known(request.states_filter) if version >= 4 else ()
     types = await _known(request.types_filter) if version >= 5 else ()
     listed = await ask(services, partial(_request, states, types))
-    fields = {"error_code": listed.error, "groups": map(_row, listed.groups)}
-    await respond_large(services, exchange, fields, len(listed.groups))
+    access = services.access(exchange)
+    groups = listed.groups
+    if not access.cluster():
+        groups = await collected(groups, lambda each: each if access.group(each.group) else None)
+    fields = {"error_code": listed.error, "groups": map(_row, groups)}
+    await respond_large(services, exchange, fields, len(groups))
 
 
 def _request(

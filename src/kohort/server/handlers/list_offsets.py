@@ -84,11 +84,13 @@ def _named(request: Any) -> Iterator[tuple[str, int]]:
 
 async def _look_up_and_respond(services: Services, exchange: Exchange, request: Any) -> None:
     slices, times = TimeSlices(), await counted(_named(request))
+    access = services.access(exchange)
     placed: Placed = {}
     for topic in request.topics:
         for wanted in topic.partitions:
             key = (topic.name, wanted.partition_index)
-            if _is_search(wanted.timestamp) and times[key] == 1:
+            searched = _is_search(wanted.timestamp) and times[key] == 1
+            if searched and access.topic(topic.name):
                 placed[key] = await _look_up(
                     services, exchange, request, topic.name, wanted, slices
                 )
@@ -105,11 +107,15 @@ def _steps(
     placed: Placed,
 ) -> Steps:
     topics: dict[str, dict[int, dict[str, Any]]] = {}
+    access = services.access(exchange)
     for topic in request.topics:
         found_by_partition = topics.setdefault(topic.name, {})
+        allowed = access.topic(topic.name)
         for each in topic.partitions:
             key = (topic.name, each.partition_index)
-            if times[key] > 1:
+            if not allowed:
+                found = ListedOffset(error_code=ErrorCode.topic_authorization_failed)
+            elif times[key] > 1:
                 found = ListedOffset(error_code=ErrorCode.invalid_request)
             else:
                 found = placed.get(key) or _find(services, exchange, request, topic.name, each)

@@ -1,13 +1,23 @@
 """ListPartitionReassignments (46) v0: none, as one broker cannot reassign partitions."""
 
+from collections.abc import Coroutine
 from typing import Any
 
 from kohort.protocol.messages import response
+from kohort.server.handlers.refusing import NOT_AUTHORIZED, refuse
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 
 API_KEY = 46
 
 
-def handle(services: Services, exchange: Exchange, request: Any) -> None:  # noqa: ARG001
+def handle(
+    services: Services,
+    exchange: Exchange,
+    request: Any,  # noqa: ARG001
+) -> Coroutine[Any, Any, None] | None:
+    if not services.access(exchange).cluster():
+        refuse(exchange, error_message=NOT_AUTHORIZED)
+        return None
     exchange.respond(response(API_KEY, exchange.version, topics=()))
+    return None

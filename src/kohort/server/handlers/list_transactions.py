@@ -50,7 +50,7 @@ async def handle(services: Services, exchange: Exchange, request: Any) -> None:
     try:
         if not services.transactions.is_loaded:
             raise KafkaError(ErrorCode.coordinator_load_in_progress)
-        rows = await _list(services, _filter(services, request))
+        rows = await _list(services, exchange, _filter(services, request))
         unknown = await in_slices(_unknown_states(request))
     except KafkaError as error:
         fields["error_code"] = error.code
@@ -80,12 +80,15 @@ def _filter(services: Services, request: Any) -> Filter:
     )
 
 
-async def _list(services: Services, wanted: Filter) -> list[dict[str, Any]]:
+async def _list(services: Services, exchange: Exchange, wanted: Filter) -> list[dict[str, Any]]:
+    may_describe = services.access(exchange).transactional_id
     rows = []
     slices = TimeSlices()
     for shard in services.transactions.shards():
         following = iter(tuple(shard.items()))
         while some := tuple(islice(following, AT_ONCE)):
+            if services.has_authorizer:
+                some = tuple(each for each in some if may_describe(each[0]))
             if wanted.pattern is None:
                 rows += _rows(wanted, some)
             else:  # one that takes long must not hold up others

@@ -19,9 +19,10 @@ from kohort.errors import ErrorCode, KafkaError
 from kohort.protocol.messages import encode, response
 from kohort.protocol.packing import pack_array, pack_compact_array
 from kohort.runtime.time_slice import TimeSlices
+from kohort.server.authorization import CLUSTER, CREATE, DESCRIBE, TOPIC, Access
 from kohort.server.handlers.in_steps import in_slices, respond_in_thread
 from kohort.server.net import Exchange
-from kohort.server.responses import CLUSTER_OPERATIONS, OPERATIONS_NOT_REQUESTED, TOPIC_OPERATIONS
+from kohort.server.responses import OPERATIONS_NOT_REQUESTED
 from kohort.server.services import Services
 from kohort.server.topics import (
     INTERNAL,
@@ -54,12 +55,13 @@ def handle(
         exchange.respond(response(API_KEY, exchange.version, **_refusal(request)))
         return None
     known = services.topics.responses.get(_question(exchange, request))
-    if known is not None:
+    if known is not None and not services.has_authorizer:
         exchange.respond_encoded(known)
         return None
-    if _may_create(services, exchange.version, request) and (
-        missing := _missing_topics(services, request.topics)
-    ):
+    missing: list[str] = []
+    if _may_create(services, exchange.version, request):
+        missing = _missing_topics(services, exchange, request.topics)
+    if missing:
         return _create_and_respond(services, exchange, request, missing)
     return _respond(services, exchange, request, {})
 
@@ -74,7 +76,7 @@ async def _handle_many(services: Services, exchange: Exchange, request: Any) -> 
     request = await services.heavy_work.run(partial(_without_repeats, request))
     missing: list[str] = []
     if _may_create(services, version, request):
-        missing = await in_slices(_look_for_missing(services, request.topics))
+        missing = await in_slices(_look_for_missing(services, exchange, request.topics))
     if missing:
         await _create_and_respond(services, exchange, request, missing)
         return
@@ -92,11 +94,11 @@ def _look_for_malformed(request: Any, version: int) -> Generator[None, None, boo
 
 
 def _look_for_missing(
-    services: Services, wanted: Iterable[Any]
+    services: Services, exchange: Exchange, wanted: Iterable[Any]
 ) -> Generator[None, None, list[str]]:
     missing = []
     for each in wanted:
-        missing += _missing_topics(services, (each,))
+        missing += _missing_topics(services, exchange, (each,))
         yield
     return missing
 
@@ -113,10 +115,18 @@ async def _create_and_respond(
     services: Services, exchange: Exchange, request: Any, missing: list[str]
 ) -> None:
     topics, partitions = services.topics, services.config["num.partitions"]
+    access = services.access(exchange)
+    everywhere = access.may(CREATE, CLUSTER)
+    refused: dict[str, ErrorCode] = {
+        name: ErrorCode.topic_authorization_failed
+        for name in missing
+        if not (everywhere or access.may(CREATE, TOPIC, name))
+    }
+    missing = [name for name in missing if name not in refused]
     # What exceeds the limit is unknown, as all missing topics are in Kafka, and requested again.
     wanted = missing[: max(MAX_PARTITIONS_PER_REQUEST // partitions, 1)]
     outcomes = await topics.create_each([NewTopic(name, partitions) for name in wanted])
-    refused: dict[str, ErrorCode] = {
+    refused |= {
         name: outcome.code
         if isinstance(outcome, KafkaError)
         # Another request may have made the topic meanwhile, and a third one deleted it.
@@ -160,19 +170,26 @@ def _may_create(services: Services, version: int, request: Any) -> bool:
     return not any(getattr(each, "topic_id", None) for each in request.topics)
 
 
-def _missing_topics(services: Services, wanted: Iterable[Any]) -> list[str]:
-    """The names of topics that do not exist, and may be created because somebody asks for them."""
+def _missing_topics(services: Services, exchange: Exchange, wanted: Iterable[Any]) -> list[str]:
+    """The names of topics that do not exist, as the client may know.
+
+    They may be created because somebody asks for them.
+    """
+    access = services.access(exchange)
     return [
         name
         for name in dict.fromkeys(each.name for each in wanted)
-        if name and name not in INTERNAL and services.topics.get(name) is None
+        if name
+        and name not in INTERNAL
+        and services.topics.get(name) is None
+        and access.topic(name)
     ]
 
 
 def _respond(
     services: Services, exchange: Exchange, request: Any, refused: dict[str, ErrorCode]
 ) -> Coroutine[Any, Any, None] | None:
-    entries = _entries(services, exchange.version, request, refused)
+    entries = _entries(services, exchange, request, refused)
     first = _some(entries)
     following = tuple(islice(entries, 1))
     if following or _partitions(first) > PARTITIONS_AT_ONCE:
@@ -258,7 +275,9 @@ def _encode(
             controller_id=services.node_id,
             topics=entries,
             cluster_authorized_operations=(
-                CLUSTER_OPERATIONS if cluster_asked else OPERATIONS_NOT_REQUESTED
+                cluster_operations(services.access(exchange))
+                if cluster_asked
+                else OPERATIONS_NOT_REQUESTED
             ),
         )
     )
@@ -280,21 +299,38 @@ def _end(
 ) -> None:
     # A request that names a topic many times is not to be kept.
     asked = len(request.topics or ())
+    if services.has_authorizer:
+        keep = False  # others may not see the same
     if keep and not errors and asked <= described and asked <= MANY:
         services.topics.responses.put(_question(exchange, request), body)
     exchange.respond_encoded(body, errors)
 
 
 def _entries(
-    services: Services, version: int, request: Any, refused: dict[str, ErrorCode]
+    services: Services, exchange: Exchange, request: Any, refused: dict[str, ErrorCode]
 ) -> Iterator[dict[str, Any]]:
+    """The topics that the client may describe, and refusals for others that it named."""
+    access = services.access(exchange)
     asked = getattr(request, "include_topic_authorized_operations", False)
-    operations = TOPIC_OPERATIONS if asked else OPERATIONS_NOT_REQUESTED
-    for entry in _found(services.topics, services.node_id, version, request.topics, refused):
+    wanted, version = request.topics, exchange.version
+    by_id = any(getattr(each, "topic_id", None) is not None for each in wanted or ())
+    everything = wanted is None or (version == 0 and not wanted)
+    for entry in _found(services.topics, services.node_id, version, wanted, refused):
         # An id that is unknown stays without: the client may not learn what it names.
-        if entry.get("name") is not None:
-            entry["topic_authorized_operations"] = operations
+        name = entry.get("name")
+        if name is not None and not access.topic(name):
+            if not everything:
+                yield _denied(entry, by_id)
+            continue
+        if name is not None and asked and name not in refused:
+            entry["topic_authorized_operations"] = access.operations(TOPIC, name)
         yield entry
+
+
+def _denied(entry: dict[str, Any], by_id: bool) -> dict[str, Any]:
+    """What a client may know of a topic that it must not describe: what it said itself."""
+    said = {"name": None, "topic_id": entry["topic_id"]} if by_id else {"name": entry["name"]}
+    return {"error_code": ErrorCode.topic_authorization_failed, **said}
 
 
 def _found(
@@ -320,6 +356,11 @@ def _found(
 
 
 T = TypeVar("T")
+
+
+def cluster_operations(access: Access) -> int:
+    """What the client may do with the cluster; nothing, if it may not describe it (KIP-430)."""
+    return access.operations(CLUSTER) if access.may(DESCRIBE, CLUSTER) else 0
 
 
 def _distinct(items: Iterable[T]) -> Iterator[T]:

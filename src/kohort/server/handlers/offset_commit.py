@@ -25,7 +25,14 @@ from kohort.errors import ErrorCode
 from kohort.protocol import response_fast_path
 from kohort.protocol.request_fast_path import Columns, read_member, read_offset_commit
 from kohort.server.handlers import milliseconds
-from kohort.server.handlers.commits import AT_ONCE, Existing, existing, loggable, with_the_rest
+from kohort.server.handlers.commits import (
+    AT_ONCE,
+    Existing,
+    existing,
+    loggable,
+    refuse_all,
+    with_the_rest,
+)
 from kohort.server.handlers.in_steps import ask, in_slices
 from kohort.server.handlers.repeated_commit import RepeatedCommit, is_repeatable
 from kohort.server.net import Exchange
@@ -42,7 +49,13 @@ def handle(
     """Refuse partitions that do not exist, and hand the rest to the group's shard."""
     responses = PartitionResponses()
     version = exchange.version
-    steps = existing(services, request, responses, by_id=version >= 10, has_epoch=version >= 6)
+    access, by_id = services.access(exchange), version >= 10
+    if access.group(request.group_id):
+        has_epoch = version >= 6
+        steps = existing(services, access, request, responses, by_id=by_id, has_epoch=has_epoch)
+    else:
+        error = ErrorCode.group_authorization_failed
+        steps = refuse_all(request, responses, by_id=by_id, error=error)
     try:
         for _ in range(AT_ONCE):
             next(steps)
@@ -114,6 +127,8 @@ def _from_bytes(services: Services, exchange: Exchange, frame: bytes, body_at: i
     columns = _columns(services, topics, by_id)
     if committer is None or columns is None:
         return False
+    if services.has_authorizer and not _is_allowed(services, exchange, committer, columns):
+        return False
     if is_repeatable(frame, topics, end):
         exchange.expect_again(
             RepeatedCommit(services, exchange, frame, committer, topics[0], columns[0])
@@ -124,6 +139,13 @@ def _from_bytes(services: Services, exchange: Exchange, frame: bytes, body_at: i
 
 
 FAST_PATHS: Final = dict.fromkeys((8, 9, 10), _from_bytes)
+
+
+def _is_allowed(
+    services: Services, exchange: Exchange, committer: Committer, columns: Sequence[OffsetColumns]
+) -> bool:
+    access = services.access(exchange)
+    return access.group(committer.group) and all(access.topic(name) for name, *_ in columns)
 
 
 _CACHED_BYTES: Final = 512

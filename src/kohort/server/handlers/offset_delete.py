@@ -15,6 +15,7 @@ from kohort.errors import ErrorCode
 from kohort.protocol.messages import response as new_response
 from kohort.protocol.packing import pack_array, pack_int16, pack_int32, pack_string
 from kohort.runtime.time_slice import TimeSlices
+from kohort.server.authorization import Access
 from kohort.server.handlers.in_steps import ask
 from kohort.server.net import Exchange
 from kohort.server.responses import PartitionResponses
@@ -31,10 +32,15 @@ def handle(
     services: Services, exchange: Exchange, request: Any
 ) -> Coroutine[Any, Any, None] | None:
     """Refuse partitions that do not exist, and hand the rest to the group's shard."""
+    access = services.access(exchange)
+    if not access.group(request.group_id):
+        refused = OffsetDeleteResponse(error=ErrorCode.group_authorization_failed)
+        _respond(exchange, PartitionResponses(), refused)
+        return None
     if sum(len(topic.partitions) for topic in request.topics) > AT_ONCE:
         return _delete_many(services, exchange, request)
     responses = PartitionResponses()
-    partitions = _existing(services, request, responses)
+    partitions = _existing(services, access, request, responses)
     respond = exchange.callback(_respond, responses)
     services.groups.submit(_request(request.group_id, partitions, respond))
     return None
@@ -42,19 +48,19 @@ def handle(
 
 async def _delete_many(services: Services, exchange: Exchange, request: Any) -> None:
     """The same for very many partitions, some in each turn, with the response packed."""
-    slices = TimeSlices()
+    slices, access = TimeSlices(), services.access(exchange)
     existing: list[TopicPartition] = []
     counts: list[tuple[str, int]] = []
     missing: dict[str, bytearray] = {}
+    errors: set[int] = set()
     for topic in request.topics:
         before = len(existing)
         for start in range(0, len(topic.partitions), AT_ONCE):
-            _sort_out(services, topic, start, existing, missing)
+            errors |= _sort_out(services, access, topic, start, existing, missing)
             await slices.give_way()
         if len(existing) > before:
             counts.append((topic.name, len(existing) - before))
     packed = bytearray()
-    errors: set[int] = {ErrorCode.unknown_topic_or_partition} if missing else set()
     for start in range(0, max(len(existing), 1), AT_ONCE):
         some = existing[start : start + AT_ONCE]
         response = await ask(services, partial(_request, request.group_id, some))
@@ -75,19 +81,32 @@ async def _delete_many(services: Services, exchange: Exchange, request: Any) -> 
 
 def _sort_out(
     services: Services,
+    access: Access,
     asked: Any,
     start: int,
     existing: list[TopicPartition],
     missing: dict[str, bytearray],
-) -> None:
-    topic = services.topics.get(asked.name)
-    count = len(topic.partitions) if topic is not None else 0
+) -> set[int]:
+    """Add partitions to `existing` or, with their error, to `missing`; the errors."""
+    count, error = _partitions_of(services, access, asked.name)
+    errors: set[int] = set()
     for each in asked.partitions[start : start + AT_ONCE]:
         if 0 <= each.partition_index < count:
             existing.append(TopicPartition(asked.name, each.partition_index))
         else:
-            unknown = _PARTITION(each.partition_index, ErrorCode.unknown_topic_or_partition)
-            missing.setdefault(asked.name, bytearray()).extend(unknown)
+            refused = _PARTITION(each.partition_index, error)
+            missing.setdefault(asked.name, bytearray()).extend(refused)
+            errors.add(error)
+    return errors
+
+
+def _partitions_of(services: Services, access: Access, name: str) -> tuple[int, ErrorCode]:
+    """How many partitions of a topic the client may use, and the error of all others."""
+    if not access.topic(name):
+        return 0, ErrorCode.topic_authorization_failed
+    topic = services.topics.get(name)
+    count = 0 if topic is None else len(topic.partitions)
+    return count, ErrorCode.unknown_topic_or_partition
 
 
 def _request(
@@ -114,17 +133,16 @@ def _entries(
 
 
 def _existing(
-    services: Services, request: Any, responses: PartitionResponses
+    services: Services, access: Access, request: Any, responses: PartitionResponses
 ) -> tuple[TopicPartition, ...]:
     existing: list[TopicPartition] = []
     for asked in request.topics:
-        topic = services.topics.get(asked.name)
-        count = len(topic.partitions) if topic is not None else 0
+        count, error = _partitions_of(services, access, asked.name)
         indexes = [each.partition_index for each in asked.partitions]
         here = [index for index in indexes if 0 <= index < count]
-        if topic is None or len(here) < len(indexes):
+        if not count or len(here) < len(indexes):
             missing = (index for index in indexes if not 0 <= index < count)
-            responses.add_errors((asked.name, None), missing, ErrorCode.unknown_topic_or_partition)
+            responses.add_errors((asked.name, None), missing, error)
         responses.expect((asked.name, None), len(here))
         existing += [TopicPartition(asked.name, index) for index in here]
     return tuple(existing)

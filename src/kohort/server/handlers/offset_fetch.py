@@ -32,6 +32,7 @@ from kohort.types import TopicPartition
 _Fields: TypeAlias = dict[str, Any]
 """Fields of a struct of the response."""
 
+DENIED: Final = OffsetFetchResponse(error=ErrorCode.group_authorization_failed)
 REPEATED_UP_TO: Final = 1024 * 1024
 """Size of a response up to which a group that is named again is fetched again, as in Kafka."""
 
@@ -52,11 +53,14 @@ def handle(
     asked = request.groups if version >= 8 else (request,)
     if len(asked) != 1:
         return _fetch_many(services, exchange, request)
+    group = _Group(services, exchange, asked[0])
+    if not group.is_allowed:
+        _respond(exchange, group, DENIED)
+        return None
     if asked[0].topics is None:
         return _fetch_everything(services, exchange, request, asked[0])
     if _is_large(asked[0]):
         return _fetch_large(services, exchange, request, asked[0])
-    group = _Group(services, version, asked[0])
     respond = exchange.callback(_respond, group)
     services.groups.submit(_request(request, version, group, respond))
     return None
@@ -102,7 +106,7 @@ async def _fetch_everything(
 ) -> None:
     """Fetch all offsets of one group, which may be very many: they are encoded in slices."""
     version = exchange.version
-    group = _Group(services, version, asked)
+    group = _Group(services, exchange, asked)
     response = await _fetched(services, request, version, group, asked)
     if isinstance(response.offsets, tuple):
         _respond(exchange, group, response)
@@ -124,7 +128,7 @@ def _is_large(asked: Any) -> bool:
 
 
 async def _fetch_large(services: Services, exchange: Exchange, request: Any, asked: Any) -> None:
-    group = _Group(services, exchange.version, asked)
+    group = _Group(services, exchange, asked)
     response = await _fetched_in_parts(services, request, exchange.version, group)
     fields = partial(_fields, exchange.version, group, response)
     await respond_in_thread(services, exchange, fields)
@@ -158,8 +162,10 @@ async def _fetch_many(services: Services, exchange: Exchange, request: Any) -> N
     seen: set[str] = set()
     for asked in request.groups:
         await slices.give_way()
-        group = _Group(services, exchange.version, asked)
-        if group.id in seen and pieces.size > REPEATED_UP_TO:
+        group = _Group(services, exchange, asked)
+        if not group.is_allowed:
+            response = DENIED
+        elif group.id in seen and pieces.size > REPEATED_UP_TO:
             response = OffsetFetchResponse(error=ErrorCode.invalid_request)
         else:
             response = await _fetched(services, request, exchange.version, group, asked)
@@ -196,14 +202,30 @@ async def _fetched(
 class _Group:
     """The part of a request for one group, and of the response to it."""
 
-    def __init__(self, services: Services, version: int, asked: Any) -> None:
+    def __init__(self, services: Services, exchange: Exchange, asked: Any) -> None:
+        version = exchange.version
         self._services = services
+        self._access = services.access(exchange)
+        self._denied: set[str] = set()
         self._version = version
         self.id: str = asked.group_id
         self.member_id: str | None = asked.member_id if version >= 9 else None
         self.member_epoch: int = asked.member_epoch if version >= 9 else -1
         self._everything = asked.topics is None
         self._topics = asked.topics or ()
+
+    @property
+    def is_allowed(self) -> bool:
+        """Whether the client may describe the group."""
+        return self._access.group(self.id)
+
+    def _authorize(self) -> Iterator[None]:
+        """Note which topics the client may not describe, after a step for each of them."""
+        for each in self._topics:
+            name = self._name(each)
+            if name is not None and not self._access.topic(name):
+                self._denied.add(name)
+            yield
 
     def _name(self, topic: Any) -> str | None:
         """None for an id that no topic has."""
@@ -213,13 +235,21 @@ class _Group:
         return None if known is None else known.name
 
     def _known(self) -> Iterator[tuple[Any, str]]:
+        """The topics that are asked for and exist, without those that the client may not see."""
         for each in self._topics:
             name = self._name(each)
-            if name is not None:
+            if name is not None and name not in self._denied:
                 yield each, name
+
+    def _visible(self, offsets: Iterable[FetchedOffset]) -> Iterable[FetchedOffset]:
+        """Those of topics that the client may describe."""
+        if not self._services.has_authorizer:
+            return offsets
+        return (each for each in offsets if self._access.topic(each.topic))
 
     def wanted(self) -> Generator[None, None, Sequence[TopicPartition]]:
         """The partitions to ask for, after one step for each of them."""
+        yield from self._authorize()
         wanted: list[TopicPartition] = []
         for each, name in self._known():
             yield
@@ -232,6 +262,8 @@ class _Group:
         """What to ask the coordinator for, None for everything."""
         if self._everything:
             return None
+        for _ in self._authorize():
+            pass
         return tuple(
             TopicPartition(name, index)
             for each, name in self._known()
@@ -257,7 +289,7 @@ class _Group:
         version, topics = self._version, self._services.topics
         packed = await pack_topics(
             version,
-            response.offsets,
+            self._visible(response.offsets),
             lambda name: None if (topic := topics.get(name)) is None else topic.id,
             slices,
             errors,
@@ -275,13 +307,16 @@ class _Group:
                 else []
             )
         if self._everything:
-            return self._committed(response.offsets)
-        unknown = [
-            _refused(each, ErrorCode.unknown_topic_id)
-            for each in self._topics
-            if self._name(each) is None
-        ]
-        return [*self._asked_for(response.offsets), *unknown]
+            return self._committed(self._visible(response.offsets))
+        refused = (_refused(each, error) for each in self._topics if (error := self._error(each)))
+        return [*self._asked_for(response.offsets), *refused]
+
+    def _error(self, topic: Any) -> ErrorCode | None:
+        """Why nothing of a topic is told."""
+        name = self._name(topic)
+        if name is None:
+            return ErrorCode.unknown_topic_id
+        return ErrorCode.topic_authorization_failed if name in self._denied else None
 
     def _asked_for(self, offsets: Iterable[FetchedOffset]) -> Iterable[_Fields]:
         """An entry per entry of the request; the offsets come in the order of the request."""

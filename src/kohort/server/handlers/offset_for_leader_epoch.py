@@ -16,19 +16,27 @@ from kohort.server.topics import LEADER_EPOCH, judge
 def handle(
     services: Services, exchange: Exchange, request: Any
 ) -> Coroutine[Any, Any, None] | None:
-    return respond_in_steps(services, exchange, _steps(services, request))
+    return respond_in_steps(services, exchange, _steps(services, exchange, request))
 
 
-def _steps(services: Services, request: Any) -> Steps:
+def _steps(services: Services, exchange: Exchange, request: Any) -> Steps:
+    access = services.access(exchange)
     topics = []
     for topic in request.topics:
+        allowed = access.topic(topic.topic)
         partitions = []
         for each in topic.partitions:
-            partitions.append(_end(services, topic.topic, each))
+            partitions.append(
+                _end(services, topic.topic, each) if allowed else _refused(each.partition)
+            )
             yield
         topics.append({"topic": topic.topic, "partitions": partitions})
         yield
     return {"topics": topics}
+
+
+def _refused(partition: int) -> dict[str, Any]:
+    return {"partition": partition, "error_code": ErrorCode.topic_authorization_failed}
 
 
 def _end(services: Services, topic: str, wanted: Any) -> dict[str, Any]:

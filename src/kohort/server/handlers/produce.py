@@ -98,6 +98,8 @@ class ProduceContext(NamedTuple):
     """Values that all partitions of a request share."""
 
     topics: Topics
+    may_write: Callable[[str], bool]
+    """Whether the client may write to the topic of that name."""
     version: int
     transactional: bool
     """Whether there is a transactional id."""
@@ -121,14 +123,19 @@ the valid batch or the error of that.
 def handle(
     services: Services, exchange: Exchange, request: Any
 ) -> Coroutine[Any, Any, None] | None:
+    access = services.access(exchange)
     context = ProduceContext(
         services.topics,
+        access.topic,
         exchange.version,
         request.transactional_id is not None,
         services.clock,
         Effort(services.config["produce.inflated.max.bytes"], quick=True),
     )
     if context.transactional:
+        if not access.transactional_id(request.transactional_id):
+            refused = ErrorCode.transactional_id_authorization_failed
+            return _handle(services, exchange, request, context._replace(refused=refused))
         return _handle_in_transaction(services, exchange, request, context)
     return _handle(services, exchange, request, context)
 
@@ -358,7 +365,8 @@ def _append_all(context: ProduceContext, request: Any) -> Work:
                 yield None
                 begun = perf_counter()
             if topic is None or not 0 <= data.index < len(topic.partitions):
-                message = _SEVERAL_PRODUCERS if context.refused else None
+                mixed = error is ErrorCode.invalid_producer_id_mapping
+                message = _SEVERAL_PRODUCERS if mixed else None
                 results.append(PartitionProduceResponse(data.index, error, message=message))
                 continue
             log = topic.partitions[data.index]
@@ -381,8 +389,13 @@ def _find(
 ) -> tuple[str | UUID | None, Topic | None, ErrorCode]:
     """Find the topic: (its name or id in the response, the topic, the error of no partition)."""
     if context.version < FIRST_WITH_IDS:
-        return wanted.name, context.topics.get(wanted.name), ErrorCode.unknown_topic_or_partition
+        name: str = wanted.name
+        if not context.may_write(name):
+            return name, None, ErrorCode.topic_authorization_failed
+        return name, context.topics.get(name), ErrorCode.unknown_topic_or_partition
     topic = None if wanted.topic_id is None else context.topics.by_id(wanted.topic_id)
+    if topic is not None and not context.may_write(topic.name):
+        return wanted.topic_id, None, ErrorCode.topic_authorization_failed
     unknown = ErrorCode.unknown_topic_id if topic is None else ErrorCode.unknown_topic_or_partition
     return wanted.topic_id, topic, unknown
 

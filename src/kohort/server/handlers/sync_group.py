@@ -9,6 +9,7 @@ from typing import Any
 
 from kohort.coordinator.requests import SyncGroup
 from kohort.coordinator.responses import SyncGroupResponse
+from kohort.errors import ErrorCode
 from kohort.protocol import response_fast_path
 from kohort.server.handlers.in_steps import AT_ONCE, in_slices
 from kohort.server.net import Exchange
@@ -19,6 +20,11 @@ def handle(
     services: Services, exchange: Exchange, request: Any
 ) -> Coroutine[Any, Any, None] | None:
     """Hand the request to the group's shard."""
+    # As in Kafka, what the version must name is looked at first.
+    named = exchange.version < 5 or None not in (request.protocol_type, request.protocol_name)
+    if named and not services.access(exchange).group(request.group_id):
+        _respond(exchange, SyncGroupResponse(error=ErrorCode.group_authorization_failed))
+        return None
     if len(request.assignments) > AT_ONCE:
         return _submit_later(services, exchange, request)
     _submit(services, exchange, request, tuple(map(_assignment, request.assignments)))

@@ -21,7 +21,7 @@ from kohort.coordinator.responses import NONE, OffsetCommitResponse
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log.producers import Verification
 from kohort.protocol import response_fast_path
-from kohort.server.handlers.commits import AT_ONCE, existing, loggable, with_the_rest
+from kohort.server.handlers.commits import AT_ONCE, existing, loggable, refuse_all, with_the_rest
 from kohort.server.handlers.in_steps import ask, in_slices
 from kohort.server.net import Exchange
 from kohort.server.responses import PartitionResponses
@@ -39,7 +39,15 @@ async def handle(services: Services, exchange: Exchange, request: Any) -> None:
     """Refuse partitions that do not exist; have the rest verified, and then the shard decide."""
     responses = PartitionResponses()
     has_epoch = exchange.version >= FIRST_WITH_EPOCHS
-    steps = existing(services, request, responses, by_id=False, has_epoch=has_epoch)
+    access = services.access(exchange)
+    if not access.transactional_id(request.transactional_id):
+        error = ErrorCode.transactional_id_authorization_failed
+        steps = refuse_all(request, responses, by_id=False, error=error)
+    elif not access.group(request.group_id):
+        error = ErrorCode.group_authorization_failed
+        steps = refuse_all(request, responses, by_id=False, error=error)
+    else:
+        steps = existing(services, access, request, responses, by_id=False, has_epoch=has_epoch)
     offsets = await in_slices(steps)
     response = OffsetCommitResponse(())
     if offsets:

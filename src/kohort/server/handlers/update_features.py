@@ -11,6 +11,7 @@ from typing import Any
 from kohort.errors import ErrorCode, KafkaError
 from kohort.protocol.features import FEATURES
 from kohort.server.handlers.in_steps import Steps, respond_in_steps
+from kohort.server.handlers.refusing import NOT_AUTHORIZED, refuse
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 
@@ -20,6 +21,9 @@ UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 def handle(
     services: Services, exchange: Exchange, request: Any
 ) -> Coroutine[Any, Any, None] | None:
+    if not services.access(exchange).cluster():
+        refuse(exchange, error_message=NOT_AUTHORIZED)
+        return None
     return respond_in_steps(services, exchange, _steps(services, request))
 
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 from kohort.errors import ErrorCode, KafkaError
 from kohort.runtime.markers import Marker
 from kohort.runtime.time_slice import TimeSlices
+from kohort.server.authorization import CLUSTER, CLUSTER_ACTION
 from kohort.server.handlers.in_steps import respond_large
 from kohort.server.net import Exchange
 from kohort.server.services import Services
@@ -21,6 +22,8 @@ NO_PRODUCER: Final = -1
 
 
 async def handle(services: Services, exchange: Exchange, request: Any) -> None:
+    access = services.access(exchange)
+    allowed = access.cluster() or access.may(CLUSTER_ACTION, CLUSTER)
     results = []
     slices = TimeSlices()
     count = 0
@@ -33,7 +36,8 @@ async def handle(services: Services, exchange: Exchange, request: Any) -> None:
             each.coordinator_epoch,
         )
         topics = [
-            (topic.name, await _write(services, marker, topic, slices)) for topic in each.topics
+            (topic.name, await _write(services, marker, topic, slices, allowed=allowed))
+            for topic in each.topics
         ]
         count += 1 + sum(1 + len(errors) for _, errors in topics)
         results.append((each.producer_id, topics))
@@ -45,12 +49,14 @@ async def handle(services: Services, exchange: Exchange, request: Any) -> None:
 
 
 async def _write(
-    services: Services, marker: Marker, topic: Any, slices: TimeSlices
+    services: Services, marker: Marker, topic: Any, slices: TimeSlices, *, allowed: bool
 ) -> list[tuple[int, ErrorCode]]:
     errors = []
     for index in topic.partition_indexes:
         error = ErrorCode.none
         try:
+            if not allowed:
+                raise KafkaError(ErrorCode.cluster_authorization_failed)
             _validate(marker)
             await services.markers.write(TopicPartition(topic.name, index), marker)
         except KafkaError as failure:

@@ -1,0 +1,21 @@
+"""Who may see or change the configs of a resource: DescribeConfigs and both AlterConfigs."""
+
+from kohort.errors import ErrorCode, KafkaError
+from kohort.server.authorization import Access
+from kohort.server.config import ResourceType
+
+
+def authorize(access: Access, kind: int, name: str) -> None:
+    """Raise KafkaError if the client may not: configs of brokers and the like are the cluster's."""
+    match kind:
+        case ResourceType.TOPIC if not access.topic(name):
+            error = ErrorCode.topic_authorization_failed
+        case ResourceType.GROUP if not access.group(name):
+            error = ErrorCode.group_authorization_failed
+        case ResourceType.TOPIC | ResourceType.GROUP:
+            return
+        case _ if not access.cluster():
+            error = ErrorCode.cluster_authorization_failed
+        case _:
+            return
+    raise KafkaError(error, "The client is not authorized to access the configs.")
