@@ -1,12 +1,13 @@
-"""Heartbeat (API 12), LeaveGroup (API 13) and the expiry of sessions.
+"""Heartbeat (API 12), LeaveGroup (API 13), and the sessions of members.
 
 Source: classicGroupHeartbeat…, classicGroupLeave… and expireClassicGroupMemberHeartbeat of Kafka's
 GroupMetadataManager.
 """
 
-from kohort.coordinator.classic import Group, State
+from kohort.coordinator.classic import ClassicGroup, Group, MemberSession, State
 from kohort.coordinator.journal import Cause
 from kohort.coordinator.rebalance import maybe_complete_join, rebalance, remove_member
+from kohort.coordinator.records import MemberMetadata
 from kohort.coordinator.requests import Heartbeat, LeaveGroup, LeavingMember
 from kohort.coordinator.responses import NONE, HeartbeatResponse, LeaveGroupResponse, LeftMember
 from kohort.coordinator.result import Result, SessionExpires
@@ -112,3 +113,24 @@ def _leave(
         )
         remove_member(group, member_id, step)
     return result(error)
+
+
+def restore_sessions(group: Group, logged: ClassicGroup, step: Step) -> None:
+    """Give the members of a loaded group fresh sessions."""
+    for member in logged.members.values():
+        session = _session(member, logged.value.protocol)
+        group.add_session(session)
+        step.restart_session(group, session)
+
+
+def _session(member: MemberMetadata, protocol: str | None) -> MemberSession:
+    """A member as the log knows it: of its protocols only the chosen one is left."""
+    return MemberSession(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        session_timeout_ms=member.session_timeout_ms,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        protocols=((protocol or "", member.subscription),),
+    )

@@ -12,7 +12,7 @@ A shard does no I/O and never fails half-way: if the append of its records fails
 it and loads a new one.
 """
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
@@ -25,7 +25,7 @@ from kohort.coordinator.admin import (
     group_tombstones,
     list_groups,
 )
-from kohort.coordinator.classic import ClassicGroup, Group, MemberSession
+from kohort.coordinator.classic import Group
 from kohort.coordinator.config import GroupCoordinatorConfig
 from kohort.coordinator.consumer import classic_members, leaving, steady
 from kohort.coordinator.consumer.describing import describe_consumer_group
@@ -38,10 +38,17 @@ from kohort.coordinator.consumer.target import target_computed, target_failed
 from kohort.coordinator.consumer.timers import restore_timers
 from kohort.coordinator.consumer.upgrade import upgrade
 from kohort.coordinator.fold import Fold
+from kohort.coordinator.handed_out import HandedOutIds
 from kohort.coordinator.jobs import RegexesResolved, TargetComputed, TargetFailed
 from kohort.coordinator.join import join_group, validate_join
 from kohort.coordinator.journal import Cause
-from kohort.coordinator.members import heartbeat, keep_alive, leave_group, session_expires
+from kohort.coordinator.members import (
+    heartbeat,
+    keep_alive,
+    leave_group,
+    restore_sessions,
+    session_expires,
+)
 from kohort.coordinator.offsets import (
     commit_columns,
     commit_offsets,
@@ -52,7 +59,6 @@ from kohort.coordinator.offsets import (
 )
 from kohort.coordinator.rebalance import join_phase_ends, maybe_complete_join, rebalance
 from kohort.coordinator.records import (
-    MemberMetadata,
     OffsetCommits,
     new_empty_group_record,
 )
@@ -101,10 +107,7 @@ from kohort.coordinator.step import Step
 from kohort.coordinator.sync import sync_group, sync_phase_ends
 from kohort.coordinator.topics import NO_TOPICS, TopicsView
 from kohort.errors import ErrorCode, KafkaError
-from kohort.types import ConnectionId, Instant, Reply, Timestamp
-
-PENDING_OVERHEAD: Final = 1_000
-"""Memory of a pending id beside its strings: its timer and its places in tables."""
+from kohort.types import Instant, Reply, Timestamp
 
 Event = (
     Request
@@ -127,11 +130,7 @@ class Shard(Fold):
         super().__init__()
         self.config = config
         self.topics = topics
-        self._awaiting: dict[ConnectionId, frozenset[str]] = {}
-        """Connection → groups that wait for an id which was handed out by it."""
-        self._handed_out: deque[tuple[str, str, int]] = deque()
-        """(group, member id, its memory) of pending ids, oldest first, and of some that joined."""
-        self._handed_out_bytes = 0
+        self._handed_out = HandedOutIds()
         self._deleting: Counter[str] = Counter()
         """Group → deletions whose tombstones are still to come."""
 
@@ -204,7 +203,7 @@ class Shard(Fold):
             if isinstance(group, ConsumerGroup):
                 restore_timers(group, step)
             elif group.logged is not None:
-                _restore_sessions(group, group.logged, step)
+                restore_sessions(group, group.logged, step)
                 if len(group.sessions) > self.config.max_size:
                     rebalance(group, [Cause("loaded over capacity", "")], step)
                 elif group.sessions and group.logged.downgraded:
@@ -239,7 +238,7 @@ class Shard(Fold):
             )
         else:
             join_group(group, request, step)
-            self._note_awaiting(group, request.connection)
+            self._handed_out.note_awaiting(group, request.connection)
             if not request.member_id:
                 self._note_handed_out(group, request, step)
         return step.result()
@@ -264,32 +263,13 @@ class Shard(Fold):
         step.record(new_empty_group_record(request.group, step.timestamp))
         return ErrorCode.none, group
 
-    def _note_awaiting(self, group: Group, connection: ConnectionId) -> None:
-        groups = self._awaiting.get(connection, frozenset())
-        if connection is not None and group.pending.awaits(connection):
-            self._awaiting[connection] = groups | {group.id}
-        elif group.id in groups:
-            self._awaiting[connection] = groups - {group.id}
-            if len(groups) == 1:
-                del self._awaiting[connection]
-
     def _note_handed_out(self, group: Group, request: JoinGroup, step: Step) -> None:
-        """Bound the memory of pending ids: the oldest ones are forgotten first.
-
-        Kafka keeps all until their session timeout. A client that joins with a forgotten id gets
-        UNKNOWN_MEMBER_ID, and requests another.
-        """
+        """Bound the memory of pending ids: the oldest ones are forgotten first."""
         pending = group.pending.get(f"{request.client_id}-{request.fresh_id}")
         if pending is None:
             return
-        size = PENDING_OVERHEAD + len(pending.member_id) + len(pending.client_id)
-        if not request.client_id.isascii():
-            size *= 4
-        self._handed_out.append((group.id, pending.member_id, size))
-        self._handed_out_bytes += size
-        while self._handed_out_bytes > self.config.max_pending_bytes and len(self._handed_out) > 1:
-            group_id, member_id, size = self._handed_out.popleft()
-            self._handed_out_bytes -= size
+        for oldest in self._handed_out.add(group.id, pending, self.config.max_pending_bytes):
+            group_id, member_id = oldest
             forgotten = self.groups.get(group_id)
             if isinstance(forgotten, Group) and forgotten.pending.pop(member_id) is not None:
                 step.cancel_timer(SessionExpires(group_id, member_id))
@@ -458,7 +438,7 @@ class Shard(Fold):
         self, event: ConnectionClosed, now: Instant, timestamp: Timestamp
     ) -> Result:
         step = Step(self.config, now, timestamp)
-        for group_id in sorted(self._awaiting.pop(event.connection, ())):
+        for group_id in self._handed_out.connection_closed(event.connection):
             group = self.groups.get(group_id)
             if isinstance(group, Group):
                 group.pending.connection_closed(event.connection)
@@ -533,23 +513,3 @@ def _respond(
     request: OffsetFetch | DescribeGroup | ListGroups | DescribeConsumerGroup, response: Any
 ) -> Result:
     return Result(replies=(Reply(request.request_id, response),))
-
-
-def _restore_sessions(group: Group, logged: ClassicGroup, step: Step) -> None:
-    for member in logged.members.values():
-        session = _session(member, logged.value.protocol)
-        group.add_session(session)
-        step.restart_session(group, session)
-
-
-def _session(member: MemberMetadata, protocol: str | None) -> MemberSession:
-    """A member as the log knows it: of its protocols only the chosen one is left."""
-    return MemberSession(
-        member_id=member.member_id,
-        instance_id=member.instance_id,
-        client_id=member.client_id,
-        client_host=member.client_host,
-        session_timeout_ms=member.session_timeout_ms,
-        rebalance_timeout_ms=member.rebalance_timeout_ms,
-        protocols=((protocol or "", member.subscription),),
-    )

@@ -1,0 +1,58 @@
+"""The pending ids of a shard: on which connections they are awaited, and their memory."""
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Final
+
+from kohort.coordinator.classic import Group
+from kohort.coordinator.pending import PendingMember
+from kohort.types import ConnectionId
+
+PENDING_OVERHEAD: Final = 1_000
+"""Memory of a pending id beside its strings: its timer and its places in tables."""
+
+
+class HandedOutIds:
+    """The ids that the groups of a shard have handed out.
+
+    Kafka keeps all until their session timeout. Here the oldest are forgotten when they take too
+    much memory. A client that joins with a forgotten id gets UNKNOWN_MEMBER_ID, and requests
+    another.
+    """
+
+    __slots__ = ("_awaiting", "_bytes", "_oldest")
+
+    def __init__(self) -> None:
+        self._awaiting: dict[ConnectionId, frozenset[str]] = {}
+        """Connection → groups that wait for an id which was handed out by it."""
+        self._oldest: deque[tuple[str, str, int]] = deque()
+        """(group, member id, its memory) of pending ids, oldest first, and of some that joined."""
+        self._bytes = 0
+
+    def note_awaiting(self, group: Group, connection: ConnectionId) -> None:
+        """The group has handed out an id on this connection, or a client has joined with one."""
+        groups = self._awaiting.get(connection, frozenset())
+        if connection is not None and group.pending.awaits(connection):
+            self._awaiting[connection] = groups | {group.id}
+        elif group.id in groups:
+            self._awaiting[connection] = groups - {group.id}
+            if len(groups) == 1:
+                del self._awaiting[connection]
+
+    def connection_closed(self, connection: ConnectionId) -> list[str]:
+        """The groups that waited for an id which was handed out on it, and no longer do."""
+        return sorted(self._awaiting.pop(connection, ()))
+
+    def add(
+        self, group_id: str, pending: PendingMember, most_bytes: int
+    ) -> Iterator[tuple[str, str]]:
+        """Note an id; yields group and member id of those to forget, for `most_bytes` of memory."""
+        size = PENDING_OVERHEAD + len(pending.member_id) + len(pending.client_id)
+        if not pending.client_id.isascii():
+            size *= 4
+        self._oldest.append((group_id, pending.member_id, size))
+        self._bytes += size
+        while self._bytes > most_bytes and len(self._oldest) > 1:
+            oldest_group, member_id, size = self._oldest.popleft()
+            self._bytes -= size
+            yield oldest_group, member_id
