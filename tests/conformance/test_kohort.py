@@ -11,8 +11,14 @@ from kohort.conformance.runner import Run, run_twice
 from kohort.conformance.scenario import PROFILES
 from peers.kohort import kohort
 
+LASTING = {"retention"}
+"""Profiles whose scenarios wait for a minute."""
 
-@pytest.mark.parametrize("profile", PROFILES)
+
+@pytest.mark.parametrize(
+    "profile",
+    [pytest.param(each, marks=[pytest.mark.long] if each in LASTING else []) for each in PROFILES],
+)
 def test_every_answer_is_kafkas(profile: str) -> None:
     """Or is argued for in docs/differences.md."""
     reference = load()

@@ -42,6 +42,11 @@ PROFILES: Final[Mapping[str, Mapping[str, str]]] = {
         "group.consumer.min.heartbeat.interval.ms": "500",
     },
     "expiring": {**AT_ONCE, "offsets.retention.check.interval.ms": "1000"},
+    "retention": {
+        **AT_ONCE,
+        "offsets.retention.minutes": "1",
+        "offsets.retention.check.interval.ms": "1000",
+    },
     "rack": {**AT_ONCE, "broker.rack": "r1"},
     "upgrade": {**AT_ONCE, "group.consumer.migration.policy": "upgrade"},
     "downgrade": {**AT_ONCE, "group.consumer.migration.policy": "downgrade"},

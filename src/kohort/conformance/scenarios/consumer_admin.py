@@ -71,6 +71,18 @@ async def describe_in_every_version(stage: Stage) -> None:
 
 
 @scenario
+async def describe_subscriptions(stage: Stage) -> None:
+    """Names, a regular expression, and both; racks and clients."""
+    topic = await named_topic(stage, partitions=4)
+    a = await settled(stage, topic, "a")
+    b = await joined(await consumer(stage, "b", regex=f"{stage.name}-none"), rack_id="r")
+    c = await joined(await consumer(stage, "c", topic, regex="none"), rack_id="s")
+    await settle([a, b, c])
+    for version in (0, 1):
+        await show(a.client, stage.group, version)
+
+
+@scenario
 async def describe_what_is_none(stage: Stage) -> None:
     """The empty id, unknown groups and classic groups are no consumer groups."""
     topic = await stage.create_topic()

@@ -1,10 +1,13 @@
 """Offsets of consumer groups: commits and fetches by epoch, expiry and deletion.
 
-Expiry is played on the profile "expiring", where the server looks for it each second.
+Expiry is played on the profiles "expiring" and "retention", where the server looks for it each
+second.
 """
 
 from __future__ import annotations
 
+import time
+import uuid
 from typing import Any
 
 from kohort.conformance.consumers import (
@@ -16,11 +19,14 @@ from kohort.conformance.consumers import (
     settle,
     settled,
 )
+from kohort.conformance.group_log import GroupLog
 from kohort.conformance.members import committed
+from kohort.conformance.mixed_members import classic_member, rejoined
 from kohort.conformance.producers import producer
 from kohort.conformance.scenario import scenario
 from kohort.conformance.scenarios.commits import by_id, stored, topic_id
-from kohort.conformance.stage import Client, Stage
+from kohort.conformance.scenarios.consumer_regexes import literal
+from kohort.conformance.stage import Client, Stage, how_long
 
 
 async def fetch(
@@ -156,6 +162,43 @@ async def commit_at_an_epoch_before_by_id(stage: Stage) -> None:
 
 
 @scenario
+async def commit_by_id_that_is_refused(stage: Stage) -> None:
+    """Strangers, outsiders, and ids of topics that do not exist."""
+    topic = await known_topic(stage)
+    a = await settled(stage, topic, "a")
+    identity = await topic_id(a.client, topic)
+    for member_id, epoch, asked in (
+        ("nobody", a.epoch, identity),
+        ("", -1, identity),
+        ("a", -1, identity),
+        ("a", a.epoch + 1, identity),
+        ("a", a.epoch, uuid.UUID(int=77)),
+        ("a", 1, uuid.UUID(int=77)),
+        ("a", a.epoch, None),
+    ):
+        await a.client.ask(
+            "OffsetCommit",
+            10,
+            group_id=stage.group,
+            generation_id_or_member_epoch=epoch,
+            member_id=member_id,
+            topics=[by_id(asked, 10, 0)],
+        )
+    await stored(a.client, stage.group, topic)
+
+
+@scenario
+async def commit_with_leader_epoch_and_metadata(stage: Stage) -> None:
+    """Both are stored as they come."""
+    topic = await known_topic(stage, partitions=2)
+    a = await settled(stage, topic, "a")
+    values = {"committed_leader_epoch": 4, "committed_metadata": "mine"}
+    await a.commit("", {}, topics=[committed(topic, {0: 1}, **values)])
+    await a.commit("", {}, topics=[committed(topic, {1: 2}, committed_metadata=None)])
+    await fetch(a.client, stage.group, topic, "a", a.epoch, topics=None)
+
+
+@scenario
 async def commit_while_revoking(stage: Stage) -> None:
     """What a member is to revoke it still commits, until it has revoked it."""
     topic = await known_topic(stage, partitions=4)
@@ -252,6 +295,50 @@ async def fetch_all_as_a_member(stage: Stage) -> None:
 
 
 @scenario
+async def fetch_by_id_as_a_member(stage: Stage) -> None:
+    """The same by topic id, also of partitions and topics that do not exist."""
+    a, b, topic = await shrunk(stage)
+    identity = await topic_id(a.client, topic)
+    await a.committing(topic, {0: 5}).quiet()
+    for member_id, epoch in (
+        ("a", a.epoch),
+        ("b", b.epoch),
+        ("a", a.epoch - 1),
+        ("a", -1),
+        ("nobody", a.epoch),
+        (None, -1),
+        (None, a.epoch),
+    ):
+        asked = [{"topic_id": identity, "partition_indexes": [0, 3, 9]}]
+        await fetch(a.client, stage.group, topic, member_id, epoch, 10, topics=asked)
+    strange = [{"topic_id": uuid.UUID(int=77), "partition_indexes": [0]}]
+    for member_id, epoch in (("a", a.epoch), ("a", a.epoch + 1), (None, -1)):
+        await fetch(a.client, stage.group, topic, member_id, epoch, 10, topics=strange)
+
+
+@scenario
+async def fetch_of_several_groups(stage: Stage) -> None:
+    """Each group of one request has its own member, and its own error."""
+    topic = await known_topic(stage)
+    a = await settled(stage, topic, "a")
+    b = await settled(stage, topic, "b", group=stage.group_named("other"))
+    for one in (a, b):
+        await one.committing(topic, {0: 5}).quiet()
+    for version in (9, 10):
+        asked = [
+            {"group_id": group, "member_id": member_id, "member_epoch": epoch, "topics": None}
+            for group, member_id, epoch in (
+                (a.group, "a", a.epoch),
+                (b.group, "a", a.epoch),
+                (b.group, "b", b.epoch + 1),
+                (b.group, "b", b.epoch),
+                (stage.group_named("none"), "a", 1),
+            )
+        ]
+        await a.client.ask("OffsetFetch", version, groups=asked)
+
+
+@scenario
 async def fetch_from_an_empty_group(stage: Stage) -> None:
     """An Empty group has no members to be."""
     topic = await known_topic(stage)
@@ -283,6 +370,24 @@ async def transactional_commit(stage: Stage) -> None:
         await one.commit_offsets(
             stage.group, topic, {0: 1}, member_id=member_id, generation_id=epoch
         )
+    await one.end(True)
+    await stored(a.client, stage.group, topic)
+
+
+@scenario
+async def transactional_commit_in_every_version(stage: Stage) -> None:
+    """Members are named from version 3 on."""
+    topic = await known_topic(stage)
+    a = await settled(stage, topic, "a")
+    one = await producer(stage, "p")
+    await one.add_offsets(stage.group)
+    for version in range(3):
+        await one.commit_offsets(stage.group, topic, {0: version}, version)
+    for version in range(3, 6):
+        for epoch in (a.epoch, a.epoch + 1):
+            await one.commit_offsets(
+                stage.group, topic, {0: version}, version, member_id="a", generation_id=epoch
+            )
     await one.end(True)
     await stored(a.client, stage.group, topic)
 
@@ -352,3 +457,65 @@ async def expire_of_unsubscribed_topics(stage: Stage) -> None:
     await a.beat()
     await stored(a.client, stage.group, topic)
     await stored(a.client, stage.group, other)
+
+
+@scenario(waits=65, profile="retention")
+async def retention_of_an_empty_group(stage: Stage) -> None:
+    """The retention of an Empty group counts from its commits, not from when it became Empty."""
+    topic = await known_topic(stage)
+    a = await settled(stage, topic, "a")
+    await a.committing(topic, {0: 5}).quiet()
+    began = time.monotonic()
+    await stage.settle(20)
+    await a.leave()
+    log = await GroupLog.of(stage)
+    watcher = await stage.client("w")
+
+    async def is_gone() -> bool:
+        told = await watcher.quiet("ConsumerGroupDescribe", 1, group_ids=[stage.group])
+        return bool(told["groups"][0]["error_code"] == "GROUP_ID_NOT_FOUND (69)")
+
+    await stage.until("the group is gone", is_gone, seconds=80)
+    stage.note("the retention ended", how_long(time.monotonic() - began, 58, 75))
+    await log.record("expired")
+    await stored(watcher, stage.group, topic)
+
+
+@scenario(waits=65, profile="retention")
+async def retention_of_a_live_group(stage: Stage) -> None:
+    """Only offsets of topics expire that no member subscribes.
+
+    One has a name, one a regular expression, and one is of the classic protocol.
+    """
+    named, matched, classic, gone = [
+        await known_topic(stage, name) for name in ("named", "matched", "classic", "gone")
+    ]
+    a = await settled(stage, named, "a")
+    b = await joined(await consumer(stage, "b", regex=literal(matched)))
+
+    async def is_resolved() -> bool:
+        await b.acking().quiet()
+        return bool(b.assigned)
+
+    await stage.until("the regular expression is resolved", is_resolved)
+    c = await classic_member(stage, "c", classic)
+    await rejoined(c)
+    await settle([a, b])
+    for topic in (named, matched, classic, gone):
+        await a.committing(topic, {0: 5}).quiet()
+    began = time.monotonic()
+    log = await GroupLog.of(stage)
+
+    async def is_gone() -> bool:
+        for one in (a, b, c):
+            await one.beating().quiet()
+        asked = [{"name": gone, "partition_indexes": [0]}]
+        told = await a.client.quiet("OffsetFetch", 7, group_id=stage.group, topics=asked)
+        return bool(told["topics"][0]["partitions"][0]["committed_offset"] == -1)
+
+    await stage.until("the offset is gone", is_gone, seconds=80)
+    stage.note("the retention ended", how_long(time.monotonic() - began, 58, 75))
+    await log.record("expired")
+    for topic in (named, matched, classic, gone):
+        await stored(a.client, stage.group, topic)
+    await a.beat()
