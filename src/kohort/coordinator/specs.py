@@ -5,7 +5,13 @@ from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
 
-from kohort.assignors.server import MemberSpec, MemberTable, Subscription, subscription
+from kohort.assignors.server import (
+    MemberSpec,
+    MemberTable,
+    Subscription,
+    subscription,
+    without_overlaps,
+)
 from kohort.coordinator.consumer_records import (
     ConsumerGroupMemberMetadataValue,
     Partitions,
@@ -52,6 +58,9 @@ class Specs:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
+        # Between two parts of a target, a partition can be in an old and in a new one: the server
+        # was killed, or a static member has returned under another id.
+        self._targets = without_overlaps(snapshot.targets)
         self._subscriptions: dict[tuple[int, str], Subscription] = {}
         """(identity of the names, regular expression) → subscription."""
         order = snapshot.table.assignment_order(snapshot.updated, snapshot.replaced)
@@ -74,7 +83,7 @@ class Specs:
         instance_id = metadata.instance_id
         return MemberSpec(
             self._subscription(metadata),
-            self._snapshot.targets.get(member_id, _NO_TARGET),
+            self._targets.get(member_id, _NO_TARGET),
             None if instance_id is None else InstanceId(instance_id),
         )
 

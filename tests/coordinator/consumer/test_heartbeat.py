@@ -544,6 +544,30 @@ def test_a_large_target_is_stored_in_parts():
     assert len(group.targets) == len(group.members)
 
 
+@pytest.mark.parametrize("stored", [("B",), ("C",), ("B", "C"), ("A",), ("A", "B")], ids=",".join)
+@pytest.mark.parametrize("assignor", ["uniform", "range"])
+def test_each_partition_has_one_target_after_a_kill_between_two_parts(assignor, stored):
+    bench = Bench(
+        replace(AT_ONCE, consumer=ConsumerGroupConfig()),
+        topics=FixedTopics([TopicImage("t", T, 6)], 1),
+    )
+    for member_id in "ABC":
+        bench.consumer_heartbeat("g", member_id, 0, topics=["t"], assignor=assignor)
+    before = len(bench.log)
+    bench.advance(1_000)
+    bench.consumer_heartbeat("g", "A", 2)
+    parts = [
+        record for record in bench.log[before:] if brief(record)[:2] in {(7, m) for m in stored}
+    ]
+    assert len(parts) == len(stored)
+    del bench.log[before:]
+    bench.log += parts
+    bench.restart()
+    bench.consumer_heartbeat("g", "A", 2)
+    targets = bench.consumer_group().targets.values()
+    assert sorted(each for target in targets for each in target[T]) == [*range(6)]
+
+
 def test_a_static_member_that_returns_under_another_id_gets_its_part_of_a_large_target():
     bench = Bench(AT_ONCE, topics=FixedTopics([TopicImage("t", T, MOST_AT_ONCE)], 1))
     bench.consumer_heartbeat("g", "A", 0, topics=["t"], instance_id="i")

@@ -3,6 +3,7 @@
 from kohort.assignors.server.assign import RANGE, UNIFORM, assign
 from kohort.assignors.server.base import MemberSpec, Subscription, Target, Topics
 from kohort.assignors.server.member_table import MemberTable
+from kohort.assignors.server.owned import without_overlaps
 from kohort.assignors.server.subscriptions import subscription
 
 __all__ = [
@@ -15,4 +16,5 @@ __all__ = [
     "Topics",
     "assign",
     "subscription",
+    "without_overlaps",
 ]

@@ -23,9 +23,10 @@ def assign(
 ) -> Mapping[MemberId, Target]:
     """The target assignment of every member, empty ones included, in the order of the members.
 
-    A member whose target is not changed gets its old one, the same object. `topics` has at least
-    the topics of the subscriptions. `homogeneous` tells that all members name the same topics
-    without a regular expression, or use the same regular expression without names.
+    A member whose target is not changed gets its old one, the same object. No two old targets have
+    the same partition (`without_overlaps`). `topics` has at least the topics of the subscriptions.
+    `homogeneous` tells that all members name the same topics without a regular expression, or use
+    the same regular expression without names.
     """
     if not any(member.subscription.topic_ids for member in members.values()):
         assigned: dict[MemberId, Target] = {member_id: {} for member_id in members}

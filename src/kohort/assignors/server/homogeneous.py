@@ -7,7 +7,6 @@ to their quota; what remains is given to the members below their quota. If the p
 divide evenly, the extra ones go to members that had them, else to the last members.
 """
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import filterfalse
 from typing import TypeAlias
@@ -21,6 +20,7 @@ from kohort.assignors.server.java_tables import (
     uuid_hash,
 )
 from kohort.assignors.server.mutable_target import MutableTarget, replayed, topic_order
+from kohort.assignors.server.owned import owned_partitions
 from kohort.types import MemberId
 
 
@@ -93,7 +93,7 @@ def _unowned(
         topic_id: (topic_id, numbers[: sizes[topic_id]], True) for topic_id in set(sizes) - had
     }
     if missing != sum(len(partitions) for _, partitions, _ in unowned.values()):
-        for topic_id, owned in _owned(targets).items():
+        for topic_id, owned in owned_partitions(targets).items():
             if topic_id in sizes and sum(map(len, owned)) < sizes[topic_id]:
                 is_owned = set[int]().union(*owned).__contains__
                 partitions = tuple(filterfalse(is_owned, numbers[: sizes[topic_id]]))
@@ -101,15 +101,6 @@ def _unowned(
     inserted = [topic_id for topic_id in subscription.topic_ids if topic_id in unowned]
     order = by_bucket(inserted, uuid_hash, copy_capacity(subscription.names))
     return [unowned[topic_id] for topic_id in order]
-
-
-def _owned(targets: Iterable[Target]) -> Mapping[UUID, Sequence[tuple[int, ...]]]:
-    """Topic id → the partitions of each member."""
-    owned: dict[UUID, list[tuple[int, ...]]] = defaultdict(list)
-    for target in targets:
-        for topic_id, partitions in target.items():
-            owned[topic_id].append(partitions)
-    return owned
 
 
 def _cut(pool: Sequence[Run], quotas: Iterable[int]) -> Iterator[Sequence[Run]]:
