@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 from uuid import UUID
 
 from kohort.assignors.server import (
@@ -20,6 +20,7 @@ from kohort.coordinator.consumer_records import (
 from kohort.coordinator.topics import TopicImage
 from kohort.types import InstanceId, MemberId
 
+_NAMES_OF_A_SIZE: Final = 16
 _NO_TARGET: Partitions = {}
 
 
@@ -42,6 +43,8 @@ class Snapshot:
     regexes: Mapping[str, RegularExpressionValue]
     topics: Mapping[str, TopicImage]
     """Name → topic, of those that members subscribe to and that exist."""
+    names: int
+    """Number of names in all different subscriptions, those of regular expressions included."""
     updated: MemberId
     """The member whose request starts the computation."""
     replaced: MemberId | None
@@ -49,8 +52,9 @@ class Snapshot:
 
     @property
     def size(self) -> int:
-        """Number of members and partitions."""
-        return len(self.members) + sum(topic.partitions for topic in self.topics.values())
+        """Number of members and partitions, and of some names as another of them."""
+        partitions = sum(topic.partitions for topic in self.topics.values())
+        return len(self.members) + partitions + self.names // _NAMES_OF_A_SIZE
 
 
 class Specs:

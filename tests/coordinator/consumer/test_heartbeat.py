@@ -6,6 +6,7 @@ from uuid import UUID
 import pytest
 
 from kohort.coordinator.config import ConsumerGroupConfig, GroupCoordinatorConfig
+from kohort.coordinator.consumer.heartbeat import MAX_TOPICS
 from kohort.coordinator.consumer.steady import SteadyHeartbeat
 from kohort.coordinator.consumer.target import MOST_AT_ONCE, RETRY_AFTER_MS, STORED_AT_ONCE
 from kohort.coordinator.consumer_records import (
@@ -528,20 +529,40 @@ def test_the_target_of_a_large_group_is_computed_in_the_background():
     assert set(bench.consumer_group().targets) == {"A"}
 
 
+def test_the_target_of_members_with_many_different_names_is_computed_in_the_background():
+    bench = Bench(AT_ONCE, topics=TOPICS)
+    for member in "AB":
+        names = ["t", *(f"{member}{number}" for number in range(MAX_TOPICS - 1))]
+        bench.consumer_heartbeat("g", member, 0, topics=names)
+    assert len(bench.jobs) == 1
+
+
 def test_a_large_target_is_stored_in_parts():
-    many = FixedTopics([TopicImage("t", T, 2 * STORED_AT_ONCE)], 1)
+    names = [f"t{number}" for number in range(STORED_AT_ONCE // 20)]
+    many = FixedTopics([TopicImage(name, UUID(int=n), 21) for n, name in enumerate(names, 1)], 1)
     bench = Bench(replace(AT_ONCE, consumer=ConsumerGroupConfig()), topics=many)
-    for number in range(STORED_AT_ONCE + 1):
-        bench.consumer_heartbeat("g", f"m{number}", 0, topics=["t"])
+    for number in range(21):
+        bench.consumer_heartbeat("g", f"m{number}", 0, topics=names, assignor="range")
     bench.do_jobs()
     bench.advance(1_000)
     bench.consumer_heartbeat("g", "m0", 1)
     (result,) = bench.do_jobs()
-    assert len(result.records) == STORED_AT_ONCE
+    assert len(result.records) == 20
     assert result.rest is not None
     group = bench.consumer_group()
     assert group.target_epoch == group.epoch
-    assert len(group.targets) == len(group.members)
+    assert {len(target) for target in group.targets.values()} == {len(names)}
+
+
+def test_a_target_of_many_members_is_stored_in_few_parts():
+    bench = Bench(replace(AT_ONCE, consumer=ConsumerGroupConfig()), topics=TOPICS)
+    for number in range(STORED_AT_ONCE // 5):
+        bench.consumer_heartbeat("g", f"m{number}", 0, topics=["t"])
+    bench.advance(1_000)
+    bench.consumer_heartbeat("g", "m0", 2)
+    (result,) = bench.do_jobs()
+    assert result.rest is None
+    assert len(bench.consumer_group().targets) == STORED_AT_ONCE // 5
 
 
 @pytest.mark.parametrize("stored", [("B",), ("C",), ("B", "C"), ("A",), ("A", "B")], ids=",".join)

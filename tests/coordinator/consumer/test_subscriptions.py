@@ -23,6 +23,7 @@ def test_names_after_a_change(members, leaving, joining):
         subscriptions.remove(names)
     subscriptions.add(joining)
     assert set(subscriptions.names) == set(after)
+    assert subscriptions.size == sum(map(len, {*members[leaving:], joining}))
 
 
 def test_equal_names_are_one_object():

@@ -24,7 +24,7 @@ class _Subscription:
 class Subscriptions:
     """The subscriptions of a group's members by name."""
 
-    __slots__ = ("_by_names", "_counts", "names")
+    __slots__ = ("_by_names", "_counts", "names", "size")
 
     def __init__(self) -> None:
         self._by_names: dict[Names, _Subscription] = {}
@@ -32,6 +32,8 @@ class Subscriptions:
         """Name → number of different subscriptions that have it."""
         self.names: KeysView[str] = self._counts.keys()
         """All names; they change with the subscriptions."""
+        self.size = 0
+        """Number of names in all different subscriptions."""
 
     def one_of(self, names: Names) -> Names:
         """The object that stands for these names here; the given one if no member has them."""
@@ -44,6 +46,7 @@ class Subscriptions:
         if known is None:
             known = self._by_names[names] = _Subscription(names)
             self._counts.update(names)
+            self.size += len(names)
         known.members += 1
         return known.names
 
@@ -54,6 +57,7 @@ class Subscriptions:
         if not known.members:
             del self._by_names[names]
             subtract(self._counts, names)
+            self.size -= len(names)
 
     def after(self, leaving: Iterable[Names], joining: Names = ()) -> Collection[str]:
         """All names once members with these subscriptions are gone, and perhaps one is added.
