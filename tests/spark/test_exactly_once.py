@@ -8,6 +8,10 @@ from itertools import count
 
 import pytest
 
+from kohort.spark import fetching
+from kohort.spark.offset_queries import OffsetQueries
+from kohort.spark.options import parse_read
+from kohort.spark.ranges import OffsetRange
 from spark.processes import Driver
 from spark.streams import PATIENCE_S, Stream, wait_for
 
@@ -36,8 +40,10 @@ def target(topics, source):
 
 
 @pytest.fixture
-def values(session, topics, target):
-    """{value: how often it is there}; on Apache Kafka a little after a commit."""
+def values(topics, target):
+    """{value: how often it is there}, read without Spark; on Apache Kafka a little after a
+    commit.
+    """
 
     def read(isolation="read_committed"):
         options = {
@@ -45,8 +51,14 @@ def values(session, topics, target):
             "subscribe": target,
             "kafka.isolation.level": isolation,
         }
-        frame = session.read.format("kohort").options(**options).load()
-        return Counter(bytes(row.value) for row in frame.select("value").collect())
+        reading = parse_read(options, streaming=False)
+        queries = OffsetQueries(reading)
+        found = Counter()
+        for tp, end in queries.latest(queries.partitions()).items():
+            if end:
+                parts = fetching.read(reading, OffsetRange(tp.topic, tp.partition, 0, end))
+                found.update(value for part in parts for value in part["value"].to_pylist())
+        return found
 
     return read
 
