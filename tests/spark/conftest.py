@@ -21,26 +21,31 @@ pyspark = pytest.importorskip(
 )
 
 
-DATA_PATH = (
+WITHOUT_SPARK_TOO = (
     "test_batch.py",
     "test_changing_topics.py",
+    "test_exactly_once.py",
     "test_lag.py",
+    "test_member.py",
     "test_stateful.py",
     "test_stream.py",
     "test_write.py",
 )
-"""Tests of reads and writes, whose requests `kohort.client` has tests for on Apache Kafka."""
+"""Tests whose requests others make on Apache Kafka without Spark: those of `kohort.client`, and for
+members and transactions `test_membership.py`, `test_exactly_once_writing.py` and
+`test_transactional_sink.py`.
+"""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of each test one case runs on Apache Kafka, and of the data path one test of each file; the
-    others do so in long runs.
+    """Of each test one case runs on Apache Kafka, and of `WITHOUT_SPARK_TOO` one test of each file;
+    the others do so in long runs.
     """
     seen = set()
     for item in items:
         parameters = getattr(getattr(item, "callspec", None), "params", {})
         if parameters.get("topics") == "kafka":
-            name = "" if item.path.name in DATA_PATH else item.nodeid.partition("[")[0]
+            name = "" if item.path.name in WITHOUT_SPARK_TOO else item.nodeid.partition("[")[0]
             if (item.path, name) in seen:
                 item.add_marker(pytest.mark.long)
             seen.add((item.path, name))
