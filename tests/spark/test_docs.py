@@ -18,7 +18,7 @@ pytestmark = [kohort_only, pytest.mark.clients, pytest.mark.timeout(240)]
 PAGE = Path(__file__).parents[2] / "docs" / "spark.md"
 
 
-def test_the_page_runs_from_top_to_bottom(session, topics, tmp_path):
+def test_the_page_runs_from_top_to_bottom(java, topics, tmp_path):
     topics.create("orders", 4)
     topics.fill("orders", {partition: [b"%d" % at for at in range(25)] for partition in range(4)})
     code = "".join(found["code"] for found in BLOCK.finditer(PAGE.read_text()))
