@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from kohort.assignors.server import Target, assign
+from kohort.coordinator.requests import MayDescribe
 from kohort.coordinator.specs import Snapshot, Specs
 from kohort.coordinator.topic_regex import TopicRegex
 from kohort.errors import KafkaError
@@ -34,6 +35,7 @@ class ResolveRegexes:
     regexes: tuple[str, ...]
     version: int
     """Version of the topics."""
+    may_describe: MayDescribe | None = None
 
     def steps(self, names: Iterable[str], found: dict[str, frozenset[str]]) -> Iterator[None]:
         """Put the result into `found`, in steps of 1 µs to some milliseconds.
@@ -46,7 +48,7 @@ class ResolveRegexes:
                 matches = TopicRegex(regex).matches
                 yield
                 for name in names:
-                    if matches(name):
+                    if matches(name) and (self.may_describe is None or self.may_describe(name)):
                         matching.add(name)
                     yield
             found[regex] = frozenset(matching)

@@ -7,7 +7,7 @@ Requests are immutable by convention. The frequent ones are not frozen, because 
 takes up to four times as long to create.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
@@ -15,6 +15,12 @@ from uuid import UUID
 from kohort.coordinator.committed import CommittedOffsets
 from kohort.coordinator.consumer_records import Partitions
 from kohort.types import ConnectionId, RequestId, TopicPartition
+
+MayDescribe: TypeAlias = Callable[[str], bool]
+"""Whether the client may describe the topic of that name; None where it may describe all.
+
+Its regular expressions match no others.
+"""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -36,6 +42,7 @@ class JoinGroup:
     fresh_id: str
     """A new UUID for a member without an id, else ""."""
     connection: ConnectionId = None
+    may_describe: MayDescribe | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -95,6 +102,7 @@ class ConsumerGroupHeartbeat:
     """TopicPartitions: what the member owns."""
     client_id: str = ""
     client_host: str = ""
+    may_describe: MayDescribe | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

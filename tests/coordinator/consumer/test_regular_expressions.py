@@ -102,3 +102,8 @@ def test_a_deleted_topic_leaves_by_the_hash(bench):
     bench.topics = FixedTopics([U], version=2)
     assert told(bench.consumer_heartbeat("g", "A", 2)) == (2, {U.id: (0,)})
     assert told(bench.consumer_heartbeat("g", "A", 2, owned={U.id: (0,)})) == (3, None)
+
+
+def test_an_expression_matches_what_the_client_may_describe(bench):
+    bench.consumer_heartbeat("g", "A", 0, regex=".*", may_describe=lambda name: name == "u")
+    assert resolved(bench.do_jobs()) == {".*": ("u",)}

@@ -6,6 +6,7 @@ from uuid import UUID
 
 from kohort.coordinator.consumer.group import ConsumerGroup, ConsumerMember, most_named
 from kohort.coordinator.consumer_records import ConsumerGroupMemberMetadataValue, Partitions
+from kohort.coordinator.requests import MayDescribe
 from kohort.coordinator.topics import TopicsView
 
 
@@ -19,6 +20,7 @@ class MemberChange:
     after: ConsumerMember
     replaced: str | None = None
     """Member id of the static member that it replaces, None if that is its own."""
+    may_describe: MayDescribe | None = None
 
     @property
     def member_id(self) -> str:

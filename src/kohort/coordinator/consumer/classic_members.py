@@ -75,7 +75,13 @@ def join_group(group: ConsumerGroup, request: JoinGroup, topics: TopicsView, ste
     else:
         before, replaced = take_over(group, static, member_id, step), static.member_id
     after = before._replace(metadata=_updated(before.metadata, request, subscription))
-    change = MemberChange(group=group, before=before, after=after, replaced=replaced)
+    change = MemberChange(
+        group=group,
+        before=before,
+        after=after,
+        replaced=replaced,
+        may_describe=request.may_describe,
+    )
     owned = partitions_by_id(subscription.owned, topics)
     member = update_member(change, owned, topics, step)
     timers.await_sync(group, member, step)

@@ -178,7 +178,13 @@ def _change(group: ConsumerGroup, request: ConsumerGroupHeartbeat, step: Step) -
     """The member of the request, as it was and as it says it is."""
     before, replaced = _find(group, request, step)
     after = before._replace(metadata=_updated(before.metadata, request))
-    return MemberChange(group=group, before=before, after=after, replaced=replaced)
+    return MemberChange(
+        group=group,
+        before=before,
+        after=after,
+        replaced=replaced,
+        may_describe=request.may_describe,
+    )
 
 
 def _find(

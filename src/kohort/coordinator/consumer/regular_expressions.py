@@ -2,7 +2,8 @@
 
 They are resolved in the background, all of a group together. Any member's heartbeat starts that if
 there is one that is not resolved, topics were created since, or the last result is old. Until its
-expression is resolved, a member subscribes to no topic by it.
+expression is resolved, a member subscribes to no topic by it. They match the topics that the client
+of that heartbeat may describe.
 
 Source: maybeUpdateRegularExpressions and handleRegularExpressionsResult of Kafka.
 """
@@ -39,7 +40,7 @@ def maybe_resolve(change: MemberChange, topics: TopicsView, step: Step) -> None:
     regexes = [each for each in candidates if each and change.regex_subscribers(each) > 0]
     if regexes and _is_due(group, regexes, topics, step):
         group.is_resolving = True
-        step.start(ResolveRegexes(group.id, tuple(regexes), topics.version))
+        step.start(ResolveRegexes(group.id, tuple(regexes), topics.version, change.may_describe))
 
 
 def _is_due(group: ConsumerGroup, regexes: Iterable[str], topics: TopicsView, step: Step) -> bool:

@@ -6,6 +6,8 @@ names the protocol type and has null where no protocol was chosen (KIP-559), "" 
 the reason (KIP-800), v9 SkipAssignment.
 """
 
+from collections.abc import Callable
+from functools import partial
 from itertools import islice
 from typing import Any, Final
 
@@ -13,6 +15,7 @@ from kohort.coordinator.requests import JoinGroup
 from kohort.coordinator.responses import JoinGroupResponse
 from kohort.errors import ErrorCode
 from kohort.protocol import response_fast_path
+from kohort.server.authorization import DESCRIBE, TOPIC
 from kohort.server.fetch import joined
 from kohort.server.handlers import cut_reason, milliseconds
 from kohort.server.net import Exchange
@@ -49,8 +52,14 @@ def handle(services: Services, exchange: Exchange, request: Any) -> None:
             reason=cut_reason(request.reason) if version >= 8 else None,
             fresh_id="" if request.member_id else services.new_id(),
             connection=exchange.connection,
+            may_describe=_may_describe(services, exchange) if services.has_authorizer else None,
         )
     )
+
+
+def _may_describe(services: Services, exchange: Exchange) -> Callable[[str], bool]:
+    # The API itself needs nothing of topics.
+    return partial(services.access(exchange).may, DESCRIBE, TOPIC)
 
 
 def _protocols(services: Services, request: Any) -> tuple[tuple[str, bytes], ...]:
