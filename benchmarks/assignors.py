@@ -14,18 +14,26 @@ from uuid import UUID
 from tests.peers import kafka
 
 from benchmarks import tools
-from kohort.assignors.server import MemberSpec, MemberTable, Target, assign, subscription
+from kohort.assignors.server import (
+    MemberSpec,
+    MemberTable,
+    Subscription,
+    Target,
+    assign,
+    subscription,
+)
 from kohort.types import MemberId
 
 PROGRAM = tools.ROOT / "tests" / "assignors" / "server" / "AssignProgram.java"
-OWN_REPEATS, JAVA_REPEATS = 5, 50
+OWN_REPEATS, JAVA_REPEATS = 20, 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """A group whose members all name the same topics."""
+    """A group whose members all name the same topics, or every other one only half of them."""
 
     assignor: str
+    is_mixed: bool
     topics: Mapping[str, UUID]
     partitions: int
     """Of each topic."""
@@ -41,23 +49,34 @@ class Group:
         return min(self._computed()[1] for _ in range(OWN_REPEATS))
 
     def _computed(self) -> tuple[Mapping[MemberId, Target], float]:
-        common = subscription(tuple(self.topics), (), self.topics)
         table = MemberTable()
-        for member_id in self.targets:
+        subscriptions: dict[tuple[str, ...], Subscription] = {}
+        specs: dict[MemberId, MemberSpec] = {}
+        for member_id, names in self._names().items():
             table.put(member_id)
-        order = table.assignment_order(None, None)
-        members = {each: MemberSpec(common, self.targets[each]) for each in order}
+            if names not in subscriptions:
+                subscriptions[names] = subscription(names, (), self.topics)
+            specs[member_id] = MemberSpec(subscriptions[names], self.targets[member_id])
+        members = {each: specs[each] for each in table.assignment_order(None, None)}
         sizes = dict.fromkeys(self.topics.values(), self.partitions)
         before = time.thread_time()
-        assigned = assign(self.assignor, members, sizes, homogeneous=True)
+        assigned = assign(self.assignor, members, sizes, homogeneous=not self.is_mixed)
         return assigned, time.thread_time() - before
+
+    def _names(self) -> Mapping[MemberId, tuple[str, ...]]:
+        names = tuple(self.topics)
+        other = names[: len(names) // 2] if self.is_mixed else names
+        return {
+            member_id: other if number % 2 else names
+            for number, member_id in enumerate(self.targets)
+        }
 
     def encoded(self) -> dict[str, Any]:
         """The group as `AssignProgram.java` reads it."""
         ids = {topic_id: _text(topic_id) for topic_id in self.topics.values()}
         return {
             "assignor": self.assignor,
-            "homogeneous": True,
+            "homogeneous": not self.is_mixed,
             "topics": [
                 {"id": ids[topic_id], "name": name, "partitions": self.partitions, "racks": []}
                 for name, topic_id in self.topics.items()
@@ -67,10 +86,12 @@ class Group:
                     "id": member_id,
                     "instance": None,
                     "rack": "",
-                    "names": list(self.topics),
-                    "target": [(ids[topic_id], each) for topic_id, each in target.items()],
+                    "names": names,
+                    "target": [
+                        (ids[topic_id], each) for topic_id, each in self.targets[member_id].items()
+                    ],
                 }
-                for member_id, target in self.targets.items()
+                for member_id, names in self._names().items()
             ],
             "writes": [f"+{member_id}" for member_id in self.targets],
             "updated": None,
@@ -79,11 +100,14 @@ class Group:
         }
 
 
-def new_group(assignor: str, members: int, topics: int, partitions: int) -> Group:
+def new_group(
+    assignor: str, members: int, topics: int, partitions: int, *, is_mixed: bool = False
+) -> Group:
     """A group without a target, with this many partitions in all topics together."""
     random = Random(members)
     return Group(
         assignor=assignor,
+        is_mixed=is_mixed,
         topics={f"topic-{number}": _new_id(random) for number in range(topics)},
         partitions=partitions // topics,
         targets={MemberId(str(_new_id(random))): {} for _ in range(members)},
@@ -94,6 +118,14 @@ def one_joined(group: Group) -> Group:
     """The group with its target and one new member."""
     newcomer = MemberId(str(UUID(int=0)))
     return replace(group, targets={**group.assigned(), newcomer: {}})
+
+
+def one_left(group: Group) -> Group:
+    """The group with its target, without one member in the middle."""
+    assigned = group.assigned()
+    left = [*group.targets][len(group.targets) // 2]
+    targets = {each: assigned[each] for each in group.targets if each != left}
+    return replace(group, targets=targets)
 
 
 class KafkaAssignors:

@@ -8,8 +8,9 @@
   Members heartbeat every second, and acknowledge an assignment at once. A group is stable when its
   members have all partitions, and the epoch of a target with everyone who has joined.
 - Assignors: the CPU time of one target assignment of 10,000 partitions, for a new group and after
-  one member has joined; beside the assignors of Kafka's server in a warm JVM. Both compute the same
-  assignment. The least of several is taken.
+  one member has joined or left; beside the assignors of Kafka's server in a warm JVM. Both compute
+  the same assignment. The least of several is taken. Kohort's time includes what Kafka does outside
+  its assignors: finding the partitions without an owner, and comparing new targets with old ones.
 
 All settings are the defaults: servers compute a target once in a second.
 """
@@ -32,13 +33,15 @@ PARTITIONS = 1_000
 ASSIGNED = 10_000
 """Partitions in an assignment whose computation is measured."""
 ASSIGNMENTS = (
-    ("uniform", 1_000, 1),
-    ("uniform", 1_000, 100),
-    ("range", 1_000, 1),
-    ("range", 1_000, 100),
-    ("uniform", 10_000, 1),
+    *(
+        (assignor, 1_000, topics, is_mixed)
+        for assignor in ("uniform", "range")
+        for topics, is_mixed in ((1, False), (100, False), (1_000, False), (100, True))
+    ),
+    ("uniform", 10_000, 1, False),
 )
-"""Assignor, members, and topics that share the partitions."""
+"""Assignor, members, topics that share the partitions, and whether every other member subscribes to
+only half of the topics."""
 HEARTBEATS = (
     Column("heartbeats/s", "per_s"),
     Column("× Kafka", "per_s", "kafka"),
@@ -180,10 +183,15 @@ def _create_and_change(members: int, _key: str, server: Server) -> None:
 def _assignors() -> list[str]:
     rows, targets = [], []
     with KafkaAssignors() as kafka:
-        for assignor, members, topics in ASSIGNMENTS:
-            new = assignors.new_group(assignor, members, topics, ASSIGNED)
-            for what, group in (("new group", new), ("one joined", assignors.one_joined(new))):
-                name = f"{assignor}, {members:,} members, topics: {topics}, {what}"
+        for assignor, members, topics, is_mixed in ASSIGNMENTS:
+            new = assignors.new_group(assignor, members, topics, ASSIGNED, is_mixed=is_mixed)
+            for what, group in (
+                ("new group", new),
+                ("one joined", assignors.one_joined(new)),
+                ("one left", assignors.one_left(new)),
+            ):
+                of = f"{topics:,}, mixed" if is_mixed else f"{topics:,}"
+                name = f"{assignor}, {members:,} members, topics: {of}, {what}"
                 own_ms, kafka_ms = group.seconds() * 1e3, kafka.seconds(group) * 1e3
                 figures = map(rounds.significant, (own_ms, kafka_ms, own_ms / kafka_ms))
                 rows.append([name, *figures])
