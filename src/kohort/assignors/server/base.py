@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
 from kohort.types import InstanceId
@@ -24,8 +24,7 @@ class Subscription:
     """How many topics are subscribed to, existing or not."""
 
 
-@dataclass(frozen=True, slots=True)
-class MemberSpec:
+class MemberSpec(NamedTuple):
     """One member of a group whose target assignment is computed."""
 
     subscription: Subscription
