@@ -275,6 +275,30 @@ async def test_a_cancelled_application_leaves_too(world):
     assert len(app.ended) == 4
 
 
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("again", [False, True], ids=["once", "twice"])
+@simulated()
+async def test_at_whatever_moment_it_is_cancelled(world, protocol, again):
+    """Nothing of it runs on, and the next one has all partitions."""
+    for after_ms in range(0, 120, 4):
+        world.produce(10)
+        app = App(world, protocol=protocol)
+        await asyncio.sleep(after_ms / 1_000)
+        app.task.cancel()
+        if again:
+            await asyncio.sleep(0.001)
+            app.task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await app.task
+    await asyncio.sleep(1)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    last = App(world, protocol=protocol)
+    await last.assigned(4)
+    await until(lambda: sum(world.committed().values()) == 300)
+    assert len(world.coordinator.bench.shard.groups["g"].sessions) == 1
+    await last.stop()
+
+
 @simulated()
 async def test_a_killed_one_does_not(world):
     app = App(world)
