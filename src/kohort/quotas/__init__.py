@@ -20,7 +20,7 @@ from kohort.quotas.entities import (
     altered_quotas,
     quota_entity,
 )
-from kohort.quotas.rates import Rate, TokenBucket
+from kohort.quotas.rates import Rate, TokenBucket, Windows
 
 __all__ = [
     "CONSUMER_BYTE_RATE",
@@ -34,6 +34,7 @@ __all__ = [
     "QuotaTable",
     "Rate",
     "TokenBucket",
+    "Windows",
     "altered_quotas",
     "quota_entity",
 ]

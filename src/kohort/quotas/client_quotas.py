@@ -51,6 +51,8 @@ class QuotaTable:
     def __init__(self) -> None:
         self.entities: dict[QuotaEntity, Mapping[str, float]] = {}
         """Those without quotas are left out."""
+        self.meters_requests = False
+        """Whether anybody has a quota of the time that its requests take."""
         self._bounds: dict[str, dict[tuple[_Name, _Name], float]] = {}
         self._of_addresses: dict[_Name, float] = {}
 
@@ -73,6 +75,7 @@ class QuotaTable:
                 bounds[place] = quotas[key]
             if not bounds:
                 del self._bounds[key]
+        self.meters_requests = REQUEST_PERCENTAGE in self._bounds
 
     def has(self, key: str) -> bool:
         """Whether any user or client id has such a quota."""

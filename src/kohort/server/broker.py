@@ -27,6 +27,7 @@ from kohort.coordinator.config import (
 from kohort.errors import KafkaError, KohortError
 from kohort.log.base import Log, LogDirectory
 from kohort.protocol.apis import APIS
+from kohort.quotas import ClientQuotas, Windows
 from kohort.runtime.clock import Clock, SystemClock
 from kohort.runtime.groups import Groups
 from kohort.runtime.heavy_work import HeavyWork
@@ -40,6 +41,7 @@ from kohort.server.fetch import FetchSessions
 from kohort.server.monitoring import Observer
 from kohort.server.net import ConnectionLimits, Dispatcher, Listener
 from kohort.server.services import Services, random_ids
+from kohort.server.throttling import Throttling
 from kohort.server.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, GroupTopics, Topics
 from kohort.server.transaction_markers import PartitionMarkers
 from kohort.transactions.config import TransactionCoordinatorConfig
@@ -231,6 +233,10 @@ class Broker:
             else Address(advertised.host, advertised.port or port)
         )
         self.topics.on_acls_changed.append(self.listener.acls_changed)
+        windows = Windows(
+            self.config["quota.window.num"], self.config["quota.window.size.seconds"] * 1000
+        )
+        self._throttling = Throttling(ClientQuotas(self.topics.quotas, windows), self.clock)
         heavy_work = HeavyWork()
         self._opened.callback(heavy_work.close)
         return Services(
@@ -242,6 +248,7 @@ class Broker:
             transactions=self.transactions,
             markers=self._markers,
             fetch_sessions=FetchSessions(self.config["max.incremental.fetch.session.cache.slots"]),
+            throttling=self._throttling,
             clock=self.clock,
             new_id=random_ids().__next__,
             node_id=self.node_id,
@@ -258,6 +265,7 @@ class Broker:
                     host=self.advertised.host,
                     port=self.advertised.port,
                 ),
+                self._throttling,
             )
         except OSError as error:
             # uvloop reports an address in use here, asyncio when it binds.

@@ -13,6 +13,7 @@ from kohort.runtime.transactions import TransactionCoordinator
 from kohort.server.authorization import FindAccess, allow_everything
 from kohort.server.config import Config
 from kohort.server.fetch import FetchSessions
+from kohort.server.throttling import Throttling
 from kohort.server.topics import Topics
 
 
@@ -27,6 +28,7 @@ class Services:
     markers: MarkerWriter
     """Where transactions end: all partitions of this server."""
     fetch_sessions: FetchSessions
+    throttling: Throttling
     clock: Clock
     new_id: Callable[[], str]
     """A random UUID in text form, for the member ids that the coordinator assigns."""

@@ -589,6 +589,29 @@ WORST: Final[Mapping[str, Mapping[str, Build]]] = {
             "sasl_authenticate", 2, encode(request(36, 2, auth_bytes=bytes(size)))
         )
     },
+    "alter_client_quotas": {
+        "entries": _many(
+            "alter_client_quotas",
+            1,
+            "entries",
+            {
+                "entity": [{"entity_type": "user", "entity_name": MARK}],
+                "ops": [{"key": "producer_byte_rate", "value": 1000.0, "remove": False}],
+            },
+            elements=3,
+            validate_only=False,
+        ),
+        "ops": _nested(
+            "alter_client_quotas",
+            1,
+            "entries",
+            {"entity": [{"entity_type": "user", "entity_name": "u"}]},
+            "ops",
+            {"key": MARK, "value": 1000.0, "remove": False},
+            elements=2,
+            validate_only=False,
+        ),
+    },
     "describe_user_scram_credentials": {
         "users": _many("describe_user_scram_credentials", 0, "users", {"name": MARK})
     },

@@ -21,12 +21,14 @@ from kohort.protocol.batches import Record, build
 from kohort.protocol.building import request
 from kohort.protocol.error_codes import errors_in
 from kohort.protocol.messages import decode_request, encode
+from kohort.quotas import ClientQuotas
 from kohort.security import Peer
 from kohort.server.authorization import access_of
 from kohort.server.config.config import Config
 from kohort.server.fetch import FetchSessions
 from kohort.server.net.exchange import Body
 from kohort.server.services import Services
+from kohort.server.throttling import Throttling
 from kohort.server.topics.topics import Topics
 from kohort.server.transaction_markers import PartitionMarkers
 from kohort.types import Instant, Timestamp
@@ -55,6 +57,7 @@ class FakeExchange:
         client_id: str = "test",
         connection: Hashable = "c1",
         asked_by: Peer | None = None,
+        size: int = 0,
     ) -> None:
         self.api_key = api_key
         self.version = version
@@ -64,6 +67,8 @@ class FakeExchange:
         self.client_host = f"/{self.peer.host}"
         self.connection = connection
         self.largest_response: int | None = None
+        self.size = size
+        self.throttle_ms = 0
         self.outcome: Any = None
         self.packed: bytes | None = None
         self.answered = asyncio.Event()
@@ -80,6 +85,9 @@ class FakeExchange:
             "errors that are not counted"
         )
         self._finish(entity)
+
+    def throttle(self, wait_ms: int) -> None:
+        self.throttle_ms = max(self.throttle_ms, wait_ms)
 
     def callback(self, function: Callable[..., None], *arguments: Any) -> Callable[[Any], None]:
         return partial(function, self, *arguments)
@@ -139,6 +147,7 @@ class Bench:
     def restart(self) -> None:
         """Start again on the same logs, as after a crash: nothing is flushed or closed."""
         self.topics = Topics(self.directory, self.config, self.clock.timestamp)
+        self.throttling = Throttling(ClientQuotas(self.topics.quotas), self.clock)
         self.fetch_sessions = FetchSessions(
             self.config["max.incremental.fetch.session.cache.slots"]
         )
@@ -153,6 +162,7 @@ class Bench:
             transactions=self.transactions,
             markers=PartitionMarkers(self.topics, self.groups, self.clock, waits_for_disk=False),
             fetch_sessions=self.fetch_sessions,
+            throttling=self.throttling,
             clock=self.clock,
             new_id=lambda: "an-id",
             node_id=0,
@@ -167,8 +177,9 @@ class Bench:
         answered at once.
         """
         api_key = BY_NAME[api].key
-        decoded = decode_request(api_key, version, encode(request(api_key, version, **fields)))
-        exchange = FakeExchange(api_key, version, asked_by=self.peer)
+        content = encode(request(api_key, version, **fields))
+        decoded = decode_request(api_key, version, content)
+        exchange = FakeExchange(api_key, version, asked_by=self.peer, size=len(content))
         later = import_module(f"kohort.server.handlers.{api}").handle(
             self.services, exchange, decoded
         )

@@ -22,11 +22,13 @@ from kohort.coordinator.consumer.steady import SteadyHeartbeat
 from kohort.coordinator.requests import Heartbeat
 from kohort.protocol.apis import API_VERSIONS, BY_NAME
 from kohort.protocol.messages import encode, request
+from kohort.quotas import ClientQuotas, QuotaTable
 from kohort.runtime.clock import SystemClock
 from kohort.server.config import Config
 from kohort.server.fetch import FetchSessions
 from kohort.server.net import ConnectionLimits, Dispatcher, Listener, Sasl
 from kohort.server.services import Services, random_ids
+from kohort.server.throttling import Throttling
 from server.identities import ENDPOINT
 
 TOPIC_ID = UUID("84176e6c-7b33-4061-89b0-e281970c9d08")
@@ -177,6 +179,8 @@ class Wire:
         self.groups: Any = FakeGroups() if groups is None else groups
         topics: Any = FakeTopics()
         nothing: Any = None
+        self.quotas = QuotaTable()
+        self.throttling = Throttling(ClientQuotas(self.quotas), SystemClock())
         services = Services(
             config=Config({"storage": "memory"}),
             topics=topics,
@@ -184,6 +188,7 @@ class Wire:
             transactions=nothing,
             markers=nothing,
             fetch_sessions=FetchSessions(slots=10),
+            throttling=self.throttling,
             clock=SystemClock(),
             new_id=random_ids().__next__,
             node_id=0,
@@ -196,7 +201,9 @@ class Wire:
     async def __aenter__(self) -> Self:
         self.host, self.port = await self.listener.bind("127.0.0.1", 0)
         self._stack.push_async_callback(self.listener.close, 1.0)
-        await self.listener.serve(self.dispatcher.dispatch, ENDPOINT, self._sasl)
+        await self.listener.serve(
+            self.dispatcher.dispatch, ENDPOINT, self.throttling, self._sasl
+        )
         return self
 
     async def __aexit__(self, *_: object) -> None:

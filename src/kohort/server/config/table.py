@@ -68,6 +68,14 @@ _CONNECTIONS = (
         doc="Largest request; a larger one closes its connection.",
     ),
     ConfigDef(
+        name="quota.window.num", kind="int", default=11, minimum=1,
+        doc="Number of windows over which the use of a client quota is measured.",
+    ),
+    ConfigDef(
+        name="quota.window.size.seconds", kind="int", default=1, minimum=1,
+        doc="Length of each window of client quotas.",
+    ),
+    ConfigDef(
         name="queued.max.request.bytes", kind="long", default=-1,
         doc="Total bytes of requests that may be in progress, over all connections, before reading "
         "pauses; -1: unlimited.",

@@ -122,6 +122,11 @@ class FetchContext(ABC):
     def finish(self, *, settle: bool = True) -> tuple[int, Sequence[FetchPartitionData]]:
         """The session id and the partitions of the response; `settle`: see `FetchSession.news`."""
 
+    @property
+    @abstractmethod
+    def session_id(self) -> int:
+        """The session of a response without partitions, sent instead of `finish`."""
+
     @abstractmethod
     def close(self) -> None:
         """Leave nothing behind that this request alone needs."""
@@ -190,6 +195,10 @@ class FullFetch(FetchContext):
         session.news(found, settle=settle)
         return session.id, found
 
+    @property
+    def session_id(self) -> int:
+        return NO_SESSION
+
     def close(self) -> None:
         if self._partitions is not None:
             self._partitions.close()
@@ -225,6 +234,10 @@ class IncrementalFetch(FetchContext):
 
     def finish(self, *, settle: bool = True) -> tuple[int, Sequence[FetchPartitionData]]:
         return self._session.id, self._session.news(self._read, settle=settle)
+
+    @property
+    def session_id(self) -> int:
+        return self._session.id
 
     def close(self) -> None:
         pass  # the session goes on

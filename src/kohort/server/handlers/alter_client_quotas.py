@@ -44,6 +44,7 @@ async def handle(services: Services, exchange: Exchange, request: Any) -> None:
         await slices.give_way()
     for index, change in changes.items():
         results[index] = await services.topics.confirmed(results[index], change)
+        await slices.give_way()
     await respond_large(services, exchange, {"entries": results}, len(results))
 
 

@@ -1,11 +1,11 @@
 """CreatePartitions (37) v0-3: more partitions for a topic; never fewer.
 
-The versions differ in encoding and quotas only. Consumers learn of the new partitions from their
+v3 knows THROTTLING_QUOTA_EXCEEDED (KIP-599). Consumers learn of the new partitions from their
 next Metadata. The number of partitions of `__consumer_offsets` decides where a group lives, so it
 cannot grow.
 """
 
-from typing import Any
+from typing import Any, Final
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.runtime.time_slice import TimeSlices
@@ -13,14 +13,19 @@ from kohort.server.handlers.in_steps import collected, counted, respond_large
 from kohort.server.net import Exchange
 from kohort.server.responses import validate_replicas
 from kohort.server.services import Services
+from kohort.server.throttling import Mutations
+
+FIRST_WITH_THROTTLING: Final = 3
 
 
 async def handle(services: Services, exchange: Exchange, request: Any) -> None:
     times = await counted(topic.name for topic in request.topics)
+    strict = exchange.version >= FIRST_WITH_THROTTLING
+    mutations = services.throttling.mutations(exchange, strict=strict)
     slices, results = TimeSlices(), []
     for topic in request.topics:
         if times[topic.name] == 1:
-            results.append(await _result(services, exchange, request, topic))
+            results.append(await _result(services, exchange, request, topic, mutations))
             await slices.give_way()
     results += await collected(times, lambda name: _duplicate(name) if times[name] > 1 else None)
     await respond_large(services, exchange, {"results": results}, len(results))
@@ -35,14 +40,14 @@ def _duplicate(name: str) -> dict[str, Any]:
 
 
 async def _result(
-    services: Services, exchange: Exchange, request: Any, wanted: Any
+    services: Services, exchange: Exchange, request: Any, wanted: Any, mutations: Mutations
 ) -> dict[str, Any]:
     try:
         if not services.access(exchange).topic(wanted.name):
             raise KafkaError(ErrorCode.topic_authorization_failed)
         if request.timeout.total_seconds() <= 0:
             raise KafkaError(ErrorCode.request_timed_out)
-        await _grow(services, wanted, request.validate_only)
+        await _grow(services, wanted, mutations, request.validate_only)
     except KafkaError as error:
         return {
             "name": wanted.name,
@@ -52,7 +57,7 @@ async def _result(
     return {"name": wanted.name, "error_code": ErrorCode.none}
 
 
-async def _grow(services: Services, wanted: Any, validate_only: bool) -> None:
+async def _grow(services: Services, wanted: Any, mutations: Mutations, validate_only: bool) -> None:
     if services.topics.get(wanted.name) is None:
         raise KafkaError(ErrorCode.unknown_topic_or_partition)
     topic = services.topics.plan_partitions(wanted.name, wanted.count)
@@ -60,8 +65,11 @@ async def _grow(services: Services, wanted: Any, validate_only: bool) -> None:
         raise KafkaError(
             ErrorCode.policy_violation, (f"The number of partitions of {topic.name} is fixed.")
         )
+    added = wanted.count - len(topic.partitions)
     if wanted.assignments is not None:
-        _validate_assignments(services, wanted.assignments, wanted.count - len(topic.partitions))
+        _validate_assignments(services, wanted.assignments, added)
+    if not mutations.admits(added):
+        raise KafkaError(ErrorCode.throttling_quota_exceeded)
     if not validate_only:
         await services.topics.grow(wanted.name, wanted.count)
 

@@ -1,8 +1,8 @@
 """CreateTopics (19) v2-7: each topic by itself; what fails does not stop the others.
 
 v4 allows -1 for the broker's default number of partitions and replicas (older versions take it too,
-as in Kafka); v5 responds with the number of partitions and the configs (KIP-525); v7 with the topic
-id.
+as in Kafka); v5 responds with the number of partitions and the configs (KIP-525); v6 knows
+THROTTLING_QUOTA_EXCEEDED (KIP-599); v7 responds with the topic id.
 
 A partition has one replica, on this broker: a replication factor beyond 1 and assignments to other
 brokers are refused, with Kafka's words. A request whose time is up when it comes is refused and
@@ -20,12 +20,14 @@ from kohort.server.handlers.in_steps import collected, counted, divided, in_slic
 from kohort.server.net import Exchange
 from kohort.server.responses import validate_replicas
 from kohort.server.services import Services
+from kohort.server.throttling import Mutations
 from kohort.server.topics import MAX_PARTITIONS_PER_REQUEST, NewTopic, TopicRecord
 
 MAX_CONFIGS = 1_000
 """Configs of a topic that are looked at; there are fewer."""
 ENTRIES = 30
 """Configs of a topic, in the response."""
+FIRST_WITH_THROTTLING = 6
 DEFAULT = -1
 """A number of partitions or replicas that the broker chooses."""
 
@@ -38,19 +40,21 @@ async def handle(services: Services, exchange: Exchange, request: Any) -> None:
     access = services.access(exchange)
     everywhere = access.cluster()
     allowed, denied = await divided(wanted, lambda each: everywhere or access.topic(each.name))
+    strict = exchange.version >= FIRST_WITH_THROTTLING
+    mutations = services.throttling.mutations(exchange, strict=strict)
     results = [_unauthorized(each.name) for each in denied]
-    results += await _results(services, access, request, allowed)
+    results += await _results(services, access, request, allowed, mutations)
     results += await collected(times, lambda name: _duplicate(name) if times[name] > 1 else None)
     await respond_large(services, exchange, {"topics": results}, ENTRIES * len(results))
 
 
 async def _results(
-    services: Services, access: Access, request: Any, wanted: Sequence[Any]
+    services: Services, access: Access, request: Any, wanted: Sequence[Any], mutations: Mutations
 ) -> list[dict[str, Any]]:
     slices, excess = TimeSlices(), await in_slices(_excess(services, wanted))
     validated: list[TopicRecord | KafkaError] = []
     for topic in wanted:
-        validated.append(_validated(services, request, topic, excess))
+        validated.append(_validated(services, request, topic, excess, mutations))
         await slices.give_way()
     if not request.validate_only:
         validated = await _created(services, wanted, validated)
@@ -66,7 +70,11 @@ async def _results(
 
 
 def _validated(
-    services: Services, request: Any, topic: Any, excess: KafkaError | None
+    services: Services,
+    request: Any,
+    topic: Any,
+    excess: KafkaError | None,
+    mutations: Mutations,
 ) -> TopicRecord | KafkaError:
     """The topic as it would be created, or why it is not."""
     try:
@@ -76,6 +84,8 @@ def _validated(
             raise excess
         plan = services.topics.plan(topic.name, _partitions(services, topic), _configs(topic))
         _validate_placement(services, topic)
+        if not mutations.admits(plan.partitions):
+            raise KafkaError(ErrorCode.throttling_quota_exceeded)
     except KafkaError as error:
         return error.with_traceback(None)  # which refers to the list that has the error
     return plan

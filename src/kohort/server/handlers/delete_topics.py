@@ -1,7 +1,8 @@
 """DeleteTopics (20) v1-6: topics and their records, at once; their committed offsets go with them.
 
-v5 has an error message; v6 deletes by id too (KIP-516). Before v3 TOPIC_DELETION_DISABLED was not
-known. `__consumer_offsets` cannot be deleted, unlike in Kafka, where that loses every group.
+v5 has an error message and knows THROTTLING_QUOTA_EXCEEDED (KIP-599); v6 deletes by id too
+(KIP-516). Before v3 TOPIC_DELETION_DISABLED was not known. `__consumer_offsets` cannot be deleted,
+unlike in Kafka, where that loses every group.
 """
 
 from collections.abc import Collection, Iterator
@@ -14,9 +15,11 @@ from kohort.server.authorization import DESCRIBE, TOPIC, Access
 from kohort.server.handlers.in_steps import counted, respond_large
 from kohort.server.net import Exchange
 from kohort.server.services import Services
+from kohort.server.throttling import Mutations
 from kohort.server.topics import Topics
 
 FIRST_WITH_IDS = 6
+FIRST_WITH_THROTTLING = 5
 FIRST_WITH_DISABLED = 3
 
 
@@ -34,12 +37,16 @@ async def handle(services: Services, exchange: Exchange, request: Any) -> None:
 
 async def _delete(services: Services, exchange: Exchange, request: Any) -> list[dict[str, Any]]:
     version, access = exchange.version, services.access(exchange)
+    strict = version >= FIRST_WITH_THROTTLING
+    mutations = services.throttling.mutations(exchange, strict=strict)
     times = await counted(_topics_to_delete(request, version))
     slices = TimeSlices()
     results: list[dict[str, Any]] = []
     indexes: dict[str, int] = {}
     for wanted, count in times.items():
         result = _result(services, access, version, request, wanted, count, indexes)
+        if not result["error_code"] and not _is_admitted(services, result, mutations):
+            result["error_code"] = ErrorCode.throttling_quota_exceeded
         if not result["error_code"]:
             indexes[result["name"]] = len(results)
         results.append(result)
@@ -49,6 +56,11 @@ async def _delete(services: Services, exchange: Exchange, request: Any) -> list[
         failed = {"error_code": error.code, "error_message": error.message or None}
         results[indexes[name]] |= failed
     return results
+
+
+def _is_admitted(services: Services, result: dict[str, Any], mutations: Mutations) -> bool:
+    topic = services.topics.get(result["name"])
+    return topic is None or mutations.admits(len(topic.partitions))
 
 
 def _topics_to_delete(request: Any, version: int) -> Iterator[TopicToDelete]:

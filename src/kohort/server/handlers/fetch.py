@@ -65,7 +65,7 @@ def handle(
     limits = _limits(services, exchange, request)
     reading = _read(services, context, limits)
     if _is_enough(reading, limits, context):
-        _respond(exchange, context)
+        _respond(services, exchange, context, reading.size)
         return None
     context.took(())  # not kept meanwhile
     return _respond_later(services, exchange, request, context)
@@ -146,9 +146,11 @@ def _forgotten(request: Any, by_id: bool) -> Iterator[PartitionKey]:
 def _limits(services: Services, exchange: Exchange, request: Any) -> FetchLimits:
     replica = request.replica_state if hasattr(request, "replica_state") else request
     max_bytes = min(request.max_bytes, services.config["fetch.max.bytes"])
-    unread = exchange.largest_response
+    for limit in (exchange.largest_response, services.throttling.fetch_limit(exchange)):
+        if limit is not None:
+            max_bytes = min(max_bytes, int(limit))
     return FetchLimits(
-        max_bytes=max_bytes if unread is None else min(max_bytes, unread),
+        max_bytes=max_bytes,
         min_bytes=request.min_bytes,
         max_wait_s=request.max_wait.total_seconds(),
         from_replica=replica.replica_id >= 0,
@@ -173,10 +175,19 @@ def _is_enough(reading: ReadResult, limits: FetchLimits, context: FetchContext) 
     return reading.size > 0 and any(each.has_more for each in reading.partitions)
 
 
-def _respond(exchange: Exchange, context: FetchContext) -> None:
+def _respond(services: Services, exchange: Exchange, context: FetchContext, size: int) -> None:
+    """Respond with what was read, `size` bytes of records."""
+    if not services.throttling.admits_fetch(exchange, size):
+        _respond_without_partitions(exchange, context)
+        return
     session_id, partitions = context.finish()
     body = pack(exchange.version, partitions, session_id=session_id)
     exchange.respond_encoded(body, {each.error for each in partitions})
+
+
+def _respond_without_partitions(exchange: Exchange, context: FetchContext) -> None:
+    """Respond to a client that has to wait: its next request reads the same again."""
+    exchange.respond_encoded(pack(exchange.version, (), session_id=context.session_id))
 
 
 async def _respond_to_large(
@@ -200,7 +211,10 @@ async def _respond_to_large(
             await asyncio.sleep(0)
             if _is_enough(reading, limits, context) or loop.time() >= deadline:
                 context.took(reading.partitions)
-                await _respond_in_thread(services, exchange, context)
+                if services.throttling.admits_fetch(exchange, reading.size):
+                    await _respond_in_thread(services, exchange, context)
+                else:
+                    _respond_without_partitions(exchange, context)
                 return
             missing = limits.min_bytes - reading.size
             del reading
@@ -254,7 +268,7 @@ async def _respond_later(
             limits = _limits(services, exchange, request)
             reading = _read(services, context, limits)
             if _is_enough(reading, limits, context) or loop.time() >= deadline:
-                _respond(exchange, context)
+                _respond(services, exchange, context, reading.size)
                 return
             missing = limits.min_bytes - reading.size
             del reading  # records take no memory while they wait for more: they are read again

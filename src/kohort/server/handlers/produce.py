@@ -312,6 +312,7 @@ def _finish(
     responses: TopicResponses,
     logs: dict[Log, Places],
 ) -> Coroutine[Any, Any, None] | None:
+    services.throttling.produced(exchange)
     if request.acks == NO_ACKS:
         _end_without_response(exchange, responses)
     elif logs and services.config["durability"] == "fsync":

@@ -169,6 +169,14 @@ class _Metrics(Collector):
         yield CounterMetricFamily(
             "kohort_requests_failed", "Requests whose handler raised.", traffic.failed
         )
+        throttled = CounterMetricFamily(
+            "kohort_requests_throttled",
+            "Responses whose client has to wait because of its quotas.",
+            labels=["api"],
+        )
+        for api, count in traffic.throttled.items():
+            throttled.add_metric([api], count)
+        yield throttled
         yield CounterMetricFamily("kohort_received_bytes", "Bytes of requests.", traffic.bytes_in)
         yield CounterMetricFamily("kohort_sent_bytes", "Bytes of responses.", traffic.bytes_out)
         yield GaugeMetricFamily(

@@ -17,6 +17,9 @@ While a client does not read its responses, none of its requests is taken: at mo
 waits beyond the transport's own limit. The responses of all that do not read are bounded together
 (`response_memory`).
 
+*Quotas.* None of a client's requests is taken while it has to wait because of its quotas
+(`server.throttling`).
+
 *The end.* Bytes that are no request close the connection, as in Kafka. Nothing that a client sends
 and nothing that a handler raises has a further effect than one line in the log.
 """
@@ -33,6 +36,7 @@ from kohort.errors import ErrorCode
 from kohort.protocol.apis import APIS, BY_NAME
 from kohort.protocol.framing import CONTENT, FrameReader, MalformedError
 from kohort.protocol.messages import frame_head, read_header, response
+from kohort.protocol.throttle_time import with_throttle_time
 from kohort.security import ANONYMOUS, Endpoint, KafkaPrincipal, Peer
 from kohort.server.net.exchange import Body, Exchange
 from kohort.server.net.login import SASL_AUTHENTICATE, Login, Sasl
@@ -42,6 +46,8 @@ from kohort.server.net.repeated_requests import RepeatedRequest
 from kohort.server.net.request_memory import UNMETERED, RequestMemory
 from kohort.server.net.request_metrics import RequestMetrics
 from kohort.server.net.response_memory import ResponseMemory
+from kohort.server.net.work_time import WorkTime
+from kohort.server.throttling import Throttling
 
 READ_AHEAD: Final = 64 * 1024
 """Bytes that may wait behind a request in progress before reading pauses."""
@@ -74,6 +80,7 @@ class SharedByConnections:
     memory: RequestMemory
     unread: ResponseMemory
     metrics: RequestMetrics
+    throttling: Throttling
     log: RateLimitedLog
     request_bytes: int
     """Size of the largest request that is accepted."""
@@ -90,6 +97,8 @@ class Connection(asyncio.Protocol):
         self._connections = shared.connections
         self._request_memory = shared.memory
         self._unread = shared.unread
+        self._throttling = shared.throttling
+        self._quotas = shared.throttling.table
         self._metrics = shared.metrics
         self._log = shared.log
         self._request_bytes = shared.request_bytes
@@ -110,6 +119,8 @@ class Connection(asyncio.Protocol):
         self._ended = False  # the client sends no more
         self._memory = 0  # taken for the frame being received or worked on
         self._waits_for_memory = False
+        self._work: WorkTime | None = None  # on the request in progress, where that counts
+        self._throttled: asyncio.TimerHandle | None = None  # ends the time without requests
         self._starved = True  # the last frame in the reader is incomplete, or there is none
         self.is_open = False
         self.login: Login | None = None
@@ -169,7 +180,10 @@ class Connection(asyncio.Protocol):
     def eof_received(self) -> bool:
         """The client sends no more: its requests are still served, except those that are parked."""
         waits = self._current is not None and self._current.api_key in PARKABLE
-        if self.is_open and not waits and (self._current is not None or not self._starved):
+        is_at_rest = self._current is None and (
+            self._starved or (self._throttled is not None and self._reader.is_empty)
+        )
+        if self.is_open and not waits and not is_at_rest:
             self._ended = True
             return True
         self.is_open = False
@@ -184,6 +198,8 @@ class Connection(asyncio.Protocol):
         self._out.clear()
         self._give_memory_back()
         self._unread.set(self, 0)
+        if self._throttled is not None:
+            self._throttled.cancel()
         for task in self._tasks:
             task.cancel()
         self._connections.forget(self)
@@ -203,6 +219,14 @@ class Connection(asyncio.Protocol):
             self.login.responded(exchange.api_key, errors)
         self._end(exchange.api_key, errors)
         self._give_memory_back()
+        if self._work is not None:
+            self._throttling.worked(exchange, self._work.seconds)
+            self._work = None
+        if exchange.throttle_ms:
+            self._throttle(exchange)
+            if body is not None:
+                wait_ms = exchange.throttle_ms
+                body = with_throttle_time(exchange.api_key, exchange.version, body, wait_ms)
         if body is not None:
             self._send(exchange.api_key, exchange.version, exchange.correlation_id, body)
         if not self._pumping:
@@ -271,8 +295,8 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request is in progress."""
-        return self._current is None
+        """Whether no request is in progress, and the next one is waited for."""
+        return self._current is None and self._throttled is None
 
     def memory_granted(self, size: int) -> None:
         self._waits_for_memory = False
@@ -295,7 +319,9 @@ class Connection(asyncio.Protocol):
     def _repeat(self, frame: bytes, request: RepeatedRequest) -> bool:
         """Whether `frame` is `request` again; if so, it is in progress or has ended."""
         try:
-            if not request.matches(frame) or not self._has_authenticated:
+            if self._quotas.meters_requests or not request.matches(frame):
+                return False
+            if not self._has_authenticated:
                 return False
             self._begin(request)
             request.submit(self._respond_again)
@@ -321,7 +347,12 @@ class Connection(asyncio.Protocol):
             self._go_on()
 
     def _go_on(self) -> None:
-        if self._reader.is_empty and not (self._draining or self._ended or self._next_turn_is_set):
+        if self._throttled is not None:
+            self._flush()
+            self._keep_reading_or_pause()
+        elif self._reader.is_empty and not (
+            self._draining or self._ended or self._next_turn_is_set
+        ):
             self._starved = True
             self._rest()
         else:
@@ -364,6 +395,7 @@ class Connection(asyncio.Protocol):
                 self._current is not None
                 or not self._writable
                 or self._draining
+                or self._throttled is not None
                 or not self.is_open
             ):
                 break
@@ -405,11 +437,24 @@ class Connection(asyncio.Protocol):
             if not self.login.admits(frame):
                 dispatch = refuse_illegal_sasl_state
         api_key, version, correlation_id, client_id, body_at = read_header(frame)
-        exchange = Exchange(self, api_key, version, correlation_id, client_id)
+        exchange = Exchange(self, api_key, version, correlation_id, client_id, len(frame))
         self._begin(exchange)
+        if self._quotas.meters_requests:
+            self._serve_metered(dispatch, exchange, frame, body_at)
+            return
         later = dispatch(exchange, frame, body_at)
         if later is not None:
             self._run(later)
+
+    def _serve_metered(
+        self, dispatch: Dispatch, exchange: Exchange, frame: bytes, body_at: int
+    ) -> None:
+        """Serve a request whose time counts for its client."""
+        self._work = work = WorkTime()
+        later = dispatch(exchange, frame, body_at)
+        work.pause()
+        if later is not None:
+            self._run(work.of(later))
 
     def _take_token(self, frame: bytes, login: Login) -> None:
         """Take a message of a SASL mechanism, as it comes after SaslHandshake v0."""
@@ -422,6 +467,18 @@ class Connection(asyncio.Protocol):
         token = len(answer.auth_bytes).to_bytes(CONTENT, "big") + answer.auth_bytes
         self._out.append(token)
         self._out_size += len(token)
+
+    def _throttle(self, exchange: Exchange) -> None:
+        """Take no further request for as long as the client of `exchange` must wait."""
+        self._metrics.throttled[exchange.api_key] += 1
+        self._starved = False
+        self._throttled = asyncio.get_running_loop().call_later(
+            exchange.throttle_ms / 1000, self._end_throttle
+        )
+
+    def _end_throttle(self) -> None:
+        self._throttled = None
+        self._pump()
 
     def _run(self, coroutine: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(coroutine)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from kohort.protocol.error_codes import errors_in
 from kohort.protocol.messages import encode
@@ -12,6 +12,10 @@ from kohort.server.net.repeated_requests import RepeatedRequest
 
 Body: TypeAlias = bytes | Sequence[bytes | memoryview]
 """A response body, whole or in pieces: large ones are sent without being copied."""
+
+
+LONGEST_THROTTLE_MS: Final = 2**31 - 1
+"""Longest wait that a response can tell: 24 days."""
 
 
 class RequestConnection(Protocol):
@@ -67,7 +71,10 @@ class Exchange:
     that parks an exchange need not know of the connection.
     """
 
-    __slots__ = ("_done", "api_key", "client_id", "connection", "correlation_id", "version")
+    __slots__ = (
+        "_done", "api_key", "client_id", "connection", "correlation_id", "size", "throttle_ms",
+        "version",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -76,6 +83,7 @@ class Exchange:
         version: int,
         correlation_id: int,
         client_id: str,
+        size: int = 0,
     ) -> None:
         self.connection = connection
         """Identifies the connection; handlers only compare and hash it."""
@@ -84,6 +92,10 @@ class Exchange:
         self.correlation_id = correlation_id
         self.client_id = client_id
         """"" if the client sent none."""
+        self.size = size
+        """Bytes of the request."""
+        self.throttle_ms = 0
+        """Time that the client must wait after the response, because of its quotas."""
         self._done = False
 
     @property
@@ -125,6 +137,10 @@ class Exchange:
         """Close the connection, where Kafka does so instead of responding. `why` is logged."""
         if self._finish():
             self.connection.hang_up(why)
+
+    def throttle(self, wait_ms: int) -> None:
+        """Have the client wait at least so long after the response, and tell it so."""
+        self.throttle_ms = max(self.throttle_ms, min(wait_ms, LONGEST_THROTTLE_MS))
 
     def callback(self, function: Callable[..., None], *arguments: Any) -> Callable[[Any], None]:
         """A callback that calls `function(self, *arguments, response)` with the group's response.

@@ -17,6 +17,7 @@ from kohort.server.net.rate_limited_log import RateLimitedLog
 from kohort.server.net.request_memory import RequestMemory
 from kohort.server.net.request_metrics import RequestMetrics
 from kohort.server.net.response_memory import ResponseMemory
+from kohort.server.throttling import Throttling
 
 BACKLOG: Final = 1024
 
@@ -43,6 +44,8 @@ class ListenerStatistics:
     """Connections that the server closed, malformed ones included."""
     failed: int
     """Requests whose handler raised."""
+    throttled: Mapping[str, int]
+    """Responses whose client has to wait because of its quotas, by API name."""
     memory_bytes: int
     """Memory that large requests hold now."""
     unread_bytes: int
@@ -79,10 +82,17 @@ class Listener:
         bound: tuple[str, int] = self._server.sockets[0].getsockname()[:2]
         return bound
 
-    async def serve(self, dispatch: Dispatch, endpoint: Endpoint, sasl: Sasl | None = None) -> None:
+    async def serve(
+        self,
+        dispatch: Dispatch,
+        endpoint: Endpoint,
+        throttling: Throttling,
+        sasl: Sasl | None = None,
+    ) -> None:
         """Accept connections on the bound address and dispatch their requests. Raises OSError.
 
-        Clients know the address as `endpoint`, and authenticate by `sasl` if there is one.
+        Clients know the address as `endpoint`, wait as `throttling` says, and authenticate by
+        `sasl` if there is one.
         """
         assert self._server is not None
         self._shared = SharedByConnections(
@@ -91,6 +101,7 @@ class Listener:
             memory=self._memory,
             unread=self._unread,
             metrics=self.metrics,
+            throttling=throttling,
             log=self._log,
             request_bytes=self._limits.request_bytes,
             endpoint=endpoint,
@@ -131,6 +142,7 @@ class Listener:
             malformed=metrics.malformed,
             hung_up=metrics.hung_up,
             failed=metrics.failed,
+            throttled={APIS[key].name: count for key, count in metrics.throttled.items()},
             memory_bytes=self._memory.used,
             unread_bytes=self._unread.used,
         )

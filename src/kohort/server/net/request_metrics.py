@@ -17,6 +17,7 @@ class RequestMetrics:
         "malformed",
         "requests",
         "sessions_expired",
+        "throttled",
     )
 
     def __init__(self) -> None:
@@ -24,6 +25,8 @@ class RequestMetrics:
         """Requests by API key."""
         self.errors: Counter[tuple[int, int]] = Counter()
         """Responses that bear an error, by API key and error code."""
+        self.throttled: Counter[int] = Counter()
+        """Responses whose client has to wait because of its quotas, by API key."""
         self.bytes_in = 0
         self.bytes_out = 0
         self.malformed = 0

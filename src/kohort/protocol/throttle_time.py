@@ -1,0 +1,62 @@
+"""Tells a client for how long it must wait: the field `throttle_time_ms` of a response.
+
+Responses are encoded before that is known. Nearly all have 0, and the few others are changed.
+"""
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, Final
+
+from kio.index import load_response_schema
+
+from kohort.protocol.apis import API_VERSIONS, APIS, BY_NAME
+from kohort.protocol.packing import pack_int32
+
+_PRODUCE: Final = BY_NAME["produce"].key
+_OFFSET_DELETE: Final = BY_NAME["offset_delete"].key
+_SIZE: Final = 4
+_TAGS: Final = 1
+_HEAD: Final = 6
+"""Bytes up to the end of the field, where it is at the beginning."""
+
+
+def with_throttle_time(
+    api_key: int, version: int, body: bytes | Sequence[bytes | memoryview], throttle_time_ms: int
+) -> Sequence[bytes | memoryview]:
+    """The response body with this time, if its version has the field, in pieces.
+
+    Large pieces are not copied, except for the first one.
+    """
+    pieces: list[bytes | memoryview] = [body] if isinstance(body, bytes) else [*body]
+    if not _has_field(api_key, version):
+        return pieces
+    if len(pieces[0]) < _HEAD or api_key in (_PRODUCE, API_VERSIONS):
+        pieces = [b"".join(pieces)]
+    at = _offset(api_key, version, pieces[0])
+    pieces[0] = b"".join((pieces[0][:at], pack_int32(throttle_time_ms), pieces[0][at + _SIZE :]))
+    return pieces
+
+
+@cache
+def _has_field(api_key: int, version: int) -> bool:
+    if not APIS[api_key].serves(version):
+        return False  # an ApiVersions request that is told the versions
+    schema: Any = load_response_schema(api_key, version)
+    return "throttle_time" in schema.__dataclass_fields__
+
+
+def _offset(api_key: int, version: int, body: bytes | memoryview) -> int:
+    flexible = APIS[api_key].flexible(version)
+    if api_key == _PRODUCE:
+        return len(body) - _SIZE - (_TAGS if flexible else 0)
+    if api_key == API_VERSIONS:
+        return _behind_api_keys(body, flexible)
+    return 2 if api_key == _OFFSET_DELETE else 0
+
+
+def _behind_api_keys(body: bytes | memoryview, flexible: bool) -> int:
+    """Offset behind error and API keys in an ApiVersions response."""
+    if not flexible:
+        return 6 + 6 * int.from_bytes(body[2:6], "big")
+    # a compact array of fewer than 127 entries
+    return 3 + 7 * (body[2] - 1)

@@ -1,0 +1,50 @@
+"""The time that the event loop works on a request, for clients with a quota of it (KIP-124)."""
+
+import types
+from collections.abc import Coroutine, Generator
+from time import perf_counter
+from typing import Any
+
+
+class WorkTime:
+    """Time that the event loop has worked on one request."""
+
+    __slots__ = ("_begun", "_seconds")
+
+    def __init__(self) -> None:
+        self._seconds = 0.0
+        self._begun = perf_counter()
+
+    @property
+    def seconds(self) -> float:
+        """By now; it is asked for while the loop works on the request."""
+        return self._seconds + (perf_counter() - self._begun if self._begun else 0.0)
+
+    def pause(self) -> None:
+        """The loop works on something else."""
+        self._seconds, self._begun = self.seconds, 0.0
+
+    async def of(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run `work`, and count what the loop does for it."""
+        await self._steps(work)
+
+    @types.coroutine
+    def _steps(self, work: Coroutine[Any, Any, None]) -> Generator[Any, Any, None]:
+        failure: BaseException | None = None
+        try:
+            while True:
+                self._begun = perf_counter()
+                try:
+                    awaited = work.send(None) if failure is None else work.throw(failure)
+                except StopIteration:
+                    return
+                finally:
+                    self.pause()
+                try:
+                    failure = yield awaited
+                except GeneratorExit:
+                    raise
+                except BaseException as error:  # a cancellation, for `work` to see
+                    failure = error
+        finally:
+            work.close()

@@ -1,0 +1,154 @@
+"""Clients that have to wait because of their quotas, over real sockets (KIP-219)."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from kohort.coordinator.requests import Heartbeat
+from kohort.coordinator.responses import HeartbeatResponse
+from kohort.protocol.messages import response
+from kohort.quotas import EMPTY, REQUEST_PERCENTAGE, quota_entity
+from server.net.bench import Peer, Wire
+
+HEARTBEAT: dict[str, Any] = {"group_id": "g", "generation_id": 1, "member_id": "m"}
+LONG_MS = 60_000
+TEST_CLIENT = quota_entity([("client-id", "test")])
+
+
+def throttle_metadata(wire: Wire, wait_ms: int) -> None:
+    """Have each Metadata request end with such a wait."""
+
+    def handle(_services: Any, exchange: Any, _request: Any) -> None:
+        exchange.throttle(wait_ms)
+        exchange.respond(response(3, exchange.version, brokers=(), topics=(), cluster_id="c"))
+
+    wire.handle("metadata", handle)
+    wire.groups.answers[Heartbeat] = HeartbeatResponse()
+
+
+async def ask_metadata(peer: Peer) -> int:
+    """How long the client is told to wait, in ms."""
+    answer = await peer.ask("metadata", 12, topics=())
+    return round(answer.throttle_time.total_seconds() * 1000)
+
+
+async def test_the_response_comes_at_once_and_the_next_request_waits() -> None:
+    async with Wire() as wire:
+        throttle_metadata(wire, 200)
+        peer, other = await wire.peer(), await wire.peer()
+        before = asyncio.get_running_loop().time()
+        assert await ask_metadata(peer) == 200
+        peer.send(peer.request("heartbeat", 4, **HEARTBEAT))
+        assert (await other.ask("heartbeat", 4, **HEARTBEAT)).error_code == 0
+        assert len(wire.groups.submitted) == 1
+        assert (await peer.answer("heartbeat", 4)).error_code == 0
+        assert asyncio.get_running_loop().time() - before >= 0.2
+        assert wire.listener.statistics().throttled == {"metadata": 1}
+
+
+async def test_requests_that_were_sent_ahead_wait() -> None:
+    async with Wire() as wire:
+        throttle_metadata(wire, LONG_MS)
+        peer = await wire.peer()
+        requests = [peer.request("heartbeat", 4, **HEARTBEAT) for _ in range(3)]
+        peer.send(peer.request("metadata", 12, topics=()) + b"".join(requests))
+        assert (await peer.answer("metadata", 12)).throttle_time.total_seconds() == 60
+        peer.send(requests[0])
+        assert await peer.is_silent(0.1)
+        assert not wire.groups.submitted
+
+
+async def test_a_client_that_goes_and_a_server_that_stops_do_not_wait() -> None:
+    async with Wire() as wire:
+        throttle_metadata(wire, LONG_MS)
+        gone, stays = await wire.peer(), await wire.peer()
+        await ask_metadata(gone)
+        await ask_metadata(stays)
+        gone.leave()
+        await wire.until(lambda: wire.listener.statistics().connections == 1)
+        await asyncio.wait_for(wire.listener.close(30.0), 5)
+        assert await stays.closed() == b""
+
+
+async def test_requests_before_the_end_are_served_after_the_wait() -> None:
+    async with Wire() as wire:
+        throttle_metadata(wire, 100)
+        peer = await wire.peer()
+        await ask_metadata(peer)
+        peer.send(peer.request("heartbeat", 4, **HEARTBEAT))
+        peer.writer.write_eof()
+        assert (await peer.answer("heartbeat", 4)).error_code == 0
+        assert await peer.closed() == b""
+
+
+@pytest.mark.parametrize("is_coroutine", [False, True])
+async def test_time_on_the_loop_counts_for_its_client(is_coroutine: bool) -> None:
+    """So much that the wait is the longest one: a second."""
+
+    def work(exchange: Any) -> None:
+        until = asyncio.get_running_loop().time() + 0.01
+        while asyncio.get_running_loop().time() < until:
+            pass
+        if not is_coroutine:
+            exchange.respond(response(3, exchange.version, brokers=(), topics=(), cluster_id="c"))
+
+    async def work_later(exchange: Any) -> None:
+        for _ in range(3):
+            await asyncio.sleep(0)
+            work(exchange)
+        exchange.respond(response(3, exchange.version, brokers=(), topics=(), cluster_id="c"))
+
+    async with Wire() as wire:
+        wire.handle(
+            "metadata", lambda _, exchange, __: (work_later if is_coroutine else work)(exchange)
+        )
+        peer = await wire.peer()
+        assert await ask_metadata(peer) == 0
+        wire.quotas.replace(TEST_CLIENT, {REQUEST_PERCENTAGE: 0.001})
+        assert await ask_metadata(peer) == 1_000
+        wire.quotas.replace(TEST_CLIENT, EMPTY)
+        assert await ask_metadata(await wire.peer()) == 0
+
+
+async def test_waiting_is_no_work() -> None:
+    async def wait(_services: Any, exchange: Any, _request: Any) -> None:
+        await asyncio.sleep(0.3)
+        exchange.respond(response(3, exchange.version, brokers=(), topics=(), cluster_id="c"))
+
+    async with Wire() as wire:
+        wire.handle("metadata", wait)
+        # 11 windows of 1 % are 0.1 s
+        wire.quotas.replace(TEST_CLIENT, {REQUEST_PERCENTAGE: 1.0})
+        assert await ask_metadata(await wire.peer()) == 0
+
+
+async def test_work_that_counts_is_cancelled_with_its_connection() -> None:
+    cancelled = asyncio.Event()
+
+    async def wait(*_: Any) -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    async with Wire() as wire:
+        wire.handle("fetch", wait)
+        wire.quotas.replace(TEST_CLIENT, {REQUEST_PERCENTAGE: 1.0})
+        peer = await wire.peer()
+        peer.send(peer.request("fetch", 4, max_wait_ms=3_600_000, min_bytes=1, topics=[]))
+        await wire.until(lambda: wire.listener.statistics().requests)
+        peer.leave()
+        await asyncio.wait_for(cancelled.wait(), 5)
+
+
+async def test_repeated_heartbeats_count() -> None:
+    async with Wire() as wire:
+        wire.groups.answers[Heartbeat] = HeartbeatResponse()
+        peer = await wire.peer()
+        for _ in range(3):
+            assert not (await peer.ask("heartbeat", 4, **HEARTBEAT)).throttle_time
+        wire.quotas.replace(TEST_CLIENT, {REQUEST_PERCENTAGE: 1e-9})
+        answer = await peer.ask("heartbeat", 4, **HEARTBEAT)
+        assert answer.throttle_time.total_seconds() == 1
