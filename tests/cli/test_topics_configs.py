@@ -92,7 +92,10 @@ def test_configs_are_altered_and_described(run: Run) -> None:
         (("topics", "create"), "the following arguments are required: --topic"),
         (("topics", "create", "--topic", "t", "--config", "a"), "--config a: is not NAME=VALUE"),
         (("configs", "describe"), "say of what"),
-        (("configs", "describe", "--entity-type", "users"), "--entity-type users: is not one of"),
+        (
+            ("configs", "describe", "--entity-type", "tenants"),
+            "--entity-type tenants: is not one of",
+        ),
         (("configs", "alter", "--topic", "t"), "say what to change"),
         (("topics", "delete", "--topic", "t", "--topic", "u"), "--topic: is given twice"),
         (("configs", "describe", "--entity-default"), "say of what type"),

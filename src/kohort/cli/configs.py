@@ -1,4 +1,6 @@
-"""Describe and alter configs of topics, brokers and groups, with the options of kafka-configs.
+"""Describe and alter configs of topics, brokers and groups, and quotas of clients.
+
+The options are those of kafka-configs.
 
 `kohort configs --alter --topic orders --add-config retention.ms=1000` is
 `kohort configs alter --topic orders --add-config retention.ms=1000`.
@@ -8,6 +10,7 @@ import argparse
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from kohort.cli import quotas
 from kohort.cli.client_options import run_with_admin
 from kohort.cli.options import RefusedError
 from kohort.cli.output import Table, show
@@ -23,6 +26,7 @@ _ENTITIES: Final[Mapping[str, ResourceType]] = {
     "broker-loggers": "broker-logger",
     "client-metrics": "client-metrics",
 }
+_TYPES: Final = (*_ENTITIES, *quotas.ENTITY_TYPES)
 _DEFAULTS: Final = ("DEFAULT_CONFIG", "STATIC_BROKER_CONFIG")
 _COLUMNS: Final = ("CONFIG", "VALUE", "SOURCE")
 
@@ -31,9 +35,14 @@ def _add_resource(parser: argparse.ArgumentParser) -> None:
     for flag in _FLAGS:
         parser.add_argument(f"--{flag}", metavar=flag.upper(), action=Once, help=f"the {flag}")
     add = parser.add_argument
-    add("--entity-type", metavar="TYPE", action=Once, help=" | ".join(_ENTITIES))
+    add("--entity-type", metavar="TYPE", action=Once, help=" | ".join(_TYPES))
     add("--entity-name", metavar="NAME", action=Once, help="of that type")
-    add("--entity-default", action="store_true", help="brokers: what holds for all of them")
+    add(
+        "--entity-default",
+        action="store_true",
+        help="what holds for all brokers, or for each user, client id or address",
+    )
+    quotas.add_entity(parser)
 
 
 def _resource(options: argparse.Namespace) -> ConfigResource:
@@ -45,15 +54,24 @@ def _resource(options: argparse.Namespace) -> ConfigResource:
     ]
     if options.entity_type is not None:
         if options.entity_type not in _ENTITIES:
-            raise RefusedError(f"--entity-type {options.entity_type}: is not {_one_of(_ENTITIES)}")
+            raise RefusedError(f"--entity-type {options.entity_type}: is not {_one_of(_TYPES)}")
         given.append(ConfigResource(_ENTITIES[options.entity_type], options.entity_name or ""))
     elif options.entity_name is not None or options.entity_default:
         raise RefusedError("say of what type, by --entity-type")
     if options.entity_default and (options.entity_type != "brokers" or options.entity_name):
         raise RefusedError("--entity-default: is for --entity-type brokers without a name")
     if len(given) != 1:
-        raise RefusedError("say of what, by --topic, --broker, --group, or --entity-type")
+        raise RefusedError(
+            "say of what, by --topic, --broker, --group, --user, --client, --ip or --entity-type"
+        )
     return given[0]
+
+
+def _ensure_no_resource(options: argparse.Namespace) -> None:
+    """Raises RefusedError if a resource with configs is named beside users or clients."""
+    named = [flag for flag in _FLAGS if getattr(options, flag) is not None]
+    if named or options.entity_type in _ENTITIES:
+        raise RefusedError("say of what: of a topic, broker or group, or of users and clients")
 
 
 def _one_of(names: Iterable[str]) -> str:
@@ -66,6 +84,9 @@ def _add_describe(parser: argparse.ArgumentParser) -> None:
 
 
 def _describe(options: argparse.Namespace) -> int:
+    if (entity := quotas.entity_of(options)) is not None:
+        _ensure_no_resource(options)
+        return quotas.describe(options, entity)
     resource = _resource(options)
 
     async def work(admin: Admin) -> int:
@@ -110,11 +131,15 @@ def _add_alter(parser: argparse.ArgumentParser) -> None:
 
 
 def _alter(options: argparse.Namespace) -> int:
-    resource = _resource(options)
+    entity = quotas.entity_of(options)
+    resource = _resource(options) if entity is None else None
     added = pairs("--add-config", options.add_config)
     deleted = [name.strip() for each in options.delete_config for name in each.split(",")]
     if not added and not deleted:
         raise RefusedError("say what to change, by --add-config or --delete-config")
+    if resource is None:
+        _ensure_no_resource(options)
+        return quotas.alter(options, entity or {}, added, deleted)
 
     async def work(admin: Admin) -> int:
         await admin.alter_configs(resource, added, delete=deleted)
@@ -124,8 +149,8 @@ def _alter(options: argparse.Namespace) -> int:
 
 
 VERBS: Final = {
-    "describe": Verb("Show the configs that were set.", _add_describe, _describe),
-    "alter": Verb("Set configs, or give them their defaults back.", _add_alter, _alter),
+    "describe": Verb("Show the configs or quotas that were set.", _add_describe, _describe),
+    "alter": Verb("Set configs or quotas, or delete them.", _add_alter, _alter),
 }
 
 _commands = Verbs(VERBS)

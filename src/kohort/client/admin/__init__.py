@@ -4,6 +4,7 @@ from kohort.client.admin.admin import Admin, partition_lags
 from kohort.client.admin.config_apis import ConfigEntry, ConfigResource, ResourceType
 from kohort.client.admin.lag import PartitionLag
 from kohort.client.admin.log_apis import LogDirectory
+from kohort.client.admin.quota_apis import QuotaEntity, QuotaEntityType
 from kohort.client.admin.transaction_values import (
     HangingTransaction,
     ProducerState,
@@ -36,6 +37,8 @@ __all__ = [
     "MemberDescription",
     "PartitionLag",
     "ProducerState",
+    "QuotaEntity",
+    "QuotaEntityType",
     "ResourceType",
     "TransactionDescription",
     "TransactionListing",

@@ -20,6 +20,7 @@ from kohort.client.admin import (
     group_apis,
     log_apis,
     offset_apis,
+    quota_apis,
     topic_apis,
     transaction_apis,
     user_apis,
@@ -27,6 +28,7 @@ from kohort.client.admin import (
 from kohort.client.admin.config_apis import ConfigEntry, ConfigResource
 from kohort.client.admin.lag import PartitionLag
 from kohort.client.admin.log_apis import LogDirectory
+from kohort.client.admin.quota_apis import QuotaEntity, QuotaEntityType
 from kohort.client.admin.transaction_values import (
     HangingTransaction,
     ProducerState,
@@ -299,6 +301,34 @@ class Admin:
     async def delete_scram_credential(self, user: str, *, mechanism: str = "SCRAM-SHA-512") -> None:
         """Delete what a user has for a mechanism. Raises KohortError: RESOURCE_NOT_FOUND."""
         await user_apis.delete_scram_credential(self.cluster, user, mechanism)
+
+    # --- quotas
+
+    async def describe_client_quotas(
+        self, entity: Mapping[QuotaEntityType, str | None] | None = None
+    ) -> dict[QuotaEntity, dict[str, float]]:
+        """The quotas by entity; `{"user": "alice"}`: of that user; a name of None: the default.
+
+        Bytes per second, percent of a second of the event loop, or partitions per second. Raises
+        KohortError.
+        """
+        return await quota_apis.describe_client_quotas(self.cluster, entity)
+
+    async def alter_client_quotas(
+        self,
+        entity: Mapping[QuotaEntityType, str | None],
+        set: Mapping[str, float] | None = None,
+        *,
+        delete: Collection[str] = (),
+        validate_only: bool = False,
+    ) -> None:
+        """Set some quotas of an entity, and delete others. All or none.
+
+        Raises KohortError: INVALID_REQUEST…
+        """
+        await quota_apis.alter_client_quotas(
+            self.cluster, entity, set=set or {}, delete=delete, validate_only=validate_only
+        )
 
     # --- transactions
 

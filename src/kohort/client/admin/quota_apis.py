@@ -1,0 +1,70 @@
+"""Describes and alters quotas of users, client ids and addresses (KIP-546)."""
+
+from collections.abc import Collection, Mapping
+from typing import Any, Final, Literal, TypeAlias
+
+from kohort.client.admin.coordinator_requests import refusal
+from kohort.client.cluster import Cluster
+from kohort.client.net import Connection
+
+QuotaEntityType: TypeAlias = Literal["user", "client-id", "ip"]
+QuotaEntity: TypeAlias = tuple[tuple[str, str | None], ...]
+"""(type, name) in the order of types: client-id, user, ip; without a name, the default."""
+
+_EXACT, _DEFAULT, _ANY = range(3)
+_ORDER: Final = ("client-id", "user", "ip")
+
+
+async def describe_client_quotas(
+    cluster: Cluster, entity: Mapping[QuotaEntityType, str | None] | None
+) -> dict[QuotaEntity, dict[str, float]]:
+    """The quotas of one entity, or of all. Raises KohortError."""
+    asked = [
+        {"entity_type": kind, "match_type": _DEFAULT if name is None else _EXACT, "match": name}
+        for kind, name in (entity or {}).items()
+    ]
+    connection = await _connection(cluster)
+    response = await connection.send(
+        "describe_client_quotas", components=asked, strict=entity is not None
+    )
+    if (error := refusal(response.error_code, response.error_message)) is not None:
+        raise error
+    return {
+        _entity(each.entity): {value.key: value.value for value in each.values}
+        for each in response.entries or ()
+    }
+
+
+async def alter_client_quotas(
+    cluster: Cluster,
+    entity: Mapping[QuotaEntityType, str | None],
+    *,
+    set: Mapping[str, float],
+    delete: Collection[str],
+    validate_only: bool,
+) -> None:
+    """Change some quotas of an entity. Raises KohortError."""
+    asked = {
+        "entity": [{"entity_type": kind, "entity_name": name} for kind, name in entity.items()],
+        "ops": [
+            *({"key": key, "value": float(value), "remove": False} for key, value in set.items()),
+            *({"key": key, "value": 0.0, "remove": True} for key in delete),
+        ],
+    }
+    connection = await _connection(cluster)
+    response = await connection.send(
+        "alter_client_quotas", entries=[asked], validate_only=validate_only
+    )
+    for each in response.entries:
+        if (error := refusal(each.error_code, each.error_message)) is not None:
+            raise error
+
+
+def _entity(told: Any) -> QuotaEntity:
+    named = {part.entity_type: part.entity_name for part in told}
+    return tuple((kind, named[kind]) for kind in _ORDER if kind in named)
+
+
+async def _connection(cluster: Cluster) -> Connection:
+    await cluster.metadata(())  # with its retries: the one attempt below finds known brokers
+    return await cluster.any_connection()
