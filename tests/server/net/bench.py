@@ -201,9 +201,7 @@ class Wire:
     async def __aenter__(self) -> Self:
         self.host, self.port = await self.listener.bind("127.0.0.1", 0)
         self._stack.push_async_callback(self.listener.close, 1.0)
-        await self.listener.serve(
-            self.dispatcher.dispatch, ENDPOINT, self.throttling, self._sasl
-        )
+        await self.listener.serve(self.dispatcher.dispatch, ENDPOINT, self.throttling, self._sasl)
         return self
 
     async def __aexit__(self, *_: object) -> None:
