@@ -6,7 +6,10 @@ import asyncio
 import json
 import re
 import shutil
+import signal
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer
@@ -17,10 +20,14 @@ from interop.targets import ApacheKafka, KohortServe, Target
 from interop.tools import Tools
 from kohort.client import ClientConfig, Cluster, ConsumerGroup, OffsetAndMetadata
 from kohort.client.admin.admin import Admin
+from kohort.conformance.catalogue import all_scenarios
+from kohort.conformance.scenario import Scenario
+from kohort.conformance.stage import Stage
 from kohort.coordinator.config import GroupCoordinatorConfig
 from kohort.coordinator.partition import partition_for
-from kohort.coordinator.requests import OffsetFetch
+from kohort.coordinator.requests import DescribeConsumerGroup, OffsetFetch
 from kohort.coordinator.shard import Shard
+from kohort.coordinator.topics import FixedTopics, TopicImage
 from kohort.log.base import LogConfig
 from kohort.log.local import LocalDirectory
 from kohort.runtime.group_log import read_records
@@ -143,8 +150,8 @@ def test_dump_log_decodes_ours(tools: Tools, filled) -> None:
 # --- the other way ---
 
 
-def loaded(data: Path, shards: int) -> dict[str, Shard]:
-    """Each group's shard, replayed by Kohort from a directory of logs."""
+def loaded(data: Path, shards: int, groups: Iterable[str] = ()) -> dict[str, Shard]:
+    """The shard of each group, also of `groups`, replayed by Kohort from a directory of logs."""
     directory = LocalDirectory(data)
     found = {}
     for number in range(shards):
@@ -153,7 +160,7 @@ def loaded(data: Path, shards: int) -> dict[str, Shard]:
         for records in read_records(log):
             for record in records:
                 shard.replay(record)
-        for group in (*GROUPS, "gone", "working", *IN_TRANSACTIONS):
+        for group in (*GROUPS, "gone", "working", *IN_TRANSACTIONS, *groups):
             if partition_for(group, shards) == number:
                 found[group] = shard
     directory.close()
@@ -183,6 +190,105 @@ def test_our_reader_reads_what_a_real_kafka_wrote(tmp_path: Path) -> None:
         }
     assert said["working"]
     assert not said["gone"]
+
+
+# --- consumer groups ---
+
+
+SUBJECTS = ("mixed_groups", "consumer_reconciling", "consumer_regexes", "consumer_leaving")
+"""Scenarios whose groups are left as they are."""
+Description = dict[str, tuple[str, int, int, dict[str, tuple[object, ...]]]]
+"""Group → state, epoch, epoch of the target, and what each member is and has."""
+
+
+async def play(address: str) -> tuple[Description, FixedTopics]:
+    """Play the scenarios; what the server then says of all consumer groups, and the topics."""
+    host, _, port = address.rpartition(":")
+
+    async def one(item: Scenario) -> None:
+        stage = Stage(host, int(port), item.name.replace("_", "-"), "")
+        await item.play(stage)
+        await stage.close()
+
+    items = [each for each in all_scenarios() if each.subject in SUBJECTS and not each.waits]
+    await asyncio.gather(*map(one, items))
+    stage = Stage(host, int(port), "describing", "")
+    client = await stage.client()
+    listed = await client.quiet("ListGroups", 5, states_filter=[], types_filter=["consumer"])
+    ids = [each["group_id"] for each in listed["groups"]]
+    told = await client.quiet("ConsumerGroupDescribe", 1, group_ids=ids)
+    metadata = await client.quiet("Metadata", 12, topics=None)
+    await stage.close()
+    images = (
+        TopicImage(each["name"], UUID(str(each["topic_id"])), len(each["partitions"]))
+        for each in metadata["topics"]
+    )
+    return {each["group_id"]: said_of(each) for each in told["groups"]}, FixedTopics(images)
+
+
+def said_of(group: dict) -> tuple[str, int, int, dict[str, tuple[object, ...]]]:
+    def partitions(assignment: dict) -> set[tuple[str, int]]:
+        return {
+            (str(topic["topic_id"]), number)
+            for topic in assignment["topic_partitions"]
+            for number in topic["partitions"]
+        }
+
+    members = {
+        each["member_id"]: (
+            *(each["member_epoch"], each["instance_id"], sorted(each["subscribed_topic_names"])),
+            *(each["subscribed_topic_regex"], each["member_type"] == 0),
+            *(partitions(each["assignment"]), partitions(each["target_assignment"])),
+        )
+        for each in group["members"]
+    }
+    return group["group_state"], group["group_epoch"], group["assignment_epoch"], members
+
+
+def read_of(shard: Shard, group: str) -> tuple[str, int, int, dict[str, tuple[object, ...]]]:
+    def partitions(assignment: Mapping[UUID, Collection[int]]) -> set[tuple[str, int]]:
+        known = {each: numbers for each, numbers in assignment.items() if shard.topics.by_id(each)}
+        return {(str(each), number) for each, numbers in known.items() for number in numbers}
+
+    request = DescribeConsumerGroup(request_id=None, group=group)
+    ((_, found),) = shard.handle(request, Instant(0), Timestamp(0)).replies
+    members = {
+        each.member_id: (
+            *(each.epoch, each.metadata.instance_id, sorted(each.metadata.topics)),
+            *(each.metadata.regex, each.metadata.classic is not None),
+            *(partitions(each.assignment), partitions(each.target)),
+        )
+        for each in found.members
+    }
+    return str(found.state), found.epoch, found.target_epoch, members
+
+
+@pytest.mark.clients
+def test_our_reader_reads_consumer_groups_that_a_real_kafka_wrote(tmp_path: Path) -> None:
+    if reason := kafka.missing_tools():
+        pytest.skip(reason)
+    at_once = {
+        "group.consumer.assignment.interval.ms": "0",
+        "group.initial.rebalance.delay.ms": "0",
+    }
+    node = ApacheKafka(kafka.free_port(1), SETTINGS | at_once)
+    try:
+        node.warm_up()
+        said, topics = asyncio.run(play(node.address))
+        node.process.send_signal(signal.SIGSTOP)  # no session expires any more
+        LocalDirectory(tmp_path / "data").close()
+        for number in range(SHARDS):
+            name = f"__consumer_offsets-{number}"
+            shutil.copytree(node.data / name, tmp_path / "data" / name)
+    finally:
+        node.process.send_signal(signal.SIGCONT)
+        node.stop()
+    shards = loaded(tmp_path / "data", SHARDS, said)
+    for group, description in said.items():
+        shards[group].topics = topics
+        assert read_of(shards[group], group) == description, group
+    assert {"Empty", "Stable", "Reconciling"} <= {state for state, *_ in said.values()}
+    assert any(member[4] for *_, members in said.values() for member in members.values())
 
 
 # --- transactions ---
