@@ -21,12 +21,25 @@ from kohort.client.admin.values import (
     GroupListing,
     MemberDescription,
 )
+from kohort.security.acls import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    PatternType,
+)
+from kohort.security.acls import ResourceType as AclResourceType
 
 __all__ = [
     "CONSUMER",
     "GROUP_STATES",
     "GROUP_TYPES",
     "WITHOUT_MEMBERS",
+    "AclBinding",
+    "AclBindingFilter",
+    "AclOperation",
+    "AclPermissionType",
+    "AclResourceType",
     "Admin",
     "ConfigEntry",
     "ConfigResource",
@@ -36,6 +49,7 @@ __all__ = [
     "LogDirectory",
     "MemberDescription",
     "PartitionLag",
+    "PatternType",
     "ProducerState",
     "QuotaEntity",
     "QuotaEntityType",

@@ -14,8 +14,10 @@ accept changes of offsets only for groups without members.
 
 import time
 from collections.abc import Collection, Iterable, Mapping
+from typing import Final
 
 from kohort.client.admin import (
+    acl_apis,
     config_apis,
     group_apis,
     log_apis,
@@ -48,7 +50,11 @@ from kohort.client.cluster import (
 )
 from kohort.client.offset_and_metadata import OffsetAndMetadata
 from kohort.errors import KafkaError, KohortError, unless_error
+from kohort.security.acls import AclBinding, AclBindingFilter
 from kohort.types import GroupId, InstanceId, MemberId, TopicPartition
+
+EVERY_ACL: Final = AclBindingFilter()
+"""The filter that matches all entries."""
 
 
 class Admin:
@@ -329,6 +335,30 @@ class Admin:
         await quota_apis.alter_client_quotas(
             self.cluster, entity, set=set or {}, delete=delete, validate_only=validate_only
         )
+
+    # --- access control lists
+
+    async def create_acls(
+        self, bindings: Iterable[AclBinding]
+    ) -> dict[AclBinding, KohortError | None]:
+        """Add entries of the access control lists; None for each that exists now.
+
+        Raises KohortError.
+        """
+        return await acl_apis.create_acls(self.cluster, list(dict.fromkeys(bindings)))
+
+    async def describe_acls(self, wanted: AclBindingFilter = EVERY_ACL) -> list[AclBinding]:
+        """The entries that a filter is for. Raises KohortError: SECURITY_DISABLED."""
+        return await acl_apis.describe_acls(self.cluster, wanted)
+
+    async def delete_acls(
+        self, filters: Iterable[AclBindingFilter]
+    ) -> list[list[AclBinding] | KohortError]:
+        """Remove the entries that each filter is for; the entries, or the error of the filter.
+
+        Raises KohortError.
+        """
+        return await acl_apis.delete_acls(self.cluster, filters)
 
     # --- transactions
 

@@ -1,0 +1,91 @@
+"""`kohort acls` against `kohort serve`, by options and by kafka-acls' words."""
+
+import pytest
+
+from cli.running import Run, runner
+from cli.served import Serve
+
+SECURED = (
+    "--set=authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "--set=super.users=User:ANONYMOUS",
+)
+
+
+@pytest.fixture
+def run(serve: Serve, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs a command at a server whose super user is whoever connects."""
+    return runner(capsys, "-b", serve("--memory", *SECURED).address)
+
+
+def shown(run: Run, *words: str) -> list[tuple[str, ...]]:
+    done = run("acls", *words, "--output", "json")
+    assert (done.exit_code, done.stderr) == (0, "")
+    return [tuple(row.values()) for row in done.json]
+
+
+def entry(principal: str, operation: str, resource: str, name: str) -> tuple[str, ...]:
+    return (f"User:{principal}", "Allow", operation, "*", resource, name, "literal")
+
+
+def test_entries_are_added_listed_and_removed(run: Run) -> None:
+    assert shown(run, "list") == []
+    of_topic = ("--topic", "orders")
+    added = shown(run, "add", "--allow-principal", "User:bob", "--consumer", *of_topic,
+                  "--group", "billing")  # fmt: skip
+    assert set(added) == {
+        entry("bob", "Read", "topic", "orders"),
+        entry("bob", "Describe", "topic", "orders"),
+        entry("bob", "Read", "group", "billing"),
+    }
+    shown(run, "--add", "--allow-principal", "User:alice", "--producer", *of_topic, "--idempotent")
+    listed = set(shown(run, "list", *of_topic))
+    assert listed == {
+        *added[:2],
+        entry("alice", "Write", "topic", "orders"),
+        entry("alice", "Describe", "topic", "orders"),
+        entry("alice", "Create", "topic", "orders"),
+    }
+    assert shown(run, "list", "--cluster") == [
+        entry("alice", "IdempotentWrite", "cluster", "kafka-cluster")
+    ]
+    assert set(shown(run, "remove", *of_topic, "--principal", "User:bob")) == set(added[:2])
+    assert set(shown(run, "list", "--principal", "User:bob")) == {added[2]}
+
+
+def test_denials_prefixes_and_matches(run: Run) -> None:
+    shown(run, "add", "--deny-principal", "User:*", "--deny-host", "10.0.0.1", "--topic", "ord",
+          "--resource-pattern-type", "prefixed", "--operation", "describeconfigs")  # fmt: skip
+    expected = [
+        ("User:*", "Deny", "DescribeConfigs", "10.0.0.1", "topic", "ord", "prefixed"),
+    ]
+    assert shown(run, "list", "--topic", "orders") == []
+    matching = ("--topic", "orders", "--resource-pattern-type", "match")
+    assert shown(run, "list", *matching) == expected
+    assert shown(run, "remove", *matching) == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("add", "--topic", "orders"), "--allow-principal"),
+        (("add", "--allow-principal", "User:a"), "say what it is about"),
+        (("add", "--allow-principal", "User:a", "--producer", "--group", "g"), "need a --topic"),
+        (("add", "--allow-principal", "User:a", "--consumer", "--topic", "t"), "--group"),
+        (("add", "--allow-principal", "User:a", "--topic", "t", "--operation", "x"), "'x'"),
+        (("remove",), "say what to remove"),
+    ],
+)
+def test_what_is_not_whole_is_refused_before_a_request(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], why: str
+) -> None:
+    refused = runner(capsys, "-b", "127.0.0.1:1")("acls", *words)
+    assert refused.exit_code == 2
+    assert why in refused.stderr
+
+
+def test_a_server_without_an_authorizer_says_so(
+    serve: Serve, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = runner(capsys, "-b", serve("--memory").address)("acls", "list")
+    assert told.exit_code == 1
+    assert "SECURITY_DISABLED" in told.stderr
