@@ -8,7 +8,7 @@ load to those with the lowest one, topic by topic, until no topic is left to imp
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from uuid import UUID
 
 from kohort.assignors.server.base import MemberSpec, Target, Topics
@@ -160,27 +160,27 @@ class _Assignment:
 
     def _created(self, steps: Iterable[tuple[int, int]]) -> Target:
         """The target of a member without an old one; the same as by a `MutableTarget`."""
-        had: dict[int, list[int]] = {}
+        had: dict[int, dict[int, None]] = {}  # topic → its partitions
         entries = 0  # topics at most, before a partition was added
         most: dict[int, int] = {}  # topic → its partitions at most, before one was removed
         for topic, partition in steps:
             if partition < 0:
                 most[topic] = max(len(had[topic]), most.get(topic, 0))
-                had[topic].remove(~partition)
+                del had[topic][~partition]
                 if not had[topic]:
                     del had[topic], most[topic]
                 continue
             entries = max(entries, len(had))
             if topic in had:
-                had[topic].append(partition)
+                had[topic][partition] = None
             else:
-                had[topic] = [partition]
+                had[topic] = {partition: None}
         return {
             self._topics.ids[topic]: self._ordered(topic, had[topic], most.get(topic, 0))
             for topic in self._topics.in_order([*reversed(had)], grown(1, entries))
         }
 
-    def _ordered(self, topic: int, partitions: Sequence[int], most: int) -> tuple[int, ...]:
+    def _ordered(self, topic: int, partitions: Collection[int], most: int) -> tuple[int, ...]:
         """Partitions that were inserted into a set which once had so many."""
         if len(partitions) < 2:
             return tuple(partitions)
