@@ -21,10 +21,12 @@ class RegexesResolved:
     """Event: the regular expressions of a group were matched with the names of all topics."""
 
     group: str
-    topics: Mapping[str, frozenset[str]]
-    """Regular expression → the topics that it matches."""
+    topics: Mapping[str, tuple[str, ...]]
+    """Regular expression → the topics that it matches, sorted."""
     version: int
     """Version of the topics before they were matched."""
+    bumps: bool = False
+    """Whether results that are stored already bump the group epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,23 +39,23 @@ class ResolveRegexes:
     """Version of the topics."""
     may_describe: MayDescribe | None = None
 
-    def steps(self, names: Iterable[str], found: dict[str, frozenset[str]]) -> Iterator[None]:
+    def steps(self, names: Iterable[str], found: dict[str, tuple[str, ...]]) -> Iterator[None]:
         """Put the result into `found`, in steps of 1 µs to some milliseconds.
 
         An expression that only Kafka takes matches nothing: it is of a log that Kafka wrote.
         """
         for regex in self.regexes:
-            matching = set[str]()
+            matching: list[str] = []
             with suppress(KafkaError):
                 matches = TopicRegex(regex).matches
                 yield
                 for name in names:
                     if matches(name) and (self.may_describe is None or self.may_describe(name)):
-                        matching.add(name)
+                        matching.append(name)
                     yield
-            found[regex] = frozenset(matching)
+            found[regex] = tuple(sorted(matching))
 
-    def done(self, found: Mapping[str, frozenset[str]]) -> RegexesResolved:
+    def done(self, found: Mapping[str, tuple[str, ...]]) -> RegexesResolved:
         """The event for the shard."""
         return RegexesResolved(self.group, found, self.version)
 

@@ -307,7 +307,7 @@ class Groups(Shards[GroupHost, TimerKey]):
         """Do a job in slices, or in another thread, and tell the shard."""
         event: Event
         if isinstance(job, ResolveRegexes):
-            found: dict[str, frozenset[str]] = {}
+            found: dict[str, tuple[str, ...]] = {}
             slices = TimeSlices()
             for _ in job.steps(tuple(self._topics.names()), found):
                 await slices.give_way()

@@ -155,7 +155,7 @@ class Bench:
         results = []
         for job in jobs:
             if isinstance(job, ResolveRegexes):
-                found: dict[str, frozenset[str]] = {}
+                found: dict[str, tuple[str, ...]] = {}
                 for _ in job.steps(tuple(self.topics.names()), found):
                     pass
                 results.append(self.post(job.done(found)))

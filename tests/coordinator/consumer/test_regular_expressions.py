@@ -5,8 +5,14 @@ from uuid import UUID
 import pytest
 
 from kohort.coordinator.config import ConsumerGroupConfig, GroupCoordinatorConfig
-from kohort.coordinator.consumer.regular_expressions import MAX_INTERVAL_MS, MIN_INTERVAL_MS
+from kohort.coordinator.consumer.regular_expressions import (
+    MAX_INTERVAL_MS,
+    MAX_REGEXES,
+    MIN_INTERVAL_MS,
+    STORED_AT_ONCE,
+)
 from kohort.coordinator.consumer_records import RegularExpressionRecord
+from kohort.coordinator.jobs import ResolveRegexes
 from kohort.coordinator.topics import FixedTopics, TopicImage
 from kohort.testing.bench import Bench
 
@@ -107,3 +113,46 @@ def test_a_deleted_topic_leaves_by_the_hash(bench):
 def test_an_expression_matches_what_the_client_may_describe(bench):
     bench.consumer_heartbeat("g", "A", 0, regex=".*", may_describe=lambda name: name == "u")
     assert resolved(bench.do_jobs()) == {".*": ("u",)}
+
+
+def test_a_group_has_a_limited_number_of_different_expressions(bench):
+    for number in range(MAX_REGEXES):
+        assert bench.consumer_heartbeat("g", f"m{number}", 0, regex=f"t{number}").error == "none"
+    refused = bench.consumer_heartbeat("g", "A", 0, regex="t.*")
+    assert refused.error == "invalid_regular_expression"
+    assert "100 different" in refused.response.error_message
+    assert bench.consumer_heartbeat("g", "A", 0, regex="t0").error == "none"
+    assert bench.consumer_heartbeat("g", "m1", 1, regex="t.*").error == "none"
+    assert bench.consumer_heartbeat("g", "A", 1, regex="u").error == "invalid_regular_expression"
+
+
+def test_a_client_that_changes_its_expression_leaves_nothing_behind(bench):
+    for number in range(3 * MAX_REGEXES):
+        epoch = bench.consumer_group().members["A"].current.epoch if number else 0
+        assert bench.consumer_heartbeat("g", "A", epoch, regex=f"t{number}|t1").error == "none"
+        bench.do_jobs()
+    group = bench.consumer_group()
+    assert len(group.regexes) <= len(group.regex_members) == 1
+
+
+def test_a_large_result_is_stored_in_parts():
+    count = STORED_AT_ONCE // 2
+    names = [f"t{number:05}" for number in range(count)]
+    images = [TopicImage(name, UUID(int=n), 1) for n, name in enumerate(names, 1)]
+    bench = Bench(AT_ONCE, topics=FixedTopics(images, version=1))
+    regexes = ["t.*", "t.+", "t[0-9]*", "t0.*"]
+    for number, regex in enumerate(regexes):
+        bench.consumer_heartbeat("g", f"m{number}", 0, regex=regex)
+    epoch = bench.consumer_group().epoch
+    bench.do_jobs()
+    bench.advance(MIN_INTERVAL_MS + 1)
+    bench.consumer_heartbeat("g", "m0", 1)
+    (job,) = [job for job in bench.jobs if isinstance(job, ResolveRegexes)]
+    (result,) = [each for each in bench.do_jobs() if resolved([each])]
+    assert len(job.regexes) == len(regexes)
+    assert [record.key.regex for record in result.records] == regexes[:3]
+    assert result.rest is not None
+    group = bench.consumer_group()
+    assert group.epoch > epoch
+    assert set(group.regexes) == set(regexes)
+    assert not group.is_resolving

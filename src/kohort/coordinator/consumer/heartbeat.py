@@ -34,7 +34,7 @@ from kohort.coordinator.consumer.leaving import (
     take_over,
 )
 from kohort.coordinator.consumer.reconciliation import Goal, reconcile
-from kohort.coordinator.consumer.regular_expressions import maybe_resolve
+from kohort.coordinator.consumer.regular_expressions import maybe_resolve, validate_regex
 from kohort.coordinator.consumer.subscribed_metadata import metadata_hash
 from kohort.coordinator.consumer.target import update_target, validate_target
 from kohort.coordinator.consumer_records import (
@@ -50,7 +50,6 @@ from kohort.coordinator.records import too_long
 from kohort.coordinator.requests import ConsumerGroupHeartbeat
 from kohort.coordinator.responses import ConsumerGroupHeartbeatResponse
 from kohort.coordinator.step import Step
-from kohort.coordinator.topic_regex import TopicRegex
 from kohort.coordinator.topics import TopicsView
 from kohort.errors import ErrorCode, KafkaError
 
@@ -120,7 +119,7 @@ def heartbeat(
     validate_room(group, request.member_id, step)
     change = _change(group, request, step)
     _validate_state(change.after, request)
-    _validate_regex(change)
+    validate_regex(change)
     member = update_member(change, request.owned, topics, step)
     timers.end_classic_timers(group, member.member_id, step)
     step.reply(request.request_id, _response(change, member, request, step))
@@ -274,12 +273,6 @@ def _updated(
 
 
 # --- the group ---
-
-
-def _validate_regex(change: MemberChange) -> None:
-    regex = change.after.metadata.regex
-    if regex and change.regex_changed and not change.group.regex_members[regex]:
-        TopicRegex(regex)  # raises if it is not valid
 
 
 def group_epoch(change: MemberChange, topics: TopicsView, step: Step) -> int:

@@ -8,8 +8,11 @@ of that heartbeat may describe.
 Source: maybeUpdateRegularExpressions and handleRegularExpressionsResult of Kafka.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from itertools import accumulate, takewhile
 from typing import Final
+from uuid import UUID
 
 from kohort.coordinator.consumer.change import MemberChange, subscribed_ids
 from kohort.coordinator.consumer.group import ConsumerGroup
@@ -23,12 +26,33 @@ from kohort.coordinator.consumer_records import (
 from kohort.coordinator.jobs import RegexesResolved, ResolveRegexes
 from kohort.coordinator.journal import Cause
 from kohort.coordinator.step import Step
+from kohort.coordinator.topic_regex import TopicRegex
 from kohort.coordinator.topics import TopicsView
+from kohort.errors import ErrorCode, KafkaError
 
 MIN_INTERVAL_MS: Final = 10_000
 """Time since the last result before the expressions are resolved again."""
 MAX_INTERVAL_MS: Final = 600_000
 """Time since the last result after which they are."""
+MAX_REGEXES: Final = 100
+"""Different expressions in a group: each is matched with all topics, and keeps those it matches."""
+STORED_AT_ONCE: Final = 50_000
+"""Names of topics that one event stores."""
+
+
+def validate_regex(change: MemberChange) -> None:
+    """Raises KafkaError INVALID_REGULAR_EXPRESSION if it is not valid, or one too many."""
+    regex, group = change.after.metadata.regex, change.group
+    if not regex or not change.regex_changed or group.regex_members[regex]:
+        return
+    former = change.before.metadata.regex
+    others = len(group.regex_members) - (bool(former) and not change.regex_subscribers(former))
+    if others >= MAX_REGEXES:
+        raise KafkaError(
+            ErrorCode.invalid_regular_expression,
+            f"The members of group {group.id} have {MAX_REGEXES} different regular expressions.",
+        )
+    TopicRegex(regex)
 
 
 def maybe_resolve(change: MemberChange, topics: TopicsView, step: Step) -> None:
@@ -60,25 +84,37 @@ def _is_due(group: ConsumerGroup, regexes: Iterable[str], topics: TopicsView, st
 def regexes_resolved(
     group: ConsumerGroup, event: RegexesResolved, topics: TopicsView, step: Step
 ) -> None:
-    """Record the result, and bump the group epoch if it changes what the group subscribes to."""
-    group.is_resolving = False
-    resolved = {
-        regex: tuple(sorted(names))
-        for regex, names in event.topics.items()
-        if group.regex_members[regex]
-    }
+    """Record the result, and bump the group epoch if it changes what the group subscribes to.
+
+    A large result is recorded in parts, and the epoch bumped with the last one.
+    """
+    bumps = event.bumps or _changes_anything(group, event.topics, topics)
+    found = tuple(event.topics.items())
+    lengths = accumulate(len(names) for _, names in found)
+    count = 1 + sum(1 for _ in takewhile(STORED_AT_ONCE.__ge__, lengths))
+    resolved = {regex: names for regex, names in found[:count] if group.regex_members[regex]}
     for regex, names in resolved.items():
         value = RegularExpressionValue(names, event.version, step.timestamp)
         step.record(RegularExpressionRecord(RegularExpressionKey(group.id, regex), value))
+    if rest := dict(found[count:]):
+        step.go_on_with(replace(event, topics=rest, bumps=bumps))
+        return
+    group.is_resolving = False
     kept = (value.topics for regex, value in group.regexes.items() if regex not in resolved)
     subscribed = set(group.subscriptions.names).union(*kept, *resolved.values())
     hash_ = metadata_hash(subscribed, topics)
-    if (
-        any(names != _topics_of(group, regex) for regex, names in resolved.items())
-        or _are_given_up(group, resolved.keys() - group.regexes.keys(), topics)
-        or hash_ != group.metadata_hash
-    ):
+    if bumps or hash_ != group.metadata_hash:
         bump_epoch(group, hash_, Cause("regular expression resolved", ""), topics, step)
+
+
+def _changes_anything(
+    group: ConsumerGroup, found: Mapping[str, tuple[str, ...]], topics: TopicsView
+) -> bool:
+    """Whether these results are others than before, or members gave up topics for them."""
+    used = {regex: names for regex, names in found.items() if group.regex_members[regex]}
+    return any(names != _topics_of(group, regex) for regex, names in used.items()) or _are_given_up(
+        group, used.keys() - group.regexes.keys(), topics
+    )
 
 
 def _are_given_up(group: ConsumerGroup, regexes: Collection[str], topics: TopicsView) -> bool:
@@ -86,11 +122,19 @@ def _are_given_up(group: ConsumerGroup, regexes: Collection[str], topics: Topics
 
     The partitions would have no owner until the next bump, where others subscribe to the topics.
     """
-    return bool(regexes) and any(
-        not subscribed_ids(group, member.metadata, topics).issuperset(target)
-        for member_id, member in group.members.items()
-        if member.metadata.regex in regexes and (target := group.targets.get(member_id))
-    )
+    if not regexes:
+        return False
+    subscribed: dict[tuple[int, str], frozenset[UUID]] = {}
+    for member_id, member in group.members.items():
+        metadata, target = member.metadata, group.targets.get(member_id)
+        if metadata.regex not in regexes or not target:
+            continue
+        key = id(metadata.topics), metadata.regex
+        if key not in subscribed:
+            subscribed[key] = subscribed_ids(group, metadata, topics)
+        if not subscribed[key].issuperset(target):
+            return True
+    return False
 
 
 def _topics_of(group: ConsumerGroup, regex: str) -> tuple[str, ...]:
