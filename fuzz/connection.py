@@ -172,7 +172,8 @@ class Harness:
         listener.metrics.failed = 0
         if self.broker.topics.get("t") is None:
             self.broker.topics.create("t", 2)
-        connection, transport = listener.new_connection(), Transport()
+        connection, transport = listener.listeners[0].new_connection("127.0.0.1", 3), Transport()
+        assert connection is not None
         connection.connection_made(transport)  # type: ignore[arg-type]
         transport.connection = connection
         for chunk in chunks:

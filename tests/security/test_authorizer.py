@@ -198,6 +198,12 @@ def test_a_change_of_the_entries_ends_what_was_decided() -> None:
     assert asked.of(ALICE, HOST).allows(READ, TOPIC, "orders")
 
 
+def test_who_comes_by_the_unix_socket_may_do_what_is_denied() -> None:
+    asked = authorizer(binding("*", AclOperation.ALL, DENY))
+    root = KafkaPrincipal("Local", "root")
+    assert asked.of(root, "").allows(AclOperation.READ, ResourceType.TOPIC, "orders")
+
+
 def test_all_operations_of_a_super_user_are_those_of_kafka() -> None:
     asked = authorizer(super_users=["User:alice"]).of(ALICE, HOST)
     assert asked.operations(ResourceType.TOPIC, "orders") == 3576

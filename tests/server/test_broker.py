@@ -1,6 +1,7 @@
 """A server put together in this process: opened in order, closed in order, and what survives it."""
 
 import asyncio
+import getpass
 import socket
 import struct
 from pathlib import Path
@@ -8,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from kohort.client.admin import Admin
+from kohort.client.cluster import Cluster
+from kohort.client.config import ClientConfig
 from kohort.coordinator.config import MigrationPolicy
 from kohort.coordinator.consumer.group import ConsumerGroup
 from kohort.coordinator.metadata_hash import group_hash, topic_hash
@@ -19,6 +23,7 @@ from kohort.coordinator.requests import (
 )
 from kohort.errors import KohortError
 from kohort.log.partition import PartitionLog
+from kohort.protocol.apis import BY_NAME
 from kohort.server.addresses import Address, cannot_listen
 from kohort.server.broker import Broker, group_config
 from kohort.server.config.config import Config
@@ -26,7 +31,9 @@ from kohort.server.config.resources import ResourceType
 from kohort.server.topics import OFFSETS_TOPIC
 from kohort.server.topics.cluster_metadata import METADATA
 from kohort.server.topics.metadata_log import METADATA_LOG
+from server.net.bench import Peer
 
+END = {"transactional_id": "t", "producer_id": 0, "producer_epoch": 0, "committed": True}
 MEMORY = {"listeners": "127.0.0.1:0", "storage": "memory"}
 API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 1, -1)
 
@@ -260,3 +267,72 @@ async def refuse_a_second_connection(address: Address) -> None:
         await request(address)
     writer.close()
     await writer.wait_closed()
+
+
+async def test_each_listener_answers_with_its_own_address() -> None:
+    settings = {
+        "listeners": "INSIDE://127.0.0.1:0,OUTSIDE://127.0.0.1:0",
+        "advertised.listeners": "OUTSIDE://kohort.example:9093",
+        "listener.security.protocol.map": "INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT",
+        "storage": "memory",
+    }
+    async with Broker(Config(settings)) as broker:
+        inside, outside = broker.addresses["INSIDE"], broker.addresses["OUTSIDE"]
+        assert (broker.address, broker.advertised) == (inside, inside)
+        assert await brokers_by(*inside) == {inside}
+        assert await brokers_by(*outside) == {("kohort.example", 9093)}
+
+
+async def brokers_by(host: str, port: int) -> set[tuple[str, int]]:
+    """The addresses that Metadata has."""
+    peer = Peer(*await asyncio.open_connection(host, port))
+    try:
+        answer = await peer.ask("metadata", 12, topics=[])
+        return {(each.host, each.port) for each in answer.brokers}
+    finally:
+        peer.leave()
+
+
+async def test_a_unix_socket_is_for_the_user_of_the_server(tmp_path: Path) -> None:
+    path = tmp_path / "kohort.sock"
+    settings = MEMORY | {"local.socket": str(path), "max.connections": 1}
+    seen = []
+
+    def look(_services: Any, exchange: Any, _request: Any) -> None:
+        seen.append(exchange.peer)
+        exchange.respond_encoded(bytes(6))
+
+    async with Broker(Config(settings)) as broker:
+        assert path.stat().st_mode & 0o777 == 0o600
+        with pytest.raises(KohortError, match=r"local\.socket: .* in use"):
+            await Broker(Config(settings)).start()
+        broker.dispatcher.register(BY_NAME["end_txn"].key, look)
+        for _ in range(2):
+            peer = Peer(*await asyncio.open_unix_connection(str(path)))
+            await peer.ask("end_txn", 0, **END)
+            answer = await peer.ask("metadata", 12, topics=[])
+            assert [(each.host, each.port) for each in answer.brokers] == [(f"unix:{path}", 0)]
+    assert [each.principal for each in seen] == [("Local", getpass.getuser())] * 2
+    assert not path.exists()
+    with socket.socket(socket.AF_UNIX) as left_over:
+        left_over.bind(str(path))
+    async with Broker(Config(settings)):
+        pass
+
+
+async def test_our_client_connects_to_a_unix_socket(tmp_path: Path) -> None:
+    path = tmp_path / "kohort.sock"
+    client = ClientConfig(bootstrap=f"unix:{path}")
+    async with Broker(Config(MEMORY | {"local.socket": str(path)})) as broker:
+        async with Cluster(client) as cluster:
+            await Admin(cluster).create_topic("orders")
+            assert "orders" in (await cluster.metadata(["orders"])).topics
+        assert broker.listener.statistics().accepted >= 1
+
+
+async def test_a_file_that_is_no_socket_is_not_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "precious"
+    path.write_text("text")
+    with pytest.raises(KohortError, match=r"local\.socket: .* cannot be used"):
+        await Broker(Config(MEMORY | {"local.socket": str(path)})).start()
+    assert path.read_text() == "text"

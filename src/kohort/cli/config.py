@@ -11,7 +11,7 @@ import json
 import sys
 
 from kohort.cli import options as cli_options
-from kohort.server.config import TABLE, Config, Setting, as_text
+from kohort.server.config import TABLE, Config, Password, Setting, as_text
 from kohort.suggestions import did_you_mean
 
 _FIELDS = ("name", "value", "source", "default", "type", "valid", "environment", "documentation")
@@ -57,10 +57,14 @@ def _rows(settings: Config, name: str | None) -> list[dict[str, object]]:
 def _row(setting: Setting) -> dict[str, object]:
     definition = setting.definition
     values = (
-        definition.name, setting.value, setting.source, definition.default, definition.kind,
-        definition.valid, definition.environment, definition.doc,
+        definition.name, _visible(setting.value), setting.source, definition.default,
+        definition.kind, definition.valid, definition.environment, definition.doc,
     )  # fmt: skip
     return dict(zip(_FIELDS, values, strict=True))
+
+
+def _visible(value: object) -> object:
+    return as_text(value) if isinstance(value, Password) else value
 
 
 def _write_table(rows: list[dict[str, object]], show_all: bool) -> None:
@@ -111,7 +115,7 @@ _WRITERS = {
 
 def _explain(setting: Setting) -> None:
     definition = setting.definition
-    print(f"{definition.name} = {_cell(setting.value)}")
+    print(f"{definition.name} = {_cell(_visible(setting.value))}")
     print(f"  {definition.doc}")
     print(
         f"  source: {setting.source}; type: {definition.kind}; default: {_cell(definition.default)}"

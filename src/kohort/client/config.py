@@ -75,6 +75,10 @@ class ClientConfig:
         return parse_bootstrap(self.bootstrap)
 
 
+UNIX: Final = "unix:"
+"""Begins the host of a server on this machine that is reached by a Unix socket, before its path."""
+
+
 def parse_bootstrap(bootstrap: str | Sequence[str]) -> tuple[Address, ...]:
     """The addresses in `bootstrap.servers`, each once. Raises ConfigError."""
     parts = bootstrap.split(",") if isinstance(bootstrap, str) else list(bootstrap)
@@ -87,8 +91,10 @@ def parse_bootstrap(bootstrap: str | Sequence[str]) -> tuple[Address, ...]:
 def parse_address(text: str) -> Address:
     """Host and port of HOST:PORT or [IPV6]:PORT; a PROTOCOL:// in front is ignored.
 
-    Raises ConfigError.
+    A Unix socket, `unix:/PATH`, is a host with port 0. Raises ConfigError.
     """
+    if text.startswith(UNIX):
+        return text, 0
     host, colon, port = text.rpartition("://")[2].rpartition(":")
     bracketed = host.startswith("[") and host.endswith("]")
     if (

@@ -14,7 +14,7 @@ from kohort.security.acls import (
     Acls,
     ResourceType,
 )
-from kohort.security.principal import KafkaPrincipal
+from kohort.security.principal import LOCAL, KafkaPrincipal
 
 MAX_DECISIONS: Final = 65_536
 MAX_CLIENTS: Final = 4_096
@@ -30,6 +30,10 @@ OPERATIONS: Final = {
     CLUSTER: tuple(AclOperation(code) for code in (5, 7, 8, 9, 10, 11, 12)),
 }
 """The operations that responses tell of (KIP-430)."""
+
+
+_LOCAL: Final = f"{LOCAL}:"
+"""Begins the principals of a Unix socket, which may do everything."""
 
 
 def super_users(text: str) -> frozenset[str]:
@@ -84,7 +88,7 @@ class Authorizer:
         name: str,
     ) -> bool:
         """Whether the operation is allowed, as the ACLs are now."""
-        if principal in self.super_users:
+        if principal in self.super_users or principal.startswith(_LOCAL):
             return True
         decision = self.acls.decide(principal, host, operation, resource_type, name)
         return self.allow_everyone if decision is None else decision

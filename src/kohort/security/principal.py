@@ -3,7 +3,13 @@
 from typing import Final, NamedTuple, Self
 
 USER: Final = "User"
-"""Type of all principals that connections have."""
+"""Type of the principals that certificates and logins name."""
+
+LOCAL: Final = "Local"
+"""Type of principals that came by the server's Unix socket, which nothing else can have.
+
+The socket's file is for the user of the server only, so they may do everything.
+"""
 
 
 class KafkaPrincipal(NamedTuple):

@@ -1,9 +1,11 @@
-"""Addresses as users write them: `HOST:PORT`, `:PORT`, `[::1]:9092`, `PLAINTEXT://HOST:PORT`."""
+"""Addresses as users write them: `HOST:PORT`, `:PORT`, `[::1]:9092`, `NAME://HOST:PORT`."""
 
 import errno
+import re
 from typing import NamedTuple
 
 _ANY = frozenset({"", "0.0.0.0", "::"})
+_LISTENER_NAME = re.compile(r"[A-Za-z0-9_-]+")
 
 
 class Address(NamedTuple):
@@ -21,10 +23,7 @@ class Address(NamedTuple):
 
 def parse_address(text: str) -> Address:
     """The address in `text`. Raises ValueError, whose text completes "NAME: "."""
-    scheme, separator, rest = text.strip().rpartition("://")
-    if separator and scheme.upper() != "PLAINTEXT":
-        raise ValueError(f"{text!r}: only PLAINTEXT listeners are served, not {scheme}")
-    host, colon, port = rest.rpartition(":")
+    host, colon, port = text.strip().rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     elif ":" in host:
@@ -32,6 +31,27 @@ def parse_address(text: str) -> Address:
     if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535:
         raise ValueError(f"{text!r} is not HOST:PORT, with a port from 0 to 65535")
     return Address(host, int(port))
+
+
+def parse_listener(text: str) -> tuple[str | None, Address]:
+    """The name, in upper case, and the address in `NAME://HOST:PORT`; None: it has no name.
+
+    Raises ValueError, whose text completes "NAME: ".
+    """
+    name, separator, rest = text.strip().rpartition("://")
+    if separator and not _LISTENER_NAME.fullmatch(name):
+        raise ValueError(f"{text!r}: the name of a listener has letters, digits, _ and -")
+    return name.upper() or None, parse_address(rest)
+
+
+def java_host(host: str) -> str:
+    """An IP address as Java prints it: "127.0.0.1", "0:0:0:0:0:0:0:1"; else `host` itself."""
+    if ":" not in host:
+        return host
+    import ipaddress
+
+    groups = ipaddress.IPv6Address(host.partition("%")[0]).exploded.split(":")
+    return ":".join(f"{int(group, 16):x}" for group in groups)
 
 
 def is_loopback(host: str) -> bool:

@@ -12,7 +12,7 @@ It is the server of `kohort serve`, and of programs that embed one:
 """
 
 import asyncio
-import socket
+import logging
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -24,7 +24,7 @@ from kohort.coordinator.config import (
     GroupCoordinatorConfig,
     MigrationPolicy,
 )
-from kohort.errors import KafkaError, KohortError
+from kohort.errors import ConfigError, KafkaError, KohortError
 from kohort.log.base import Log, LogDirectory
 from kohort.protocol.apis import APIS
 from kohort.quotas import ClientQuotas, Windows
@@ -32,19 +32,23 @@ from kohort.runtime.clock import Clock, SystemClock
 from kohort.runtime.groups import Groups
 from kohort.runtime.heavy_work import HeavyWork
 from kohort.runtime.transactions import TransactionCoordinator
-from kohort.security import Endpoint, SecurityProtocol
+from kohort.security import KafkaPrincipal
 from kohort.server.addresses import Address, cannot_listen
 from kohort.server.authorization import access_of
 from kohort.server.background_tasks import BackgroundTasks
-from kohort.server.config import Config, ResourceType, consumer_group_config
+from kohort.server.config import Config, ListenerConfig, ResourceType, consumer_group_config
 from kohort.server.fetch import FetchSessions
+from kohort.server.logs import fields
 from kohort.server.monitoring import Observer
-from kohort.server.net import ConnectionLimits, Dispatcher, Listener
+from kohort.server.net import ConnectionLimits, Dispatcher, Listeners, Protection, certificate_of
 from kohort.server.services import Services, random_ids
 from kohort.server.throttling import Throttling
+from kohort.server.tls import ListenerTls
 from kohort.server.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, GroupTopics, Topics
 from kohort.server.transaction_markers import PartitionMarkers
 from kohort.transactions.config import TransactionCoordinatorConfig
+
+logger = logging.getLogger("kohort.serve")
 
 RESPONSES_WITHIN_S = 3.0
 """Time that requests in progress have when the server ends; `kohort serve` has 5 s for all of it.
@@ -59,18 +63,22 @@ class Broker:
     groups: Groups
     transactions: TransactionCoordinator
     observer: Observer
+    dispatcher: Dispatcher
     node_id: int
     cluster_id: str
     address: Address
-    """The address that the server listens on."""
+    """The address that the first listener listens on."""
     advertised: Address
-    """The address in responses, to which clients connect."""
+    """The address in responses of the first listener, to which clients connect."""
 
     def __init__(self, config: Config | None = None, *, clock: Clock | None = None) -> None:
         self.config = Config() if config is None else config.copy()
         self.clock = SystemClock() if clock is None else clock
         self.node_id = self.config["node.id"]
-        self.listener = Listener(ConnectionLimits.of(self.config))
+        self.listener = Listeners(ConnectionLimits.of(self.config))
+        self.addresses: dict[str, Address] = {}
+        """The addresses that the server listens on, by the names of its listeners."""
+        self._tls: dict[str, ListenerTls] = {}
         self.http_address: Address | None = None
         """The address of the HTTP port, None if there is none."""
         self._opened = AsyncExitStack()
@@ -94,12 +102,13 @@ class Broker:
             self._open_transactions()
             self._open_observer()
             await self._settle()
-            dispatcher = Dispatcher(await self._bind())
-            await self._serve(dispatcher)
+            self.dispatcher = Dispatcher(await self._bind())
+            self.listener.serve(self.dispatcher.dispatch, self._throttling)
             self._opened.push_async_callback(self.observer.close)
             self.http_address = await self.observer.start()
             self.config.on_change.append(self._configure)
-            self._start_background_tasks(dispatcher)
+            self.config.validators.append(self._validate_certificates)
+            self._start_background_tasks()
             self._confirm_start()
         except BaseException:
             await self.close()
@@ -218,20 +227,14 @@ class Broker:
             raise KohortError(f"the data directory cannot be used: {error.__cause__}") from error
 
     async def _bind(self) -> Services:
-        """Bind the address, which completes what handlers need."""
-        wanted, advertised = self.config.listen, self.config.advertise
+        """Bind the addresses, which completes what handlers need."""
         self._opened.push_async_callback(self.listener.close, RESPONSES_WITHIN_S)
-        try:
-            host = wanted.host if wanted.port else await first_address(wanted.host)
-            _, port = await self.listener.bind(host, wanted.port)
-        except OSError as error:
-            raise KohortError(cannot_listen(wanted, error, "--listen")) from error
-        self.address = Address(host, port)
-        self.advertised = (
-            self.address
-            if advertised is None
-            else Address(advertised.host, advertised.port or port)
-        )
+        for config in self.config.listeners:
+            await self._bind_listener(config)
+        first = self.listener.listeners[0].endpoint
+        self.address = self.addresses[first.listener]
+        self.advertised = Address(first.host, first.port)
+        self._bind_local_socket()
         self.topics.on_acls_changed.append(self.listener.acls_changed)
         windows = Windows(
             self.config["quota.window.num"], self.config["quota.window.size.seconds"] * 1000
@@ -255,21 +258,45 @@ class Broker:
             cluster_id=self.cluster_id,
         )
 
-    async def _serve(self, dispatcher: Dispatcher) -> None:
+    async def _bind_listener(self, config: ListenerConfig) -> None:
+        if config.security_protocol.has_sasl:
+            raise KohortError(f"listener {config.name}: SASL is not served yet")
+        protection = Protection()
+        if config.security_protocol.has_tls:
+            tls = self._tls[config.name] = ListenerTls(self.config, config)
+            protection = Protection(tls=tls, identify=partial(_owner_of_certificate, tls))
         try:
-            await self.listener.serve(
-                dispatcher.dispatch,
-                Endpoint(
-                    listener="PLAINTEXT",
-                    security_protocol=SecurityProtocol.PLAINTEXT,
-                    host=self.advertised.host,
-                    port=self.advertised.port,
-                ),
-                self._throttling,
-            )
+            self.addresses[config.name] = await self.listener.bind(config, protection)
         except OSError as error:
-            # uvloop reports an address in use here, asyncio when it binds.
-            raise KohortError(cannot_listen(self.config.listen, error, "--listen")) from error
+            raise KohortError(cannot_listen(config.address, error, "--listen")) from error
+
+    def _bind_local_socket(self) -> None:
+        path = self.config["local.socket"]
+        if path is not None:
+            try:
+                self.listener.bind_path(path)
+            except OSError as error:
+                raise KohortError(
+                    f"local.socket: {path} cannot be used: {error.strerror or error}"
+                ) from error
+
+    def _validate_certificates(self, config: Config) -> None:
+        """Raise ConfigError if `config` names certificates that cannot be used."""
+        for tls in self._tls.values():
+            tls.validate(config)
+
+    def reload_certificates(self) -> None:
+        """Read the keys and certificates of all listeners again, for new connections.
+
+        One that cannot be used is logged, and what its listener has stays.
+        """
+        for name, tls in self._tls.items():
+            try:
+                tls.reload(self.config)
+            except ConfigError as error:
+                logger.error("the certificates in use stay", extra=fields(why=error))
+            else:
+                logger.info("certificates were reloaded", extra=fields(listener=name))
 
     def _group_config(self) -> GroupCoordinatorConfig:
         return replace(group_config(self.config), consumer_of=self._consumer_group_config)
@@ -281,10 +308,12 @@ class Broker:
     def _configure(self) -> None:
         """Act by what clients have set."""
         self.listener.limit(ConnectionLimits.of(self.config))
+        if self._tls:
+            self.reload_certificates()
         self.groups.configure(self._group_config())
         self.transactions.configure(transaction_config(self.config))
 
-    def _start_background_tasks(self, dispatcher: Dispatcher) -> None:
+    def _start_background_tasks(self) -> None:
         tasks = BackgroundTasks(
             self.config,
             self.clock,
@@ -292,7 +321,7 @@ class Broker:
             self.topics,
             self.groups,
             # No client waits for the import of a handler.
-            warm_ups=[partial(dispatcher.load, api_key) for api_key in APIS],
+            warm_ups=[partial(self.dispatcher.load, api_key) for api_key in APIS],
         )
         self._opened.push_async_callback(tasks.close)
         tasks.start()
@@ -352,9 +381,5 @@ def transaction_config(config: Config) -> TransactionCoordinatorConfig:
     )
 
 
-async def first_address(host: str) -> str:
-    """One address of a name: port 0 would differ between several. Raises OSError."""
-    if not host:
-        return host
-    found = await asyncio.get_running_loop().getaddrinfo(host, 0, type=socket.SOCK_STREAM)
-    return str(found[0][4][0])
+def _owner_of_certificate(tls: ListenerTls, transport: asyncio.BaseTransport) -> KafkaPrincipal:
+    return tls.principal(certificate_of(transport))

@@ -67,7 +67,7 @@ def test_no_two_names_share_an_environment_variable() -> None:
 
 def test_names_that_toml_cannot_hold_side_by_side_are_the_documented_ones() -> None:
     clashing = {one for one in TABLE for other in TABLE if other.startswith(f"{one}.")}
-    assert clashing == {"max.connections"}
+    assert clashing == {"max.connections", "max.connections.per.ip"}
 
 
 # --- what wins
@@ -166,7 +166,17 @@ def refusal(*arguments: str) -> str:
             "'compakt' is not one of delete | compact; did you mean compact?",
         ),
         ("durability=fsink", "did you mean fsync?"),
-        ("listeners=SSL://127.0.0.1:1", "only PLAINTEXT listeners are served, not SSL"),
+        ("listeners=a b://127.0.0.1:1", "the name of a listener has letters, digits, _ and -"),
+        ("listeners=OUTSIDE://127.0.0.1:1", "OUTSIDE has no security protocol in listener.secur"),
+        ("listeners=SSL://127.0.0.1:1,ssl://127.0.0.1:2", "SSL is there twice"),
+        ("listeners=", "a listener is needed"),
+        ("advertised.listeners=SSL://a.test:1", "SSL is none of listeners (PLAINTEXT)"),
+        ("listener.security.protocol.map=PLAINTEXT:TLS", "is not NAME:PROTOCOL, with one of"),
+        ("listener.name.outside.ssl.client.auth=none", "there is no listener outside"),
+        ("listener.name.plaintext.num.partitions=1", "unknown name"),
+        ("max.connections.per.ip.overrides=127.0.0.1", "is not ADDRESS:NUMBER"),
+        ("ssl.enabled.protocols=TLSv1.1", "'TLSv1.1' is not one of TLSv1.2 | TLSv1.3"),
+        ("ssl.principal.mapping.rules=RULE:[/x/", "is no regular expression"),
         ("listeners=127.0.0.1", "is not HOST:PORT"),
         ("listeners=127.0.0.1:70000", "is not HOST:PORT"),
         ("listeners=::1:9092", "in brackets, [::1]:9092"),
@@ -211,20 +221,68 @@ def test_addresses_that_others_can_reach_need_consent_and_a_name() -> None:
     config = load(
         "--listen", "0.0.0.0:9092", "--advertise", "PLAINTEXT://kohort.example:9092", "--insecure"
     )
-    assert config.advertise == ("kohort.example", 9092)
+    (listener,) = config.listeners
+    assert listener.advertised == ("kohort.example", 9092)
 
 
 @pytest.mark.parametrize(
     "address", ["127.0.0.1:0", "localhost:9092", "[::1]:9092", "PLAINTEXT://127.1.2.3:1"]
 )
 def test_loopback_addresses_need_none(address: str) -> None:
-    assert load("--listen", address).listen.host
+    assert load("--listen", address).listeners
 
 
 def test_memory_and_a_directory_exclude_each_other() -> None:
     assert "--memory" in refusal("--memory", "--data", "somewhere")
     assert load("--memory")["storage"] == "memory"
     assert load("--data", "somewhere")["log.dir"] == "somewhere"
+
+
+@pytest.mark.parametrize(
+    ("protocol", "settings", "problem"),
+    [
+        ("PLAINTEXT", (), "nobody is authenticated"),
+        ("SASL_PLAINTEXT", (), "nothing is encrypted"),
+        ("SSL", (), "clients need no certificate"),
+        ("SSL", ("ssl.client.auth=requested",), "clients need no certificate"),
+        ("SSL", ("listener.name.outside.ssl.client.auth=required",), None),
+        ("SASL_SSL", (), None),
+        ("PLAINTEXT", ("insecure=true",), None),
+    ],
+)
+def test_other_machines_reach_listeners_with_tls_and_authentication_only(
+    protocol: str, settings: tuple[str, ...], problem: str | None
+) -> None:
+    given = (
+        "listeners=OUTSIDE://192.0.2.1:9093",
+        f"listener.security.protocol.map=OUTSIDE:{protocol}",
+        *settings,
+    )
+    options = [word for each in given for word in ("--set", each)]
+    if problem is None:
+        (listener,) = load(*options).listeners
+        assert (listener.name, listener.security_protocol) == ("OUTSIDE", protocol)
+    else:
+        assert f"OUTSIDE://192.0.2.1:9093 can be reached by other machines, and {problem}" in (
+            refusal(*options)
+        )
+
+
+def test_the_settings_of_a_listener_are_stronger_than_those_of_all() -> None:
+    config = Config(
+        {
+            "listeners": "127.0.0.1:0,inside://127.0.0.1:0",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,Inside:SSL",
+            "ssl.client.auth": "requested",
+            "listener.name.inside.ssl.client.auth": "required",
+            "listener.name.inside.ssl.key.password": "secret",
+        }
+    )
+    assert [listener.name for listener in config.listeners] == ["PLAINTEXT", "INSIDE"]
+    assert config.of_listener("INSIDE", "ssl.client.auth") == "required"
+    assert config.of_listener("PLAINTEXT", "ssl.client.auth") == "requested"
+    assert config.of_listener("INSIDE", "ssl.key.password") == "secret"
+    assert "secret" not in repr(config)
 
 
 # --- the sources

@@ -24,12 +24,13 @@ from kohort.protocol.apis import API_VERSIONS, BY_NAME
 from kohort.protocol.messages import encode, request
 from kohort.quotas import ClientQuotas, QuotaTable
 from kohort.runtime.clock import SystemClock
-from kohort.server.config import Config
+from kohort.security import SecurityProtocol
+from kohort.server.addresses import Address
+from kohort.server.config import Config, ListenerConfig
 from kohort.server.fetch import FetchSessions
-from kohort.server.net import ConnectionLimits, Dispatcher, Listener, Sasl
+from kohort.server.net import ConnectionLimits, Dispatcher, Listeners, Protection, Sasl
 from kohort.server.services import Services, random_ids
 from kohort.server.throttling import Throttling
-from server.identities import ENDPOINT
 
 TOPIC_ID = UUID("84176e6c-7b33-4061-89b0-e281970c9d08")
 
@@ -170,10 +171,20 @@ class Peer:
         self.writer.transport.abort()
 
 
+def listener(port: int = 0) -> ListenerConfig:
+    """A listener on this machine, which clients know as broker.test:9092."""
+    return ListenerConfig(
+        name="PLAINTEXT",
+        security_protocol=SecurityProtocol.PLAINTEXT,
+        address=Address("127.0.0.1", port),
+        advertised=Address("broker.test", 9092),
+    )
+
+
 class Wire:
     """A listener in the running loop."""
 
-    def __init__(self, groups: Any = None, sasl: Sasl | None = None, **limits: int) -> None:
+    def __init__(self, groups: Any = None, sasl: Sasl | None = None, **limits: Any) -> None:
         """`groups` are fake ones by default; the rest are `ConnectionLimits`."""
         self._sasl = sasl
         self.groups: Any = FakeGroups() if groups is None else groups
@@ -195,13 +206,13 @@ class Wire:
             cluster_id="cluster",
         )
         self.dispatcher = Dispatcher(services)
-        self.listener = Listener(ConnectionLimits(**limits))
+        self.listener = Listeners(ConnectionLimits(**limits))
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
-        self.host, self.port = await self.listener.bind("127.0.0.1", 0)
+        self.host, self.port = await self.listener.bind(listener(), Protection(sasl=self._sasl))
         self._stack.push_async_callback(self.listener.close, 1.0)
-        await self.listener.serve(self.dispatcher.dispatch, ENDPOINT, self.throttling, self._sasl)
+        self.listener.serve(self.dispatcher.dispatch, self.throttling)
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -15,10 +15,12 @@ from kohort.protocol.apis import APIS
 from kohort.protocol.framing import MalformedError
 from kohort.security import ANONYMOUS, KafkaPrincipal
 from kohort.server.net.connection import READ_AHEAD, host_of
+from kohort.server.net.connection_limits import ConnectionLimits
+from kohort.server.net.creation_rate import CreationRate
 from kohort.server.net.rate_limited_log import PER_PERIOD, RateLimitedLog
 from kohort.server.net.request_memory import UNMETERED, RequestMemory
 from server import identities
-from server.net.bench import Peer, Wire
+from server.net.bench import Peer, Wire, listener
 
 pytestmark = pytest.mark.filterwarnings("ignore:Overriding the .event_loop_policy. fixture")
 
@@ -516,17 +518,28 @@ async def test_a_thousand_idle_connections() -> None:
             assert (await peer.ask("heartbeat", 4, **HEARTBEAT)).error_code == 0
 
 
-async def test_max_connections(caplog) -> None:
+async def test_more_than_max_connections_wait_until_one_ends() -> None:
     async with Wire(connections=2) as wire:
         serve_heartbeats(wire)
         first, second, third = [await wire.peer() for _ in range(3)]
-        assert await third.closed() == b""
-        assert "max.connections=2 is reached" in caplog.text
-        assert wire.listener.statistics().refused == 1
+        third.send(third.request("heartbeat", 4, **HEARTBEAT))
+        assert (await second.ask("heartbeat", 4, **HEARTBEAT)).error_code == 0
+        assert await third.is_silent()
+        assert wire.listener.statistics().accepted == 2
         first.leave()
-        await wire.until(lambda: wire.listener.statistics().connections == 1)
-        for peer in (second, await wire.peer()):
-            assert (await peer.ask("heartbeat", 4, **HEARTBEAT)).error_code == 0
+        assert await third.correlation_id() == 1
+        assert wire.listener.statistics().connections == 2
+
+
+async def test_max_connections_of_a_listener_that_clients_raise() -> None:
+    async with Wire(connections_of={"PLAINTEXT": 1}) as wire:
+        serve_heartbeats(wire)
+        first, second = [await wire.peer() for _ in range(2)]
+        second.send(second.request("heartbeat", 4, **HEARTBEAT))
+        assert (await first.ask("heartbeat", 4, **HEARTBEAT)).error_code == 0
+        assert await second.is_silent()
+        wire.listener.limit(ConnectionLimits())
+        assert await second.correlation_id() == 1
 
 
 async def test_max_connections_per_ip() -> None:
@@ -538,6 +551,41 @@ async def test_max_connections_per_ip() -> None:
         first.leave()
         await wire.until(lambda: not wire.listener.statistics().connections)
         assert (await (await wire.peer()).ask("heartbeat", 4, **HEARTBEAT)).error_code == 0
+
+
+async def test_max_connections_per_ip_of_one_address() -> None:
+    limits = {"connections_per_ip": 1, "connections_per_ip_of": {"127.0.0.1": 2}}
+    async with Wire(**limits) as wire:
+        serve_heartbeats(wire)
+        first, second, third = [await wire.peer() for _ in range(3)]
+        assert await third.closed() == b""
+        for peer in (first, second):
+            assert (await peer.ask("heartbeat", 4, **HEARTBEAT)).error_code == 0
+
+
+def test_a_creation_rate_lets_ten_seconds_worth_come_at_once() -> None:
+    rate = CreationRate(2, 100.0)
+    for _ in range(20):
+        assert rate.delay(100.0) == 0
+        rate.take()
+    assert rate.delay(100.0) == 0.5
+    assert rate.delay(100.25) == 0.25
+    assert rate.delay(100.5) == 0
+    rate.take()
+    rate.limit(4)
+    assert rate.delay(100.5) == 0.25
+    assert rate.delay(1000.0) == 0
+
+
+async def test_connections_beyond_the_creation_rate_wait() -> None:
+    async with Wire(creation_rate=1) as wire:
+        serve_heartbeats(wire)
+        peers = [await wire.peer() for _ in range(11)]
+        peers[10].send(peers[10].request("heartbeat", 4, **HEARTBEAT))
+        assert (await peers[9].ask("heartbeat", 4, **HEARTBEAT)).error_code == 0
+        assert wire.listener.statistics().accepted == 10
+        wire.listener.limit(ConnectionLimits(creation_rate=1_000_000))
+        assert await peers[10].correlation_id() == 1
 
 
 async def test_a_closed_connection_that_is_still_known_keeps_no_received_bytes() -> None:
@@ -628,12 +676,8 @@ async def test_a_port_in_use_is_an_os_error() -> None:
     async with Wire() as wire, Wire() as other:
         await other.listener.close()
 
-        async def listen() -> None:
-            await other.listener.bind(wire.host, wire.port)
-            await other.listener.serve(other.dispatcher.dispatch)
-
         with pytest.raises(OSError):
-            await listen()
+            await other.listener.bind(listener(wire.port))
 
 
 def test_malformed_is_one_kind_of_error() -> None:

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, Self, cast
 
-from kohort.client.config import Address, ClientConfig
+from kohort.client.config import UNIX, Address, ClientConfig
 from kohort.client.errors import AuthenticationError, BrokerUnreachableError, RequestTimeoutError
 from kohort.client.net.counters import NetCounters
 from kohort.client.net.handshake import UNASKED, Offered, ask_versions, authenticate
@@ -139,6 +139,11 @@ class Connection(asyncio.BufferedProtocol):
         context = config.security.context()
         loop = asyncio.get_running_loop()
         host, port = address
+        if host.startswith(UNIX):
+            _, protocol = await loop.create_unix_connection(
+                lambda: cls(address, config, counters), host.removeprefix(UNIX)
+            )
+            return protocol
         _, protocol = await loop.create_connection(
             lambda: cls(address, config, counters),
             host,
@@ -432,8 +437,10 @@ class Connection(asyncio.BufferedProtocol):
 
 
 def named(address: Address) -> str:
-    """The address as HOST:PORT."""
+    """The address as HOST:PORT, or unix:/PATH."""
     host, port = address
+    if host.startswith(UNIX):
+        return host
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 

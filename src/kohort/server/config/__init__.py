@@ -1,8 +1,9 @@
 """Settings of a server and of its topics, by Kafka's names."""
 
 from kohort.server.config.config import Config, Setting
-from kohort.server.config.definition import as_text
+from kohort.server.config.definition import Password, as_text
 from kohort.server.config.group_configs import consumer_group_config
+from kohort.server.config.listeners import ListenerConfig, definition_of, is_reloadable
 from kohort.server.config.resource_configs import (
     altered,
     describe_all_brokers,
@@ -45,7 +46,9 @@ __all__ = [
     "ConfigChange",
     "ConfigEntry",
     "Given",
+    "ListenerConfig",
     "Operation",
+    "Password",
     "ResourceType",
     "Setting",
     "Source",
@@ -54,11 +57,13 @@ __all__ = [
     "altered_topic_configs",
     "as_text",
     "consumer_group_config",
+    "definition_of",
     "describe_all_brokers",
     "describe_broker",
     "describe_resource",
     "describe_topic_configs",
     "effective_topic_configs",
+    "is_reloadable",
     "read_environment",
     "read_sets",
     "read_toml",

@@ -13,8 +13,16 @@ from typing import Any
 from kohort.errors import ConfigError
 from kohort.server.addresses import Address, is_loopback, parse_address
 from kohort.server.config.definition import ConfigDef, Value, as_text
+from kohort.server.config.listeners import (
+    PREFIX,
+    ListenerConfig,
+    definition_of,
+    exposed,
+    names_for,
+    read_listeners,
+)
 from kohort.server.config.sources import ALL_BROKERS, DEFAULT, ONE_BROKER, SET, Given
-from kohort.server.config.table import GROUP_BOUNDED, TABLE
+from kohort.server.config.table import GROUP_BOUNDED, TABLE, connections_of_ip
 from kohort.server.logs import fields
 from kohort.suggestions import did_you_mean
 
@@ -70,7 +78,9 @@ class Config(Mapping[str, Any]):
         self._dynamic: tuple[Given, ...] = ()
         self._settings = _settle(self._static, list(problems))
         self.on_change: list[Callable[[], None]] = []
-        """Called after `set_dynamic` has changed what is in force."""
+        """Called after `set_dynamic` has changed what is in force, and by `reconfigure`."""
+        self.validators: list[Callable[[Config], None]] = []
+        """Called with what clients want, in force; they raise ConfigError if it cannot be."""
 
     def copy(self) -> "Config":
         """The same configuration, without what clients have set."""
@@ -97,6 +107,10 @@ class Config(Mapping[str, Any]):
             logger.warning("settings of clients are not in force", extra=fields(why=error))
             return
         self._dynamic = dynamic
+        self.reconfigure()
+
+    def reconfigure(self) -> None:
+        """Act by what is in force: files that settings name may have changed."""
         for changed in self.on_change:
             changed()
 
@@ -104,7 +118,9 @@ class Config(Mapping[str, Any]):
         """Raise ConfigError if `wanted` cannot be set on all brokers, or on this one."""
         rank = ALL_BROKERS if of_all else ONE_BROKER
         others = (each for each in self._dynamic if each.rank != rank)
-        _settle((*self._static, *others, *_dynamic(wanted, rank)), [])
+        candidate = Config.of((*self._static, *others, *_dynamic(wanted, rank)))
+        for validate in self.validators:
+            validate(candidate)
 
     def given(self, name: str) -> Iterator[Setting]:
         """The setting as each source gave it that DescribeConfigs knows, the strongest first.
@@ -115,7 +131,8 @@ class Config(Mapping[str, Any]):
         strongest = sorted(static, key=lambda each: each.rank)[-1:]
         dynamic = [each for each in self._dynamic if each.name == name]
         for each in reversed((*strongest, *dynamic)):
-            yield Setting(TABLE[name], TABLE[name].parse(each.value), each.source, each.rank)
+            definition = self._settings[name].definition
+            yield Setting(definition, definition.parse(each.value), each.source, each.rank)
 
     def own_value(self, name: str) -> Value:
         """The value as it was given by this very name, or the default."""
@@ -145,15 +162,26 @@ class Config(Mapping[str, Any]):
         """The value with its definition and source."""
         return self._settings[name]
 
-    @property
-    def listen(self) -> Address:
-        return parse_address(self["listeners"])
+    def of_listener(self, listener: str, name: str, mechanism: str | None = None) -> Any:
+        """The value of `name` for a listener and a SASL mechanism: its own, or that of all."""
+        return next(
+            self[each] for each in names_for(listener, name, mechanism) if each in self._settings
+        )
+
+    def own_of_listener(self, listener: str, name: str) -> Any:
+        """The value that a listener has for itself, None if there is none."""
+        own = next(names_for(listener, name))
+        return self[own] if own in self._settings else None
 
     @property
-    def advertise(self) -> Address | None:
-        """The address that clients connect to; None: the address that is listened on."""
-        text = self["advertised.listeners"]
-        return None if text is None else parse_address(text)
+    def connections_per_ip(self) -> dict[str, int]:
+        """`max.connections.per.ip.overrides` by address."""
+        return dict(connections_of_ip(each) for each in self["max.connections.per.ip.overrides"])
+
+    @property
+    def listeners(self) -> tuple[ListenerConfig, ...]:
+        """In the order in which they are configured."""
+        return read_listeners(self.__getitem__, [])
 
     @property
     def http_listen(self) -> Address | None:
@@ -180,7 +208,7 @@ def _settle(given: Iterable[Given], problems: list[str]) -> dict[str, Setting]:
 
 def _judge(given: Given, problems: list[str]) -> Setting | None:
     label = given.name if given.name == given.source else f"{given.source}: {given.name}"
-    definition = TABLE.get(given.name)
+    definition = definition_of(given.name)
     if definition is None:
         problems.append(f"{label}: unknown name{did_you_mean(given.name, TABLE)}")
         return None
@@ -256,26 +284,37 @@ def _misfits(settings: Mapping[str, Setting]) -> list[str]:
             f"broker.id: {value('broker.id')} differs from node.id ({value('node.id')}); set "
             "only node.id"
         )
-    return found + _exposed(settings)
+    return found + _misfits_of_listeners(settings)
 
 
-def _exposed(settings: Mapping[str, Setting]) -> list[str]:
+def _misfits_of_listeners(settings: Mapping[str, Setting]) -> list[str]:
+    found: list[str] = []
+
+    def value(name: str) -> Any:
+        return settings[name].value
+
+    listeners = read_listeners(value, found)
+    names = {listener.name.lower() for listener in listeners}
+    for name in settings:
+        of = name.removeprefix(PREFIX).partition(".")[0]
+        if name.startswith(PREFIX) and of not in names:
+            found.append(f"{name}: there is no listener {of}{did_you_mean(of, names)}")
+    return found if value("insecure") else found + _exposed(listeners, settings)
+
+
+def _exposed(listeners: Iterable[ListenerConfig], settings: Mapping[str, Setting]) -> list[str]:
+    """What other machines could reach without showing who they are."""
     found = []
-    for name in ("listeners", "http.listen"):
-        text = settings[name].value
-        if text is None or settings["insecure"].value:
-            continue
-        if not is_loopback(parse_address(str(text)).host):
-            found.append(
-                f"{name}: {text} can be reached by other machines, and there is no "
-                "authentication yet; "
-                "listen on 127.0.0.1, or say --insecure if the network is trusted"
-            )
-    advertised = settings["advertised.listeners"].value or settings["listeners"].value
-    if parse_address(str(advertised)).is_any:
+    for listener in listeners:
+        names = names_for(listener.name, "ssl.client.auth")
+        client_auth = next(settings[name].value for name in names if name in settings)
+        if problem := exposed(listener, str(client_auth)):
+            found.append(problem)
+    text = settings["http.listen"].value
+    if text is not None and not is_loopback(parse_address(str(text)).host):
         found.append(
-            f"advertised.listeners: clients cannot connect to {advertised}; "
-            "name an address that they can reach, as in --advertise kohort.example:9092"
+            f"http.listen: {text} can be reached by other machines, and nobody is authenticated; "
+            "listen on 127.0.0.1, or say --insecure if the network is trusted"
         )
     return found
 

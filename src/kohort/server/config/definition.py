@@ -8,12 +8,24 @@ is the last word of the name.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from kohort.suggestions import did_you_mean
 
 Value: TypeAlias = bool | int | float | str | tuple[str, ...] | None
-Kind: TypeAlias = Literal["boolean", "int", "long", "double", "string", "list"]
+Kind: TypeAlias = Literal["boolean", "int", "long", "double", "string", "list", "password"]
+
+HIDDEN: Final = "[hidden]"
+
+
+class Password(str):
+    """A secret, which is shown nowhere."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return HIDDEN
+
 
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
@@ -35,6 +47,8 @@ class ConfigDef:
     """Raises ValueError if a string is not of the form that is wanted."""
     ours: bool = False
     """True for the few names that Kafka does not have."""
+    per_listener: bool = False
+    """Whether a listener may have a value of its own."""
 
     def parse(self, given: object) -> Value:
         """The typed value of a text, or of a value that TOML or a caller has typed already.
@@ -91,7 +105,9 @@ class ConfigDef:
 
 
 def as_text(value: Value) -> str | None:
-    """The value as Kafka writes it in DescribeConfigs; None stays None."""
+    """The value as Kafka writes it in DescribeConfigs; None stays None, a secret stays hidden."""
+    if isinstance(value, Password):
+        return HIDDEN
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, tuple):
@@ -144,6 +160,12 @@ def _string(given: object) -> str:
     raise ValueError(f"{given!r} is not a string")
 
 
+def _password(given: object) -> Password:
+    if isinstance(given, str):
+        return Password(given)
+    raise ValueError("it is not a string")
+
+
 def _list(given: object) -> tuple[str, ...]:
     if isinstance(given, str):
         return tuple(word.strip() for word in given.split(",")) if given else ()
@@ -159,4 +181,5 @@ _PARSERS: dict[Kind, Callable[[object], bool | int | float | str | tuple[str, ..
     "double": _double,
     "string": _string,
     "list": _list,
+    "password": _password,
 }

@@ -10,6 +10,7 @@ from kohort.errors import ConfigError, ErrorCode, KafkaError
 from kohort.server.config.config import Config
 from kohort.server.config.definition import as_text
 from kohort.server.config.group_configs import validate_consumer_configs
+from kohort.server.config.listeners import definition_of, is_dynamic
 from kohort.server.config.resource_table import (
     CLIENT_METRICS_CONFIGS,
     GROUP_CONFIGS,
@@ -17,7 +18,7 @@ from kohort.server.config.resource_table import (
 )
 from kohort.server.config.resources import ResourceType
 from kohort.server.config.sources import Source
-from kohort.server.config.table import DYNAMIC, TABLE
+from kohort.server.config.table import RELOADABLE, TABLE
 from kohort.server.config.topic_configs import (
     ConfigChange,
     ConfigEntry,
@@ -42,7 +43,8 @@ _SOURCES = {
 
 def describe_broker(config: Config) -> Iterator[ConfigEntry]:
     """Every config of this broker."""
-    for name, definition in TABLE.items():
+    for name in config:
+        definition = config.setting(name).definition
         synonyms = tuple(broker_synonyms(name, config))
         yield ConfigEntry(
             name=name,
@@ -51,7 +53,7 @@ def describe_broker(config: Config) -> Iterator[ConfigEntry]:
             kind=definition.kind,
             doc=definition.doc,
             synonyms=synonyms,
-            read_only=name not in DYNAMIC,
+            read_only=not is_dynamic(name),
         )
 
 
@@ -77,13 +79,27 @@ def validate_broker_configs(
 
     Raises KafkaError INVALID_REQUEST for one that is set when the server starts, or is not valid.
     """
-    static = [name for name in wanted if name in TABLE and name not in DYNAMIC]
+    known = {name: value for name, value in wanted.items() if definition_of(name) is not None}
+    unprefixed = [name for name in known if name in RELOADABLE]
+    if unprefixed:
+        raise KafkaError(
+            ErrorCode.invalid_request,
+            "These security configs can be dynamically updated only per-listener using the "
+            f"listener prefix: [{', '.join(unprefixed)}]",
+        )
+    static = [name for name in known if not is_dynamic(name)]
     if static:
         raise KafkaError(
             ErrorCode.invalid_request,
             f"Cannot update these configs dynamically: [{', '.join(static)}]",
         )
-    known = {name: value for name, value in wanted.items() if name in DYNAMIC}
+    of_one = [name for name in known if name not in TABLE]
+    if of_all and of_one:
+        raise KafkaError(
+            ErrorCode.invalid_request,
+            "Cannot update these configs at default cluster level, broker id must be specified: "
+            f"[{', '.join(of_one)}]",
+        )
     try:
         config.validate_dynamic(known, of_all=of_all)
     except ConfigError as error:
@@ -179,7 +195,7 @@ def _words(
     config: Config,
 ) -> tuple[str, ...]:
     """The words of a list of a broker. Kafka has no such operation on others."""
-    definition = TABLE.get(name) if kind is ResourceType.BROKER else None
+    definition = definition_of(name) if kind is ResourceType.BROKER else None
     if definition is None or definition.kind != "list":
         raise KafkaError(
             ErrorCode.invalid_config,

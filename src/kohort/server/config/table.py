@@ -6,13 +6,24 @@ ignored. Where a default is not Kafka's, the text says so.
 
 from typing import Final
 
+from kohort.security import MappingRules
 from kohort.security.authorizer import super_users
-from kohort.server.addresses import parse_address
+from kohort.server.addresses import java_host, parse_address, parse_listener
 from kohort.server.config.definition import INT_MAX, LONG_MAX, ConfigDef
 
 STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 _MEBI = 1024 * 1024
+
+
+def connections_of_ip(text: str) -> tuple[str, int]:
+    """The address and the number in `ADDRESS:NUMBER`. Raises ValueError."""
+    address, _, number = text.rpartition(":")
+    if not address or not (number.isascii() and number.isdigit()):
+        raise ValueError(f"{text!r} is not ADDRESS:NUMBER")
+    return java_host(address.strip("[]")), int(number)
+
+
 _HOUR = 3_600_000
 _DAY = 24 * _HOUR
 
@@ -20,14 +31,21 @@ _DAY = 24 * _HOUR
 # fmt: off
 _SERVER = (
     ConfigDef(
-        name="listeners", kind="string", default="127.0.0.1:9092", check=parse_address,
-        doc="Address to listen on, as HOST:PORT or PLAINTEXT://HOST:PORT. Port 0 takes a free "
-        "port. Kafka's default is every interface.",
+        name="listeners", kind="list", default=("127.0.0.1:9092",), check=parse_listener,
+        doc="Addresses to listen on, as HOST:PORT or NAME://HOST:PORT; without a name it is "
+        "PLAINTEXT. Port 0 takes a free port. Kafka's default is every interface.",
     ),
     ConfigDef(
-        name="advertised.listeners", kind="string", default=None, check=parse_address,
-        doc="Address that clients connect to. Null: the address of listeners. Port 0: the port "
-        "listened on.",
+        name="advertised.listeners", kind="list", default=None, check=parse_listener,
+        doc="Addresses that clients connect to, by the names of listeners. A listener that is "
+        "not named has its own address. Port 0: the port listened on.",
+    ),
+    ConfigDef(
+        name="listener.security.protocol.map", kind="list",
+        default=(
+            "PLAINTEXT:PLAINTEXT", "SSL:SSL", "SASL_PLAINTEXT:SASL_PLAINTEXT", "SASL_SSL:SASL_SSL",
+        ),
+        doc="Security protocol of each listener, as NAME:PROTOCOL.",
     ),
     ConfigDef(
         name="node.id", kind="int", default=0, minimum=0,
@@ -52,12 +70,22 @@ _SERVER = (
 
 _CONNECTIONS = (
     ConfigDef(
-        name="max.connections", kind="int", default=INT_MAX, minimum=1,
-        doc="Largest number of open connections; a further one is closed at once.",
+        name="max.connections", kind="int", default=INT_MAX, minimum=1, per_listener=True,
+        doc="Largest number of open connections; a further one waits until another one ends.",
     ),
     ConfigDef(
         name="max.connections.per.ip", kind="int", default=INT_MAX, minimum=1,
         doc="Largest number of open connections from one address; a further one is closed at once.",
+    ),
+    ConfigDef(
+        name="max.connections.per.ip.overrides", kind="list", default=(), check=connections_of_ip,
+        doc="max.connections.per.ip of single addresses, as ADDRESS:NUMBER.",
+    ),
+    ConfigDef(
+        name="max.connection.creation.rate", kind="int", default=INT_MAX, minimum=1,
+        per_listener=True,
+        doc="Largest number of new connections per second; further ones wait. Ten seconds worth "
+        "may come at once.",
     ),
     ConfigDef(
         name="connections.max.idle.ms", kind="long", default=600_000,
@@ -79,6 +107,75 @@ _CONNECTIONS = (
         name="queued.max.request.bytes", kind="long", default=-1,
         doc="Total bytes of requests that may be in progress, over all connections, before reading "
         "pauses; -1: unlimited.",
+    ),
+)
+
+_TLS = (
+    ConfigDef(
+        name="ssl.keystore.type", kind="string", default="PEM", choices=("PEM",),
+        per_listener=True, doc="Format of the key store. Kafka has JKS, which is its default, too.",
+    ),
+    ConfigDef(
+        name="ssl.keystore.location", kind="string", default=None, per_listener=True,
+        doc="PEM file of the server's private key, encrypted or not, and its certificate chain.",
+    ),
+    ConfigDef(
+        name="ssl.keystore.key", kind="password", default=None, per_listener=True,
+        doc="The private key as PEM text, in place of ssl.keystore.location.",
+    ),
+    ConfigDef(
+        name="ssl.keystore.certificate.chain", kind="password", default=None, per_listener=True,
+        doc="The certificate chain as PEM text, with ssl.keystore.key.",
+    ),
+    ConfigDef(
+        name="ssl.key.password", kind="password", default=None, per_listener=True,
+        doc="Password of an encrypted private key.",
+    ),
+    ConfigDef(
+        name="ssl.truststore.type", kind="string", default="PEM", choices=("PEM",),
+        per_listener=True, doc="Format of the trust store. Kafka has JKS, which is its default, "
+        "too.",
+    ),
+    ConfigDef(
+        name="ssl.truststore.location", kind="string", default=None, per_listener=True,
+        doc="PEM file of the authorities whose client certificates are accepted.",
+    ),
+    ConfigDef(
+        name="ssl.truststore.certificates", kind="password", default=None, per_listener=True,
+        doc="These authorities as PEM text, in place of ssl.truststore.location.",
+    ),
+    ConfigDef(
+        name="ssl.client.auth", kind="string", default="none",
+        choices=("none", "requested", "required"), per_listener=True,
+        doc="Whether clients show a certificate. On a SASL listener only the setting with the "
+        "listener's prefix counts, and the login names the principal.",
+    ),
+    ConfigDef(
+        name="ssl.principal.mapping.rules", kind="string", default="DEFAULT",
+        check=MappingRules.parse, per_listener=True,
+        doc="Rules that turn the name in a client's certificate into a principal, as "
+        "RULE:regex/replacement/[LU], separated by commas; DEFAULT is the whole name.",
+    ),
+    ConfigDef(
+        name="ssl.enabled.protocols", kind="list", default=("TLSv1.2", "TLSv1.3"),
+        choices=("TLSv1.2", "TLSv1.3"), per_listener=True, doc="Versions of TLS.",
+    ),
+    ConfigDef(
+        name="ssl.cipher.suites", kind="list", default=(), per_listener=True,
+        doc="Cipher suites of TLS 1.2, by OpenSSL's or IANA's names. Empty: those with forward "
+        "secrecy and authenticated encryption. Kafka's default is Java's, which has more.",
+    ),
+    ConfigDef(
+        name="ssl.allow.dn.changes", kind="boolean", default=False, per_listener=True,
+        doc="Whether a certificate that replaces another may have another name.",
+    ),
+    ConfigDef(
+        name="ssl.allow.san.changes", kind="boolean", default=False, per_listener=True,
+        doc="Whether a certificate that replaces another may lack some of its alternative names.",
+    ),
+    ConfigDef(
+        name="ssl.handshake.timeout.ms", kind="int", default=10_000, minimum=1, ours=True,
+        per_listener=True, doc="Time that a client has for the TLS handshake.",
     ),
 )
 
@@ -395,9 +492,14 @@ _OURS = (
             "renamed to …-stray; -1 keeps them.",
     ),
     ConfigDef(
+        name="local.socket", kind="string", default=None, ours=True,
+        doc="Path of a Unix socket for programs of the server's user on this machine, who may do "
+        "everything; clients connect to unix:PATH. Null: none.",
+    ),
+    ConfigDef(
         name="insecure", kind="boolean", default=False, ours=True,
-        doc="Whether the server may listen on an address that other machines can reach; there is "
-        "no authentication yet.",
+        doc="Whether a listener without TLS or without authentication may be reached by other "
+        "machines.",
     ),
     ConfigDef(
         name="http.listen", kind="string", default=None, check=parse_address, ours=True,
@@ -423,6 +525,20 @@ GROUP_BOUNDED: Final = (
 `group.consumer.min.NAME` and `group.consumer.max.NAME`.
 """
 
+RELOADABLE: Final = frozenset(
+    {
+        "ssl.key.password",
+        "ssl.keystore.certificate.chain",
+        "ssl.keystore.key",
+        "ssl.keystore.location",
+        "ssl.keystore.type",
+        "ssl.truststore.certificates",
+        "ssl.truststore.location",
+        "ssl.truststore.type",
+    }
+)
+"""Settings that clients can change for one listener, with its prefix, and for one broker."""
+
 DYNAMIC: Final = frozenset(
     {
         "compression.type",
@@ -441,8 +557,10 @@ DYNAMIC: Final = frozenset(
         "log.retention.ms",
         "log.roll.ms",
         "log.segment.bytes",
+        "max.connection.creation.rate",
         "max.connections",
         "max.connections.per.ip",
+        "max.connections.per.ip.overrides",
         "message.max.bytes",
         "producer.id.expiration.ms",
     }
@@ -454,6 +572,7 @@ TABLE: Final[dict[str, ConfigDef]] = {
     for section in (
         _SERVER,
         _CONNECTIONS,
+        _TLS,
         _AUTHORIZATION,
         _GROUPS,
         _CONSUMER_GROUPS,

@@ -62,6 +62,7 @@ CONFIG_TYPES: dict[Kind, int] = {
     "long": 5,
     "double": 6,
     "list": 7,
+    "password": 9,
 }
 """Kafka's ConfigType codes."""
 

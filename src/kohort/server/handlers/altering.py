@@ -12,6 +12,7 @@ from kohort.errors import ErrorCode, KafkaError
 from kohort.runtime.time_slice import TimeSlices
 from kohort.server.config import (
     ResourceType,
+    is_reloadable,
     validate_broker_configs,
     validate_broker_id,
     validate_configs,
@@ -134,4 +135,7 @@ def replace_configs(
     else:
         valid = validate_configs(kind, configs, services.config)
     if not validate_only:
+        before = services.topics.last_change
         services.topics.set_configs(kind, name, valid)
+        if services.topics.last_change == before and any(map(is_reloadable, valid)):
+            services.config.reconfigure()  # by the same path comes another file

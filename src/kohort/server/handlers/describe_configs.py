@@ -164,13 +164,15 @@ def _named(services: Services, kind: ResourceType, name: str) -> Iterable[Config
 
 def _config(request: Any, entry: ConfigEntry) -> dict[str, Any]:
     documented = getattr(request, "include_documentation", False)
+    sensitive = entry.kind == "password"
+    synonyms = [each._asdict() | ({"value": None} if sensitive else {}) for each in entry.synonyms]
     return {
         "name": entry.name,
-        "value": entry.value,
+        "value": None if sensitive else entry.value,
         "read_only": entry.read_only,
         "config_source": entry.source,
-        "is_sensitive": False,
-        "synonyms": [each._asdict() for each in entry.synonyms] if request.include_synonyms else (),
+        "is_sensitive": sensitive,
+        "synonyms": synonyms if request.include_synonyms else (),
         "config_type": UNKNOWN_TYPE if entry.kind is None else CONFIG_TYPES[entry.kind],
         "documentation": entry.doc if documented else None,
     }

@@ -6,7 +6,8 @@ from kohort.server.net.dispatcher import Dispatcher, FastPath
 from kohort.server.net.exchange import Exchange
 from kohort.server.net.failed_logins import FailedLogins
 from kohort.server.net.file_descriptors import raise_limit
-from kohort.server.net.listener import Listener, ListenerStatistics
+from kohort.server.net.listener import Protection, Tls
+from kohort.server.net.listeners import Listeners, ListenerStatistics, certificate_of
 from kohort.server.net.login import AuthenticateAnswer, Sasl
 from kohort.server.net.repeated_requests import (
     AFTER_CORRELATION_ID,
@@ -27,10 +28,13 @@ __all__ = [
     "Exchange",
     "FailedLogins",
     "FastPath",
-    "Listener",
     "ListenerStatistics",
+    "Listeners",
+    "Protection",
     "RepeatedRequest",
     "SameRequest",
     "Sasl",
+    "Tls",
+    "certificate_of",
     "raise_limit",
 ]

@@ -25,9 +25,9 @@ and nothing that a handler raises has a further effect than one line in the log.
 """
 
 import asyncio
-import ipaddress
 import logging
 import os
+from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias, cast
@@ -38,6 +38,7 @@ from kohort.protocol.framing import CONTENT, FrameReader, MalformedError
 from kohort.protocol.messages import frame_head, read_header, response
 from kohort.protocol.throttle_time import with_throttle_time
 from kohort.security import ANONYMOUS, Endpoint, KafkaPrincipal, Peer
+from kohort.server.addresses import java_host
 from kohort.server.net.exchange import Body, Exchange
 from kohort.server.net.login import SASL_AUTHENTICATE, Login, Sasl
 from kohort.server.net.open_connections import OpenConnections
@@ -55,6 +56,12 @@ READ_AHEAD: Final = 64 * 1024
 WRITE_TOGETHER: Final = 64 * 1024
 """Bytes of responses that may be held back to be written at once."""
 
+ENCRYPT_TOGETHER: Final = 64 * 1024
+"""Bytes that are encrypted at once: ten times as many cost ten times as much for each of them."""
+
+ENCRYPTED_PER_TURN: Final = 1024 * 1024
+"""Bytes of one connection that are encrypted in one turn, in about a millisecond."""
+
 JOIN_BELOW: Final = 32 * 1024
 """Bytes up to which responses are joined to be written; larger ones are passed on in pieces."""
 
@@ -71,6 +78,10 @@ Dispatch: TypeAlias = Callable[[Exchange, bytes, int], Coroutine[Any, Any, None]
 """(exchange, frame, offset of the body) -> what still has to run until the request has ended."""
 
 
+Identify: TypeAlias = Callable[[asyncio.BaseTransport], KafkaPrincipal]
+"""The principal of a new connection; raises ValueError if it is refused."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedByConnections:
     """What all connections of a listener use together."""
@@ -85,6 +96,7 @@ class SharedByConnections:
     request_bytes: int
     """Size of the largest request that is accepted."""
     endpoint: Endpoint
+    identify: Identify
     sasl: Sasl | None = None
     """None: clients need not authenticate by SASL."""
 
@@ -92,7 +104,9 @@ class SharedByConnections:
 class Connection(asyncio.Protocol):
     """The server's side of one TCP connection, hashed by identity."""
 
-    def __init__(self, shared: SharedByConnections) -> None:
+    def __init__(self, shared: SharedByConnections, host: str, descriptor: int) -> None:
+        """`host` is the client's, "" by a Unix socket."""
+        self._identify = shared.identify
         self._dispatch = shared.dispatch
         self._connections = shared.connections
         self._request_memory = shared.memory
@@ -109,8 +123,13 @@ class Connection(asyncio.Protocol):
         self._repeated: RepeatedRequest | None = None  # the last request that may come again
         self._out: list[bytes | memoryview] = []  # responses of this turn, not yet written
         self._out_size = 0
+        self._unencrypted: deque[memoryview] = deque()  # of responses, for a client that reads
+        self._unencrypted_size = 0
+        self._is_full = False  # the transport's buffer
+        self._encrypts = shared.endpoint.security_protocol.has_tls
         self._tasks: set[asyncio.Task[None]] = set()
         self._when_closed: set[Callable[[Any], None]] = set()
+        self._closes = False  # as soon as all is encrypted
         self._pumping = False
         self._next_turn_is_set = False
         self._reading = True
@@ -124,8 +143,8 @@ class Connection(asyncio.Protocol):
         self._starved = True  # the last frame in the reader is incomplete, or there is none
         self.is_open = False
         self.login: Login | None = None
-        self.peer = Peer(principal=ANONYMOUS, host="", endpoint=shared.endpoint)
-        self.descriptor = -1
+        self.peer = Peer(principal=ANONYMOUS, host=host, endpoint=shared.endpoint)
+        self.descriptor = descriptor
         self.last_active = shared.connections.ticks
 
     def __repr__(self) -> str:
@@ -137,14 +156,15 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass
-        self.peer = replace(self.peer, host=host_of(transport.get_extra_info("peername")))
-        socket = transport.get_extra_info("socket")
-        self.descriptor = -1 if socket is None else socket.fileno()
         self.is_open = True
-        if not self._connections.admit(self):
-            self.is_open = False
-            self._transport.abort()
-        elif self._sasl is not None:
+        try:
+            principal = self._identify(transport)
+        except ValueError as error:
+            self.drop(str(error))
+            return
+        if principal != ANONYMOUS:
+            self.peer = replace(self.peer, principal=principal)
+        if self._sasl is not None:
             self.login = Login(self._sasl, self, self._metrics)
             self._reader.limit = min(self._request_bytes, self._sasl.receive_bytes)
 
@@ -170,9 +190,17 @@ class Connection(asyncio.Protocol):
                 self._pump()
 
     def pause_writing(self) -> None:
+        self._is_full = True
         self._writable = False
 
     def resume_writing(self) -> None:
+        self._is_full = False
+        if self._unencrypted:
+            self._encrypt()
+        else:
+            self._go_on_writing()
+
+    def _go_on_writing(self) -> None:
         self._writable = True
         self._unread.set(self, 0)
         self._pump()
@@ -196,6 +224,8 @@ class Connection(asyncio.Protocol):
         self._repeated = self._transport = None
         self._reader = FrameReader(self._reader.limit)
         self._out.clear()
+        self._unencrypted.clear()
+        self._unencrypted_size = 0
         self._give_memory_back()
         self._unread.set(self, 0)
         if self._throttled is not None:
@@ -525,11 +555,40 @@ class Connection(asyncio.Protocol):
     def _write_pieces(self, pieces: Sequence[bytes | memoryview], size: int) -> None:
         if self._transport is not None:
             self._metrics.bytes_out += size
-            self._transport.writelines(pieces)
-            waiting = self._transport.get_write_buffer_size()
+            if self._encrypts:
+                self._unencrypted += map(memoryview, pieces)
+                self._unencrypted_size += size
+                self._encrypt()
+            else:
+                self._transport.writelines(pieces)
+            if self._transport is None:
+                return
+            waiting = self._transport.get_write_buffer_size() + self._unencrypted_size
             if waiting > UNMETERED:
                 # A response is one piece of memory until its last byte is sent.
                 self._unread.set(self, max(size, waiting))
+
+    def _encrypt(self) -> None:
+        """Encrypt what waits, as far as the client reads it and one turn goes."""
+        budget = ENCRYPTED_PER_TURN
+        while self._unencrypted and not self._is_full and self._transport is not None:
+            if budget <= 0:
+                self._writable = False
+                asyncio.get_running_loop().call_soon(self._encrypt)
+                return
+            piece = self._unencrypted.popleft()
+            if len(piece) > ENCRYPT_TOGETHER:
+                self._unencrypted.appendleft(piece[ENCRYPT_TOGETHER:])
+                piece = piece[:ENCRYPT_TOGETHER]
+            budget -= len(piece)
+            self._unencrypted_size -= len(piece)
+            self._transport.write(piece)
+        if self._unencrypted:
+            self._writable = False
+        elif self._closes and self._transport is not None:
+            self._transport.close()
+        elif not (self._writable or self._is_full):
+            self._go_on_writing()
 
     def _keep_reading_or_pause(self) -> None:
         if self.is_open and self._transport is not None:
@@ -562,19 +621,18 @@ class Connection(asyncio.Protocol):
             return
         self._flush()
         self.is_open = False
-        pending = self._transport.get_write_buffer_size()
-        self._transport.close()
+        pending = self._transport.get_write_buffer_size() + self._unencrypted_size
+        if self._unencrypted:
+            self._closes = True
+        else:
+            self._transport.close()
         if pending:
             asyncio.get_running_loop().call_later(CLOSE_GRACE_S, self._transport.abort)
 
 
 def host_of(address: object) -> str:
-    """The host of a socket's address as Java prints it: "127.0.0.1", "0:0:0:0:0:0:0:1"."""
-    host: str = address[0] if isinstance(address, tuple) else ""
-    if ":" in host:
-        groups = ipaddress.IPv6Address(host.partition("%")[0]).exploded.split(":")
-        host = ":".join(f"{int(group, 16):x}" for group in groups)
-    return host
+    """The host of a socket's address as Java prints it; "" for a Unix socket."""
+    return java_host(address[0]) if isinstance(address, tuple) else ""
 
 
 def refuse_illegal_sasl_state(exchange: Exchange, _frame: bytes, _body_at: int) -> None:

@@ -1,16 +1,27 @@
-"""Limits on the connections of a listener, and on what they send."""
+"""Limits on the connections of a server, and on what they send."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+
+from kohort.server.config import Config
+
+UNLIMITED = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionLimits:
-    """Limits of a listener; the defaults are Kafka's."""
+    """Limits of a server; the defaults are Kafka's."""
 
-    connections: int = 2**31 - 1
-    connections_per_ip: int = 2**31 - 1
+    connections: int = UNLIMITED
+    connections_of: Mapping[str, int] = field(default_factory=dict)
+    """By listener."""
+    connections_per_ip: int = UNLIMITED
+    connections_per_ip_of: Mapping[str, int] = field(default_factory=dict)
+    """By IP address, as Java prints it."""
+    creation_rate: int = UNLIMITED
+    """Connections per second."""
+    creation_rate_of: Mapping[str, int] = field(default_factory=dict)
+    """By listener."""
     idle_ms: int = 600_000
     """0 or less: connections may be idle for ever."""
     request_bytes: int = 104_857_600
@@ -19,11 +30,24 @@ class ConnectionLimits:
     """Bytes of unread responses of all connections; 0 or less: unlimited."""
 
     @classmethod
-    def of(cls, config: Mapping[str, Any]) -> "ConnectionLimits":
+    def of(cls, config: Config) -> "ConnectionLimits":
         """The limits that a server's configuration sets."""
+        listeners = [listener.name for listener in config.listeners]
+
+        def of_each(name: str) -> dict[str, int]:
+            return {
+                listener: own
+                for listener in listeners
+                if (own := config.own_of_listener(listener, name)) is not None
+            }
+
         return cls(
             connections=config["max.connections"],
+            connections_of=of_each("max.connections"),
             connections_per_ip=config["max.connections.per.ip"],
+            connections_per_ip_of=config.connections_per_ip,
+            creation_rate=config["max.connection.creation.rate"],
+            creation_rate_of=of_each("max.connection.creation.rate"),
             idle_ms=config["connections.max.idle.ms"],
             request_bytes=config["socket.request.max.bytes"],
             queued_bytes=config["queued.max.request.bytes"],

@@ -1,148 +1,203 @@
-"""Binds an address and accepts connections on it, which share limits, memory and counters."""
+"""One listener: accepts the connections of its sockets as far as the limits allow.
+
+Sockets are accepted here and not by the loop, because Kafka's limits make clients wait: beyond
+`max.connections` and `max.connection.creation.rate` nothing is accepted, so that connections queue
+in the system. A connection beyond `max.connections.per.ip` is accepted and closed.
+
+*Handshakes.* At most `HANDSHAKES` TLS handshakes are in progress. When there are so many, the
+oldest one is given up once it has had `HANDSHAKE_SHARE_S`; silent clients so cannot keep others
+out.
+"""
 
 import asyncio
 import logging
-from collections.abc import Mapping
+import socket
+import ssl
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from functools import partial
+from typing import Final, Protocol
 
-from kohort.errors import ErrorCode
-from kohort.protocol.apis import APIS
-from kohort.security import Endpoint
-from kohort.server.net.connection import Connection, Dispatch, SharedByConnections
-from kohort.server.net.connection_limits import ConnectionLimits
+from kohort.security import ANONYMOUS, Endpoint, KafkaPrincipal
+from kohort.server.net.connection import Connection, Identify, SharedByConnections, host_of
+from kohort.server.net.creation_rate import CreationRate
 from kohort.server.net.login import Sasl
 from kohort.server.net.open_connections import OpenConnections
 from kohort.server.net.rate_limited_log import RateLimitedLog
-from kohort.server.net.request_memory import RequestMemory
-from kohort.server.net.request_metrics import RequestMetrics
-from kohort.server.net.response_memory import ResponseMemory
-from kohort.server.throttling import Throttling
 
-BACKLOG: Final = 1024
+ACCEPTED_PER_TURN: Final = 64
+HANDSHAKES: Final = 128
+HANDSHAKE_SHARE_S: Final = 1.0
+SHUTDOWN_S: Final = 5.0
+"""Time that a client has to confirm the end of a TLS connection."""
+OUT_OF_FILES_S: Final = 1.0
+"""Pause when the system has no file descriptor for a connection."""
 
-logger = logging.getLogger("kohort.connections")
+
+class Tls(Protocol):
+    """How a listener encrypts."""
+
+    context: ssl.SSLContext
+    """That of new connections; another one when certificates were reloaded."""
+    handshake_timeout_s: float
+
+
+def anonymous(_: asyncio.BaseTransport) -> KafkaPrincipal:
+    """Who does not say a name."""
+    return ANONYMOUS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListenerStatistics:
-    """Figures since the start; only `connections` and `memory_bytes` go down."""
+class Protection:
+    """How a listener encrypts, and learns who its clients are."""
 
-    connections: int
-    accepted: int
-    refused: int
-    """Connections beyond `max.connections` or `max.connections.per.ip`."""
-    requests: Mapping[str, int]
-    """By API name."""
-    errors: Mapping[tuple[str, str], int]
-    """Responses that bear an error, by API name and Kafka's name of the error."""
-    bytes_in: int
-    bytes_out: int
-    malformed: int
-    """Connections closed because their bytes were no request."""
-    hung_up: int
-    """Connections that the server closed, malformed ones included."""
-    failed: int
-    """Requests whose handler raised."""
-    throttled: Mapping[str, int]
-    """Responses whose client has to wait because of its quotas, by API name."""
-    memory_bytes: int
-    """Memory that large requests hold now."""
-    unread_bytes: int
-    """Bytes of large responses that clients have not read."""
+    tls: Tls | None = None
+    identify: Identify = anonymous
+    sasl: Sasl | None = None
 
 
 class Listener:
     """Accepts connections from `serve` to `close`."""
 
-    def __init__(self, limits: ConnectionLimits | None = None) -> None:
-        self._limits = ConnectionLimits() if limits is None else limits
-        self._log = RateLimitedLog(logger)
-        self._connections = OpenConnections(self._limits, self._log)
-        self._memory = RequestMemory(self._limits.queued_bytes)
-        self._unread = ResponseMemory(self._limits.response_bytes)
-        self._server: asyncio.Server | None = None
-        self._shared: SharedByConnections | None = None
-        self.metrics = RequestMetrics()
-
-    def limit(self, limits: ConnectionLimits) -> None:
-        """Admit connections by other limits from now on; those of requests stay."""
-        self._connections.limit(limits)
-
-    def acls_changed(self) -> None:
-        """Have requests that come again authorized again."""
-        self._connections.expect_nothing_again()
-
-    async def bind(self, host: str, port: int) -> tuple[str, int]:
-        """Bind an address and return it (port 0: a free one). Raises OSError."""
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(
-            self.new_connection, host, port, backlog=BACKLOG, start_serving=False
-        )
-        bound: tuple[str, int] = self._server.sockets[0].getsockname()[:2]
-        return bound
-
-    async def serve(
+    def __init__(
         self,
-        dispatch: Dispatch,
         endpoint: Endpoint,
-        throttling: Throttling,
-        sasl: Sasl | None = None,
+        sockets: list[socket.socket],
+        protection: Protection,
+        connections: OpenConnections,
+        rates: tuple[CreationRate, ...],
+        log: RateLimitedLog,
     ) -> None:
-        """Accept connections on the bound address and dispatch their requests. Raises OSError.
+        self.endpoint = endpoint
+        self.sockets = sockets
+        self.protection = protection
+        self._connections = connections
+        self._rates = rates
+        self._log = log
+        self._shared: SharedByConnections | None = None
+        self._opening: dict[asyncio.Task[None], float] = {}  # when it began; oldest first
+        self._accepts = False
+        self._timer: asyncio.TimerHandle | None = None
 
-        Clients know the address as `endpoint`, wait as `throttling` says, and authenticate by
-        `sasl` if there is one.
-        """
-        assert self._server is not None
-        self._shared = SharedByConnections(
-            dispatch=dispatch,
-            connections=self._connections,
-            memory=self._memory,
-            unread=self._unread,
-            metrics=self.metrics,
-            throttling=throttling,
-            log=self._log,
-            request_bytes=self._limits.request_bytes,
-            endpoint=endpoint,
-            sasl=sasl,
-        )
-        await self._server.start_serving()
-        self._connections.start()
+    def __repr__(self) -> str:
+        return f"<Listener {self.endpoint.listener} {len(self._opening)} handshakes>"
 
-    def new_connection(self) -> Connection:
-        """The protocol of a connection that was accepted."""
+    def serve(self, shared: SharedByConnections) -> None:
+        """Accept connections, which use `shared` together."""
+        self._shared = shared
+        self.accept_or_wait()
+
+    async def close(self) -> None:
+        """Accept no more, and give up handshakes in progress. Idempotent."""
+        self._shared = None
+        self._set_accepting(False)
+        if self._timer is not None:
+            self._timer.cancel()
+        for task in self._opening:
+            task.cancel()
+        await asyncio.gather(*self._opening, return_exceptions=True)
+
+    def accept_or_wait(self) -> None:
+        """Accept if the limits allow it by now, else when they do."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        delay = self._delay()
+        self._set_accepting(delay == 0)
+        if delay:
+            self._timer = asyncio.get_running_loop().call_later(delay, self.accept_or_wait)
+
+    def _delay(self) -> float | None:
+        """Seconds until a connection may be accepted; None: when another one has ended."""
+        if self._shared is None or not self._connections.has_room(self.endpoint):
+            return None
+        now = asyncio.get_running_loop().time()
+        if len(self._opening) >= HANDSHAKES:
+            oldest, began = next(iter(self._opening.items()))
+            if now - began < HANDSHAKE_SHARE_S:
+                return began + HANDSHAKE_SHARE_S - now
+            del self._opening[oldest]
+            oldest.cancel()
+        return max((rate.delay(now) for rate in self._rates), default=0)
+
+    def _set_accepting(self, accepts: bool) -> None:
+        if accepts is self._accepts:
+            return
+        self._accepts = accepts
+        loop = asyncio.get_running_loop()
+        for each in self.sockets:
+            if accepts:
+                loop.add_reader(each, self._accept, each)
+            else:
+                loop.remove_reader(each)
+
+    def _accept(self, listening: socket.socket) -> None:
+        for _ in range(ACCEPTED_PER_TURN):
+            if self._delay() != 0:
+                break
+            try:
+                accepted, address = listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                break
+            except OSError as error:
+                self._pause(error)
+                return
+            for rate in self._rates:
+                rate.take()
+            self._open(accepted, address)
+        self.accept_or_wait()
+
+    def _pause(self, error: OSError) -> None:
+        self._log.log(logging.ERROR, "cannot accept a connection: %s", error)
+        self._set_accepting(False)
+        self._timer = asyncio.get_running_loop().call_later(OUT_OF_FILES_S, self.accept_or_wait)
+
+    def _open(self, accepted: socket.socket, address: object) -> None:
+        accepted.setblocking(False)
+        connection = self.new_connection(host_of(address), accepted.fileno())
+        if connection is None:
+            accepted.close()
+            return
+        loop = asyncio.get_running_loop()
+        task = loop.create_task(self._connect(connection, accepted))
+        self._opening[task] = loop.time()
+        task.add_done_callback(partial(self._opened, connection))
+
+    def new_connection(self, host: str, descriptor: int) -> Connection | None:
+        """The protocol of a connection that was accepted, None if a limit refuses it."""
         assert self._shared is not None
-        return Connection(self._shared)
+        connection = Connection(self._shared, host, descriptor)
+        return connection if self._connections.admit(connection) else None
 
-    async def close(self, deadline_s: float = 5.0) -> None:
-        """Stop accepting, respond to requests in progress for up to `deadline_s`, close the rest.
-
-        Requests that wait for others (a parked join or sync, a Fetch that waits for data) are cut
-        at once. Idempotent.
-        """
-        if self._server is not None:
-            self._server.close()
-        await self._connections.close(deadline_s)
-
-    def statistics(self) -> ListenerStatistics:
-        """The figures by now."""
-        metrics = self.metrics
-        return ListenerStatistics(
-            connections=len(self._connections),
-            accepted=self._connections.accepted,
-            refused=self._connections.refused,
-            requests={APIS[key].name: count for key, count in metrics.requests.items()},
-            errors={
-                (APIS[key].name, ErrorCode(code).name.upper()): count
-                for (key, code), count in metrics.errors.items()
-            },
-            bytes_in=metrics.bytes_in,
-            bytes_out=metrics.bytes_out,
-            malformed=metrics.malformed,
-            hung_up=metrics.hung_up,
-            failed=metrics.failed,
-            throttled={APIS[key].name: count for key, count in metrics.throttled.items()},
-            memory_bytes=self._memory.used,
-            unread_bytes=self._unread.used,
+    async def _connect(self, connection: Connection, accepted: socket.socket) -> None:
+        if accepted.family != socket.AF_UNIX:
+            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connect: Callable[..., object] = asyncio.get_running_loop().connect_accepted_socket
+        tls = self.protection.tls
+        if tls is None:
+            await connect(lambda: connection, accepted)  # type: ignore[misc]
+            return
+        await connect(  # type: ignore[misc]
+            lambda: connection,
+            accepted,
+            ssl=tls.context,
+            ssl_handshake_timeout=tls.handshake_timeout_s,
+            ssl_shutdown_timeout=SHUTDOWN_S,
         )
+
+    def _opened(self, connection: Connection, task: "asyncio.Task[None]") -> None:
+        was_full = len(self._opening) >= HANDSHAKES
+        self._opening.pop(task, None)
+        error = None if task.cancelled() else task.exception()
+        if task.cancelled() or error is not None:
+            self._connections.forget(connection)
+            why = "it took too long" if error is None else _shortened(error)
+            host = connection.peer.host
+            self._log.log(logging.INFO, "no TLS handshake with %s: %s", host, why)
+        if was_full:
+            self.accept_or_wait()
+
+
+def _shortened(error: BaseException) -> str:
+    reason = getattr(error, "reason", None)
+    return str(reason or error or type(error).__name__)

@@ -1,11 +1,12 @@
-"""The open connections of a listener: which it admits, and which were idle for too long."""
+"""The open connections of a server: which it admits, and which were idle for too long."""
 
 import asyncio
 import logging
 from collections import Counter
+from collections.abc import Callable
 from typing import Final, Protocol
 
-from kohort.security import Peer
+from kohort.security import Endpoint, Peer
 from kohort.server.net.connection_limits import ConnectionLimits
 from kohort.server.net.file_descriptors import first_reserved
 from kohort.server.net.rate_limited_log import RateLimitedLog
@@ -18,7 +19,7 @@ class OpenConnection(Protocol):
     """A connection as the registry of them uses it."""
 
     descriptor: int
-    """File descriptor of its socket, -1 if not known."""
+    """File descriptor of its socket."""
     last_active: int
     """Tick of its last request or response."""
 
@@ -49,19 +50,26 @@ class OpenConnection(Protocol):
         ...
 
 
+def _nothing() -> None:
+    pass
+
+
 class OpenConnections:
-    """Registry of the open connections of one listener."""
+    """Registry of the open connections of all listeners."""
 
     def __init__(self, limits: ConnectionLimits, log: RateLimitedLog) -> None:
         self.accepted = 0
         self.refused = 0
-        """Connections beyond `max.connections` or `max.connections.per.ip`."""
+        """Connections beyond `max.connections.per.ip` or the number of file descriptors."""
         self.ticks = 0
         """Counts up `TICKS_PER_IDLE_TIME` times in `connections.max.idle.ms`."""
         self._limits = limits
         self._log = log
         self._open: set[OpenConnection] = set()
+        self._limited: Counter[str] = Counter()  # by listener, without those of a Unix socket
         self._per_ip: Counter[str] = Counter()
+        self.on_room: Callable[[], None] = _nothing
+        """Called when a connection has ended."""
         self._empty = asyncio.Event()
         self._ticker: asyncio.TimerHandle | None = None
         self._closing = False
@@ -79,20 +87,30 @@ class OpenConnections:
         if self._limits.idle_ms > 0:
             self._tick()
 
+    def has_room(self, endpoint: Endpoint) -> bool:
+        """Whether `max.connections` allows a listener one more connection."""
+        if endpoint.port == 0:  # a Unix socket
+            return True
+        limits, name = self._limits, endpoint.listener
+        return self._limited.total() < limits.connections and self._limited[
+            name
+        ] < limits.connections_of.get(name, limits.connections)
+
     def admit(self, connection: OpenConnection) -> bool:
         """Whether one more connection from its host is accepted; if so, it is registered."""
         host = connection.peer.host
         if self._closing:
             return False
-        if len(self._open) >= self._limits.connections:
-            return self._refuse(host, "max.connections", self._limits.connections)
-        if self._per_ip[host] >= self._limits.connections_per_ip:
-            return self._refuse(host, "max.connections.per.ip", self._limits.connections_per_ip)
+        of_ip = self._limits.connections_per_ip_of.get(host, self._limits.connections_per_ip)
+        if host and self._per_ip[host] >= of_ip:
+            return self._refuse(host, "max.connections.per.ip", of_ip)
         if connection.descriptor >= self._first_reserved:
             return self._refuse(host, "the number of file descriptors", self._first_reserved)
         self.accepted += 1
         self._open.add(connection)
-        self._per_ip[host] += 1
+        if host:
+            self._per_ip[host] += 1
+            self._limited[connection.peer.endpoint.listener] += 1
         return True
 
     def forget(self, connection: OpenConnection) -> None:
@@ -100,11 +118,14 @@ class OpenConnections:
         if connection in self._open:
             self._open.discard(connection)
             host = connection.peer.host
-            self._per_ip[host] -= 1
-            if not self._per_ip[host]:
-                del self._per_ip[host]
+            if host:
+                self._limited[connection.peer.endpoint.listener] -= 1
+                self._per_ip[host] -= 1
+                if not self._per_ip[host]:
+                    del self._per_ip[host]
             if not self._open:
                 self._empty.set()
+            self.on_room()
 
     def expect_nothing_again(self) -> None:
         """Have every connection judge its next request by itself."""

@@ -1,0 +1,83 @@
+"""`ssl.principal.mapping.rules`: from the name in a certificate to that of a principal (KIP-371).
+
+    RULE:^CN=(.*?),OU=Services.*$/$1/L,DEFAULT
+
+The first rule whose expression matches the whole name decides. The expressions are Python's, which
+agree with Java's for all that names need.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Final, Self
+
+_RULE: Final = re.compile(
+    r"\s*(?:(?P<default>DEFAULT)|RULE:(?P<pattern>(?:\\.|[^\\/])*)"
+    r"/(?P<replacement>(?:\\.|[^\\/])*)/(?P<case>[LU]?))\s*(?:,|$)"
+)
+_REFERENCE: Final = re.compile(r"\\(?P<literal>.)|\$(?P<number>[0-9]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    pattern: re.Pattern[str]
+    replacement: str
+    case: str
+
+    def apply(self, name: str) -> str | None:
+        if not self.pattern.fullmatch(name):
+            return None
+        result = self.pattern.sub(self._replacement_of, name)
+        return {"L": result.lower(), "U": result.upper()}.get(self.case, result)
+
+    def _replacement_of(self, found: re.Match[str]) -> str:
+        def expand(reference: re.Match[str]) -> str:
+            if reference["literal"] is not None:
+                return str(reference["literal"])
+            number = reference["number"]
+            # As in Java, $12 is group 1 and a 2 if there are fewer than 12 groups.
+            for end in range(len(number), 0, -1):
+                if int(number[:end]) <= self.pattern.groups:
+                    return (found[int(number[:end])] or "") + number[end:]
+            return f"${number}"
+
+        return _REFERENCE.sub(expand, self.replacement)
+
+
+@dataclass(frozen=True, slots=True)
+class MappingRules:
+    """Rules in their order; None stands for DEFAULT."""
+
+    rules: tuple[_Rule | None, ...]
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Raises ValueError, whose text completes "NAME: "."""
+        rules: list[_Rule | None] = []
+        at, stripped = 0, text.strip()
+        while at < len(stripped):
+            found = _RULE.match(stripped, at)
+            if found is None:
+                raise ValueError(
+                    f"{stripped[at:]!r} is neither RULE:regex/replacement/[LU] nor DEFAULT"
+                )
+            rules.append(None if found["default"] else _new_rule(found))
+            at = found.end()
+        if not rules:
+            raise ValueError("a rule is needed; DEFAULT takes the whole name")
+        return cls(tuple(rules))
+
+    def apply(self, name: str) -> str | None:
+        """The name of the principal; None if no rule matches."""
+        for rule in self.rules:
+            result = name if rule is None else rule.apply(name)
+            if result is not None:
+                return result
+        return None
+
+
+def _new_rule(found: re.Match[str]) -> _Rule:
+    try:
+        pattern = re.compile(found["pattern"])
+    except re.error as error:
+        raise ValueError(f"{found['pattern']!r} is no regular expression: {error}") from None
+    return _Rule(pattern, found["replacement"], found["case"])

@@ -1,0 +1,151 @@
+"""The listeners that `listeners` and its companions describe, and settings of one of them.
+
+A setting with the prefix `listener.name.NAME.`, in lower case, is for that listener only. Settings
+of a SASL mechanism have the mechanism behind the prefix: `listener.name.NAME.scram-sha-256.…`.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from kohort.security import SecurityProtocol
+from kohort.server.addresses import Address, is_loopback, parse_listener
+from kohort.server.config.definition import ConfigDef
+from kohort.server.config.table import DYNAMIC, RELOADABLE, TABLE
+
+PREFIX: Final = "listener.name."
+DEFAULT_NAME: Final = "PLAINTEXT"
+"""Name of a listener that is written without one, as HOST:PORT."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListenerConfig:
+    """One listener as it is configured."""
+
+    name: str
+    """In upper case."""
+    security_protocol: SecurityProtocol
+    address: Address
+    """Port 0: a free one."""
+    advertised: Address
+    """Port 0: the one that is listened on."""
+
+
+def definition_of(name: str) -> ConfigDef | None:
+    """The definition of a setting, also of one with the prefix of a listener."""
+    base = base_name(name)
+    if base is None or base == name:
+        return TABLE.get(name)
+    return replace(TABLE[base], name=name)
+
+
+def base_name(name: str) -> str | None:
+    """The name without the prefix of a listener; None if no setting may have it."""
+    if not name.startswith(PREFIX):
+        return name
+    parts = name.removeprefix(PREFIX).split(".")
+    rests = (".".join(parts[at:]) for at in (1, 2))
+    return next((base for base in rests if base in TABLE and TABLE[base].per_listener), None)
+
+
+def is_reloadable(name: str) -> bool:
+    """Whether a setting names keys or certificates of one listener, which are read once set."""
+    return name.startswith(PREFIX) and base_name(name) in RELOADABLE
+
+
+def is_dynamic(name: str) -> bool:
+    """Whether clients can change a setting while the server runs."""
+    return is_reloadable(name) or base_name(name) in DYNAMIC
+
+
+def names_for(listener: str, name: str, mechanism: str | None = None) -> Iterator[str]:
+    """The names that may set `name` for a listener, the strongest first."""
+    prefix = f"{PREFIX}{listener.lower()}."
+    if mechanism is not None:
+        yield f"{prefix}{mechanism.lower()}.{name}"
+    yield f"{prefix}{name}"
+    yield name
+
+
+def read_listeners(value: Callable[[str], Any], problems: list[str]) -> tuple[ListenerConfig, ...]:
+    """The listeners of a configuration, in its order; adds to `problems` what is wrong."""
+    protocols = _protocols(value("listener.security.protocol.map"), problems)
+    listeners = _named(value("listeners"), "listeners", problems)
+    if not listeners:
+        problems.append("listeners: a listener is needed")
+    only = next(iter(listeners)) if len(listeners) == 1 else None
+    advertised = _named(value("advertised.listeners") or (), "advertised.listeners", problems, only)
+    problems += [
+        f"advertised.listeners: {name} is none of listeners ({', '.join(listeners)})"
+        for name in advertised
+        if name not in listeners
+    ]
+    found = []
+    for name, address in listeners.items():
+        if name not in protocols:
+            problems.append(
+                f"listeners: {name} has no security protocol in listener.security.protocol.map"
+            )
+            continue
+        shown = advertised.get(name, address)
+        if shown.is_any:
+            problems.append(
+                f"advertised.listeners: clients cannot connect to {shown}; name an address that "
+                f"they can reach, as in --advertise {_prefixed(name)}kohort.example:9092"
+            )
+        found.append(
+            ListenerConfig(
+                name=name, security_protocol=protocols[name], address=address, advertised=shown
+            )
+        )
+    return tuple(found)
+
+
+def _named(
+    texts: Iterable[str], setting: str, problems: list[str], default: str | None = None
+) -> dict[str, Address]:
+    found: dict[str, Address] = {}
+    for text in texts:
+        name, address = parse_listener(text)
+        name = name or default or DEFAULT_NAME
+        if name in found:
+            problems.append(f"{setting}: {name} is there twice; each listener has its own name")
+        found[name] = address
+    return found
+
+
+def _protocols(entries: Iterable[str], problems: list[str]) -> Mapping[str, SecurityProtocol]:
+    found: dict[str, SecurityProtocol] = {}
+    for entry in entries:
+        name, _, protocol = entry.upper().partition(":")
+        if not name or protocol not in SecurityProtocol.__members__:
+            problems.append(
+                f"listener.security.protocol.map: {entry!r} is not NAME:PROTOCOL, with one of "
+                f"{', '.join(SecurityProtocol)}"
+            )
+        elif found.setdefault(name, SecurityProtocol[protocol]) != protocol:
+            problems.append(f"listener.security.protocol.map: {name} is there twice")
+    return found
+
+
+def exposed(listener: ListenerConfig, client_auth: str) -> str | None:
+    """Why other machines should not reach a listener, None if they may."""
+    protocol, address = listener.security_protocol, listener.address
+    if protocol.has_tls and (protocol.has_sasl or client_auth == "required"):
+        return None
+    if is_loopback(address.host):
+        return None
+    if not protocol.has_tls:
+        missing = "nothing is encrypted" if protocol.has_sasl else "nobody is authenticated"
+        remedy = f"give {listener.name} the protocol SASL_SSL or SSL"
+    else:
+        missing = "clients need no certificate"
+        remedy = "set ssl.client.auth=required"
+    return (
+        f"listeners: {_prefixed(listener.name)}{address} can be reached by other machines, and "
+        f"{missing}; listen on 127.0.0.1, or {remedy}, or say --insecure if the network is trusted"
+    )
+
+
+def _prefixed(name: str) -> str:
+    return "" if name == DEFAULT_NAME else f"{name}://"

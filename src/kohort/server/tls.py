@@ -1,0 +1,215 @@
+"""TLS of a listener: its context from PEM, and the principals of client certificates.
+
+A context is made afresh from what is configured and takes the place of the one before it only when
+it could be made. Open connections keep theirs. Key and certificates are read once, so that a file
+that changes meanwhile cannot mix them.
+"""
+
+import os
+import re
+import ssl
+import stat
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from kohort.errors import ConfigError
+from kohort.security import (
+    ANONYMOUS,
+    USER,
+    KafkaPrincipal,
+    MappingRules,
+    alternative_names,
+    subject_name,
+)
+from kohort.server.config import Config, ListenerConfig
+
+DEFAULT_CIPHERS: Final = "ECDHE+AESGCM:ECDHE+CHACHA20"
+"""Of TLS 1.2: forward secrecy and authenticated encryption; those of TLS 1.3 all have both."""
+_VERIFY: Final = {
+    "none": ssl.CERT_NONE,
+    "requested": ssl.CERT_OPTIONAL,
+    "required": ssl.CERT_REQUIRED,
+}
+_VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+_CERTIFICATE: Final = re.compile("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.S)
+_PLAIN_KEY: Final = re.compile("-----BEGIN (RSA |EC )?PRIVATE KEY-----(?!\\s*Proc-Type)")
+
+
+class ListenerTls:
+    """The TLS of one listener, whose `context` is that of new connections."""
+
+    def __init__(self, config: Config, listener: ListenerConfig) -> None:
+        """Raises ConfigError for what cannot be used."""
+        self._listener = listener
+        reader = _Reader(config, listener)
+        self.context, self._certificate = reader.context()
+        self._rules = MappingRules.parse(reader.value("ssl.principal.mapping.rules"))
+        self.handshake_timeout_s: float = reader.value("ssl.handshake.timeout.ms") / 1000
+
+    def validate(self, config: Config) -> None:
+        """Raise ConfigError if `config` cannot take the place of what is in use."""
+        self._replacement(config)
+
+    def reload(self, config: Config) -> None:
+        """Read keys and certificates again, for new connections.
+
+        Raises ConfigError, and then everything stays.
+        """
+        self.context, self._certificate = self._replacement(config)
+
+    def _replacement(self, config: Config) -> tuple[ssl.SSLContext, bytes]:
+        reader = _Reader(config, self._listener)
+        context, certificate = reader.context()
+        if not reader.value("ssl.allow.dn.changes") and subject_name(certificate) != subject_name(
+            self._certificate
+        ):
+            raise reader.error("the new certificate has another name; see ssl.allow.dn.changes")
+        if not reader.value("ssl.allow.san.changes") and not (
+            alternative_names(self._certificate) <= alternative_names(certificate)
+        ):
+            raise reader.error(
+                "the new certificate lacks alternative names of the old one; "
+                "see ssl.allow.san.changes"
+            )
+        return context, certificate
+
+    def principal(self, certificate: bytes | None) -> KafkaPrincipal:
+        """The principal of a client with a certificate in DER, or with none. Raises ValueError."""
+        if certificate is None:
+            return ANONYMOUS
+        name = self._rules.apply(subject_name(certificate))
+        if name is None:
+            raise ValueError("no rule of ssl.principal.mapping.rules matches its certificate")
+        return KafkaPrincipal(USER, name)
+
+
+class _Reader:
+    """What is configured for one listener."""
+
+    def __init__(self, config: Config, listener: ListenerConfig) -> None:
+        self._config = config
+        self._listener = listener
+
+    def value(self, name: str) -> Any:
+        return self._config.of_listener(self._listener.name, name)
+
+    def error(self, why: str) -> ConfigError:
+        return ConfigError(f"listener {self._listener.name}: {why}")
+
+    def context(self) -> tuple[ssl.SSLContext, bytes]:
+        """A new context, and the server's certificate in DER. Raises ConfigError."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.options |= ssl.OP_CIPHER_SERVER_PREFERENCE | ssl.OP_NO_RENEGOTIATION
+        versions = sorted(_VERSIONS[each] for each in self.value("ssl.enabled.protocols"))
+        if not versions:
+            raise self.error("ssl.enabled.protocols: a version is needed")
+        context.minimum_version, context.maximum_version = versions[0], versions[-1]
+        self._set_ciphers(context, self.value("ssl.cipher.suites"))
+        certificate = self._load_key(context)
+        self._load_trusted(context)
+        return context, certificate
+
+    def _set_ciphers(self, context: ssl.SSLContext, suites: Iterable[str]) -> None:
+        names = [_openssl_name(suite) for suite in suites]
+        for name in names:
+            try:
+                context.set_ciphers(name)
+            except ssl.SSLError:
+                raise self.error(f"ssl.cipher.suites: {name} is not known here") from None
+        context.set_ciphers(":".join(names) or DEFAULT_CIPHERS)
+
+    def _load_key(self, context: ssl.SSLContext) -> bytes:
+        pem = self._key_store()
+        password = self.value("ssl.key.password")
+        certificate = _CERTIFICATE.search(pem)
+        if certificate is None:
+            raise self.error("the key store has no certificate")
+        with _as_file(pem) as path:
+            try:
+                # A function, as without a password OpenSSL would ask for it on the terminal.
+                context.load_cert_chain(path, password=lambda: password or "")
+            except (OSError, ValueError) as error:
+                raise self.error(f"key and certificates cannot be used: {_reason(error)}") from None
+        return ssl.PEM_cert_to_DER_cert(certificate[0])
+
+    def _key_store(self) -> str:
+        key, location = self.value("ssl.keystore.key"), self.value("ssl.keystore.location")
+        if key is not None:
+            return f"{key}\n{self.value('ssl.keystore.certificate.chain') or ''}"
+        if location is None:
+            raise self.error(
+                "ssl.keystore.location is needed: a PEM file of the server's key and certificates"
+            )
+        pem, mode = self._read(location, "ssl.keystore.location")
+        if mode & stat.S_IROTH and _PLAIN_KEY.search(pem) and not self._config["insecure"]:
+            raise self.error(
+                f"ssl.keystore.location: every user can read the key in {location}; take that away "
+                "from others (chmod o-r), encrypt the key, or say --insecure"
+            )
+        return pem
+
+    def _load_trusted(self, context: ssl.SSLContext) -> None:
+        wanted = (
+            self._config.own_of_listener(self._listener.name, "ssl.client.auth") or "none"
+            if self._listener.security_protocol.has_sasl
+            else self.value("ssl.client.auth")
+        )
+        context.verify_mode = _VERIFY[wanted]
+        if wanted == "none":
+            return
+        pem, location = (
+            self.value("ssl.truststore.certificates"),
+            self.value("ssl.truststore.location"),
+        )
+        if pem is None and location is None:
+            raise self.error(
+                f"ssl.client.auth={wanted} needs ssl.truststore.location: a PEM file of the "
+                "authorities that sign the certificates of clients"
+            )
+        if pem is None:
+            pem, _ = self._read(location, "ssl.truststore.location")
+        try:
+            context.load_verify_locations(cadata="\n".join(_CERTIFICATE.findall(pem)))
+        except (OSError, ValueError) as error:
+            raise self.error(f"the trust store cannot be used: {_reason(error)}") from None
+
+    def _read(self, location: str, name: str) -> tuple[str, int]:
+        """The text of a file, and its mode."""
+        try:
+            with open(location, encoding="ascii", errors="replace") as file:
+                return file.read(), os.fstat(file.fileno()).st_mode
+        except OSError as error:
+            raise self.error(f"{name}: {location} cannot be read: {error.strerror}") from None
+
+
+@contextmanager
+def _as_file(text: str) -> Iterator[str]:
+    """The path of a file of the text: OpenSSL takes keys from files only."""
+    if hasattr(os, "memfd_create"):  # never on a disk
+        descriptor = os.memfd_create("kohort-key")
+        path = f"/proc/self/fd/{descriptor}"
+    else:
+        descriptor, path = tempfile.mkstemp(prefix="kohort-")  # mode 0600
+        os.unlink(path)
+        path = f"/dev/fd/{descriptor}"
+    try:
+        os.write(descriptor, text.encode())
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        yield path
+    finally:
+        os.close(descriptor)
+
+
+def _openssl_name(suite: str) -> str:
+    """OpenSSL's name of a cipher suite of TLS 1.2 that may have IANA's."""
+    exchange, separator, cipher = suite.removeprefix("TLS_").partition("_WITH_")
+    if not separator:
+        return suite
+    cipher = re.sub("AES_(128|256)", r"AES\1", cipher).replace("POLY1305_SHA256", "POLY1305")
+    return f"{exchange}-{cipher}".replace("_", "-")
+
+
+def _reason(error: Exception) -> str:
+    return str(getattr(error, "reason", None) or error or "it is not PEM")

@@ -1,0 +1,35 @@
+"""`ssl.principal.mapping.rules`, as `SslPrincipalMapper` of Apache Kafka 4.3 applies them."""
+
+import pytest
+
+from kohort.security import MappingRules
+
+NAME = "CN=kafka1,OU=SME,O=mycp,L=Fulton,ST=MD,C=US"
+
+
+@pytest.mark.parametrize(
+    ("rules", "principal"),
+    [
+        ("DEFAULT", NAME),
+        ("DEFAULT,", NAME),
+        ("RULE:^CN=(.*?),OU=ServiceUsers.*$/$1/ , RULE:^CN=(.*?),OU=.*$/$1@$2/U", "KAFKA1@$2"),
+        ("RULE:^CN=(.*?),OU=(.*?),.*$/$1@$2-$3-$12/L", "kafka1@sme-$3-kafka12"),
+        ("RULE:^CN=([a-z]*)\\d.*$/$1,x/L,DEFAULT", "kafka,x"),
+        ("RULE:(.*)/x$1/", f"x{NAME}x"),
+        ("RULE:^CN=(.*)$/\\\\$1/", f"\\{NAME.removeprefix('CN=')}"),
+        ("RULE:^CN=.*$/a\\/\\$1\\\\/", "a/$1\\"),
+        ("RULE:^CN=(.*?),.*$/$0!/", f"{NAME}!"),
+        ("RULE:kafka1/x/", None),
+        ("RULE:kafka1/x/,DEFAULT", NAME),
+    ],
+)
+def test_the_first_rule_that_matches_the_whole_name_decides(
+    rules: str, principal: str | None
+) -> None:
+    assert MappingRules.parse(rules).apply(NAME) == principal
+
+
+@pytest.mark.parametrize("rules", ["", "bogus", "RULE:a/b", "RULE:[/x/", "RULE:.*/a/X,DEFAULT"])
+def test_text_that_is_no_rule(rules: str) -> None:
+    with pytest.raises(ValueError, match=r"RULE|rule|regular expression"):
+        MappingRules.parse(rules)

@@ -1,0 +1,370 @@
+"""Listeners with TLS: contexts from PEM, principals, reloading, and what is refused."""
+
+import asyncio
+import logging
+import os
+import ssl
+import struct
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+import uvloop
+from cryptography.hazmat.primitives import serialization
+
+from kohort.errors import ConfigError, ErrorCode, KohortError
+from kohort.protocol.apis import BY_NAME
+from kohort.protocol.messages import encode, request
+from kohort.security import ANONYMOUS, KafkaPrincipal
+from kohort.server.broker import Broker
+from kohort.server.config import Config
+from server.certificates import Authority
+from server.net.bench import Peer
+
+pytestmark = pytest.mark.filterwarnings("ignore:Overriding the .event_loop_policy. fixture")
+
+
+@pytest.fixture(
+    params=[asyncio.DefaultEventLoopPolicy(), uvloop.EventLoopPolicy()],
+    ids=["asyncio", "uvloop"],
+    scope="module",
+)
+def event_loop_policy(request) -> asyncio.AbstractEventLoopPolicy:
+    """Both loops: each has its own TLS."""
+    return request.param
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return Authority(tmp_path)
+
+
+Start = Callable[..., Any]
+
+
+@pytest.fixture
+def start(tmp_path: Path, authority: Authority) -> Start:
+    """Starts a server with a TLS listener, and with further settings."""
+    key = authority.issue("server.pem", common_name="kohort")
+
+    def start(**settings: object) -> Any:
+        given = {name.replace("_", "."): value for name, value in settings.items()}
+        return serving(
+            {
+                "listeners": "SSL://127.0.0.1:0",
+                "storage": "memory",
+                "ssl.keystore.location": str(key),
+                **given,
+            }
+        )
+
+    return start
+
+
+@asynccontextmanager
+async def serving(settings: dict[str, object]) -> AsyncIterator[Broker]:
+    async with Broker(Config(settings)) as broker:
+        yield broker
+
+
+@asynccontextmanager
+async def connected(broker: Broker, context: ssl.SSLContext | None) -> AsyncIterator[Peer]:
+    host, port = broker.address
+    name = None if context is None else "localhost"
+    peer = Peer(*await asyncio.open_connection(host, port, ssl=context, server_hostname=name))
+    try:
+        yield peer
+    finally:
+        peer.leave()
+
+
+async def principal_of(broker: Broker, context: ssl.SSLContext) -> KafkaPrincipal:
+    """Who a client is to the server."""
+    seen: list[KafkaPrincipal] = []
+
+    def look(_services: Any, exchange: Any, _request: Any) -> None:
+        seen.append(exchange.peer.principal)
+        exchange.respond_encoded(bytes(6))
+
+    broker.dispatcher.register(BY_NAME["end_txn"].key, look)
+    async with connected(broker, context) as peer:
+        await peer.ask("end_txn", 0, **END)
+    return seen[0]
+
+
+async def cluster_of(peer: Peer) -> str:
+    """The cluster's id, which any served client gets."""
+    return str((await peer.ask("describe_cluster", 0)).cluster_id)
+
+
+async def test_a_client_is_served_over_tls_1_2_and_1_3(start: Start, authority: Authority) -> None:
+    async with start() as broker:
+        for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
+            context = authority.client()
+            context.maximum_version = context.minimum_version = version
+            async with connected(broker, context) as peer:
+                assert await cluster_of(peer) == broker.cluster_id
+        answer_host, answer_port = broker.advertised
+        assert (answer_host, answer_port) == broker.address
+
+
+@pytest.mark.parametrize(
+    ("common_name", "rules", "name"),
+    [
+        ("alice", "DEFAULT", f"CN=alice,OU=testing,O=trustme v{trustme.__version__}"),
+        ("alice", "RULE:nobody/x/,RULE:^CN=([^,]*),.*$/$1@kohort/U", "ALICE@KOHORT"),
+    ],
+)
+async def test_the_certificate_names_the_principal(
+    start: Start, authority: Authority, common_name: str, rules: str, name: str
+) -> None:
+    certificate = authority.issue("alice.pem", "alice.test", common_name=common_name)
+    async with start(
+        ssl_client_auth="required",
+        ssl_truststore_location=str(authority.file),
+        ssl_principal_mapping_rules=rules,
+    ) as broker:
+        principal = await principal_of(broker, authority.client(certificate))
+    assert principal == ("User", name)
+
+
+async def test_a_client_whose_name_no_rule_matches_is_refused(
+    start: Start, authority: Authority, caplog: pytest.LogCaptureFixture
+) -> None:
+    certificate = authority.issue("alice.pem", "alice.test", common_name="alice")
+    async with start(
+        ssl_client_auth="requested",
+        ssl_truststore_location=str(authority.file),
+        ssl_principal_mapping_rules="RULE:nobody/x/",
+    ) as broker:
+        async with connected(broker, authority.client(certificate)) as peer:
+            assert await peer.closed() == b""
+        assert await principal_of(broker, authority.client()) == ANONYMOUS
+    assert "no rule of ssl.principal.mapping.rules matches its certificate" in caplog.text
+
+
+async def test_a_client_without_a_trusted_certificate_is_refused_where_one_is_required(
+    start: Start, authority: Authority, tmp_path: Path
+) -> None:
+    stranger = Authority(tmp_path).issue("mallory.pem", "m.test")
+    settings = {
+        "ssl_client_auth": "required",
+        "ssl_truststore_location": str(authority.file),
+    }
+    async with start(**settings) as broker:
+        for context in (authority.client(), authority.client(stranger)):
+            with pytest.raises((OSError, asyncio.IncompleteReadError)):
+                async with connected(broker, context) as peer:
+                    await cluster_of(peer)
+        await until(lambda: not broker.listener.statistics().connections)
+
+
+@pytest.mark.filterwarnings("ignore:ssl.TLSVersion.TLSv1_1 is deprecated")
+async def test_a_scanner_finds_no_old_version_and_no_weak_cipher(
+    start: Start, authority: Authority
+) -> None:
+    async with start() as broker:
+        for version, ciphers in (
+            (ssl.TLSVersion.TLSv1_1, "ALL:@SECLEVEL=0"),
+            (ssl.TLSVersion.TLSv1_2, "AES128-GCM-SHA256"),  # no forward secrecy
+            (ssl.TLSVersion.TLSv1_2, "ECDHE+AES128+SHA256:ECDHE+AES+SHA1"),  # CBC
+        ):
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            context.load_verify_locations(authority.file)
+            context.set_ciphers(ciphers)
+            context.minimum_version = context.maximum_version = version
+            with pytest.raises(OSError):
+                async with connected(broker, context):
+                    pass
+
+
+async def test_plain_text_on_a_tls_port_and_half_a_handshake_are_closed(
+    start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "kohort.connections")
+    async with start(ssl_handshake_timeout_ms=50) as broker:
+        async with connected(broker, None) as silent, connected(broker, None) as plain:
+            body = encode(request(BY_NAME["api_versions"].key, 0))
+            plain.send(plain.frame("api_versions", 0, body))
+            for peer in (plain, silent):
+                await peer.closed()
+        await until(lambda: not broker.listener.statistics().connections)
+    assert caplog.text.count("no TLS handshake with 127.0.0.1") == 2
+
+
+async def test_silent_handshakes_keep_nobody_out(start: Start, authority: Authority) -> None:
+    async with start() as broker:
+        host, port = broker.address
+        silent = [await asyncio.open_connection(host, port) for _ in range(300)]
+        async with asyncio.timeout(20), connected(broker, authority.client()) as peer:
+            assert await cluster_of(peer) == broker.cluster_id
+        assert broker.listener.statistics().connections <= 130
+        for _, writer in silent:
+            writer.transport.abort()
+
+
+async def test_large_responses_are_encrypted_as_fast_as_the_client_reads(
+    start: Start, authority: Authority
+) -> None:
+    large = os.urandom(9_000_001)
+    pieces = [large[:5_000_000], large[5_000_000:8_900_000], large[8_900_000:]]
+    async with start() as broker:
+        broker.dispatcher.register(
+            BY_NAME["end_txn"].key,
+            lambda _services, exchange, _request: exchange.respond_encoded(pieces),
+        )
+        async with connected(broker, authority.client()) as peer:
+            peer.send(peer.request("end_txn", 0, **END) * 2)
+            for correlation_id in (1, 1):
+                content = await peer.content()
+                assert content == struct.pack(">i", correlation_id) + large
+        await until(lambda: not broker.listener.statistics().connections)
+        assert broker.listener.statistics().unread_bytes == 0
+
+
+async def test_certificates_are_reloaded_for_new_connections(
+    start: Start, authority: Authority, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with start() as broker, connected(broker, authority.client()) as open_before:
+        before = await serial_number(broker, authority.client())
+        broker.reload_certificates()
+        assert await serial_number(broker, authority.client()) == before
+        authority.issue("server.pem", common_name="kohort")
+        broker.reload_certificates()
+        after = await serial_number(broker, authority.client())
+        assert after != before
+        (tmp_path / "server.pem").write_text("damaged")
+        broker.reload_certificates()
+        assert "the certificates in use stay" in caplog.text
+        assert await serial_number(broker, authority.client()) == after
+        assert await cluster_of(open_before) == broker.cluster_id
+
+
+async def serial_number(broker: Broker, context: ssl.SSLContext) -> str:
+    async with connected(broker, context) as peer:
+        return str(peer.writer.get_extra_info("peercert")["serialNumber"])
+
+
+END = {"transactional_id": "t", "producer_id": 0, "producer_epoch": 0, "committed": True}
+KEYSTORE = "listener.name.ssl.ssl.keystore.location"
+
+
+async def alter(peer: Peer, name: str, value: str) -> tuple[ErrorCode, str]:
+    config = {"name": name, "config_operation": 0, "value": value}
+    resource = {"resource_type": 4, "resource_name": "0", "configs": [config]}
+    answer = await peer.ask("incremental_alter_configs", 1, resources=[resource])
+    (result,) = answer.responses
+    return result.error_code, result.error_message or ""
+
+
+async def test_clients_replace_the_certificates_of_a_listener(
+    start: Start, authority: Authority, tmp_path: Path
+) -> None:
+    async with start() as broker, connected(broker, authority.client()) as peer:
+        before = await serial_number(broker, authority.client())
+        other = authority.issue("other.pem", common_name="kohort")
+        assert await alter(peer, KEYSTORE, str(other)) == (ErrorCode.none, "")
+        after = await serial_number(broker, authority.client())
+        assert after != before
+        # The same path counts if its file has changed.
+        authority.issue("other.pem", common_name="kohort")
+        assert await alter(peer, KEYSTORE, str(other)) == (ErrorCode.none, "")
+        last = await serial_number(broker, authority.client())
+        assert last != after
+        for wrong, why in (
+            (str(tmp_path / "missing.pem"), "cannot be read"),
+            (str(authority.file), "cannot be used"),
+            (str(authority.issue("dn.pem", common_name="another")), "another name"),
+            (str(authority.issue("san.pem", "localhost", common_name="kohort")), "alternative"),
+        ):
+            code, message = await alter(peer, KEYSTORE, wrong)
+            assert code is ErrorCode.invalid_request
+            assert why in message
+        code, message = await alter(peer, "ssl.keystore.location", str(other))
+        assert code is ErrorCode.invalid_request
+        assert "only per-listener" in message
+        assert await serial_number(broker, authority.client()) == last
+
+
+async def test_keys_as_text_and_with_a_password(start: Start, authority: Authority) -> None:
+    pem = authority.issue("inline.pem", common_name="kohort").read_bytes()
+    key = serialization.load_pem_private_key(pem, None)
+    locked = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.BestAvailableEncryption(b"sesame"),
+    ).decode()
+    settings = {
+        "ssl_keystore_key": locked,
+        "ssl_keystore_certificate_chain": pem.decode(),
+        "ssl_keystore_location": None,
+    }
+    async with start(**settings, ssl_key_password="sesame") as broker:
+        async with connected(broker, authority.client()) as peer:
+            assert await cluster_of(peer) == broker.cluster_id
+            described = await peer.ask(
+                "describe_configs",
+                4,
+                resources=[{"resource_type": 4, "resource_name": "0", "configuration_keys": None}],
+                include_synonyms=True,
+            )
+        entries = {each.name: each for each in described.results[0].configs}
+        secret = entries["ssl.keystore.key"]
+        assert secret.is_sensitive
+        assert secret.value is None
+        assert [each.value for each in secret.synonyms] == [None]
+        assert not entries["ssl.keystore.location"].is_sensitive
+    for password in ("wrong", None):
+        with pytest.raises(KohortError, match="key and certificates cannot be used"):
+            async with start(**settings, ssl_key_password=password):
+                pass
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"ssl.keystore.location": None}, "ssl.keystore.location is needed"),
+        ({"ssl.keystore.location": "/nowhere/k.pem"}, "cannot be read"),
+        ({"ssl.client.auth": "required"}, "needs ssl.truststore.location"),
+        ({"ssl.client.auth": "required", "ssl.truststore.certificates": "x"}, "trust store"),
+        ({"ssl.cipher.suites": "ECDHE-RSA-NONE"}, "ECDHE-RSA-NONE is not known"),
+        ({"ssl.enabled.protocols": ""}, "a version is needed"),
+    ],
+)
+async def test_what_cannot_be_used_ends_the_start(
+    start: Start, settings: dict[str, object], why: str
+) -> None:
+    with pytest.raises(ConfigError, match=f"listener SSL: .*{why}"):
+        async with start(**settings):
+            pass
+
+
+async def test_a_key_that_every_user_can_read_is_refused(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "server.pem").chmod(0o644)
+    with pytest.raises(ConfigError, match="every user can read the key"):
+        async with start():
+            pass
+    async with start(insecure=True):
+        pass
+
+
+@pytest.mark.parametrize(
+    "suite", ["TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384", "ECDHE-ECDSA-CHACHA20-POLY1305"]
+)
+async def test_cipher_suites_have_the_names_of_iana_or_openssl(
+    start: Start, authority: Authority, suite: str
+) -> None:
+    settings = {"ssl_cipher_suites": suite, "ssl_enabled_protocols": "TLSv1.2"}
+    async with start(**settings) as broker, connected(broker, authority.client()) as peer:
+        name, version, _ = peer.writer.get_extra_info("cipher")
+    assert version == "TLSv1.2"
+    assert name in ("ECDHE-ECDSA-AES256-GCM-SHA384", "ECDHE-ECDSA-CHACHA20-POLY1305")
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(5):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
