@@ -5,7 +5,7 @@ together; those about longer names than a topic's are not remembered. So the mem
 30 MB.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from kohort.security.acls import (
@@ -58,13 +58,15 @@ class Authorizer:
         self._version = acls.version
         self._clients: dict[tuple[KafkaPrincipal, str], Permissions] = {}
         self._remembered = 0
+        self.forgotten = 0
+        """How often what was decided was forgotten: what `of` has returned is out of date."""
 
     def __repr__(self) -> str:
         return f"<Authorizer acls={len(self.acls)} clients={len(self._clients)}>"
 
     def of(self, principal: KafkaPrincipal, host: str) -> "Permissions":
         """What this principal may do from this host; valid until the ACLs change."""
-        if self._version != self.acls.version or self._remembered >= MAX_DECISIONS:
+        if self._version != self.acls.version:
             self._forget()
         client = (principal, host)
         found = self._clients.get(client)
@@ -78,6 +80,7 @@ class Authorizer:
         self._version = self.acls.version
         self._clients.clear()
         self._remembered = 0
+        self.forgotten += 1
 
     def decide(
         self,
@@ -94,8 +97,11 @@ class Authorizer:
         return self.allow_everyone if decision is None else decision
 
     def remembers(self, name: str) -> bool:
-        """Whether there is room for a decision on this name; if so, it is counted."""
-        if len(name) > LONGEST_NAME or self._remembered >= MAX_DECISIONS:
+        """Whether a decision on this name is to be kept; if there is no room, all are forgotten."""
+        if len(name) > LONGEST_NAME:
+            return False
+        if self._remembered >= MAX_DECISIONS:
+            self._forget()
             return False
         self._remembered += 1
         return True
@@ -104,26 +110,32 @@ class Authorizer:
 class Permissions:
     """What one client may do, as the ACLs are at a moment."""
 
-    __slots__ = ("_authorizer", "_decisions", "_host", "_principal", "_some")
+    __slots__ = ("_authorizer", "_decided", "_host", "_principal", "_some")
 
     def __init__(self, authorizer: Authorizer, principal: str, host: str) -> None:
         self._authorizer = authorizer
         self._principal = principal
         self._host = host
-        self._decisions: dict[tuple[AclOperation, ResourceType, str], bool] = {}
+        self._decided: dict[tuple[AclOperation, ResourceType], dict[str, bool]] = {}
         self._some: dict[tuple[AclOperation, ResourceType], bool] = {}
 
     def __repr__(self) -> str:
         return f"<Permissions {self._principal} from {self._host}>"
 
+    def decided(self, operation: AclOperation, resource_type: ResourceType) -> Mapping[str, bool]:
+        """What was decided by name; `allows` adds to it. A look-up here costs less than a call."""
+        return self._decided.setdefault((operation, resource_type), {})
+
     def allows(self, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
         """Whether the client may do this with the resource of this name."""
-        action = (operation, resource_type, name)
-        decision = self._decisions.get(action)
+        decided = self._decided.setdefault((operation, resource_type), {})
+        decision = decided.get(name)
         if decision is None:
-            decision = self._authorizer.decide(self._principal, self._host, *action)
+            decision = self._authorizer.decide(
+                self._principal, self._host, operation, resource_type, name
+            )
             if self._authorizer.remembers(name):
-                self._decisions[action] = decision
+                decided[name] = decision
         return decision
 
     def allows_some(self, operation: AclOperation, resource_type: ResourceType) -> bool:

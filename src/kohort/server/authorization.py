@@ -47,6 +47,7 @@ class Needs(NamedTuple):
 
 
 NOTHING: Final = Needs()
+MAX_PEERS: Final = 16_384
 
 NEEDS: Final[Mapping[str, Needs]] = MappingProxyType(
     {
@@ -134,24 +135,24 @@ class Question(Protocol):
 
 
 class Access:
-    """What the client of a request may do, as the ACLs are at this moment.
+    """What the client of a request may do, as the ACLs are when the request comes."""
 
-    It is to be looked up again after an `await`.
-    """
-
-    __slots__ = ("_needs", "_permissions")
+    __slots__ = ("_groups", "_needs", "_permissions", "_topics")
 
     def __init__(self, needs: Needs, permissions: Permissions) -> None:
         self._needs = needs
         self._permissions = permissions
+        # Most requests are about the same few names: what is known of them is looked up at once.
+        self._topics = _decided(permissions, needs.topic, TOPIC)
+        self._groups = _decided(permissions, needs.group, GROUP)
 
     def topic(self, name: str) -> bool:
         """Whether the API may be used on this topic, which need not exist."""
-        return self._has(self._needs.topic, TOPIC, name)
+        return self._topics.get(name) or self._has(self._needs.topic, TOPIC, name)
 
     def group(self, name: str) -> bool:
         """Whether the API may be used on this group."""
-        return self._has(self._needs.group, GROUP, name)
+        return self._groups.get(name) or self._has(self._needs.group, GROUP, name)
 
     def cluster(self) -> bool:
         """Whether the API may be used on the cluster."""
@@ -177,6 +178,12 @@ class Access:
     def _has(self, operation: AclOperation | None, kind: ResourceType, name: str) -> bool:
         assert operation is not None, f"the API has no needs of {kind!r}"
         return self._permissions.allows(operation, kind, name)
+
+
+def _decided(
+    permissions: Permissions, operation: AclOperation | None, kind: ResourceType
+) -> Mapping[str, bool]:
+    return {} if operation is None else permissions.decided(operation, kind)
 
 
 class _Everything(Access):
@@ -240,13 +247,38 @@ def access_of(config: Config, acls: Acls) -> FindAccess:
 
 
 class Authorization:
-    """Looks up what the client of each request may do."""
+    """Looks up what the client of each request may do.
+
+    What was looked up is kept for each connection and API until the ACLs change, for up to
+    `MAX_PEERS` connections.
+    """
 
     def __init__(self, authorizer: Authorizer) -> None:
         self._authorizer = authorizer
+        self._version = authorizer.acls.version
+        self._forgotten = authorizer.forgotten
+        self._peers: dict[int, _KnownPeer] = {}
+        """By the identity of the peer, which is that of a connection and kept alive here."""
 
     def access(self, question: Question) -> Access:
         """What its client may do."""
-        peer = question.peer
-        permissions = self._authorizer.of(peer.principal, peer.host)
-        return Access(_OF_KEY[question.api_key], permissions)
+        peer, authorizer = question.peer, self._authorizer
+        if self._version != authorizer.acls.version or self._forgotten != authorizer.forgotten:
+            self._peers.clear()
+            self._version, self._forgotten = authorizer.acls.version, authorizer.forgotten
+        known = self._peers.get(id(peer))
+        if known is None:
+            if len(self._peers) >= MAX_PEERS:
+                self._peers.clear()
+            known = self._peers[id(peer)] = _KnownPeer(peer, {})
+        access = known.accesses.get(question.api_key)
+        if access is None:
+            permissions = authorizer.of(peer.principal, peer.host)
+            access = Access(_OF_KEY[question.api_key], permissions)
+            known.accesses[question.api_key] = access
+        return access
+
+
+class _KnownPeer(NamedTuple):
+    peer: Peer
+    accesses: dict[int, Access]
