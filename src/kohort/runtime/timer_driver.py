@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Hashable
 from itertools import islice
+from time import perf_counter
 from typing import Final, Generic, TypeVar
 
 from kohort.runtime.clock import Clock
@@ -16,6 +17,8 @@ MAX_DELAY_MS: Final = 20
 """The longest delay of a due timer while requests keep coming."""
 _FIRED_AT_ONCE: Final = 200
 """Timers that fire in one turn of the loop."""
+_FIRED_FOR_S: Final = 0.01
+"""Time after which the others fire in the next turn."""
 
 
 class TimerDriver(Generic[K]):
@@ -78,8 +81,11 @@ class TimerDriver(Generic[K]):
             self._fire_after(_TICK_S, deadline)
             return
         self._firing_at = now
+        until = perf_counter() + _FIRED_FOR_S
         for key in islice(self._timers.due(now), _FIRED_AT_ONCE):
             self._fire_one(key)
+            if perf_counter() > until:
+                break
         self._at = self._firing_at = None
         deadline = self._timers.next_deadline()
         if deadline is None or deadline > now:  # else the others have waited for requests, too
