@@ -281,7 +281,13 @@ class Chaos:
 
     def _read_topic(self, topic: str) -> Iterator[tuple[int, Content]]:
         consumer = Consumer(
-            {"bootstrap.servers": self._address, "group.id": "reader", "log_level": 0}
+            {
+                "bootstrap.servers": self._address,
+                "group.id": "reader",
+                "log_level": 0,
+                # The fetch of a partition waits until that of the one before has returned.
+                "fetch.wait.max.ms": 10,
+            }
         )
         try:
             for number in consumer.list_topics(topic, timeout=20).topics[topic].partitions:
