@@ -14,6 +14,7 @@ from kohort.protocol.apis import APIS
 from kohort.security import Peer
 from kohort.security.acls import CLUSTER_NAME, AclOperation, Acls, ResourceType
 from kohort.security.authorizer import OPERATIONS, Authorizer, Permissions, super_users
+from kohort.server.audit import AuditLog
 from kohort.server.config import Config
 
 READ, WRITE, CREATE, DELETE = (
@@ -120,8 +121,6 @@ NEEDS: Final[Mapping[str, Needs]] = MappingProxyType(
 )
 """By API, as Kafka's `KafkaApis` and `ControllerApis` check them."""
 
-_OF_KEY: Final = {key: NEEDS[api.name] for key, api in APIS.items()}
-
 
 class Question(Protocol):
     """A request, as far as it decides on who may do what."""
@@ -134,17 +133,40 @@ class Question(Protocol):
         ...
 
 
+class Audit(NamedTuple):
+    """Where the decisions on requests of one client to one API are written."""
+
+    log: AuditLog
+    peer: Peer
+    api: str
+
+    @property
+    def allowed_too(self) -> bool:
+        return self.log.allowed_too
+
+    def record(self, operation: AclOperation, kind: ResourceType, name: str, allowed: bool) -> None:
+        self.log.record(self.peer, self.api, operation, kind, name, allowed)
+
+
 class Access:
     """What the client of a request may do, as the ACLs are when the request comes."""
 
-    __slots__ = ("_groups", "_needs", "_permissions", "_topics")
+    __slots__ = ("_audit", "_groups", "_needs", "_permissions", "_topics")
 
-    def __init__(self, needs: Needs, permissions: Permissions) -> None:
+    def __init__(self, needs: Needs, permissions: Permissions, audit: Audit | None = None) -> None:
         self._needs = needs
         self._permissions = permissions
-        # Most requests are about the same few names: what is known of them is looked up at once.
-        self._topics = _decided(permissions, needs.topic, TOPIC)
-        self._groups = _decided(permissions, needs.group, GROUP)
+        self._audit = audit
+        self._topics: Mapping[str, bool] = {}
+        self._groups: Mapping[str, bool] = {}
+        if audit is None or not audit.allowed_too:
+            # Most requests are about the same few names: what is known of them is found at once.
+            self._topics = _decided(permissions, needs.topic, TOPIC)
+            self._groups = _decided(permissions, needs.group, GROUP)
+
+    def quietly(self) -> "Access":
+        """The same, without a line in the audit log: for lists, which leave out what is denied."""
+        return self if self._audit is None else Access(self._needs, self._permissions)
 
     def topic(self, name: str) -> bool:
         """Whether the API may be used on this topic, which need not exist."""
@@ -177,7 +199,10 @@ class Access:
 
     def _has(self, operation: AclOperation | None, kind: ResourceType, name: str) -> bool:
         assert operation is not None, f"the API has no needs of {kind!r}"
-        return self._permissions.allows(operation, kind, name)
+        allowed = self._permissions.allows(operation, kind, name)
+        if self._audit is not None and (self._audit.allowed_too or not allowed):
+            self._audit.record(operation, kind, name, allowed)
+        return allowed
 
 
 def _decided(
@@ -193,6 +218,9 @@ class _Everything(Access):
 
     def __init__(self) -> None:
         pass
+
+    def quietly(self) -> Access:
+        return self
 
     def topic(self, name: str) -> bool:  # noqa: ARG002
         return True
@@ -234,8 +262,8 @@ def allow_everything(_: Question) -> Access:
     return EVERYTHING
 
 
-def access_of(config: Config, acls: Acls) -> FindAccess:
-    """How the access of clients is found, by the settings of a server."""
+def access_of(config: Config, acls: Acls, audit: AuditLog | None = None) -> FindAccess:
+    """How the access of clients is found, by the settings of a server; `audit` is told."""
     if config["authorizer.class.name"] is None:
         return allow_everything
     authorizer = Authorizer(
@@ -243,7 +271,7 @@ def access_of(config: Config, acls: Acls) -> FindAccess:
         super_users(config["super.users"]),
         allow_everyone=config["allow.everyone.if.no.acl.found"],
     )
-    return Authorization(authorizer).access
+    return Authorization(authorizer, audit).access
 
 
 class Authorization:
@@ -253,8 +281,9 @@ class Authorization:
     `MAX_PEERS` connections.
     """
 
-    def __init__(self, authorizer: Authorizer) -> None:
+    def __init__(self, authorizer: Authorizer, audit: AuditLog | None = None) -> None:
         self._authorizer = authorizer
+        self._audit = audit
         self._version = authorizer.acls.version
         self._forgotten = authorizer.forgotten
         self._peers: dict[int, _KnownPeer] = {}
@@ -274,7 +303,9 @@ class Authorization:
         access = known.accesses.get(question.api_key)
         if access is None:
             permissions = authorizer.of(peer.principal, peer.host)
-            access = Access(_OF_KEY[question.api_key], permissions)
+            api = APIS[question.api_key].name
+            audit = None if self._audit is None else Audit(self._audit, peer, api)
+            access = Access(NEEDS[api], permissions, audit)
             known.accesses[question.api_key] = access
         return access
 

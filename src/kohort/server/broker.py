@@ -34,6 +34,7 @@ from kohort.runtime.heavy_work import HeavyWork
 from kohort.runtime.transactions import TransactionCoordinator
 from kohort.security import KafkaPrincipal
 from kohort.server.addresses import Address, cannot_listen
+from kohort.server.audit import AuditLog
 from kohort.server.authorization import access_of
 from kohort.server.background_tasks import BackgroundTasks
 from kohort.server.config import Config, ListenerConfig, ResourceType, consumer_group_config
@@ -81,6 +82,7 @@ class Broker:
         self._tls: dict[str, ListenerTls] = {}
         self.http_address: Address | None = None
         """The address of the HTTP port, None if there is none."""
+        self.audit_log: AuditLog | None = None
         self._opened = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -98,6 +100,7 @@ class Broker:
         """Open everything, and listen. Raises KohortError, and then nothing stays open."""
         try:
             await self._open_storage()
+            self._open_audit_log()
             self._open_groups()
             self._open_transactions()
             self._open_observer()
@@ -153,6 +156,26 @@ class Broker:
             self.logs.confirm_start()
         except OSError as error:
             raise KohortError(f"the data directory cannot be used: {error}") from error
+
+    def _open_audit_log(self) -> None:
+        path = self.config["audit.log.file"]
+        if path is None:
+            return
+        allowed_too = self.config["audit.log.decisions"] == "all"
+        try:
+            self.audit_log = AuditLog(path, allowed_too=allowed_too)
+        except OSError as error:
+            raise KohortError(f"audit.log.file={path} cannot be written: {error}") from error
+        self._opened.callback(self.audit_log.close)
+
+    def reopen_audit_log(self) -> None:
+        """Go on in a new file, after the old one was moved away; a failure is logged."""
+        if self.audit_log is None:
+            return
+        try:
+            self.audit_log.reopen()
+        except OSError as error:
+            logger.error("the audit log cannot be opened again", extra=fields(why=error))
 
     def _open_groups(self) -> None:
         self.groups = Groups(
@@ -243,7 +266,7 @@ class Broker:
         heavy_work = HeavyWork()
         self._opened.callback(heavy_work.close)
         return Services(
-            access=access_of(self.config, self.topics.acls),
+            access=access_of(self.config, self.topics.acls, self.audit_log),
             heavy_work=heavy_work,
             config=self.config,
             topics=self.topics,

@@ -190,6 +190,15 @@ _AUTHORIZATION = (
         doc="Principals that may do everything, separated by semicolons: User:admin;User:ops.",
     ),
     ConfigDef(
+        name="audit.log.file", kind="string", default=None, ours=True,
+        doc="File that operations which ACLs deny are appended to, as JSON lines; null: none. "
+        "SIGHUP opens it again.",
+    ),
+    ConfigDef(
+        name="audit.log.decisions", kind="string", default="denied", choices=("denied", "all"),
+        ours=True, doc="Whether operations that are allowed are in the audit log too.",
+    ),
+    ConfigDef(
         name="allow.everyone.if.no.acl.found", kind="boolean", default=False,
         doc="Whether all clients may use what no ACL is about.",
     ),

@@ -80,7 +80,9 @@ def _submit(services: Services, exchange: Exchange, request: Any) -> None:
             owned=_owned(request.topic_partitions),
             client_id=exchange.client_id,
             client_host=exchange.client_host,
-            may_describe=services.access(exchange).topic if services.has_authorizer else None,
+            may_describe=(
+                services.access(exchange).quietly().topic if services.has_authorizer else None
+            ),
         )
     )
 

@@ -62,6 +62,7 @@ def _visible(
     services: Services, access: Access, named: Iterable[str]
 ) -> Generator[None, None, tuple[list[str], list[dict[str, Any]]]]:
     """The topics to describe, all if none is named, and refusals of others that are named."""
+    access = access if named else access.quietly()
     visible: list[str] = []
     denied: list[dict[str, Any]] = []
     for name in tuple(named) or tuple(topic.name for topic in services.topics.all()):

@@ -30,7 +30,7 @@ async def handle(services: Services, exchange: Exchange, request: Any) -> None:
     states = await _known(request.states_filter) if version >= 4 else ()
     types = await _known(request.types_filter) if version >= 5 else ()
     listed = await ask(services, partial(_request, states, types))
-    access = services.access(exchange)
+    access = services.access(exchange).quietly()
     groups = listed.groups
     if not access.cluster():
         groups = await collected(groups, lambda each: each if access.group(each.group) else None)

@@ -245,7 +245,8 @@ class _Group:
         """Those of topics that the client may describe."""
         if not self._services.has_authorizer:
             return offsets
-        return (each for each in offsets if self._access.topic(each.topic))
+        may_describe = self._access.quietly().topic
+        return (each for each in offsets if may_describe(each.topic))
 
     def wanted(self) -> Generator[None, None, Sequence[TopicPartition]]:
         """The partitions to ask for, after one step for each of them."""

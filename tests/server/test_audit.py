@@ -1,0 +1,124 @@
+"""The audit log: who was denied what, a bounded number of lines, and a file that is rotated."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from kohort.security import KafkaPrincipal
+from kohort.security.acls import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    Acls,
+    PatternType,
+    ResourceType,
+)
+from kohort.security.authorizer import Authorizer
+from kohort.server.audit import LONGEST_NAME, PER_SECOND, AuditLog
+from kohort.server.authorization import Access, Authorization
+from server.identities import peer
+from server.test_authorization import question
+
+ALICE = peer(KafkaPrincipal("User", "alice"))
+
+
+class Clock:
+    now = 1_700_000_000.5
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def log(tmp_path: Path, clock: Clock) -> Iterator[AuditLog]:
+    made = AuditLog(str(tmp_path / "audit"), now=clock)
+    yield made
+    made.close()
+
+
+def lines(log: AuditLog, path: Path) -> list[dict[str, Any]]:
+    log.flush()
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def denied(log: AuditLog, name: str = "orders") -> None:
+    log.record(ALICE, "produce", AclOperation.WRITE, ResourceType.TOPIC, name, False)
+
+
+def test_a_line_says_who_from_where_by_what_and_what_of(log: AuditLog, tmp_path: Path) -> None:
+    denied(log, "a\n" + "x" * 2 * LONGEST_NAME)
+    (line,) = lines(log, tmp_path / "audit")
+    assert line == {
+        "time": "2023-11-14T22:13:20.500Z",
+        "principal": "User:alice",
+        "host": "127.0.0.1",
+        "listener": "PLAINTEXT",
+        "api": "produce",
+        "operation": "write",
+        "resource": "topic",
+        "name": ("a\n" + "x" * LONGEST_NAME)[:LONGEST_NAME],
+        "allowed": False,
+    }
+
+
+def test_lines_beyond_those_of_a_second_are_counted(
+    log: AuditLog, clock: Clock, tmp_path: Path
+) -> None:
+    for _ in range(PER_SECOND + 7):
+        denied(log)
+    clock.now += 1
+    denied(log)
+    told = lines(log, tmp_path / "audit")
+    assert len(told) == PER_SECOND + 2
+    assert told[-2]["left_out"] == 7
+
+
+def test_it_goes_on_in_a_new_file_after_a_rotation(log: AuditLog, tmp_path: Path) -> None:
+    denied(log, "first")
+    log.flush()
+    (tmp_path / "audit").rename(tmp_path / "audit.1")
+    denied(log, "second")
+    log.flush()
+    log.reopen()
+    denied(log, "third")
+    assert [each["name"] for each in lines(log, tmp_path / "audit.1")] == ["first", "second"]
+    assert [each["name"] for each in lines(log, tmp_path / "audit")] == ["third"]
+
+
+def access(log: AuditLog) -> Access:
+    acls = Acls()
+    allow = AclPermissionType.ALLOW
+    mine = AclBinding(
+        ResourceType.GROUP, "mine", PatternType.LITERAL, "User:*", "*", AclOperation.READ, allow
+    )
+    acls.add(UUID(int=1), mine)
+    return Authorization(Authorizer(acls), log).access(question())
+
+
+@pytest.mark.parametrize(
+    ("allowed_too", "told"), [(False, ["other"] * 2), (True, ["mine", "other"] * 2)]
+)
+def test_decisions_are_told_again_each_time(
+    tmp_path: Path, clock: Clock, allowed_too: bool, told: list[str]
+) -> None:
+    log = AuditLog(str(tmp_path / "audit"), allowed_too=allowed_too, now=clock)
+    asked = access(log)
+    for _ in range(2):
+        assert asked.group("mine")
+        assert not asked.group("other")
+    assert [each["name"] for each in lines(log, tmp_path / "audit")] == told
+    log.close()
+
+
+def test_what_a_list_leaves_out_is_not_told(log: AuditLog, tmp_path: Path) -> None:
+    assert not access(log).quietly().group("other")
+    assert lines(log, tmp_path / "audit") == []
