@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from kohort.security.oauthbearer import BearerToken, InvalidTokenError, OAuthBearerServer
 from kohort.security.sasl import Authenticated, Challenge, Failed
 
-REFUSED = Challenge(b'{"status":"invalid_token"}')
+REFUSED = Challenge(b'{"status":"invalid_token"}', "OAUTHBEARER: it is bad")
 
 
 def validate(token: str) -> BearerToken:
@@ -51,6 +51,7 @@ def test_after_a_refused_token_nothing_else_is_taken(message: bytes) -> None:
         b"n,,\x01auth=good\x01\x01",
         b"n,,\x01auth=Basic good\x01\x01",
         b"n,,\x01auth=Bearer go od\x01\x01",
+        b"n,,\x01auth=Bearer " + b"x" * 65_537 + b"\x01\x01",
         b"n,,\x01auth=Bearer good\x01",
         b"n,,auth=Bearer good\x01\x01",
         b"y,,\x01auth=Bearer good\x01\x01",

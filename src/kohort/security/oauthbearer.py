@@ -14,6 +14,8 @@ from kohort.security.sasl import Authenticated, Challenge, Failed, Outcome, show
 
 MECHANISM: Final = "OAUTHBEARER"
 
+MAX_TOKEN_CHARS: Final = 65_536
+"""Kafka has no bound; the JSON of half a megabyte takes 50 ms."""
 _CONTROL_A: Final = b"\x01"
 
 
@@ -52,8 +54,11 @@ class OAuthBearerServer:
             return Failed("OAUTHBEARER: the client's first message cannot be understood")
         authorization_id, pairs = found.groups(default="")
         token = _bearer_token(pairs)
-        if token is None:
-            return Failed("OAUTHBEARER: the client's first message has no bearer token")
+        if token is None or len(token) > MAX_TOKEN_CHARS:
+            return Failed(
+                "OAUTHBEARER: the client's first message has no bearer token of up to "
+                f"{MAX_TOKEN_CHARS} characters"
+            )
         return self._judge(authorization_id, token)
 
     def _judge(self, authorization_id: str, token: str) -> Outcome:
@@ -62,7 +67,7 @@ class OAuthBearerServer:
         except InvalidTokenError as error:
             status = json.dumps({"status": "invalid_token"}, separators=(",", ":"))
             self._refused = Failed(f"OAUTHBEARER: {error}", status)
-            return Challenge(status.encode())
+            return Challenge(status.encode(), self._refused.reason)
         if authorization_id and _unescaped(authorization_id) != found.principal:
             return Failed(
                 f"OAUTHBEARER: {shown(found.principal)} asked for another authorization id",

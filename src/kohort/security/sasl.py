@@ -14,6 +14,8 @@ class Challenge:
     """The next message to the client, which has to send another."""
 
     message: bytes
+    failure: str | None = None
+    """Why the authentication has failed already, for the log; the client is told by `message`."""
 
 
 @dataclass(frozen=True, slots=True)

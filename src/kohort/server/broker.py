@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from kohort.coordinator.config import (
     ConsumerGroupConfig,
@@ -41,13 +41,23 @@ from kohort.server.config import Config, ListenerConfig, ResourceType, consumer_
 from kohort.server.fetch import FetchSessions
 from kohort.server.logs import fields
 from kohort.server.monitoring import Observer
-from kohort.server.net import ConnectionLimits, Dispatcher, Listeners, Protection, certificate_of
+from kohort.server.net import (
+    ConnectionLimits,
+    Dispatcher,
+    Listeners,
+    Protection,
+    Sasl,
+    certificate_of,
+)
 from kohort.server.services import Services, random_ids
 from kohort.server.throttling import Throttling
 from kohort.server.tls import ListenerTls
 from kohort.server.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, GroupTopics, Topics
 from kohort.server.transaction_markers import PartitionMarkers
 from kohort.transactions.config import TransactionCoordinatorConfig
+
+if TYPE_CHECKING:
+    from kohort.server.sasl import SaslListeners
 
 logger = logging.getLogger("kohort.serve")
 
@@ -80,6 +90,7 @@ class Broker:
         self.addresses: dict[str, Address] = {}
         """The addresses that the server listens on, by the names of its listeners."""
         self._tls: dict[str, ListenerTls] = {}
+        self._sasl: SaslListeners | None = None
         self.http_address: Address | None = None
         """The address of the HTTP port, None if there is none."""
         self.audit_log: AuditLog | None = None
@@ -282,16 +293,24 @@ class Broker:
         )
 
     async def _bind_listener(self, config: ListenerConfig) -> None:
-        if config.security_protocol.has_sasl:
-            raise KohortError(f"listener {config.name}: SASL is not served yet")
         protection = Protection()
         if config.security_protocol.has_tls:
             tls = self._tls[config.name] = ListenerTls(self.config, config)
             protection = Protection(tls=tls, identify=partial(_owner_of_certificate, tls))
+        if config.security_protocol.has_sasl:
+            protection = Protection(tls=protection.tls, sasl=await self._open_sasl(config))
         try:
             self.addresses[config.name] = await self.listener.bind(config, protection)
         except OSError as error:
             raise KohortError(cannot_listen(config.address, error, "--listen")) from error
+
+    async def _open_sasl(self, config: ListenerConfig) -> Sasl:
+        if self._sasl is None:
+            from kohort.server.sasl import SaslListeners  # few servers need it
+
+            self._sasl = SaslListeners(self.config, lambda: self.topics.scram_users, self.clock)
+            self._opened.push_async_callback(self._sasl.close)
+        return await self._sasl.open(config.name)
 
     def _bind_local_socket(self) -> None:
         path = self.config["local.socket"]

@@ -168,7 +168,7 @@ async def test_a_failure_is_told_counted_and_logged_without_the_password(
         assert await peer.closed() == b""
         metrics = wire.listener.metrics
         assert (metrics.logins, metrics.logins_failed) == (0, 1)
-        assert "authentication failed" in caplog.text
+        assert "authentication from 127.0.0.1 failed: " in caplog.text
         assert "wrong" not in caplog.text.replace("a wrong", "")
 
 

@@ -204,6 +204,74 @@ _AUTHORIZATION = (
     ),
 )
 
+_SASL = (
+    ConfigDef(
+        name="sasl.enabled.mechanisms", kind="list", default=("SCRAM-SHA-256", "SCRAM-SHA-512"),
+        choices=("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"), per_listener=True,
+        doc="SASL mechanisms of listeners with SASL. Kafka's default is GSSAPI.",
+    ),
+    ConfigDef(
+        name="sasl.jaas.config", kind="password", default=None, per_listener=True,
+        doc="Users of PLAIN, with the prefix of a listener and plain: PlainLoginModule required "
+        'user_NAME="PASSWORD" …;, with the module\'s whole name.',
+    ),
+    ConfigDef(
+        name="connections.max.reauth.ms", kind="long", default=0, per_listener=True,
+        doc="Longest SASL session, after which a client has to authenticate again (KIP-368); 0: "
+        "sessions end only with their tokens.",
+    ),
+    ConfigDef(
+        name="connection.failed.authentication.delay.ms", kind="int", default=100, minimum=0,
+        doc="Time by which the response to a failed authentication is delayed.",
+    ),
+    ConfigDef(
+        name="sasl.server.max.receive.size", kind="int", default=524_288, minimum=1,
+        doc="Largest request before authentication; a larger one closes its connection.",
+    ),
+    ConfigDef(
+        name="sasl.authentication.timeout.ms", kind="int", default=30_000, minimum=1, ours=True,
+        doc="Time that a new connection has to authenticate by SASL.",
+    ),
+    ConfigDef(
+        name="max.failed.authentications.per.ip", kind="int", default=100, minimum=1, ours=True,
+        doc="Failed SASL authentications from one address (of IPv6: from 64 bits of it) in a "
+        "minute beyond which it cannot authenticate until the minute has passed.",
+    ),
+    ConfigDef(
+        name="sasl.oauthbearer.jwks.endpoint.url", kind="string", default=None, per_listener=True,
+        doc="https or file URL of the keys (JWKS) that sign bearer tokens.",
+    ),
+    ConfigDef(
+        name="org.apache.kafka.sasl.oauthbearer.allowed.urls", kind="list", default=(),
+        doc="URLs that sasl.oauthbearer.jwks.endpoint.url may have. In Kafka, a system property.",
+    ),
+    ConfigDef(
+        name="sasl.oauthbearer.jwks.endpoint.refresh.ms", kind="long", default=_HOUR, minimum=1_000,
+        per_listener=True, doc="Interval at which these keys are read again.",
+    ),
+    ConfigDef(
+        name="sasl.oauthbearer.expected.audience", kind="list", default=(), per_listener=True,
+        doc="Audiences of which a token must have one; empty: any.",
+    ),
+    ConfigDef(
+        name="sasl.oauthbearer.expected.issuer", kind="string", default=None, per_listener=True,
+        doc="Issuer that a token must have; null: any.",
+    ),
+    ConfigDef(
+        name="sasl.oauthbearer.clock.skew.seconds", kind="int", default=30, minimum=0,
+        per_listener=True, doc="How far the clock of a token's issuer may differ.",
+    ),
+    ConfigDef(
+        name="sasl.oauthbearer.sub.claim.name", kind="string", default="sub", per_listener=True,
+        doc="Claim of a token that names the principal.",
+    ),
+    ConfigDef(
+        name="sasl.oauthbearer.unsecured", kind="boolean", default=False, ours=True,
+        per_listener=True, doc="Whether tokens without a signature are accepted if there is no "
+        "sasl.oauthbearer.jwks.endpoint.url. Anybody can make them: for development only.",
+    ),
+)
+
 _GROUPS = (
     ConfigDef(
         name="group.min.session.timeout.ms", kind="int", default=6_000,
@@ -583,6 +651,7 @@ TABLE: Final[dict[str, ConfigDef]] = {
         _CONNECTIONS,
         _TLS,
         _AUTHORIZATION,
+        _SASL,
         _GROUPS,
         _CONSUMER_GROUPS,
         _OFFSETS,

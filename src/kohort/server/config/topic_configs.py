@@ -268,7 +268,7 @@ def broker_synonyms(name: str, broker: BrokerConfig) -> Iterator[Synonym]:
     found += [
         Synonym(each, as_text(default), Source.DEFAULT)
         for each in names
-        if (default := TABLE[each].default) is not None
+        if each in TABLE and (default := TABLE[each].default) is not None
     ]
     found.sort(key=lambda synonym: synonym.source)
     return dropwhile(lambda synonym: synonym.name != name, found)

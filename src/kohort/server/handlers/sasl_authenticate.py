@@ -24,8 +24,8 @@ def handle(
         return None
     answer = login.authenticate(request.auth_bytes)
     entity = _response(exchange, answer)
-    if answer.failure is not None:
-        return login.fail(answer.failure, partial(exchange.respond, entity))
+    if answer.has_failed:
+        return login.fail(partial(exchange.respond, entity))
     exchange.respond(entity)
     return None
 

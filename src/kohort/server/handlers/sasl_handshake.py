@@ -22,9 +22,9 @@ def handle(
         code = ErrorCode.illegal_sasl_state
         exchange.respond(response(exchange.api_key, exchange.version, error_code=code))
         return None
-    code, mechanisms, failure = login.handshake(exchange.version, request.mechanism)
+    code, mechanisms, has_failed = login.handshake(exchange.version, request.mechanism)
     answer = response(exchange.api_key, exchange.version, error_code=code, mechanisms=mechanisms)
-    if failure is not None:
-        return login.fail(failure, partial(exchange.respond, answer))
+    if has_failed:
+        return login.fail(partial(exchange.respond, answer))
     exchange.respond(answer)
     return None

@@ -177,6 +177,19 @@ class _Metrics(Collector):
         for api, count in traffic.throttled.items():
             throttled.add_metric([api], count)
         yield throttled
+        yield CounterMetricFamily(
+            "kohort_authentications", "Authentications by SASL that succeeded.", traffic.logins
+        )
+        yield CounterMetricFamily(
+            "kohort_authentications_failed",
+            "Authentications by SASL that failed.",
+            traffic.logins_failed,
+        )
+        yield CounterMetricFamily(
+            "kohort_sessions_expired",
+            "Connections closed because their SASL session had ended.",
+            traffic.sessions_expired,
+        )
         yield CounterMetricFamily("kohort_received_bytes", "Bytes of requests.", traffic.bytes_in)
         yield CounterMetricFamily("kohort_sent_bytes", "Bytes of responses.", traffic.bytes_out)
         yield GaugeMetricFamily(

@@ -165,7 +165,7 @@ class Connection(asyncio.Protocol):
         if principal != ANONYMOUS:
             self.peer = replace(self.peer, principal=principal)
         if self._sasl is not None:
-            self.login = Login(self._sasl, self, self._metrics)
+            self.login = Login(self._sasl, self, self._metrics, self._log)
             self._reader.limit = min(self._request_bytes, self._sasl.receive_bytes)
 
     def data_received(self, data: bytes) -> None:
@@ -490,8 +490,8 @@ class Connection(asyncio.Protocol):
         """Take a message of a SASL mechanism, as it comes after SaslHandshake v0."""
         self._begin(Exchange(self, SASL_AUTHENTICATE, 0, 0, ""))
         answer = login.authenticate(frame[CONTENT:])
-        if answer.failure is not None:
-            self._run(login.fail(answer.failure))
+        if answer.has_failed:
+            self._run(login.fail())
             return
         self._end(SASL_AUTHENTICATE)
         token = len(answer.auth_bytes).to_bytes(CONTENT, "big") + answer.auth_bytes

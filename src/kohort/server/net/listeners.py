@@ -56,6 +56,11 @@ class ListenerStatistics:
     """Requests whose handler raised."""
     throttled: Mapping[str, int]
     """Responses whose client has to wait because of its quotas, by API name."""
+    logins: int
+    """Authentications by SASL that succeeded."""
+    logins_failed: int
+    sessions_expired: int
+    """Connections closed because their SASL session had ended."""
     memory_bytes: int
     """Memory that large requests hold now."""
     unread_bytes: int
@@ -172,6 +177,9 @@ class Listeners:
             hung_up=metrics.hung_up,
             failed=metrics.failed,
             throttled={APIS[key].name: count for key, count in metrics.throttled.items()},
+            logins=metrics.logins,
+            logins_failed=metrics.logins_failed,
+            sessions_expired=metrics.sessions_expired,
             memory_bytes=self._memory.used,
             unread_bytes=self._unread.used,
         )

@@ -25,8 +25,9 @@ from kohort.protocol.apis import API_VERSIONS, BY_NAME
 from kohort.protocol.framing import CONTENT, MalformedError
 from kohort.runtime.clock import Clock
 from kohort.security import USER, KafkaPrincipal, Peer
-from kohort.security.sasl import Authenticated, Challenge, Failed, SaslServer
+from kohort.security.sasl import Authenticated, Challenge, Failed, SaslServer, shown
 from kohort.server.net.failed_logins import FailedLogins
+from kohort.server.net.rate_limited_log import RateLimitedLog
 from kohort.server.net.request_metrics import RequestMetrics
 
 SASL_HANDSHAKE: Final = BY_NAME["sasl_handshake"].key
@@ -83,8 +84,8 @@ class HandshakeAnswer(NamedTuple):
 
     code: ErrorCode
     mechanisms: Iterable[str]
-    failure: str | None = None
-    """Why the connection is closed then, None if it is not."""
+    has_failed: bool = False
+    """Whether it gets that by `fail`."""
 
 
 class AuthenticateAnswer(NamedTuple):
@@ -94,18 +95,26 @@ class AuthenticateAnswer(NamedTuple):
     error_message: str | None = None
     auth_bytes: bytes = b""
     session_lifetime_ms: int = 0
-    failure: str | None = None
-    """Why the connection is closed then, None if it is not."""
+    has_failed: bool = False
+    """Whether it gets that by `fail`."""
 
 
 class Login:
     """The SASL of one connection."""
 
-    def __init__(self, sasl: Sasl, connection: LoginConnection, metrics: RequestMetrics) -> None:
+    def __init__(
+        self,
+        sasl: Sasl,
+        connection: LoginConnection,
+        metrics: RequestMetrics,
+        log: RateLimitedLog,
+    ) -> None:
         self.receive_bytes = sasl.receive_bytes
         self._sasl = sasl
         self._connection = connection
         self._metrics = metrics
+        self._log = log
+        self._has_failed = False
         self._state = LoginState.START
         self._mechanism = ""
         self._server: SaslServer | None = None
@@ -176,11 +185,8 @@ class Login:
             return HandshakeAnswer(ErrorCode.illegal_sasl_state, ())
         new_server = self._sasl.mechanisms.get(mechanism)
         if new_server is None:
-            return HandshakeAnswer(
-                ErrorCode.unsupported_sasl_mechanism,
-                offered,
-                self._count_failure(f"{mechanism[:40]!a} is not one of {', '.join(offered)}"),
-            )
+            self._note_failure(f"{shown(mechanism)} is not one of {', '.join(offered)}")
+            return HandshakeAnswer(ErrorCode.unsupported_sasl_mechanism, offered, has_failed=True)
         if self._user is not None and mechanism != self._mechanism:
             self._state = LoginState.OTHER_MECHANISM
         else:
@@ -197,7 +203,9 @@ class Login:
                 "SaslAuthenticate request received after successful authentication",
             )
         match self._server.step(message):
-            case Challenge(challenge):
+            case Challenge(challenge, failure):
+                if failure is not None:
+                    self._note_failure(failure)
                 return AuthenticateAnswer(auth_bytes=challenge)
             case Failed(reason, text):
                 return self._failed(reason, text)
@@ -210,12 +218,12 @@ class Login:
             case Authenticated() as authenticated:
                 return self._succeeded(authenticated)
 
-    async def fail(self, failure: str, respond: Callable[[], None] | None = None) -> None:
+    async def fail(self, respond: Callable[[], None] | None = None) -> None:
         """After the delay, respond and close the connection."""
         await asyncio.sleep(self._sasl.failure_delay_ms / 1000)
         if respond is not None:
             respond()
-        self._connection.hang_up(f"authentication failed: {failure}", logging.WARNING)
+        self._connection.hang_up("authentication failed", logging.DEBUG)
 
     # Parts
 
@@ -232,6 +240,7 @@ class Login:
         return True
 
     def _failed(self, reason: str, text: str | None) -> AuthenticateAnswer:
+        self._note_failure(reason)
         what = "authentication" if self._user is None else "re-authentication"
         usual = (
             f"Authentication failed during {what} due to invalid credentials with SASL mechanism "
@@ -240,13 +249,18 @@ class Login:
         return AuthenticateAnswer(
             ErrorCode.sasl_authentication_failed,
             usual if text is None else text,
-            failure=self._count_failure(reason),
+            has_failed=True,
         )
 
-    def _count_failure(self, reason: str) -> str:
+    def _note_failure(self, reason: str) -> None:
+        """Count and log a failure, the first one of the connection."""
+        if self._has_failed:
+            return
+        self._has_failed = True
+        host = self._connection.peer.host
         self._metrics.logins_failed += 1
-        self._sasl.failed_logins.count(self._connection.peer.host)
-        return reason
+        self._sasl.failed_logins.count(host)
+        self._log.log(logging.WARNING, "authentication from %s failed: %s", host, reason)
 
     def _succeeded(self, authenticated: Authenticated) -> AuthenticateAnswer:
         self._metrics.logins += 1
@@ -267,5 +281,5 @@ class Login:
         return min(limits, default=None)
 
     def _time_is_over(self) -> None:
-        self._metrics.logins_failed += 1
-        self._connection.hang_up(f"not authenticated within {self._sasl.timeout_ms} ms")
+        self._note_failure(f"it took longer than {self._sasl.timeout_ms} ms")
+        self._connection.hang_up("authentication failed", logging.DEBUG)

@@ -1,0 +1,120 @@
+"""The keys that sign bearer tokens, read from a file or an https address.
+
+They are fetched in another thread: when the server starts, once in
+`sasl.oauthbearer.jwks.endpoint.refresh.ms`, and soon when a token names a key that is not known,
+because issuers change their keys. A fetch that fails leaves the keys as they are.
+"""
+
+import asyncio
+import logging
+import urllib.request
+from collections.abc import Callable
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from kohort.errors import ConfigError
+from kohort.runtime.clock import Clock
+from kohort.security.jwt import KeySet
+from kohort.server.logs import fields
+
+MAX_BYTES: Final = 1024 * 1024
+TIMEOUT_S: Final = 10.0
+UNKNOWN_KEPT_MS: Final = 60_000
+MAX_UNKNOWN: Final = 16
+"""Unknown keys that are asked for in a minute."""
+RETRY_MS: Final = 60_000
+"""Time to the next attempt when a fetch has failed."""
+
+logger = logging.getLogger("kohort.sasl")
+
+Fetch = Callable[[str], bytes]
+"""The document at a URL, blocking. Raises OSError or ValueError."""
+
+
+def fetch(url: str) -> bytes:
+    """The document at a file or https URL. Raises OSError, ValueError."""
+    with _opener.open(url, timeout=TIMEOUT_S) as response:
+        content: bytes = response.read(MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
+        raise ValueError(f"it has more than {MAX_BYTES} bytes")
+    return content
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """A redirect is an error: where it leads is not on the list of what is allowed."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+_opener = urllib.request.build_opener(_NoRedirects)
+
+
+class Jwks:
+    """The keys of one JWKS document."""
+
+    def __init__(self, url: str, refresh_ms: int, clock: Clock, *, fetch: Fetch = fetch) -> None:
+        self.keys = KeySet('{"keys":[]}')
+        self._url = url
+        self._refresh_ms = refresh_ms
+        self._clock = clock
+        self._fetch = fetch
+        self._unknown: dict[str, int] = {}
+        """When a key was asked for, by its id."""
+        self._task: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __repr__(self) -> str:
+        return f"<Jwks {self._url} keys={len(self.keys)}>"
+
+    async def start(self) -> None:
+        """Fetch the keys, and go on to do so until `close`. A failure is logged."""
+        await self._refresh()
+
+    def ask_for(self, key_id: str) -> None:
+        """Fetch the keys soon, as this one is missing; once in a minute for the same key."""
+        now = self._clock.now()
+        self._unknown = {
+            known: at for known, at in self._unknown.items() if now - at < UNKNOWN_KEPT_MS
+        }
+        if key_id not in self._unknown and len(self._unknown) < MAX_UNKNOWN:
+            self._unknown[key_id] = now
+            self._refresh_soon()
+
+    async def close(self) -> None:
+        """Fetch no more. Idempotent."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait((self._task,))
+
+    def _refresh_soon(self) -> None:
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._refresh())
+
+    async def _refresh(self) -> None:
+        again_ms = self._refresh_ms
+        try:
+            self.keys = await asyncio.to_thread(self._fetched)
+        except (OSError, ValueError) as error:
+            again_ms = min(again_ms, RETRY_MS)
+            logger.error("keys of tokens cannot be fetched", extra=fields(url=self._url, why=error))
+        if self._timer is not None:
+            self._timer.cancel()
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(again_ms / 1000, self._refresh_soon)
+
+    def _fetched(self) -> KeySet:
+        return KeySet(self._fetch(self._url))
+
+
+def validate_url(url: str, allowed: tuple[str, ...]) -> None:
+    """Raise ConfigError for a URL that is not allowed."""
+    if urlsplit(url).scheme not in ("file", "https"):
+        raise ConfigError(f"sasl.oauthbearer.jwks.endpoint.url: {url} is neither https nor file")
+    if url not in allowed:
+        raise ConfigError(
+            f"sasl.oauthbearer.jwks.endpoint.url: {url} is not one of "
+            "org.apache.kafka.sasl.oauthbearer.allowed.urls"
+        )

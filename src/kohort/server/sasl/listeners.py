@@ -1,0 +1,116 @@
+"""Builds the SASL of listeners from settings and users."""
+
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import Any
+
+from kohort.errors import ConfigError
+from kohort.runtime.clock import Clock
+from kohort.security import jwt, oauthbearer, plain
+from kohort.security.jaas import plain_users
+from kohort.security.oauthbearer import OAuthBearerServer, Validate
+from kohort.security.plain import PlainServer
+from kohort.security.sasl import SaslServer
+from kohort.security.scram import BY_MECHANISM, ScramMechanism, ScramServer, ScramUsers
+from kohort.server.config import Config
+from kohort.server.net import FailedLogins, Sasl
+from kohort.server.sasl.jwks import Jwks, validate_url
+
+_NONCE_BYTES = 24
+
+
+class SaslListeners:
+    """Makes the `Sasl` of each listener of a server."""
+
+    def __init__(self, config: Config, users: Callable[[], ScramUsers], clock: Clock) -> None:
+        self._config = config
+        self._users = users
+        self._clock = clock
+        self._failed_logins = FailedLogins(
+            config["max.failed.authentications.per.ip"], time.monotonic
+        )
+        self._jwks: dict[str, Jwks] = {}
+        """By URL."""
+        self._opened = AsyncExitStack()
+
+    async def open(self, listener: str) -> Sasl:
+        """The SASL of a listener. Raises ConfigError."""
+        of = partial(self._config.of_listener, listener)
+        mechanisms = of("sasl.enabled.mechanisms")
+        if not mechanisms:
+            raise ConfigError(f"sasl.enabled.mechanisms: listener {listener} needs one")
+        return Sasl(
+            mechanisms={each: await self._new_server(listener, each) for each in mechanisms},
+            max_reauth_ms={each: of("connections.max.reauth.ms", each) for each in mechanisms},
+            clock=self._clock,
+            failed_logins=self._failed_logins,
+            receive_bytes=of("sasl.server.max.receive.size"),
+            failure_delay_ms=of("connection.failed.authentication.delay.ms"),
+            timeout_ms=of("sasl.authentication.timeout.ms"),
+        )
+
+    async def close(self) -> None:
+        """Fetch no keys any more. Idempotent."""
+        await self._opened.aclose()
+
+    async def _new_server(self, listener: str, mechanism: str) -> Callable[[], SaslServer]:
+        of = partial(self._config.of_listener, listener, mechanism=mechanism)
+        if mechanism in BY_MECHANISM:
+            return partial(self._new_scram_server, BY_MECHANISM[mechanism])
+        if mechanism == plain.MECHANISM:
+            return partial(PlainServer, _plain_users(listener, of("sasl.jaas.config")))
+        assert mechanism == oauthbearer.MECHANISM
+        return partial(OAuthBearerServer, await self._validator(listener, of))
+
+    def _new_scram_server(self, kind: ScramMechanism) -> ScramServer:
+        return ScramServer(kind, self._users(), secrets.token_urlsafe(_NONCE_BYTES))
+
+    async def _validator(self, listener: str, of: Callable[[str], Any]) -> Validate:
+        url, principal = (
+            of("sasl.oauthbearer.jwks.endpoint.url"),
+            of("sasl.oauthbearer.sub.claim.name"),
+        )
+        if url is None:
+            if not of("sasl.oauthbearer.unsecured"):
+                raise ConfigError(
+                    f"sasl.oauthbearer.jwks.endpoint.url: listener {listener} needs it for "
+                    "OAUTHBEARER, or sasl.oauthbearer.unsecured for development"
+                )
+            return jwt.UnsecuredJwtValidator(now_s=self._now_s, principal_claim=principal)
+        validate_url(url, self._config["org.apache.kafka.sasl.oauthbearer.allowed.urls"])
+        keys = await self._keys(url, of("sasl.oauthbearer.jwks.endpoint.refresh.ms"))
+        rules = jwt.JwtRules(
+            audience=of("sasl.oauthbearer.expected.audience"),
+            issuer=of("sasl.oauthbearer.expected.issuer"),
+            skew_s=of("sasl.oauthbearer.clock.skew.seconds"),
+            principal_claim=principal,
+        )
+        return jwt.JwtValidator(
+            rules=rules,
+            keys=lambda: keys.keys,
+            now_s=self._now_s,
+            on_unknown_key=keys.ask_for,
+        )
+
+    async def _keys(self, url: str, refresh_ms: int) -> Jwks:
+        if url not in self._jwks:
+            self._jwks[url] = keys = Jwks(url, refresh_ms, self._clock)
+            self._opened.push_async_callback(keys.close)
+            await keys.start()
+        return self._jwks[url]
+
+    def _now_s(self) -> float:
+        return self._clock.timestamp() / 1000
+
+
+def _plain_users(listener: str, text: str | None) -> Mapping[str, str]:
+    name = f"listener.name.{listener.lower()}.plain.sasl.jaas.config"
+    if text is None:
+        raise ConfigError(f"{name}: PLAIN needs it, for its users")
+    try:
+        return plain_users(text)
+    except ValueError as error:
+        raise ConfigError(f"{name}: {error}") from None

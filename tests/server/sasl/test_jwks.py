@@ -1,0 +1,129 @@
+"""Keys of tokens: when they are fetched, and from where."""
+
+import asyncio
+import http.server
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kohort.errors import ConfigError
+from kohort.server.sasl.jwks import MAX_BYTES, Jwks, fetch, validate_url
+from security.tokens import jwks, public_jwk
+from server.handlers.bench import HandClock
+
+URL = "https://issuer.test/keys"
+
+
+class Issuer:
+    """An issuer whose keys change."""
+
+    def __init__(self) -> None:
+        self.fetched = 0
+        self.names = ["1"]
+        self.error: Exception | None = None
+
+    def fetch(self, url: str) -> bytes:
+        assert url == URL
+        self.fetched += 1
+        if self.error is not None:
+            raise self.error
+        return jwks(*(public_jwk("rsa", kid=name) for name in self.names)).encode()
+
+
+async def until_fetched(issuer: Issuer, times: int) -> None:
+    async with asyncio.timeout(10):
+        while issuer.fetched < times:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+
+
+async def test_an_unknown_key_is_fetched_once_in_a_minute() -> None:
+    issuer, clock = Issuer(), HandClock()
+    keys = Jwks(URL, 3_600_000, clock, fetch=issuer.fetch)
+    await keys.start()
+    assert (issuer.fetched, len(keys.keys)) == (1, 1)
+    issuer.names.append("2")
+    keys.ask_for("2")
+    await until_fetched(issuer, 2)
+    keys.ask_for("2")
+    await keys.close()
+    assert issuer.fetched == 2
+    clock.ms += 60_000
+    keys.ask_for("2")
+    await until_fetched(issuer, 3)
+    await keys.close()
+
+
+async def test_many_unknown_keys_are_not_many_fetches() -> None:
+    issuer = Issuer()
+    keys = Jwks(URL, 3_600_000, HandClock(), fetch=issuer.fetch)
+    await keys.start()
+    for number in range(100):
+        keys.ask_for(str(number))
+        await asyncio.sleep(0)
+        await keys.close()
+    assert issuer.fetched <= 1 + 16
+
+
+@pytest.mark.parametrize("error", [OSError("unreachable"), ValueError("no JSON")])
+async def test_a_fetch_that_fails_leaves_the_keys(
+    error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    issuer = Issuer()
+    keys = Jwks(URL, 20, HandClock(), fetch=issuer.fetch)
+    await keys.start()
+    issuer.error = error
+    await until_fetched(issuer, 3)
+    await keys.close()
+    assert len(keys.keys) == 1
+    assert "keys of tokens cannot be fetched" in caplog.text
+
+
+async def test_keys_are_read_from_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "keys.json"
+    path.write_text(jwks(public_jwk("rsa", kid="1")))
+    keys = Jwks(path.as_uri(), 3_600_000, HandClock())
+    await keys.start()
+    await keys.close()
+    assert keys.keys.find("1", "RS256") is not None
+
+
+@pytest.fixture
+def web() -> Iterator[str]:
+    """The address of a web server."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            if self.path == "/moved":
+                self.send_response(302)
+                self.send_header("Location", "/keys")
+                self.end_headers()
+                return
+            content = bytes(MAX_BYTES + 1) if self.path == "/large" else b"{}"
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+
+
+def test_a_redirect_and_a_large_document_are_refused(web: str) -> None:
+    assert fetch(f"{web}/keys") == b"{}"
+    with pytest.raises(OSError, match="302"):
+        fetch(f"{web}/moved")
+    with pytest.raises(ValueError, match="more than"):
+        fetch(f"{web}/large")
+
+
+@pytest.mark.parametrize("url", ["http://issuer.test/keys", "ftp://x/y", "keys.json", URL + "2"])
+def test_only_urls_of_the_list_are_allowed(url: str) -> None:
+    validate_url(URL, (URL,))
+    with pytest.raises(ConfigError):
+        validate_url(url, (URL, *([] if url.startswith("https") else [url])))
