@@ -12,7 +12,7 @@ import pytest
 
 from cli.running import runner
 from cli.served import Serve, endpoint
-from kohort.cli import configs, topics, transactions
+from kohort.cli import configs, topics, transactions, users
 from kohort.cli.groups import SUBCOMMANDS, VERBS
 
 PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
@@ -85,6 +85,7 @@ def test_every_option_that_the_page_names_is_there(capsys: pytest.CaptureFixture
         *(f"topics {name}" for name in topics.VERBS),
         *(f"configs {name}" for name in configs.VERBS),
         *(f"transactions {name}" for name in transactions.VERBS),
+        *(f"users {name}" for name in users.VERBS),
     )
     known = {
         flag
