@@ -351,6 +351,54 @@ async def test_a_key_that_every_user_can_read_is_refused(start: Start, tmp_path:
         pass
 
 
+async def test_the_http_port_serves_tls_and_asks_for_a_token(
+    start: Start, authority: Authority
+) -> None:
+    async with start(http_listen="https://127.0.0.1:0", http_token="sesame") as broker:
+        assert broker.http_address is not None
+        for path, token, status in (
+            ("/health", "", b"200"),
+            ("/groups", "", b"401"),
+            ("/groups", "Authorization: Bearer sesame\r\n", b"200"),
+        ):
+            await until(lambda: broker.groups.is_loaded)
+            reader, writer = await asyncio.open_connection(
+                *broker.http_address, ssl=authority.client(), server_hostname="localhost"
+            )
+            writer.write(f"GET {path} HTTP/1.1\r\n{token}\r\n".encode())
+            answer = await reader.read()
+            writer.transport.abort()
+            assert answer.split(b" ")[1] == status
+        before = await serial_number_at(broker.http_address, authority)
+        authority.issue("server.pem", common_name="kohort")
+        broker.reload_certificates()
+        assert await serial_number_at(broker.http_address, authority) != before
+
+
+async def serial_number_at(address: tuple[str, int], authority: Authority) -> str:
+    _, writer = await asyncio.open_connection(
+        *address, ssl=authority.client(), server_hostname="localhost"
+    )
+    writer.transport.abort()
+    return str(writer.get_extra_info("peercert")["serialNumber"])
+
+
+async def test_the_http_port_can_ask_for_certificates(start: Start, authority: Authority) -> None:
+    settings = {
+        "listener.name.http.ssl.client.auth": "required",
+        "ssl_truststore_location": str(authority.file),
+    }
+    async with start(http_listen="https://127.0.0.1:0", **settings) as broker:
+        reader, writer = await asyncio.open_connection(
+            *broker.http_address, ssl=authority.client(), server_hostname="localhost"
+        )
+        writer.write(b"GET /health HTTP/1.1\r\n\r\n")
+        try:
+            assert await reader.read() == b""
+        except OSError:
+            pass
+
+
 @pytest.mark.parametrize(
     "suite", ["TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384", "ECDHE-ECDSA-CHACHA20-POLY1305"]
 )

@@ -1,6 +1,7 @@
 """Serve Kafka's protocol: topics, and consumer groups that any Kafka client can join.
 
-SIGTERM and SIGINT end the server cleanly, with exit code 0; a second one ends it at once.
+SIGTERM and SIGINT end the server cleanly, with exit code 0; a second one ends it at once. SIGHUP
+has it read keys and certificates again.
 """
 
 import argparse
@@ -57,6 +58,7 @@ async def run_until_stopped(config: Config) -> int:
         return 0
     gc.freeze()  # what the start has made stays
     _announce(broker)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, broker.reload_certificates)
     await stop.asked.wait()
     try:
         await broker.close()

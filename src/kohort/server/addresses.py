@@ -44,6 +44,17 @@ def parse_listener(text: str) -> tuple[str | None, Address]:
     return name.upper() or None, parse_address(rest)
 
 
+def parse_http(text: str) -> tuple[bool, Address]:
+    """Whether it is HTTPS, and the address in `HOST:PORT` or `https://HOST:PORT`.
+
+    Raises ValueError, whose text completes "NAME: ".
+    """
+    scheme, separator, rest = text.strip().rpartition("://")
+    if separator and scheme.lower() not in ("http", "https"):
+        raise ValueError(f"{text!r}: the scheme is http or https")
+    return scheme.lower() == "https", parse_address(rest)
+
+
 def java_host(host: str) -> str:
     """An IP address as Java prints it: "127.0.0.1", "0:0:0:0:0:0:0:1"; else `host` itself."""
     if ":" not in host:

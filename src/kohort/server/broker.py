@@ -51,13 +51,15 @@ from kohort.server.net import (
 )
 from kohort.server.services import Services, random_ids
 from kohort.server.throttling import Throttling
-from kohort.server.tls import ListenerTls
 from kohort.server.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, GroupTopics, Topics
 from kohort.server.transaction_markers import PartitionMarkers
 from kohort.transactions.config import TransactionCoordinatorConfig
 
 if TYPE_CHECKING:
+    import ssl
+
     from kohort.server.sasl import SaslListeners
+    from kohort.server.tls import ListenerTls
 
 logger = logging.getLogger("kohort.serve")
 
@@ -229,6 +231,7 @@ class Broker:
             self.transactions,
             self.logs.problems,
             self.listener.statistics,
+            self._https_context(),
         )
         self.groups.on_rebalance.append(self.observer.on_rebalance)
 
@@ -295,7 +298,7 @@ class Broker:
     async def _bind_listener(self, config: ListenerConfig) -> None:
         protection = Protection()
         if config.security_protocol.has_tls:
-            tls = self._tls[config.name] = ListenerTls(self.config, config)
+            tls = self._tls[config.name] = self._new_tls(config)
             protection = Protection(tls=tls, identify=partial(_owner_of_certificate, tls))
         if config.security_protocol.has_sasl:
             protection = Protection(tls=protection.tls, sasl=await self._open_sasl(config))
@@ -321,6 +324,18 @@ class Broker:
                 raise KohortError(
                     f"local.socket: {path} cannot be used: {error.strerror or error}"
                 ) from error
+
+    def _https_context(self) -> "ssl.SSLContext | None":
+        config = self.config.https
+        if config is None:
+            return None
+        tls = self._tls[config.name] = self._new_tls(config)
+        return tls.renewed_context(self.config)
+
+    def _new_tls(self, config: ListenerConfig) -> "ListenerTls":
+        from kohort.server.tls import ListenerTls  # few servers need it
+
+        return ListenerTls(self.config, config)
 
     def _validate_certificates(self, config: Config) -> None:
         """Raise ConfigError if `config` names certificates that cannot be used."""
@@ -423,5 +438,5 @@ def transaction_config(config: Config) -> TransactionCoordinatorConfig:
     )
 
 
-def _owner_of_certificate(tls: ListenerTls, transport: asyncio.BaseTransport) -> KafkaPrincipal:
+def _owner_of_certificate(tls: "ListenerTls", transport: asyncio.BaseTransport) -> KafkaPrincipal:
     return tls.principal(certificate_of(transport))

@@ -75,6 +75,19 @@ class ListenerTls:
             )
         return context, certificate
 
+    def renewed_context(self, config: Config) -> ssl.SSLContext:
+        """A context whose handshakes use the key and certificates of `context` at that moment.
+
+        The rest, such as authorities and ciphers, stays as it is by `config`.
+        """
+
+        def renew(handshake: ssl.SSLObject, _name: str | None, _: ssl.SSLContext) -> None:
+            handshake.context = self.context
+
+        context, _ = _Reader(config, self._listener).context()
+        context.sni_callback = renew
+        return context
+
     def principal(self, certificate: bytes | None) -> KafkaPrincipal:
         """The principal of a client with a certificate in DER, or with none. Raises ValueError."""
         if certificate is None:

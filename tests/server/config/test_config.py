@@ -268,6 +268,17 @@ def test_other_machines_reach_listeners_with_tls_and_authentication_only(
         )
 
 
+def test_other_machines_reach_the_http_port_with_tls_and_a_token_only() -> None:
+    for settings in (
+        {"http.listen": "192.0.2.1:80", "http.token": "sesame"},
+        {"http.listen": "https://192.0.2.1:80"},
+    ):
+        with pytest.raises(ConfigError, match="can be reached by other machines without a token"):
+            Config(settings)
+    assert Config({"http.listen": "https://192.0.2.1:80", "http.token": "sesame"}).https
+    assert Config({"http.listen": "http://127.0.0.1:80"}).https is None
+
+
 def test_the_settings_of_a_listener_are_stronger_than_those_of_all() -> None:
     config = Config(
         {

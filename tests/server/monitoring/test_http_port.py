@@ -110,3 +110,27 @@ async def test_silent_clients_are_bounded_and_keep_no_probe_out(address: tuple[s
 @given(st.binary(max_size=60))
 def test_any_request_has_an_answer(request: bytes) -> None:
     assert asyncio.run(HttpPort(ROUTES).respond(request + b"\r\n\r\n")).status in HTTPStatus
+
+
+async def test_without_the_token_only_public_routes_respond() -> None:
+    public = {"/health": lambda _: json_response({"status": "public"})}
+    port = HttpPort(ROUTES, public=public, token="sesame")
+    address = await port.start("127.0.0.1", 0)
+    try:
+        assert await get(address, "/health") == (200, {"status": "public"})
+        assert await get(address, "/groups/g") == (401, {"error": "a token is needed"})
+        assert await get(address, "/nowhere") == (401, {"error": "a token is needed"})
+        for header, status in (
+            ("Authorization: Bearer sesame", 200),
+            ("authorization:bearer  sesame", 200),
+            ("Authorization: Bearer sesam", 401),
+            ("Authorization: Bearer", 401),
+            ("Authorization: Basic sesame", 401),
+            ("X: Authorization: Bearer sesame", 401),
+        ):
+            request = f"GET /groups/g HTTP/1.1\r\n{header}\r\n\r\n".encode()
+            answer = await send(address, request)
+            assert int(answer.split(b" ")[1]) == status, header
+            assert (b"WWW-Authenticate: Bearer" in answer) is (status == 401)
+    finally:
+        await port.close()

@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from kohort.errors import ConfigError
-from kohort.server.addresses import Address, is_loopback, parse_address
+from kohort.security import SecurityProtocol
+from kohort.server.addresses import Address, is_loopback, parse_http
 from kohort.server.config.definition import ConfigDef, Value, as_text
 from kohort.server.config.listeners import (
+    HTTP,
     PREFIX,
     ListenerConfig,
     definition_of,
@@ -186,7 +188,18 @@ class Config(Mapping[str, Any]):
     @property
     def http_listen(self) -> Address | None:
         text = self["http.listen"]
-        return None if text is None else parse_address(text)
+        return None if text is None else parse_http(text)[1]
+
+    @property
+    def https(self) -> ListenerConfig | None:
+        """The HTTP port as a listener with TLS; None if it has none."""
+        text = self["http.listen"]
+        if text is None or not parse_http(text)[0]:
+            return None
+        address = parse_http(text)[1]
+        return ListenerConfig(
+            name=HTTP, security_protocol=SecurityProtocol.SSL, address=address, advertised=address
+        )
 
 
 def _dynamic(settings: Mapping[str, str], rank: int) -> Iterator[Given]:
@@ -294,7 +307,7 @@ def _misfits_of_listeners(settings: Mapping[str, Setting]) -> list[str]:
         return settings[name].value
 
     listeners = read_listeners(value, found)
-    names = {listener.name.lower() for listener in listeners}
+    names = {listener.name.lower() for listener in listeners} | {HTTP.lower()}
     for name in settings:
         of = name.removeprefix(PREFIX).partition(".")[0]
         if name.startswith(PREFIX) and of not in names:
@@ -311,10 +324,14 @@ def _exposed(listeners: Iterable[ListenerConfig], settings: Mapping[str, Setting
         if problem := exposed(listener, str(client_auth)):
             found.append(problem)
     text = settings["http.listen"].value
-    if text is not None and not is_loopback(parse_address(str(text)).host):
+    if text is None:
+        return found
+    encrypted, address = parse_http(str(text))
+    if not (encrypted and settings["http.token"].value) and not is_loopback(address.host):
         found.append(
-            f"http.listen: {text} can be reached by other machines, and nobody is authenticated; "
-            "listen on 127.0.0.1, or say --insecure if the network is trusted"
+            f"http.listen: {text} can be reached by other machines without a token or "
+            "encryption; listen on 127.0.0.1, or set http.token and https://, or say --insecure "
+            "if the network is trusted"
         )
     return found
 

@@ -14,6 +14,8 @@ from kohort.server.config.definition import ConfigDef
 from kohort.server.config.table import DYNAMIC, RELOADABLE, TABLE
 
 PREFIX: Final = "listener.name."
+HTTP: Final = "HTTP"
+"""Name by which the HTTP port has settings of its own."""
 DEFAULT_NAME: Final = "PLAINTEXT"
 """Name of a listener that is written without one, as HOST:PORT."""
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from kohort.security import MappingRules
 from kohort.security.authorizer import super_users
-from kohort.server.addresses import java_host, parse_address, parse_listener
+from kohort.server.addresses import java_host, parse_http, parse_listener
 from kohort.server.config.definition import INT_MAX, LONG_MAX, ConfigDef
 
 STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
@@ -579,8 +579,14 @@ _OURS = (
         "machines.",
     ),
     ConfigDef(
-        name="http.listen", kind="string", default=None, check=parse_address, ours=True,
-        doc="Address of the HTTP port with /metrics, /health and /groups; null: none.",
+        name="http.listen", kind="string", default=None, check=parse_http, ours=True,
+        doc="Address of the HTTP port with /metrics, /health and /groups, as HOST:PORT or "
+        "https://HOST:PORT; null: none. Its TLS has the settings of a listener named HTTP.",
+    ),
+    ConfigDef(
+        name="http.token", kind="password", default=None, ours=True,
+        doc="Token that the HTTP port asks for as Authorization: Bearer TOKEN, but for the status "
+        "in /health; null: none.",
     ),
     ConfigDef(
         name="logging.format", kind="string", default="text", choices=("text", "json"), ours=True,

@@ -2,11 +2,15 @@
 
 It runs on the loop of the groups, so a response shows one consistent moment, and a probe that gets
 its response proves that the loop runs. Its HTTP is the least that these clients need: a GET whose
-headers are skipped, one request per connection.
+headers are skipped but for a token, one request per connection.
+
+With a token, only those who send it as `Authorization: Bearer TOKEN` see more than `/health`.
 """
 
 import asyncio
+import hmac
 import json
+import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -17,6 +21,7 @@ from urllib.parse import unquote, urlsplit
 MAX_REQUEST: Final = 16 * 1024
 MAX_CONNECTIONS: Final = 32
 TIMEOUT_S: Final = 10.0
+_UNAUTHORIZED: Final = HTTPStatus.UNAUTHORIZED
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +45,35 @@ def json_response(value: object, status: HTTPStatus = HTTPStatus.OK) -> HttpResp
 class HttpPort:
     """Serves `routes`, path → function; a path ending with "/" takes the rest of a longer one."""
 
-    def __init__(self, routes: Mapping[str, Route]) -> None:
+    def __init__(
+        self,
+        routes: Mapping[str, Route],
+        *,
+        public: Mapping[str, Route] | None = None,
+        token: str | None = None,
+        context: ssl.SSLContext | None = None,
+    ) -> None:
+        """With a token, `public` routes are those of who does not send it; none needs it without.
+
+        A context makes it HTTPS.
+        """
         self._routes = routes
+        self._public = public or {}
+        self._token = token
+        self._context = context
         self._server: asyncio.Server | None = None
         self._busy: dict[asyncio.Task[None], None] = {}  # oldest first
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
         """Listen; returns the address bound. Raises OSError if that is not possible."""
-        self._server = await asyncio.start_server(self._connected, host, port, limit=MAX_REQUEST)
+        self._server = await asyncio.start_server(
+            self._connected,
+            host,
+            port,
+            limit=MAX_REQUEST,
+            ssl=self._context,
+            ssl_handshake_timeout=None if self._context is None else TIMEOUT_S,
+        )
         bound: tuple[str, int] = self._server.sockets[0].getsockname()[:2]
         return bound
 
@@ -101,7 +127,12 @@ class HttpPort:
         except ValueError:
             return json_response({"error": "not an HTTP/1 request"}, HTTPStatus.BAD_REQUEST)
         stem, slash, rest = path[1:].partition("/")
-        route = self._routes.get(f"/{stem}/" if rest else f"/{stem}")
+        path = f"/{stem}/" if rest else f"/{stem}"
+        route = self._routes.get(path)
+        if self._token is not None and not self._has_token(request, self._token):
+            route = self._public.get(path)
+            if route is None:
+                return json_response({"error": "a token is needed"}, HTTPStatus.UNAUTHORIZED)
         if route is None or (slash and not rest):
             return json_response(
                 {"error": (f"no such path; there are {', '.join(self._routes)}")},
@@ -115,12 +146,22 @@ class HttpPort:
                 {"error": f"{type(error).__name__}: {error}"}, HTTPStatus.INTERNAL_SERVER_ERROR
             )
 
+    @staticmethod
+    def _has_token(request: bytes, token: str) -> bool:
+        for line in request.split(b"\r\n")[1:]:
+            name, _, value = line.partition(b":")
+            scheme, _, given = value.strip().partition(b" ")
+            if name.lower() == b"authorization" and scheme.lower() == b"bearer":
+                return hmac.compare_digest(given.strip(), token.encode())
+        return False
+
 
 def _head_and_body(response: HttpResponse, *, with_body: bool) -> bytes:
+    wanted = "WWW-Authenticate: Bearer\r\n" if response.status is _UNAUTHORIZED else ""
     head = (
         f"HTTP/1.1 {response.status.value} {response.status.phrase}\r\nContent-Type: "
         f"{response.content_type}\r\n"
-        f"Content-Length: {len(response.body)}\r\nCache-Control: no-store\r\nConnection: "
+        f"{wanted}Content-Length: {len(response.body)}\r\nCache-Control: no-store\r\nConnection: "
         "close\r\n\r\n"
     )
     return head.encode() + (response.body if with_body else b"")

@@ -2,7 +2,9 @@
 
 import asyncio
 import importlib
+import json
 import os
+import ssl
 from collections.abc import Callable
 from http import HTTPStatus
 from operator import itemgetter
@@ -39,13 +41,16 @@ class Observer:
         transactions: TransactionCoordinator,
         problems: Problems,
         traffic: Callable[[], ListenerStatistics],
+        context: ssl.SSLContext | None = None,
     ) -> None:
+        """With a context, the HTTP port is one of HTTPS."""
         self._config = config
         self._topics = topics
         self._groups = groups
         self._transactions = transactions
         self._problems = problems
         self._traffic = traffic
+        self._context = context
         self._rebalances = Rebalances()
         self._loop_lag = LoopLag()
         self._port: HttpPort | None = None
@@ -62,7 +67,10 @@ class Observer:
                 "/metrics": self.metrics,
                 "/groups": self.groups,
                 "/groups/": self.group,
-            }
+            },
+            public={"/health": self.health_alone},
+            token=self._config["http.token"],
+            context=self._context,
         )
         try:
             bound = await self._port.start(wanted.host, wanted.port)
@@ -96,6 +104,11 @@ class Observer:
                 {"status": "unavailable", "reasons": reasons}, HTTPStatus.SERVICE_UNAVAILABLE
             )
         return json_response({"status": "ok"})
+
+    def health_alone(self, _: str) -> HttpResponse:
+        """The same without reasons, which name topics."""
+        whole = self.health("")
+        return json_response({"status": json.loads(whole.body)["status"]}, whole.status)
 
     async def metrics(self, _: str) -> HttpResponse:
         """Prometheus text format."""
