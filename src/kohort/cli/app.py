@@ -19,6 +19,7 @@ COMMANDS: Final = {
     "configs": "describe and alter configs of topics, brokers and groups",
     "users": "list, add and remove users with passwords, also before the first start of a server",
     "acls": "list, add and remove access control lists, in kafka-acls' words",
+    "certs": "make an authority and certificates for development",
     "repair": "show what of a damaged log has to be cut off, and cut it; needs the server stopped",
     "consume": "print records, as kcat does",
     "produce": "send lines or files as records, as kcat does",
