@@ -81,6 +81,24 @@ def test_a_login_as_librdkafka_has_it() -> None:
     assert (security.username, security.password) == ("me", "pw")
 
 
+@pytest.mark.parametrize("option", ["--security", "--command-config", "KOHORT_SECURITY"])
+def test_a_file_by_any_of_its_names(
+    option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n"
+                    "sasl.username=me\nsasl.password=pw\n")  # fmt: skip
+    words = (option, str(file)) if option.startswith("-") else ()
+    monkeypatch.setenv("KOHORT_SECURITY", "nowhere" if words else str(file))
+    assert config(*words).security.username == "me"
+
+
+def test_an_environment_that_names_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KOHORT_SECURITY", "/nowhere/file")
+    with pytest.raises(RefusedError, match="KOHORT_SECURITY /nowhere/file: cannot be read"):
+        config()
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
@@ -88,7 +106,7 @@ def test_a_login_as_librdkafka_has_it() -> None:
         (("-X", "client.di=x"), "unknown property; did you mean client.id?"),
         (("-X", "retry.backoff.ms=soon"), "retry.backoff.ms=soon: is not a number of milliseconds"),
         (("-X", "security.protocol=TLS"), "security protocol 'TLS'"),
-        (("-X", "security.protocol=SASL_SSL"), "SASL mechanism None"),
+        (("-X", "security.protocol=SASL_SSL"), "option sasl.mechanism is missing"),
         (("-b", "nowhere:"), "'nowhere:' is not HOST:PORT"),
         (
             ("-X", "queue.buffering.max.messages=5"),

@@ -6,11 +6,12 @@ import pytest
 
 from client.conftest import certificate
 from kohort.client.client_credentials import ClientCredentials
+from kohort.client.refusals import RefusedOptionsError
 from kohort.errors import ConfigError
+from kohort.spark import connecting
 from kohort.spark.membership import group_options, validate_group
 from kohort.spark.options import Bound, GroupMode, TopicSubscription, parse_read
 from kohort.spark.positions import EARLIEST, LATEST
-from kohort.spark.refusals import RefusedOptionsError
 from kohort.spark.source import KohortDataSource
 from kohort.spark.write_options import parse_write
 from kohort.types import TopicPartition
@@ -592,6 +593,25 @@ class TestSecurity:
         assert found.security.extensions == {"logicalCluster": "lkc-1"}
         assert isinstance(found.security.token, ClientCredentials)
         assert "s3cret" not in repr(found)
+
+    def test_a_file(self, tmp_path):
+        """Other properties in it are those of other programs."""
+        file = tmp_path / "client.properties"
+        file.write_text(
+            "bootstrap.servers=other:1\nfetch.min.bytes=7\nsecurity.protocol=SASL_PLAINTEXT\n"
+            "sasl.mechanism=PLAIN\nsasl.username=ann\nsasl.password=s3cret\n"
+        )
+        for found in (batch(security=file), write(security=file)):
+            config = connecting.client_config(dict(found.kafka))
+            assert config.security.password == "s3cret"
+            assert "other" not in str(config.servers)
+            assert "s3cret" not in repr(found)
+        ben = batch(security=file, kafka__sasl__username="ben").client_config()
+        assert ben.security.username == "ben"
+
+    def test_a_file_that_is_missing(self):
+        with pytest.raises(ConfigError, match="option security: nowhere cannot be read"):
+            batch(security="nowhere")
 
     def test_a_password_is_not_told(self):
         found = batch(**SASL, kafka__sasl__username="ann", kafka__sasl__password="s3cret")

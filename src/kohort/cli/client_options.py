@@ -2,13 +2,14 @@
 
 `--bootstrap` and `--command-config` are Kafka's, `-b`, `-X` and `-F` kcat's. A properties file may
 have any name that Java's or librdkafka's clients know. Those of the connection are used, others are
-ignored, so that another tool's file can be used. An unknown name in `-X` is refused.
+ignored, so that another tool's file can be used. An unknown name in `-X` is refused. `--security`
+is another name of `--command-config`, and KOHORT_SECURITY names the file where neither is given.
 """
 
 import argparse
 import asyncio
 import logging
-import re
+import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -20,13 +21,16 @@ from kohort.cli.output import print_message
 from kohort.client.admin import Admin
 from kohort.client.cluster import Cluster
 from kohort.client.config import ClientConfig
-from kohort.client.properties import DURATIONS, SECURITY, credentials
-from kohort.client.security import Security
+from kohort.client.properties import DURATIONS, read_properties
+from kohort.client.security_properties import NAMES as SECURITY
+from kohort.client.security_properties import security
 from kohort.errors import ConfigError, KohortError
 from kohort.suggestions import did_you_mean
 
 TIMEOUT_MS: Final = 30_000
 REQUEST_TIMEOUT_MS: Final = 30_000
+SECURITY_FILE: Final = "KOHORT_SECURITY"
+"""Environment variable with the path of the file of `--command-config`."""
 
 _NAMES: Final = DURATIONS | {
     "bootstrap.servers": "bootstrap",
@@ -35,9 +39,7 @@ _NAMES: Final = DURATIONS | {
     "socket.timeout.ms": "request_timeout_ms",
     "topic.metadata.refresh.interval.ms": "metadata_max_age_ms",
 }
-_SECURITY: Final = SECURITY | {"sasl.mechanisms": "mechanism"}
 _PORT: Final = 9092
-_OTHER: Final = ("sasl.jaas.config", "ssl.endpoint.identification.algorithm")
 
 
 def add_client_arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,9 +55,10 @@ def add_client_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "-F",
         "--command-config",
+        "--security",
         metavar="FILE",
         type=Path,
-        help="properties file, as Java's and librdkafka's clients have",
+        help="properties file, as Java's and librdkafka's clients have (default: KOHORT_SECURITY)",
     )
     add(
         "-X",
@@ -114,7 +117,7 @@ def _config(options: argparse.Namespace, properties: Mapping[str, str]) -> Clien
     }
     if "bootstrap" in fields:
         fields["bootstrap"] = [_with_port(each) for each in fields["bootstrap"].split(",")]
-    return ClientConfig(**fields, security=_security(properties))
+    return ClientConfig(**fields, security=security(properties))
 
 
 def _with_port(server: str) -> str:
@@ -132,21 +135,9 @@ def _typed(name: str, value: str) -> int | str:
     return int(value)
 
 
-def _security(properties: Mapping[str, str]) -> Security:
-    fields: dict[str, Any] = {
-        _SECURITY[name]: value for name, value in properties.items() if name in _SECURITY
-    }
-    fields |= credentials(properties.get(_OTHER[0], ""))
-    if properties.get(_OTHER[1], "https").lower() in ("", "none"):
-        fields["ssl_check_hostname"] = False
-    if "protocol" in fields:
-        fields["protocol"] = fields["protocol"].upper()
-    return Security(**fields)
-
-
 def _given(words: Iterable[str], own: Iterable[str]) -> dict[str, str]:
     """What `-X` says. Raises ConfigError."""
-    known = [*_NAMES, *_SECURITY, *_OTHER, *own]
+    known = [*_NAMES, *SECURITY, *own]
     properties = {}
     for word in words:
         name, equals, value = word.partition("=")
@@ -161,19 +152,19 @@ def _given(words: Iterable[str], own: Iterable[str]) -> dict[str, str]:
 
 
 def _file(path: Path | None) -> dict[str, str]:
-    """The properties in a file. Raises ConfigError."""
+    """The properties in the file of `--command-config`, else of KOHORT_SECURITY.
+
+    Raises ConfigError.
+    """
+    source = "--command-config"
     if path is None:
-        return {}
+        if not (named := os.environ.get(SECURITY_FILE)):
+            return {}
+        path, source = Path(named), SECURITY_FILE
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"--command-config {path}: cannot be read: {error}") from None
-    properties = {}
-    for line in re.sub(r"\\\n\s*", "", "\n".join(lines)).splitlines():
-        name, equals, value = line.strip().partition("=")
-        if equals and not name.startswith(("#", "!")):
-            properties[name.strip()] = value.strip()
-    return properties
+        return read_properties(path)
+    except ConfigError as error:
+        raise ConfigError(f"{source} {path}: {error}") from None
 
 
 def run_with_cluster(options: argparse.Namespace, work: Callable[[Cluster], Awaitable[int]]) -> int:

@@ -26,6 +26,10 @@ PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 MAX_ITERATIONS: Final = 1_000_000
 """Most iterations of SCRAM: more would keep the client busy for seconds."""
+_OF_THE_KEY: Final = (
+    "; ssl_password is not that of the key, or there is no certificate with its key"
+)
+"""All that can be wrong where OpenSSL gives no reason."""
 MIN_ITERATIONS: Final = 4096
 """Fewest iterations of SCRAM, as in RFC 7677 and Kafka."""
 
@@ -124,17 +128,22 @@ class Security:
             made = ssl.create_default_context(cafile=self.ssl_cafile, cadata=self.ssl_cadata)
             made.check_hostname = self.ssl_check_hostname
             if self.ssl_certfile:
-                made.load_cert_chain(self.ssl_certfile, self.ssl_keyfile, self.ssl_password)
+                made.load_cert_chain(self.ssl_certfile, self.ssl_keyfile, self._key_password)
             if self.ssl_certdata:
-                _load_text(made, self.ssl_certdata, self.ssl_password)
+                _load_text(made, self.ssl_certdata, self._key_password)
         except (OSError, ValueError) as error:
             files = ", ".join(
                 each for each in (self.ssl_cafile, self.ssl_certfile, self.ssl_keyfile) if each
             )
+            hint = _OF_THE_KEY if getattr(error, "reason", "") is None else ""
             raise ConfigError(
-                f"TLS cannot be set up with {files or 'the given PEM text'}: {error}"
+                f"TLS cannot be set up with {files or 'the given PEM text'}: {error}{hint}"
             ) from error
         return made
+
+    def _key_password(self) -> str:
+        """A function, as OpenSSL would ask for a password of None on the terminal."""
+        return self.ssl_password or ""
 
     def exchange(self) -> Exchange:
         """The authentication of one connection."""
@@ -155,13 +164,12 @@ PLAINTEXT: Final = Security()
 """Neither TLS nor SASL."""
 
 
-def _load_text(context: ssl.SSLContext, pem: str, password: str | None) -> None:
+def _load_text(context: ssl.SSLContext, pem: str, password: Callable[[], str]) -> None:
     """Load certificate chain and key, which OpenSSL takes from files only."""
     with NamedTemporaryFile("w", prefix="kohort-", suffix=".pem") as file:  # mode 0600
         file.write(pem)
         file.flush()
-        # A function, as without a password OpenSSL would ask for it on the terminal.
-        context.load_cert_chain(file.name, password=lambda: password or "")
+        context.load_cert_chain(file.name, password=password)
 
 
 async def _plain(username: str, password: str) -> Exchange:

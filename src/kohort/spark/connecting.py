@@ -5,10 +5,10 @@ from typing import Any, Final
 
 from kohort.client.config import ClientConfig
 from kohort.client.properties import DURATIONS
+from kohort.client.refusals import Refusals
 from kohort.client.security import PLAINTEXT
+from kohort.client.security_properties import NAMES, security
 from kohort.spark import unsupported_options
-from kohort.spark.refusals import Refusals
-from kohort.spark.security import NAMES, security
 from kohort.spark.values import PREFIX, named, numbers
 from kohort.suggestions import closest
 
@@ -69,7 +69,7 @@ def client_config(given: Mapping[str, str]) -> ClientConfig:
             f"option {PREFIX}bootstrap.servers is missing: HOST:PORT of some brokers, with commas"
         ])  # fmt: skip
     fields: dict[str, Any] = refusals.of(lambda: numbers(given, _CLIENT), {})
-    fields["security"] = refusals.of(lambda: security(given), PLAINTEXT)
+    fields["security"] = refusals.of(lambda: security(given, prefix=PREFIX), PLAINTEXT)
     fields["client_id"] = given.get("client.id", "kohort-spark")
     config = refusals.of(
         lambda: named(

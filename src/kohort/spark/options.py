@@ -12,11 +12,11 @@ from functools import partial
 from typing import Any, Final, Literal, TypeAlias, cast
 
 from kohort.client.config import ClientConfig
+from kohort.client.refusals import Refusals, RefusedOptionsError
 from kohort.errors import ConfigError
 from kohort.spark import connecting, positions
 from kohort.spark.positions import EARLIEST, LATEST, Positions
-from kohort.spark.raw_options import Pairs, RawOptions
-from kohort.spark.refusals import Refusals, RefusedOptionsError
+from kohort.spark.raw_options import SECURITY, Pairs, RawOptions
 from kohort.spark.values import INT32_MAX, PREFIX, duration_ms, number
 from kohort.types import TopicPartition
 
@@ -43,7 +43,7 @@ READ: Final = (
     "transactionalSink",
     "startingOffsetsByTimestampStrategy", "minPartitions", "maxRecordsPerPartition",
     "failOnDataLoss", "includeHeaders", "maxInflatedBatchBytes", "kafkaConsumer.pollTimeoutMs",
-    "fetchOffset.numRetries", "fetchOffset.retryIntervalMs",
+    "fetchOffset.numRetries", "fetchOffset.retryIntervalMs", SECURITY,
 )  # fmt: skip
 _COUNTS: Final = {
     "maxOffsetsPerTrigger": ("max_offsets_per_trigger", 1),

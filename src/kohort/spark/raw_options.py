@@ -1,8 +1,16 @@
-"""Options as Spark passes them: looked up without regard to case, refused by name."""
+"""Options as Spark passes them: looked up without regard to case, refused by name.
+
+The option `security` names a properties file with `security.protocol`, `sasl.*` and `ssl.*`, which
+the driver reads. Its secrets are in no option of the query.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Final, TypeAlias
 
+from kohort.client.properties import read_properties
+from kohort.client.refusals import RefusedOptionsError
+from kohort.client.security_properties import NAMES
 from kohort.errors import ConfigError
 from kohort.spark.values import INT64_MAX, PREFIX, number
 from kohort.suggestions import closest
@@ -16,6 +24,8 @@ _OF_TABLES: Final = frozenset((
     "provider",
 ))  # fmt: skip
 """Properties of a table in Spark's catalog, which Spark passes among the options of the table."""
+SECURITY: Final = "security"
+"""Option with the path of a file; `kafka.*` options override what it has."""
 _TWICE: Final = "option."
 """Begins a second name of each option of a table."""
 
@@ -24,12 +34,13 @@ class RawOptions:
     """Options by their names in lower case, and the `kafka.*` ones without the prefix."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
+        """Raises RefusedOptionsError if the file of `security` cannot be read."""
         self._options = {
             name.lower(): value
             for name, value in options.items()
             if name.lower() not in _OF_TABLES and not name.startswith(_TWICE)
         }
-        self.kafka = {
+        self.kafka = _of_file(self.get(SECURITY)) | {
             name.removeprefix(PREFIX): value
             for name, value in self._options.items()
             if name.startswith(PREFIX)
@@ -68,3 +79,14 @@ class RawOptions:
         if text not in values:
             raise ConfigError(f"option {name} is {text!r}; it is one of {', '.join(values)}")
         return text
+
+
+def _of_file(path: str | None) -> dict[str, str]:
+    """The settings of security in a properties file; others are ignored."""
+    if path is None:
+        return {}
+    try:
+        found = read_properties(Path(path))
+    except ConfigError as error:
+        raise RefusedOptionsError([f"option {SECURITY}: {path} {error}"]) from None
+    return {name: value for name, value in found.items() if name in NAMES}

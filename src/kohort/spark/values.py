@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final, TypeVar
 
+from kohort.client.refusals import Refusals
 from kohort.errors import ConfigError
-from kohort.spark.refusals import Refusals
 
 T = TypeVar("T")
 

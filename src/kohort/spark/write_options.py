@@ -8,11 +8,11 @@ from typing import Any, Final
 from kohort.client.cluster import Cluster
 from kohort.client.config import ClientConfig
 from kohort.client.produce import Producer
+from kohort.client.refusals import Refusals
 from kohort.protocol.compression import Codec
 from kohort.spark import connecting
 from kohort.spark.options import READ
-from kohort.spark.raw_options import Pairs, RawOptions
-from kohort.spark.refusals import Refusals
+from kohort.spark.raw_options import SECURITY, Pairs, RawOptions
 from kohort.spark.values import named, numbers
 
 BATCH_SIZE: Final = 262_144
@@ -31,6 +31,7 @@ _NUMBERS: Final = {
     "transaction.timeout.ms": "transaction_timeout_ms",
 }
 _WRITE: Final = (
+    SECURITY,
     "delivery",
     "topic",
     "includeHeaders",

@@ -19,7 +19,7 @@ PREFIX: Final = "KOHORT_"
 # puts into every pod beside a service that is called "kohort" (KOHORT_SERVICE_HOST,
 # KOHORT_PORT_9092_TCP_ADDR, ...).
 _NOT_SETTINGS = re.compile(
-    r"KOHORT_(CONFIG|(DEMO|TEST|BENCH|INTEROP|CONFORMANCE|SERVICE)_.*|PORT(_\d+_.*)?)"
+    r"KOHORT_(CONFIG|SECURITY|(DEMO|TEST|BENCH|INTEROP|CONFORMANCE|SERVICE)_.*|PORT(_\d+_.*)?)"
 )
 _BY_ENVIRONMENT: Final = {definition.environment: name for name, definition in TABLE.items()}
 
