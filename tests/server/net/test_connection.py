@@ -13,10 +13,11 @@ from kohort.coordinator.requests import Heartbeat, JoinGroup
 from kohort.coordinator.responses import HeartbeatResponse, JoinGroupResponse
 from kohort.protocol.apis import APIS
 from kohort.protocol.framing import MalformedError
+from kohort.quotas import quota_entity
 from kohort.security import ANONYMOUS, KafkaPrincipal
 from kohort.server.net.connection import READ_AHEAD, host_of
 from kohort.server.net.connection_limits import ConnectionLimits
-from kohort.server.net.creation_rate import CreationRate
+from kohort.server.net.creation_rate import AddressRates, CreationRate
 from kohort.server.net.rate_limited_log import PER_PERIOD, RateLimitedLog
 from kohort.server.net.request_memory import UNMETERED, RequestMemory
 from server import identities
@@ -586,6 +587,27 @@ async def test_connections_beyond_the_creation_rate_wait() -> None:
         assert wire.listener.statistics().accepted == 10
         wire.listener.limit(ConnectionLimits(creation_rate=1_000_000))
         assert await peers[10].correlation_id() == 1
+
+
+def test_the_rate_of_an_address_has_room_for_one_connection() -> None:
+    rates = AddressRates({"::1": 0.01}.get)
+    assert rates.wait("127.0.0.1", 0) == 0
+    assert rates.wait("::1", 0) == 0
+    assert rates.wait("::1", 0) == 1  # and not a hundred seconds
+    assert rates.wait("::1", 100) == 0
+
+
+async def test_connections_beyond_the_quota_of_their_address_are_closed_after_a_wait() -> None:
+    async with Wire() as wire:
+        serve_heartbeats(wire)
+        wire.quotas.replace(quota_entity([("ip", "127.0.0.1")]), {"connection_creation_rate": 0.2})
+        first, second, third = [await wire.peer() for _ in range(3)]
+        for peer in (first, second):
+            assert (await peer.ask("heartbeat", 4, **HEARTBEAT)).error_code == 0
+        third.send(third.request("heartbeat", 4, **HEARTBEAT))
+        assert await third.closed() == b""
+        assert wire.listener.statistics().accepted == 2
+        await wire.peer()  # is waiting when the listener is closed
 
 
 async def test_a_closed_connection_that_is_still_known_keeps_no_received_bytes() -> None:

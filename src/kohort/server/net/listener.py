@@ -2,7 +2,8 @@
 
 Sockets are accepted here and not by the loop, because Kafka's limits make clients wait: beyond
 `max.connections` and `max.connection.creation.rate` nothing is accepted, so that connections queue
-in the system. A connection beyond `max.connections.per.ip` is accepted and closed.
+in the system. A connection beyond `max.connections.per.ip` is accepted and closed, and one beyond
+the quota `connection_creation_rate` of its address is closed after a wait.
 
 *Handshakes.* At most `HANDSHAKES` TLS handshakes are in progress. When there are so many, the
 oldest one is given up once it has had `HANDSHAKE_SHARE_S`; silent clients so cannot keep others
@@ -16,11 +17,11 @@ import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from kohort.security import ANONYMOUS, Endpoint, KafkaPrincipal
 from kohort.server.net.connection import Connection, Identify, SharedByConnections, host_of
-from kohort.server.net.creation_rate import CreationRate
+from kohort.server.net.creation_rate import AddressRates, CreationRate
 from kohort.server.net.login import Sasl
 from kohort.server.net.open_connections import OpenConnections
 from kohort.server.net.rate_limited_log import RateLimitedLog
@@ -28,6 +29,8 @@ from kohort.server.net.rate_limited_log import RateLimitedLog
 ACCEPTED_PER_TURN: Final = 64
 HANDSHAKES: Final = 128
 HANDSHAKE_SHARE_S: Final = 1.0
+HELD: Final = 1_000
+"""Connections beyond a quota that wait to be closed; further ones are closed at once."""
 SHUTDOWN_S: Final = 5.0
 """Time that a client has to confirm the end of a TLS connection."""
 OUT_OF_FILES_S: Final = 1.0
@@ -76,15 +79,18 @@ class Listener:
         self._log = log
         self._shared: SharedByConnections | None = None
         self._opening: dict[asyncio.Task[None], float] = {}  # when it began; oldest first
+        self._addresses: AddressRates | None = None
+        self._held: dict[socket.socket, asyncio.TimerHandle] = {}  # to be closed
         self._accepts = False
         self._timer: asyncio.TimerHandle | None = None
 
     def __repr__(self) -> str:
         return f"<Listener {self.endpoint.listener} {len(self._opening)} handshakes>"
 
-    def serve(self, shared: SharedByConnections) -> None:
-        """Accept connections, which use `shared` together."""
+    def serve(self, shared: SharedByConnections, addresses: AddressRates) -> None:
+        """Accept connections, which use `shared` together, at the rates of their addresses."""
         self._shared = shared
+        self._addresses = addresses
         self.accept_or_wait()
 
     async def close(self) -> None:
@@ -93,6 +99,8 @@ class Listener:
         self._set_accepting(False)
         if self._timer is not None:
             self._timer.cancel()
+        for accepted in tuple(self._held):
+            self._close_held(accepted)
         for task in self._opening:
             task.cancel()
         await asyncio.gather(*self._opening, return_exceptions=True)
@@ -152,8 +160,12 @@ class Listener:
         self._set_accepting(False)
         self._timer = asyncio.get_running_loop().call_later(OUT_OF_FILES_S, self.accept_or_wait)
 
-    def _open(self, accepted: socket.socket, address: object) -> None:
+    def _open(self, accepted: socket.socket, address: Any) -> None:
         accepted.setblocking(False)
+        wait = self._wait(address)
+        if wait:
+            self._close_later(accepted, wait)
+            return
         connection = self.new_connection(host_of(address), accepted.fileno())
         if connection is None:
             accepted.close()
@@ -162,6 +174,24 @@ class Listener:
         task = loop.create_task(self._connect(connection, accepted))
         self._opening[task] = loop.time()
         task.add_done_callback(partial(self._opened, connection))
+
+    def _wait(self, address: Any) -> float:
+        """Seconds until a connection beyond the quota of its address is closed; 0: it has room."""
+        if self._addresses is None or not isinstance(address, tuple):
+            return 0.0
+        host = address[0].partition("%")[0]
+        return self._addresses.wait(host, asyncio.get_running_loop().time())
+
+    def _close_later(self, accepted: socket.socket, wait: float) -> None:
+        if len(self._held) >= HELD:
+            accepted.close()
+            return
+        timer = asyncio.get_running_loop().call_later(wait, self._close_held, accepted)
+        self._held[accepted] = timer
+
+    def _close_held(self, accepted: socket.socket) -> None:
+        self._held.pop(accepted).cancel()
+        accepted.close()
 
     def new_connection(self, host: str, descriptor: int) -> Connection | None:
         """The protocol of a connection that was accepted, None if a limit refuses it."""

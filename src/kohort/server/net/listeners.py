@@ -15,7 +15,7 @@ from kohort.server.addresses import Address
 from kohort.server.config import ListenerConfig
 from kohort.server.net.connection import Dispatch, SharedByConnections
 from kohort.server.net.connection_limits import UNLIMITED, ConnectionLimits
-from kohort.server.net.creation_rate import CreationRate
+from kohort.server.net.creation_rate import AddressRates, CreationRate
 from kohort.server.net.listener import Listener, Protection
 from kohort.server.net.open_connections import OpenConnections
 from kohort.server.net.rate_limited_log import RateLimitedLog
@@ -130,6 +130,7 @@ class Listeners:
 
     def serve(self, dispatch: Dispatch, throttling: Throttling) -> None:
         """Accept connections, dispatch their requests, and have clients wait as quotas say."""
+        addresses = AddressRates(throttling.table.connection_rate)
         for listener in self.listeners:
             listener.serve(
                 SharedByConnections(
@@ -144,7 +145,8 @@ class Listeners:
                     endpoint=listener.endpoint,
                     identify=listener.protection.identify,
                     sasl=listener.protection.sasl,
-                )
+                ),
+                addresses,
             )
         self._connections.start()
 
