@@ -144,6 +144,12 @@ def test_a_used_port_is_refused(serve: Serve) -> None:
     )
 
 
+def test_every_listener_is_told(serve: Serve) -> None:
+    settings = "listener.security.protocol.map=A:PLAINTEXT,B:PLAINTEXT"
+    server = serve("--memory", "--listen", "A://127.0.0.1:0,B://127.0.0.1:0", "--set", settings)
+    assert "B://127.0.0.1:" in server.line("listening")
+
+
 def test_an_address_for_everyone_is_refused(serve: Serve) -> None:
     server = serve("--memory", "--listen", "0.0.0.0:0", "--advertise", "127.0.0.1:0")
     assert server.wait() == 2

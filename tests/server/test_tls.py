@@ -276,6 +276,8 @@ async def test_clients_replace_the_certificates_of_a_listener(
         assert last != after
         for wrong, why in (
             (str(tmp_path / "missing.pem"), "cannot be read"),
+            (str(tmp_path), "cannot be read"),
+            ("/dev/zero", "no file of PEM"),
             (str(authority.file), "cannot be used"),
             (str(authority.issue("dn.pem", common_name="another")), "another name"),
             (str(authority.issue("san.pem", "localhost", common_name="kohort")), "alternative"),
@@ -287,6 +289,16 @@ async def test_clients_replace_the_certificates_of_a_listener(
         assert code is ErrorCode.invalid_request
         assert "only per-listener" in message
         assert await serial_number(broker, authority.client()) == last
+        described = await peer.ask(
+            "describe_configs",
+            4,
+            resources=[
+                {"resource_type": 4, "resource_name": "0", "configuration_keys": [KEYSTORE]}
+            ],
+            include_synonyms=True,
+        )
+        (entry,) = described.results[0].configs
+        assert (entry.value, entry.read_only, entry.config_source) == (str(other), False, 2)
 
 
 async def test_keys_as_text_and_with_a_password(start: Start, authority: Authority) -> None:

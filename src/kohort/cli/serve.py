@@ -1,7 +1,7 @@
 """Serve Kafka's protocol: topics, and consumer groups that any Kafka client can join.
 
 SIGTERM and SIGINT end the server cleanly, with exit code 0; a second one ends it at once. SIGHUP
-has it read keys and certificates again.
+has a server with TLS read its keys and certificates again.
 """
 
 import argparse
@@ -58,7 +58,8 @@ async def run_until_stopped(config: Config) -> int:
         return 0
     gc.freeze()  # what the start has made stays
     _announce(broker)
-    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, broker.reload_certificates)
+    if broker.has_certificates:  # otherwise a terminal that is closed ends the server, as usual
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, broker.reload_certificates)
     await stop.asked.wait()
     try:
         await broker.close()
@@ -106,12 +107,15 @@ def _announce(broker: Broker) -> None:
     advertised = (
         {"advertised": str(broker.advertised)} if broker.advertised != broker.address else {}
     )
+    others = [f"{name}://{address}" for name, address in broker.addresses.items()][1:]
+    further = {"further": others} if others else {}
     http = {} if broker.http_address is None else {"http": str(broker.http_address)}
     logger.info(
         "listening",
         extra=fields(
             address=str(broker.address),
             **advertised,
+            **further,
             **http,
             data=where,
             cluster=broker.cluster_id,

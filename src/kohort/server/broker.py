@@ -342,6 +342,11 @@ class Broker:
         for tls in self._tls.values():
             tls.validate(config)
 
+    @property
+    def has_certificates(self) -> bool:
+        """Whether a listener or the HTTP port has TLS."""
+        return bool(self._tls)
+
     def reload_certificates(self) -> None:
         """Read the keys and certificates of all listeners again, for new connections.
 

@@ -27,6 +27,8 @@ from kohort.server.config import Config, ListenerConfig
 
 DEFAULT_CIPHERS: Final = "ECDHE+AESGCM:ECDHE+CHACHA20"
 """Of TLS 1.2: forward secrecy and authenticated encryption; those of TLS 1.3 all have both."""
+LARGEST_FILE: Final = 1024 * 1024
+"""Characters of a file of keys or certificates."""
 _VERIFY: Final = {
     "none": ssl.CERT_NONE,
     "requested": ssl.CERT_OPTIONAL,
@@ -191,10 +193,16 @@ class _Reader:
     def _read(self, location: str, name: str) -> tuple[str, int]:
         """The text of a file, and its mode."""
         try:
-            with open(location, encoding="ascii", errors="replace") as file:
-                return file.read(), os.fstat(file.fileno()).st_mode
+            # A pipe without a writer would hold up the server.
+            descriptor = os.open(location, os.O_RDONLY | os.O_NONBLOCK)
+            with open(descriptor, encoding="ascii", errors="replace") as file:
+                mode = os.fstat(descriptor).st_mode
+                text = file.read(LARGEST_FILE + 1) if stat.S_ISREG(mode) else ""
         except OSError as error:
             raise self.error(f"{name}: {location} cannot be read: {error.strerror}") from None
+        if not text or len(text) > LARGEST_FILE:
+            raise self.error(f"{name}: {location} is no file of PEM")
+        return text, mode
 
 
 @contextmanager

@@ -279,6 +279,19 @@ def test_other_machines_reach_the_http_port_with_tls_and_a_token_only() -> None:
     assert Config({"http.listen": "http://127.0.0.1:80"}).https is None
 
 
+def test_the_hardened_settings_of_the_documentation_are_valid(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "security.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```toml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    for number, block in enumerate(blocks):
+        file = tmp_path / f"{number}.toml"
+        file.write_text(block)
+        problems: list[str] = []
+        given = read_toml(file, problems)
+        if number == 0:
+            assert Config.of(given, problems)["local.socket"] == "/run/kohort/kohort.sock"
+        assert not problems
+
+
 def test_the_settings_of_a_listener_are_stronger_than_those_of_all() -> None:
     config = Config(
         {
