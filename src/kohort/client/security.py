@@ -238,7 +238,10 @@ async def _oauthbearer(source: TokenSource, extensions: Mapping[str, str]) -> Ex
     pairs = "".join(f"{name}={value}\x01" for name, value in extensions.items())
     refused = yield f"n,,\x01auth=Bearer {token}\x01{pairs}\x01".encode()
     if refused:
-        raise AuthenticationError(f"OAUTHBEARER: the broker refused the token: {_status(refused)}")
+        raise AuthenticationError(
+            f"OAUTHBEARER: the broker refused the token: {_status(refused)}; "
+            "check its issuer, audience and lifetime"
+        )
 
 
 def _status(response: bytes) -> str:

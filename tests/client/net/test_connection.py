@@ -4,12 +4,15 @@ import asyncio
 import ssl
 import struct
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import trustme
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -307,14 +310,17 @@ async def test_what_the_broker_says_of_refused_credentials_is_told(fake: FakeBro
     fake.on(
         "sasl_authenticate", {"error_code": 58, "error_message": "Invalid username or password"}
     )
-    with pytest.raises(AuthenticationError, match="PLAIN: Invalid username or password"):
+    with pytest.raises(
+        AuthenticationError, match="PLAIN: Invalid username or password; check username 'u'"
+    ):
         await opened(fake, security=sasl())
 
 
 async def test_a_mechanism_that_is_not_offered(fake: FakeBroker) -> None:
     fake.on("sasl_handshake", {"error_code": 33, "mechanisms": ["GSSAPI", "PLAIN"]})
     with pytest.raises(
-        AuthenticationError, match=("does not offer SCRAM-SHA-512, it offers GSSAPI, PLAIN")
+        AuthenticationError,
+        match="does not offer SCRAM-SHA-512, it offers GSSAPI, PLAIN: set mechanism",
     ):
         await opened(fake, security=sasl("SCRAM-SHA-512"))
 
@@ -385,9 +391,64 @@ async def test_tls_and_sasl(tls: FakeBroker, certificate: tuple[Path, Path]) -> 
     assert tls.asked("sasl_authenticate")
 
 
-async def test_a_certificate_that_nobody_vouches_for(tls: FakeBroker) -> None:
-    with pytest.raises(AuthenticationError, match="certificate verify failed"):
-        await opened(tls, security=Security(protocol="SSL"))
+def at(year: int) -> datetime:
+    return datetime(year, 1, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("trusted", "issued", "told"),
+    [
+        (False, {}, "unable to get local issuer certificate; trust its authority"),
+        (True, {"host": "127.0.0.2"}, "IP address mismatch, .*; connect by a name in the"),
+        (True, {"not_after": at(2001)}, "expired; renew the broker's certificate"),
+        (True, {"not_before": at(2090), "not_after": at(2091)}, "not yet valid; check the clocks"),
+    ],
+)
+async def test_a_certificate_that_is_not_believed_and_what_to_do(
+    tmp_path: Path, trusted: bool, issued: dict[str, Any], told: str
+) -> None:
+    wanted = {"host": "127.0.0.1", "not_before": at(2000)} | issued
+    authority = trustme.CA(key_type=trustme.KeyType.ECDSA)
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    broker = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    host = wanted.pop("host")
+    authority.issue_cert(host, key_type=trustme.KeyType.ECDSA, **wanted).configure_cert(broker)
+    cluster = FakeCluster()
+    cluster.brokers[0].ssl = broker
+    async with cluster:
+        cafile = str(tmp_path / "ca.pem") if trusted else None
+        with pytest.raises(AuthenticationError, match=f"certificate verify failed: .*{told}"):
+            await opened(cluster.brokers[0], security=Security(protocol="SSL", ssl_cafile=cafile))
+
+
+async def test_a_broker_that_requires_a_certificate_of_the_client(
+    certificate: tuple[Path, Path],
+) -> None:
+    """In TLS 1.3 it refuses after the handshake, and asyncio's server would not tell why."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*certificate)
+    context.load_verify_locations(certificate[0])
+    context.verify_mode = ssl.CERT_REQUIRED
+
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        received, sent = ssl.MemoryBIO(), ssl.MemoryBIO()
+        tls = context.wrap_bio(received, sent, server_side=True)
+        with suppress(ssl.SSLError):  # PEER_DID_NOT_RETURN_A_CERTIFICATE
+            while True:
+                with suppress(ssl.SSLWantReadError):
+                    tls.do_handshake()
+                writer.write(sent.read())
+                received.write(await reader.read(JOIN_BELOW))
+        writer.write(sent.read())
+        writer.close()
+
+    server = await asyncio.start_server(refuse, "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        security = Security(protocol="SSL", ssl_cafile=str(certificate[0]))
+        config = ClientConfig(bootstrap=f"127.0.0.1:{port}", security=security)
+        with pytest.raises(AuthenticationError, match="give a client certificate that it trusts"):
+            await Connection.open(("127.0.0.1", port), config)
 
 
 async def test_plaintext_to_a_tls_listener(tls: FakeBroker) -> None:

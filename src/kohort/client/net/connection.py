@@ -25,6 +25,7 @@ from kohort.client.net.counters import NetCounters
 from kohort.client.net.handshake import UNASKED, Offered, ask_versions, authenticate
 from kohort.client.net.receiving import Receiver
 from kohort.client.net.send_gate import Obstacle, SendGate
+from kohort.client.net.tls_errors import NO_TLS, certificate_hint, told
 from kohort.client.net.versions import (
     Frame,
     Wire,
@@ -43,10 +44,6 @@ JOIN_BELOW: Final = 32 * 1024
 
 CLOSE_GRACE_S: Final = 1.0
 """Time limit for sending what was written before a close."""
-
-_NO_TLS: Final = "; is this a listener without TLS (security protocol PLAINTEXT, SASL_PLAINTEXT)?"
-_NOT_TLS: Final = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "UNEXPECTED_EOF_WHILE_READING")
-"""OpenSSL's reasons for a peer whose bytes are not TLS, or that closes the connection on ours."""
 
 REAUTHENTICATE_AT: Final = 0.85
 """Part of a SASL session's lifetime after which it is renewed, as Java's client does (KIP-368)."""
@@ -100,6 +97,8 @@ class Connection(asyncio.BufferedProtocol):
         self._renew_timer: asyncio.TimerHandle | None = None
         self._last_used = self._loop.time()
         self._lost = asyncio.Event()
+        self._refused: ssl.SSLError | None = None
+        """The broker's refusal of our certificate, which comes after the handshake (TLS 1.3)."""
 
     def __repr__(self) -> str:
         state = f"closed: {self.reason}" if self.closed else f"{len(self._pending)} in flight"
@@ -154,7 +153,12 @@ class Connection(asyncio.BufferedProtocol):
         return protocol
 
     async def _greet(self) -> None:
-        self._offered, self._features = await ask_versions(self._submit_now)
+        try:
+            self._offered, self._features = await ask_versions(self._submit_now)
+        except BrokerUnreachableError:
+            if self._refused is not None:
+                raise self._refused from None
+            raise
         if self._config.security.is_sasl:
             await self._authenticate()
         self._watch_idleness()
@@ -369,6 +373,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         why = f": {error}" if error else self._protocol_hint()
+        if isinstance(error, ssl.SSLError) and self._offered is UNASKED:
+            self._refused = error
         self.fail(BrokerUnreachableError(f"{named(self.address)} closed the connection{why}"))
         self._lost.set()
 
@@ -396,7 +402,8 @@ class Connection(asyncio.BufferedProtocol):
         if self._offered is not UNASKED:
             return ""
         if self._config.security.is_tls:
-            return "; is this a Kafka listener with that security protocol?"
+            hint = "; is this a Kafka listener with that security protocol?"
+            return hint + certificate_hint(self._config.security)
         return "; does this listener need TLS (security protocol SSL or SASL_SSL)?"
 
     # Idleness, authentication
@@ -465,12 +472,15 @@ def _told_as_unreachable(address: Address, security: Security) -> Iterator[None]
     try:
         yield
     except ssl.SSLError as error:
-        hint = _NO_TLS if error.reason in _NOT_TLS else ""
-        raise AuthenticationError(f"TLS with {named(address)} failed: {error}{hint}") from error
+        raise AuthenticationError(f"TLS with {named(address)} failed: {told(error)}") from error
     except TimeoutError:
         raise
     except ConnectionResetError as error:
-        hint = f" during the TLS handshake{_NO_TLS}" if security.is_tls else ""
+        hint = (
+            f" during the TLS handshake; {NO_TLS}{certificate_hint(security)}"
+            if security.is_tls
+            else ""
+        )
         raise BrokerUnreachableError(f"{named(address)} closed the connection{hint}") from error
     except OSError as error:
         raise BrokerUnreachableError(f"{named(address)}: {_told_by_system(error)}") from error

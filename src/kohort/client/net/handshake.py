@@ -92,7 +92,8 @@ async def authenticate(send: Send, security: Security) -> int:
     if chosen.error_code is not ErrorCode.none:
         offered = ", ".join(chosen.mechanisms) or "none"
         raise AuthenticationError(
-            f"the broker does not offer {security.mechanism}, it offers {offered}"
+            f"the broker does not offer {security.mechanism}, it offers {offered}: "
+            "set mechanism (sasl.mechanism) to one of these"
         )
     exchange = security.exchange()
     try:
@@ -102,7 +103,8 @@ async def authenticate(send: Send, security: Security) -> int:
             if response.error_code is not ErrorCode.none:
                 raise AuthenticationError(
                     f"{security.mechanism}: "
-                    f"{response.error_message or response.error_code.name.upper()}"
+                    f"{response.error_message or response.error_code.name.upper()}; "
+                    f"{_advice(security)}"
                 )
             try:
                 message = await exchange.asend(response.auth_bytes)
@@ -115,3 +117,10 @@ async def authenticate(send: Send, security: Security) -> int:
     finally:
         await exchange.aclose()
     raise AuthenticationError(f"{security.mechanism}: no end after {_MAX_STEPS} messages")
+
+
+def _advice(security: Security) -> str:
+    """What to do when the broker refuses the credentials."""
+    if security.mechanism == "OAUTHBEARER":
+        return "check the token, its audience and its lifetime"
+    return f"check username {security.username!r} and its password"
