@@ -104,6 +104,18 @@ class SharedByConnections:
 class Connection(asyncio.Protocol):
     """The server's side of one TCP connection, hashed by identity."""
 
+    # A class of more than 30 attributes would have a whole dictionary for each connection.
+    __slots__ = (
+        "__weakref__",
+        "_closes", "_connections", "_current", "_dispatch", "_draining", "_encrypts", "_ended",
+        "_identify", "_is_full", "_log", "_memory", "_metrics", "_next_turn_is_set", "_out",
+        "_out_size", "_pumping", "_quotas", "_reader", "_reading", "_repeated", "_request_bytes",
+        "_request_memory", "_sasl", "_starved", "_tasks", "_throttled", "_throttling",
+        "_transport", "_unencrypted", "_unencrypted_size", "_unread", "_waits_for_memory",
+        "_when_closed", "_work", "_writable", "descriptor", "is_open", "last_active", "login",
+        "peer",
+    )  # fmt: skip
+
     def __init__(self, shared: SharedByConnections, host: str, descriptor: int) -> None:
         """`host` is the client's, "" by a Unix socket."""
         self._identify = shared.identify
