@@ -1,8 +1,12 @@
 """Clients that authenticate by SASL: ours and those of others, with users as they are made."""
 
 import asyncio
+import http.server
 import io
+import os
 import re
+import ssl
+import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
@@ -17,7 +21,11 @@ from kohort.client.errors import AuthenticationError
 from kohort.client.security import Security
 from kohort.security.jaas import PLAIN_LOGIN_MODULE
 from kohort.testing.server_process import ServerProcess
+from live.server.server import Server, frame
+from live.server.test_budgets import BUDGET_S
+from live.server.test_memory import Client
 from security.tokens import jwks, public_jwk, token
+from server.certificates import Authority
 
 PASSWORD = "s3cret, with a comma=and more"
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
@@ -272,3 +280,100 @@ def test_a_session_is_renewed_while_its_client_works(tmp_path: Path) -> None:
         asyncio.run(produce())
         assert secured.metric("kohort_authentications_failed_total") == 0
         assert secured.metric("kohort_sessions_expired_total") == 0
+
+
+class KeysByHttps:
+    """A web server of an issuer, with TLS."""
+
+    def __init__(self, authority: Authority) -> None:
+        content = jwks(public_jwk("rsa", kid="1")).encode()
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                self.send_response(200)
+                self.end_headers()
+                self.wfile.write(content)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(authority.issue("issuer.pem"))
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
+        self.url = f"https://127.0.0.1:{self._server.server_address[1]}/keys"
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+def test_a_client_with_tls_and_a_token_whose_keys_come_by_https(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    issuer = KeysByHttps(authority)
+    certificate = authority.issue("server.pem")
+    server = ServerProcess(
+        *("--dev", "--memory", "--listen", "SASL_SSL://127.0.0.1:0"),
+        log=tmp_path / "server.log",
+        settings={
+            "ssl.keystore.location": str(certificate),
+            "sasl.enabled.mechanisms": "OAUTHBEARER",
+            "sasl.oauthbearer.jwks.endpoint.url": issuer.url,
+            "org.apache.kafka.sasl.oauthbearer.allowed.urls": issuer.url,
+        },
+        environment=dict(os.environ) | {"SSL_CERT_FILE": str(authority.file)},
+    )
+
+    async def produce() -> None:
+        security = Security(
+            protocol="SASL_SSL",
+            ssl_cafile=str(authority.file),
+            mechanism="OAUTHBEARER",
+            token=bearer_token,
+        )
+        async with Producer(ClientConfig(bootstrap=server.address, security=security)) as producer:
+            await (await producer.send("orders", b"x"))
+
+    with server:
+        asyncio.run(produce())
+    issuer.close()
+
+
+def test_a_flood_of_failing_logins_holds_nobody_up(tmp_path: Path) -> None:
+    """The costliest messages of connections that fail, and heartbeats of one that has logged in."""
+    secured = Secured(tmp_path, **{"max.failed.authentications.per.ip": "1000000"})
+    with secured.process:
+        server = Server(secured.process)
+        client = logged_in(server)
+        heartbeat = frame("heartbeat", 4, group_id="g", generation_id=1, member_id="m")
+        client.ask(heartbeat)
+        before_mb, ended = server.resident_mb, threading.Event()
+
+        def flood() -> None:
+            bearer = b"n,,\x01" + b"a=b\x01" * 130_000 + b"auth=Bearer x\x01\x01"
+            while not ended.is_set():
+                attacker = Client(server)
+                attacker.ask(frame("sasl_handshake", 1, mechanism="OAUTHBEARER"))
+                attacker.ask(frame("sasl_authenticate", 2, auth_bytes=bearer))
+                attacker.socket.close()
+
+        attack = threading.Thread(target=flood)
+        attack.start()
+        worst = 0.0
+        while secured.metric("kohort_authentications_failed_total") < 50:
+            before = server.cpu_s
+            client.ask(heartbeat)
+            worst = max(worst, server.cpu_s - before)
+        ended.set()
+        attack.join()
+        print(f"{worst * 1000:.0f} ms, {server.resident_mb - before_mb:.0f} MB")
+        assert worst < BUDGET_S
+        assert server.resident_mb - before_mb < 60
+
+
+def logged_in(server: Server) -> Client:
+    client = Client(server)
+    client.ask(frame("sasl_handshake", 1, mechanism="PLAIN"))
+    client.ask(frame("sasl_authenticate", 2, auth_bytes=f"\0alice\0{PASSWORD}".encode()))
+    return client

@@ -15,6 +15,7 @@ from kohort.protocol.messages import response
 from kohort.security.plain import PlainServer
 from kohort.security.sasl import Authenticated, Challenge, Failed, Outcome
 from kohort.server.net import FailedLogins, Sasl
+from kohort.server.net.request_memory import RequestMemory
 from server.handlers.bench import START, HandClock
 from server.net.bench import Peer, Wire
 
@@ -283,6 +284,34 @@ async def test_frames_are_as_large_as_elsewhere_after_a_login() -> None:
         assert (await peer.ask("heartbeat", 4, **fields)).error_code is NONE
         peer.send(struct.pack(">i", 10_001))
         assert await peer.closed() == b""
+
+
+async def test_large_frames_before_a_login_wait_for_memory() -> None:
+    sasl = secured(memory=RequestMemory(250_000))
+    async with Wire(sasl=sasl) as wire:
+        peers = [await wire.peer() for _ in range(5)]
+        for peer in peers:
+            await peer.ask("sasl_handshake", 1, mechanism="PLAIN")
+            large = peer.request("sasl_authenticate", 2, auth_bytes=ALICE + bytes(100_000))
+            peer.send(large[:-1])
+        await wire.until(lambda: sasl.memory.used > 200_000)
+        assert (await log_in(await wire.peer())).error_code is NONE
+        assert sasl.memory.used < 250_000
+        for peer in peers:
+            peer.leave()
+        await wire.until(lambda: sasl.memory.used == 0)
+
+
+async def test_a_login_by_a_large_frame_gives_its_memory_back() -> None:
+    sasl = secured(mechanisms={"PLAIN": lambda: PlainServer({"a" * 90_000: "secret"})})
+    async with Wire(sasl=sasl) as wire:
+        wire.groups.answers[Heartbeat] = HeartbeatResponse()
+        peer = await wire.peer()
+        message = b"\0" + b"a" * 90_000 + b"\0secret"
+        assert (await log_in(peer, message)).error_code is NONE
+        fields = HEARTBEAT | {"member_id": "m" * 30_000}
+        assert (await peer.ask("heartbeat", 4, **fields)).error_code is NONE
+        assert (sasl.memory.used, wire.listener.statistics().memory_bytes) == (0, 0)
 
 
 async def test_a_client_that_does_not_authenticate_in_time_is_disconnected() -> None:

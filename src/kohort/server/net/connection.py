@@ -121,7 +121,7 @@ class Connection(asyncio.Protocol):
         self._identify = shared.identify
         self._dispatch = shared.dispatch
         self._connections = shared.connections
-        self._request_memory = shared.memory
+        self._request_memory = self._usual_memory = shared.memory
         self._unread = shared.unread
         self._throttling = shared.throttling
         self._quotas = shared.throttling.table
@@ -179,6 +179,7 @@ class Connection(asyncio.Protocol):
         if self._sasl is not None:
             self.login = Login(self._sasl, self, self._metrics, self._log)
             self._reader.limit = min(self._request_bytes, self._sasl.receive_bytes)
+            self._request_memory = self._sasl.memory
 
     def data_received(self, data: bytes) -> None:
         if self.is_open:
@@ -281,6 +282,8 @@ class Connection(asyncio.Protocol):
     def authenticated(self, principal: KafkaPrincipal) -> None:
         """The requests from now on are those of `principal`."""
         self.peer = replace(self.peer, principal=principal)
+        self._give_memory_back()
+        self._request_memory = self._usual_memory
         self._reader.limit = self._request_bytes
         self.expect_nothing_again()  # its handler may have judged who asks
 

@@ -28,6 +28,7 @@ from kohort.security import USER, KafkaPrincipal, Peer
 from kohort.security.sasl import Authenticated, Challenge, Failed, SaslServer, shown
 from kohort.server.net.failed_logins import FailedLogins
 from kohort.server.net.rate_limited_log import RateLimitedLog
+from kohort.server.net.request_memory import RequestMemory
 from kohort.server.net.request_metrics import RequestMetrics
 
 SASL_HANDSHAKE: Final = BY_NAME["sasl_handshake"].key
@@ -36,6 +37,8 @@ SASL_AUTHENTICATE: Final = BY_NAME["sasl_authenticate"].key
 FIRST_FRAMED: Final = 1
 """Version of SaslHandshake since which messages are SaslAuthenticate requests."""
 MIN_REAUTHENTICATION_INTERVAL_MS: Final = 1_000
+MEMORY_BYTES: Final = 64 * 1024 * 1024
+"""For frames of more than 64 KiB before authentication, which no usual client sends."""
 
 
 class LoginState(Enum):
@@ -62,6 +65,8 @@ class Sasl:
     failure_delay_ms: int = 100
     timeout_ms: int = 30_000
     """Time that a new connection has to authenticate."""
+    memory: RequestMemory = field(default_factory=lambda: RequestMemory(MEMORY_BYTES))
+    """For the large frames of all connections that have not authenticated."""
 
 
 class LoginConnection(Protocol):

@@ -1,0 +1,122 @@
+"""The SASL of a listener, from its settings."""
+
+from pathlib import Path
+
+import pytest
+
+from kohort.errors import ConfigError
+from kohort.security.jaas import PLAIN_LOGIN_MODULE
+from kohort.security.sasl import Authenticated, Challenge, Failed
+from kohort.security.scram import ScramUsers
+from kohort.server.config import Config
+from kohort.server.net import Sasl
+from kohort.server.sasl import SaslListeners
+from security.tokens import NOW_S, jwks, public_jwk, token
+from server.handlers.bench import HandClock
+
+INTERNAL = "listener.name.internal"
+USERS = f'{PLAIN_LOGIN_MODULE} required user_alice="secret";'
+ALLOWED = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
+JWKS_URL = "sasl.oauthbearer.jwks.endpoint.url"
+
+
+async def sasl_of(settings: dict[str, object], listener: str = "INTERNAL") -> Sasl:
+    """The SASL of one of two listeners."""
+    both = {
+        "listeners": "INTERNAL://127.0.0.1:9092,OTHER://127.0.0.1:9093",
+        "listener.security.protocol.map": "INTERNAL:SASL_PLAINTEXT,OTHER:SASL_PLAINTEXT",
+    }
+    clock = HandClock()
+    clock.ms = NOW_S * 1000
+    listeners = SaslListeners(Config(both | settings), ScramUsers, clock)
+    try:
+        return await listeners.open(listener)
+    finally:
+        await listeners.close()
+
+
+async def test_defaults() -> None:
+    sasl = await sasl_of({})
+    assert list(sasl.mechanisms) == ["SCRAM-SHA-256", "SCRAM-SHA-512"]
+    assert (sasl.receive_bytes, sasl.failure_delay_ms, sasl.timeout_ms) == (524_288, 100, 30_000)
+    assert set(sasl.max_reauth_ms.values()) == {0}
+
+
+async def test_settings_of_a_listener_and_of_a_mechanism_of_it() -> None:
+    settings: dict[str, object] = {
+        "connections.max.reauth.ms": 1_000,
+        f"{INTERNAL}.connections.max.reauth.ms": 2_000,
+        f"{INTERNAL}.scram-sha-256.connections.max.reauth.ms": 3_000,
+        f"{INTERNAL}.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+        f"{INTERNAL}.plain.sasl.jaas.config": USERS,
+    }
+    sasl = await sasl_of(settings)
+    assert sasl.max_reauth_ms == {"PLAIN": 2_000, "SCRAM-SHA-256": 3_000}
+    assert sasl.mechanisms["PLAIN"]().step(b"\0alice\0secret") == Authenticated("alice")
+    other = await sasl_of(settings, "OTHER")
+    assert other.max_reauth_ms == {"SCRAM-SHA-256": 1_000, "SCRAM-SHA-512": 1_000}
+
+
+async def test_each_authentication_has_a_nonce_of_its_own() -> None:
+    sasl = await sasl_of({})
+    new = sasl.mechanisms["SCRAM-SHA-256"]
+    assert new().step(b"n,,n=a,r=x") != new().step(b"n,,n=a,r=x")
+
+
+async def test_tokens_are_validated_by_the_keys_and_settings(tmp_path: Path) -> None:
+    keys = tmp_path / "keys.json"
+    keys.write_text(jwks(public_jwk("rsa", kid="1")))
+    sasl = await sasl_of(
+        {
+            "sasl.enabled.mechanisms": "OAUTHBEARER",
+            JWKS_URL: keys.as_uri(),
+            ALLOWED: keys.as_uri(),
+            "sasl.oauthbearer.expected.audience": "us,all",
+            "sasl.oauthbearer.expected.issuer": "them",
+            "sasl.oauthbearer.sub.claim.name": "client",
+            "sasl.oauthbearer.clock.skew.seconds": 0,
+        }
+    )
+
+    def outcome(**claims: object) -> object:
+        usual = {"aud": "us", "iss": "them", "client": "reports"}
+        message = f"n,,\x01auth=Bearer {token(**usual | claims)}\x01\x01"
+        return sasl.mechanisms["OAUTHBEARER"]().step(message.encode())
+
+    assert outcome() == Authenticated("reports", expires_ms=(NOW_S + 300) * 1000)
+    for wrong in ({"aud": "x"}, {"iss": "x"}, {"client": None}, {"exp": NOW_S - 1}):
+        assert isinstance(outcome(**wrong), Challenge)
+
+
+async def test_unsecured_tokens_only_if_a_setting_says_so() -> None:
+    bearer = {"sasl.enabled.mechanisms": "OAUTHBEARER"}
+    sasl = await sasl_of(bearer | {"sasl.oauthbearer.unsecured": True})
+    assert isinstance(sasl.mechanisms["OAUTHBEARER"]().step(b""), Failed)
+    with pytest.raises(ConfigError, match=r"sasl.oauthbearer.unsecured for development"):
+        await sasl_of(bearer)
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"sasl.enabled.mechanisms": ""}, "listener INTERNAL needs one"),
+        ({"sasl.enabled.mechanisms": "PLAIN"}, f"{INTERNAL}.plain.sasl.jaas.config: PLAIN needs"),
+        (
+            {"sasl.enabled.mechanisms": "PLAIN", "sasl.jaas.config": USERS[:-1]},
+            f"{INTERNAL}.plain.sasl.jaas.config: after 1 options",
+        ),
+        (
+            {"sasl.enabled.mechanisms": "OAUTHBEARER", JWKS_URL: "https://issuer.test/keys"},
+            "https://issuer.test/keys is not one of",
+        ),
+        (
+            {"sasl.enabled.mechanisms": "OAUTHBEARER", JWKS_URL: "http://x", ALLOWED: "http://x"},
+            "http://x is neither https nor file",
+        ),
+    ],
+)
+async def test_settings_that_do_not_do(settings: dict[str, object], why: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        await sasl_of(settings)
+    assert why in str(refused.value)
+    assert "secret" not in str(refused.value)
