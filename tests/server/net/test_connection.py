@@ -554,6 +554,16 @@ async def test_max_connections_per_ip() -> None:
         assert (await (await wire.peer()).ask("heartbeat", 4, **HEARTBEAT)).error_code == 0
 
 
+async def test_a_client_at_its_limit_that_closes_and_connects_again_is_served() -> None:
+    async with Wire(connections_per_ip=1) as wire:
+        serve_heartbeats(wire)
+        for _ in range(50):
+            peer = await wire.peer()
+            assert (await peer.ask("heartbeat", 4, **HEARTBEAT)).error_code == 0
+            peer.leave()
+        assert wire.listener.statistics().refused == 0
+
+
 async def test_max_connections_per_ip_of_one_address() -> None:
     limits = {"connections_per_ip": 1, "connections_per_ip_of": {"127.0.0.1": 2}}
     async with Wire(**limits) as wire:

@@ -29,6 +29,8 @@ from kohort.server.net.rate_limited_log import RateLimitedLog
 ACCEPTED_PER_TURN: Final = 64
 HANDSHAKES: Final = 128
 HANDSHAKE_SHARE_S: Final = 1.0
+TURNS_TO_END: Final = 4
+"""Turns in which the loop may see that an address, whose connections are too many, closed one."""
 HELD: Final = 1_000
 """Connections beyond a quota that wait to be closed; further ones are closed at once."""
 SHUTDOWN_S: Final = 5.0
@@ -152,7 +154,12 @@ class Listener:
                 return
             for rate in self._rates:
                 rate.take()
-            self._open(accepted, address)
+            accepted.setblocking(False)
+            wait = self._wait(address)
+            if wait:
+                self._close_later(accepted, wait)
+            else:
+                self._open(accepted, host_of(address))
         self.accept_or_wait()
 
     def _pause(self, error: OSError) -> None:
@@ -160,17 +167,15 @@ class Listener:
         self._set_accepting(False)
         self._timer = asyncio.get_running_loop().call_later(OUT_OF_FILES_S, self.accept_or_wait)
 
-    def _open(self, accepted: socket.socket, address: Any) -> None:
-        accepted.setblocking(False)
-        wait = self._wait(address)
-        if wait:
-            self._close_later(accepted, wait)
+    def _open(self, accepted: socket.socket, host: str, turns: int = TURNS_TO_END) -> None:
+        loop = asyncio.get_running_loop()
+        if turns and self._connections.is_full_of(host):
+            loop.call_soon(self._open, accepted, host, turns - 1)
             return
-        connection = self.new_connection(host_of(address), accepted.fileno())
+        connection = self.new_connection(host, accepted.fileno())
         if connection is None:
             accepted.close()
             return
-        loop = asyncio.get_running_loop()
         task = loop.create_task(self._connect(connection, accepted))
         self._opening[task] = loop.time()
         task.add_done_callback(partial(self._opened, connection))
@@ -195,7 +200,8 @@ class Listener:
 
     def new_connection(self, host: str, descriptor: int) -> Connection | None:
         """The protocol of a connection that was accepted, None if a limit refuses it."""
-        assert self._shared is not None
+        if self._shared is None:  # it was closed meanwhile
+            return None
         connection = Connection(self._shared, host, descriptor)
         return connection if self._connections.admit(connection) else None
 

@@ -96,14 +96,20 @@ class OpenConnections:
             name
         ] < limits.connections_of.get(name, limits.connections)
 
+    def is_full_of(self, host: str) -> bool:
+        """Whether `max.connections.per.ip` allows an address no further connection."""
+        return bool(host) and self._per_ip[host] >= self._of_ip(host)
+
+    def _of_ip(self, host: str) -> int:
+        return self._limits.connections_per_ip_of.get(host, self._limits.connections_per_ip)
+
     def admit(self, connection: OpenConnection) -> bool:
         """Whether one more connection from its host is accepted; if so, it is registered."""
         host = connection.peer.host
         if self._closing:
             return False
-        of_ip = self._limits.connections_per_ip_of.get(host, self._limits.connections_per_ip)
-        if host and self._per_ip[host] >= of_ip:
-            return self._refuse(host, "max.connections.per.ip", of_ip)
+        if self.is_full_of(host):
+            return self._refuse(host, "max.connections.per.ip", self._of_ip(host))
         if connection.descriptor >= self._first_reserved:
             return self._refuse(host, "the number of file descriptors", self._first_reserved)
         self.accepted += 1
