@@ -33,6 +33,11 @@ VERSION = "4.3.0"
 LAST_OF_3 = "3.9.1"
 """The last line that still has the old message versions which 4.0 dropped (KIP-896)."""
 TOOLS = Path(__file__).resolve().parents[2] / ".tools"
+SASL_BETWEEN_BROKERS = {
+    "inter.broker.listener.name": "PLAINTEXT",
+    "sasl.mechanism.inter.broker.protocol": "PLAIN",
+}
+"""What a broker that clients log in to needs for itself."""
 HEAP = "768m"
 QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 """JVM flags for a short life: about a third less processor time until the node has warmed up."""
@@ -137,6 +142,7 @@ def properties(port: int, data: Path, overrides: Mapping[str, str] | None = None
         "transaction.state.log.num.partitions": "1",
         "group.initial.rebalance.delay.ms": "0",
         "log.dirs": str(data / "log"),
+        **(SASL_BETWEEN_BROKERS if "sasl.enabled.mechanisms" in (overrides or {}) else {}),
         **(overrides or {}),
     }
 

@@ -13,10 +13,10 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from kohort.conformance.entities import UndecodableResponseError
-from kohort.conformance.scenario import Scenario
+from kohort.conformance.scenario import ADMIN, SECURED, Scenario
 from kohort.conformance.stage import SetUpError, Stage
 from kohort.conformance.transcript import Step
 from kohort.conformance.wire import HungUpError, RawConnection, SilentError
@@ -54,7 +54,8 @@ async def run_all(
     done: Callable[[Run], None] = lambda _: None,
 ) -> list[Run]:
     """Run them; `done` hears of each as it ends. The result is in the order of `scenarios`."""
-    await warm_up(host, port)
+    user = user_of(scenarios)
+    await warm_up(host, port, user)
     places = asyncio.Semaphore(at_once)
     token = secrets.token_hex(4)
 
@@ -94,7 +95,8 @@ async def run_twice(
 async def play(item: Scenario, host: str, port: int, token: str) -> Run:
     """One scenario from its first connection to the removal of what it made."""
     began = time.monotonic()
-    stage = Stage(host, port, item.name.replace("_", "-"), f"-{token}")
+    user = user_of((item,))
+    stage = Stage(host, port, item.name.replace("_", "-"), f"-{token}", user)
     try:
         async with asyncio.timeout(SCENARIO_SECONDS + item.waits):
             await item.play(stage)
@@ -114,9 +116,11 @@ async def play(item: Scenario, host: str, port: int, token: str) -> Run:
 
 async def clean_up(stage: Stage) -> None:
     """Remove the scenario's members, groups and topics, as far as the server does that."""
-    connection = await RawConnection.open(stage.host, stage.port)
+    connection = await RawConnection.open(stage.host, stage.port, stage.user)
     try:
         async with asyncio.timeout(5):
+            if stage.acls:
+                await _ask(connection, "DeleteAcls", 3, filters=stage.acls)
             if stage.groups:
                 await _remove_members(connection, stage)
                 await _ask(connection, "DeleteGroups", 2, groups_names=sorted(stage.groups))
@@ -133,7 +137,10 @@ async def _remove_members(connection: RawConnection, stage: Stage) -> None:
     # not every server has consumer groups
     with suppress(HungUpError, SilentError, UndecodableResponseError):
         told = await _ask_once(
-            stage.host, stage.port, "ConsumerGroupDescribe", 0, group_ids=sorted(stage.groups)
+            Server(stage.host, stage.port, stage.user),
+            "ConsumerGroupDescribe",
+            0,
+            group_ids=sorted(stage.groups),
         )
         groups += told["groups"]
     for group in groups:
@@ -145,15 +152,31 @@ async def _remove_members(connection: RawConnection, stage: Stage) -> None:
             await _ask(connection, "LeaveGroup", 4, group_id=group["group_id"], members=gone)
 
 
-async def warm_up(host: str, port: int, seconds: float = WARM_UP_SECONDS) -> None:
+class Server(NamedTuple):
+    """Where a server is, and who logs in, if anybody does."""
+
+    host: str
+    port: int
+    user: str | None = None
+
+
+def user_of(scenarios: Sequence[Scenario]) -> str | None:
+    """Who sets the scene of these, which have one profile; None: nobody logs in."""
+    return ADMIN if any(one.profile == SECURED for one in scenarios) else None
+
+
+async def warm_up(
+    host: str, port: int, user: str | None = None, seconds: float = WARM_UP_SECONDS
+) -> None:
     """Wait until the coordinator of every shard responds: a fresh Kafka needs some seconds.
 
     Raises UnreachableError when there is no such server.
     """
     try:
         async with asyncio.timeout(seconds):
-            await _responses(host, port)
-            while not await _is_warm(host, port):  # noqa: ASYNC110 - the event is in another process
+            server = Server(host, port, user)
+            await _responses(server)
+            while not await _is_warm(server):  # noqa: ASYNC110 - the event is in another process
                 await asyncio.sleep(0.2)
     except OSError as error:
         if isinstance(error, TimeoutError):
@@ -161,16 +184,16 @@ async def warm_up(host: str, port: int, seconds: float = WARM_UP_SECONDS) -> Non
         raise UnreachableError(f"nothing listens at {host}:{port}: {error}") from error
 
 
-async def _responses(host: str, port: int) -> None:
+async def _responses(server: Server) -> None:
     try:
-        await _ask_once(host, port, "ApiVersions", 0)
+        await _ask_once(server, "ApiVersions", 0)
     except (HungUpError, SilentError, UndecodableResponseError) as error:
         raise UnreachableError(
-            f"what listens at {host}:{port} does not speak Kafka's protocol"
+            f"what listens at {server.host}:{server.port} does not speak Kafka's protocol"
         ) from error
 
 
-async def _is_warm(host: str, port: int) -> bool:
+async def _is_warm(server: Server) -> bool:
     """Whether no coordinator is still starting.
 
     A server that does not serve one of these APIs has none to wait for.
@@ -184,7 +207,7 @@ async def _is_warm(host: str, port: int) -> bool:
     ]
     for api, version, values in questions:
         with suppress(HungUpError, SilentError, UndecodableResponseError):
-            response = await _ask_once(host, port, api, version, **values)
+            response = await _ask_once(server, api, version, **values)
             codes = [
                 response.get("error_code", ""),
                 *(one["error_code"] for one in response.get("groups", ())),
@@ -195,8 +218,8 @@ async def _is_warm(host: str, port: int) -> bool:
     return True
 
 
-async def _ask_once(host: str, port: int, api: str, version: int, **values: Any) -> dict[str, Any]:
-    connection = await RawConnection.open(host, port)
+async def _ask_once(server: Server, api: str, version: int, **values: Any) -> dict[str, Any]:
+    connection = await RawConnection.open(*server)
     try:
         return await _ask(connection, api, version, **values)
     finally:

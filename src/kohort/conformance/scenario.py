@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias, overload
 
 from kohort.conformance.stage import Stage
+from kohort.conformance.wire import password
 
 DEFAULT: Final = "default"
 AT_ONCE: Final = {
@@ -26,6 +27,12 @@ AT_ONCE: Final = {
     "group.consumer.assignment.interval.ms": "0",
 }
 """Without the delays by which Kafka waits for more members."""
+SECURED: Final = "secured"
+"""The profile with ACLs, to which clients log in by SASL PLAIN."""
+ADMIN: Final = "admin"
+"""The super user."""
+USERS: Final = (ADMIN, *(f"user{number}" for number in range(60)))
+_LOGINS: Final = " ".join(f'user_{user}="{password(user)}"' for user in USERS)
 PROFILES: Final[Mapping[str, Mapping[str, str]]] = {
     DEFAULT: AT_ONCE,
     "small": {
@@ -51,6 +58,18 @@ PROFILES: Final[Mapping[str, Mapping[str, str]]] = {
     "upgrade": {**AT_ONCE, "group.consumer.migration.policy": "upgrade"},
     "downgrade": {**AT_ONCE, "group.consumer.migration.policy": "downgrade"},
     "disabled": {**AT_ONCE, "group.consumer.migration.policy": "disabled"},
+    SECURED: {
+        **AT_ONCE,
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        # Kafka's own controller connects without a name.
+        "super.users": f"User:{ADMIN};User:ANONYMOUS",
+        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:SASL_PLAINTEXT",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.plaintext.plain.sasl.jaas.config": (
+            "org.apache.kafka.common.security.plain.PlainLoginModule required "
+            f'username="{ADMIN}" password="{password(ADMIN)}" {_LOGINS};'
+        ),
+    },
     "classic": {**AT_ONCE, "group.coordinator.rebalance.protocols": "classic"},
 }
 """Settings, by Kafka's names, of the servers that scenarios are played on.

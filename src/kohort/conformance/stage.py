@@ -127,7 +127,11 @@ class Client:
 class Stage:
     """One scenario's run on one server: its names, its connections, its transcript."""
 
-    def __init__(self, host: str, port: int, name: str, suffix: str) -> None:
+    def __init__(
+        self, host: str, port: int, name: str, suffix: str, user: str | None = None
+    ) -> None:
+        """`user` is who sets the scene, where clients log in."""
+        self.user = user
         self.host = host
         self.port = port
         self.name = name
@@ -135,6 +139,8 @@ class Stage:
         self.transcript = Transcript(suffix)
         self.groups: set[str] = set()
         self.topics: set[str] = set()
+        self.acls: list[dict[str, Any]] = []
+        """Filters of the ACLs that the scenario has made."""
         self._clients: list[Client] = []
 
     # --- names
@@ -161,12 +167,13 @@ class Stage:
 
     # --- connections
 
-    async def client(self, client_id: str | None = "a") -> Client:
-        """A new connection that says this client id.
+    async def client(self, client_id: str | None = "a", user: str | None = None) -> Client:
+        """A new connection that says this client id, of the user who sets the scene or another.
 
         Every connection of a scenario should have its own.
         """
-        client = Client(self, client_id, await RawConnection.open(self.host, self.port))
+        connection = await RawConnection.open(self.host, self.port, user or self.user)
+        client = Client(self, client_id, connection)
         self._clients.append(client)
         return client
 

@@ -20,6 +20,11 @@ RESPONSE_SECONDS = 20.0
 MAX_FRAME = 64 << 20
 
 
+def password(user: str) -> str:
+    """The password of a user of the scenarios."""
+    return f"{user}-secret"
+
+
 class HungUpError(Exception):
     """The server closed the connection instead of responding."""
 
@@ -86,9 +91,27 @@ class RawConnection:
         self._task = asyncio.create_task(self._read())
 
     @classmethod
-    async def open(cls, host: str, port: int) -> Self:
+    async def open(cls, host: str, port: int, user: str | None = None) -> Self:
+        """A new connection; of a user, it is authenticated.
+
+        Raises HungUpError, SilentError or UndecodableResponseError if the server has no SASL.
+        """
         reader, writer = await asyncio.open_connection(host, port, limit=1 << 20)
-        return cls(reader, writer)
+        connection = cls(reader, writer)
+        if user is not None:
+            await connection._authenticate(user)
+        return connection
+
+    async def _authenticate(self, user: str) -> None:
+        """Log in by SASL PLAIN."""
+        token = f"\0{user}\0{password(user)}".encode()
+        for api, values in (
+            ("SaslHandshake", {"mechanism": "PLAIN"}),
+            ("SaslAuthenticate", {"auth_bytes": token}),
+        ):
+            answer = await self.send(api, 1, values, user).response()
+            if answer["error_code"] != "NONE (0)":
+                raise HungUpError(f"{api}: {answer['error_code']}")
 
     def send(
         self, api: str, version: int, values: Mapping[str, Any], client_id: str | None
