@@ -1,7 +1,7 @@
 """Serve Kafka's protocol: topics, and consumer groups that any Kafka client can join.
 
 SIGTERM and SIGINT end the server cleanly, with exit code 0; a second one ends it at once. SIGHUP
-has a server with TLS read its keys and certificates again.
+has a server with TLS read its keys and certificates again, and one with an audit log open it again.
 """
 
 import argparse
@@ -58,8 +58,8 @@ async def run_until_stopped(config: Config) -> int:
         return 0
     gc.freeze()  # what the start has made stays
     _announce(broker)
-    if broker.has_certificates:  # otherwise a terminal that is closed ends the server, as usual
-        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, broker.reload_certificates)
+    if broker.has_reloadable_files:  # else a terminal that is closed ends the server
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, broker.reload_files)
     await stop.asked.wait()
     try:
         await broker.close()

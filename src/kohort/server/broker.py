@@ -343,9 +343,14 @@ class Broker:
             tls.validate(config)
 
     @property
-    def has_certificates(self) -> bool:
-        """Whether a listener or the HTTP port has TLS."""
-        return bool(self._tls)
+    def has_reloadable_files(self) -> bool:
+        """Whether a listener or the HTTP port has TLS, or there is an audit log."""
+        return bool(self._tls) or self.audit_log is not None
+
+    def reload_files(self) -> None:
+        """Go on with the files that are there now: certificates, and the audit log."""
+        self.reload_certificates()
+        self.reopen_audit_log()
 
     def reload_certificates(self) -> None:
         """Read the keys and certificates of all listeners again, for new connections.

@@ -15,6 +15,7 @@ from live.server.test_budgets import BUDGET_S, Probe
 from live.server.test_memory import Client, produce
 from live.server.worst_requests import WORST, renamed
 
+STANDARD = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 ATTEMPTS = 3
 """Of which one has to stay in the budget: on a busy machine all work takes more processor time."""
 LARGEST = 100 << 20
@@ -70,6 +71,50 @@ def test_no_large_request_holds_the_loop(server: Server, api: str, kind: str, si
     Client(server).ask(request(100))
     data = request(size)
     stay_in_budget(server, f"{api}, {kind}", [renamed(data, each) for each in range(ATTEMPTS)])
+
+
+@pytest.fixture(scope="module")
+def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server with an authorizer and no ACL, and a topic that nobody may use."""
+    settings = {"storage": "memory", "authorizer.class.name": STANDARD}
+    with serving(tmp_path_factory.mktemp("closed"), settings) as server:
+        yield server
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("api", "kind"), [(api, kind) for api, kinds in WORST.items() for kind in kinds]
+)
+def test_no_large_request_that_is_denied_holds_the_loop(
+    closed: Server, api: str, kind: str
+) -> None:
+    request = WORST[api][kind]
+    Client(closed).ask(request(100))
+    data = request(1 << 20)
+    stay_in_budget(closed, f"{api}, {kind}", [renamed(data, each) for each in range(ATTEMPTS)])
+
+
+def test_many_acls_are_made_shown_and_deleted(tmp_path: Path) -> None:
+    settings = {
+        "storage": "local",
+        "authorizer.class.name": STANDARD,
+        "super.users": "User:ANONYMOUS",
+    }
+    every = {
+        "resource_type_filter": 1,
+        "pattern_type_filter": 1,
+        "operation": 1,
+        "permission_type": 1,
+    }
+    requests = {
+        "creation": WORST["create_acls"]["creations"](1 << 20),
+        "description": frame("describe_acls", 3, **every),
+        "deletion": frame("delete_acls", 3, filters=[every]),
+    }
+    with serving(tmp_path, settings) as server:
+        Client(server).ask(WORST["create_acls"]["creations"](100))
+        for what, data in requests.items():
+            stay_in_budget(server, f"{what} of ACLs", [data] * ATTEMPTS)
 
 
 @pytest.mark.parametrize("api", ["produce", "create_topics"])

@@ -532,6 +532,36 @@ WORST: Final[Mapping[str, Mapping[str, Build]]] = {
             permission_type=3,
         )
     },
+    "create_acls": {
+        "creations": _many(
+            "create_acls",
+            3,
+            "creations",
+            {
+                "resource_type": 2,
+                "resource_name": MARK,
+                "resource_pattern_type": 3,
+                "principal": "User:alice",
+                "host": "*",
+                "operation": 3,
+                "permission_type": 3,
+            },
+        )
+    },
+    "delete_acls": {
+        "filters": _many(
+            "delete_acls",
+            3,
+            "filters",
+            {
+                "resource_type_filter": 2,
+                "resource_name_filter": MARK,
+                "pattern_type_filter": 3,
+                "operation": 1,
+                "permission_type": 1,
+            },
+        )
+    },
     "describe_log_dirs": {
         "topics": _many(
             "describe_log_dirs", 4, "topics", {"topic": MARK, "partitions": [0]}, elements=2
