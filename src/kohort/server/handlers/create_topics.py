@@ -14,7 +14,7 @@ from typing import Any
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.runtime.time_slice import TimeSlices
-from kohort.server.authorization import DESCRIBE_CONFIGS, TOPIC, Access
+from kohort.server.authorization import CLUSTER, CREATE, DESCRIBE_CONFIGS, TOPIC, Access
 from kohort.server.config import describe_topic_configs
 from kohort.server.handlers.in_steps import collected, counted, divided, in_slices, respond_large
 from kohort.server.net import Exchange
@@ -38,7 +38,7 @@ async def handle(services: Services, exchange: Exchange, request: Any) -> None:
         request.topics, lambda topic: topic if times[topic.name] == 1 else None
     )
     access = services.access(exchange)
-    everywhere = access.cluster()
+    everywhere = access.may(CREATE, CLUSTER)
     allowed, denied = await divided(wanted, lambda each: everywhere or access.topic(each.name))
     strict = exchange.version >= FIRST_WITH_THROTTLING
     mutations = services.throttling.mutations(exchange, strict=strict)

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.runtime.time_slice import TimeSlices
-from kohort.server.authorization import DESCRIBE, TOPIC, Access
+from kohort.server.authorization import CLUSTER, DELETE, DESCRIBE, TOPIC, Access
 from kohort.server.handlers.in_steps import counted, respond_large
 from kohort.server.net import Exchange
 from kohort.server.services import Services
@@ -116,7 +116,7 @@ def _unauthorized(topics: Topics, access: Access, wanted: TopicToDelete) -> dict
     """The refusal of a topic that the client may not delete; an unknown id is up to `_resolve`."""
     by_id = None if wanted.topic_id is None else topics.by_id(wanted.topic_id)
     name = wanted.name if by_id is None else by_id.name
-    if name is None or access.cluster() or access.topic(name):
+    if name is None or access.may(DELETE, CLUSTER) or access.topic(name):
         return None
     if by_id is not None and access.may(DESCRIBE, TOPIC, name):
         wanted = wanted._replace(name=name)

@@ -48,7 +48,7 @@ def _authorize(access: Access, transactional_id: str | None) -> None:
     if transactional_id is not None:
         if not access.transactional_id(transactional_id):
             raise KafkaError(ErrorCode.transactional_id_authorization_failed)
-    elif not (access.cluster() or access.some_topic()):
+    elif not (access.some_topic() or access.cluster()):
         raise KafkaError(ErrorCode.cluster_authorization_failed)
 
 
