@@ -3,10 +3,13 @@
 import asyncio
 import logging
 import os
+import socket
 import ssl
 import struct
+import tracemalloc
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -204,6 +207,40 @@ async def test_silent_handshakes_keep_nobody_out(start: Start, authority: Author
         assert broker.listener.statistics().connections <= 130
         for _, writer in silent:
             writer.transport.abort()
+
+
+async def test_few_handshakes_begin_in_one_turn(start: Start) -> None:
+    async with start() as broker:
+        clients = [socket.create_connection(broker.address) for _ in range(64)]
+        begun = [0]
+        while begun[-1] < len(clients):
+            await asyncio.sleep(0)
+            begun.append(broker.listener.statistics().connections)
+        assert max(after - before for before, after in pairwise(begun)) <= 16
+        for client in clients:
+            client.close()
+
+
+async def test_a_small_request_takes_little_memory(start: Start, authority: Authority) -> None:
+    def taken(address: tuple[str, int]) -> int:
+        """The least of several requests: the server does other things beside them."""
+        context = authority.client()
+        frame = struct.pack(">i", 10) + struct.pack(">hhih", BY_NAME["api_versions"].key, 0, 1, -1)
+        found = []
+        with (
+            socket.create_connection(address) as plain,
+            context.wrap_socket(plain, server_hostname="localhost") as client,
+        ):
+            for _ in range(10):
+                tracemalloc.start()
+                client.sendall(frame)
+                assert client.recv(8_192)
+                found.append(tracemalloc.get_traced_memory()[1])
+                tracemalloc.stop()
+        return min(found)
+
+    async with start() as broker:
+        assert await asyncio.to_thread(taken, broker.address) < 100_000
 
 
 async def test_large_responses_are_encrypted_as_fast_as_the_client_reads(

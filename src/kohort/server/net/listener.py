@@ -5,9 +5,10 @@ Sockets are accepted here and not by the loop, because Kafka's limits make clien
 in the system. A connection beyond `max.connections.per.ip` is accepted and closed, and one beyond
 the quota `connection_creation_rate` of its address is closed after a wait.
 
-*Handshakes.* At most `HANDSHAKES` TLS handshakes are in progress. When there are so many, the
-oldest one is given up once it has had `HANDSHAKE_SHARE_S`; silent clients so cannot keep others
-out.
+*Handshakes.* At most `HANDSHAKES` TLS handshakes are in progress, and few of them begin in one
+turn: each takes up to a millisecond (RSA), for which other connections wait. When there are too
+many, the oldest one is given up once it has had `HANDSHAKE_SHARE_S`; silent clients so cannot keep
+others out.
 """
 
 import asyncio
@@ -22,11 +23,13 @@ from typing import Any, Final, Protocol
 from kohort.security import ANONYMOUS, Endpoint, KafkaPrincipal
 from kohort.server.net.connection import Connection, Identify, SharedByConnections, host_of
 from kohort.server.net.creation_rate import AddressRates, CreationRate
+from kohort.server.net.decrypted import BUFFER_BYTES, Decrypted
 from kohort.server.net.login import Sasl
 from kohort.server.net.open_connections import OpenConnections
 from kohort.server.net.rate_limited_log import RateLimitedLog
 
 ACCEPTED_PER_TURN: Final = 64
+HANDSHAKES_PER_TURN: Final = 8
 HANDSHAKES: Final = 128
 HANDSHAKE_SHARE_S: Final = 1.0
 TURNS_TO_END: Final = 4
@@ -85,6 +88,10 @@ class Listener:
         self._held: dict[socket.socket, asyncio.TimerHandle] = {}  # to be closed
         self._accepts = False
         self._timer: asyncio.TimerHandle | None = None
+        self._accepted_per_turn = (
+            ACCEPTED_PER_TURN if protection.tls is None else HANDSHAKES_PER_TURN
+        )
+        self._decrypted = memoryview(bytearray(0 if protection.tls is None else BUFFER_BYTES))
 
     def __repr__(self) -> str:
         return f"<Listener {self.endpoint.listener} {len(self._opening)} handshakes>"
@@ -142,7 +149,7 @@ class Listener:
                 loop.remove_reader(each)
 
     def _accept(self, listening: socket.socket) -> None:
-        for _ in range(ACCEPTED_PER_TURN):
+        for _ in range(self._accepted_per_turn):
             if self._delay() != 0:
                 break
             try:
@@ -214,7 +221,7 @@ class Listener:
             await connect(lambda: connection, accepted)  # type: ignore[misc]
             return
         await connect(  # type: ignore[misc]
-            lambda: connection,
+            lambda: Decrypted(connection, self._decrypted),
             accepted,
             ssl=tls.context,
             ssl_handshake_timeout=tls.handshake_timeout_s,

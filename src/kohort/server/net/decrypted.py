@@ -1,0 +1,47 @@
+"""The way of decrypted bytes to a connection.
+
+TLS of asyncio and of uvloop decrypts each request of a plain protocol into 256 KiB of new memory.
+It decrypts into the buffer of a `BufferedProtocol`, which is why there is one in between.
+"""
+
+import asyncio
+from typing import Final
+
+from kohort.server.net.connection import Connection
+
+BUFFER_BYTES: Final = 256 * 1024 + 256
+"""More than a transport asks for."""
+
+
+class Decrypted(asyncio.BufferedProtocol):
+    """Protocol of a TLS transport that hands all to `connection`.
+
+    `buffer` is that of all connections of an event loop: it is in use only between `get_buffer` and
+    `buffer_updated`, which a transport calls without a turn of the loop in between.
+    """
+
+    def __init__(self, connection: Connection, buffer: memoryview) -> None:
+        self._buffer = buffer
+        self._connection = connection
+        self._data_received = connection.data_received
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._connection.connection_made(transport)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._connection.connection_lost(error)
+
+    def pause_writing(self) -> None:
+        self._connection.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._connection.resume_writing()
+
+    def eof_received(self) -> bool:
+        return self._connection.eof_received()
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._data_received(bytes(self._buffer[:nbytes]))
