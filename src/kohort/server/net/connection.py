@@ -111,9 +111,9 @@ class Connection(asyncio.Protocol):
         "_identify", "_is_full", "_log", "_memory", "_metrics", "_next_turn_is_set", "_out",
         "_out_size", "_pumping", "_quotas", "_reader", "_reading", "_repeated", "_request_bytes",
         "_request_memory", "_sasl", "_starved", "_tasks", "_throttled", "_throttling",
-        "_transport", "_unencrypted", "_unencrypted_size", "_unread", "_waits_for_memory",
-        "_when_closed", "_work", "_writable", "descriptor", "is_open", "last_active", "login",
-        "peer",
+        "_transport", "_unencrypted", "_unencrypted_size", "_unread", "_usual_memory",
+        "_waits_for_memory", "_when_closed", "_work", "_writable", "descriptor", "is_open",
+        "last_active", "login", "peer",
     )  # fmt: skip
 
     def __init__(self, shared: SharedByConnections, host: str, descriptor: int) -> None:
