@@ -18,7 +18,7 @@ from kohort.coordinator.responses import (
 from kohort.errors import ErrorCode
 from kohort.runtime.time_slice import TimeSlices
 from kohort.server.authorization import GROUP
-from kohort.server.handlers.in_steps import ask_each, divided, respond_large
+from kohort.server.handlers.in_steps import ask_each, collected, divided, respond_large
 from kohort.server.net import Exchange
 from kohort.server.responses import OPERATIONS_NOT_REQUESTED
 from kohort.server.services import Services
@@ -49,7 +49,9 @@ async def handle(services: Services, exchange: Exchange, request: Any) -> None:
     access = services.access(exchange)
     allowed, denied = await divided(request.group_ids, access.group)
     error = ErrorCode.group_authorization_failed
-    rows = [_row(_refused(each, error), OPERATIONS_NOT_REQUESTED) for each in denied]
+    rows = await collected(
+        denied, lambda each: _row(_refused(each, error), OPERATIONS_NOT_REQUESTED)
+    )
     elements, members = len(rows), 0
     seen: set[str] = set()
     slices, following = TimeSlices(), iter(sorted(allowed, key=bool))

@@ -15,7 +15,7 @@ from kohort.coordinator.responses import NONE, DescribedMember, DescribeGroupRes
 from kohort.errors import ErrorCode
 from kohort.runtime.time_slice import TimeSlices
 from kohort.server.authorization import GROUP
-from kohort.server.handlers.in_steps import ask_each, divided, respond_large
+from kohort.server.handlers.in_steps import ask_each, collected, divided, respond_large
 from kohort.server.net import Exchange
 from kohort.server.responses import OPERATIONS_NOT_REQUESTED
 from kohort.server.services import Services
@@ -37,7 +37,9 @@ async def handle(services: Services, exchange: Exchange, request: Any) -> None:
     access = services.access(exchange)
     allowed, denied = await divided(request.groups, access.group)
     error = ErrorCode.group_authorization_failed
-    rows = [_row(_refused(each, error), OPERATIONS_NOT_REQUESTED) for each in denied]
+    rows = await collected(
+        denied, lambda each: _row(_refused(each, error), OPERATIONS_NOT_REQUESTED)
+    )
     members = 0
     seen: set[str] = set()
     slices, following = TimeSlices(), iter(allowed)
