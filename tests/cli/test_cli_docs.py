@@ -12,7 +12,7 @@ import pytest
 
 from cli.running import runner
 from cli.served import Serve, endpoint
-from kohort.cli import configs, topics, transactions, users
+from kohort.cli import acls, configs, topics, transactions, users
 from kohort.cli.groups import SUBCOMMANDS, VERBS
 
 PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
@@ -86,6 +86,7 @@ def test_every_option_that_the_page_names_is_there(capsys: pytest.CaptureFixture
         *(f"configs {name}" for name in configs.VERBS),
         *(f"transactions {name}" for name in transactions.VERBS),
         *(f"users {name}" for name in users.VERBS),
+        *(f"acls {name}" for name in acls.VERBS),
     )
     known = {
         flag
