@@ -1,6 +1,6 @@
 """Run every measurement: `python -m benchmarks [options of a measurement]`.
 
-A run takes about 75 minutes on two cores.
+A run takes about 80 minutes on two cores.
 """
 
 import sys
@@ -16,6 +16,7 @@ from benchmarks import (
     latency,
     loading,
     rebalance,
+    security,
     spark,
     throughput,
     transactions,
@@ -29,6 +30,7 @@ MEASURES = (
     throughput,
     latency,
     transactions,
+    security,
     footprint,
     loading,
     decode,

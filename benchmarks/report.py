@@ -30,6 +30,7 @@ ORDER = (
     "throughput",
     "latency",
     "transactions",
+    "security",
     "footprint",
     "loading",
     "decode",

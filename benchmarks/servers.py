@@ -20,7 +20,7 @@ from typing import Self
 
 from tests.peers.kafka import Kafka, KafkaUnavailableError
 
-from benchmarks import processes, tools
+from benchmarks import processes, secured, tools
 from kohort.testing.server_process import ServerProcess
 
 START_SECONDS = 30.0
@@ -43,6 +43,8 @@ class Server:
         """From the start of its process until its port took a connection."""
         self.load_options: dict[str, object] = {}
         """What the load program has to do otherwise for it."""
+        self.listeners: secured.Listeners | None = None
+        """Of a server with TLS."""
         self._end = end
 
     @property
@@ -74,17 +76,43 @@ class Server:
 
 def start_kohort(*options: str) -> Server:
     """Start `kohort serve --dev` with `options`, default logs and a temporary data directory."""
-    port = free_port()
+    name = "Kohort, on disk" if "--data" in options else "Kohort, in memory"
+    return _start_kohort(name, free_port(), options, {})
+
+
+def start_kohort_with_tls(*, has_acls: bool) -> Server:
+    """Start Kohort on disk with the listeners and the user of `secured`."""
+    listeners = secured.Listeners(free_port(secured.LISTENERS))
+    settings = {"listeners": listeners.addresses} | secured.settings(has_acls=has_acls)
+    name = "Kohort, ACLs" if has_acls else "Kohort"
+    server = _start_kohort(name, listeners.port, ("--data",), settings)
+    return _prepared(server, listeners, has_acls=has_acls)
+
+
+def _start_kohort(
+    name: str, port: int, options: Sequence[str], settings: Mapping[str, str]
+) -> Server:
     directory = tempfile.mkdtemp(prefix="kohort-bench-")
     data = [f"--data={directory}/data"] if "--data" in options else []
     options = tuple(option for option in options if option != "--data")
-    name = "Kohort, on disk" if data else "Kohort, in memory"
+    listen = [] if "listeners" in settings else [f"--listen=127.0.0.1:{port}"]
     server = ServerProcess(
-        *("--dev", f"--listen=127.0.0.1:{port}", *data, *options),
+        *("--dev", *listen, *data, *options),
         log=Path(directory) / "log",
+        settings=settings,
         directory=tools.ROOT,
     )
     return _listening(name, server.process, port, directory, server.started)
+
+
+def _prepared(server: Server, listeners: secured.Listeners, *, has_acls: bool) -> Server:
+    server.listeners = listeners
+    try:
+        secured.prepare(server.address, has_acls=has_acls)
+    except BaseException:
+        with server:
+            raise
+    return server
 
 
 def start_echo() -> Server:
@@ -123,20 +151,39 @@ def start_mock() -> Server:
 
 def start_kafka() -> Server:
     """Start Apache Kafka as the conformance suite does, with a heap of 1 GB."""
+    return _start_kafka("Apache Kafka", free_port(), {})
+
+
+def start_kafka_with_tls() -> Server:
+    """Start Apache Kafka with the listeners, the user and the ACLs of `secured`."""
+    # The controller's port follows the first.
+    listeners = secured.Listeners(free_port(secured.LISTENERS + 1), after_first=1)
+    controller = f"CONTROLLER://127.0.0.1:{listeners.port + 1}"
+    settings = secured.settings(has_acls=True) | {
+        "listeners": f"{listeners.addresses},{controller}",
+        "advertised.listeners": listeners.addresses,
+        "listener.security.protocol.map": secured.PROTOCOLS,
+    }
+    server = _start_kafka("Apache Kafka, ACLs", listeners.port, settings)
+    return _prepared(server, listeners, has_acls=True)
+
+
+def _start_kafka(name: str, port: int, settings: Mapping[str, str]) -> Server:
     try:
-        node = Kafka.start(free_port(), KAFKA_SETTINGS, KAFKA_HEAP)
+        node = Kafka.start(port, {**KAFKA_SETTINGS, **settings}, KAFKA_HEAP)
     except KafkaUnavailableError as error:
         raise tools.MissingError(str(error)) from error
     pid = node.process.pid
-    return Server(
-        "Apache Kafka", pid, node.port, end=node.stop, listening_s=processes.age_seconds(pid)
-    )
+    return Server(name, pid, node.port, end=node.stop, listening_s=processes.age_seconds(pid))
 
 
 SERVERS: Mapping[str, Callable[[], Server]] = {
     "kohort-memory": lambda: start_kohort("--memory"),
     "kohort-data": lambda: start_kohort("--data"),
     "kafka": start_kafka,
+    "kohort-tls": lambda: start_kohort_with_tls(has_acls=False),
+    "kohort-acls": lambda: start_kohort_with_tls(has_acls=True),
+    "kafka-acls": start_kafka_with_tls,
     "kfake": start_kfake,
     "mock": start_mock,
     "echo": start_echo,
@@ -154,15 +201,16 @@ def start_all(names: Sequence[str], stack: ExitStack) -> dict[str, Server]:
     return started
 
 
-def free_port() -> int:
-    """A port that is free now, as is the next one (for Kafka's controller).
+def free_port(count: int = 2) -> int:
+    """A port that is free now, as are the next ones: `count` in all, one for Kafka's controller.
 
     It is below the system's range for outgoing connections, which a load could take first.
     """
     for port in PORTS:
-        with socket.socket() as first, socket.socket() as second:
+        with ExitStack() as stack:
             try:
-                for each, number in ((first, port), (second, port + 1)):
+                for number in range(port, port + count):
+                    each = stack.enter_context(socket.socket())
                     each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                     each.bind(("127.0.0.1", number))
             except OSError:

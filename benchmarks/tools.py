@@ -8,7 +8,11 @@ from pathlib import Path
 HERE = Path(__file__).parent
 ROOT = HERE.parent
 BUILT = ROOT / ".tools" / "bench"
-LOAD_SOURCES = ("load.c", "steady.c", "members.c", "consumers.c", "requests.c", "connection.c")
+LOAD_SOURCES = (
+    *("load.c", "steady.c", "members.c", "consumers.c", "requests.c", "connection.c"),
+    *("records.c", "connects.c", "tls.c"),
+)
+LOAD_LIBRARIES = ("-lssl", "-lcrypto", "-pthread")
 
 
 class MissingError(RuntimeError):
@@ -17,7 +21,7 @@ class MissingError(RuntimeError):
 
 def load() -> Path:
     """The load program (`native/load.c`)."""
-    return _compiled("load", LOAD_SOURCES)
+    return _compiled("load", LOAD_SOURCES, LOAD_LIBRARIES)
 
 
 def echo() -> Path:
@@ -61,14 +65,17 @@ def spark_connector() -> str:
     return ",".join(map(str, sorted(jars.glob("*.jar"))))
 
 
-def _compiled(name: str, sources: Sequence[str]) -> Path:
+def _compiled(name: str, sources: Sequence[str], libraries: Sequence[str] = ()) -> Path:
     compiler = shutil.which("cc")
     if compiler is None:
         raise MissingError("the load generator needs a C compiler (cc), which is not on the PATH")
     native = HERE / "native"
     flags = ["-O2", "-std=gnu11", "-Wall", "-Wextra"]
     return _built(
-        name, native.iterdir(), lambda out: [compiler, *flags, "-o", str(out), *sources], native
+        name,
+        native.iterdir(),
+        lambda out: [compiler, *flags, "-o", str(out), *sources, *libraries],
+        native,
     )
 
 

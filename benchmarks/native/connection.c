@@ -33,6 +33,7 @@ void connect_to(struct connection *c, const char *host, int port, void *owner) {
     if (c->fd < 0 || connect(c->fd, (struct sockaddr *)&address, sizeof address))
         die("cannot connect to %s:%d: %s", host, port, strerror(errno));
     setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    c->tls = tls_connect(c->fd);
     fcntl(c->fd, F_SETFL, fcntl(c->fd, F_GETFL) | O_NONBLOCK);
     watch(c, EPOLL_CTL_ADD, EPOLLIN);
 }
@@ -49,7 +50,7 @@ void begin_request(struct connection *c, int16_t api_key, int16_t version, bool 
 }
 
 static void send_rest(struct connection *c) {
-    ssize_t count = send(c->fd, c->out.data + c->sent, c->out.length - c->sent, MSG_NOSIGNAL);
+    ssize_t count = tls_send(c->tls, c->fd, c->out.data + c->sent, c->out.length - c->sent);
     if (count < 0 && errno != EAGAIN)
         die("send: %s", strerror(errno));
     c->sent += count > 0 ? (size_t)count : 0;
@@ -97,19 +98,26 @@ static bool hand_over(struct connection *c, const uint8_t *data, size_t length, 
     return true;
 }
 
-static void receive(struct connection *c, on_answer *answered) {
-    ssize_t count = recv(c->fd, chunk, sizeof chunk, 0);
+/* Whether there was something. */
+static bool receive_once(struct connection *c, on_answer *answered) {
+    ssize_t count = tls_receive(c->tls, c->fd, chunk, sizeof chunk);
     if (count <= 0) {
         if (count < 0 && errno == EAGAIN)
-            return;
+            return false;
         die("the server closed a connection: %s", count ? strerror(errno) : "end of stream");
     }
     if (c->in.length == 0 && hand_over(c, chunk, (size_t)count, answered))
-        return;
+        return true;
     size_t before = c->in.length;
     put(&c->in, chunk, (size_t)count);
     if (before)
         hand_over(c, c->in.data, c->in.length, answered);
+    return true;
+}
+
+static void receive(struct connection *c, on_answer *answered) {
+    while (receive_once(c, answered) && tls_has_more(c->tls))
+        ;
 }
 
 void poll_answers(int timeout_ms, on_answer *answered) {

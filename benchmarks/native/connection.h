@@ -2,10 +2,12 @@
 #ifndef CONNECTION_H
 #define CONNECTION_H
 
+#include "tls.h"
 #include "wire.h"
 
 struct connection {
     int fd;
+    struct tls *tls;    /* NULL: not encrypted */
     int32_t correlation;
     bool waiting;       /* a request is in flight */
     uint64_t sent_at;   /* ns, just before its first byte went */
@@ -19,7 +21,7 @@ struct connection {
 /* Called with a whole answer, behind its correlation id. */
 typedef void on_answer(struct connection *c, struct reader answer);
 
-/* Connects, or ends the program. */
+/* Connects, by TLS after `trust`, or ends the program. */
 void connect_to(struct connection *c, const char *host, int port, void *owner);
 
 /* Starts a frame in c->out: size, API key, version, correlation id, client id, tags if flexible. */

@@ -6,12 +6,18 @@
  *     heartbeats  members join and sync, then each has one Heartbeat in flight, for --seconds after --warmup
  *     commits     simple commits of --partitions each, to --groups-each groups of each connection in turn; for
  *                 --seconds after --warmup, or --requests on each connection
+ *     produce     batches of records to --partitions of --topic; for --seconds after --warmup, or --requests each
+ *     fetch       reads --batches of each of these partitions again and again, for --seconds after --warmup
+ *     connects    new connections, --connections at a time, for --seconds after --warmup: with ApiVersions answered,
+ *                 and before it a login by SCRAM-SHA-512 as --user
  *     rebalance   time to get all members of a group synced, then again when one left
  *     first-join  time until one new member's JoinGroup is answered
  *     consumer-heartbeats  as `heartbeats`, of members of the consumer protocol that share --partitions of --topic
  *     consumer-group       time until a group of the consumer protocol is stable when all members join, when one
  *                 leaves, and when all restart within --over seconds; waits for a line after each
  *     hold        connect, say so, wait for a line; join, say so, wait for a line
+ *
+ * With --tls CERTIFICATES connections are encrypted, to a server that the authorities in this PEM file vouch for.
  *
  * Every answer is checked; an error, or one too few, ends the program with a reason on standard error and code 1.
  * Answers are JSON lines on standard output. Before it ends, the program waits until its standard input has a line
@@ -21,12 +27,13 @@
 #include <getopt.h>
 #include <signal.h>
 
+#include "connects.h"
 #include "consumers.h"
 #include "report.h"
 #include "steady.h"
 
 struct options {
-    const char *mode, *host, *topic;
+    const char *mode, *host, *topic, *user, *password;
     int port, connections, group_size, heartbeat_version;
     double over_s;
     bool unjoined; /* for a server that only echoes: invent generation and member id */
@@ -61,6 +68,23 @@ static void heartbeats(const struct options *o) {
 static void commits(const struct options *o) {
     connect_all(o);
     run_steady(&crowd, &o->steady);
+}
+
+static void records(const struct options *o, enum records records) {
+    struct steady steady = o->steady;
+    steady.records = records;
+    steady.topic = o->topic;
+    connect_all(o);
+    run_steady(&crowd, &steady);
+}
+
+static void produce(const struct options *o) { records(o, PRODUCED); }
+
+static void fetch(const struct options *o) { records(o, FETCHED); }
+
+static void connects(const struct options *o) {
+    run_connects(&(struct connects){o->host, o->port, o->connections, o->user, o->password, o->steady.warmup_s,
+                                    o->steady.measured_s});
 }
 
 static void rebalance(const struct options *o) {
@@ -156,7 +180,8 @@ static const struct {
     void (*run)(const struct options *);
 } modes[] = {{"heartbeats", heartbeats}, {"commits", commits}, {"rebalance", rebalance},
              {"first-join", first_join}, {"hold", hold},       {"topic", topic},
-             {"consumer-heartbeats", consumer_heartbeats}, {"consumer-group", consumer_group}};
+             {"consumer-heartbeats", consumer_heartbeats}, {"consumer-group", consumer_group},
+             {"produce", produce},       {"fetch", fetch},         {"connects", connects}};
 
 static const struct option names[] = {
     {"host", required_argument, 0, 'h'},       {"port", required_argument, 0, 'p'},
@@ -166,6 +191,8 @@ static const struct option names[] = {
     {"seconds", required_argument, 0, 's'},    {"partitions", required_argument, 0, 'n'},
     {"requests", required_argument, 0, 'q'},   {"groups-each", required_argument, 0, 'e'},
     {"topic", required_argument, 0, 't'},      {"over", required_argument, 0, 'o'},
+    {"tls", required_argument, 0, 'l'},        {"batches", required_argument, 0, 'b'},
+    {"user", required_argument, 0, 'U'},       {"password", required_argument, 0, 'P'},
     {0},
 };
 
@@ -185,6 +212,10 @@ static void set(struct options *o, int option) {
     case 'e': o->steady.groups_each = atoi(optarg); break;
     case 't': o->topic = optarg; break;
     case 'o': o->over_s = atof(optarg); break;
+    case 'l': trust(optarg); break;
+    case 'b': o->steady.batches = atoi(optarg); break;
+    case 'U': o->user = optarg; break;
+    case 'P': o->password = optarg; break;
     default: die("see the head of load.c");
     }
 }

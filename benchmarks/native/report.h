@@ -3,6 +3,7 @@
 #define REPORT_H
 
 #include "base.h"
+#include "histogram.h"
 
 static inline uint64_t cpu_ns(void) {
     struct timespec used;
@@ -19,6 +20,15 @@ static inline void say(const char *line) {
 static inline void wait_for_harness(void) {
     for (int byte = getchar(); byte != '\n' && byte != EOF;)
         byte = getchar();
+}
+
+/* What was measured since then, and what it took of this process. */
+static inline void print_measured(const struct histogram *latencies, uint64_t started, uint64_t cpu) {
+    printf("{\"count\": %llu, \"seconds\": %.6f, \"p50_us\": %.1f, \"p99_us\": %.1f, \"max_us\": %.1f, "
+           "\"load_cpu_s\": %.3f}\n",
+           (unsigned long long)latencies->total, (double)(now_ns() - started) / 1e9, quantile_us(latencies, 0.50),
+           quantile_us(latencies, 0.99), quantile_us(latencies, 1), (double)(cpu_ns() - cpu) / 1e9);
+    fflush(stdout);
 }
 
 #endif

@@ -1,6 +1,6 @@
 #include "steady.h"
 
-#include "histogram.h"
+#include "records.h"
 #include "report.h"
 
 static struct histogram latencies;
@@ -14,8 +14,22 @@ static bool is_over(int64_t answered) {
     return plan->requests ? answered >= plan->requests : now_ns() >= ends;
 }
 
+static void ask_for_records(struct connection *c, int32_t partition, int64_t number) {
+    int64_t fetches = plan->batches / BATCHES_OF_FETCH;
+    if (plan->records == FETCHED)
+        send_fetch(c, plan->topic, partition, number % fetches * BATCHES_OF_FETCH * RECORDS_OF_BATCH);
+    else if (number)
+        send_again(c);
+    else
+        send_produce(c, plan->topic, partition);
+}
+
 static void ask(struct member *m, int64_t number) {
     struct connection *c = &m->connection;
+    if (plan->records) {
+        ask_for_records(c, (int32_t)((m - crowd_at_work->members) % plan->partitions), number);
+        return;
+    }
     if (!plan->partitions) {
         if (number)
             send_again(c);
@@ -33,12 +47,14 @@ static void ask(struct member *m, int64_t number) {
 
 /* A first commit to a group whose shard is still being loaded, or to a topic just made, is tried again. */
 static bool is_worth_a_retry(enum error error, int64_t answered) {
-    return plan->partitions && answered < plan->groups_each &&
+    return plan->partitions && (plan->records ? answered == 0 : answered < plan->groups_each) &&
            (error == COORDINATOR_LOAD_IN_PROGRESS || error == COORDINATOR_NOT_AVAILABLE ||
             error == NOT_COORDINATOR || error == UNKNOWN_TOPIC_OR_PARTITION);
 }
 
 static enum error read_answer(struct reader answer) {
+    if (plan->records)
+        return plan->records == FETCHED ? read_fetch(answer) : read_produce(answer);
     if (plan->partitions)
         return read_commit(answer, plan->partitions);
     if (plan->is_consumer)
@@ -64,14 +80,6 @@ static void on_steady_answer(struct connection *c, struct reader answer) {
         ask(m, *answered);
 }
 
-static void print_measured(uint64_t started, uint64_t cpu) {
-    printf("{\"count\": %llu, \"seconds\": %.6f, \"p50_us\": %.1f, \"p99_us\": %.1f, \"max_us\": %.1f, "
-           "\"load_cpu_s\": %.3f}\n",
-           (unsigned long long)latencies.total, (double)(now_ns() - started) / 1e9, quantile_us(&latencies, 0.50),
-           quantile_us(&latencies, 0.99), quantile_us(&latencies, 1), (double)(cpu_ns() - cpu) / 1e9);
-    fflush(stdout);
-}
-
 void run_steady(struct crowd *crowd, const struct steady *steady) {
     crowd_at_work = crowd;
     plan = steady;
@@ -87,5 +95,5 @@ void run_steady(struct crowd *crowd, const struct steady *steady) {
     uint64_t started = now_ns(), cpu = cpu_ns();
     while (busy)
         poll_answers(10, on_steady_answer);
-    print_measured(started, cpu);
+    print_measured(&latencies, started, cpu);
 }
