@@ -1,5 +1,8 @@
 """Which quota holds for a client, who shares it, and how long a client waits."""
 
+import tracemalloc
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -123,6 +126,40 @@ def test_addresses():
     assert quotas.table.connection_rate("127.0.0.1") == 5.0
     quotas.table.replace(quota_entity([("ip", None)]), EMPTY)
     assert quotas.table.connection_rate("127.0.0.1") is None
+
+
+def test_an_address_is_the_same_in_every_spelling():
+    quotas = quotas_of(([("ip", "::1")], "connection_creation_rate", 50.0))
+    assert quotas.table.connection_rate("0:0:0:0:0:0:0:1") == 50.0
+    quotas.table.replace(quota_entity([("ip", "0:0::1")]), EMPTY)
+    assert quotas.table.connection_rate("0:0:0:0:0:0:0:1") is None
+
+
+@pytest.mark.parametrize("bound", [5e-324, 1e-300])
+def test_a_quota_of_nearly_nothing_is_a_wait_without_end(bound):
+    quotas = quotas_of(([("user", "alice")], "request_percentage", bound))
+    assert quotas.request_throttle_ms("alice", "c", 1.0, NOW) == 1_000
+    quotas = quotas_of(([("user", "alice")], "controller_mutation_rate", bound))
+    quota = quotas.mutations("alice", "c", strict=False)
+    assert quota.admits(9, NOW)
+    assert quota.throttle_ms(NOW) == 2**63 - 1
+
+
+@pytest.mark.parametrize("long", ["user", "client-id"])
+def test_long_names_take_no_more_memory_than_short_ones(long):
+    """Clients choose their ids, and whoever issues tokens their names."""
+    quotas = quotas_of(([("user", None), ("client-id", None)], PRODUCER_BYTE_RATE, 1))
+    size = 30_000
+    tracemalloc.start()
+    try:
+        for number in range(200):
+            name = f"{number:0{size}}"
+            names = (name, "c") if long == "user" else ("u", name)
+            assert quotas.throttle_ms(PRODUCER_BYTE_RATE, *names, 20, NOW) > 0
+            assert quotas.throttle_ms(PRODUCER_BYTE_RATE, *names, 20, NOW) > 20_000
+        assert tracemalloc.get_traced_memory()[0] < 200 * size / 10
+    finally:
+        tracemalloc.stop()
 
 
 def test_memory_is_bounded_whatever_client_ids_come():

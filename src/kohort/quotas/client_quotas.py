@@ -10,7 +10,9 @@ of users is one for each user.
 Source: ClientQuotaManager, ClientRequestQuotaManager and ControllerMutationQuotaManager of Kafka.
 """
 
+import hashlib
 from collections.abc import Callable, Mapping
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from itertools import islice
 from typing import Final, NamedTuple, TypeAlias
 
@@ -26,6 +28,8 @@ _CONNECTION_RATE: Final = "connection_creation_rate"
 
 MAX_SHARES: Final = 20_000
 """Users and client ids whose use is remembered; of more, those known longest are forgotten."""
+LONGEST_NAME: Final = 249
+"""Characters of a name that is remembered as it is, of a longer one a digest."""
 MAX_REQUEST_THROTTLE_MS: Final = 1000
 """Longest wait for request time: Kafka's, one window."""
 
@@ -33,6 +37,7 @@ _WINDOWS: Final = Windows()
 _FEW: Final = 1_000
 
 _Name: TypeAlias = str | None
+_Address: TypeAlias = IPv4Address | IPv6Address | str
 _ABSENT: Final = ""
 _Share: TypeAlias = tuple[str, str, str]
 """(key, user, client id) of those who share a quota; "" for any."""
@@ -54,7 +59,7 @@ class QuotaTable:
         self.meters_requests = False
         """Whether anybody has a quota of the time that its requests take."""
         self._bounds: dict[str, dict[tuple[_Name, _Name], float]] = {}
-        self._of_addresses: dict[_Name, float] = {}
+        self._of_addresses: dict[_Address | None, float] = {}
 
     def replace(self, entity: QuotaEntity, quotas: Mapping[str, float]) -> None:
         """Have these quotas for the entity from now on."""
@@ -63,9 +68,11 @@ class QuotaTable:
             self.entities[entity] = quotas
         names = dict(entity)
         if IP in names:
-            self._of_addresses.pop(names[IP], None)
+            name = names[IP]
+            address = None if name is None else _address(name)
+            self._of_addresses.pop(address, None)
             if _CONNECTION_RATE in quotas:
-                self._of_addresses[names[IP]] = quotas[_CONNECTION_RATE]
+                self._of_addresses[address] = quotas[_CONNECTION_RATE]
             return
         place = names.get(USER, _ABSENT), names.get(CLIENT_ID, _ABSENT)
         for key in self._bounds.keys() | quotas.keys():
@@ -100,15 +107,16 @@ class QuotaTable:
                 of_user, of_client = place
                 share = (
                     key,
-                    _ABSENT if of_user == _ABSENT else user,
-                    _ABSENT if of_client == _ABSENT else client_id,
+                    _ABSENT if of_user == _ABSENT else _shortened(user),
+                    _ABSENT if of_client == _ABSENT else _shortened(client_id),
                 )
                 return Limit(share, bound)
         return None
 
     def connection_rate(self, host: str) -> float | None:
-        """Connections per second that an address may make, None if there is no limit."""
-        return self._of_addresses.get(host, self._of_addresses.get(None))
+        """Connections per second that an IP address may make, None if there is no limit."""
+        rates = self._of_addresses
+        return rates.get(_address(host), rates.get(None)) if rates else None
 
 
 class ClientQuotas:
@@ -193,6 +201,21 @@ class ClientQuotas:
             return used.is_idle(now)
         limit = self.table.limit(*share)
         return limit is None or limit.share != share or used.is_idle(limit.bound, now)
+
+
+def _address(name: str) -> _Address:
+    """What `name` stands for: an IPv6 address has several spellings."""
+    try:
+        return ip_address(name)
+    except ValueError:
+        return name
+
+
+def _shortened(name: str) -> str:
+    """What stands for a name in memory: clients choose their ids, of up to 32,767 bytes."""
+    if len(name) <= LONGEST_NAME:
+        return name
+    return hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()
 
 
 class MutationQuota:

@@ -13,6 +13,7 @@ from typing import Final
 from kohort.types import Instant
 
 _MS_PER_S: Final = 1000
+_LONGEST_MS: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ class Rate:
         self._forget(now)
         measured_ms = self._measured_ms(now)
         rate = sum(sample.total for sample in self._samples) / measured_ms * _MS_PER_S
-        return round((rate - bound) / bound * measured_ms) if rate > bound else 0
+        return _milliseconds((rate - bound) / bound * measured_ms) if rate > bound else 0
 
     def is_idle(self, now: Instant) -> bool:
         """Whether all that was recorded is too long ago to count."""
@@ -92,7 +93,7 @@ class TokenBucket:
     def throttle_ms(self, bound: float, now: Instant) -> int:
         """Time until no tokens are owed, which come at `bound` per second."""
         self._refill(bound, now)
-        return round(-self._tokens / bound * _MS_PER_S) if self._tokens < 0 else 0
+        return _milliseconds(-self._tokens / bound * _MS_PER_S) if self._tokens < 0 else 0
 
     def is_idle(self, bound: float, now: Instant) -> bool:
         """Whether it is full."""
@@ -106,3 +107,8 @@ class TokenBucket:
 
     def _burst(self, bound: float) -> float:
         return self._windows.number * self._windows.size_ms * bound / _MS_PER_S
+
+
+def _milliseconds(wait: float) -> int:
+    """Rounded as in Java: a bound of nearly nothing makes a wait without end."""
+    return round(min(wait, _LONGEST_MS))

@@ -1,6 +1,8 @@
 """Clients that have to wait because of their quotas, over real sockets (KIP-219)."""
 
 import asyncio
+import os
+import resource
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from kohort.quotas import EMPTY, REQUEST_PERCENTAGE, quota_entity
 from server.net.bench import Peer, Wire
 
 HEARTBEAT: dict[str, Any] = {"group_id": "g", "generation_id": 1, "member_id": "m"}
+CONNECTION_RATE = "connection_creation_rate"
 LONG_MS = 60_000
 TEST_CLIENT = quota_entity([("client-id", "test")])
 
@@ -80,6 +83,42 @@ async def test_requests_before_the_end_are_served_after_the_wait() -> None:
         peer.writer.write_eof()
         assert (await peer.answer("heartbeat", 4)).error_code == 0
         assert await peer.closed() == b""
+
+
+async def test_a_connection_that_waits_longer_than_it_may_be_idle_is_closed() -> None:
+    """Clients that go while their requests wait are not noticed otherwise."""
+    async with Wire(idle_ms=100) as wire:
+        throttle_metadata(wire, LONG_MS)
+        peer = await wire.peer()
+        heartbeat = peer.request("heartbeat", 4, **HEARTBEAT)
+        await ask_metadata(peer)
+        peer.send(heartbeat)
+        peer.writer.write_eof()
+        assert await peer.closed() == b""
+        assert not wire.groups.submitted
+
+
+async def test_refused_connections_that_wait_leave_descriptors_for_files() -> None:
+    """The client's end of a connection has a descriptor of this process as well."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    descriptor = os.dup(0)
+    os.close(descriptor)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (2 * (descriptor + 40), before[1]))
+    try:
+        async with Wire() as wire:
+            wire.quotas.replace(quota_entity([("ip", None)]), {CONNECTION_RATE: 0.1})
+            peers = [await wire.peer() for _ in range(30)]
+            closed: list[Peer] = []
+
+            async def wait(peer: Peer) -> None:
+                await peer.closed()
+                closed.append(peer)
+
+            await asyncio.gather(wait(peers[1]), wait(peers[-1]))
+            assert closed == [peers[-1], peers[1]]
+            assert wire.listener.statistics().refused == 29
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 @pytest.mark.parametrize("is_coroutine", [False, True])

@@ -340,8 +340,8 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request is in progress, and the next one is waited for."""
-        return self._current is None and self._throttled is None
+        """Whether no request is in progress; one that its client's quotas hold up is none."""
+        return self._current is None
 
     def memory_granted(self, size: int) -> None:
         self._waits_for_memory = False

@@ -164,6 +164,7 @@ class Listener:
             accepted.setblocking(False)
             wait = self._wait(address)
             if wait:
+                self._connections.refuse(host_of(address), "connection_creation_rate is reached")
                 self._close_later(accepted, wait)
             else:
                 self._open(accepted, host_of(address))
@@ -195,7 +196,7 @@ class Listener:
         return self._addresses.wait(host, asyncio.get_running_loop().time())
 
     def _close_later(self, accepted: socket.socket, wait: float) -> None:
-        if len(self._held) >= HELD:
+        if len(self._held) >= HELD or not self._connections.leaves_files(accepted.fileno()):
             accepted.close()
             return
         timer = asyncio.get_running_loop().call_later(wait, self._close_held, accepted)

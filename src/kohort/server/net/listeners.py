@@ -41,7 +41,7 @@ class ListenerStatistics:
     connections: int
     accepted: int
     refused: int
-    """Connections beyond `max.connections.per.ip` or the number of file descriptors."""
+    """Connections beyond `max.connections.per.ip`, a quota or the number of descriptors."""
     requests: Mapping[str, int]
     """By API name."""
     errors: Mapping[tuple[str, str], int]

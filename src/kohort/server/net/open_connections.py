@@ -60,7 +60,7 @@ class OpenConnections:
     def __init__(self, limits: ConnectionLimits, log: RateLimitedLog) -> None:
         self.accepted = 0
         self.refused = 0
-        """Connections beyond `max.connections.per.ip` or the number of file descriptors."""
+        """Connections beyond `max.connections.per.ip`, a quota or the number of descriptors."""
         self.ticks = 0
         """Counts up `TICKS_PER_IDLE_TIME` times in `connections.max.idle.ms`."""
         self._limits = limits
@@ -109,15 +109,27 @@ class OpenConnections:
         if self._closing:
             return False
         if self.is_full_of(host):
-            return self._refuse(host, "max.connections.per.ip", self._of_ip(host))
-        if connection.descriptor >= self._first_reserved:
-            return self._refuse(host, "the number of file descriptors", self._first_reserved)
+            self.refuse(host, f"max.connections.per.ip={self._of_ip(host)} is reached")
+            return False
+        if not self.leaves_files(connection.descriptor):
+            limit = self._first_reserved
+            self.refuse(host, f"the number of file descriptors={limit} is reached")
+            return False
         self.accepted += 1
         self._open.add(connection)
         if host:
             self._per_ip[host] += 1
             self._limited[connection.peer.endpoint.listener] += 1
         return True
+
+    def leaves_files(self, descriptor: int) -> bool:
+        """Whether a connection with this descriptor leaves enough of them for files."""
+        return descriptor < self._first_reserved
+
+    def refuse(self, host: str, why: str) -> None:
+        """Count and log a connection that is not accepted."""
+        self.refused += 1
+        self._log.log(logging.WARNING, "refused a connection from %s: %s", host, why)
 
     def forget(self, connection: OpenConnection) -> None:
         """Remove a lost connection; harmless if it was not admitted."""
@@ -156,13 +168,6 @@ class OpenConnections:
         while self._open:
             self._empty.clear()
             await self._empty.wait()
-
-    def _refuse(self, host: str, name: str, limit: int) -> bool:
-        self.refused += 1
-        self._log.log(
-            logging.WARNING, "refused a connection from %s: %s=%d is reached", host, name, limit
-        )
-        return False
 
     def _tick(self) -> None:
         """Close idle connections; ticks are coarse so that activity costs one assignment."""
