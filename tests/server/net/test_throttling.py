@@ -3,6 +3,7 @@
 import asyncio
 import os
 import resource
+import time
 from typing import Any
 
 import pytest
@@ -148,6 +149,25 @@ async def test_time_on_the_loop_counts_for_its_client(is_coroutine: bool) -> Non
         assert await ask_metadata(peer) == 1_000
         wire.quotas.replace(TEST_CLIENT, EMPTY)
         assert await ask_metadata(await wire.peer()) == 0
+
+
+async def test_the_time_of_a_thread_counts_for_its_client() -> None:
+    """A large request is decoded there, and its response encoded."""
+
+    def compute() -> None:
+        until = time.thread_time() + 0.01
+        while time.thread_time() < until:
+            pass
+
+    async def work(services: Any, exchange: Any, _request: Any) -> None:
+        await services.heavy_work.run(compute)
+        exchange.respond(response(3, exchange.version, brokers=(), topics=(), cluster_id="c"))
+
+    async with Wire() as wire:
+        wire.handle("metadata", work)
+        # 11 windows of 0.05 % are 5 ms, half of what the thread works.
+        wire.quotas.replace(TEST_CLIENT, {REQUEST_PERCENTAGE: 0.05})
+        assert await ask_metadata(await wire.peer()) > 0
 
 
 async def test_waiting_is_no_work() -> None:

@@ -1,13 +1,15 @@
-"""The time that the event loop works on a request, for clients with a quota of it (KIP-124)."""
+"""The time that the server works on a request, for clients with a quota of it (KIP-124)."""
 
 import types
 from collections.abc import Coroutine, Generator
 from time import perf_counter
 from typing import Any
 
+from kohort.runtime.heavy_work import on_work
+
 
 class WorkTime:
-    """Time that the event loop has worked on one request."""
+    """Time that the event loop, and the thread for heavy work, have worked on one request."""
 
     __slots__ = ("_begun", "_seconds")
 
@@ -25,8 +27,12 @@ class WorkTime:
         self._seconds, self._begun = self.seconds, 0.0
 
     async def of(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run `work`, and count what the loop does for it."""
+        """Run `work` in a task of its own, and count what is done for it."""
+        on_work.set(self._add)
         await self._steps(work)
+
+    def _add(self, seconds: float) -> None:
+        self._seconds += seconds
 
     @types.coroutine
     def _steps(self, work: Coroutine[Any, Any, None]) -> Generator[Any, Any, None]:
