@@ -217,16 +217,19 @@ async def test_all_topics_are_those_that_the_client_may_describe(secured: Bench)
         secured.peer = peer(ALICE)
 
 
+@pytest.mark.parametrize("grows", [False, True])
 async def test_what_was_revoked_is_not_read_by_the_session_that_was_opened_before(
-    secured: Bench,
+    secured: Bench, grows: bool
 ) -> None:
+    """It is told at its next request, whether or not there is anything to read."""
     allow(secured, AclOperation.READ, ResourceType.TOPIC, "orders")
     version, error, fields = REFUSED["fetch"]
     opened = await secured.ask("fetch", version, **fields, session_id=0, session_epoch=0)
     assert errors_in(opened) == set()
     (acl,) = (acl_id for acl_id, _ in secured.topics.acls.all())
     secured.topics.delete_acls([acl])
-    secured.fill("orders")
+    if grows:
+        secured.fill("orders")
     again = {"session_id": opened.session_id, "session_epoch": 1, "max_wait_ms": 0}
     told = await secured.ask("fetch", version, **again, topics=[])
     assert errors_in(told) == {error}

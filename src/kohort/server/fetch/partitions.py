@@ -59,6 +59,10 @@ class Partitions:
         self._wanted[key] = wanted
         self._due[key] = None
 
+    def want_all(self) -> None:
+        """Read all of them in the next pass."""
+        self._due = dict.fromkeys((*self._due, *self._wanted))
+
     def forget(self, key: PartitionKey) -> None:
         """Fetch it no more; harmless if it was not."""
         self._wanted.pop(key, None)

@@ -64,8 +64,12 @@ class FetchSessions:
         by_id: bool,
         now: Instant,
         many: int = 0,
+        acls: int = 0,
     ) -> FetchContext:
         """Begin one request; `many`: its number of partitions, each named once, if they are many.
+
+        `acls` is the version of the ACLs: when it has changed, all partitions are read again, so
+        that a client learns which ones it may not read any more, or may read now.
 
         Raises KafkaError FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH or
         FETCH_SESSION_TOPIC_ID_ERROR: the client then begins a new session.
@@ -76,7 +80,7 @@ class FetchSessions:
                 return FullFetch(wanted, None, distinct=many > 0)
             return FullFetch(
                 wanted,
-                lambda partitions: self._open(partitions, by_id, now),
+                lambda partitions: self._open(partitions, by_id, now, acls),
                 distinct=many > 0,
             )
         session = self._resume(session_id, epoch, by_id)
@@ -84,6 +88,9 @@ class FetchSessions:
             self._end(session_id)
             raise KafkaError(ErrorCode.fetch_session_id_not_found)
         session.last_used = now
+        if session.acls != acls:
+            session.acls = acls
+            session.partitions.want_all()
         before = len(session.partitions)
         session.update(wanted, forgotten)
         self._partitions += len(session.partitions) - before
@@ -104,7 +111,9 @@ class FetchSessions:
         self._sessions[session_id] = self._sessions.pop(session_id)
         return session
 
-    def _open(self, partitions: Partitions, by_id: bool, now: Instant) -> FetchSession | None:
+    def _open(
+        self, partitions: Partitions, by_id: bool, now: Instant, acls: int
+    ) -> FetchSession | None:
         """A new session, None if there is no room for one."""
         if not self._make_room(now) or self._partitions + len(partitions) > MAX_PARTITIONS:
             return None
@@ -112,7 +121,9 @@ class FetchSessions:
         session_id = secrets.randbelow(_MAX_INT) + 1
         while session_id in self._sessions:
             session_id = secrets.randbelow(_MAX_INT) + 1
-        session = self._sessions[session_id] = FetchSession(session_id, partitions, by_id, now)
+        session = self._sessions[session_id] = FetchSession(
+            session_id, partitions, by_id, now, acls
+        )
         return session
 
     def _make_room(self, now: Instant) -> bool:

@@ -117,6 +117,7 @@ def _begin(
             by_id=exchange.version >= FIRST_WITH_IDS,
             now=services.clock.now(),
             many=many,
+            acls=services.topics.acls.version,
         )
     except KafkaError as error:
         exchange.respond_encoded(pack_error(exchange.version, error.code), (error.code,))
