@@ -3,7 +3,9 @@
 import asyncio
 import http.server
 import threading
+import time
 from collections.abc import Iterator
+from http.client import BadStatusLine
 from pathlib import Path
 
 import pytest
@@ -66,7 +68,9 @@ async def test_many_unknown_keys_are_not_many_fetches() -> None:
     assert issuer.fetched <= 1 + 16
 
 
-@pytest.mark.parametrize("error", [OSError("unreachable"), ValueError("no JSON")])
+@pytest.mark.parametrize(
+    "error", [OSError("unreachable"), ValueError("no JSON"), BadStatusLine("no HTTP")]
+)
 async def test_a_fetch_that_fails_leaves_the_keys(
     error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -103,7 +107,18 @@ def web() -> Iterator[str]:
             content = bytes(MAX_BYTES + 1) if self.path == "/large" else b"{}"
             self.send_response(200)
             self.end_headers()
+            if self.path == "/slow":
+                self._write_slowly(bytes(200))
+                return
             self.wfile.write(content)
+
+        def _write_slowly(self, content: bytes) -> None:
+            try:
+                for byte in content:
+                    self.wfile.write(bytes([byte]))
+                    time.sleep(0.02)
+            except OSError:  # the client has gone
+                return
 
         def log_message(self, *_: object) -> None:
             pass
@@ -120,6 +135,11 @@ def test_a_redirect_and_a_large_document_are_refused(web: str) -> None:
         fetch(f"{web}/moved")
     with pytest.raises(ValueError, match="more than"):
         fetch(f"{web}/large")
+
+
+def test_a_document_that_comes_byte_by_byte_is_given_up(web: str) -> None:
+    with pytest.raises(TimeoutError, match="takes longer than"):
+        fetch(f"{web}/slow", timeout_s=0.2)
 
 
 @pytest.mark.parametrize("url", ["http://issuer.test/keys", "ftp://x/y", "keys.json", URL + "2"])

@@ -7,8 +7,10 @@ because issuers change their keys. A fetch that fails leaves the keys as they ar
 
 import asyncio
 import logging
+import time
 import urllib.request
 from collections.abc import Callable
+from http.client import HTTPException, HTTPResponse
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -19,6 +21,7 @@ from kohort.server.logs import fields
 
 MAX_BYTES: Final = 1024 * 1024
 TIMEOUT_S: Final = 10.0
+"""Time to connect, of each wait for bytes, and of the whole document."""
 UNKNOWN_KEPT_MS: Final = 60_000
 MAX_UNKNOWN: Final = 16
 """Unknown keys that are asked for in a minute."""
@@ -28,16 +31,29 @@ RETRY_MS: Final = 60_000
 logger = logging.getLogger("kohort.sasl")
 
 Fetch = Callable[[str], bytes]
-"""The document at a URL, blocking. Raises OSError or ValueError."""
+"""The document at a URL, blocking. Raises OSError, ValueError or HTTPException."""
 
 
-def fetch(url: str) -> bytes:
-    """The document at a file or https URL. Raises OSError, ValueError."""
-    with _opener.open(url, timeout=TIMEOUT_S) as response:
-        content: bytes = response.read(MAX_BYTES + 1)
-    if len(content) > MAX_BYTES:
-        raise ValueError(f"it has more than {MAX_BYTES} bytes")
-    return content
+def fetch(url: str, timeout_s: float = TIMEOUT_S) -> bytes:
+    """The document at a file or https URL. Raises OSError, ValueError, HTTPException."""
+    deadline = time.monotonic() + timeout_s
+    content = bytearray()
+    with _opener.open(url, timeout=timeout_s) as response:
+        while some := _some(response):
+            content += some
+            if len(content) > MAX_BYTES:
+                raise ValueError(f"it has more than {MAX_BYTES} bytes")
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"it takes longer than {timeout_s:g} s")
+    return bytes(content)
+
+
+def _some(response: Any) -> bytes:
+    """What has come; a server that sends byte by byte must not hold the thread for ever."""
+    if isinstance(response, HTTPResponse):
+        return response.read1(MAX_BYTES)
+    some: bytes = response.read(MAX_BYTES + 1)  # of a file
+    return some
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
@@ -97,7 +113,7 @@ class Jwks:
         again_ms = self._refresh_ms
         try:
             self.keys = await asyncio.to_thread(self._fetched)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, HTTPException) as error:
             again_ms = min(again_ms, RETRY_MS)
             logger.error("keys of tokens cannot be fetched", extra=fields(url=self._url, why=error))
         if self._timer is not None:
