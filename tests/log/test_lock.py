@@ -28,6 +28,16 @@ def crashed(data, monkeypatch):
     return data
 
 
+def test_a_new_directory_is_for_this_user_alone(tmp_path):
+    """It has the credentials of users."""
+    before = os.umask(0)
+    try:
+        LocalDirectory(tmp_path / "new").close()
+    finally:
+        os.umask(before)
+    assert (tmp_path / "new").stat().st_mode & 0o777 == 0o700
+
+
 def kill(directory):
     directory._lock.release()
 

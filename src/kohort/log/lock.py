@@ -23,11 +23,11 @@ class DirectoryLock:
     """
 
     def __init__(self, path: Path) -> None:
-        """Lock `path`, created if it does not exist.
+        """Lock `path`, created if it does not exist, for this user alone: it has credentials.
 
         Raises KohortError if another process has locked it, OSError.
         """
-        path.mkdir(parents=True, exist_ok=True)
+        path.mkdir(0o700, parents=True, exist_ok=True)
         self._path = path
         self._distrusted = False
         self._fd = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)

@@ -3,6 +3,7 @@
 import logging
 import struct
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -171,6 +172,11 @@ async def test_a_failure_is_told_counted_and_logged_without_the_password(
         assert (metrics.logins, metrics.logins_failed) == (0, 1)
         assert "authentication from 127.0.0.1 failed: " in caplog.text
         assert "wrong" not in caplog.text.replace("a wrong", "")
+
+
+def test_how_clients_authenticate_is_shown_without_passwords() -> None:
+    sasl = secured(mechanisms={"PLAIN": partial(PlainServer, {"alice": "secret"})})
+    assert "secret" not in repr(sasl)
 
 
 async def test_a_failure_is_told_after_the_delay_and_nothing_is_served_meanwhile() -> None:

@@ -54,8 +54,8 @@ class LoginState(Enum):
 class Sasl:
     """How the clients of a listener authenticate."""
 
-    mechanisms: Mapping[str, Callable[[], SaslServer]]
-    """What begins an authentication, by mechanism."""
+    mechanisms: Mapping[str, Callable[[], SaslServer]] = field(repr=False)
+    """What begins an authentication, by mechanism; some know passwords."""
     max_reauth_ms: Mapping[str, int] = field(default_factory=dict)
     """Longest session, by mechanism; 0 or none: without end."""
     clock: Clock
