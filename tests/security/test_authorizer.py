@@ -59,6 +59,14 @@ def index(entries: Iterable[AclBinding]) -> Acls:
     return acls
 
 
+@given(st.lists(bindings), st.sampled_from(NAMES), st.sampled_from((LITERAL, PREFIXED)))
+def test_the_entries_of_a_pattern_are_those_of_its_name_and_type(entries, name, pattern):
+    acls = index(entries)
+    assert sorted(acls.of_pattern(TOPIC, pattern, name)) == sorted(
+        (acl_id, each) for acl_id, each in acls.all() if each[:3] == (TOPIC, name, pattern)
+    )
+
+
 def authorizer(*entries: AclBinding, super_users: Sequence[str] = ()) -> Authorizer:
     return Authorizer(index(entries), super_users)
 

@@ -198,6 +198,27 @@ class Acls:
         """The entries with their ids, in the order in which they were added."""
         return self._bindings.items()
 
+    def of_pattern(
+        self, kind: ResourceType, pattern_type: PatternType, name: str
+    ) -> Iterator[tuple[UUID, AclBinding]]:
+        """The entries of one resource pattern with their ids, however many others there are.
+
+        Entries that are removed meanwhile are left out.
+        """
+        rules = self._rules.get((kind, pattern_type, name), _NO_RULES)
+        for (principal, host), rule in tuple(rules.items()):
+            for permission_type, bits in (
+                (AclPermissionType.ALLOW, rule.allowed),
+                (AclPermissionType.DENY, rule.denied),
+            ):
+                for operation in AclOperation:
+                    if bits & 1 << operation:
+                        binding = AclBinding(
+                            kind, name, pattern_type, principal, host, operation, permission_type
+                        )
+                        if (acl_id := self._ids.get(binding)) is not None:
+                            yield acl_id, binding
+
     def add(self, acl_id: UUID, binding: AclBinding) -> None:
         """Add an entry that does not exist yet."""
         self.version += 1
