@@ -21,7 +21,7 @@ _SEQUENCE: Final = b"\x30"
 """First byte of a PKCS12 file, which is DER."""
 _PEM: Final = b"-----BEGIN "
 _KEY_ENTRY, _CERTIFICATE_ENTRY = 1, 2
-_DIGEST: Final = hashlib.sha1().digest_size
+_DIGEST: Final = hashlib.sha1(usedforsecurity=False).digest_size
 _WHITENER: Final = b"Mighty Aphrodite"
 """Of the digest of a JKS file, as in Java's JavaKeyStore."""
 _WRONG_PASSWORD: Final = "the password is wrong, or the file is damaged"
@@ -60,10 +60,15 @@ def read_key_store(path: str, password: str | None, key_password: str | None) ->
     return None
 
 
+def _sha1(data: bytes) -> bytes:
+    """The digest that the format has; what it protects is the file's owner's to protect."""
+    return hashlib.sha1(data, usedforsecurity=False).digest()
+
+
 def _read_jks(content: bytes, password: str | None, key_password: str | None) -> KeyStore:
     if password is not None:
         body, digest = content[:-_DIGEST], content[-_DIGEST:]
-        expected = hashlib.sha1(password.encode("utf-16-be") + _WHITENER + body).digest()
+        expected = _sha1(password.encode("utf-16-be") + _WHITENER + body)
         if not hmac.compare_digest(expected, digest):
             raise ValueError(_WRONG_PASSWORD)
     reader = _JksReader(content)
@@ -141,10 +146,10 @@ def _unprotected(protected: bytes, password: str) -> bytes:
     secret = password.encode("utf-16-be")
     stream, block = b"", salt
     while len(stream) < len(hidden):
-        block = hashlib.sha1(secret + block).digest()
+        block = _sha1(secret + block)
         stream += block
     key = bytes(a ^ b for a, b in zip(hidden, stream, strict=False))
-    if not hmac.compare_digest(hashlib.sha1(secret + key).digest(), digest):
+    if not hmac.compare_digest(_sha1(secret + key), digest):
         raise ValueError("the password of the key is wrong")
     return key
 
