@@ -1,7 +1,7 @@
 # Each target makes .venv itself, with uv where it is installed, and installs again only when pyproject.toml changed.
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-long lint bench interop clients conformance chaos fuzz clean
+.PHONY: help run test test-long lint audit bench interop clients conformance chaos fuzz clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -30,7 +30,8 @@ help:
 	@echo "make run          start a server and show a group at work on a real data set"
 	@echo "make test         run the test suite, in up to four processes"
 	@echo "make test-long    run the long tests: older brokers, long outages, ten times the random cases"
-	@echo "make lint         ruff, mypy, import-linter, and a look at the docs"
+	@echo "make lint         ruff, mypy, import-linter, bandit, and a look at the docs"
+	@echo "make audit        look for known vulnerabilities of the installed packages"
 	@echo "make interop      run the tests with clients written by others, also those that are built first"
 	@echo "make clients      the same, and write docs/clients.md from the results"
 	@echo "make conformance  start an Apache Kafka and compare with it, answer by answer"
@@ -62,9 +63,13 @@ lint: $(INSTALLED)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/bandit --quiet --configfile pyproject.toml --recursive src
 	@! grep -rnE --include='*.md' --include='*.py' --include='*.toml' --include=Makefile \
 		'(^|[^A-Za-z0-9.])/(home|root|Users|work|mnt|builds)/' \
 		*.md *.toml Makefile docs src tests benchmarks interop fuzz || { echo "paths of somebody's machine"; exit 1; }
+
+audit: $(INSTALLED)
+	.ci/audit
 
 interop: $(INSTALLED)
 	$(BIN)/pytest -m "interop and not long" -rs

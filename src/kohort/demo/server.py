@@ -88,7 +88,7 @@ class Server:
     def get(self, path: str) -> dict[str, Any] | None:
         """What its HTTP port says at `path`, None while it has nothing to say there (404, 503)."""
         try:
-            with urllib.request.urlopen(  # nosec B310: the scheme is http
+            with urllib.request.urlopen(  # the scheme is http  # nosec B310
                 f"http://{self.http}{path}", timeout=5
             ) as response:
                 found: dict[str, Any] = json.load(response)

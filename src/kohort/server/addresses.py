@@ -4,7 +4,7 @@ import errno
 import re
 from typing import NamedTuple
 
-_ANY = frozenset({"", "0.0.0.0", "::"})  # nosec B104: compared with, not listened on
+_ANY = frozenset({"", "0.0.0.0", "::"})  # compared with, not listened on  # nosec B104
 _LISTENER_NAME = re.compile(r"[A-Za-z0-9_-]+")
 
 
