@@ -1,5 +1,6 @@
 // kafkajs as a group member or a producer.
 import zlib from 'node:zlib'
+import { readFileSync } from 'node:fs'
 import { promisify } from 'node:util'
 import kafkajs from 'kafkajs'
 import snappy from 'kafkajs-snappy'
@@ -26,7 +27,16 @@ const CODECS = {
   zstd: CompressionTypes.ZSTD
 }
 
+function security ({ mechanism, username, secret, cafile }) {
+  if (mechanism === undefined) return {}
+  const login = mechanism === 'OAUTHBEARER'
+    ? { oauthBearerProvider: async () => ({ value: secret }) }
+    : { username, password: secret }
+  return { ssl: { ca: [readFileSync(cafile)] }, sasl: { mechanism: mechanism.toLowerCase(), ...login } }
+}
+
 const kafka = new Kafka({
+  ...security(options),
   brokers: [options.bootstrap],
   clientId: options.client ?? 'producer',
   logLevel: logLevel.ERROR,

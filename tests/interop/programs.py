@@ -207,6 +207,14 @@ def _kcat_command(mode: str, options: Mapping[str, str]) -> list[str]:
             "fetch.wait.max.ms": "200",
         }
         call = ["-G", options["group"], "-J", "-u", "-E", *options["topics"].split(",")]
+    if "mechanism" in options:
+        settings |= {
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": options["mechanism"],
+            "sasl.username": options["username"],
+            "sasl.password": options["secret"],
+            "ssl.ca.location": options["cafile"],
+        }
     flags = [flag for name, value in settings.items() for flag in ("-X", f"{name}={value}")]
     return ["kcat", "-b", options["bootstrap"], *flags, *call]
 

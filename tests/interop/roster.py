@@ -31,3 +31,23 @@ each_client_and_assignor = pytest.mark.parametrize(
         pytest.param(JAVA, "range", id="java-range", marks=pytest.mark.clients),
     ],
 )
+each_login = pytest.mark.parametrize(
+    ("client", "mechanism"),
+    [
+        pytest.param(named(name), mechanism, id=f"{name}-{mechanism}", marks=_marks(named(name)))
+        for name, mechanism in (
+            ("kohort", "SCRAM-SHA-512"),
+            ("confluent-kafka", "OAUTHBEARER"),
+            ("aiokafka", "SCRAM-SHA-256"),
+            ("kafka-python", "PLAIN"),
+            ("kcat", "PLAIN"),
+            ("java", "SCRAM-SHA-256"),
+            ("java", "OAUTHBEARER"),
+            ("franz-go", "SCRAM-SHA-512"),
+            ("franz-go", "OAUTHBEARER"),
+            ("kafkajs", "SCRAM-SHA-256"),
+            ("kafkajs", "OAUTHBEARER"),
+        )
+    ],
+)
+"""SASL mechanisms of clients; `tests/live` has more of those in Python."""

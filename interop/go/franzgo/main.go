@@ -3,11 +3,18 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
+	"os"
 	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl"
+	"github.com/twmb/franz-go/pkg/sasl/oauth"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
 	"kohort.example/interop/lines"
 )
 
@@ -99,6 +106,28 @@ func (m *member) process(fetched kgo.FetchTopicPartition) {
 	m.pending[partition] = records[len(records)-1]
 }
 
+// security is the login over TLS, if there is one.
+func security(options lines.Options) []kgo.Opt {
+	user, secret := options["username"], options["secret"]
+	logins := map[string]func() sasl.Mechanism{
+		"PLAIN":         plain.Auth{User: user, Pass: secret}.AsMechanism,
+		"SCRAM-SHA-256": scram.Auth{User: user, Pass: secret}.AsSha256Mechanism,
+		"SCRAM-SHA-512": scram.Auth{User: user, Pass: secret}.AsSha512Mechanism,
+		"OAUTHBEARER":   oauth.Auth{Token: secret}.AsMechanism,
+	}
+	login, secured := logins[options["mechanism"]]
+	if !secured {
+		return nil
+	}
+	authority, err := os.ReadFile(options["cafile"])
+	if err != nil {
+		lines.Fatal("%v", err)
+	}
+	trusted := x509.NewCertPool()
+	trusted.AppendCertsFromPEM(authority)
+	return []kgo.Opt{kgo.DialTLSConfig(&tls.Config{RootCAs: trusted}), kgo.SASL(login())}
+}
+
 // settings of the group and the client, without its callbacks.
 func settings(options lines.Options) []kgo.Opt {
 	opts := []kgo.Opt{
@@ -121,7 +150,7 @@ func settings(options lines.Options) []kgo.Opt {
 	if instance, static := options["instance"]; static {
 		opts = append(opts, kgo.InstanceID(instance))
 	}
-	return opts
+	return append(opts, security(options)...)
 }
 
 func consume(wish context.Context, options lines.Options) {
@@ -151,12 +180,12 @@ func produce(options lines.Options) error {
 	var failures []error
 	topics := map[string]*kgo.Client{}
 	for codec, topic := range options.TopicOfCodec() {
-		client, err := kgo.NewClient(
+		client, err := kgo.NewClient(append(security(options),
 			kgo.SeedBrokers(options["bootstrap"]),
 			kgo.ProducerBatchCompression(codecs[codec]),
 			kgo.ProducerLinger(5*time.Millisecond),
 			kgo.RetryBackoffFn(func(int) time.Duration { return 100 * time.Millisecond }),
-		)
+		)...)
 		if err != nil {
 			return err
 		}

@@ -1,6 +1,11 @@
 import java.io.BufferedReader;
+import java.io.IOException;
 import java.io.InputStreamReader;
+import java.io.Reader;
+import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.Arrays;
 import java.util.Collection;
@@ -40,13 +45,27 @@ public class JavaProgram {
     }
 
     private static Properties settings(Map<String, String> options) {
-        Properties settings = new Properties();
+        Properties settings = security(options);
         settings.put("bootstrap.servers", options.get("bootstrap"));
         settings.put("reconnect.backoff.max.ms", "500");
         settings.put("key.deserializer", DESERIALIZER);
         settings.put("value.deserializer", DESERIALIZER);
         settings.put("key.serializer", SERIALIZER);
         settings.put("value.serializer", SERIALIZER);
+        return settings;
+    }
+
+    private static Properties security(Map<String, String> options) {
+        Properties settings = new Properties();
+        if (options.containsKey("security")) {
+            try (Reader file = Files.newBufferedReader(Path.of(options.get("security")))) {
+                settings.load(file);
+            } catch (IOException error) {
+                throw new UncheckedIOException(error);
+            }
+            System.setProperty("org.apache.kafka.sasl.oauthbearer.allowed.urls",
+                settings.getProperty("sasl.oauthbearer.token.endpoint.url", ""));
+        }
         return settings;
     }
 

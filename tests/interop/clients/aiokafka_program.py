@@ -2,11 +2,14 @@
 
 import asyncio
 import logging
+import ssl
 import sys
 from collections.abc import Collection
+from typing import Any
 
 import lines
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
+from aiokafka.abc import AbstractTokenProvider
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
@@ -17,6 +20,32 @@ ASSIGNORS = {
     "roundrobin": RoundRobinPartitionAssignor,
     "sticky": StickyPartitionAssignor,
 }
+
+
+class Token(AbstractTokenProvider):  # type: ignore[misc]
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    async def token(self) -> str:
+        return self._token
+
+
+def security(options: dict[str, str]) -> dict[str, Any]:
+    if "mechanism" not in options:
+        return {}
+    login: dict[str, Any] = (
+        {"sasl_oauth_token_provider": Token(options["secret"])}
+        if options["mechanism"] == "OAUTHBEARER"
+        else {
+            "sasl_plain_username": options["username"],
+            "sasl_plain_password": options["secret"],
+        }
+    )
+    return login | {
+        "security_protocol": "SASL_SSL",
+        "sasl_mechanism": options["mechanism"],
+        "ssl_context": ssl.create_default_context(cafile=options["cafile"]),
+    }
 
 
 class Member(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has no types
@@ -33,6 +62,7 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has n
             auto_offset_reset="earliest",
             enable_auto_commit=False,
             fetch_max_wait_ms=200,
+            **security(options),
         )
 
     async def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
@@ -76,10 +106,11 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has n
         lines.say("left")
 
 
-def producer_of(codec: str, bootstrap: str) -> AIOKafkaProducer:
+def producer_of(codec: str, options: dict[str, str]) -> AIOKafkaProducer:
     compression = None if codec == "none" else codec
     return AIOKafkaProducer(
-        bootstrap_servers=bootstrap,
+        bootstrap_servers=options["bootstrap"],
+        **security(options),
         compression_type=compression,
         enable_idempotence=True,
         linger_ms=5,
@@ -89,8 +120,7 @@ def producer_of(codec: str, bootstrap: str) -> AIOKafkaProducer:
 async def produce(options: dict[str, str]) -> int:
     """0 if every line of stdin was acknowledged."""
     producers = {
-        topic: producer_of(codec, options["bootstrap"])
-        for codec, topic in lines.topics(options).items()
+        topic: producer_of(codec, options) for codec, topic in lines.topics(options).items()
     }
     for producer in producers.values():
         await producer.start()

@@ -1,11 +1,28 @@
 """confluent-kafka (librdkafka) as a group member or a producer; see lines.py."""
 
 import sys
+import time
+from typing import Any
 
 import lines
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 
 QUICK = {"reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 500, "log_level": 3}
+
+
+def security(options: dict[str, str]) -> dict[str, Any]:
+    if "mechanism" not in options:
+        return {}
+    login: dict[str, Any] = (
+        {"oauth_cb": lambda _: (options["secret"], time.time() + 600)}
+        if options["mechanism"] == "OAUTHBEARER"
+        else {"sasl.username": options["username"], "sasl.password": options["secret"]}
+    )
+    return login | {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": options["mechanism"],
+        "ssl.ca.location": options["cafile"],
+    }
 
 
 class Member:
@@ -15,6 +32,7 @@ class Member:
         self.consumer = Consumer(
             {
                 **QUICK,
+                **security(options),
                 "bootstrap.servers": options["bootstrap"],
                 "group.id": options["group"],
                 "client.id": options["client"],
@@ -111,6 +129,7 @@ def produce(options: dict[str, str]) -> int:
     failures: list[object] = []
     settings = {
         **QUICK,
+        **security(options),
         "bootstrap.servers": options["bootstrap"],
         "enable.idempotence": True,
         "linger.ms": 5,

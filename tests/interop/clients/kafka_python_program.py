@@ -2,6 +2,7 @@
 
 import logging
 import sys
+from typing import Any
 
 import lines
 from kafka import (
@@ -15,6 +16,7 @@ from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from kafka.errors import KafkaError
+from kafka.net.sasl.oauth import AbstractTokenProvider
 
 ASSIGNORS = {
     "range": RangePartitionAssignor,
@@ -22,6 +24,32 @@ ASSIGNORS = {
     "sticky": StickyPartitionAssignor,
 }
 QUICK = {"reconnect_backoff_ms": 50, "reconnect_backoff_max_ms": 500}
+
+
+class Token(AbstractTokenProvider):  # type: ignore[misc]
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    def token(self) -> str:
+        return self._token
+
+
+def security(options: dict[str, str]) -> dict[str, Any]:
+    if "mechanism" not in options:
+        return {}
+    login: dict[str, Any] = (
+        {"sasl_oauth_token_provider": Token(options["secret"])}
+        if options["mechanism"] == "OAUTHBEARER"
+        else {
+            "sasl_plain_username": options["username"],
+            "sasl_plain_password": options["secret"],
+        }
+    )
+    return login | {
+        "security_protocol": "SASL_SSL",
+        "sasl_mechanism": options["mechanism"],
+        "ssl_cafile": options["cafile"],
+    }
 
 
 class Member(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python has no types
@@ -38,6 +66,7 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python h
             auto_offset_reset="earliest",
             enable_auto_commit=False,
             fetch_max_wait_ms=200,
+            **security(options),
             **QUICK,
         )
 
@@ -89,18 +118,21 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python h
         lines.say("left")
 
 
-def producer_of(codec: str, bootstrap: str) -> KafkaProducer:
+def producer_of(codec: str, options: dict[str, str]) -> KafkaProducer:
     compression = None if codec == "none" else codec
     return KafkaProducer(
-        bootstrap_servers=bootstrap, compression_type=compression, linger_ms=5, **QUICK
+        bootstrap_servers=options["bootstrap"],
+        compression_type=compression,
+        linger_ms=5,
+        **security(options),
+        **QUICK,
     )
 
 
 def produce(options: dict[str, str]) -> int:
     """0 if every line of stdin was acknowledged."""
     producers = {
-        topic: producer_of(codec, options["bootstrap"])
-        for codec, topic in lines.topics(options).items()
+        topic: producer_of(codec, options) for codec, topic in lines.topics(options).items()
     }
     sent = []
     for line in sys.stdin.buffer:

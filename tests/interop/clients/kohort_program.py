@@ -8,6 +8,8 @@ import kio_alone  # noqa: F401  before all that imports kio
 import lines
 
 from kohort.client import Batch, ClientConfig, CommitError, ConsumerGroup, Generation, Producer
+from kohort.client.security import PLAINTEXT, Security
+from kohort.client.security_properties import security_of_file
 from kohort.types import TopicPartition
 
 QUICK = {"retry_backoff_ms": 50, "retry_backoff_max_ms": 500}
@@ -22,6 +24,7 @@ class Member:
             topics=options["topics"].split(","),
             bootstrap=options["bootstrap"],
             client_id=options["client"],
+            security=security(options),
             assignors=[options["assignor"]],
             instance_id=options.get("instance"),
             protocol=options.get("protocol", "classic"),
@@ -79,9 +82,13 @@ class Member:
             lines.committed({(partition.topic, partition.partition): batch.next_offset})
 
 
+def security(options: dict[str, str]) -> Security:
+    return security_of_file(options["security"]) if "security" in options else PLAINTEXT
+
+
 async def produce(options: dict[str, str]) -> int:
     """0 if every line of stdin was acknowledged."""
-    config = ClientConfig(bootstrap=options["bootstrap"], **QUICK)
+    config = ClientConfig(bootstrap=options["bootstrap"], security=security(options), **QUICK)
     producers = {
         topic: await Producer(config, compression=codec).__aenter__()
         for codec, topic in lines.topics(options).items()

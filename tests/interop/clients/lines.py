@@ -16,6 +16,9 @@ A program is called as `program consume|produce name=value…`. On SIGTERM it le
         {"event": "began", "generation": 3, "leads": true, "partitions": […]}
         {"event": "ended", "partition": "flights-0", "end": "revoked"}
 
+Options of a login by SASL over TLS are `mechanism`, `username`, `secret` (the password, or the
+token of OAUTHBEARER) and `cafile`; `security` is a file with the same as Java's properties.
+
 Every line has `at`, nanoseconds of the machine's monotonic clock, so that lines of several
 processes can be ordered. `produce` reads lines of KEY TAB VALUE, and ends with 0 only if the server
 acknowledged every one. With several codecs (`codec=none,gzip`) every line goes out once with each,
