@@ -1,4 +1,4 @@
-"""Apache Kafka with TLS, SASL and an authorizer, through Spark: `kohort serve` has none of them."""
+"""Apache Kafka with TLS, SASL and an authorizer, through Spark."""
 
 import base64
 import hashlib
@@ -277,6 +277,26 @@ def test_reads_and_writes(session, connect, open_topic, how):
     options = connect(how)
     write(session, options | {"topic": open_topic})
     assert read(session, options | {"subscribe": open_topic}).count() == 3
+
+
+def test_a_file_has_the_secrets_and_no_plan_shows_them(
+    session, connect, open_topic, tmp_path, capsys
+):
+    options = connect(scram)
+    hidden = {
+        name for name in options if name.startswith(("kafka.security", "kafka.sasl", "kafka.ssl"))
+    }
+    file = tmp_path / "client.properties"
+    file.write_text(
+        "".join(f"{name.removeprefix('kafka.')}={options[name]}\n" for name in sorted(hidden))
+    )
+    by_file = {name: options[name] for name in options.keys() - hidden} | {"security": str(file)}
+    write(session, by_file | {"topic": open_topic})
+    for given in (by_file, options):
+        found = read(session, given | {"subscribe": open_topic})
+        assert found.count() == 3
+        found.explain(True)
+        assert "password" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("how", [jks, scram, oauthbearer])
