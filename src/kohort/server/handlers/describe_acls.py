@@ -38,19 +38,19 @@ def _steps(services: Services, exchange: Exchange, request: Any) -> Steps:
     error = refusal(services, exchange)
     if error is not None:
         return {"error_code": error.code, "error_message": error.message or None}
-    resources: dict[tuple[int, str, int], list[dict[str, Any]]] = {}
+    resources: dict[tuple[int, str, int], dict[str, Any]] = {}
+    rows: list[dict[str, Any]] = []
     for _, binding in (yield from matching(services.topics.acls, read_filter(request))):
-        resource = (binding.resource_type, binding.resource_name, binding.pattern_type)
-        resources.setdefault(resource, []).append(_entry(binding))
+        kind, name, pattern = binding.resource_type, binding.resource_name, binding.pattern_type
+        row = resources.get((kind, name, pattern))
+        if row is None:
+            row = {"resource_type": kind, "resource_name": name, "pattern_type": pattern}
+            row["acls"] = []
+            resources[kind, name, pattern] = row
+            rows.append(row)
+        row["acls"].append(_entry(binding))
         yield
-    return {
-        "error_code": ErrorCode.none,
-        "error_message": "",
-        "resources": [
-            {"resource_type": kind, "resource_name": name, "pattern_type": pattern, "acls": acls}
-            for (kind, name, pattern), acls in resources.items()
-        ],
-    }
+    return {"error_code": ErrorCode.none, "error_message": "", "resources": rows}
 
 
 def _entry(binding: AclBinding) -> dict[str, Any]:
