@@ -302,9 +302,3 @@ class TestErrorsThatAreNotRetried:
         made_certificates(tmp_path)
         other = f"ssl.truststore.location={tmp_path / 'certs' / 'ca.pem'}"
         assert "trust its authority" in self.said(run, any_secured.admin, "-X", other)
-
-    def test_no_tls(self, any_secured: Secured, run: Run, tmp_path: Path) -> None:
-        """The broker closes the connection, which may be its restart: this is retried."""
-        file = tmp_path / "plain.properties"
-        file.write_text("")
-        assert "need TLS" in self.said(run, file, "--timeout", "1000")
