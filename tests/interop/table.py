@@ -69,6 +69,9 @@ These are properties of the clients, not of Kohort. The programs and tests allow
 - **librdkafka** 2.16 never sends offsets of a transaction to a group whose coordinator it knew
   before the server restarted, to Apache Kafka neither. `send_offsets_to_transaction` then waits for
   its timeout.
+- **librdkafka** before 2.6.1, which kcat 1.7 uses, cannot authenticate by SCRAM, to Apache Kafka 4
+  neither: it repeats its own nonce, and since CVE-2024-56128 brokers compare nonces. The log of the
+  server says so. PLAIN works.
 - **sarama** and **kcat** do not report the result of a commit. An observer checks their commits.
 """
 FRAMEWORKS = """\

@@ -152,6 +152,16 @@ def test_a_final_message_without_the_right_proof_fails(message: bytes) -> None:
     assert isinstance(authentication.step(message), Failed)
 
 
+def test_a_repeated_nonce_is_told_as_what_it_is() -> None:
+    """librdkafka before 2.6.1 puts the client's part before a nonce that has it already."""
+    authentication = server()
+    authentication.step(FIRST)
+    outcome = authentication.step(WITHOUT_PROOF.replace(b"r=", b"r=rOprNGfwEbeRWgbNEkqO") + PROOF)
+    assert isinstance(outcome, Failed)
+    assert "librdkafka does so before 2.6.1" in outcome.reason
+    assert outcome.text is None
+
+
 def test_failures_say_the_same_to_the_client_whether_a_user_exists() -> None:
     def outcomes(user: str) -> tuple[str, Failed]:
         authentication = server()

@@ -185,7 +185,10 @@ class ScramServer:
             return Failed("the client's final message cannot be understood")
         without_proof, nonce, proof = found.groups()
         if nonce != exchange.nonce:
-            return Failed("the nonce of the final message is not that of the first one")
+            why = "the nonce of the final message is not that of the first one"
+            if nonce.endswith(exchange.nonce):  # the client's own part comes twice
+                why += "; librdkafka does so before 2.6.1: use a later one"
+            return Failed(why)
         signed = f"{exchange.messages},{without_proof}".encode()
         right = self._is_right(base64.b64decode(proof), exchange.credential.stored_key, signed)
         signature = hmac.digest(exchange.credential.server_key, signed, self._kind.digest)
