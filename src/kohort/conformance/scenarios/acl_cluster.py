@@ -223,7 +223,7 @@ def _register(number: int, name: str, api: str, versions: Any, operation: int, v
         await _play(stage, f"user{number}", api, versions, operation, values)
 
     play.__name__ = name
-    play.__doc__ = f"{api} without the operation on the cluster, and with it"
+    play.__doc__ = f"{api} without the operation on the cluster, and with it."
     play.__module__ = __name__
     scenario(profile=SECURED)(play)
 

@@ -559,7 +559,7 @@ def _register(name: str, api: str, versions: tuple[int, ...], requests: Requests
             await _play(stage, api, versions, requests, operations)
 
         play.__name__ = f"{name}_{title}"
-        play.__doc__ = f"{api} by a user who may do {title.replace('_', ' ')}"
+        play.__doc__ = f"{api} by a user who may do {title.replace('_', ' ')}."
         play.__module__ = __name__
         scenario(profile=SECURED)(play)
 
