@@ -63,17 +63,13 @@ def test_replicas_stay_where_they_are(run: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(targets.PEER != "", reason="others may serve it")
-def test_what_there_is_not(run: Run, tools: Tools, target: Target) -> None:
+def test_what_there_is_not(run: Run) -> None:
     assert "No Authorizer is configured on the broker" in run("AclCommand", "--list")
     assert "unregistration API" in run("ClusterTool", "unregister", "--id", "77")
     share = run("consumer.group.ShareGroupCommand", "--describe", "--group", TOPIC)
     assert "The node does not support SHARE_GROUP_DESCRIBE" in share
     streams = run("streams.StreamsGroupCommand", "--describe", "--group", TOPIC)
     assert "The node does not support STREAMS_GROUP_DESCRIBE" in streams
-    client = ("--entity-type", "clients", "--entity-name", TOPIC)
-    limited = ("--alter", *client, "--add-config", "producer_byte_rate=1024")
-    refused = Tool(tools, CONFIGS, target.address)(*limited)
-    assert "The node does not support ALTER_CLIENT_QUOTAS" in refused
     shared = run("consumer.ConsoleShareConsumer", "--topic", TOPIC, "--timeout-ms", "2000")
     assert "The cluster does not support the share group protocol" in shared
 
@@ -160,9 +156,20 @@ class TestConfigs:
             configs, "groups", name, "consumer.session.timeout.ms=46000"
         )
 
-    def test_users_clients_and_ips_have_none(self, configs: Tool) -> None:
-        for kind in ("users", "clients", "ips"):
-            assert configs("--entity-type", kind, "--describe").strip() == ""
+    @pytest.mark.parametrize(
+        ("kind", "name", "quota"),
+        [
+            ("users", "alice", "request_percentage"),
+            ("clients", TOPIC, "producer_byte_rate"),
+            ("ips", "10.9.8.7", "connection_creation_rate"),
+        ],
+    )
+    def test_quotas(self, configs: Tool, kind: str, name: str, quota: str) -> None:
+        entity = ("--entity-type", kind, "--entity-name", name)
+        assert "Completed" in configs(*entity, "--alter", "--add-config", f"{quota}=1024")
+        assert f"{quota}=1024.0" in configs(*entity, "--describe")
+        assert "Completed" in configs(*entity, "--alter", "--delete-config", quota)
+        assert quota not in configs(*entity, "--describe")
 
     def test_brokers(self, configs: Tool, node: str) -> None:
         config = "log.cleaner.backoff.ms=14000"
