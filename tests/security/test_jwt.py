@@ -113,6 +113,14 @@ def test_claims_that_are_accepted(changes: dict[str, object]) -> None:
     assert found.expires_ms == int(given.get("exp", NOW_S + 300) * 1000)  # type: ignore[call-overload]
 
 
+def test_a_time_may_be_of_any_size() -> None:
+    last = 2**63 - 1
+    for expires in (10**400, 1e308):
+        good = unsecured({"alg": "none"}, claims(exp=expires))
+        assert validator()(token(exp=expires)).expires_ms == last
+        assert UnsecuredJwtValidator(now_s=lambda: NOW_S)(good).expires_ms == last
+
+
 @pytest.mark.parametrize(
     "changes",
     [

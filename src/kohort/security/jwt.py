@@ -71,7 +71,7 @@ class KeySet:
         for algorithm in _algorithms(key):
             try:
                 self._keys[key_id, algorithm] = jwt.PyJWK(dict(key), algorithm)
-            except (jwt.PyJWTError, ValueError, TypeError):
+            except Exception:  # cryptography has errors of its own; the other keys are still good
                 continue
             self._ids.add(key_id)
 
@@ -209,8 +209,11 @@ def _decoded(part: str) -> dict[str, Any]:
 
 def _time(claims: Mapping[str, Any], name: str) -> float:
     value = claims.get(name)
-    # JSON as Python reads it has NaN, with which every comparison is false.
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidTokenError(f"its claim {name} is not a time")
+    # JSON as Python reads it has NaN, with which every comparison is false. An integer may be too
+    # large to be a float.
+    if isinstance(value, float) and not math.isfinite(value):
         raise InvalidTokenError(f"its claim {name} is not a time")
     return value
 
@@ -223,4 +226,5 @@ def _principal(claims: Mapping[str, Any], name: str) -> str:
 
 
 def _milliseconds(seconds: float) -> int:
-    return min(int(seconds * 1000), _LAST_MS)
+    # A float must not become infinite, which no integer is.
+    return min(int(min(seconds, _LAST_MS) * 1000), _LAST_MS)
