@@ -13,6 +13,7 @@ from kohort.coordinator.responses import HeartbeatResponse
 from kohort.errors import ErrorCode
 from kohort.protocol.apis import BY_NAME
 from kohort.protocol.messages import response
+from kohort.quotas import REQUEST_PERCENTAGE, quota_entity
 from kohort.security.plain import PlainServer
 from kohort.security.sasl import Authenticated, Challenge, Failed, Outcome
 from kohort.server.net import FailedLogins, Sasl
@@ -99,6 +100,20 @@ async def test_requests_are_served_after_a_login_as_those_of_its_user(version: i
         await peer.ask("list_groups", 4, states_filter=())
         assert asked == ["User:alice"]
         assert wire.listener.metrics.logins == 1
+
+
+async def test_request_time_counts_from_the_login_on() -> None:
+    """Nobody who has not logged in can make others wait, who are the same principal by then."""
+    async with Wire(sasl=secured()) as wire:
+        who_asks(wire)
+        wire.quotas.replace(quota_entity([("user", None)]), {REQUEST_PERCENTAGE: 1e-9})
+        peer = await wire.peer()
+        assert await versions(peer) is NONE
+        assert wire.listener.metrics.throttled.total() == 0
+        assert (await log_in(peer)).error_code is NONE
+        assert wire.listener.metrics.throttled.total() == 0
+        await peer.ask("list_groups", 4, states_filter=())
+        assert wire.listener.metrics.throttled.total() == 1
 
 
 async def test_the_mechanisms_are_told_with_the_handshake() -> None:

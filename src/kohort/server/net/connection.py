@@ -484,7 +484,8 @@ class Connection(asyncio.Protocol):
         api_key, version, correlation_id, client_id, body_at = read_header(frame)
         exchange = Exchange(self, api_key, version, correlation_id, client_id, len(frame))
         self._begin(exchange)
-        if self._quotas.meters_requests:
+        # Before authentication all clients are one principal: none may use up the time of others.
+        if self._quotas.meters_requests and self._has_authenticated:
             self._serve_metered(dispatch, exchange, frame, body_at)
             return
         later = dispatch(exchange, frame, body_at)
