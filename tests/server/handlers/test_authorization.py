@@ -234,3 +234,14 @@ async def test_what_was_revoked_is_not_read_by_the_session_that_was_opened_befor
     told = await secured.ask("fetch", version, **again, topics=[])
     assert errors_in(told) == {error}
     assert not told.responses[0].partitions[0].records
+
+
+@pytest.mark.parametrize(
+    ("key_type", "message"),
+    [(0, "Group authorization failed."), (1, "Transactional Id authorization failed.")],
+)
+async def test_a_refused_search_for_a_coordinator_has_the_text_of_kafka(
+    secured: Bench, key_type: int, message: str
+) -> None:
+    told = await secured.ask("find_coordinator", 3, key="billing", key_type=key_type)
+    assert (told.error_message, told.node_id, told.host) == (message, -1, "")

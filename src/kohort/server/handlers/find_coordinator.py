@@ -16,10 +16,17 @@ from kohort.errors import ErrorCode
 from kohort.protocol.messages import response
 from kohort.server.authorization import Access
 from kohort.server.handlers.in_steps import Steps, respond_in_steps
+from kohort.server.handlers.refusing import NOT_AUTHORIZED
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
+MESSAGES: Final = {
+    ErrorCode.group_authorization_failed: "Group authorization failed.",
+    ErrorCode.transactional_id_authorization_failed: "Transactional Id authorization failed.",
+    ErrorCode.cluster_authorization_failed: NOT_AUTHORIZED,
+}
+"""Kafka's texts of refusals."""
 
 _SHARE_KEY: Final = re.compile(r".+:[A-Za-z0-9_-]{22}:[0-9]{1,10}", re.DOTALL)
 
@@ -48,7 +55,7 @@ def _steps(services: Services, exchange: Exchange, request: Any) -> Steps:
 def _coordinator(services: Services, exchange: Exchange, key: str, key_type: int) -> dict[str, Any]:
     version = exchange.version
     if refused := _refusal(services.access(exchange), key, key_type):
-        message = refused.name if version < 4 or key_type == SHARE else ""
+        message = MESSAGES[refused] if version < 4 or key_type == SHARE else ""
         return _nowhere(refused, message)
     if why := _why_not(key, key_type, version):
         error = ErrorCode.invalid_request
