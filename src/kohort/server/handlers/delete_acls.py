@@ -10,6 +10,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from kohort.errors import ErrorCode, KafkaError
+from kohort.runtime.time_slice import TimeSlices
 from kohort.security.acls import AclBinding, AclBindingFilter
 from kohort.server.handlers.acl_entries import matching, read_filter, refusal
 from kohort.server.handlers.describe_acls import UNKNOWN, has_unknown
@@ -33,14 +34,14 @@ async def handle(services: Services, exchange: Exchange, request: Any) -> None:
         results = [_refused(error)] * len(request.filters)
         await respond_large(services, exchange, {"filter_results": results}, len(results))
         return
-    found = await _find(services, [read_filter(each) for each in request.filters])
+    found = await _find(services, await collected(request.filters, read_filter))
     failure = await _delete(services, found)
-    elements = sum(1 + len(each) for each in found if not isinstance(each, KafkaError))
+    matches = sum(len(each) for each in found if not isinstance(each, KafkaError))
     await respond_large(
         services,
         exchange,
         lambda: {"filter_results": [_result(each, failure) for each in found]},
-        elements,
+        len(found) + matches,
     )
 
 
@@ -49,7 +50,9 @@ async def _find(
 ) -> list[Found | KafkaError]:
     found: list[Found | KafkaError] = []
     matches = 0
+    slices = TimeSlices()
     for wanted in filters:
+        await slices.give_way()
         try:
             _validate(wanted, matches)
         except KafkaError as error:
