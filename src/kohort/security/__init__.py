@@ -1,4 +1,4 @@
-"""Who asks, and by which listener: values without I/O."""
+"""Principals, and the client and listener of a connection: values without I/O."""
 
 from kohort.security.mapping_rules import MappingRules
 from kohort.security.peer import Endpoint, Peer, SecurityProtocol

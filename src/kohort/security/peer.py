@@ -1,4 +1,4 @@
-"""What a connection is known by: its client's principal and host, and the listener it came to."""
+"""The client and the listener of a connection: its principal and host, and the endpoint."""
 
 from dataclasses import dataclass
 from enum import StrEnum

@@ -1,6 +1,6 @@
 """SASL/PLAIN (RFC 4616): the client sends a name and a password.
 
-Who may read the connection can read the password, so it is for connections with TLS.
+The password is sent in the clear, so PLAIN is for connections with TLS.
 """
 
 import hashlib

@@ -31,4 +31,4 @@ class KafkaPrincipal(NamedTuple):
 
 
 ANONYMOUS: Final = KafkaPrincipal(USER, "ANONYMOUS")
-"""Who has not said a name."""
+"""Principal of a client that has not authenticated."""

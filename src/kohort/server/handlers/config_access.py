@@ -1,4 +1,4 @@
-"""Who may see or change the configs of a resource: DescribeConfigs and both AlterConfigs."""
+"""Authorization of DescribeConfigs and both AlterConfigs: who may see or change which configs."""
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.server.authorization import Access

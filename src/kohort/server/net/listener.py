@@ -51,7 +51,7 @@ class Tls(Protocol):
 
 
 def anonymous(_: asyncio.BaseTransport) -> KafkaPrincipal:
-    """Who does not say a name."""
+    """The principal of a client on a listener without authentication."""
     return ANONYMOUS
 
 
