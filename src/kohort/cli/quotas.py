@@ -12,6 +12,7 @@ from kohort.cli.options import RefusedError
 from kohort.cli.output import Table, show
 from kohort.cli.verbs import Once
 from kohort.client.admin import Admin, QuotaEntity, QuotaEntityType
+from kohort.security.scram import BY_MECHANISM
 
 Entity = dict[QuotaEntityType, str | None]
 
@@ -97,6 +98,8 @@ def alter(
 
 
 def _number(name: str, value: str) -> float:
+    if name in BY_MECHANISM:  # the value has a password, which no error shows
+        raise RefusedError(f"--add-config {name}: passwords are set by `kohort users`")
     try:
         return float(value)
     except ValueError:
