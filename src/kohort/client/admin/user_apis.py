@@ -11,6 +11,7 @@ from kohort.client.net import Connection
 from kohort.errors import ConfigError, KohortError
 from kohort.security.scram import (
     BY_MECHANISM,
+    MAX_ITERATIONS,
     MIN_ITERATIONS,
     SALT_BYTES,
     ScramMechanism,
@@ -51,8 +52,10 @@ async def set_scram_password(
     kind = _kind(mechanism)
     if not password:
         raise ConfigError(f"the password of {user} is empty")
-    if iterations < MIN_ITERATIONS:
-        raise ConfigError(f"{iterations} iterations: at least {MIN_ITERATIONS} are needed")
+    if not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS:
+        raise ConfigError(
+            f"{iterations} iterations: the brokers take {MIN_ITERATIONS} to {MAX_ITERATIONS}"
+        )
     salt = secrets.token_bytes(SALT_BYTES)
     # Takes some milliseconds: too long for the event loop that heartbeats use.
     salted = await asyncio.to_thread(salted_password, kind, password, salt, iterations)
