@@ -56,7 +56,7 @@ async def test_a_token_in_a_file_is_read_for_each_authentication(tmp_path: Path)
 def test_a_file(tmp_path: Path) -> None:
     file = tmp_path / "client.properties"
     file.write_text(
-        "# of a consumer, too\ngroup.id=etl\nsecurity.protocol=SASL_PLAINTEXT\n"
+        "group.id=etl\n# goes on \\\n# and on \\\nsecurity.protocol=SASL_PLAINTEXT\n"
         "sasl.mechanism=SCRAM-SHA-256\nsasl.username=ann\nsasl.password=p=q\n"
     )
     found = security_of_file(file)

@@ -28,7 +28,8 @@ SECURITY: Final = {
     "ssl.keystore.location": "ssl_certfile",
 }
 """Property → field of `Security`, as text."""
-_CONTINUED: Final = re.compile(r"\\\n\s*")
+_DROPPED: Final = re.compile(r"^[ \t]*[#!].*|\\\n[ \t]*", re.MULTILINE)
+"""Comments, in which a backslash continues nothing, and the ends of lines that are continued."""
 _JAAS_OPTION: Final = re.compile(
     r"""\b(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"']+))"""
 )
@@ -44,9 +45,9 @@ def read_properties(path: Path) -> dict[str, str]:
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot be read: {error}") from None
     properties = {}
-    for line in _CONTINUED.sub("", "\n".join(lines)).splitlines():
+    for line in _DROPPED.sub("", "\n".join(lines)).splitlines():
         name, equals, value = line.strip().partition("=")
-        if equals and not name.startswith(("#", "!")):
+        if equals:
             properties[name.strip()] = value.strip()
     return properties
 
