@@ -24,7 +24,7 @@ _OF_VERIFICATION: Final = {
 
 
 def told(error: ssl.SSLError) -> str:
-    """The error without OpenSSL's prefixes, and what to do about it if that is known."""
+    """The error, and what to do about it if that is known."""
     if isinstance(error, ssl.SSLCertVerificationError):
         text = f"certificate verify failed: {error.verify_message.rstrip('.')}"
         hint = _OF_VERIFICATION.get(error.verify_code)
