@@ -40,6 +40,7 @@ class Handler(BaseHTTPRequestHandler):
         body = json.dumps(self.server.body).encode()
         self.send_response(self.server.status)
         self.send_header("Content-Length", str(len(body)))
+        self.send_header("Location", self.server.url)  # of a redirect
         self.end_headers()
         self.wfile.write(body)
 
@@ -79,7 +80,12 @@ async def test_an_endpoint_that_refuses(endpoint: Endpoint) -> None:
 
 @pytest.mark.parametrize(
     ("status", "body", "told"),
-    [(503, {}, "503"), (200, {}, "without access_token"), (200, [], "without access_token")],
+    [
+        (503, {}, "503"),
+        (302, {}, "302"),
+        (200, {}, "without access_token"),
+        (200, [], "without access_token"),
+    ],
 )
 async def test_an_endpoint_in_trouble(
     endpoint: Endpoint, status: int, body: Any, told: str

@@ -20,6 +20,16 @@ _REFUSED: Final = (400, 401, 403, 404)
 """Statuses that another attempt does not change."""
 
 
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """A redirect is an error: the request would take the secret of the client elsewhere."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+_opener = urllib.request.build_opener(_NoRedirects)
+
+
 class ClientCredentials:
     """A `TokenSource`: asks the endpoint for a token, and keeps it for most of its lifetime."""
 
@@ -71,9 +81,7 @@ class ClientCredentials:
 
     def _asked(self) -> dict[str, Any]:
         try:
-            with urllib.request.urlopen(  # the scheme is https or http  # nosec B310
-                self._request, timeout=self._timeout_s
-            ) as response:
+            with _opener.open(self._request, timeout=self._timeout_s) as response:
                 found = json.loads(response.read(_MAX_BYTES))
         except urllib.error.HTTPError as error:
             told = error.read(500).decode(errors="replace")
