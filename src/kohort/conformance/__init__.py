@@ -7,10 +7,12 @@ taken out in which two correct servers may differ (ids, ports, times), is compar
 `kohort conformance HOST:PORT` does so for any address.
 
     scenario.py      what a scenario is; the registry
-    scenarios/       the scenarios, a module for each subject
+    scenarios/       the scenarios, a module or package for each subject
     stage.py         what a scenario works with: names, connections, recording, waiting
     members.py       members of groups as scenarios play them
     consumers.py     members of consumer groups (KIP-848) as scenarios play them
+    mixed_members.py members of the classic protocol in consumer groups
+    acls.py          entries of access control lists
     producers.py     transactional producers as scenarios play them
     group_log.py     the records of a group in `__consumer_offsets`
     wire.py          a raw connection
