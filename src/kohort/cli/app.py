@@ -16,7 +16,7 @@ COMMANDS: Final = {
     "groups": "list, describe, delete and reset consumer groups; plan, undo",
     "topics": "list, create, describe, alter and delete topics",
     "transactions": "list, describe and abort transactions; find those that hang",
-    "configs": "describe and alter configs of topics, brokers and groups",
+    "configs": "describe and alter configs of topics, brokers and groups, and quotas of clients",
     "users": "list, add and remove users with passwords, also before the first start of a server",
     "acls": "list, add and remove access control lists, in kafka-acls' words",
     "certs": "make an authority and certificates for development",
