@@ -41,10 +41,17 @@ class Users(Protocol):
         ...
 
 
-def _run(options: argparse.Namespace, work: Callable[[Users], Awaitable[int]]) -> int:
+def _run(
+    options: argparse.Namespace,
+    work: Callable[[Users], Awaitable[int]],
+    *,
+    creates_directory: bool = False,
+) -> int:
     """The exit code. Raises RefusedError."""
     if options.data_dir is None:
         return run_with_admin(options, work)
+    if not creates_directory and not options.data_dir.is_dir():
+        raise RefusedError(f"--data-dir {options.data_dir}: there is no such directory")
     from kohort.cli.offline_users import OfflineUsers
 
     async def offline() -> int:
@@ -168,7 +175,7 @@ def _add(options: argparse.Namespace) -> int:
         await _set(users, options, password, options.mechanism or tuple(BY_MECHANISM))
         return 0
 
-    return _run(options, work)
+    return _run(options, work, creates_directory=True)
 
 
 def _set_password(options: argparse.Namespace) -> int:
