@@ -632,6 +632,19 @@ def test_a_target_that_cannot_be_computed_is_the_error_of_one_request():
     assert told(bench.consumer_heartbeat("g", "A", 1)) == (2, {T: tuple(range(MOST_AT_ONCE))})
 
 
+def test_a_small_target_that_cannot_be_computed_at_once_is_computed_in_the_background(monkeypatch):
+    def fail(*_args, **_options):
+        raise RuntimeError("a bug")
+
+    bench = Bench(AT_ONCE, topics=FixedTopics([TopicImage("t", T, 3)], 1))
+    with monkeypatch.context() as broken:
+        broken.setattr("kohort.coordinator.jobs.assign", fail)
+        assert bench.consumer_heartbeat("g", "A", 0, topics=["t"]).error == "none"
+    assert bench.consumer_group().assigning is bench.jobs[0]
+    bench.do_jobs()
+    assert told(bench.consumer_heartbeat("g", "A", 1)) == (2, {T: (0, 1, 2)})
+
+
 def test_the_failure_of_a_target_that_nobody_waits_for_has_no_effect():
     bench = Bench(AT_ONCE, topics=FixedTopics([TopicImage("t", T, MOST_AT_ONCE)], 1))
     bench.consumer_heartbeat("g", "A", 0, topics=["t"], instance_id="i")

@@ -69,8 +69,8 @@ def update_target(
     waits = group.assigning is not None or group.failed_at is not None
     if epoch > group.target_epoch and not waits and is_due(group, step):
         job = _job(change, epoch, topics, step)
-        if job.snapshot.size <= MOST_AT_ONCE:
-            changed = dict(job.changed())
+        changed = _changed(job) if job.snapshot.size <= MOST_AT_ONCE else None
+        if changed is not None:
             for member_id, target in changed.items():
                 _store(group, member_id, target, step)
             _store_epoch(group, epoch, step)
@@ -78,6 +78,14 @@ def update_target(
         group.assigning = job
         step.start(job)
     return group.target_epoch, change.target or _NO_TARGET
+
+
+def _changed(job: ComputeTarget) -> dict[str, Target] | None:
+    """The new targets; None if the assignor raises, as it then does in the background again."""
+    try:
+        return dict(job.changed())
+    except Exception:  # the shard would fail with all its groups, for one broken assignor
+        return None
 
 
 def validate_target(group: ConsumerGroup, step: Step) -> None:
