@@ -1,7 +1,9 @@
 """The audit log: who was denied what, a bounded number of lines, and a file that is rotated."""
 
 import json
+import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -122,3 +124,23 @@ def test_decisions_are_told_again_each_time(
 def test_what_a_list_leaves_out_is_not_told(log: AuditLog, tmp_path: Path) -> None:
     assert not access(log).quietly().group("other")
     assert lines(log, tmp_path / "audit") == []
+
+
+def test_the_descriptor_is_not_reused_while_a_line_is_being_written(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("kohort.server.log_lines.FLUSH_S", 0.05)
+    path = tmp_path / "audit"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    log = AuditLog(str(path))
+    for _ in range(PER_SECOND):  # more than a pipe takes
+        denied(log)
+    used = log._descriptor
+    log.close()
+    assert os.fstat(used)
+    while not log._lines.is_written:
+        with suppress(BlockingIOError):
+            os.read(reader, 1 << 16)
+    os.close(used)
+    os.close(reader)

@@ -91,7 +91,8 @@ class AuditLog:
         """Write what is left, within a second, and close the file."""
         self._tell_left_out(self._now())
         self._lines.flush()
-        os.close(self._descriptor)
+        if self._lines.is_written:  # else the thread could write to another file of that number
+            os.close(self._descriptor)
 
     def flush(self) -> None:
         """Wait until every line is written, for at most a second."""

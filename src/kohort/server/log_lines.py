@@ -31,6 +31,12 @@ class LogLines(logging.Handler):
         self._thread: threading.Thread | None = None
 
     @property
+    def is_written(self) -> bool:
+        """Whether no line waits: the thread does not use the descriptor until the next one."""
+        with self._change:
+            return not (self._lines or self._writing)
+
+    @property
     def dropped(self) -> int:
         """Lines dropped since the start."""
         return self._total_dropped
