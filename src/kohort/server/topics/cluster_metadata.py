@@ -5,8 +5,8 @@ clients have set on another resource, the quotas of one entity, one ACL, the cre
 or how far producer ids were handed out. What was deleted is a tombstone: a topic, an ACL, a
 credential, configs or quotas that were all deleted. So `replay` in order gives the state,
 compaction keeps the last record of each key, and a topic is created, grown, configured or deleted
-by exactly one append. The keys and values are JSON, for people with `kafka-console-consumer` in a
-bad hour.
+by exactly one append. The keys and values are JSON, so that people can read the files. Clients
+cannot fetch the log, which has credentials.
 
 The same shape as the coordinator: what is decided becomes a record, and `replay` is the only writer
 of state.
