@@ -27,6 +27,9 @@ from .conftest import (
 
 SMALL = LogConfig(segment_bytes=2_000, index_interval_bytes=200)
 
+RECORDS = {".log", ".index", ".timeindex"}
+"""Suffixes of the files of records and their indexes."""
+
 
 @pytest.fixture
 def reopen(data):
@@ -48,6 +51,15 @@ def files_of(data, suffix=""):
     return sorted(
         path.name for path in (data / str(ORDERS)).iterdir() if path.name.endswith(suffix)
     )
+
+
+def test_only_the_user_of_the_server_can_read_records(reopen, data):
+    directory = reopen()
+    fill(directory.open(ORDERS, SMALL), 100)
+    directory.close()
+    private = [path for path in (data / str(ORDERS)).iterdir() if path.suffix in RECORDS]
+    assert {path.suffix for path in private} == RECORDS
+    assert {path.stat().st_mode & 0o077 for path in private} == {0}
 
 
 class TestRestart:

@@ -26,7 +26,7 @@ from kohort.log.durability import rewrite, rewrite_end, sync_all, write_whole
 from kohort.log.health import DiskHealth
 from kohort.log.index import OFFSET_ROW, SegmentIndex
 from kohort.log.segment import Segment
-from kohort.log.storage import LOG_SUFFIX, FileStore, OpenFiles, size_of
+from kohort.log.storage import LOG_SUFFIX, PRIVATE, FileStore, OpenFiles, size_of
 from kohort.protocol.batches import Buffer
 
 logger = logging.getLogger("kohort.log")
@@ -77,7 +77,7 @@ def last_index_row(directory: str, base_offset: int) -> tuple[int, int] | None:
 
 def replace_file(path: str, content: Buffer, *, durable: bool) -> None:
     """Make `content` the content of the file, whole or not at all. Raises OSError."""
-    fd = os.open(path + NEW, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    fd = os.open(path + NEW, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, PRIVATE)
     try:
         write_whole(fd, content)
         if durable:

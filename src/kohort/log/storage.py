@@ -19,6 +19,8 @@ from typing import Final, Protocol
 from kohort.protocol.batches import Buffer
 
 LOG_SUFFIX: Final = ".log"
+PRIVATE: Final = 0o600
+"""Mode of new files with records or indexes: the metadata log has keys of users."""
 _WRITTEN_AT_ONCE: Final = 1 << 20
 
 
@@ -191,7 +193,7 @@ class FileStore:
         # A file that holds something and is gone must not come back empty; one that is to be empty
         # has to be.
         self._fd = os.open(
-            self.path, os.O_RDWR | (0 if self.size else os.O_CREAT | os.O_TRUNC), 0o644
+            self.path, os.O_RDWR | (0 if self.size else os.O_CREAT | os.O_TRUNC), PRIVATE
         )
         self._files.add(self)
         return self._fd
