@@ -23,6 +23,8 @@ class Endpoint(HTTPServer):
         self.asked: list[tuple[str, dict[str, list[str]]]] = []
         self.status = 200
         self.body: Any = {"access_token": "one", "expires_in": 3600}
+        self.raw = b""
+        """What is sent instead, if anything."""
 
     @property
     def url(self) -> str:
@@ -37,6 +39,9 @@ class Handler(BaseHTTPRequestHandler):
         scheme, _, basic = self.headers["Authorization"].partition(" ")
         assert scheme == "Basic"
         self.server.asked.append((base64.b64decode(basic).decode(), parse_qs(form)))
+        if self.server.raw:
+            self.wfile.write(self.server.raw)
+            return
         body = json.dumps(self.server.body).encode()
         self.send_response(self.server.status)
         self.send_header("Content-Length", str(len(body)))
@@ -85,6 +90,7 @@ async def test_an_endpoint_that_refuses(endpoint: Endpoint) -> None:
         (302, {}, "302"),
         (200, {}, "without access_token"),
         (200, [], "without access_token"),
+        (200, {"access_token": "one", "expires_in": "soon"}, "expires_in that is no number"),
     ],
 )
 async def test_an_endpoint_in_trouble(
@@ -94,6 +100,13 @@ async def test_an_endpoint_in_trouble(
     with pytest.raises(KohortError, match=told) as raised:
         await ClientCredentials(endpoint.url, "ann", "x")()
     assert not isinstance(raised.value, AuthenticationError)
+
+
+@pytest.mark.parametrize("raw", [b"HTTP/1.1 never\r\n\r\n", b"\xff\r\n\r\n"])
+async def test_an_endpoint_that_speaks_no_http(endpoint: Endpoint, raw: bytes) -> None:
+    endpoint.raw = raw
+    with pytest.raises(KohortError, match="token endpoint http://127"):
+        await ClientCredentials(endpoint.url, "ann", "x")()
 
 
 def test_what_is_no_url() -> None:

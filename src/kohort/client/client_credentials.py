@@ -7,6 +7,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
+from http.client import HTTPException
 from typing import Any, Final
 
 from kohort.client.errors import AuthenticationError
@@ -75,7 +76,7 @@ class ClientCredentials:
             if not self._token or time.monotonic() >= self._renew_at_s:
                 response = await asyncio.to_thread(self._asked)
                 self._token = str(response["access_token"])
-                lifetime_s = float(response.get("expires_in") or 0)
+                lifetime_s = response.get("expires_in") or 0
                 self._renew_at_s = time.monotonic() + _RENEWED_AT * lifetime_s
             return self._token
 
@@ -87,8 +88,11 @@ class ClientCredentials:
             told = error.read(500).decode(errors="replace")
             kind = AuthenticationError if error.code in _REFUSED else KohortError
             raise kind(f"token endpoint {self._url}: {error}: {told}") from None
-        except (OSError, ValueError) as error:
-            raise KohortError(f"token endpoint {self._url}: {error}") from None
+        except (OSError, ValueError, HTTPException) as error:
+            raise KohortError(f"token endpoint {self._url}: {error!r}") from None
         if not isinstance(found, dict) or not found.get("access_token"):
             raise KohortError(f"token endpoint {self._url} responded without access_token")
+        if not isinstance(found.get("expires_in") or 0, int | float):
+            told = "responded with expires_in that is no number"
+            raise KohortError(f"token endpoint {self._url} {told}")
         return found
