@@ -99,12 +99,20 @@ async def test_a_connection_that_waits_longer_than_it_may_be_idle_is_closed() ->
         assert not wire.groups.submitted
 
 
+def fill_gaps() -> list[int]:
+    """Descriptors up to the highest one in use: those of connections come in order behind them."""
+    highest = max(map(int, os.listdir("/dev/fd")))
+    filled = [os.dup(0)]
+    while filled[-1] < highest:
+        filled.append(os.dup(0))
+    return filled
+
+
 async def test_refused_connections_that_wait_leave_descriptors_for_files() -> None:
     """The client's end of a connection has a descriptor of this process as well."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    descriptor = os.dup(0)
-    os.close(descriptor)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (2 * (descriptor + 40), before[1]))
+    filled = fill_gaps()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (2 * (filled[-1] + 40), before[1]))
     try:
         async with Wire() as wire:
             wire.quotas.replace(quota_entity([("ip", None)]), {CONNECTION_RATE: 0.1})
@@ -120,6 +128,8 @@ async def test_refused_connections_that_wait_leave_descriptors_for_files() -> No
             assert wire.listener.statistics().refused == 29
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
+        for descriptor in filled:
+            os.close(descriptor)
 
 
 @pytest.mark.parametrize("is_coroutine", [False, True])
