@@ -3,9 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from kohort.client.admin.coordinator_requests import refusal
+from kohort.client.admin.coordinator_requests import broker_connection, refusal
 from kohort.client.cluster import Cluster
-from kohort.client.net import Connection
 from kohort.errors import KohortError
 from kohort.security.acls import (
     AclBinding,
@@ -22,7 +21,7 @@ async def create_acls(
 ) -> dict[AclBinding, KohortError | None]:
     """Add entries; None for each that exists now. Raises KohortError."""
     creations = [_fields(each) for each in bindings]
-    response = await (await _connection(cluster)).send("create_acls", creations=creations)
+    response = await (await broker_connection(cluster)).send("create_acls", creations=creations)
     return {
         binding: refusal(told.error_code, told.error_message)
         for binding, told in zip(bindings, response.results, strict=True)
@@ -31,7 +30,7 @@ async def create_acls(
 
 async def describe_acls(cluster: Cluster, wanted: AclBindingFilter) -> list[AclBinding]:
     """The entries that a filter is for. Raises KohortError."""
-    response = await (await _connection(cluster)).send("describe_acls", **_filter(wanted))
+    response = await (await broker_connection(cluster)).send("describe_acls", **_filter(wanted))
     if (error := refusal(response.error_code, response.error_message)) is not None:
         raise error
     return [
@@ -49,7 +48,7 @@ async def delete_acls(
     Raises KohortError.
     """
     asked = [_filter(each) for each in filters]
-    response = await (await _connection(cluster)).send("delete_acls", filters=asked)
+    response = await (await broker_connection(cluster)).send("delete_acls", filters=asked)
     return [_deleted(each) for each in response.filter_results]
 
 
@@ -92,8 +91,3 @@ def _binding(kind: int, name: str, pattern_type: int, entry: Any) -> AclBinding:
         AclOperation(entry.operation),
         AclPermissionType(entry.permission_type),
     )
-
-
-async def _connection(cluster: Cluster) -> Connection:
-    await cluster.metadata(())  # with its retries: the one attempt below finds known brokers
-    return await cluster.any_connection()

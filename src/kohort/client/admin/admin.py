@@ -51,6 +51,7 @@ from kohort.client.cluster import (
 from kohort.client.offset_and_metadata import OffsetAndMetadata
 from kohort.errors import KafkaError, KohortError, unless_error
 from kohort.security.acls import AclBinding, AclBindingFilter
+from kohort.security.scram import MIN_ITERATIONS
 from kohort.types import GroupId, InstanceId, MemberId, TopicPartition
 
 EVERY_ACL: Final = AclBindingFilter()
@@ -296,7 +297,7 @@ class Admin:
         password: str,
         *,
         mechanism: str = "SCRAM-SHA-512",
-        iterations: int = user_apis.DEFAULT_ITERATIONS,
+        iterations: int = MIN_ITERATIONS,
     ) -> None:
         """Set the password of a user for a mechanism, and create the user if it is new.
 

@@ -6,9 +6,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
-from kohort.client.admin.coordinator_requests import refusal
+from kohort.client.admin.coordinator_requests import broker_connection, refusal
 from kohort.client.cluster import Cluster
-from kohort.client.net import Connection
 from kohort.errors import ErrorCode, KafkaError, KohortError
 
 ResourceType: TypeAlias = Literal["topic", "broker", "broker-logger", "client-metrics", "group"]
@@ -74,7 +73,7 @@ async def _described(
         for each in resources
     ]
     try:
-        connection = await _connection(cluster, node_id)
+        connection = await broker_connection(cluster, node_id)
         response = await connection.send("describe_configs", min_version=1, resources=asked)
     except KohortError as error:
         return dict.fromkeys(resources, error)
@@ -124,7 +123,7 @@ async def alter_configs(
             for name, operation, value in operations
         ],
     }
-    connection = await _connection(cluster, _node(resource))
+    connection = await broker_connection(cluster, _node(resource))
     response = await connection.send(
         "incremental_alter_configs", resources=[asked], validate_only=validate_only
     )
@@ -138,11 +137,6 @@ def _node(resource: ConfigResource) -> int | None:
     """The broker to ask; None: any."""
     by_broker = resource.type in ("broker", "broker-logger") and resource.name.isdecimal()
     return int(resource.name) if by_broker else None
-
-
-async def _connection(cluster: Cluster, node_id: int | None) -> Connection:
-    await cluster.metadata(())  # with its retries: the one attempt below finds known brokers
-    return await (cluster.any_connection() if node_id is None else cluster.connection(node_id))
 
 
 def _resource(told: Any) -> ConfigResource:

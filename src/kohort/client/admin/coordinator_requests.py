@@ -153,3 +153,9 @@ def _gave_up(key: str, response: T | KohortError, timeout_ms: int) -> GaveUpErro
 def refusal(error: ErrorCode, message: str | None = "") -> KafkaError | None:
     """The exception for an error code, None for `none`."""
     return None if error is ErrorCode.none else KafkaError(error, message or "")
+
+
+async def broker_connection(cluster: Cluster, node_id: int | None = None) -> Connection:
+    """A connection to this broker, or to any. Raises KohortError."""
+    await cluster.metadata(())  # with its retries: the one attempt below finds known brokers
+    return await (cluster.any_connection() if node_id is None else cluster.connection(node_id))

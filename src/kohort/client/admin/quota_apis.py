@@ -3,9 +3,8 @@
 from collections.abc import Collection, Mapping
 from typing import Any, Final, Literal, TypeAlias
 
-from kohort.client.admin.coordinator_requests import refusal
+from kohort.client.admin.coordinator_requests import broker_connection, refusal
 from kohort.client.cluster import Cluster
-from kohort.client.net import Connection
 
 QuotaEntityType: TypeAlias = Literal["user", "client-id", "ip"]
 QuotaEntity: TypeAlias = tuple[tuple[str, str | None], ...]
@@ -23,7 +22,7 @@ async def describe_client_quotas(
         {"entity_type": kind, "match_type": _DEFAULT if name is None else _EXACT, "match": name}
         for kind, name in (entity or {}).items()
     ]
-    connection = await _connection(cluster)
+    connection = await broker_connection(cluster)
     response = await connection.send(
         "describe_client_quotas", components=asked, strict=entity is not None
     )
@@ -51,7 +50,7 @@ async def alter_client_quotas(
             *({"key": key, "value": 0.0, "remove": True} for key in delete),
         ],
     }
-    connection = await _connection(cluster)
+    connection = await broker_connection(cluster)
     response = await connection.send(
         "alter_client_quotas", entries=[asked], validate_only=validate_only
     )
@@ -63,8 +62,3 @@ async def alter_client_quotas(
 def _entity(told: Any) -> QuotaEntity:
     named = {part.entity_type: part.entity_name for part in told}
     return tuple((kind, named[kind]) for kind in _ORDER if kind in named)
-
-
-async def _connection(cluster: Cluster) -> Connection:
-    await cluster.metadata(())  # with its retries: the one attempt below finds known brokers
-    return await cluster.any_connection()

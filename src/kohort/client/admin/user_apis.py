@@ -3,11 +3,9 @@
 import asyncio
 import secrets
 from collections.abc import Collection, Mapping
-from typing import Final
 
-from kohort.client.admin.coordinator_requests import refusal
+from kohort.client.admin.coordinator_requests import broker_connection, refusal
 from kohort.client.cluster import Cluster
-from kohort.client.net import Connection
 from kohort.errors import ConfigError, KohortError
 from kohort.security.scram import (
     BY_MECHANISM,
@@ -18,9 +16,6 @@ from kohort.security.scram import (
     salted_password,
 )
 
-DEFAULT_ITERATIONS: Final = 4_096
-"""As Kafka's tools."""
-
 
 async def describe_scram_users(
     cluster: Cluster, users: Collection[str]
@@ -29,7 +24,7 @@ async def describe_scram_users(
 
     Raises KohortError.
     """
-    response = await (await _connection(cluster)).send(
+    response = await (await broker_connection(cluster)).send(
         "describe_user_scram_credentials",
         users=[{"name": name} for name in dict.fromkeys(users)] or None,
     )
@@ -81,7 +76,7 @@ async def _alter(
     deletions: Collection[Mapping[str, object]] = (),
     upsertions: Collection[Mapping[str, object]] = (),
 ) -> None:
-    response = await (await _connection(cluster)).send(
+    response = await (await broker_connection(cluster)).send(
         "alter_user_scram_credentials", deletions=deletions, upsertions=upsertions
     )
     for each in response.results:
@@ -94,8 +89,3 @@ def _kind(mechanism: str) -> ScramMechanism:
     if kind is None:
         raise ConfigError(f"mechanism {mechanism!r}: it is one of {', '.join(BY_MECHANISM)}")
     return kind
-
-
-async def _connection(cluster: Cluster) -> Connection:
-    await cluster.metadata(())  # with its retries: the one attempt below finds known brokers
-    return await cluster.any_connection()
