@@ -9,6 +9,7 @@ from typing import Any, Final
 from kohort.errors import ErrorCode, KafkaError
 from kohort.quotas import EMPTY, QuotaEntity, altered_quotas, quota_entity
 from kohort.runtime.time_slice import TimeSlices
+from kohort.server.handlers.altering import confirm_each
 from kohort.server.handlers.describe_client_quotas import named
 from kohort.server.handlers.in_steps import Fields, collected, counted, respond_large
 from kohort.server.handlers.refusing import REFUSAL
@@ -42,9 +43,7 @@ async def handle(services: Services, exchange: Exchange, request: Any) -> None:
         if services.topics.last_change != before:
             changes[len(results) - 1] = services.topics.last_change
         await slices.give_way()
-    for index, change in changes.items():
-        results[index] = await services.topics.confirmed(results[index], change)
-        await slices.give_way()
+    await confirm_each(services, results, changes)
     await respond_large(services, exchange, {"entries": results}, len(results))
 
 

@@ -44,10 +44,19 @@ async def alter_each(services: Services, exchange: Exchange, request: Any, alter
             changes[len(results) - 1] = services.topics.last_change
         await slices.give_way()
     del times  # in another turn than what else is freed
-    for index, change in changes.items():
-        results[index] = await services.topics.confirmed(results[index], change)
+    await confirm_each(services, results, changes)
     await services.topics.reconfigured()
     await respond_large(services, exchange, {"responses": results}, len(results))
+
+
+async def confirm_each(
+    services: Services, results: list[dict[str, Any]], changes: Mapping[int, int]
+) -> None:
+    """Wait until the changes, by their index in the results, are durable; errors get there."""
+    slices = TimeSlices()
+    for index, change in changes.items():
+        results[index] = await services.topics.confirmed(results[index], change)
+        await slices.give_way()
 
 
 def _result(
