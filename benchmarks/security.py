@@ -72,10 +72,10 @@ class Kind:
     title: str
     unit: str
     mode: str
-    """Of the load program."""
+    """Mode of the load program."""
     options: dict[str, object]
     amount: float = 1
-    """Of the unit, for each request."""
+    """How much of the unit one request moves."""
 
 
 KINDS = (

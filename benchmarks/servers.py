@@ -44,7 +44,7 @@ class Server:
         self.load_options: dict[str, object] = {}
         """What the load program has to do otherwise for it."""
         self.listeners: secured.Listeners | None = None
-        """Of a server with TLS."""
+        """The listeners of a server with TLS; None without TLS."""
         self._end = end
 
     @property

@@ -1,4 +1,4 @@
-"""Whom a quota is for, which quotas there are, and the filters that find them (KIP-546).
+"""Entities of quotas, the quotas that each can have, and filters that find them (KIP-546).
 
 Source: ClientQuotaControlManager and ClientQuotaCache of Kafka.
 """

@@ -56,8 +56,8 @@ class _Assignment:
         self._dropped: dict[int, list[UUID]] = {}
         """Member → topics of its old target that it does not subscribe to any more."""
         self._steps: list[list[tuple[int, int]]] = [[] for _ in members]
-        """Of each member: (topic, partition) for one that it gets, (topic, ~partition) for one that
-        it gives."""
+        """By member: (topic, partition) of each that it gets, (topic, ~partition) of each that it
+        gives away."""
 
     def keep(self) -> None:
         """Keep partitions of topics that their owner still subscribes to."""

@@ -157,7 +157,8 @@ class ConsumerState(MemberState):
         self.acknowledges = False
         """Whether the heartbeat in flight acknowledges the assignment that the member has."""
         self.known: Subscription | None = None
-        """What the coordinator knows; None if not sure: the next heartbeat is then a full one."""
+        """Subscription that the coordinator has; None if unknown, and the next heartbeat is then a
+        full one."""
         self.sending: Subscription | None = None
         """The subscription in the heartbeat in flight."""
         self.is_known = False

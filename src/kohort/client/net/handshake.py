@@ -120,7 +120,7 @@ async def authenticate(send: Send, security: Security) -> int:
 
 
 def _advice(security: Security) -> str:
-    """What to do when the broker refuses the credentials."""
+    """Advice for a user whose credentials the broker refuses."""
     if security.mechanism == "OAUTHBEARER":
         return "check the token, its audience and its lifetime"
     return f"check username {security.username!r} and its password"

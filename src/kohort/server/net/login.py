@@ -90,7 +90,7 @@ class HandshakeAnswer(NamedTuple):
     code: ErrorCode
     mechanisms: Iterable[str]
     has_failed: bool = False
-    """Whether it gets that by `fail`."""
+    """Whether `fail` sends the response later, and closes the connection."""
 
 
 class AuthenticateAnswer(NamedTuple):
@@ -101,7 +101,7 @@ class AuthenticateAnswer(NamedTuple):
     auth_bytes: bytes = b""
     session_lifetime_ms: int = 0
     has_failed: bool = False
-    """Whether it gets that by `fail`."""
+    """Whether `fail` sends the response later, and closes the connection."""
 
 
 class Login:
