@@ -6,6 +6,7 @@ takes tokens without one, for development. The time is an argument.
 
 import base64
 import binascii
+import contextlib
 import json
 import math
 from collections.abc import Callable, Mapping
@@ -69,11 +70,10 @@ class KeySet:
         if not isinstance(key_id, str | None):
             return
         for algorithm in _algorithms(key):
-            try:
+            # cryptography has errors of its own, and the other keys are still good
+            with contextlib.suppress(Exception):
                 self._keys[key_id, algorithm] = jwt.PyJWK(dict(key), algorithm)
-            except Exception:  # cryptography has errors of its own; the other keys are still good
-                continue
-            self._ids.add(key_id)
+                self._ids.add(key_id)
 
 
 def _algorithms(key: Mapping[str, Any]) -> tuple[str, ...]:
