@@ -3,6 +3,7 @@
 import logging
 import os
 import re
+import threading
 import time
 from collections.abc import Iterator
 
@@ -76,3 +77,18 @@ def test_a_closed_standard_error_harms_nothing() -> None:
     os.close(writing)
     handler.emit(record("lost too"))
     handler.flush()
+
+
+def test_the_thread_ends_with_what_it_wrote_last(pipe: tuple[int, int]) -> None:
+    before = set(threading.enumerate())
+    handler = lines_of(pipe[1])
+    handler.emit(record("last"))
+    (thread,) = set(threading.enumerate()) - before
+    handler.close()
+    thread.join(10)
+    assert not thread.is_alive()
+    assert os.read(pipe[0], 1 << 20).endswith(b": last\n")
+    handler.emit(record("too late"))
+    assert handler.dropped == 1
+    assert handler.is_written
+    handler.close()

@@ -88,9 +88,10 @@ class AuditLog:
         os.close(descriptor)
 
     def close(self) -> None:
-        """Write what is left, within a second, and close the file."""
+        """Write what is left, within a second, and close the file. Further lines are dropped."""
         self._tell_left_out(self._now())
         self._lines.flush()
+        self._lines.close()
         if self._lines.is_written:  # else the thread could write to another file of that number
             os.close(self._descriptor)
 

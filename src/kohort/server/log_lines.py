@@ -28,6 +28,7 @@ class LogLines(logging.Handler):
         self._total_dropped = 0
         self._change = threading.Condition()
         self._writing = False
+        self._closed = False
         self._thread: threading.Thread | None = None
 
     @property
@@ -49,7 +50,7 @@ class LogLines(logging.Handler):
             self.handleError(record)
             return
         with self._change:
-            if self._size + len(line) > self._limit:
+            if self._closed or self._size + len(line) > self._limit:
                 self._dropped += 1
                 self._total_dropped += 1
                 return
@@ -66,12 +67,21 @@ class LogLines(logging.Handler):
         with self._change:
             self._change.wait_for(lambda: not (self._lines or self._writing), FLUSH_S)
 
+    def close(self) -> None:
+        """End the thread once what waits is written; further lines are dropped. Idempotent."""
+        with self._change:
+            self._closed = True
+            self._change.notify_all()
+        super().close()
+
     def _write(self) -> None:
         while True:
             with self._change:
                 self._writing = False
                 self._change.notify_all()
-                self._change.wait_for(lambda: self._lines)
+                self._change.wait_for(lambda: self._lines or self._closed)
+                if not self._lines:
+                    return
                 self._writing = True
                 line = self._lines.popleft()
             self._write_fully(line)
