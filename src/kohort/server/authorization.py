@@ -184,9 +184,22 @@ class Access:
         """Whether the API may be used with this transactional id."""
         return self._has(self._needs.transactional_id, TRANSACTIONAL_ID, name)
 
-    def may(self, operation: AclOperation, kind: ResourceType, name: str = CLUSTER_NAME) -> bool:
-        """Whether the client may do what the API does not need by itself."""
-        return self._permissions.allows(operation, kind, name)
+    def may(
+        self,
+        operation: AclOperation,
+        kind: ResourceType,
+        name: str = CLUSTER_NAME,
+        *,
+        log_if_denied: bool = True,
+    ) -> bool:
+        """Whether the client may do what the API does not need by itself.
+
+        With `log_if_denied` False a denial is not in the audit log: something else decides then.
+        """
+        allowed = self._permissions.allows(operation, kind, name)
+        if self._audit is not None and (self._audit.allowed_too if allowed else log_if_denied):
+            self._audit.record(operation, kind, name, allowed)
+        return allowed
 
     def some_topic(self) -> bool:
         """Whether the API may be used on some topic."""
@@ -199,10 +212,7 @@ class Access:
 
     def _has(self, operation: AclOperation | None, kind: ResourceType, name: str) -> bool:
         assert operation is not None, f"the API has no needs of {kind!r}"
-        allowed = self._permissions.allows(operation, kind, name)
-        if self._audit is not None and (self._audit.allowed_too or not allowed):
-            self._audit.record(operation, kind, name, allowed)
-        return allowed
+        return self.may(operation, kind, name)
 
 
 def _decided(
@@ -239,6 +249,8 @@ class _Everything(Access):
         operation: AclOperation,  # noqa: ARG002
         kind: ResourceType,  # noqa: ARG002
         name: str = CLUSTER_NAME,  # noqa: ARG002
+        *,
+        log_if_denied: bool = True,  # noqa: ARG002
     ) -> bool:
         return True
 

@@ -23,6 +23,7 @@ from kohort.protocol.error_codes import errors_in
 from kohort.protocol.messages import decode_request, encode
 from kohort.quotas import ClientQuotas
 from kohort.security import Peer
+from kohort.server.audit import AuditLog
 from kohort.server.authorization import access_of
 from kohort.server.config.config import Config
 from kohort.server.fetch import FetchSessions
@@ -141,6 +142,7 @@ class Bench:
         self.clock = HandClock()
         self.peer = peer()
         """Who asks."""
+        self.audit: AuditLog | None = None
         self.directory: Any = FaultyDirectory(MemoryDirectory())
         self.restart()
 
@@ -167,7 +169,7 @@ class Bench:
             new_id=lambda: "an-id",
             node_id=0,
             cluster_id=self.topics.cluster_id,
-            access=access_of(self.config, self.topics.acls),
+            access=access_of(self.config, self.topics.acls, self.audit),
         )
 
     def begin(

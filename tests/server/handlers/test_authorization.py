@@ -4,7 +4,9 @@ The responses are compared with Apache Kafka's by the conformance scenarios of t
 "secured"; here it is that no API is left out, and that nothing happens on the way to a refusal.
 """
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +23,7 @@ from kohort.security.acls import (
     PatternType,
     ResourceType,
 )
+from kohort.server.audit import AuditLog
 from kohort.server.authorization import NEEDS, NOTHING
 from server.handlers.bench import Bench, batch_of
 from server.identities import peer
@@ -245,3 +248,47 @@ async def test_a_refused_search_for_a_coordinator_has_the_text_of_kafka(
 ) -> None:
     told = await secured.ask("find_coordinator", 3, key="billing", key_type=key_type)
     assert (told.error_message, told.node_id, told.host) == (message, -1, "")
+
+
+NEW = {"topics": [{"name": "new", "num_partitions": 1, "replication_factor": 1}], "timeout": 1_000}
+MISSING = {"topics": [{"name": "new"}], "allow_auto_topic_creation": True}
+ORDERS = {"topic_names": ["orders"], "timeout": 1_000}
+
+
+@pytest.mark.parametrize(
+    ("api", "version", "fields", "allowed", "told"),
+    [
+        ("create_topics", 7, NEW, [], ["-create topic new"]),
+        ("create_topics", 7, NEW, [(5, 2, "new")], ["+create topic new"]),
+        ("create_topics", 7, NEW, [(5, 4, CLUSTER_NAME)], ["+create cluster kafka-cluster"]),
+        ("delete_topics", 5, ORDERS, [], ["-delete topic orders"]),
+        ("delete_topics", 5, ORDERS, [(6, 2, "orders")], ["+delete topic orders"]),
+        ("delete_topics", 5, ORDERS, [(6, 4, CLUSTER_NAME)], ["+delete cluster kafka-cluster"]),
+        ("metadata", 9, MISSING, [], ["-describe topic new"]),
+        ("metadata", 9, MISSING, [(8, 2, "new")], ["-create topic new", "+describe topic new"]),
+        ("metadata", 9, MISSING, [(8, 2, "new"), (5, 4, CLUSTER_NAME)],
+         ["+create cluster kafka-cluster", "+describe topic new"]),
+        ("write_txn_markers", 1, {"markers": []}, [], ["-alter cluster kafka-cluster"]),
+        ("write_txn_markers", 1, {"markers": []}, [(9, 4, CLUSTER_NAME)],
+         ["+cluster_action cluster kafka-cluster"]),
+    ],
+)  # fmt: skip
+async def test_the_audit_log_has_the_decision_that_counted(
+    secured: Bench,
+    tmp_path: Path,
+    api: str,
+    version: int,
+    fields: dict[str, Any],
+    allowed: list[tuple[int, int, str]],
+    told: list[str],
+) -> None:
+    for operation, kind, name in allowed:
+        allow(secured, AclOperation(operation), ResourceType(kind), name)
+    secured.audit = AuditLog(str(tmp_path / "audit"), allowed_too=True)
+    await secured.ask(api, version, **fields)
+    secured.audit.close()
+    lines = map(json.loads, (tmp_path / "audit").read_text().splitlines())
+    assert [
+        f"{'-+'[line['allowed']]}{line['operation']} {line['resource']} {line['name']}"
+        for line in lines
+    ] == told

@@ -38,7 +38,7 @@ async def handle(services: Services, exchange: Exchange, request: Any) -> None:
         request.topics, lambda topic: topic if times[topic.name] == 1 else None
     )
     access = services.access(exchange)
-    everywhere = access.may(CREATE, CLUSTER)
+    everywhere = access.may(CREATE, CLUSTER, log_if_denied=False)
     allowed, denied = await divided(wanted, lambda each: everywhere or access.topic(each.name))
     strict = exchange.version >= FIRST_WITH_THROTTLING
     mutations = services.throttling.mutations(exchange, strict=strict)
@@ -191,7 +191,7 @@ def _success(services: Services, access: Access, topic: TopicRecord) -> dict[str
         "error_code": ErrorCode.none,
         "error_message": None,
     }
-    if not access.may(DESCRIBE_CONFIGS, TOPIC, topic.name):
+    if not access.quietly().may(DESCRIBE_CONFIGS, TOPIC, topic.name):
         return made | {
             "topic_config_error_code": ErrorCode.topic_authorization_failed,
             "configs": (),

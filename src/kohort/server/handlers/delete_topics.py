@@ -5,7 +5,8 @@ v5 has an error message and knows THROTTLING_QUOTA_EXCEEDED (KIP-599); v6 delete
 unlike in Kafka, where that loses every group.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -39,12 +40,14 @@ async def _delete(services: Services, exchange: Exchange, request: Any) -> list[
     version, access = exchange.version, services.access(exchange)
     strict = version >= FIRST_WITH_THROTTLING
     mutations = services.throttling.mutations(exchange, strict=strict)
+    everywhere = access.may(DELETE, CLUSTER, log_if_denied=False)
+    refuse = partial(_unauthorized, services.topics, access, everywhere)
     times = await counted(_topics_to_delete(request, version))
     slices = TimeSlices()
     results: list[dict[str, Any]] = []
     indexes: dict[str, int] = {}
     for wanted, count in times.items():
-        result = _result(services, access, version, request, wanted, count, indexes)
+        result = _result(services, refuse, version, request, wanted, count, indexes)
         if not result["error_code"] and not _is_admitted(services, result, mutations):
             result["error_code"] = ErrorCode.throttling_quota_exceeded
         if not result["error_code"]:
@@ -72,7 +75,7 @@ def _topics_to_delete(request: Any, version: int) -> Iterator[TopicToDelete]:
 
 def _result(
     services: Services,
-    access: Access,
+    refuse: Callable[[TopicToDelete], dict[str, Any] | None],
     version: int,
     request: Any,
     wanted: TopicToDelete,
@@ -82,7 +85,7 @@ def _result(
     """Whether to delete a topic that the request names so many `times`, beside those `chosen`."""
     try:
         _validate_request(services, version, request, wanted, times)
-        refused = _unauthorized(services.topics, access, wanted)
+        refused = refuse(wanted)
         if refused is not None:
             return refused
         found = _resolve(services.topics, wanted, chosen)
@@ -112,13 +115,15 @@ def _validate_request(
         raise KafkaError(ErrorCode.request_timed_out)
 
 
-def _unauthorized(topics: Topics, access: Access, wanted: TopicToDelete) -> dict[str, Any] | None:
+def _unauthorized(
+    topics: Topics, access: Access, everywhere: bool, wanted: TopicToDelete
+) -> dict[str, Any] | None:
     """The refusal of a topic that the client may not delete; an unknown id is up to `_resolve`."""
     by_id = None if wanted.topic_id is None else topics.by_id(wanted.topic_id)
     name = wanted.name if by_id is None else by_id.name
-    if name is None or access.may(DELETE, CLUSTER) or access.topic(name):
+    if name is None or everywhere or access.topic(name):
         return None
-    if by_id is not None and access.may(DESCRIBE, TOPIC, name):
+    if by_id is not None and access.quietly().may(DESCRIBE, TOPIC, name):
         wanted = wanted._replace(name=name)
     return _entry(wanted, ErrorCode.topic_authorization_failed, "Authorization failed.")
 

@@ -23,7 +23,7 @@ NO_PRODUCER: Final = -1
 
 async def handle(services: Services, exchange: Exchange, request: Any) -> None:
     access = services.access(exchange)
-    allowed = access.may(CLUSTER_ACTION, CLUSTER) or access.cluster()
+    allowed = access.may(CLUSTER_ACTION, CLUSTER, log_if_denied=False) or access.cluster()
     results = []
     slices = TimeSlices()
     count = 0
