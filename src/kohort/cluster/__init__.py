@@ -1,0 +1,42 @@
+"""Which node of a cluster leads which partition: a fold over records, and the decisions on it.
+
+`records` has what is logged in `__cluster_metadata`, `Cluster` is its fold, and `decide` says what
+to log next: nodes that are gone are fenced, partitions get leaders, and some are to move. All of it
+is pure. Every node may decide: a record is appended only at the end of the log that its author has
+read, so who is behind reads on and decides anew. There is no controller to elect.
+"""
+
+from kohort.cluster.decisions import MOVES_AT_ONCE, SETTLED_AFTER_MS, decide
+from kohort.cluster.observed import Liveness, Observed
+from kohort.cluster.records import (
+    NO_LEADER,
+    ClusterRecord,
+    Endpoint,
+    Leader,
+    MovePlanned,
+    NodeFenced,
+    NodeRegistered,
+    PartitionLed,
+    Place,
+)
+from kohort.cluster.state import Cluster, Purpose, Spread
+
+__all__ = [
+    "MOVES_AT_ONCE",
+    "NO_LEADER",
+    "SETTLED_AFTER_MS",
+    "Cluster",
+    "ClusterRecord",
+    "Endpoint",
+    "Leader",
+    "Liveness",
+    "MovePlanned",
+    "NodeFenced",
+    "NodeRegistered",
+    "Observed",
+    "PartitionLed",
+    "Place",
+    "Purpose",
+    "Spread",
+    "decide",
+]

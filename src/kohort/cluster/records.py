@@ -1,0 +1,78 @@
+"""What is logged of nodes and leaders, each record one thing as it is from now on.
+
+Kafka's counterparts are RegisterBrokerRecord, FenceBrokerRecord and PartitionChangeRecord.
+"""
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple, TypeAlias
+from uuid import UUID
+
+from kohort.types import Timestamp
+
+NO_LEADER: Final = -1
+"""The node that leads a partition without a leader, as in Kafka's Metadata."""
+
+
+class Place(NamedTuple):
+    """A partition of a topic, which may be deleted and made again under the same name."""
+
+    topic_id: UUID
+    partition: int
+
+
+class Leader(NamedTuple):
+    """Who leads a partition; the epoch grows with every change of it."""
+
+    node: int = NO_LEADER
+    epoch: int = -1
+
+
+class Endpoint(NamedTuple):
+    """Where clients reach a listener of a node."""
+
+    listener: str
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRegistered:
+    """A node as it is from now on: it serves what it leads, and may get more."""
+
+    id: int
+    session: int
+    """Grows whenever a process takes the id, or is fenced: the fence of its appends."""
+    endpoints: tuple[Endpoint, ...]
+    registered_at: Timestamp
+    rack: str | None = None
+    is_draining: bool = False
+    """Whether what it leads is to go to other nodes."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFenced:
+    """A node that is gone. Its appends are refused since before this record was appended."""
+
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLed:
+    """A partition has a leader from now on, or none (`NO_LEADER`)."""
+
+    place: Place
+    leader: Leader
+
+
+@dataclass(frozen=True, slots=True)
+class MovePlanned:
+    """A partition is to move: its leader hands it over once that node has read it.
+
+    `to` None: it stays.
+    """
+
+    place: Place
+    to: int | None
+
+
+ClusterRecord: TypeAlias = NodeRegistered | NodeFenced | PartitionLed | MovePlanned

@@ -1,0 +1,98 @@
+"""The fold of the records of nodes and leaders."""
+
+from collections.abc import Iterator, Mapping
+from enum import Enum
+from typing import NamedTuple
+from uuid import UUID
+
+from kohort.cluster.records import (
+    NO_LEADER,
+    ClusterRecord,
+    Leader,
+    MovePlanned,
+    NodeFenced,
+    NodeRegistered,
+    PartitionLed,
+    Place,
+)
+
+
+class Purpose(Enum):
+    """What a topic is for; the partitions of each are spread evenly by themselves."""
+
+    RECORDS = "records"
+    GROUPS = "groups"
+    TRANSACTIONS = "transactions"
+
+
+class Spread(NamedTuple):
+    """What is to be known of a topic whose partitions are spread over the nodes."""
+
+    purpose: Purpose
+    partitions: int
+
+
+class Cluster:
+    """Nodes, leaders and planned moves; `replay` is the only writer."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[int, NodeRegistered] = {}
+        """Those that are not fenced."""
+        self.leaders: dict[Place, Leader] = {}
+        """Of places that had one at some time; the epoch stays when the leader is gone."""
+        self.moves: dict[Place, int] = {}
+        """The node that is to lead a place next."""
+
+    def replay(self, record: ClusterRecord) -> None:
+        match record:
+            case NodeRegistered():
+                self.nodes[record.id] = record
+            case NodeFenced():
+                self.nodes.pop(record.id, None)
+            case PartitionLed():
+                self.leaders[record.place] = record.leader
+                self.moves.pop(record.place, None)
+            case MovePlanned(to=None):
+                self.moves.pop(record.place, None)
+            case MovePlanned(to=int(to)):
+                self.moves[record.place] = to
+
+    def inverse(self, record: ClusterRecord) -> tuple[ClusterRecord, ...]:
+        """The records that undo `record`, which is about to be replayed."""
+        match record:
+            case NodeRegistered(id=node) | NodeFenced(id=node):
+                return (self.nodes.get(node, NodeFenced(node)),)
+            case PartitionLed(place=place):
+                planned = MovePlanned(place, self.moves.get(place))
+                return (PartitionLed(place, self.leaders.get(place, Leader())), planned)
+            case MovePlanned(place=place):
+                return (MovePlanned(place, self.moves.get(place)),)
+
+    def forget(self, topic_id: UUID, partitions: int) -> None:
+        """Drop what is known of a deleted topic of so many partitions."""
+        for partition in range(partitions):
+            self.leaders.pop(Place(topic_id, partition), None)
+            self.moves.pop(Place(topic_id, partition), None)
+
+    def leader(self, place: Place) -> Leader:
+        """The leader of a partition; its node is `NO_LEADER` if it has none, or that is fenced."""
+        leader = self.leaders.get(place)
+        if leader is None:
+            return Leader()
+        return leader if leader.node in self.nodes else Leader(NO_LEADER, leader.epoch)
+
+    def led_by(self, node: int) -> Iterator[Place]:
+        """The partitions that a node leads."""
+        return (place for place, leader in self.leaders.items() if leader.node == node)
+
+    @property
+    def controller_id(self) -> int:
+        """The node that clients see as the controller: the lowest one; -1 if there is none."""
+        return min(self.nodes, default=NO_LEADER)
+
+
+def places(topics: Mapping[UUID, Spread]) -> Iterator[Place]:
+    """The partitions of all topics."""
+    for topic_id, (_, partitions) in topics.items():
+        for partition in range(partitions):
+            yield Place(topic_id, partition)

@@ -1,0 +1,300 @@
+"""A cluster whose nodes tick late, twice or not at all, on clocks that drift apart.
+
+The storage is what PostgreSQL is to nodes: a log that takes a batch only at its end, and a row for
+each node with its session and lease, which refuses appends of older sessions. All else that nodes
+know is old: their copy of the log, what they have seen of others, decisions they are about to
+append.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from random import Random
+from uuid import UUID
+
+from kohort.cluster import (
+    SETTLED_AFTER_MS,
+    Cluster,
+    ClusterRecord,
+    Leader,
+    Liveness,
+    NodeFenced,
+    NodeRegistered,
+    Observed,
+    PartitionLed,
+    Place,
+    Purpose,
+    Spread,
+    decide,
+)
+from kohort.types import Timestamp
+
+LEASE_MS = 3_000
+TICK_MS = 500
+SETTLING_MS = SETTLED_AFTER_MS + 60_000
+
+
+@dataclass
+class Row:
+    """What the storage has of a node."""
+
+    session: int = 0
+    lease_until: float = 0.0
+    holds_lock: bool = False
+
+
+@dataclass
+class Batch:
+    author: int
+    records: Sequence[ClusterRecord]
+
+
+@dataclass
+class Storage:
+    """Everything that all nodes share."""
+
+    now: float = 1_000_000.0
+    rows: dict[int, Row] = field(default_factory=dict)
+    log: list[Batch] = field(default_factory=list)
+    cluster: Cluster = field(default_factory=Cluster)
+    """The fold of the whole log, which no node knows."""
+    served: Counter[int] = field(default_factory=Counter)
+
+    def append(self, author: int, session: int, end: int, records: Sequence[ClusterRecord]) -> bool:
+        """Append a batch of a node that has read as far as `end`; fence whom it fences."""
+        if end != len(self.log) or self.rows[author].session != session:
+            return False
+        fenced = {each.id for each in records if isinstance(each, NodeFenced)}
+        for node in fenced - {author}:
+            self.rows[node].session += 1
+        for record in records:
+            if isinstance(record, PartitionLed):
+                former = self.cluster.leaders.get(record.place, Leader())
+                assert record.leader.epoch == former.epoch + 1
+                handed_over = former.node == author or former.node not in self.cluster.nodes
+                assert handed_over or former.node in fenced, f"taken from {former}: {record}"
+            self.cluster.replay(record)
+        self.log.append(Batch(author, records))
+        return True
+
+
+@dataclass
+class Process:
+    """One process of a node: crash and start again make another one."""
+
+    id: int
+    storage: Storage
+    rate: float
+    """Speed of its clock; 1: that of the storage."""
+    topics: dict[UUID, Spread]
+    session: int = 0
+    end: int = 0
+    cluster: Cluster = field(default_factory=Cluster)
+    lease_until: float = 0.0
+    """By its own clock."""
+    frozen_until: float = 0.0
+    late: tuple[int, Sequence[ClusterRecord]] | None = None
+    """A decision that is still on its way."""
+
+    @property
+    def now(self) -> float:
+        return self.storage.now * self.rate
+
+    def start(self) -> None:
+        row = self.storage.rows.setdefault(self.id, Row())
+        if row.lease_until > self.storage.now and row.holds_lock:
+            return  # another process has the id
+        row.session += 1
+        self.session = row.session
+        row.holds_lock = True
+        self.renew()
+        self.read_on()
+        self.register()
+
+    def register(self) -> None:
+        record = NodeRegistered(self.id, self.session, (), Timestamp(int(self.storage.now)))
+        self.append([record])
+
+    def renew(self) -> None:
+        sent = self.now
+        row = self.storage.rows[self.id]
+        if row.session == self.session:
+            row.lease_until = self.storage.now + LEASE_MS
+            self.lease_until = sent + LEASE_MS * (1 - 0.01)  # clocks differ by less than that
+
+    @property
+    def leads(self) -> bool:
+        """Whether it may serve what its copy of the log says it leads."""
+        mine = self.cluster.nodes.get(self.id)
+        return mine is not None and mine.session == self.session and self.now < self.lease_until
+
+    def read_on(self, batches: int | None = None) -> None:
+        end = len(self.storage.log) if batches is None else self.end + batches
+        for batch in self.storage.log[self.end : end]:
+            for record in batch.records:
+                self.cluster.replay(record)
+        self.end = min(end, len(self.storage.log))
+
+    def append(self, records: Sequence[ClusterRecord], end: int | None = None) -> None:
+        known = self.end if end is None else end
+        if records and self.storage.append(self.id, self.session, known, records):
+            self.read_on()
+
+    def tick(self, random: Random) -> None:
+        if random.random() < 0.9:
+            self.renew()
+        self.read_on(random.choice((None, None, 0, 1)))
+        if self.id not in self.cluster.nodes or not self.leads:
+            self.rejoin()
+            return
+        if self.late is not None and random.random() < 0.5:
+            end, records = self.late
+            self.append(records, end)
+            if random.random() < 0.7:  # else it comes once more
+                self.late = None
+        decided = decide(self.cluster, self.topics, self.observed(random))
+        if random.random() < 0.1:
+            self.late = (self.end, decided)
+        else:
+            self.append(decided)
+        self.hand_over(random)
+
+    def rejoin(self) -> None:
+        """Come back after a fence: it notices that its session is over."""
+        row = self.storage.rows[self.id]
+        if row.session != self.session:
+            row.session += 1
+            self.session, row.holds_lock = row.session, True
+            self.renew()
+        self.read_on()
+        if self.now < self.lease_until:
+            self.register()
+
+    def observed(self, random: Random) -> Observed:
+        nodes = {
+            id: Liveness(row.session, Timestamp(int(row.lease_until)), row.holds_lock)
+            for id, row in self.storage.rows.items()
+        }
+        return Observed(Timestamp(int(self.storage.now)), nodes, trusts_locks=random.random() < 0.9)
+
+    def hand_over(self, random: Random) -> None:
+        for place, to in sorted(self.cluster.moves.items()):
+            leader = self.cluster.leader(place)
+            if leader.node == self.id and random.random() < 0.5:
+                self.append([PartitionLed(place, Leader(to, leader.epoch + 1))])
+
+    def serve(self, place: Place) -> None:
+        """Append to a partition, as far as the storage lets it."""
+        if self.leads and self.cluster.leader(place).node == self.id:
+            row = self.storage.rows[self.id]
+            leader = self.storage.cluster.leader(place)
+            if row.session == self.session:
+                assert leader.node == self.id, f"{self.id} appends to what {leader} leads"
+                self.storage.served[self.id] += 1
+            elif row.holds_lock:
+                # Its lease was over by the storage's clock when it was fenced, so by its own too.
+                raise AssertionError(f"{self.id} serves what {leader} leads")
+
+
+class Simulation:
+    """Nodes that fail in every way there is, and what must hold meanwhile."""
+
+    def __init__(self, seed: int, storage: Storage | None = None, nodes: int = 4) -> None:
+        self.random = Random(seed)
+        self.storage = Storage() if storage is None else storage
+        self.topics = {
+            UUID(int=1): Spread(Purpose.GROUPS, 6),
+            UUID(int=2): Spread(Purpose.TRANSACTIONS, 5),
+            UUID(int=3): Spread(Purpose.RECORDS, 3),
+        }
+        self.processes: list[Process | None] = [None] * nodes
+
+    def places(self) -> list[Place]:
+        return [
+            Place(topic_id, partition)
+            for topic_id, (_, partitions) in self.topics.items()
+            for partition in range(partitions)
+        ]
+
+    def steps(self, count: int) -> None:
+        for _ in range(count):
+            self.step()
+
+    def step(self) -> None:
+        """Let some time pass, and one thing happen."""
+        random = self.random
+        self.storage.now += random.expovariate(1 / 50)
+        id = random.randrange(len(self.processes))
+        process = self.processes[id]
+        match random.random():
+            case x if x < 0.004:
+                self.crash(id)
+            case x if x < 0.008 and process is not None:
+                process.frozen_until = self.storage.now + random.expovariate(1 / 4_000)
+            case x if x < 0.01:
+                self.drain(process)
+            case x if x < 0.011:
+                self.change_topics()
+            case x if x < 0.5:
+                self.tick(id)
+            case _ if process is not None and process.frozen_until <= self.storage.now:
+                process.serve(random.choice(self.places()))
+
+    def tick(self, id: int) -> None:
+        process = self.processes[id]
+        if process is None:
+            self.start(id)
+        elif process.frozen_until <= self.storage.now:
+            process.tick(self.random)
+
+    def start(self, id: int) -> None:
+        process = Process(id, self.storage, self.random.uniform(0.997, 1.003), self.topics)
+        process.start()
+        if process.session:
+            self.processes[id] = process
+
+    def crash(self, id: int) -> None:
+        self.processes[id] = None
+        if id in self.storage.rows and self.random.random() < 0.8:  # else the lease has to end
+            self.storage.rows[id].holds_lock = False
+
+    def drain(self, process: Process | None) -> None:
+        known = process and process.cluster.nodes.get(process.id)
+        if process and known and known.session == process.session and process.leads:
+            record = NodeRegistered(
+                *(known.id, known.session, (), known.registered_at),
+                is_draining=not known.is_draining,
+            )
+            process.append([record])
+
+    def change_topics(self) -> None:
+        topic_id = UUID(int=3)
+        spread = self.topics[topic_id]
+        self.topics[topic_id] = spread._replace(partitions=spread.partitions + 1)
+
+    def settle(self) -> None:
+        """Let all nodes tick in time, until nothing should be left to do."""
+        until = self.storage.now + SETTLING_MS
+        for process in self.processes:
+            if process is not None:
+                process.frozen_until = 0.0
+        while self.storage.now < until:
+            self.storage.now += TICK_MS / len(self.processes)
+            self.tick(int(self.storage.now / TICK_MS * len(self.processes)) % len(self.processes))
+
+    def check_settled(self) -> None:
+        """Every partition has a leader that is there, evenly by purpose and by topic."""
+        cluster = self.storage.cluster
+        assert len(cluster.nodes) == len(self.processes)
+        targets = {n.id for n in cluster.nodes.values() if not n.is_draining} or set(cluster.nodes)
+        leaders = {place: cluster.leader(place).node for place in self.places()}
+        assert set(leaders.values()) <= targets, leaders
+        assert not cluster.moves
+        for purpose in Purpose:
+            counts = Counter(dict.fromkeys(targets, 0))
+            counts.update(
+                node
+                for place, node in leaders.items()
+                if self.topics[place.topic_id].purpose is purpose
+            )
+            assert max(counts.values()) - min(counts.values()) <= 1, (purpose, counts)

@@ -1,0 +1,170 @@
+"""Who leads what, and what moves."""
+
+from collections import Counter
+from uuid import UUID
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kohort.cluster import (
+    MOVES_AT_ONCE,
+    SETTLED_AFTER_MS,
+    Cluster,
+    ClusterRecord,
+    Leader,
+    Liveness,
+    MovePlanned,
+    NodeFenced,
+    NodeRegistered,
+    Observed,
+    PartitionLed,
+    Place,
+    Purpose,
+    Spread,
+    decide,
+)
+from kohort.types import Timestamp
+
+GROUPS = UUID(int=1)
+TOPIC = UUID(int=2)
+TOPICS = {GROUPS: Spread(Purpose.GROUPS, 10), TOPIC: Spread(Purpose.RECORDS, 4)}
+NOW = Timestamp(1_000_000)
+
+
+def registered(
+    node: int, *, session: int = 1, at: int = 0, is_draining: bool = False
+) -> NodeRegistered:
+    return NodeRegistered(node, session, (), Timestamp(at), is_draining=is_draining)
+
+
+def cluster_of(*nodes: NodeRegistered) -> Cluster:
+    cluster = Cluster()
+    for node in nodes:
+        cluster.replay(node)
+    return cluster
+
+
+def observed(*nodes: int, session: int = 1, trusts_locks: bool = True) -> Observed:
+    liveness = Liveness(session, Timestamp(NOW + 3_000))
+    return Observed(NOW, dict.fromkeys(nodes, liveness), trusts_locks=trusts_locks)
+
+
+def apply(cluster: Cluster, seen: Observed) -> list[ClusterRecord]:
+    records = decide(cluster, TOPICS, seen)
+    for record in records:
+        cluster.replay(record)
+    return list(records)
+
+
+def shares(cluster: Cluster, topic: UUID = GROUPS) -> list[int]:
+    places = [Place(topic, partition) for partition in range(TOPICS[topic].partitions)]
+    return sorted(Counter(cluster.leader(place).node for place in places).values())
+
+
+def test_partitions_without_a_leader_are_spread_by_purpose() -> None:
+    cluster = cluster_of(registered(1), registered(2), registered(3))
+    apply(cluster, observed(1, 2, 3))
+    assert shares(cluster) == [3, 3, 4]
+    assert shares(cluster, TOPIC) == [1, 1, 2]
+    assert not apply(cluster, observed(1, 2, 3))
+
+
+def test_a_node_whose_lease_is_over_is_fenced_and_its_partitions_are_spread() -> None:
+    cluster = cluster_of(registered(1), registered(2), registered(3))
+    apply(cluster, observed(1, 2, 3))
+    taken = set(cluster.led_by(3))
+    records = apply(cluster, observed(1, 2))
+    assert records[0] == NodeFenced(3)
+    assert {each.place for each in records if isinstance(each, PartitionLed)} == taken
+    assert {cluster.leaders[place].epoch for place in taken} == {1}
+    assert shares(cluster) == [5, 5]
+
+
+def test_a_lock_that_is_gone_says_that_the_process_is() -> None:
+    cluster = cluster_of(registered(1), registered(2))
+    nodes = {
+        1: Liveness(1, Timestamp(NOW + 3_000)),
+        2: Liveness(1, Timestamp(NOW + 3_000), holds_lock=False),
+    }
+    assert NodeFenced(2) in decide(cluster, TOPICS, Observed(NOW, nodes))
+    restarted = Observed(NOW, nodes, trusts_locks=False)
+    assert NodeFenced(2) not in decide(cluster, TOPICS, restarted)
+
+
+def test_a_process_that_starts_again_in_time_keeps_its_partitions() -> None:
+    cluster = cluster_of(registered(1), registered(2))
+    apply(cluster, observed(1, 2))
+    restarting = Liveness(2, Timestamp(NOW + 3_000), holds_lock=False)
+    nodes = {**observed(1).nodes, 2: restarting}
+    assert not decide(cluster, TOPICS, Observed(NOW, nodes))
+
+
+def test_nobody_leads_when_all_are_gone_and_epochs_go_on() -> None:
+    cluster = cluster_of(registered(1))
+    apply(cluster, observed(1))
+    apply(cluster, observed())
+    assert cluster.leader(Place(TOPIC, 0)) == Leader(-1, 0)
+    assert cluster.controller_id == -1
+    cluster.replay(registered(2))
+    apply(cluster, observed(2))
+    assert cluster.leader(Place(TOPIC, 0)) == Leader(2, 1)
+
+
+def test_partitions_move_to_a_new_node_when_all_is_quiet() -> None:
+    cluster = cluster_of(registered(1))
+    apply(cluster, observed(1))
+    cluster.replay(registered(2, at=NOW - SETTLED_AFTER_MS + 1))
+    assert not decide(cluster, TOPICS, observed(1, 2))
+    cluster.replay(registered(2, at=NOW - SETTLED_AFTER_MS))
+    moves = apply(cluster, observed(1, 2))
+    assert len(moves) == len(cluster.moves)
+    assert Counter(place.topic_id for place in cluster.moves) == {GROUPS: 5, TOPIC: 2}
+    assert not apply(cluster, observed(1, 2))
+
+
+def test_few_partitions_move_at_a_time() -> None:
+    cluster = cluster_of(registered(1), registered(2, is_draining=True))
+    for partition in range(10):
+        cluster.replay(PartitionLed(Place(GROUPS, partition), Leader(2, 0)))
+    apply(cluster, observed(1, 2))
+    assert len(cluster.moves) == MOVES_AT_ONCE
+    place = next(iter(cluster.moves))
+    cluster.replay(PartitionLed(place, Leader(1, 1)))
+    assert len(apply(cluster, observed(1, 2))) == 1
+
+
+def test_a_move_to_a_node_that_is_gone_is_called_off() -> None:
+    cluster = cluster_of(registered(1), registered(2), registered(3))
+    apply(cluster, observed(1, 2, 3))
+    place = next(cluster.led_by(1))
+    cluster.replay(MovePlanned(place, 3))
+    assert MovePlanned(place, None) in apply(cluster, observed(1, 2))
+    assert place not in cluster.moves
+
+
+def test_draining_does_not_leave_partitions_without_a_leader() -> None:
+    cluster = cluster_of(registered(1, is_draining=True))
+    apply(cluster, observed(1))
+    assert shares(cluster) == [10]
+    assert not apply(cluster, observed(1))
+
+
+@given(st.data())
+def test_moves_end_and_are_the_fewest(data: st.DataObject) -> None:
+    nodes = range(data.draw(st.integers(1, 5)))
+    cluster = cluster_of(*map(registered, nodes))
+    places = [Place(id, n) for id, (_, count) in TOPICS.items() for n in range(count)]
+    for place in places:
+        cluster.replay(PartitionLed(place, Leader(data.draw(st.sampled_from(nodes)), 0)))
+    before = Counter((place.topic_id, leader.node) for place, leader in cluster.leaders.items())
+    moved = 0
+    while apply(cluster, observed(*nodes)):
+        for place, to in tuple(cluster.moves.items()):
+            moved += 1
+            cluster.replay(PartitionLed(place, Leader(to, 1)))
+        assert moved <= len(places)
+    for topic in TOPICS:
+        share = -(-TOPICS[topic].partitions // len(nodes))
+        moved -= sum(max(before[topic, node] - share, 0) for node in nodes)
+        assert max(shares(cluster, topic)) <= share
+    assert moved <= len(TOPICS) * (len(nodes) - 1)

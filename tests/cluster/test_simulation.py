@@ -1,0 +1,40 @@
+"""What no order of ticks, crashes and clocks may break."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from cluster.simulation import Simulation, Storage
+from kohort.cluster import ClusterRecord
+
+STEPS = 100_000
+SEEDS = 20
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_a_partition_has_one_leader_at_a_time_whatever_happens(seed: int) -> None:
+    simulation = Simulation(seed)
+    simulation.steps(STEPS // SEEDS // 2)
+    simulation.settle()
+    simulation.check_settled()
+    simulation.steps(STEPS // SEEDS // 2)
+    simulation.settle()
+    simulation.check_settled()
+    assert sum(simulation.storage.served.values()) > 100
+
+
+class _NoFence(Storage):
+    """Decides that a node is gone, and lets it write on."""
+
+    def append(self, author: int, session: int, end: int, records: Sequence[ClusterRecord]) -> bool:
+        sessions = {id: row.session for id, row in self.rows.items()}
+        taken = super().append(author, session, end, records)
+        for id, of in sessions.items():
+            self.rows[id].session = of
+        return taken
+
+
+def test_the_simulation_finds_two_leaders_where_nobody_is_fenced() -> None:
+    simulation = Simulation(0, _NoFence())
+    with pytest.raises(AssertionError, match="appends to what"):
+        simulation.steps(STEPS)
