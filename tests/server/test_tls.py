@@ -1,6 +1,7 @@
 """Listeners with TLS: contexts from PEM, principals, reloading, and what is refused."""
 
 import asyncio
+import contextlib
 import logging
 import os
 import socket
@@ -430,6 +431,20 @@ async def serial_number_at(address: tuple[str, int], authority: Authority) -> st
     )
     writer.transport.abort()
     return str(writer.get_extra_info("peercert")["serialNumber"])
+
+
+async def test_silent_handshakes_at_the_http_port_are_bounded(
+    start: Start, authority: Authority
+) -> None:
+    async with start(http_listen="https://127.0.0.1:0") as broker:
+        silent = [await asyncio.open_connection(*broker.http_address) for _ in range(100)]
+        assert await serial_number_at(broker.http_address, authority)
+        async with asyncio.timeout(5):
+            for reader, _ in silent[:60]:
+                with contextlib.suppress(ConnectionResetError):
+                    assert await reader.read() == b"", "it is closed"
+        for _, writer in silent:
+            writer.transport.abort()
 
 
 async def test_the_http_port_can_ask_for_certificates(start: Start, authority: Authority) -> None:

@@ -107,6 +107,34 @@ async def test_silent_clients_are_bounded_and_keep_no_probe_out(address: tuple[s
         writer.close()
 
 
+async def test_a_response_that_is_not_read_is_given_up() -> None:
+    asked = asyncio.Event()
+    large = bytes(16 * 1024 * 1024)
+
+    def respond(_: str) -> HttpResponse:
+        asked.set()
+        return HttpResponse(HTTPStatus.OK, large)
+
+    port = HttpPort({"/": respond}, timeout_s=0.1)
+    address = await port.start("127.0.0.1", 0)
+    reader, writer = await asyncio.open_connection(*address)
+    try:
+        writer.transport.pause_reading()
+        writer.write(b"GET / HTTP/1.1\r\n\r\n")
+        await asked.wait()
+        while len(asyncio.all_tasks()) > 1:  # noqa: ASYNC110 the server has given up
+            await asyncio.sleep(0.001)
+        writer.transport.resume_reading()
+        received = 0
+        with contextlib.suppress(ConnectionResetError):
+            while some := await reader.read(1024 * 1024):
+                received += len(some)
+        assert received < len(large)
+    finally:
+        writer.close()
+        await port.close()
+
+
 @given(st.binary(max_size=60))
 def test_any_request_has_an_answer(request: bytes) -> None:
     assert asyncio.run(HttpPort(ROUTES).respond(request + b"\r\n\r\n")).status in HTTPStatus

@@ -4,23 +4,31 @@ It runs on the loop of the groups, so a response shows one consistent moment, an
 its response proves that the loop runs. Its HTTP is the least that these clients need: a GET whose
 headers are skipped but for a token, one request per connection.
 
+Sockets are accepted here and not by the loop, so that a connection counts from its TLS handshake to
+the last byte that its client reads: there are at most `MAX_CONNECTIONS`, for `TIMEOUT_S` each.
+
 With a token, only those who send it as `Authorization: Bearer TOKEN` see more than `/health`.
 """
 
 import asyncio
 import hmac
 import json
+import socket
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from http import HTTPStatus
 from typing import Final, TypeAlias
 from urllib.parse import unquote, urlsplit
 
+from kohort.server.addresses import Address
+from kohort.server.net import close_all, listen_on
+
 MAX_REQUEST: Final = 16 * 1024
 MAX_CONNECTIONS: Final = 32
 TIMEOUT_S: Final = 10.0
+OUT_OF_FILES_S: Final = 1.0
+"""Pause when the system has no file descriptor for a connection."""
 _UNAUTHORIZED: Final = HTTPStatus.UNAUTHORIZED
 
 
@@ -52,6 +60,7 @@ class HttpPort:
         public: Mapping[str, Route] | None = None,
         token: str | None = None,
         context: ssl.SSLContext | None = None,
+        timeout_s: float = TIMEOUT_S,
     ) -> None:
         """With a token, `public` routes are those of who does not send it; none needs it without.
 
@@ -61,59 +70,85 @@ class HttpPort:
         self._public = public or {}
         self._token = token
         self._context = context
-        self._server: asyncio.Server | None = None
+        self._timeout_s = timeout_s
+        self._sockets: list[socket.socket] = []
+        self._pause: asyncio.TimerHandle | None = None
         self._busy: dict[asyncio.Task[None], None] = {}  # oldest first
 
-    async def start(self, host: str, port: int) -> tuple[str, int]:
+    async def start(self, host: str, port: int) -> Address:
         """Listen; returns the address bound. Raises OSError if that is not possible."""
-        self._server = await asyncio.start_server(
-            self._connected,
-            host,
-            port,
-            limit=MAX_REQUEST,
-            ssl=self._context,
-            ssl_handshake_timeout=None if self._context is None else TIMEOUT_S,
-        )
-        bound: tuple[str, int] = self._server.sockets[0].getsockname()[:2]
-        return bound
+        address, self._sockets = await listen_on(Address(host, port))
+        self._set_accepting(True)
+        return address
 
     async def close(self) -> None:
         """Stop listening and drop requests in progress. Idempotent."""
-        if self._server is not None:
-            self._server.close()
+        if self._pause is not None:
+            self._pause.cancel()
+        self._set_accepting(False)
+        close_all(self._sockets)
+        self._sockets = []
         for task in self._busy:
             task.cancel()
         await asyncio.gather(*self._busy, return_exceptions=True)
 
-    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _set_accepting(self, accepts: bool) -> None:
+        loop = asyncio.get_running_loop()
+        for each in self._sockets:
+            if accepts:
+                loop.add_reader(each, self._accept, each)
+            else:
+                loop.remove_reader(each)
+
+    def _accept(self, listening: socket.socket) -> None:
+        try:
+            accepted, _ = listening.accept()
+        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            return
+        except OSError:
+            self._set_accepting(False)
+            loop = asyncio.get_running_loop()
+            self._pause = loop.call_later(OUT_OF_FILES_S, self._set_accepting, True)
+            return
+        accepted.setblocking(False)
         if len(self._busy) >= MAX_CONNECTIONS:
             # Silent clients must not keep a probe out: the oldest one had its time.
             oldest = next(iter(self._busy))
             del self._busy[oldest]
             oldest.cancel()
-        task = asyncio.get_running_loop().create_task(self._converse(reader, writer))
+        task = asyncio.get_running_loop().create_task(self._converse(accepted))
         self._busy[task] = None
-        task.add_done_callback(partial(self._done, writer))
+        task.add_done_callback(lambda _: self._busy.pop(task, None))
 
-    def _done(self, writer: asyncio.StreamWriter, task: "asyncio.Task[None]") -> None:
-        self._busy.pop(task, None)
-        if task.cancelled():
-            writer.transport.abort()
-
-    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _converse(self, accepted: socket.socket) -> None:
+        writer: asyncio.StreamWriter | None = None
         try:
-            async with asyncio.timeout(TIMEOUT_S):
+            async with asyncio.timeout(self._timeout_s):
+                reader, writer = await self._open(accepted)
                 request = await reader.readuntil(b"\r\n\r\n")
                 writer.write(
                     _head_and_body(
                         await self.respond(request), with_body=not request.startswith(b"HEAD ")
                     )
                 )
-                await writer.drain()
+                writer.close()
+                await writer.wait_closed()
         except (OSError, EOFError, TimeoutError, asyncio.LimitOverrunError):
-            pass  # the client went away, or does not speak HTTP
+            pass  # the client went away, is slow, or does not speak HTTP
         finally:
-            writer.close()
+            if writer is not None:
+                writer.transport.abort()  # what it has not read must not wait for it
+
+    async def _open(
+        self, accepted: socket.socket
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader(limit=MAX_REQUEST)
+        protocol = asyncio.StreamReaderProtocol(reader)
+        transport, _ = await loop.connect_accepted_socket(
+            lambda: protocol, accepted, ssl=self._context
+        )
+        return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
 
     async def respond(self, request: bytes) -> HttpResponse:
         """The response to a request head, whatever its bytes are."""

@@ -15,6 +15,7 @@ from kohort.server.net.repeated_requests import (
     RepeatedRequest,
     SameRequest,
 )
+from kohort.server.net.sockets import close_all, listen_on
 
 __all__ = [
     "AFTER_CORRELATION_ID",
@@ -36,5 +37,7 @@ __all__ = [
     "Sasl",
     "Tls",
     "certificate_of",
+    "close_all",
+    "listen_on",
     "raise_limit",
 ]
