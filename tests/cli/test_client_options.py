@@ -61,7 +61,7 @@ def test_a_login_as_java_writes_it(tmp_path: Path) -> None:
     file.write_text(
         "security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\nssl.endpoint.identification.algorithm=\n"
         "sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required \\\n"
-        '    username="me" \\\n    password="a\\"b=c";\n'
+        '    username="me" \\\n    password="a\\\\"b=c";\n'
     )
     security = config("-F", str(file)).security
     assert (security.protocol, security.mechanism) == ("SASL_SSL", "PLAIN")

@@ -21,7 +21,8 @@ from kohort.cli.output import print_message
 from kohort.client.admin import Admin
 from kohort.client.cluster import Cluster
 from kohort.client.config import ClientConfig
-from kohort.client.properties import DURATIONS, read_properties
+from kohort.client.java_properties import read_properties
+from kohort.client.properties import DURATIONS
 from kohort.client.security_properties import NAMES as SECURITY
 from kohort.client.security_properties import security
 from kohort.errors import ConfigError, KohortError

@@ -1,10 +1,7 @@
 """Maps the property names of Java's and librdkafka's clients to the fields here."""
 
 import re
-from pathlib import Path
 from typing import Final
-
-from kohort.errors import ConfigError
 
 DURATIONS: Final = {
     "request.timeout.ms": "request_timeout_ms",
@@ -28,28 +25,9 @@ SECURITY: Final = {
     "ssl.keystore.location": "ssl_certfile",
 }
 """Property → field of `Security`, as text."""
-_DROPPED: Final = re.compile(r"^[ \t]*[#!].*|\\\n[ \t]*", re.MULTILINE)
-"""Comments, in which a backslash continues nothing, and the ends of lines that are continued."""
 _JAAS_OPTION: Final = re.compile(
     r"""\b(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"']+))"""
 )
-
-
-def read_properties(path: Path) -> dict[str, str]:
-    """The properties in a file: lines NAME=VALUE, which a backslash continues, and comments.
-
-    Raises ConfigError.
-    """
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot be read: {error}") from None
-    properties = {}
-    for line in _DROPPED.sub("", "\n".join(lines)).splitlines():
-        name, equals, value = line.strip().partition("=")
-        if equals:
-            properties[name.strip()] = value.strip()
-    return properties
 
 
 def jaas_options(jaas: str) -> dict[str, str]:

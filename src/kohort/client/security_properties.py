@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import unquote, urlsplit
 
-from kohort.client.properties import SECURITY, credentials, jaas_options, read_properties
+from kohort.client.java_properties import read_properties
+from kohort.client.properties import SECURITY, credentials, jaas_options
 from kohort.client.refusals import Refusals
 from kohort.client.security import MECHANISMS, Security
 from kohort.errors import ConfigError

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from kohort.client.properties import read_properties
+from kohort.client.java_properties import read_properties
 from kohort.client.refusals import RefusedOptionsError
 from kohort.client.security_properties import NAMES
 from kohort.errors import ConfigError
