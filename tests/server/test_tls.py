@@ -10,7 +10,7 @@ import struct
 import tracemalloc
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from kohort.errors import ConfigError, ErrorCode, KohortError
 from kohort.protocol.apis import BY_NAME
 from kohort.protocol.messages import encode, request
 from kohort.security import ANONYMOUS, KafkaPrincipal
+from kohort.server.addresses import Address
 from kohort.server.broker import Broker
 from kohort.server.config import Config
 from server.certificates import Authority
@@ -158,12 +159,26 @@ async def test_a_client_without_a_trusted_certificate_is_refused_where_one_is_re
         "ssl_client_auth": "required",
         "ssl_truststore_location": str(authority.file),
     }
-    async with start(**settings) as broker:
-        for context in (authority.client(), authority.client(stranger)):
-            with pytest.raises((OSError, asyncio.IncompleteReadError)):
-                async with connected(broker, context) as peer:
-                    await cluster_of(peer)
+    versions = (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3)
+    async with start(http_listen="https://127.0.0.1:0", **settings) as broker:
+        for certificate, version in product((None, stranger), versions):
+            context = authority.client(certificate)
+            context.minimum_version = context.maximum_version = version
+            for address in (broker.address, broker.http_address):
+                with pytest.raises(ssl.SSLError, match="ALERT"):
+                    await sent_by_tls(address, context)
         await until(lambda: not broker.listener.statistics().connections)
+
+
+async def sent_by_tls(address: Address, context: ssl.SSLContext) -> bytes:
+    """What the server sends to a client that says nothing."""
+    reader, writer = await asyncio.open_connection(
+        *address, ssl=context, server_hostname="localhost"
+    )
+    try:
+        return await reader.read()
+    finally:
+        writer.transport.abort()
 
 
 @pytest.mark.filterwarnings("ignore:ssl.TLSVersion.TLSv1_1 is deprecated")

@@ -24,6 +24,7 @@ from kohort.security import (
     subject_name,
 )
 from kohort.server.config import Config, ListenerConfig
+from kohort.server.tls_alerts import AlertingContext
 
 DEFAULT_CIPHERS: Final = "ECDHE+AESGCM:ECDHE+CHACHA20"
 """Of TLS 1.2: forward secrecy and authenticated encryption; those of TLS 1.3 all have both."""
@@ -115,7 +116,7 @@ class _Reader:
 
     def context(self) -> tuple[ssl.SSLContext, bytes]:
         """A new context, and the server's certificate in DER. Raises ConfigError."""
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context = AlertingContext(ssl.PROTOCOL_TLS_SERVER)
         context.options |= ssl.OP_CIPHER_SERVER_PREFERENCE | ssl.OP_NO_RENEGOTIATION
         versions = sorted(_VERSIONS[each] for each in self.value("ssl.enabled.protocols"))
         if not versions:

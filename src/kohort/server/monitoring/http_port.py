@@ -23,6 +23,7 @@ from urllib.parse import unquote, urlsplit
 
 from kohort.server.addresses import Address
 from kohort.server.net import close_all, listen_on
+from kohort.server.tls_alerts import handshaking
 
 MAX_REQUEST: Final = 16 * 1024
 MAX_CONNECTIONS: Final = 32
@@ -142,6 +143,7 @@ class HttpPort:
     async def _open(
         self, accepted: socket.socket
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        handshaking.set(accepted)
         loop = asyncio.get_running_loop()
         reader = asyncio.StreamReader(limit=MAX_REQUEST)
         protocol = asyncio.StreamReaderProtocol(reader)

@@ -27,6 +27,7 @@ from kohort.server.net.decrypted import BUFFER_BYTES, Decrypted
 from kohort.server.net.login import Sasl
 from kohort.server.net.open_connections import OpenConnections
 from kohort.server.net.rate_limited_log import RateLimitedLog
+from kohort.server.tls_alerts import handshaking
 
 ACCEPTED_PER_TURN: Final = 64
 HANDSHAKES_PER_TURN: Final = 8
@@ -221,6 +222,7 @@ class Listener:
         if tls is None:
             await connect(lambda: connection, accepted)  # type: ignore[misc]
             return
+        handshaking.set(accepted)
         await connect(  # type: ignore[misc]
             lambda: Decrypted(connection, self._decrypted),
             accepted,
