@@ -27,7 +27,6 @@ and nothing that a handler raises has a further effect than one line in the log.
 import asyncio
 import logging
 import os
-from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias, cast
@@ -55,12 +54,6 @@ READ_AHEAD: Final = 64 * 1024
 
 WRITE_TOGETHER: Final = 64 * 1024
 """Bytes of responses that may be held back to be written at once."""
-
-ENCRYPT_TOGETHER: Final = 64 * 1024
-"""Bytes that are encrypted at once: ten times as many cost ten times as much for each of them."""
-
-ENCRYPTED_PER_TURN: Final = 1024 * 1024
-"""Bytes of one connection that are encrypted in one turn, in about a millisecond."""
 
 JOIN_BELOW: Final = 32 * 1024
 """Bytes up to which responses are joined to be written; larger ones are passed on in pieces."""
@@ -107,13 +100,12 @@ class Connection(asyncio.Protocol):
     # A class of more than 30 attributes would have a whole dictionary for each connection.
     __slots__ = (
         "__weakref__",
-        "_closes", "_connections", "_current", "_dispatch", "_draining", "_encrypts", "_ended",
-        "_identify", "_is_full", "_log", "_memory", "_metrics", "_next_turn_is_set", "_out",
-        "_out_size", "_pumping", "_quotas", "_reader", "_reading", "_repeated", "_request_bytes",
-        "_request_memory", "_sasl", "_starved", "_tasks", "_throttled", "_throttling",
-        "_transport", "_unencrypted", "_unencrypted_size", "_unread", "_usual_memory",
-        "_waits_for_memory", "_when_closed", "_work", "_writable", "descriptor", "is_open",
-        "last_active", "login", "peer",
+        "_connections", "_current", "_dispatch", "_draining", "_ended", "_identify", "_log",
+        "_memory", "_metrics", "_next_turn_is_set", "_out", "_out_size", "_pumping", "_quotas",
+        "_reader", "_reading", "_repeated", "_request_bytes", "_request_memory", "_sasl",
+        "_starved", "_tasks", "_throttled", "_throttling", "_transport", "_unread",
+        "_usual_memory", "_waits_for_memory", "_when_closed", "_work", "_writable", "descriptor",
+        "is_open", "last_active", "login", "peer",
     )  # fmt: skip
 
     def __init__(self, shared: SharedByConnections, host: str, descriptor: int) -> None:
@@ -135,13 +127,8 @@ class Connection(asyncio.Protocol):
         self._repeated: RepeatedRequest | None = None  # the last request that may come again
         self._out: list[bytes | memoryview] = []  # responses of this turn, not yet written
         self._out_size = 0
-        self._unencrypted: deque[memoryview] = deque()  # of responses, for a client that reads
-        self._unencrypted_size = 0
-        self._is_full = False  # the transport's buffer
-        self._encrypts = shared.endpoint.security_protocol.has_tls
         self._tasks: set[asyncio.Task[None]] = set()
         self._when_closed: set[Callable[[Any], None]] = set()
-        self._closes = False  # as soon as all is encrypted
         self._pumping = False
         self._next_turn_is_set = False
         self._reading = True
@@ -203,17 +190,9 @@ class Connection(asyncio.Protocol):
                 self._pump()
 
     def pause_writing(self) -> None:
-        self._is_full = True
         self._writable = False
 
     def resume_writing(self) -> None:
-        self._is_full = False
-        if self._unencrypted:
-            self._encrypt()
-        else:
-            self._go_on_writing()
-
-    def _go_on_writing(self) -> None:
         self._writable = True
         self._unread.set(self, 0)
         self._pump()
@@ -237,8 +216,6 @@ class Connection(asyncio.Protocol):
         self._repeated = self._transport = None
         self._reader = FrameReader(self._reader.limit)
         self._out.clear()
-        self._unencrypted.clear()
-        self._unencrypted_size = 0
         self._give_memory_back()
         self._unread.set(self, 0)
         if self._throttled is not None:
@@ -571,40 +548,13 @@ class Connection(asyncio.Protocol):
     def _write_pieces(self, pieces: Sequence[bytes | memoryview], size: int) -> None:
         if self._transport is not None:
             self._metrics.bytes_out += size
-            if self._encrypts:
-                self._unencrypted += map(memoryview, pieces)
-                self._unencrypted_size += size
-                self._encrypt()
-            else:
-                self._transport.writelines(pieces)
+            self._transport.writelines(pieces)
             if self._transport is None:
                 return
-            waiting = self._transport.get_write_buffer_size() + self._unencrypted_size
+            waiting = self._transport.get_write_buffer_size()
             if waiting > UNMETERED:
                 # A response is one piece of memory until its last byte is sent.
                 self._unread.set(self, max(size, waiting))
-
-    def _encrypt(self) -> None:
-        """Encrypt what waits, as far as the client reads it and one turn goes."""
-        budget = ENCRYPTED_PER_TURN
-        while self._unencrypted and not self._is_full and self._transport is not None:
-            if budget <= 0:
-                self._writable = False
-                asyncio.get_running_loop().call_soon(self._encrypt)
-                return
-            piece = self._unencrypted.popleft()
-            if len(piece) > ENCRYPT_TOGETHER:
-                self._unencrypted.appendleft(piece[ENCRYPT_TOGETHER:])
-                piece = piece[:ENCRYPT_TOGETHER]
-            budget -= len(piece)
-            self._unencrypted_size -= len(piece)
-            self._transport.write(piece)
-        if self._unencrypted:
-            self._writable = False
-        elif self._closes and self._transport is not None:
-            self._transport.close()
-        elif not (self._writable or self._is_full):
-            self._go_on_writing()
 
     def _keep_reading_or_pause(self) -> None:
         if self.is_open and self._transport is not None:
@@ -637,11 +587,8 @@ class Connection(asyncio.Protocol):
             return
         self._flush()
         self.is_open = False
-        pending = self._transport.get_write_buffer_size() + self._unencrypted_size
-        if self._unencrypted:
-            self._closes = True
-        else:
-            self._transport.close()
+        pending = self._transport.get_write_buffer_size()
+        self._transport.close()
         if pending:
             asyncio.get_running_loop().call_later(CLOSE_GRACE_S, self._transport.abort)
 

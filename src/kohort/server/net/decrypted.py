@@ -5,16 +5,17 @@ It decrypts into the buffer of a `BufferedProtocol`, which is why there is one i
 """
 
 import asyncio
-from typing import Final
+from typing import Final, cast
 
 from kohort.server.net.connection import Connection
+from kohort.server.net.encrypting import EncryptingTransport
 
 BUFFER_BYTES: Final = 256 * 1024 + 256
 """More than a transport asks for."""
 
 
 class Decrypted(asyncio.BufferedProtocol):
-    """Protocol of a TLS transport that hands all to `connection`.
+    """Protocol of a TLS transport between it and `connection`.
 
     `buffer` is that of all connections of an event loop: it is in use only between `get_buffer` and
     `buffer_updated`, which a transport calls without a turn of the loop in between.
@@ -26,16 +27,19 @@ class Decrypted(asyncio.BufferedProtocol):
         self._data_received = connection.data_received
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._connection.connection_made(transport)
+        tls = cast("asyncio.Transport", transport)  # uvloop's is no subclass
+        self._encrypting = EncryptingTransport(tls, self._connection)
+        self._connection.connection_made(self._encrypting)
 
     def connection_lost(self, error: Exception | None) -> None:
+        self._encrypting.connection_lost()
         self._connection.connection_lost(error)
 
     def pause_writing(self) -> None:
-        self._connection.pause_writing()
+        self._encrypting.pause_writing()
 
     def resume_writing(self) -> None:
-        self._connection.resume_writing()
+        self._encrypting.resume_writing()
 
     def eof_received(self) -> bool:
         return self._connection.eof_received()
