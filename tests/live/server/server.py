@@ -12,6 +12,9 @@ from kohort.protocol.apis import BY_NAME
 from kohort.protocol.messages import encode, request
 from kohort.testing.server_process import ServerProcess
 
+SOON = 60
+"""Seconds in which even a busy machine starts or ends a server, or gets a response."""
+
 
 class Server:
     """`kohort serve` on a free port, in memory."""
@@ -64,7 +67,7 @@ def framed(api: str, version: int, body: bytes, client_id: str = "budget") -> by
     return b"".join((struct.pack(">i", len(head) + len(body)), head, body))
 
 
-def until(condition: Any, seconds: float = 30) -> None:
+def until(condition: Any, seconds: float = SOON) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not come about"

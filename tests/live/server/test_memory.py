@@ -12,7 +12,7 @@ from kio.serial import entity_reader
 from kohort.errors import ErrorCode
 from kohort.protocol.batches import Record, build
 from kohort.protocol.error_codes import errors_in
-from live.server.server import Server, frame, serving, until
+from live.server.server import SOON, Server, frame, serving, until
 
 NOW = int(time.time() * 1000)
 
@@ -21,7 +21,7 @@ class Client:
     """A blocking connection."""
 
     def __init__(self, server: Server) -> None:
-        self.socket = socket.create_connection(server.address, timeout=30)
+        self.socket = socket.create_connection(server.address, timeout=SOON)
 
     def send(self, data: bytes) -> None:
         self.socket.sendall(data)
