@@ -17,6 +17,7 @@ from kohort.coordinator.records import (
 )
 from kohort.coordinator.result import SessionExpires
 from kohort.errors import ErrorCode, KafkaError
+from kohort.log.elsewhere import ElsewhereLog
 from kohort.protocol.batches import CONTROL, Record, build, pack
 from kohort.runtime.group_log import append_records, read_records
 from kohort.testing.bench import Bench
@@ -602,3 +603,59 @@ async def test_a_log_that_gives_nothing_below_its_end_fails_its_shard(monkeypatc
         await turns(4)
         assert served.heartbeat("g", "m", 1).error == "not_coordinator"
     assert "holds nothing from offset 0 on" in caplog.text
+
+
+# --- a partition that moves ---
+
+
+def elsewhere(log):
+    return ElsewhereLog(log.topic_partition, log.config)
+
+
+@virtual_time
+async def test_a_shard_that_moves_away_ends_what_waits_and_refuses_the_rest():
+    async with serving() as served:
+        member_id, _ = await served.settled(members=2)
+        joining = served.join("g", member_id)
+        assert joining.parked
+        served.groups.log_reopened(elsewhere(served.logs[0]))
+        await turns()
+        for call in (joining, served.join("g")):
+            assert call.response.error is ErrorCode.not_coordinator
+        assert served.groups.heartbeat("g", 1, member_id, None) is ErrorCode.not_coordinator
+        assert served.groups.statistics()["shards"] == {"elsewhere": 1}
+        assert served.groups.is_loaded
+        assert not list(served.groups.groups())
+
+
+@virtual_time
+async def test_a_shard_that_comes_back_is_loaded_from_its_log():
+    async with serving() as served:
+        (member_id,) = await served.settled()
+        log = served.logs[0]
+        served.groups.log_reopened(elsewhere(log))
+        served.groups.log_reopened(log)
+        assert served.groups.statistics()["shards"] == {"loading": 1}
+        await turns(4)
+        assert served.groups.heartbeat("g", 1, member_id, None) is ErrorCode.none
+
+
+@virtual_time
+async def test_a_shard_that_moves_away_while_it_loads_does_not_serve():
+    log = log_of(group_record())
+    served = Served((log,))
+    served.groups.start()
+    await asyncio.sleep(0)
+    served.groups.log_reopened(elsewhere(log))
+    await turns(5)
+    assert served.groups.statistics()["shards"] == {"elsewhere": 1}
+    assert served.groups.heartbeat("g", 3, "m0", None) is ErrorCode.not_coordinator
+    await served.groups.close()
+
+
+@virtual_time
+async def test_a_shard_that_is_elsewhere_from_the_start_needs_no_loading():
+    log = log_of(group_record())
+    async with serving(elsewhere(log)) as served:
+        assert served.groups.is_loaded
+        assert served.groups.heartbeat("g", 3, "m0", None) is ErrorCode.not_coordinator

@@ -8,6 +8,7 @@ read, so who is behind reads on and decides anew. There is no controller to elec
 
 from kohort.cluster.decisions import MOVES_AT_ONCE, SETTLED_AFTER_MS, decide
 from kohort.cluster.observed import Liveness, Observed
+from kohort.cluster.placement import worker_of
 from kohort.cluster.records import (
     NO_LEADER,
     ClusterRecord,
@@ -39,4 +40,5 @@ __all__ = [
     "Purpose",
     "Spread",
     "decide",
+    "worker_of",
 ]

@@ -22,6 +22,7 @@ from typing import ClassVar, Final, Generic, Protocol, TypeAlias, TypeVar, cast
 
 from kohort.errors import ErrorCode, KohortError
 from kohort.log.base import Log
+from kohort.log.elsewhere import ElsewhereLog
 from kohort.runtime.append_errors import SHARD_FAILED, append_error
 from kohort.runtime.clock import Clock
 from kohort.types import Instant, Reply, RequestId, Timestamp
@@ -37,6 +38,8 @@ class HostState(Enum):
     ACTIVE = "active"
     FAILED = "failed"
     """Its log failed; it is loaded again after a while."""
+    ELSEWHERE = "elsewhere"
+    """Another node leads its partition."""
     CLOSED = "closed"
 
 
@@ -46,6 +49,7 @@ _NONE: Final = ErrorCode.none
 _WHY_NOT: Final = {
     HostState.LOADING: ErrorCode.coordinator_load_in_progress,
     HostState.FAILED: SHARD_FAILED,
+    HostState.ELSEWHERE: ErrorCode.not_coordinator,
     HostState.CLOSED: ErrorCode.not_coordinator,
 }
 
@@ -216,21 +220,33 @@ class ShardHost(ABC, Generic[RequestT, EventT, RecordT, EffectT, ResultT]):
 
     async def load(self) -> None:
         """Replay the log, giving way to others in between, then begin to serve."""
+        if isinstance(self.log, ElsewhereLog):
+            self.state = HostState.ELSEWHERE
+            return
+        log = self.log
         try:
             await self._read_log()
         # the disk's, or records that are not of the schema: the other shards load on
         except Exception as e:
-            self._fail(e)
+            if self.log is log:
+                self._fail(e)
         else:
-            self.state = HostState.ACTIVE
-            await self._begin()
+            if self.log is log:  # else the partition has moved meanwhile
+                self.state = HostState.ACTIVE
+                await self._begin()
 
     def log_reopened(self, log: Log) -> None:
-        """Load the shard from the log that takes the place of a failed one."""
+        """Load the shard from the log that takes the place of a failed one, or of none here.
+
+        A log elsewhere takes its place when another node is to lead the partition: nothing is
+        decided here any more, and whoever waits is told to look for the coordinator.
+        """
         self.log = log
-        if self.state is HostState.ACTIVE:
+        if isinstance(log, ElsewhereLog):
+            self._stop(HostState.ELSEWHERE)
+        elif self.state is HostState.ACTIVE:
             self._fail(KohortError("its log was opened again"))
-        elif self.state is HostState.FAILED:
+        elif self.state in (HostState.FAILED, HostState.ELSEWHERE):
             if self._task is not None:
                 self._task.cancel()
             self.state = HostState.LOADING
@@ -246,7 +262,10 @@ class ShardHost(ABC, Generic[RequestT, EventT, RecordT, EffectT, ResultT]):
                 await self._task
             if self._unlogged or self._after_append:
                 self.flush()
-        self.state = HostState.CLOSED
+        self._stop(HostState.CLOSED)
+
+    def _stop(self, state: HostState) -> None:
+        self.state = state
         if self._task is not None:
             self._task.cancel()
         self._drop(ErrorCode.not_coordinator, ErrorCode.not_coordinator)

@@ -72,8 +72,8 @@ class Shards(ABC, Generic[HostT, KeyT]):
 
     @property
     def is_loaded(self) -> bool:
-        """Whether every shard serves."""
-        return all(host.state is HostState.ACTIVE for host in self._hosts)
+        """Whether every shard serves that is led by this node."""
+        return all(host.state in (HostState.ACTIVE, HostState.ELSEWHERE) for host in self._hosts)
 
     def _states(self) -> Counter[str]:
         return Counter(host.state.value for host in self._hosts)

@@ -49,6 +49,7 @@ from kohort.server.net import (
     Sasl,
     certificate_of,
 )
+from kohort.server.nodes import OneNode
 from kohort.server.services import Services, random_ids
 from kohort.server.throttling import Throttling
 from kohort.server.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, GroupTopics, Topics
@@ -291,6 +292,7 @@ class Broker:
             throttling=self._throttling,
             clock=self.clock,
             new_id=random_ids().__next__,
+            nodes=OneNode(self.node_id, self.config["broker.rack"]),
             node_id=self.node_id,
             cluster_id=self.cluster_id,
         )

@@ -13,6 +13,7 @@ from kohort.runtime.transactions import TransactionCoordinator
 from kohort.server.authorization import FindAccess, allow_everything
 from kohort.server.config import Config
 from kohort.server.fetch import FetchSessions
+from kohort.server.nodes import Nodes
 from kohort.server.throttling import Throttling
 from kohort.server.topics import Topics
 
@@ -32,17 +33,13 @@ class Services:
     clock: Clock
     new_id: Callable[[], str]
     """A random UUID in text form, for the member ids that the coordinator assigns."""
+    nodes: Nodes
+    """Who else is there, and who leads what."""
     node_id: int
     cluster_id: str
     access: FindAccess = allow_everything
     """What the client of a request may do. Handlers ask it for each request."""
     heavy_work: HeavyWork = field(default_factory=HeavyWork)
-
-    @property
-    def rack(self) -> str | None:
-        """The rack of this broker, None if it has none."""
-        rack: str | None = self.config["broker.rack"]
-        return rack
 
     @property
     def has_authorizer(self) -> bool:

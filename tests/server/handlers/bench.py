@@ -28,6 +28,7 @@ from kohort.server.authorization import access_of
 from kohort.server.config.config import Config
 from kohort.server.fetch import FetchSessions
 from kohort.server.net.exchange import Body
+from kohort.server.nodes import Nodes, OneNode
 from kohort.server.services import Services
 from kohort.server.throttling import Throttling
 from kohort.server.topics.topics import Topics
@@ -143,6 +144,8 @@ class Bench:
         self.peer = peer()
         """Who asks."""
         self.audit: AuditLog | None = None
+        self.nodes: Nodes | None = None
+        """None: one node."""
         self.directory: Any = FaultyDirectory(MemoryDirectory())
         self.restart()
 
@@ -167,6 +170,7 @@ class Bench:
             throttling=self.throttling,
             clock=self.clock,
             new_id=lambda: "an-id",
+            nodes=self.nodes or OneNode(0, self.config["broker.rack"]),
             node_id=0,
             cluster_id=self.topics.cluster_id,
             access=access_of(self.config, self.topics.acls, self.audit),

@@ -29,6 +29,7 @@ from kohort.server.addresses import Address
 from kohort.server.config import Config, ListenerConfig
 from kohort.server.fetch import FetchSessions
 from kohort.server.net import ConnectionLimits, Dispatcher, Listeners, Protection, Sasl
+from kohort.server.nodes import OneNode
 from kohort.server.services import Services, random_ids
 from kohort.server.throttling import Throttling
 
@@ -202,6 +203,7 @@ class Wire:
             throttling=self.throttling,
             clock=SystemClock(),
             new_id=random_ids().__next__,
+            nodes=OneNode(0, None),
             node_id=0,
             cluster_id="cluster",
         )

@@ -24,21 +24,16 @@ def handle(services: Services, exchange: Exchange, request: Any) -> None:
             response(API_KEY, exchange.version, cluster_id="", **_wrong_endpoint(wanted))
         )
         return
-    endpoint = exchange.peer.endpoint
     asked = request.include_cluster_authorized_operations
     exchange.respond(
         response(
             API_KEY,
             exchange.version,
             cluster_id=services.cluster_id,
-            controller_id=services.node_id,
+            controller_id=services.nodes.controller_id,
             brokers=[
-                {
-                    "broker_id": services.node_id,
-                    "host": endpoint.host,
-                    "port": endpoint.port,
-                    "rack": services.rack,
-                }
+                {"broker_id": node.id, "host": node.host, "port": node.port, "rack": node.rack}
+                for node in services.nodes.all(exchange.peer.endpoint)
             ],
             cluster_authorized_operations=(
                 metadata.cluster_operations(services.access(exchange))

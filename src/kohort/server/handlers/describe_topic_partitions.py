@@ -108,7 +108,7 @@ def _entry(services: Services, access: Access, name: str, first: int, most: int)
             "is_internal": name in INTERNAL,
         }
         return unknown | operations | {"partitions": []}
-    entry = metadata.describe(topic, services.node_id, first, most) | operations
+    entry = metadata.describe(topic, services.nodes, first, most) | operations
     for partition in entry["partitions"]:
         partition["eligible_leader_replicas"] = partition["last_known_elr"] = ()
     return entry

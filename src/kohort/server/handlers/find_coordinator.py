@@ -4,8 +4,9 @@ v0 knows groups only; v1 adds the key type, throttle time and an error message; 
 asks for many keys at once; v5 and v6 change nothing on the wire, v6 allows key type 2 (share
 groups, KIP-932).
 
-There is one node, so it coordinates everything. A key type that the version does not know, or a
-share key that is not `group:topicId:partition`, gets 42 with no node.
+The leader of a partition of `__consumer_offsets` or `__transaction_state` coordinates what the
+partition has; without a leader it is COORDINATOR_NOT_AVAILABLE. A key type that the version does
+not know, or a share key that is not `group:topicId:partition`, gets 42 with no node.
 """
 
 import re
@@ -18,7 +19,9 @@ from kohort.server.authorization import Access
 from kohort.server.handlers.in_steps import Steps, respond_in_steps
 from kohort.server.handlers.refusing import NOT_AUTHORIZED
 from kohort.server.net import Exchange
+from kohort.server.nodes import NOBODY
 from kohort.server.services import Services
+from kohort.server.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 MESSAGES: Final = {
@@ -34,7 +37,6 @@ _SHARE_KEY: Final = re.compile(r".+:[A-Za-z0-9_-]{22}:[0-9]{1,10}", re.DOTALL)
 def handle(
     services: Services, exchange: Exchange, request: Any
 ) -> Coroutine[Any, Any, None] | None:
-    """Respond with this node, or 42, for every key."""
     version = exchange.version
     key_type = request.key_type if version >= 1 else GROUP
     if version < 4:
@@ -62,15 +64,25 @@ def _coordinator(services: Services, exchange: Exchange, key: str, key_type: int
         if key_type == SHARE and version in (4, 5):
             why = ""  # Kafka says nothing more there
         return _nowhere(error, why)
-    endpoint = exchange.peer.endpoint
+    node = services.nodes.node(_node_id(services, key, key_type), exchange.peer.endpoint)
+    if node is NOBODY:
+        return _nowhere(ErrorCode.coordinator_not_available, "")
     # Kafka has "NONE" before v4 where there is no error, and "" since.
     message = "NONE" if version < 4 else ""
     return {
         "error_message": message,
-        "node_id": services.node_id,
-        "host": endpoint.host,
-        "port": endpoint.port,
+        "node_id": node.id,
+        "host": node.host,
+        "port": node.port,
     }
+
+
+def _node_id(services: Services, key: str, key_type: int) -> int:
+    if key_type == SHARE:
+        return services.node_id
+    return services.nodes.coordinator(
+        OFFSETS_TOPIC if key_type == GROUP else TRANSACTIONS_TOPIC, key
+    )
 
 
 def _nowhere(error: ErrorCode, message: str) -> dict[str, Any]:

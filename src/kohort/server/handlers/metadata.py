@@ -15,6 +15,7 @@ from itertools import chain, islice
 from typing import Any, TypeVar
 from uuid import UUID
 
+from kohort.cluster import NO_LEADER, Leader
 from kohort.errors import ErrorCode, KafkaError
 from kohort.protocol.messages import encode, response
 from kohort.protocol.packing import pack_array, pack_compact_array
@@ -22,6 +23,7 @@ from kohort.runtime.time_slice import TimeSlices
 from kohort.server.authorization import CLUSTER, CREATE, DESCRIBE, TOPIC, Access
 from kohort.server.handlers.in_steps import in_slices, respond_in_thread
 from kohort.server.net import Exchange
+from kohort.server.nodes import Nodes
 from kohort.server.responses import OPERATIONS_NOT_REQUESTED
 from kohort.server.services import Services
 from kohort.server.topics import (
@@ -29,7 +31,6 @@ from kohort.server.topics import (
     MAX_PARTITIONS_PER_REQUEST,
     NewTopic,
     Topic,
-    Topics,
     validate_name,
 )
 
@@ -258,21 +259,18 @@ def _question(exchange: Exchange, request: Any) -> Hashable:
 def _encode(
     services: Services, exchange: Exchange, request: Any, entries: list[dict[str, Any]]
 ) -> bytes:
-    endpoint = exchange.peer.endpoint
-    broker = {
-        "node_id": services.node_id,
-        "host": endpoint.host,
-        "port": endpoint.port,
-        "rack": services.rack,
-    }
+    brokers = [
+        {"node_id": node.id, "host": node.host, "port": node.port, "rack": node.rack}
+        for node in services.nodes.all(exchange.peer.endpoint)
+    ]
     cluster_asked = getattr(request, "include_cluster_authorized_operations", False)
     return encode(
         response(
             API_KEY,
             exchange.version,
-            brokers=[broker],
+            brokers=brokers,
             cluster_id=services.cluster_id,
-            controller_id=services.node_id,
+            controller_id=services.nodes.controller_id,
             topics=entries,
             cluster_authorized_operations=(
                 cluster_operations(services.access(exchange))
@@ -284,7 +282,8 @@ def _encode(
 
 
 def _errors(entries: Iterable[dict[str, Any]]) -> set[ErrorCode]:
-    return {entry["error_code"] for entry in entries if "error_code" in entry}
+    described = (each for entry in entries for each in (entry, *entry.get("partitions", ())))
+    return {each["error_code"] for each in described if "error_code" in each}
 
 
 def _end(
@@ -317,7 +316,7 @@ def _entries(
     everything = wanted is None or (version == 0 and not wanted)
     if everything:
         access = access.quietly()
-    for entry in _found(services.topics, services.node_id, version, wanted, refused):
+    for entry in _found(services, version, wanted, refused):
         # An id that is unknown stays without: the client may not learn what it names.
         name = entry.get("name")
         if name is not None and not access.topic(name):
@@ -336,24 +335,25 @@ def _denied(entry: dict[str, Any], by_id: bool) -> dict[str, Any]:
 
 
 def _found(
-    topics: Topics, node_id: int, version: int, wanted: Any, refused: dict[str, ErrorCode]
+    services: Services, version: int, wanted: Any, refused: dict[str, ErrorCode]
 ) -> Iterator[dict[str, Any]]:
+    topics, nodes = services.topics, services.nodes
     if wanted is None or (version == 0 and not wanted):
-        yield from (describe(topic, node_id) for topic in tuple(topics.all()))
+        yield from (describe(topic, nodes) for topic in tuple(topics.all()))
         return
     if any(getattr(each, "topic_id", None) is not None for each in wanted):
         ids = (getattr(each, "topic_id", None) for each in wanted)
         for topic_id in _distinct(each for each in ids if each is not None):
             topic = topics.by_id(topic_id)
             unknown = {"error_code": ErrorCode.unknown_topic_id, "name": None, "topic_id": topic_id}
-            yield unknown if topic is None else describe(topic, node_id)
+            yield unknown if topic is None else describe(topic, nodes)
         return
     for name in _distinct(each.name for each in wanted):
         topic = topics.get(name)
         yield (
             _missing(name, refused.get(name))
             if topic is None or name in refused
-            else describe(topic, node_id)
+            else describe(topic, nodes)
         )
 
 
@@ -374,29 +374,33 @@ def _distinct(items: Iterable[T]) -> Iterator[T]:
             yield item
 
 
-def describe(topic: Topic, node_id: int, first: int = 0, most: int | None = None) -> dict[str, Any]:
-    """A topic as Metadata and DescribeTopicPartitions show it, with one replica in epoch 0.
+def describe(topic: Topic, nodes: Nodes, first: int = 0, most: int | None = None) -> dict[str, Any]:
+    """A topic as Metadata and DescribeTopicPartitions show it, with its leader as the one replica.
 
     It has at most so many partitions, from the `first` on.
     """
-    count = len(topic.partitions)
+    leaders = nodes.leaders(topic)
+    count = len(leaders)
     last = count if most is None else min(first + most, count)
-    replicas = (node_id,)
     return {
         "name": topic.name,
         "topic_id": topic.id,
         "is_internal": topic.internal,
-        "partitions": [
-            {
-                "partition_index": index,
-                "leader_id": node_id,
-                "leader_epoch": 0,
-                "replica_nodes": replicas,
-                "isr_nodes": replicas,
-            }
-            for index in range(first, last)
-        ],
+        "partitions": [_describe_partition(index, leaders[index]) for index in range(first, last)],
     }
+
+
+def _describe_partition(index: int, leader: Leader) -> dict[str, Any]:
+    node, epoch = leader
+    replicas = () if node == NO_LEADER else (node,)
+    described = {
+        "partition_index": index,
+        "leader_id": node,
+        "leader_epoch": epoch,
+        "replica_nodes": replicas,
+        "isr_nodes": replicas,
+    }
+    return described if replicas else described | {"error_code": ErrorCode.leader_not_available}
 
 
 def _missing(name: str, error: ErrorCode | None) -> dict[str, Any]:

@@ -14,7 +14,7 @@ operator who swaps directories. A metadata log in such a place is not read.
 """
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
 from uuid import UUID
 
@@ -55,9 +55,12 @@ def ensure_metadata_directory(directories: PartitionDirectories) -> Marks:
 
 
 def reconcile(
-    directories: PartitionDirectories, state: ClusterState, marks: Marks
+    directories: PartitionDirectories,
+    state: ClusterState,
+    marks: Marks,
+    here: Callable[[Mapping[TopicPartition, UUID]], Mapping[TopicPartition, UUID]],
 ) -> dict[TopicPartition, str]:
-    """Make the directories agree with `state`.
+    """Make the directories agree with `state`; `here` are those partitions that belong into them.
 
     Returns the partitions whose place is taken by a directory that is not Kohort's, with what to do
     about it. Raises KohortError if the directories cannot agree, OSError.
@@ -71,7 +74,7 @@ def reconcile(
         _refuse_names_that_differ_in_case(state.topics.values())
     known = {METADATA: METADATA_ID}
     for topic in state.topics.values():
-        known |= places_of(topic)
+        known |= here(places_of(topic))
     _mark_known(directories, known, marks)
     _set_strays_aside(directories, known, marks)
     missing, refused = {}, {}

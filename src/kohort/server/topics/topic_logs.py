@@ -1,13 +1,14 @@
 """The logs of topics on the disk or in memory: their places are made, opened and removed here."""
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from uuid import UUID
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log.base import Log, LogConfig, LogDirectory
+from kohort.log.elsewhere import ElsewhereLog
 from kohort.log.partition_directories import NameTakenError
 from kohort.runtime.time_slice import TimeSlices
 from kohort.server.config import Config, effective_topic_configs, topic_log_config
@@ -21,15 +22,25 @@ from kohort.types import TopicPartition
 _EFFECTIVE_KEPT: Final = 100
 """Sets of effective configs that are shared by the topics that have the same configs."""
 
+Placement: TypeAlias = Callable[[TopicPartition], bool]
+"""Whether a partition has its log here."""
+
 _log = logging.getLogger("kohort.topics")
+
+
+def everywhere(_: TopicPartition) -> bool:
+    """The placement of a node that leads all partitions."""
+    return True
 
 
 class TopicLogs:
     """Opens and removes what a log directory has of topics."""
 
-    def __init__(self, logs: LogDirectory, config: Config) -> None:
+    def __init__(self, logs: LogDirectory, config: Config, placement: Placement) -> None:
+        """`placement` says which partitions have their logs here; others are led elsewhere."""
         self._logs = logs
         self._config = config
+        self._is_here = placement
         self._effective = lru_cache(_EFFECTIVE_KEPT)(self._effective_configs)
 
     def effective(self, configs: Mapping[str, str]) -> Mapping[str, Any]:
@@ -53,8 +64,12 @@ class TopicLogs:
             (partition, settings)
             for record in records
             for settings in (self.settings(self.effective(record.configs)),)
-            for partition in places_of(record)
+            for partition in self.here(places_of(record))
         )
+
+    def here(self, places: Mapping[TopicPartition, UUID]) -> dict[TopicPartition, UUID]:
+        """Those of the partitions that have their logs here."""
+        return {each: topic_id for each, topic_id in places.items() if self._is_here(each)}
 
     # Opening
 
@@ -82,12 +97,17 @@ class TopicLogs:
     def open(self, places: Iterable[TopicPartition], effective: Mapping[str, Any]) -> Iterator[Log]:
         """The logs of partitions, each opened when it is taken. Raises KafkaError, OSError."""
         settings = self.settings(effective)
-        return (self._logs.open(each, settings) for each in places)
+        return (self._open(each, settings) for each in places)
+
+    def _open(self, partition: TopicPartition, settings: LogConfig) -> Log:
+        if self._is_here(partition):
+            return self._logs.open(partition, settings)
+        return ElsewhereLog(partition, settings)
 
     def open_or_refuse(self, partition: TopicPartition, settings: LogConfig) -> None:
         """Open the log of a partition, or refuse the partition if that fails."""
         try:
-            self._logs.open(partition, settings)
+            self._open(partition, settings)
         except OSError as error:
             self._logs.refuse(partition, f"the log could not be opened again: {error}")
 
@@ -99,7 +119,7 @@ class TopicLogs:
         Raises KafkaError KAFKA_STORAGE_ERROR, INVALID_TOPIC_EXCEPTION.
         """
         try:
-            self._logs.directories.make(places)
+            self._logs.directories.make(self.here(places))
         except NameTakenError as error:
             raise _name_taken(error) from error
         except OSError as error:
@@ -113,7 +133,7 @@ class TopicLogs:
                 partition: topic_id
                 for record in planned
                 if record.name not in refused
-                for partition, topic_id in places_of(record).items()
+                for partition, topic_id in self.here(places_of(record)).items()
             }
             try:
                 self._logs.directories.make(places)
@@ -127,7 +147,8 @@ class TopicLogs:
 
     def retire(self, partition: TopicPartition) -> None:
         """Close the log of a partition whose topic was deleted."""
-        self._logs.retire(partition)
+        if self._is_here(partition):
+            self._logs.retire(partition)
 
     def discard(self, places: Mapping[TopicPartition, UUID]) -> None:
         """Remove directories that were made for a change that failed."""
@@ -136,6 +157,8 @@ class TopicLogs:
 
     def remove(self, partition: TopicPartition, topic_id: UUID) -> None:
         """Remove a partition with its records."""
+        if not self._is_here(partition):
+            return
         try:
             self._logs.remove(partition, topic_id)
         except OSError as error:

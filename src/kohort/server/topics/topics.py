@@ -59,7 +59,7 @@ from kohort.server.topics.reconciliation import (
 )
 from kohort.server.topics.response_cache import ResponseCache
 from kohort.server.topics.topic import NewTopic, Topic
-from kohort.server.topics.topic_logs import TopicLogs
+from kohort.server.topics.topic_logs import Placement, TopicLogs, everywhere
 from kohort.types import Timestamp, TopicPartition
 
 MAX_PARTITIONS_PER_REQUEST = 10_000
@@ -78,13 +78,20 @@ _log = logging.getLogger("kohort.topics")
 class Topics:
     """Every topic of this server."""
 
-    def __init__(self, logs: LogDirectory, config: Config, now: Callable[[], Timestamp]) -> None:
+    def __init__(
+        self,
+        logs: LogDirectory,
+        config: Config,
+        now: Callable[[], Timestamp],
+        placement: Placement = everywhere,
+    ) -> None:
         """Replay the metadata log, make the directories agree with it, open every topic.
 
+        Of each topic those partitions have their logs here that `placement` says.
         Raises KohortError if the data directory cannot be used as it is, OSError if the storage
         fails.
         """
-        self._logs = TopicLogs(logs, config)
+        self._logs = TopicLogs(logs, config, placement)
         self._config = config
         self._now = now
         self._topics: dict[str, Topic] = {}
@@ -123,7 +130,7 @@ class Topics:
             self._metadata.commit(ClusterRecord(logs.directories.cluster_id or new_cluster_id()))
         self.producer_ids = ProducerIdManager(state.producer_ids_end, self._reserve_producer_ids)
         self.durable_producer_ids = DurableProducerIds(self.producer_ids, self.durable)
-        for partition, why in reconcile(logs.directories, state, marks).items():
+        for partition, why in reconcile(logs.directories, state, marks, self._logs.here).items():
             logs.refuse(partition, why)
         logs.on_reopened.append(self._reopened)
         self._logs.recover(state.topics.values())

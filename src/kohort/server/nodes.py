@@ -1,0 +1,114 @@
+"""The nodes of a cluster, and who of them leads a partition, as requests see it."""
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from kohort.cluster import NO_LEADER, Leader, worker_of
+from kohort.coordinator.partition import partition_for
+from kohort.security.peer import Endpoint
+from kohort.server.topics import Topic, Topics
+from kohort.types import TopicPartition
+
+
+class Node(NamedTuple):
+    """A node as clients of one listener reach it."""
+
+    id: int
+    host: str
+    port: int
+    rack: str | None
+
+
+NOBODY = Node(NO_LEADER, "", -1, None)
+
+
+class Nodes(Protocol):
+    """The cluster at this moment."""
+
+    @property
+    def controller_id(self) -> int:
+        """The node that clients see as the controller."""
+        ...
+
+    def all(self, endpoint: Endpoint) -> Sequence[Node]:
+        """Every node that is there, as clients of this listener reach it."""
+        ...
+
+    def node(self, node_id: int, endpoint: Endpoint) -> Node:
+        """A node, `NOBODY` if it is not there."""
+        ...
+
+    def leaders(self, topic: Topic) -> Sequence[Leader]:
+        """The leader of each partition; its node is `NO_LEADER` where there is none."""
+        ...
+
+    def coordinator(self, topic: str, key: str) -> int:
+        """The node that coordinates a group or transactional id, `NO_LEADER` if there is none.
+
+        `topic` is the coordinators' topic.
+        """
+        ...
+
+
+class OneNode:
+    """This node, which leads everything in epoch 0 for good."""
+
+    def __init__(self, node_id: int, rack: str | None) -> None:
+        self.controller_id = node_id
+        self._rack = rack
+        self._leader = Leader(node_id, 0)
+
+    def all(self, endpoint: Endpoint) -> Sequence[Node]:
+        return (self.node(self.controller_id, endpoint),)
+
+    def node(self, node_id: int, endpoint: Endpoint) -> Node:
+        if node_id != self.controller_id:
+            return NOBODY
+        return Node(node_id, endpoint.host, endpoint.port, self._rack)
+
+    def leaders(self, topic: Topic) -> Sequence[Leader]:
+        return (self._leader,) * len(topic.partitions)
+
+    def coordinator(self, topic: str, key: str) -> int:  # noqa: ARG002
+        return self.controller_id
+
+
+class Workers:
+    """The nodes of one machine, each of which leads a fixed share.
+
+    Their ids and ports follow one another.
+    """
+
+    def __init__(
+        self, topics: Topics, *, count: int, index: int, first_id: int, rack: str | None
+    ) -> None:
+        """`index` is that of this worker, from 0 on; `first_id` the node id of worker 0."""
+        self.controller_id = first_id
+        self._topics = topics
+        self._count = count
+        self._index = index
+        self._rack = rack
+
+    def all(self, endpoint: Endpoint) -> Sequence[Node]:
+        first = self.controller_id
+        return [self.node(node_id, endpoint) for node_id in range(first, first + self._count)]
+
+    def node(self, node_id: int, endpoint: Endpoint) -> Node:
+        worker = node_id - self.controller_id
+        if not 0 <= worker < self._count:
+            return NOBODY
+        port = endpoint.port + worker - self._index if endpoint.port else 0
+        return Node(node_id, endpoint.host, port, self._rack)
+
+    def leaders(self, topic: Topic) -> Sequence[Leader]:
+        return [self._leader(log.topic_partition) for log in topic.partitions]
+
+    def coordinator(self, topic: str, key: str) -> int:
+        known = self._topics.get(topic)
+        if known is None:
+            return NO_LEADER
+        partition = partition_for(key, len(known.partitions))
+        return self._leader(TopicPartition(topic, partition)).node
+
+    def _leader(self, partition: TopicPartition) -> Leader:
+        return Leader(self.controller_id + worker_of(partition, self._count), 0)

@@ -1,0 +1,123 @@
+"""What clients are told of the nodes of a cluster."""
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kohort.cluster import Leader, worker_of
+from kohort.errors import ErrorCode
+from kohort.log.elsewhere import ElsewhereLog
+from kohort.server.nodes import NOBODY, OneNode, Workers
+from kohort.server.topics import OFFSETS_TOPIC, Topic, Topics
+from kohort.types import TopicPartition
+from server.handlers.bench import Bench
+from server.identities import ENDPOINT
+
+WORKERS = 3
+
+
+class NoLeaders(OneNode):
+    def leaders(self, topic: Topic) -> list[Leader]:
+        return [Leader(-1, 7) for _ in topic.partitions]
+
+
+def bench_of(index: int) -> Bench:
+    """Worker `index` of three, whose first one has the node id 10 and the port 9092."""
+    bench = Bench()
+    bench.topics = Topics(
+        bench.directory,
+        bench.config,
+        bench.clock.timestamp,
+        lambda partition: worker_of(partition, WORKERS) == index,
+    )
+    bench.nodes = Workers(bench.topics, count=WORKERS, index=index, first_id=10, rack="r1")
+    bench.peer = replace(bench.peer, endpoint=replace(ENDPOINT, port=9092 + index))
+    return bench
+
+
+def test_the_partitions_of_a_topic_are_spread() -> None:
+    places = [TopicPartition("orders", partition) for partition in range(12)]
+    assert Counter(worker_of(each, 4) for each in places) == dict.fromkeys(range(4), 3)
+
+
+@pytest.mark.parametrize("index", range(WORKERS))
+async def test_metadata_has_all_workers_and_their_partitions(index: int) -> None:
+    bench = bench_of(index)
+    bench.topics.create("t", 6)
+    answer = await bench.ask("metadata", 12, topics=[{"name": "t"}])
+    brokers = [(each.node_id, each.host, each.port, each.rack) for each in answer.brokers]
+    assert brokers == [(10 + n, "broker.test", 9092 + n, "r1") for n in range(3)]
+    assert answer.controller_id == 10
+    (topic,) = answer.topics
+    for each in topic.partitions:
+        leader = 10 + worker_of(TopicPartition("t", each.partition_index), WORKERS)
+        assert (each.leader_id, each.replica_nodes) == (leader, (leader,))
+    cluster = await bench.ask("describe_cluster", 1, endpoint_type=1)
+    assert [each.broker_id for each in cluster.brokers] == [10, 11, 12]
+
+
+async def test_logs_that_are_led_elsewhere_are_not_here() -> None:
+    bench = bench_of(0)
+    partitions = bench.topics.create("t", 6).partitions
+    here = [worker_of(log.topic_partition, WORKERS) == 0 for log in partitions]
+    assert [isinstance(log, ElsewhereLog) for log in partitions] == [not each for each in here]
+    assert set(bench.directory.names()) == {
+        log.topic_partition for log, is_here in zip(partitions, here, strict=True) if is_here
+    } | {TopicPartition("__cluster_metadata", 0)}
+    bench.topics.add_partitions("t", 9)
+    bench.topics.delete("t")
+    bench.topics.flush()
+    assert set(bench.directory.names()) == {TopicPartition("__cluster_metadata", 0)}
+
+
+async def test_what_is_led_elsewhere_is_refused() -> None:
+    bench = bench_of(0)
+    topic = bench.topics.create("t", 3)
+    (elsewhere, *_) = [
+        log.topic_partition.partition for log in topic.partitions if isinstance(log, ElsewhereLog)
+    ]
+    wanted: dict[str, Any] = {"partition_index": elsewhere, "timestamp": -1}
+    answer = await bench.ask(
+        "list_offsets", 7, topics=[{"name": "t", "partitions": [wanted]}], replica_id=-1
+    )
+    (found,) = answer.topics[0].partitions
+    assert found.error_code is ErrorCode.not_leader_or_follower
+
+
+async def test_the_leader_of_its_partition_coordinates_a_group() -> None:
+    told = []
+    for index in range(WORKERS):
+        bench = bench_of(index)
+        bench.topics.create(OFFSETS_TOPIC, 50, internal=True)
+        answer = await bench.ask(
+            "find_coordinator", 4, coordinator_keys=["g1", "g2", "g3", "g4"], key_type=0
+        )
+        found = [(each.node_id, each.port) for each in answer.coordinators]
+        assert all(port - 9092 == node_id - 10 for node_id, port in found)
+        assert len(set(found)) > 1
+        told.append(found)
+    assert told == [told[0]] * WORKERS
+
+
+async def test_a_partition_without_a_leader_and_its_groups() -> None:
+    bench = Bench()
+    bench.topics.create("t", 1)
+    bench.nodes = NoLeaders(0, None)
+    answer = await bench.ask("metadata", 12, topics=[{"name": "t"}])
+    (partition,) = answer.topics[0].partitions
+    assert partition.error_code is ErrorCode.leader_not_available
+    assert (partition.leader_id, partition.leader_epoch, partition.replica_nodes) == (-1, 7, ())
+    without = bench_of(0)
+    answer = await without.ask("find_coordinator", 4, coordinator_keys=["g"], key_type=0)
+    (coordinator,) = answer.coordinators
+    assert coordinator.error_code is ErrorCode.coordinator_not_available
+    assert coordinator.node_id == -1
+
+
+def test_a_node_that_is_not_there() -> None:
+    assert OneNode(1, None).node(2, ENDPOINT) is NOBODY
+    assert Workers(Bench().topics, count=2, index=0, first_id=1, rack=None).node(3, ENDPOINT) is (
+        NOBODY
+    )
