@@ -13,6 +13,7 @@ INPUTS = {
     "internal_records": 5_000,
     "log_recovery": 150,
     "sasl": 10_000,
+    "tls": 2_000,
     "transactions": 4_000,
 }
 
