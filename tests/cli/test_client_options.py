@@ -34,6 +34,27 @@ def test_a_flag_wins_over_x_and_that_over_a_file(tmp_path: Path) -> None:
     assert config().servers == (("localhost", 9092),)
 
 
+def test_an_option_wins_over_a_file_that_spells_it_otherwise(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text(
+        "metadata.broker.list=a\nbootstrap.servers=a\nsocket.timeout.ms=5\n"
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nlinger.ms=1\n"
+        "queue.buffering.max.ms=2\n"
+        'sasl.jaas.config=PlainLoginModule required username="ann" password="of file";\n'
+    )
+    of_file = ("-F", str(file))
+    given = ("sasl.mechanisms=SCRAM-SHA-256", "sasl.password=p", "request.timeout.ms=7")
+    found = config(*of_file, *(word for each in given for word in ("-X", each)))
+    security = found.security
+    assert (security.mechanism, security.username, security.password) == (
+        "SCRAM-SHA-256", "ann", "p",
+    )  # fmt: skip
+    assert (found.servers, found.request_timeout_ms) == ((("a", 9092),), 7)
+    for words in (("-X", "metadata.broker.list=b"), ("-b", "b")):
+        assert config(*of_file, *words).servers == (("b", 9092),)
+    assert config(*of_file, "-X", "metadata.broker.list=b", "-b", "c").servers == (("c", 9092),)
+
+
 def test_a_server_without_a_port_has_kafkas() -> None:
     assert config("-b", "a, b:1,[::1],PLAINTEXT://c").servers == (
         ("a", 9092),
@@ -106,6 +127,11 @@ def test_an_environment_that_names_no_file(monkeypatch: pytest.MonkeyPatch) -> N
         (("-X", "client.di=x"), "unknown property; did you mean client.id?"),
         (("-X", "retry.backoff.ms=soon"), "retry.backoff.ms=soon: is not a number of milliseconds"),
         (("-X", "security.protocol=TLS"), "security protocol 'TLS'"),
+        (("-X", "client.id=a", "-X", "client.id=b"), "-X client.id: is given twice"),
+        (
+            ("-X", "socket.timeout.ms=5", "-X", "request.timeout.ms=6"),
+            "options socket.timeout.ms and request.timeout.ms contradict each other",
+        ),
         (("-X", "security.protocol=SASL_SSL"), "option sasl.mechanism is missing"),
         (("-b", "nowhere:"), "'nowhere:' is not HOST:PORT"),
         (

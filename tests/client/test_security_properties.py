@@ -61,6 +61,8 @@ def test_a_file(tmp_path: Path) -> None:
     )
     found = security_of_file(file)
     assert (found.mechanism, found.username, found.password) == ("SCRAM-SHA-256", "ann", "p=q")
+    found = security_of_file(file, {"sasl.mechanisms": "PLAIN"})
+    assert (found.mechanism, found.username) == ("PLAIN", "ann")
 
 
 def test_a_file_that_is_wrong_is_named(tmp_path: Path) -> None:

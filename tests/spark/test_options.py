@@ -608,6 +608,10 @@ class TestSecurity:
             assert "s3cret" not in repr(found)
         ben = batch(security=file, kafka__sasl__username="ben").client_config()
         assert ben.security.username == "ben"
+        scram = {"kafka__sasl__mechanisms": "SCRAM-SHA-256"}
+        assert batch(security=file, **scram).client_config().security.mechanism == "SCRAM-SHA-256"
+        with pytest.raises(ConfigError, match=r"kafka\.sasl\.mechanisms and .* contradict"):
+            batch(security=file, kafka__sasl__mechanism="PLAIN", **scram).client_config()
 
     def test_a_file_that_is_missing(self):
         with pytest.raises(ConfigError, match="option security: nowhere cannot be read"):

@@ -10,7 +10,7 @@ import argparse
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Set
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,6 +23,7 @@ from kohort.client.cluster import Cluster
 from kohort.client.config import ClientConfig
 from kohort.client.java_properties import read_properties
 from kohort.client.properties import DURATIONS
+from kohort.client.property_layers import LIBRDKAFKA, in_javas_names, over
 from kohort.client.security_properties import NAMES as SECURITY
 from kohort.client.security_properties import security
 from kohort.errors import ConfigError, KohortError
@@ -35,10 +36,7 @@ SECURITY_FILE: Final = "KOHORT_SECURITY"
 
 _NAMES: Final = DURATIONS | {
     "bootstrap.servers": "bootstrap",
-    "metadata.broker.list": "bootstrap",
     "client.id": "client_id",
-    "socket.timeout.ms": "request_timeout_ms",
-    "topic.metadata.refresh.interval.ms": "metadata_max_age_ms",
 }
 _PORT: Final = 9092
 
@@ -89,19 +87,26 @@ def client_config(
 
 
 def client_properties(options: argparse.Namespace, own: Iterable[str] = ()) -> dict[str, str]:
-    """The properties of the file, `-X` and `--bootstrap`, the last overriding the first.
+    """The properties of the file, `-X` and `--bootstrap` by Java's names.
 
-    `own` are names that the command itself reads. Raises RefusedError.
+    The last override the first. `own` are Java's names of what the command itself reads. Others are
+    ignored in the file. Raises RefusedError.
     """
+    known = {*_NAMES, *SECURITY, *own}
+    known |= {theirs for theirs, name in LIBRDKAFKA.items() if name in known}
     try:
-        properties = _file(options.command_config) | _given(options.properties, own)
+        file = {
+            name: value for name, value in _file(options.command_config).items() if name in known
+        }
+        properties = over(file, _given(options.properties, known))
+        if options.bootstrap is not None:
+            properties = over(properties, {"bootstrap.servers": options.bootstrap})
+        properties = in_javas_names(properties)
     except ConfigError as error:
         raise RefusedError(str(error)) from error
-    return (
-        properties
-        if options.bootstrap is None
-        else properties | {"bootstrap.servers": options.bootstrap}
-    )
+    if servers := properties.get("bootstrap.servers"):
+        properties["bootstrap.servers"] = ",".join(map(_with_port, servers.split(",")))
+    return properties
 
 
 def _config(options: argparse.Namespace, properties: Mapping[str, str]) -> ClientConfig:
@@ -116,8 +121,6 @@ def _config(options: argparse.Namespace, properties: Mapping[str, str]) -> Clien
             if name in _NAMES
         },
     }
-    if "bootstrap" in fields:
-        fields["bootstrap"] = [_with_port(each) for each in fields["bootstrap"].split(",")]
     return ClientConfig(**fields, security=security(properties))
 
 
@@ -136,19 +139,19 @@ def _typed(name: str, value: str) -> int | str:
     return int(value)
 
 
-def _given(words: Iterable[str], own: Iterable[str]) -> dict[str, str]:
+def _given(words: Iterable[str], known: Set[str]) -> dict[str, str]:
     """What `-X` says. Raises ConfigError."""
-    known = [*_NAMES, *SECURITY, *own]
-    properties = {}
+    properties: dict[str, str] = {}
     for word in words:
         name, equals, value = word.partition("=")
         if not equals:
             raise ConfigError(f"-X {word}: is not NAME=VALUE")
-        if name in WITHOUT_COUNTERPART.difference(known):
+        if name in WITHOUT_COUNTERPART - known:
             raise ConfigError(f"-X {name}: librdkafka has it, kohort does not: leave it out")
         if name not in known:
-            raise ConfigError(f"-X {name}: unknown property{did_you_mean(name, known)}")
-        properties[name] = value
+            raise ConfigError(f"-X {name}: unknown property{did_you_mean(name, sorted(known))}")
+        if properties.setdefault(name, value) != value:
+            raise ConfigError(f"-X {name}: is given twice, with different values")
     return properties
 
 

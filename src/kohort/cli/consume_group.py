@@ -34,14 +34,12 @@ PROPERTIES: Final = {
     "partition.assignment.strategy": "assignors",
     "fetch.min.bytes": "fetch_min_bytes",
     "fetch.max.bytes": "fetch_max_bytes",
-    "fetch.wait.max.ms": "fetch_max_wait_ms",
     "fetch.max.wait.ms": "fetch_max_wait_ms",
     "max.partition.fetch.bytes": "max_partition_fetch_bytes",
-    "fetch.message.max.bytes": "max_partition_fetch_bytes",
     "max.poll.interval.ms": "max_poll_interval_ms",
     "auto.commit.interval.ms": "commit_interval_ms",
 }
-"""Kafka's names that `-X` takes → our options."""
+"""Java's names of what `-X` takes → our options."""
 _RESETS: Final = {"earliest": "first", "smallest": "first", "beginning": "first", "latest": "last",
     "largest": "last",
                   "end": "last"}  # fmt: skip

@@ -39,24 +39,18 @@ RANDOM: Final = -1
 """`-p -1`, as kcat has it: any partition."""
 _NUMBERS: Final = {
     "linger.ms": "linger_ms",
-    "queue.buffering.max.ms": "linger_ms",
     "batch.size": "batch_size",
     "delivery.timeout.ms": "delivery_timeout_ms",
-    "message.timeout.ms": "delivery_timeout_ms",
     "max.request.size": "max_request_size",
-    "message.max.bytes": "max_request_size",
     "buffer.memory": "buffer_memory",
     "max.block.ms": "max_block_ms",
     "max.in.flight.requests.per.connection": "max_in_flight_requests_per_connection",
-    "max.in.flight": "max_in_flight_requests_per_connection",
     "compression.level": "compression_level",
     "transaction.timeout.ms": "transaction_timeout_ms",
 }
 _WORDS: Final = {
     "acks": "acks",
-    "request.required.acks": "acks",
     "compression.type": "compression",
-    "compression.codec": "compression",
     "partitioner": "partitioner",
     "transactional.id": "transactional_id",
 }

@@ -21,6 +21,7 @@ from kohort.cli.options import RefusedError
 from kohort.cli.output import print_message
 from kohort.cli.signals import noted_signals
 from kohort.client.errors import AuthenticationError, GaveUpError
+from kohort.client.property_layers import LIBRDKAFKA
 from kohort.errors import ConfigError, KafkaError
 
 if TYPE_CHECKING:
@@ -37,8 +38,6 @@ _SETTINGS: Final = {
     # Spark refuses such a checkpoint for ever.
     "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart": "false",
 }
-_RENAMED: Final = {"metadata.broker.list": "bootstrap.servers", "sasl.mechanisms": "sasl.mechanism"}
-"""librdkafka's names for what Java's clients, and so Spark, call otherwise."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -227,11 +226,12 @@ def _kafka(options: argparse.Namespace) -> dict[str, str]:
 
     properties = client_properties(options, connecting.READS)
     client_config(options, properties)
-    given = {word.partition("=")[0] for word in options.properties}
+    explicit = (word.partition("=")[0] for word in options.properties)
+    given = {LIBRDKAFKA.get(name, name) for name in explicit}
     known = {
-        _RENAMED.get(name, name): value
+        name: value
         for name, value in properties.items()
-        if name in given or _RENAMED.get(name, name) in connecting.KNOWN
+        if name in given or name in connecting.KNOWN
     }
     return {
         "bootstrap.servers": "localhost:9092",

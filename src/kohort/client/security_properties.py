@@ -10,11 +10,13 @@ import re
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from kohort.client.java_properties import read_properties
 from kohort.client.properties import SECURITY, credentials, jaas_options
+from kohort.client.property_layers import LIBRDKAFKA, contradiction, in_javas_names, over
 from kohort.client.refusals import Refusals
 from kohort.client.security import MECHANISMS, Security
 from kohort.errors import ConfigError
@@ -32,15 +34,6 @@ _HOSTNAME: Final = "ssl.endpoint.identification.algorithm"
 _ENDPOINT: Final = "sasl.oauthbearer.token.endpoint.url"
 _CLIENT: Final = "sasl.oauthbearer.client.credentials.client.id"
 _SECRET: Final = "sasl.oauthbearer.client.credentials.client.secret"
-_LIBRDKAFKA: Final = {
-    "sasl.mechanisms": "sasl.mechanism",
-    "sasl.oauthbearer.client.id": _CLIENT,
-    "sasl.oauthbearer.client.secret": _SECRET,
-    "ssl.ca.pem": _TRUSTED,
-    "ssl.certificate.pem": _CHAIN,
-    "ssl.key.pem": _KEY,
-}
-"""Names of librdkafka alone → Java's."""
 _CLASSES: Final = {
     "sasl.login.callback.handler.class": ("OAuthBearerLoginCallbackHandler",),
     "sasl.oauthbearer.jwt.retriever.class": (
@@ -49,12 +42,14 @@ _CLASSES: Final = {
 }  # fmt: skip
 """Java's classes that do what is done here, without their packages."""
 _METHOD: Final = "sasl.oauthbearer.method"
-NAMES: Final = frozenset((
-    *SECURITY, *_LIBRDKAFKA, *_CLASSES, _METHOD, _TRUSTED, _CHAIN, _KEY, _HOSTNAME, _ENDPOINT,
+_JAVAS: Final = (
+    *SECURITY, *_CLASSES, _METHOD, _TRUSTED, _CHAIN, _KEY, _HOSTNAME, _ENDPOINT,
     _CLIENT, _SECRET, "sasl.jaas.config", "sasl.oauthbearer.scope",
     "sasl.oauthbearer.header.urlencode", "ssl.truststore.type", "ssl.truststore.password",
     "ssl.keystore.type", "ssl.keystore.password",
-))  # fmt: skip
+)  # fmt: skip
+NAMES: Final = frozenset((*_JAVAS, *(name for name in LIBRDKAFKA if LIBRDKAFKA[name] in _JAVAS)))
+"""All that `security` reads, by the names of both."""
 _STORE_TYPES: Final = ("JKS", "PKCS12", "PEM")
 _PEM: Final = re.compile(r"-----BEGIN ([A-Z ]+)-----(.*?)-----END \1-----", re.DOTALL)
 _FIELD: Final = re.compile(r"\b[a-z]+(?:_[a-z]+)+\b")
@@ -69,12 +64,9 @@ class _Given(dict[str, str]):
 
     def __init__(self, given: Mapping[str, str], prefix: str) -> None:
         """Raises ConfigError if one is given twice, by Java's name and librdkafka's."""
-        super().__init__(given)
+        known = {name: value for name, value in given.items() if name in NAMES}
+        super().__init__(in_javas_names(known, prefix=prefix))
         self.prefix = prefix
-        for theirs, name in _LIBRDKAFKA.items():
-            if theirs in self:
-                _contradiction(self, theirs, name)
-                self[name] = self.pop(theirs)
 
 
 def security(properties: Mapping[str, str], *, prefix: str = "") -> Security:
@@ -103,13 +95,16 @@ def security(properties: Mapping[str, str], *, prefix: str = "") -> Security:
     return found
 
 
-def security_of_file(path: str | Path) -> Security:
+def security_of_file(
+    path: str | Path, explicit: Mapping[str, str] = MappingProxyType({})
+) -> Security:
     """The `Security` of a properties file, as `--command-config` of Kafka's tools.
 
-    Other properties in the file are ignored. Raises ConfigError.
+    `explicit` properties replace those of the file that say the same thing. Other properties in the
+    file are ignored. Raises ConfigError.
     """
     try:
-        return security(read_properties(Path(path)))
+        return security(over(read_properties(Path(path)), explicit))
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
 
@@ -130,7 +125,7 @@ def _pointless(given: _Given, protocol: str, family: str, fit: str) -> list[str]
     return [
         f"option {prefix}{name} has no effect, as {prefix}security.protocol is {protocol}: "
         f"set it to {fit}, or leave it out"
-        for name in sorted(given.keys() & NAMES)
+        for name in sorted(given)
         if name.startswith(family)
     ]
 
@@ -139,10 +134,7 @@ def _contradiction(given: _Given, *names: str) -> None:
     """Raise ConfigError if two of the properties are given with different values."""
     found = [name for name in names if name in given]
     if len({given[name] for name in found}) > 1:
-        prefix = given.prefix
-        raise ConfigError(
-            f"options {prefix}{found[0]} and {prefix}{found[1]} contradict each other; give one"
-        )
+        raise contradiction(found[0], found[1], given.prefix)
 
 
 # --- SASL ---

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from kohort.client.java_properties import read_properties
+from kohort.client.property_layers import over
 from kohort.client.refusals import RefusedOptionsError
 from kohort.client.security_properties import NAMES
 from kohort.errors import ConfigError
@@ -25,7 +26,7 @@ _OF_TABLES: Final = frozenset((
 ))  # fmt: skip
 """Properties of a table in Spark's catalog, which Spark passes among the options of the table."""
 SECURITY: Final = "security"
-"""Option with the path of a file; `kafka.*` options override what it has."""
+"""Option with the path of a file; `kafka.*` options replace what it says of the same thing."""
 _TWICE: Final = "option."
 """Begins a second name of each option of a table."""
 
@@ -40,11 +41,12 @@ class RawOptions:
             for name, value in options.items()
             if name.lower() not in _OF_TABLES and not name.startswith(_TWICE)
         }
-        self.kafka = _of_file(self.get(SECURITY)) | {
+        explicit = {
             name.removeprefix(PREFIX): value
             for name, value in self._options.items()
             if name.startswith(PREFIX)
         }
+        self.kafka = over(_of_file(self.get(SECURITY)), explicit)
 
     def get(self, name: str) -> str | None:
         return self._options.get(name.lower())
