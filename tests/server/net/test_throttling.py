@@ -13,6 +13,7 @@ from kohort.coordinator.responses import HeartbeatResponse
 from kohort.protocol.messages import response
 from kohort.quotas import EMPTY, REQUEST_PERCENTAGE, quota_entity
 from kohort.server.net import creation_rate
+from kohort.server.net.file_descriptors import RESERVED
 from server.net.bench import Peer, Wire
 
 HEARTBEAT: dict[str, Any] = {"group_id": "g", "generation_id": 1, "member_id": "m"}
@@ -116,7 +117,8 @@ async def test_refused_connections_that_wait_leave_descriptors_for_files(
     monkeypatch.setattr(creation_rate, "LONGEST_WAIT_S", 600.0)
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     filled = fill_gaps()
-    resource.setrlimit(resource.RLIMIT_NOFILE, (2 * (filled[-1] + 40), before[1]))
+    enough = filled[-1] + 40
+    resource.setrlimit(resource.RLIMIT_NOFILE, (enough + min(enough, RESERVED), before[1]))
     try:
         async with Wire() as wire:
             wire.quotas.replace(quota_entity([("ip", None)]), {CONNECTION_RATE: 0.001})
