@@ -63,7 +63,9 @@ def index(entries: Iterable[AclBinding]) -> Acls:
 def test_the_entries_of_a_pattern_are_those_of_its_name_and_type(entries, name, pattern):
     acls = index(entries)
     assert sorted(acls.of_pattern(TOPIC, pattern, name)) == sorted(
-        (acl_id, each) for acl_id, each in acls.all() if each[:3] == (TOPIC, name, pattern)
+        (acl_id, each)
+        for acl_id, each in acls.snapshot().items()
+        if each[:3] == (TOPIC, name, pattern)
     )
 
 
@@ -122,7 +124,7 @@ def test_a_decision_is_that_of_the_rules_after_any_additions_and_removals(
     acls = index(entries)
     for number in removed:
         acls.remove(UUID(int=number))
-    left = [each for _, each in acls.all()]
+    left = [each for _, each in acls.snapshot().items()]
     for kind in (ResourceType.TOPIC, ResourceType.GROUP):
         query = ("User:alice", HOST, operation, kind, name)
         assert acls.decide(*query) is reference(left, *query)
@@ -131,7 +133,7 @@ def test_a_decision_is_that_of_the_rules_after_any_additions_and_removals(
 @given(st.lists(bindings, max_size=12))
 def test_nothing_is_left_of_entries_that_are_removed(entries: list[AclBinding]) -> None:
     acls = index(entries)
-    for acl_id, _ in tuple(acls.all()):
+    for acl_id, _ in tuple(acls.snapshot().items()):
         acls.remove(acl_id)
     assert len(acls) == 0
     assert acls.decide("User:alice", HOST, READ, TOPIC, "abc") is None
@@ -167,7 +169,7 @@ def test_something_is_allowed_unless_a_denial_covers_all_of_it(
     entries: list[AclBinding], operation: AclOperation
 ) -> None:
     acls = index(entries)
-    expected = some_reference([each for _, each in acls.all()], operation)
+    expected = some_reference([each for _, each in acls.snapshot().items()], operation)
     assert acls.allows_some("User:alice", HOST, operation, TOPIC) is expected
 
 

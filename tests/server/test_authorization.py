@@ -86,7 +86,7 @@ async def test_a_heartbeat_that_comes_again_is_refused_once_its_acl_is_gone() ->
         for _ in range(3):
             told = await client.ask("heartbeat", 4, **beat)
             assert told.error_code is ErrorCode.unknown_member_id
-        (acl,) = (acl_id for acl_id, _ in broker.topics.acls.all())
+        (acl,) = broker.topics.acls.snapshot()
         broker.topics.delete_acls([acl])
         told = await client.ask("heartbeat", 4, **beat)
         assert told.error_code is ErrorCode.group_authorization_failed

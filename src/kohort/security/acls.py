@@ -194,9 +194,22 @@ class Acls:
         """The id of this entry, None if there is no such one."""
         return self._ids.get(binding)
 
-    def all(self) -> Iterable[tuple[UUID, AclBinding]]:
-        """The entries with their ids, in the order in which they were added."""
-        return self._bindings.items()
+    def snapshot(self) -> Mapping[UUID, AclBinding]:
+        """The entries by their ids as they are now, in the order in which they were added."""
+        return self._bindings.copy()
+
+    def rules_of(self, kind: ResourceType, pattern_type: PatternType, name: str) -> int:
+        """How many pairs of a principal and a host have entries of one resource pattern."""
+        return len(self._rules.get((kind, pattern_type, name), _NO_RULES))
+
+    def patterns_of(self, kind: ResourceType, name: str) -> list[tuple[PatternType, str]]:
+        """The patterns with entries that a name has."""
+        prefixes = (name[:length] for length in self._lengths.get(kind, ()) if length <= len(name))
+        patterns = [
+            *((PatternType.LITERAL, each) for each in dict.fromkeys((name, WILDCARD))),
+            *((PatternType.PREFIXED, each) for each in prefixes),
+        ]
+        return [each for each in patterns if (kind, *each) in self._rules]
 
     def of_pattern(
         self, kind: ResourceType, pattern_type: PatternType, name: str

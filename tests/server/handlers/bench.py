@@ -7,7 +7,7 @@ Requests and answers pass through their bytes on the way, so a test sees what a 
 """
 
 import asyncio
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Coroutine, Hashable, Iterable
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -202,6 +202,19 @@ class Bench:
         if isinstance(exchange.outcome, HungUpError):
             raise exchange.outcome
         return exchange.outcome
+
+    def handling(self, api: str, version: int, /, **fields: Any) -> Coroutine[Any, Any, None]:
+        """What handles a request, which is decoded before, while the answer is not: to measure."""
+        api_key = BY_NAME[api].key
+        decoded = decode_request(api_key, version, encode(request(api_key, version, **fields)))
+        handle = import_module(f"kohort.server.handlers.{api}").handle
+
+        async def run() -> None:
+            later = handle(self.services, Unread(api_key, version, asked_by=self.peer), decoded)
+            if later is not None:
+                await later
+
+        return run()
 
     def fill(
         self,

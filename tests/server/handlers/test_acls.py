@@ -2,19 +2,23 @@
 
 from collections.abc import Iterator
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from kohort.errors import ErrorCode
-from kohort.security import KafkaPrincipal
+from kohort.security import KafkaPrincipal, acl_search
 from kohort.security.acls import (
+    AclBinding,
     AclOperation,
     AclPermissionType,
     PatternType,
     ResourceType,
 )
+from kohort.server.topics import METADATA
 from server.handlers.bench import Bench, HungUpError
 from server.identities import peer
+from turns import BOUND_MS, longest_turn_ms
 
 STANDARD = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 ADMIN, ALICE = KafkaPrincipal("User", "admin"), KafkaPrincipal("User", "alice")
@@ -204,3 +208,55 @@ async def test_others_may_ask_whom_an_entry_allows(secured: Bench) -> None:
     secured.peer = peer(ALICE)
     assert await names(secured) == ["kafka-cluster"]
     assert await create(secured, entry()) == [0]
+
+
+async def test_filters_that_match_too_many_entries_together_delete_nothing(
+    secured: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(acl_search, "MAX_MATCHES", 0)
+    await create(secured, entry())
+    told = await secured.ask("delete_acls", 3, filters=[wanted(), wanted(), wanted(operation=99)])
+    assert [each.error_message for each in told.filter_results] == [
+        "The filters match too many ACLs together.",
+        "The filters match too many ACLs together.",
+        "Unknown entryFilter.",
+    ]
+    assert len(secured.topics.acls) == 1
+
+
+async def test_entries_that_a_failing_disk_keeps_are_told_one_by_one(secured: Bench) -> None:
+    await create(secured, *(entry(f"topic-{number}") for number in range(600)))
+    secured.topics.on_acls_changed.append(lambda: secured.directory.fail("append", METADATA))
+    told = await secured.ask("delete_acls", 3, filters=[wanted()])
+    (result,) = told.filter_results
+    assert result.error_code is ErrorCode.none
+    kept = [each.resource_name for each in result.matching_acls if each.error_code]
+    assert {each.error_code for each in result.matching_acls} == {0, ErrorCode.kafka_storage_error}
+    secured.directory.heal()
+    secured.restart()
+    assert await names(secured) == kept
+    assert len(kept) == 100
+
+
+@pytest.mark.long
+async def test_a_hundred_thousand_entries_are_shown_and_deleted_in_short_turns(
+    secured: Bench,
+) -> None:
+    for number in range(100_000):
+        binding = AclBinding(
+            ResourceType.TOPIC,
+            f"topic-{number}",
+            PatternType.LITERAL,
+            f"User:{number % 5_000}",
+            "*",
+            AclOperation.READ,
+            AclPermissionType.ALLOW,
+        )
+        secured.topics.acls.add(UUID(int=number), binding)
+    for api, fields in {
+        "describe_acls": wanted(),
+        "delete_acls": {"filters": [wanted(principal_filter="User:x"), wanted()]},
+    }.items():
+        longest, _ = await longest_turn_ms(secured.handling(api, 3, **fields))
+        print(f"{api}: {longest:.0f} ms in one turn")
+        assert longest < BOUND_MS

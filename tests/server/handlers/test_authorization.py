@@ -229,7 +229,7 @@ async def test_what_was_revoked_is_not_read_by_the_session_that_was_opened_befor
     version, error, fields = REFUSED["fetch"]
     opened = await secured.ask("fetch", version, **fields, session_id=0, session_epoch=0)
     assert errors_in(opened) == set()
-    (acl,) = (acl_id for acl_id, _ in secured.topics.acls.all())
+    (acl,) = secured.topics.acls.snapshot()
     secured.topics.delete_acls([acl])
     if grows:
         secured.fill("orders")

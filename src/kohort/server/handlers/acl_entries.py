@@ -3,19 +3,19 @@
 A code 0 (UNKNOWN) in a request closes the connection, as in Kafka.
 """
 
-from collections.abc import Generator, Iterable
+from collections.abc import Iterator
 from enum import IntEnum
 from typing import Any, Final, TypeVar
 from uuid import UUID
 
 from kohort.errors import ErrorCode, KafkaError
+from kohort.security.acl_search import Found
 from kohort.security.acls import (
     CLUSTER_NAME,
     AclBinding,
     AclBindingFilter,
     AclOperation,
     AclPermissionType,
-    Acls,
     PatternType,
     ResourceType,
 )
@@ -97,24 +97,11 @@ def read_filter(asked: Any) -> AclBindingFilter:
     )
 
 
-def matching(
-    acls: Acls, wanted: AclBindingFilter
-) -> Generator[None, None, list[tuple[Any, AclBinding]]]:
-    """The entries that a filter is for, with their ids, after a step for each that is looked at."""
-    found = []
-    for acl_id, binding in _candidates(acls, wanted):
-        if wanted.matches(binding):
-            found.append((acl_id, binding))
-        yield
-    return found
-
-
-def _candidates(acls: Acls, wanted: AclBindingFilter) -> Iterable[tuple[UUID, AclBinding]]:
-    """The entries that a filter may be for: few, if it names one resource pattern."""
-    kind, name, pattern_type = wanted.resource_type, wanted.resource_name, wanted.pattern_type
-    if kind is ResourceType.ANY or pattern_type <= PatternType.MATCH or name is None:
-        return tuple(acls.all())
-    return acls.of_pattern(kind, pattern_type, name)
+def taken(found: Found) -> Iterator[tuple[UUID, AclBinding]]:
+    """What is in `found`, in order; it is emptied one by one, which frees little at a time."""
+    found.reverse()
+    while found:
+        yield found.pop()
 
 
 def _invalid(why: str) -> KafkaError:

@@ -5,24 +5,28 @@ several filters. A filter with the code 0 (unknown) closes the connection, as in
 flexible, v3 has resources of the type user.
 """
 
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from functools import partial
+from itertools import chain, islice
+from typing import Any, Final, TypeAlias
 from uuid import UUID
 
 from kohort.errors import ErrorCode, KafkaError
-from kohort.runtime.time_slice import TimeSlices
-from kohort.security.acls import AclBinding, AclBindingFilter
-from kohort.server.handlers.acl_entries import matching, read_filter, refusal
+from kohort.security.acl_search import Found, TooManyMatchesError, find
+from kohort.security.acls import AclBinding, AclBindingFilter, Acls
+from kohort.server.handlers.acl_entries import read_filter, refusal, taken
 from kohort.server.handlers.describe_acls import UNKNOWN, has_unknown
-from kohort.server.handlers.in_steps import collected, in_slices, respond_large
+from kohort.server.handlers.in_steps import Fields, collected, in_slices, respond_large
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 
 BATCH_ENTRIES: Final = 500
-MAX_MATCHES: Final = 100_000
-"""Entries in a response after which further filters get INVALID_REQUEST."""
+TOO_MANY: Final = KafkaError(ErrorCode.invalid_request, "The filters match too many ACLs together.")
 
-Found = list[tuple[UUID, AclBinding]]
+Wanted: TypeAlias = AclBindingFilter | KafkaError
+"""A filter, or why it is none."""
+Outcome: TypeAlias = Found | KafkaError
+"""What a filter has found, or why it was not looked for."""
 
 
 async def handle(services: Services, exchange: Exchange, request: Any) -> None:
@@ -30,79 +34,64 @@ async def handle(services: Services, exchange: Exchange, request: Any) -> None:
         exchange.hang_up("DeleteAcls with an unknown element")
         return
     error = refusal(services, exchange)
+    kept: Mapping[UUID, KafkaError] = {}
     if error is not None:
-        results = [_refused(error)] * len(request.filters)
-        await respond_large(services, exchange, {"filter_results": results}, len(results))
-        return
-    found = await _find(services, await collected(request.filters, read_filter))
-    failure = await _delete(services, found)
-    matches = sum(len(each) for each in found if not isinstance(each, KafkaError))
-    await respond_large(
-        services,
-        exchange,
-        lambda: {"filter_results": [_result(each, failure) for each in found]},
-        len(found) + matches,
-    )
+        outcomes: list[Outcome] = [error] * len(request.filters)
+    else:
+        filters: list[Wanted] = await collected(request.filters, _read)
+        outcomes = await _find(services.topics.acls, filters)
+        kept = await _remove(services, outcomes)
+    elements = sum(1 if isinstance(each, KafkaError) else 1 + len(each) for each in outcomes)
+    await respond_large(services, exchange, partial(_fields, outcomes, kept), elements)
 
 
-async def _find(
-    services: Services, filters: Sequence[AclBindingFilter]
-) -> list[Found | KafkaError]:
-    found: list[Found | KafkaError] = []
-    matches = 0
-    slices = TimeSlices()
-    for wanted in filters:
-        await slices.give_way()
-        try:
-            _validate(wanted, matches)
-        except KafkaError as error:
-            found.append(error)
-            continue
-        of_one = await in_slices(matching(services.topics.acls, wanted))
-        matches += len(of_one)
-        found.append(of_one)
-    return found
-
-
-def _validate(wanted: AclBindingFilter, matches: int) -> None:
+def _read(asked: Any) -> Wanted:
+    wanted = read_filter(asked)
     if UNKNOWN in (wanted.resource_type, wanted.pattern_type):
-        raise KafkaError(ErrorCode.invalid_request, "Unknown patternFilter.")
+        return KafkaError(ErrorCode.invalid_request, "Unknown patternFilter.")
     if UNKNOWN in (wanted.operation, wanted.permission_type):
-        raise KafkaError(ErrorCode.invalid_request, "Unknown entryFilter.")
-    if matches > MAX_MATCHES:
-        raise KafkaError(ErrorCode.invalid_request, "The filters before match too many ACLs.")
+        return KafkaError(ErrorCode.invalid_request, "Unknown entryFilter.")
+    return wanted
 
 
-async def _delete(services: Services, found: list[Found | KafkaError]) -> KafkaError | None:
-    """Remove what was found; the error of the storage, if it failed."""
-    ids = list(
-        dict.fromkeys(
-            acl_id for each in found if not isinstance(each, KafkaError) for acl_id, _ in each
-        )
-    )
+async def _find(acls: Acls, filters: Sequence[Wanted]) -> list[Outcome]:
+    valid = (each for each in filters if isinstance(each, AclBindingFilter))
     try:
-        for start in range(0, len(ids), BATCH_ENTRIES):
-            services.topics.delete_acls(ids[start : start + BATCH_ENTRIES])
-            await services.topics.durable(services.topics.last_change)
-    except KafkaError as error:
-        return error
-    return None
+        found = iter(await in_slices(find(acls, valid)))
+    except TooManyMatchesError:
+        return [each if isinstance(each, KafkaError) else TOO_MANY for each in filters]
+    return [each if isinstance(each, KafkaError) else next(found) for each in filters]
 
 
-def _refused(error: KafkaError) -> dict[str, Any]:
+async def _remove(services: Services, outcomes: Sequence[Outcome]) -> dict[UUID, KafkaError]:
+    """Remove what was found; the entries that the storage kept, and why."""
+    topics = services.topics
+    pairs = chain.from_iterable(each for each in outcomes if not isinstance(each, KafkaError))
+    kept: dict[UUID, KafkaError] = {}
+    while ids := [acl_id for acl_id, _ in islice(pairs, BATCH_ENTRIES)]:
+        try:
+            topics.delete_acls(ids)
+            await topics.durable(topics.last_change)
+        except KafkaError as error:
+            kept |= dict.fromkeys((each for each in ids if topics.acls.get(each)), error)
+    return kept
+
+
+def _refused(error: KafkaError) -> Fields:
     return {"error_code": error.code, "error_message": error.message or None, "matching_acls": ()}
 
 
-def _result(found: Found | KafkaError, failure: KafkaError | None) -> dict[str, Any]:
-    if isinstance(found, KafkaError):
-        return _refused(found)
-    if failure is not None:
-        return _refused(failure)
-    return {
-        "error_code": ErrorCode.none,
-        "error_message": None,
-        "matching_acls": [
-            {"error_code": ErrorCode.none, "error_message": None, **binding._asdict()}
-            for _, binding in found
-        ],
-    }
+def _fields(outcomes: Sequence[Outcome], kept: Mapping[UUID, KafkaError]) -> Fields:
+    return {"filter_results": [_result(each, kept) for each in outcomes]}
+
+
+def _result(outcome: Outcome, kept: Mapping[UUID, KafkaError]) -> Fields:
+    if isinstance(outcome, KafkaError):
+        return _refused(outcome)
+    matching = [_match(binding, kept.get(acl_id)) for acl_id, binding in taken(outcome)]
+    return {"error_code": ErrorCode.none, "error_message": None, "matching_acls": matching}
+
+
+def _match(binding: AclBinding, error: KafkaError | None) -> Fields:
+    code, message = (ErrorCode.none, None) if error is None else (error.code, error.message)
+    return {"error_code": code, "error_message": message, **binding._asdict()}

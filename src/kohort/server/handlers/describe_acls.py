@@ -5,15 +5,19 @@ Without an authorizer it is refused with SECURITY_DISABLED, as by Kafka. A filte
 """
 
 from collections.abc import Coroutine
+from functools import partial
 from typing import Any
 
 from kohort.errors import ErrorCode
+from kohort.protocol.messages import response
+from kohort.security.acl_search import Found, find
 from kohort.security.acls import AclBinding
-from kohort.server.handlers.acl_entries import matching, read_filter, refusal
-from kohort.server.handlers.in_steps import Steps, respond_in_steps
+from kohort.server.handlers.acl_entries import read_filter, refusal, taken
+from kohort.server.handlers.in_steps import Fields, in_slices, respond_large
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 
+API_KEY = 29
 UNKNOWN = 0
 FILTER_CODES = (
     "resource_type_filter", "pattern_type_filter", "operation", "permission_type",
@@ -26,7 +30,12 @@ def handle(
     if has_unknown(request):
         exchange.hang_up("DescribeAcls with an unknown element")
         return None
-    return respond_in_steps(services, exchange, _steps(services, exchange, request))
+    error = refusal(services, exchange)
+    if error is None:
+        return _describe(services, exchange, request)
+    refused = {"error_code": error.code, "error_message": error.message or None}
+    exchange.respond(response(API_KEY, exchange.version, **refused))
+    return None
 
 
 def has_unknown(asked: Any) -> bool:
@@ -34,26 +43,29 @@ def has_unknown(asked: Any) -> bool:
     return any(getattr(asked, field) == UNKNOWN for field in FILTER_CODES)
 
 
-def _steps(services: Services, exchange: Exchange, request: Any) -> Steps:
-    error = refusal(services, exchange)
-    if error is not None:
-        return {"error_code": error.code, "error_message": error.message or None}
-    resources: dict[tuple[int, str, int], dict[str, Any]] = {}
-    rows: list[dict[str, Any]] = []
-    for _, binding in (yield from matching(services.topics.acls, read_filter(request))):
+async def _describe(services: Services, exchange: Exchange, request: Any) -> None:
+    (found,) = await in_slices(find(services.topics.acls, (read_filter(request),)))
+    await respond_large(services, exchange, partial(_by_pattern, found), len(found))
+
+
+def _by_pattern(found: Found) -> Fields:
+    resources: dict[tuple[int, int, str], Fields] = {}
+    for _, binding in taken(found):
         kind, name, pattern = binding.resource_type, binding.resource_name, binding.pattern_type
-        row = resources.get((kind, name, pattern))
+        row = resources.get((kind, pattern, name))
         if row is None:
             row = {"resource_type": kind, "resource_name": name, "pattern_type": pattern}
             row["acls"] = []
-            resources[kind, name, pattern] = row
-            rows.append(row)
+            resources[kind, pattern, name] = row
         row["acls"].append(_entry(binding))
-        yield
+    rows: list[Fields] = []
+    while resources:  # which frees one by one
+        rows.append(resources.popitem()[1])
+    rows.reverse()
     return {"error_code": ErrorCode.none, "error_message": "", "resources": rows}
 
 
-def _entry(binding: AclBinding) -> dict[str, Any]:
+def _entry(binding: AclBinding) -> Fields:
     return {
         "principal": binding.principal,
         "host": binding.host,

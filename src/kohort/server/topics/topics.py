@@ -584,7 +584,8 @@ class Topics:
 
     def delete_acls(self, ids: Iterable[UUID]) -> None:
         """Remove entries, in one batch: at most a few hundred. Raises as `create_acls` does."""
-        self._commit_acls([AclRemoved(each) for each in ids if self.acls.get(each) is not None])
+        there = (each for each in dict.fromkeys(ids) if self.acls.get(each) is not None)
+        self._commit_acls([AclRemoved(each) for each in there])
 
     def _commit_acls(self, records: Sequence[AclRecord | AclRemoved]) -> None:
         if records:
