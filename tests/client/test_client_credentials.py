@@ -109,6 +109,20 @@ async def test_an_endpoint_that_speaks_no_http(endpoint: Endpoint, raw: bytes) -
         await ClientCredentials(endpoint.url, "ann", "x")()
 
 
-def test_what_is_no_url() -> None:
-    with pytest.raises(ConfigError, match="token endpoint 'file:///t' is not a URL such as https"):
-        ClientCredentials("file:///t", "ann", "x")
+@pytest.mark.parametrize("url", ["file:///t", "https:///t", "http://[::1/t", "issuer.test"])
+def test_what_is_no_url(url: str) -> None:
+    with pytest.raises(ConfigError, match=r"token endpoint .* is not a URL such as https"):
+        ClientCredentials(url, "ann", "x")
+
+
+@pytest.mark.parametrize("host", ["issuer.test", "10.0.0.1", "localhost.test", "[2001:db8::1]"])
+def test_a_secret_does_not_cross_the_network_unencrypted(host: str) -> None:
+    ClientCredentials(f"https://{host}/token", "ann", "s3cret")
+    with pytest.raises(ConfigError, match="unencrypted: give its https URL") as raised:
+        ClientCredentials(f"http://{host}/token", "ann", "s3cret")
+    assert "s3cret" not in str(raised.value)
+
+
+@pytest.mark.parametrize("host", ["localhost:8080", "127.0.0.2", "[::1]:8080"])
+def test_http_is_for_this_machine(host: str) -> None:
+    ClientCredentials(f"http://{host}/token", "ann", "s3cret")

@@ -4,31 +4,20 @@ import asyncio
 import base64
 import json
 import time
-import urllib.error
 import urllib.parse
-import urllib.request
 from http.client import HTTPException
+from ipaddress import ip_address
 from typing import Any, Final
+from urllib.request import Request
 
 from kohort.client.errors import AuthenticationError
 from kohort.errors import ConfigError, KohortError
+from kohort.small_documents import StatusError, fetch
 
 _RENEWED_AT: Final = 0.8
 """Part of a token's lifetime after which the next connection asks for another, as in Java."""
-_MAX_BYTES: Final = 1024 * 1024
-"""Largest response of an endpoint that is read, as in Java's client."""
 _REFUSED: Final = (400, 401, 403, 404)
 """Statuses that another attempt does not change."""
-
-
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """A redirect is an error: the request would take the secret of the client elsewhere."""
-
-    def redirect_request(self, *_: Any) -> None:
-        return None
-
-
-_opener = urllib.request.build_opener(_NoRedirects)
 
 
 class ClientCredentials:
@@ -46,10 +35,9 @@ class ClientCredentials:
     ) -> None:
         """`encode`: id and secret are form-encoded first, as the RFC has it and not all servers.
 
-        Raises ConfigError for a URL that is neither https nor http.
+        Raises ConfigError for a URL that is neither https nor, on this machine, http.
         """
-        if urllib.parse.urlsplit(url).scheme not in ("https", "http"):
-            raise ConfigError(f"token endpoint {url!r} is not a URL such as https://HOST/token")
+        _validate(url)
         name, secret = (
             (urllib.parse.quote_plus(each) if encode else each)
             for each in (client_id, client_secret)
@@ -57,7 +45,7 @@ class ClientCredentials:
         basic = base64.b64encode(f"{name}:{secret}".encode()).decode()
         form = {"grant_type": "client_credentials"} | ({"scope": scope} if scope else {})
         self._url = url
-        self._request = urllib.request.Request(
+        self._request = Request(
             url,
             urllib.parse.urlencode(form).encode(),
             {"Authorization": f"Basic {basic}", "Accept": "application/json"},
@@ -82,12 +70,10 @@ class ClientCredentials:
 
     def _asked(self) -> dict[str, Any]:
         try:
-            with _opener.open(self._request, timeout=self._timeout_s) as response:
-                found = json.loads(response.read(_MAX_BYTES))
-        except urllib.error.HTTPError as error:
-            told = error.read(500).decode(errors="replace")
-            kind = AuthenticationError if error.code in _REFUSED else KohortError
-            raise kind(f"token endpoint {self._url}: {error}: {told}") from None
+            found = json.loads(fetch(self._request, self._timeout_s))
+        except StatusError as error:
+            kind = AuthenticationError if error.status in _REFUSED else KohortError
+            raise kind(f"token endpoint {self._url}: {error}: {error.text}") from None
         except (OSError, ValueError, HTTPException) as error:
             raise KohortError(f"token endpoint {self._url}: {error!r}") from None
         if not isinstance(found, dict) or not found.get("access_token"):
@@ -96,3 +82,30 @@ class ClientCredentials:
             told = "responded with expires_in that is no number"
             raise KohortError(f"token endpoint {self._url} {told}")
         return found
+
+
+def _validate(url: str) -> None:
+    """Raise ConfigError for a URL that cannot be asked, or would show the secret on the network."""
+    scheme, host = _scheme_and_host(url)
+    if not host or scheme not in ("https", "http"):
+        raise ConfigError(f"token endpoint {url!r} is not a URL such as https://HOST/token")
+    if scheme == "http" and not _is_this_machine(host):
+        raise ConfigError(
+            f"token endpoint {url!r} would get the client's secret over the network unencrypted: "
+            "give its https URL; http is only for this machine, such as http://localhost/token"
+        )
+
+
+def _scheme_and_host(url: str) -> tuple[str, str]:
+    try:
+        parts = urllib.parse.urlsplit(url)
+        return parts.scheme, parts.hostname or ""
+    except ValueError:  # a bracket that is open
+        return "", ""
+
+
+def _is_this_machine(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

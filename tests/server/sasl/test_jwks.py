@@ -1,17 +1,13 @@
 """Keys of tokens: when they are fetched, and from where."""
 
 import asyncio
-import http.server
-import threading
-import time
-from collections.abc import Iterator
 from http.client import BadStatusLine
 from pathlib import Path
 
 import pytest
 
 from kohort.errors import ConfigError
-from kohort.server.sasl.jwks import MAX_BYTES, Jwks, fetch, validate_url
+from kohort.server.sasl.jwks import Jwks, validate_url
 from security.tokens import jwks, public_jwk
 from server.handlers.bench import HandClock
 
@@ -91,55 +87,6 @@ async def test_keys_are_read_from_a_file(tmp_path: Path) -> None:
     await keys.start()
     await keys.close()
     assert keys.keys.find("1", "RS256") is not None
-
-
-@pytest.fixture
-def web() -> Iterator[str]:
-    """The address of a web server."""
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            if self.path == "/moved":
-                self.send_response(302)
-                self.send_header("Location", "/keys")
-                self.end_headers()
-                return
-            content = bytes(MAX_BYTES + 1) if self.path == "/large" else b"{}"
-            self.send_response(200)
-            self.end_headers()
-            if self.path == "/slow":
-                self._write_slowly(bytes(200))
-                return
-            self.wfile.write(content)
-
-        def _write_slowly(self, content: bytes) -> None:
-            try:
-                for byte in content:
-                    self.wfile.write(bytes([byte]))
-                    time.sleep(0.02)
-            except OSError:  # the client has gone
-                return
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever).start()
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-        server.shutdown()
-
-
-def test_a_redirect_and_a_large_document_are_refused(web: str) -> None:
-    assert fetch(f"{web}/keys") == b"{}"
-    with pytest.raises(OSError, match="302"):
-        fetch(f"{web}/moved")
-    with pytest.raises(ValueError, match="more than"):
-        fetch(f"{web}/large")
-
-
-def test_a_document_that_comes_byte_by_byte_is_given_up(web: str) -> None:
-    with pytest.raises(TimeoutError, match="takes longer than"):
-        fetch(f"{web}/slow", timeout_s=0.2)
 
 
 @pytest.mark.parametrize("url", ["http://issuer.test/keys", "ftp://x/y", "keys.json", URL + "2"])

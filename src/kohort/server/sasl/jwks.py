@@ -7,21 +7,19 @@ because issuers change their keys. A fetch that fails leaves the keys as they ar
 
 import asyncio
 import logging
-import time
-import urllib.request
 from collections.abc import Callable
-from http.client import HTTPException, HTTPResponse
-from typing import Any, Final
+from http.client import HTTPException
+from typing import Final
 from urllib.parse import urlsplit
 
 from kohort.errors import ConfigError
 from kohort.runtime.clock import Clock
 from kohort.security.jwt import KeySet
 from kohort.server.logs import fields
+from kohort.small_documents import fetch
 
-MAX_BYTES: Final = 1024 * 1024
 TIMEOUT_S: Final = 10.0
-"""Time to connect, of each wait for bytes, and of the whole document."""
+"""Time limit of a fetch, as in `small_documents.fetch`."""
 UNKNOWN_KEPT_MS: Final = 60_000
 MAX_UNKNOWN: Final = 16
 """Unknown keys that are asked for in a minute."""
@@ -34,42 +32,14 @@ Fetch = Callable[[str], bytes]
 """The document at a URL, blocking. Raises OSError, ValueError or HTTPException."""
 
 
-def fetch(url: str, timeout_s: float = TIMEOUT_S) -> bytes:
-    """The document at a file or https URL. Raises OSError, ValueError, HTTPException."""
-    deadline = time.monotonic() + timeout_s
-    content = bytearray()
-    with _opener.open(url, timeout=timeout_s) as response:
-        while some := _some(response):
-            content += some
-            if len(content) > MAX_BYTES:
-                raise ValueError(f"it has more than {MAX_BYTES} bytes")
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"it takes longer than {timeout_s:g} s")
-    return bytes(content)
-
-
-def _some(response: Any) -> bytes:
-    """What has come; a server that sends byte by byte must not hold the thread for ever."""
-    if isinstance(response, HTTPResponse):
-        return response.read1(MAX_BYTES)
-    some: bytes = response.read(MAX_BYTES + 1)  # of a file
-    return some
-
-
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """A redirect is an error: where it leads is not on the list of what is allowed."""
-
-    def redirect_request(self, *_: Any) -> None:
-        return None
-
-
-_opener = urllib.request.build_opener(_NoRedirects)
+def _fetched(url: str) -> bytes:
+    return fetch(url, TIMEOUT_S)
 
 
 class Jwks:
     """The keys of one JWKS document."""
 
-    def __init__(self, url: str, refresh_ms: int, clock: Clock, *, fetch: Fetch = fetch) -> None:
+    def __init__(self, url: str, refresh_ms: int, clock: Clock, *, fetch: Fetch = _fetched) -> None:
         self.keys = KeySet('{"keys":[]}')
         self._url = url
         self._refresh_ms = refresh_ms
@@ -112,7 +82,7 @@ class Jwks:
     async def _refresh(self) -> None:
         again_ms = self._refresh_ms
         try:
-            self.keys = await asyncio.to_thread(self._fetched)
+            self.keys = await asyncio.to_thread(self._read)
         except (OSError, ValueError, HTTPException) as error:
             again_ms = min(again_ms, RETRY_MS)
             logger.error("keys of tokens cannot be fetched", extra=fields(url=self._url, why=error))
@@ -121,7 +91,7 @@ class Jwks:
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(again_ms / 1000, self._refresh_soon)
 
-    def _fetched(self) -> KeySet:
+    def _read(self) -> KeySet:
         return KeySet(self._fetch(self._url))
 
 
