@@ -53,10 +53,12 @@ class LocalDirectory:
         stray_retention_ms: int = _WEEK_MS,
         recovery_threads: int = 2,
         is_case_insensitive: bool | None = None,
+        cluster_id: str | None = None,
     ) -> None:
         """Take the directory `path`, which is made if it does not exist.
 
-        `is_case_insensitive` is found out if it is None. Raises KohortError if the directory is not
+        `is_case_insensitive` is found out if it is None. Without `cluster_id`, a new directory is
+        one of a new cluster. Raises KohortError if the directory is not
         Kohort's, needs a later version, or belongs to another process (the text names the directory
         and says what to do), OSError.
         """
@@ -83,13 +85,15 @@ class LocalDirectory:
         self.problems = Problems()
         self._executor = ThreadPoolExecutor(_THREADS, "kohort-log")
         try:
-            self.directories = self._open_directories(is_case_insensitive)
+            self.directories = self._open_directories(is_case_insensitive, cluster_id)
         except BaseException:
             self._executor.shutdown()
             self._lock.release()
             raise
 
-    def _open_directories(self, is_case_insensitive: bool | None) -> DataDirectory:
+    def _open_directories(
+        self, is_case_insensitive: bool | None, cluster_id: str | None
+    ) -> DataDirectory:
         found = directory_format.examine(self._path)
         directories = DataDirectory(
             self._path,
@@ -98,7 +102,7 @@ class LocalDirectory:
             is_case_insensitive=is_case_insensitive,
         )
         if found is None and not partition_names(self._path):
-            directories.settle(new_cluster_id())
+            directories.settle(cluster_id or new_cluster_id())
         return directories
 
     def __repr__(self) -> str:

@@ -25,9 +25,11 @@ class MemoryPlaces:
     is_case_insensitive = False
     written_by = __version__
 
-    def __init__(self, logs: Mapping[TopicPartition, PartitionLog]) -> None:
-        """`logs` are those that are open."""
-        self.cluster_id: str | None = new_cluster_id()
+    def __init__(
+        self, logs: Mapping[TopicPartition, PartitionLog], cluster_id: str | None = None
+    ) -> None:
+        """`logs` are those that are open; without `cluster_id` they are of a new cluster."""
+        self.cluster_id: str | None = cluster_id or new_cluster_id()
         self._logs = logs
         self._topics: dict[TopicPartition, UUID] = {}
 
@@ -61,9 +63,10 @@ class MemoryPlaces:
 class MemoryDirectory:
     """A `LogDirectory` that is gone with its process."""
 
-    def __init__(self) -> None:
+    def __init__(self, cluster_id: str | None = None) -> None:
+        """Without `cluster_id` it is one of a new cluster."""
         self._logs: dict[TopicPartition, PartitionLog] = {}
-        self.directories = MemoryPlaces(self._logs)
+        self.directories = MemoryPlaces(self._logs, cluster_id)
         self.problems = Problems()
         self.on_reopened: list[Callable[[Log], None]] = []
 

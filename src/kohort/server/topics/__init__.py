@@ -1,6 +1,7 @@
 """Topics as records of `__cluster_metadata`, and the logs of their partitions."""
 
 from kohort.server.topics.cluster_metadata import METADATA, TopicRecord
+from kohort.server.topics.followed import FollowedMetadata, FollowedTopics
 from kohort.server.topics.leader_epochs import LEADER_EPOCH, judge
 from kohort.server.topics.metadata_log import storage_error
 from kohort.server.topics.names import INTERNAL, OFFSETS_TOPIC, TRANSACTIONS_TOPIC, validate_name
@@ -15,6 +16,8 @@ __all__ = [
     "METADATA",
     "OFFSETS_TOPIC",
     "TRANSACTIONS_TOPIC",
+    "FollowedMetadata",
+    "FollowedTopics",
     "GroupTopics",
     "NewTopic",
     "Topic",

@@ -5,7 +5,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Collection, Iterator
 from threading import Lock
-from typing import Final
+from typing import Final, Protocol
 from uuid import UUID
 
 from kohort import __version__
@@ -35,6 +35,44 @@ _FAILURES_KEPT: Final = 16
 """Failed syncs whose changes are told apart; between two of them the disk has worked again."""
 
 
+class Metadata(Protocol):
+    """What is known of the cluster."""
+
+    state: ClusterState
+    on_taken_back: Callable[[Collection[UUID]], None]
+    """Called with the ids of topics whose changes were taken back, when `state` is as before."""
+
+    @property
+    def end_offset(self) -> int:
+        """Offset of the next record."""
+        ...
+
+    @property
+    def last_change(self) -> int:
+        """Number of the latest change, for `durable`."""
+        ...
+
+    def commit(self, *records: MetadataRecord) -> None:
+        """Log the records together, and replay them. Raises KafkaError."""
+        ...
+
+    async def durable(self, change: int | None = None) -> None:
+        """Return when that change, or every change made by now, cannot be lost. Raises OSError."""
+        ...
+
+    def flush(self) -> None:
+        """`durable`, blocking until it is done."""
+        ...
+
+    def log_reopened(self, log: Log) -> None:
+        """Write to a log that takes the place of a failed one."""
+        ...
+
+    def close(self) -> None:
+        """End. Idempotent."""
+        ...
+
+
 class MetadataLog:
     """`state`, and the one way to change it.
 
@@ -55,8 +93,6 @@ class MetadataLog:
         log.ensure_open()
         self.state = ClusterState()
         self.on_taken_back: Callable[[Collection[UUID]], None] = _ignore
-        """Called with the ids of topics whose changes were taken back, when `state` is as before.
-        """
         self._log = log
         self._now = now
         self._disk = Lock()
@@ -64,6 +100,8 @@ class MetadataLog:
         self._appended = self._settled = 0
         """Changes of this process. The settled ones are durable, or were taken back."""
         self._durable_end = log.end_offset
+        self._grown = asyncio.Event()
+        """Set, and replaced, when more is durable."""
         self._undo: list[MetadataRecord] = []
         """Replayed in reverse order, they restore `state` as of the last durable change."""
         self._lost: list[tuple[range, OSError]] = []
@@ -92,6 +130,26 @@ class MetadataLog:
     def last_change(self) -> int:
         """Number of the latest change, for `durable`."""
         return self._appended
+
+    def read(self, offset: int) -> bytes:
+        """Batches from the one with that offset on, as far as they are durable: a megabyte or less.
+
+        Empty at the end. Raises KafkaError, OSError.
+        """
+        if offset >= self._durable_end:
+            return b""
+        data = self._log.read(offset, _READ_SIZE)
+        size = len(data)
+        for position, header in batches.iterate(data):
+            if header.base_offset >= self._durable_end:
+                size = position
+                break
+        return bytes(data[:size])
+
+    async def wait_beyond(self, offset: int) -> None:
+        """Return as soon as more than `offset` is durable."""
+        while self._durable_end <= offset:
+            await self._grown.wait()
 
     def commit(self, *records: MetadataRecord) -> None:
         """Append the records as one batch, and replay them.
@@ -169,7 +227,10 @@ class MetadataLog:
     def _synced(self, paths: tuple[str, ...], change: int, end_offset: int) -> None:
         self._unsynced.difference_update(paths)
         self._settled = max(self._settled, change)
-        self._durable_end = max(self._durable_end, end_offset)
+        if end_offset > self._durable_end:
+            self._durable_end = end_offset
+            self._grown.set()
+            self._grown = asyncio.Event()
         if self._settled == self._appended:
             self._undo.clear()
 

@@ -14,7 +14,7 @@ operator who swaps directories. A metadata log in such a place is not read.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 from uuid import UUID
 
@@ -33,8 +33,8 @@ Marks: TypeAlias = Mapping[TopicPartition, UUID | None]
 """Directories with the name of a partition → the id of the topic in their mark."""
 
 
-def ensure_metadata_directory(directories: PartitionDirectories) -> Marks:
-    """Make a place for the metadata log in a new data directory; the marks of all directories.
+def ensure_metadata_directory(directories: PartitionDirectories) -> None:
+    """Make a place for the metadata log in a new data directory.
 
     Raises OSError, and KohortError if the directory is not new, or that place is not marked for it.
     """
@@ -43,7 +43,7 @@ def ensure_metadata_directory(directories: PartitionDirectories) -> Marks:
         found = marks[METADATA]
         if found != METADATA_ID and not _is_of_version_0_1(directories, found):
             raise KohortError(_not_its_place(METADATA, METADATA_ID, found))
-        return marks
+        return
     marked = [str(each) for each, topic_id in marks.items() if topic_id is not None]
     if marked:
         raise KohortError(
@@ -51,16 +51,12 @@ def ensure_metadata_directory(directories: PartitionDirectories) -> Marks:
             "which topics there are; restore that directory from a copy"
         )
     directories.make({METADATA: METADATA_ID})
-    return {**marks, METADATA: METADATA_ID}
 
 
 def reconcile(
-    directories: PartitionDirectories,
-    state: ClusterState,
-    marks: Marks,
-    here: Callable[[Mapping[TopicPartition, UUID]], Mapping[TopicPartition, UUID]],
+    directories: PartitionDirectories, state: ClusterState, known: Mapping[TopicPartition, UUID]
 ) -> dict[TopicPartition, str]:
-    """Make the directories agree with `state`; `here` are those partitions that belong into them.
+    """Make the directories those of the partitions `known`, which belong here.
 
     Returns the partitions whose place is taken by a directory that is not Kohort's, with what to do
     about it. Raises KohortError if the directories cannot agree, OSError.
@@ -72,9 +68,7 @@ def reconcile(
         )
     if directories.is_case_insensitive:
         _refuse_names_that_differ_in_case(state.topics.values())
-    known = {METADATA: METADATA_ID}
-    for topic in state.topics.values():
-        known |= here(places_of(topic))
+    marks = directories.marks()
     _mark_known(directories, known, marks)
     _set_strays_aside(directories, known, marks)
     missing, refused = {}, {}

@@ -111,6 +111,11 @@ class TopicLogs:
         except OSError as error:
             self._logs.refuse(partition, f"the log could not be opened again: {error}")
 
+    def refuse(self, places: Iterable[TopicPartition], why: str) -> None:
+        """Have the logs of these partitions, which are not open, raise `why`."""
+        for partition in filter(self._is_here, places):
+            self._logs.refuse(partition, why)
+
     # Making and removing
 
     def make_places(self, places: Mapping[TopicPartition, UUID]) -> None:

@@ -37,6 +37,7 @@ from kohort.server.config import (
 from kohort.server.logs import fields
 from kohort.server.topics.cluster_metadata import (
     METADATA,
+    METADATA_ID,
     AclRecord,
     AclRemoved,
     ClusterRecord,
@@ -49,7 +50,12 @@ from kohort.server.topics.cluster_metadata import (
     TopicRecord,
     UserScramCredentialRecord,
 )
-from kohort.server.topics.metadata_log import METADATA_LOG, MetadataLog, storage_error
+from kohort.server.topics.metadata_log import (
+    METADATA_LOG,
+    Metadata,
+    MetadataLog,
+    storage_error,
+)
 from kohort.server.topics.names import ClaimedNames, validate_creatable
 from kohort.server.topics.producer_ids import DurableProducerIds, ProducerIdManager
 from kohort.server.topics.reconciliation import (
@@ -84,10 +90,12 @@ class Topics:
         config: Config,
         now: Callable[[], Timestamp],
         placement: Placement = everywhere,
+        metadata: Metadata | None = None,
     ) -> None:
         """Replay the metadata log, make the directories agree with it, open every topic.
 
-        Of each topic those partitions have their logs here that `placement` says.
+        Of each topic those partitions have their logs here that `placement` says. `metadata` is
+        what another node has told; None: the log of it is here.
         Raises KohortError if the data directory cannot be used as it is, OSError if the storage
         fails.
         """
@@ -119,18 +127,24 @@ class Topics:
         """Partitions of deleted topics: their records go once the deletion is on the disk."""
         self._to_revert: deque[Callable[[], object]] = deque()
         """Short steps that are left to do for changes that were taken back."""
-        marks = ensure_metadata_directory(logs.directories)
-        log = logs.open(METADATA, METADATA_LOG, synced_by_owner=True)
-        self._metadata = MetadataLog(log, now, logs.directories.written_by)
-        self._metadata.on_taken_back = self._taken_back
-        state = self._metadata.state
+        places: dict[TopicPartition, UUID] = {}
+        if metadata is None:
+            places[METADATA] = METADATA_ID
+            ensure_metadata_directory(logs.directories)
+            log = logs.open(METADATA, METADATA_LOG, synced_by_owner=True)
+            metadata = MetadataLog(log, now, logs.directories.written_by)
+        self._metadata = metadata
+        metadata.on_taken_back = self._taken_back
+        state = metadata.state
         self._apply_broker_configs()
         config.on_change.append(self._reconfigure)
         if not state.cluster_id:
             self._metadata.commit(ClusterRecord(logs.directories.cluster_id or new_cluster_id()))
         self.producer_ids = ProducerIdManager(state.producer_ids_end, self._reserve_producer_ids)
         self.durable_producer_ids = DurableProducerIds(self.producer_ids, self.durable)
-        for partition, why in reconcile(logs.directories, state, marks, self._logs.here).items():
+        for record in state.topics.values():
+            places |= self._logs.here(places_of(record))
+        for partition, why in reconcile(logs.directories, state, places).items():
             logs.refuse(partition, why)
         logs.on_reopened.append(self._reopened)
         self._logs.recover(state.topics.values())
@@ -520,11 +534,14 @@ class Topics:
         except (KafkaError, OSError) as error:
             self._logs.discard(self._places_to_add(topic, total))
             raise error if isinstance(error, KafkaError) else storage_error(error) from error
+        self._grown(topic, added)
+        return topic
+
+    def _grown(self, topic: Topic, added: tuple[Log, ...]) -> None:
         self.responses.clear()
         self._version += 1
         topic.partitions += added
-        _log.info("grew a topic", extra=fields(topic=topic.name, partitions=total))
-        return topic
+        _log.info("grew a topic", extra=fields(topic=topic.name, partitions=len(topic.partitions)))
 
     def alter_configs(self, name: str, configs: Mapping[str, str]) -> Topic:
         """Replace a topic's own configs, at once for its open logs. Raises KafkaError.

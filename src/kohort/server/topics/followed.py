@@ -1,0 +1,142 @@
+"""Topics of a node that follows the metadata log of another one, as brokers follow a controller."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Iterable
+from typing import NoReturn
+from uuid import UUID
+
+from kohort.errors import ErrorCode, KafkaError
+from kohort.log.base import Log, LogDirectory
+from kohort.runtime.time_slice import TimeSlices
+from kohort.server.config import Config
+from kohort.server.logs import fields
+from kohort.server.topics.cluster_metadata import (
+    AclRecord,
+    AclRemoved,
+    ClusterState,
+    ConfigsRecord,
+    MetadataRecord,
+    TopicDeleted,
+    TopicRecord,
+)
+from kohort.server.topics.reconciliation import places_of
+from kohort.server.topics.topic import Topic
+from kohort.server.topics.topic_logs import Placement
+from kohort.server.topics.topics import Topics
+from kohort.types import Timestamp
+
+logger = logging.getLogger("kohort.topics")
+
+
+class FollowedMetadata:
+    """`state` as far as it was read from another node, which is the one that changes it."""
+
+    def __init__(self) -> None:
+        self.state = ClusterState()
+        self.end_offset = 0
+        """Offset of the next record to be read."""
+        self.last_change = 0
+        self.on_taken_back: Callable[[Collection[UUID]], None]
+
+    def replay(self, offset: int, record: MetadataRecord) -> None:
+        """Replay the record of that offset."""
+        self.state.replay(record)
+        self.end_offset = offset + 1
+
+    def commit(self, *_: MetadataRecord) -> NoReturn:
+        raise KafkaError(
+            ErrorCode.not_controller, "This is not the correct controller for this cluster."
+        )
+
+    async def durable(self, change: int | None = None) -> None:
+        """What is read from another node is on its disk."""
+
+    def flush(self) -> None:
+        pass
+
+    def log_reopened(self, log: Log) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+class FollowedTopics(Topics):
+    """The topics as another node tells of them; it alone changes them."""
+
+    def __init__(
+        self,
+        logs: LogDirectory,
+        config: Config,
+        now: Callable[[], Timestamp],
+        placement: Placement,
+        metadata: FollowedMetadata,
+    ) -> None:
+        """Open the topics of `metadata`. Raises as `Topics` does."""
+        super().__init__(logs, config, now, placement, metadata)
+        self._followed = metadata
+        self._slices = TimeSlices()
+
+    async def follow(self, records: Iterable[tuple[int, MetadataRecord]]) -> None:
+        """Do as these records say, each with its offset in the log of the other node.
+
+        Records that were followed already are left out. A partition whose directory cannot be made
+        is refused.
+        """
+        for offset, record in records:
+            if offset < self._followed.end_offset:
+                continue
+            await self._prepare(record)
+            self._followed.replay(offset, record)
+            await self._apply(record)
+            await self._slices.give_way()
+
+    async def _prepare(self, record: MetadataRecord) -> None:
+        """Have places for the partitions of a topic before anybody knows of it."""
+        if not isinstance(record, TopicRecord):
+            return
+        if record.name in self._forgetting:
+            await asyncio.wait(self._forgetting.pop(record.name))
+        known = self.by_id(record.id)
+        places = places_of(record, 0 if known is None else len(known.partitions))
+        try:
+            await asyncio.to_thread(self._logs.make_places, places)
+        except KafkaError as error:
+            logger.error(
+                "partitions of a topic cannot be served",
+                extra=fields(topic=record.name, why=error.__cause__ or error),
+            )
+            self._logs.refuse(places, f"its directory could not be made: {error}")
+
+    async def _apply(self, record: MetadataRecord) -> None:
+        match record:
+            case TopicRecord():
+                await self._apply_topic(record)
+            case TopicDeleted(id=topic_id):
+                await self._apply_deletion(self.by_id(topic_id))
+            case ConfigsRecord():
+                self._apply_broker_configs()
+            case AclRecord() | AclRemoved():
+                self._tell_acls_changed()
+
+    async def _apply_topic(self, record: TopicRecord) -> None:
+        topic = self.by_id(record.id)
+        if topic is None:
+            self._added(await self._logs.opened_in_slices(record, self._slices))
+            return
+        if record.configs != topic.configs:
+            self.responses.clear()
+            self._configure(topic, record.configs)
+        if record.partitions > len(topic.partitions):
+            places = places_of(record, len(topic.partitions))
+            added = await self._logs.open_in_slices(places, topic.effective, self._slices)
+            self._grown(topic, added)
+
+    async def _apply_deletion(self, topic: Topic | None) -> None:
+        if topic is None:
+            return
+        self._hide((topic,))
+        for _ in self._retire(topic):
+            await self._slices.give_way()
+        await self.durable()

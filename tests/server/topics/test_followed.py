@@ -1,0 +1,198 @@
+"""Topics of a node that reads what another one has logged of them."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from kohort.cluster import worker_of
+from kohort.errors import ErrorCode, KafkaError
+from kohort.log.elsewhere import ElsewhereLog
+from kohort.log.local import LocalDirectory
+from kohort.log.memory import MemoryDirectory
+from kohort.server.config import Config
+from kohort.server.config.resources import ResourceType
+from kohort.server.topics.cluster_metadata import (
+    METADATA,
+    ClusterRecord,
+    TopicRecord,
+    decode_batches,
+)
+from kohort.server.topics.followed import FollowedMetadata, FollowedTopics
+from kohort.server.topics.metadata_log import METADATA_LOG, MetadataLog
+from kohort.server.topics.topic import NewTopic
+from kohort.server.topics.topics import Topics
+from kohort.types import Timestamp, TopicPartition
+
+WORKERS = 2
+NOW = Timestamp(1_700_000_000_000)
+
+
+def config() -> Config:
+    return Config({"storage": "memory"})
+
+
+def is_of(worker: int, partition: TopicPartition) -> bool:
+    return worker_of(partition, WORKERS) == worker
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator["Pair"]:
+    pair = Pair(tmp_path)
+    yield pair
+    pair.logs.close()
+
+
+class Pair:
+    """Worker 0, which changes topics, and worker 1, which follows it."""
+
+    def __init__(self, path: Path) -> None:
+        self.directory = MemoryDirectory()
+        self.leader = Topics(self.directory, config(), lambda: NOW, lambda each: is_of(0, each))
+        self.logs = LocalDirectory(path, cluster_id=self.leader.cluster_id)
+        self.start()
+
+    def start(self) -> None:
+        """Have worker 1 start with what worker 0 has logged by now."""
+        self.metadata = FollowedMetadata()
+        for offset, record in decode_batches(self.logged()):
+            self.metadata.replay(offset, record)
+        self.follower = FollowedTopics(
+            self.logs, config(), lambda: NOW, lambda each: is_of(1, each), self.metadata
+        )
+
+    def logged(self) -> bytes:
+        log = self.directory.open(METADATA, METADATA_LOG)
+        return bytes(log.read(log.start_offset, 1 << 20))
+
+    async def follow(self) -> None:
+        await self.follower.follow(decode_batches(self.logged()))
+
+    def check(self, *names: str) -> None:
+        """Both know these topics alone, and each has its share of the logs."""
+        described = [
+            {each.name: each.record() for each in topics.all()}
+            for topics in (self.leader, self.follower)
+        ]
+        assert described[0] == described[1]
+        assert set(described[0]) == set(names)
+        for worker, topics in enumerate((self.leader, self.follower)):
+            for topic in topics.all():
+                for log in topic.partitions:
+                    is_here = is_of(worker, log.topic_partition)
+                    assert isinstance(log, ElsewhereLog) is not is_here
+        assert set(self.logs.names()) == {
+            log.topic_partition
+            for topic in self.follower.all()
+            for log in topic.partitions
+            if is_of(1, log.topic_partition)
+        }
+
+
+async def test_topics_come_grow_change_and_go_as_the_other_node_says(pair: "Pair") -> None:
+    await pair.leader.create_each([NewTopic("a", 4), NewTopic("b", 1), NewTopic("gone", 3)])
+    await pair.follow()
+    pair.check("a", "b", "gone")
+    await pair.leader.grow("a", 7)
+    pair.leader.alter_configs("b", {"retention.ms": "7"})
+    pair.leader.delete("gone")
+    await pair.leader.durable()
+    told: list[frozenset[str]] = []
+    pair.follower.on_deleted.append(lambda names: told.append(names) or ())
+    await pair.follow()
+    pair.check("a", "b")
+    assert told == [{"gone"}]
+    found = pair.follower.get("b")
+    assert found is not None
+    assert found.effective["retention.ms"] == 7
+
+
+async def test_a_node_that_starts_again_knows_what_was_logged_meanwhile(pair: "Pair") -> None:
+    await pair.leader.create_each([NewTopic("a", 4), NewTopic("gone", 4)])
+    await pair.follow()
+    pair.leader.delete("gone")
+    await pair.leader.grow("a", 6)
+    await pair.leader.durable()
+    pair.start()
+    pair.check("a")
+    await pair.follow()
+    pair.check("a")
+
+
+async def test_a_topic_that_is_made_again_under_its_name_is_another_one(pair: "Pair") -> None:
+    await pair.leader.create_each([NewTopic("t", 4)])
+    await pair.follow()
+    forgetting = asyncio.Event()
+    pair.follower.on_deleted.append(lambda _: [asyncio.create_task(_wait(forgetting))])
+    pair.leader.delete("t")
+    await pair.leader.durable()
+    await pair.leader.create_each([NewTopic("t", 2)])
+    following = asyncio.create_task(pair.follow())
+    await asyncio.sleep(0.01)
+    assert pair.follower.get("t") is None  # offsets of the old one are still being forgotten
+    forgetting.set()
+    await following
+    pair.check("t")
+
+
+async def _wait(event: asyncio.Event) -> None:
+    await event.wait()
+
+
+async def test_records_are_followed_once(pair: "Pair") -> None:
+    await pair.leader.create_each([NewTopic("t", 4)])
+    await pair.follow()
+    version = pair.follower.version
+    await pair.follow()
+    assert pair.follower.version == version
+
+
+async def test_a_partition_without_room_is_refused_and_the_rest_is_served(
+    pair: "Pair", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pair.logs.directories, "make", _no_room)
+    await pair.leader.create_each([NewTopic("t", 4)])
+    await pair.follow()
+    found = pair.follower.get("t")
+    assert found is not None
+    errors = []
+    for log in found.partitions:
+        with pytest.raises(KafkaError) as caught:
+            log.ensure_open()
+        errors.append(caught.value.code)
+    assert set(errors) == {ErrorCode.kafka_storage_error, ErrorCode.not_leader_or_follower}
+
+
+def _no_room(_: object) -> None:
+    raise OSError(28, "No space left on device")
+
+
+async def test_only_the_other_node_changes_anything(pair: "Pair") -> None:
+    for change in (
+        lambda: pair.follower.create("t", 1),
+        lambda: pair.follower.set_configs(ResourceType.BROKER, "", {"num.partitions": "3"}),
+        lambda: pair.follower.producer_ids.next(),
+    ):
+        with pytest.raises(KafkaError) as caught:
+            change()
+        assert caught.value.code is ErrorCode.not_controller
+
+
+async def test_what_is_not_durable_is_not_told() -> None:
+    log: Any = MemoryDirectory().open(METADATA, METADATA_LOG)
+    metadata = MetadataLog(log, lambda: NOW, "0.2")
+
+    metadata.commit(ClusterRecord("c"))
+    metadata.flush()
+    waiting = asyncio.ensure_future(metadata.wait_beyond(metadata.end_offset))
+    metadata.commit(TopicRecord(id=uuid4(), name="t", partitions=1))
+    assert [record for _, record in decode_batches(metadata.read(0))] == [ClusterRecord("c")]
+    assert metadata.read(1) == b""
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    await metadata.durable()
+    await waiting
+    assert len(list(decode_batches(metadata.read(1)))) == 1
