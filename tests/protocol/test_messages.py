@@ -80,6 +80,7 @@ def test_header_tags_are_passed_over_whatever_they_are() -> None:
         framed(HEARTBEAT, -1, b"\0\0"),
         framed(PRODUCE, 2, b"\0\0"),  # advertised, but not served
         framed(999, 0, b"\0\0"),
+        framed(18, 99, b"\xff\xff"),
         framed(-1, 0, b"\0\0"),
         b"\0\0\0\0",
     ],
@@ -91,7 +92,8 @@ def test_headers_that_are_none(data: bytes) -> None:
 
 @pytest.mark.parametrize("version", [-1, 5, 99])
 def test_api_versions_of_any_version_has_a_header(version: int) -> None:
-    assert read_header(framed(18, version, b"whatever"))[:3] == (18, version, 7)
+    rest = b"\xff\xff" + (b"\0" if version > 2 else b"") + b"whatever"
+    assert read_header(framed(18, version, rest))[:3] == (18, version, 7)
 
 
 # Requests

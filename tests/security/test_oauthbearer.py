@@ -59,6 +59,7 @@ def test_after_a_refused_token_nothing_else_is_taken(message: bytes) -> None:
         b"n,,\x01auth=Bearer good\x01key\x01\x01",
         "n,,\x01auth=Bearer good\x01k=ü\x01\x01".encode(),
         b"n,a=bob,\x01auth=Bearer good\x01\x01",
+        b"n,a=bob=2C=3D,\x01auth=Bearer good\x01\x01",
     ],
 )
 def test_another_form_or_another_authorization_id_fails_at_once(message: bytes) -> None:

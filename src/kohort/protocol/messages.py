@@ -57,8 +57,7 @@ def read_header(data: bytes) -> tuple[int, int, int, str, int]:
     """(API key, version, correlation id, client id, offset of the body) of a frame with its size.
 
     A null client id is "". Raises `MalformedError`, also for an API or version that is not served.
-    The exception is an `ApiVersions` request of an unknown version, which needs a response: only
-    its first fields are read.
+    The exception is an `ApiVersions` request of an unknown version, which needs a response.
     """
     try:
         api_key, version, correlation_id, length = _unpack_header(data, CONTENT)
@@ -66,9 +65,9 @@ def read_header(data: bytes) -> tuple[int, int, int, str, int]:
         raise MalformedError(f"request header of {len(data) - CONTENT} bytes") from None
     flexible = _SERVED.get((api_key, version))
     if flexible is None:
-        if api_key == API_VERSIONS:
-            return api_key, version, correlation_id, "", len(data)
-        raise MalformedError(f"API key {api_key} version {version} is not served")
+        if api_key != API_VERSIONS:
+            raise MalformedError(f"API key {api_key} version {version} is not served")
+        flexible = APIS[API_VERSIONS].flexible(version)
     body = _BODY + length if length > 0 else _BODY
     if body > len(data):
         raise MalformedError(f"client id of {length} bytes")

@@ -68,11 +68,11 @@ class OAuthBearerServer:
             status = json.dumps({"status": "invalid_token"}, separators=(",", ":"))
             self._refused = Failed(f"OAUTHBEARER: {error}", status)
             return Challenge(status.encode(), self._refused.reason)
-        if authorization_id and _unescaped(authorization_id) != found.principal:
+        if authorization_id not in ("", found.principal):  # as it is written, as in Kafka
             return Failed(
                 f"OAUTHBEARER: {shown(found.principal)} asked for another authorization id",
                 f"Authentication failed: Client requested an authorization id "
-                f"({_unescaped(authorization_id)}) that is different from the token's principal "
+                f"({authorization_id}) that is different from the token's principal "
                 f"name ({found.principal})",
             )
         return Authenticated(found.principal, expires_ms=found.expires_ms)
@@ -89,7 +89,3 @@ def _bearer_token(pairs: str) -> str | None:
     given = dict(pair.split("=", 1) for pair in pairs.split("\x01") if pair)
     found = _AUTH.fullmatch(given.get("auth", ""))
     return None if found is None else found[1]
-
-
-def _unescaped(name: str) -> str:
-    return name.replace("=2C", ",").replace("=3D", "=")

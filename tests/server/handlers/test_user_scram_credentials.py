@@ -101,7 +101,8 @@ async def test_credentials_that_are_refused(
 
 
 async def test_a_user_is_altered_once_in_a_request(bench: Bench) -> None:
-    await altered(bench, upsertions=[upsertion("a"), upsertion("a2"), upsertion("a3")])
+    names = ("a", "a2", "a3", "a4", "a5")
+    await altered(bench, upsertions=list(map(upsertion, names)))
     twice = (DUPLICATE, "A user credential cannot be altered twice in the same request")
     missing = (
         ErrorCode.resource_not_found,
@@ -109,12 +110,18 @@ async def test_a_user_is_altered_once_in_a_request(bench: Bench) -> None:
     )
     result = await altered(
         bench,
-        deletions=[deletion("a"), deletion("a2"), deletion("a2"), deletion("x"), deletion("y", 9)],
-        upsertions=[upsertion("a"), upsertion("a3"), upsertion("a3", 2), upsertion("x")],
+        deletions=[
+            *map(deletion, ("a", "a2", "a2", "x", "a4")),
+            *(deletion("y", 9), deletion("a4", 2)),
+        ],
+        upsertions=[
+            *map(upsertion, ("a", "a3", "x", "a5")),
+            *(upsertion("a3", 2), upsertion("a5", iterations=1)),
+        ],
     )
     unknown = (UNSUPPORTED, "Unknown SCRAM mechanism")
-    assert result == {"a": twice, "a2": twice, "a3": twice, "x": missing, "y": unknown}
-    assert await described(bench) == {user: {1: 4096} for user in ("a", "a2", "a3")}
+    assert result == dict.fromkeys(names, twice) | {"x": missing, "y": unknown}
+    assert await described(bench) == {user: {1: 4096} for user in names}
 
 
 async def test_more_users_than_are_altered_at_once(bench: Bench) -> None:

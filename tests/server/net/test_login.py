@@ -96,7 +96,7 @@ async def test_requests_are_served_after_a_login_as_those_of_its_user(version: i
         peer = await wire.peer()
         assert await versions(peer) is NONE
         answer = await log_in(peer, version=version)
-        assert (answer.error_code, answer.error_message, answer.auth_bytes) == (NONE, None, b"")
+        assert (answer.error_code, answer.error_message, answer.auth_bytes) == (NONE, "", b"")
         await peer.ask("list_groups", 4, states_filter=())
         assert asked == ["User:alice"]
         assert wire.listener.metrics.logins == 1
@@ -255,6 +255,18 @@ async def test_a_request_during_authentication_is_refused(
         assert (await peer.ask(api, version, **fields)).error_code is ILLEGAL
         assert await peer.closed() == b""
         assert wire.groups.submitted == []
+
+
+@pytest.mark.parametrize("version", [1, 3])
+async def test_a_refused_request_is_not_parsed(version: int) -> None:
+    async with Wire(sasl=secured()) as wire:
+        peer = await wire.peer()
+        await peer.ask("sasl_handshake", 1, mechanism="TWO")
+        peer.send(peer.frame("find_coordinator", version, b"\xff" * 9))
+        answer = await peer.answer("find_coordinator", version)
+        assert (answer.error_code, answer.node_id, answer.port) == (ILLEGAL, -1, -1)
+        assert answer.error_message == "Unexpected Kafka request during SASL authentication."
+        assert await peer.closed() == b""
 
 
 @pytest.mark.parametrize("version", [9, 0])
@@ -444,6 +456,15 @@ async def test_a_session_keeps_its_mechanism() -> None:
         assert (await peer.ask("sasl_handshake", 1, mechanism="TWO")).error_code is NONE
         peer.send(peer.request("sasl_authenticate", 1, auth_bytes=b"1"))
         assert await peer.closed() == b""
+
+
+async def test_a_session_is_not_renewed_by_a_mechanism_that_is_not_served() -> None:
+    async with Wire(sasl=secured(max_reauth_ms={"PLAIN": 5_000})) as wire:
+        peer = await wire.peer()
+        await log_in(peer)
+        peer.send(peer.request("sasl_handshake", 1, mechanism="GSSAPI"))
+        assert await peer.closed() == b""
+        assert wire.listener.metrics.logins_failed == 1
 
 
 @pytest.mark.parametrize(

@@ -99,9 +99,7 @@ def _judge_each(
         for each in wanted:
             before = judged.get(each.name)
             if not isinstance(before, Refusal):
-                now = judge(users, each)
-                is_second = before is not None and not isinstance(now, Refusal)
-                judged[each.name] = TWICE if is_second else now
+                judged[each.name] = judge(users, each) if before is None else TWICE
             yield
     return judged
 

@@ -34,7 +34,7 @@ from typing import Any, Final, TypeAlias, cast
 from kohort.errors import ErrorCode
 from kohort.protocol.apis import APIS, BY_NAME
 from kohort.protocol.framing import CONTENT, FrameReader, MalformedError
-from kohort.protocol.messages import frame_head, read_header, response
+from kohort.protocol.messages import frame_head, read_header
 from kohort.protocol.throttle_time import with_throttle_time
 from kohort.security import ANONYMOUS, Endpoint, KafkaPrincipal, Peer
 from kohort.server.addresses import java_host
@@ -46,6 +46,7 @@ from kohort.server.net.repeated_requests import RepeatedRequest
 from kohort.server.net.request_memory import UNMETERED, RequestMemory
 from kohort.server.net.request_metrics import RequestMetrics
 from kohort.server.net.response_memory import ResponseMemory
+from kohort.server.net.unparsed_response import unparsed_response
 from kohort.server.net.work_time import WorkTime
 from kohort.server.throttling import Throttling
 
@@ -599,14 +600,7 @@ def host_of(address: object) -> str:
 
 
 def refuse_illegal_sasl_state(exchange: Exchange, _frame: bytes, _body_at: int) -> None:
-    """Refuse a request that comes between two messages of SASL, and close its connection."""
+    """Refuse a request that comes between two messages of SASL, unparsed; close its connection."""
     if APIS[exchange.api_key].serves(exchange.version):
-        exchange.respond(_with_error(exchange, ErrorCode.illegal_sasl_state))
+        exchange.respond(unparsed_response(exchange.api_key, exchange.version))
     exchange.connection.hang_up("a request during authentication")
-
-
-def _with_error(exchange: Exchange, error: ErrorCode) -> Any:
-    try:
-        return response(exchange.api_key, exchange.version, error_code=error)
-    except TypeError:  # it has no such field
-        return response(exchange.api_key, exchange.version)

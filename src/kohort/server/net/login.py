@@ -97,7 +97,7 @@ class AuthenticateAnswer(NamedTuple):
     """What a SaslAuthenticate, or a token, gets."""
 
     code: ErrorCode = ErrorCode.none
-    error_message: str | None = None
+    error_message: str = ""
     auth_bytes: bytes = b""
     session_lifetime_ms: int = 0
     has_failed: bool = False
@@ -184,13 +184,19 @@ class Login:
     # What the requests do
 
     def handshake(self, version: int, mechanism: str) -> HandshakeAnswer:
-        """Begin with a mechanism."""
+        """Begin with a mechanism.
+
+        Raises MalformedError for one that is not served, if the client has authenticated before.
+        """
         offered = tuple(self._sasl.mechanisms)
         if self._state is LoginState.DONE and not self._may_begin_again():
             return HandshakeAnswer(ErrorCode.illegal_sasl_state, ())
         new_server = self._sasl.mechanisms.get(mechanism)
         if new_server is None:
-            self._note_failure(f"{shown(mechanism)} is not one of {', '.join(offered)}")
+            reason = f"{shown(mechanism)} is not one of {', '.join(offered)}"
+            self._note_failure(reason)
+            if self._user is not None:
+                raise MalformedError(reason)
             return HandshakeAnswer(ErrorCode.unsupported_sasl_mechanism, offered, has_failed=True)
         if self._user is not None and mechanism != self._mechanism:
             self._state = LoginState.OTHER_MECHANISM

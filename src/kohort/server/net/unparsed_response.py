@@ -1,0 +1,36 @@
+"""The response to a request that comes between two messages of SASL.
+
+It has ILLEGAL_SASL_STATE where the response has an error of its own. Kafka also names each topic,
+group or resource of the request with that error. Here nobody who has not authenticated has the body
+of a request parsed, so its lists are empty.
+"""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+from kohort.errors import ErrorCode
+from kohort.protocol.apis import APIS
+from kohort.protocol.messages import response
+
+_REFUSED: Final = {
+    "error_code": ErrorCode.illegal_sasl_state,
+    "error_message": "Unexpected Kafka request during SASL authentication.",
+}
+_OTHERS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "find_coordinator": {"node_id": -1, "port": -1},
+    "init_producer_id": {"producer_epoch": -1},
+    "describe_client_quotas": {"entries": None},
+    "consumer_group_heartbeat": {"error_message": None},
+}
+"""What Kafka has in other fields, where it is not the default of the schema."""
+
+
+def unparsed_response(api_key: int, version: int) -> Any:
+    """kio's response, with the error where it has a field for it."""
+    values = {**_REFUSED, **_OTHERS.get(APIS[api_key].name, {})}
+    for name in ("error_message", "error_code"):
+        with suppress(TypeError):  # no version has that field
+            return response(api_key, version, **values)
+        del values[name]
+    return response(api_key, version, **values)
