@@ -29,6 +29,7 @@ survive it.
 """
 WARM_UP_SECONDS = 60.0
 SHARDS = 50
+SCRAM_MECHANISMS = (1, 2)
 STARTING = ("(14)", "(15)", "(16)", "(5)")
 
 
@@ -115,12 +116,16 @@ async def play(item: Scenario, host: str, port: int, token: str) -> Run:
 
 
 async def clean_up(stage: Stage) -> None:
-    """Remove the scenario's members, groups and topics, as far as the server does that."""
+    """Remove the scenario's users, members, groups and topics, as far as the server does that."""
     connection = await RawConnection.open(stage.host, stage.port, stage.user)
     try:
         async with asyncio.timeout(5):
             if stage.acls:
                 await _ask(connection, "DeleteAcls", 3, filters=stage.acls)
+            if stage.users:
+                for kind in SCRAM_MECHANISMS:  # a user may come once in a request
+                    gone = [{"name": one, "mechanism": kind} for one in stage.users]
+                    await _ask(connection, "AlterUserScramCredentials", 0, deletions=gone)
             if stage.groups:
                 await _remove_members(connection, stage)
                 await _ask(connection, "DeleteGroups", 2, groups_names=sorted(stage.groups))

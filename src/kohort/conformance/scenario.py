@@ -28,11 +28,15 @@ AT_ONCE: Final = {
 }
 """Without the delays by which Kafka waits for more members."""
 SECURED: Final = "secured"
-"""The profile with ACLs, to which clients log in by SASL PLAIN."""
+"""The profile with ACLs, to which clients log in by SASL: PLAIN, unless a scenario is about others.
+"""
 ADMIN: Final = "admin"
 """The super user."""
 USERS: Final = (ADMIN, *(f"user{number}" for number in range(60)))
 _LOGINS: Final = " ".join(f'user_{user}="{password(user)}"' for user in USERS)
+_LISTENER: Final = "listener.name.plaintext"
+_SECURITY: Final = "org.apache.kafka.common.security"
+_SCRAM: Final = f"{_SECURITY}.scram.ScramLoginModule required;"
 PROFILES: Final[Mapping[str, Mapping[str, str]]] = {
     DEFAULT: AT_ONCE,
     "small": {
@@ -64,11 +68,24 @@ PROFILES: Final[Mapping[str, Mapping[str, str]]] = {
         # Kafka's own controller connects without a name.
         "super.users": f"User:{ADMIN};User:ANONYMOUS",
         "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:SASL_PLAINTEXT",
-        "sasl.enabled.mechanisms": "PLAIN",
-        "listener.name.plaintext.plain.sasl.jaas.config": (
-            "org.apache.kafka.common.security.plain.PlainLoginModule required "
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
+        f"{_LISTENER}.plain.sasl.jaas.config": (
+            f"{_SECURITY}.plain.PlainLoginModule required "
             f'username="{ADMIN}" password="{password(ADMIN)}" {_LOGINS};'
         ),
+        f"{_LISTENER}.scram-sha-256.sasl.jaas.config": _SCRAM,
+        f"{_LISTENER}.scram-sha-512.sasl.jaas.config": _SCRAM,
+        f"{_LISTENER}.oauthbearer.sasl.jaas.config": (
+            f"{_SECURITY}.oauthbearer.OAuthBearerLoginModule required "
+            f'unsecuredLoginStringClaim_sub="{ADMIN}";'
+        ),
+        # SCRAM-SHA-256 has none: its sessions do not end.
+        f"{_LISTENER}.plain.connections.max.reauth.ms": "3600000",
+        f"{_LISTENER}.scram-sha-512.connections.max.reauth.ms": "1800000",
+        f"{_LISTENER}.oauthbearer.connections.max.reauth.ms": "600000",
+        # Kohort's; Kafka takes unsigned tokens unless it is told otherwise, and has no such limit.
+        "sasl.oauthbearer.unsecured": "true",
+        "max.failed.authentications.per.ip": "1000000",
     },
     "classic": {**AT_ONCE, "group.coordinator.rebalance.protocols": "classic"},
 }

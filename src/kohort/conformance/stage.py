@@ -18,7 +18,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from kohort.conformance.entities import UndecodableResponseError
 from kohort.conformance.transcript import Transcript
@@ -59,6 +59,8 @@ class Response(Protocol):
 
 NOTHING: dict[str, Any] = {}
 
+Show: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
+
 
 async def alter_group(client: Client, group: str, **configs: str) -> None:
     """Set configs of a group, unrecorded."""
@@ -82,6 +84,10 @@ class Parked:
     async def response(self, seconds: float = RESPONSE_SECONDS) -> dict[str, Any]:
         """Record the response, or that there is none; without one, an empty dict comes back."""
         return await self.stage.record(self.label, self.call, seconds)
+
+    async def response_as(self, shown: Show) -> dict[str, Any]:
+        """As `response`, but record what `shown` makes of it."""
+        return await self.stage.record(self.label, self.call, RESPONSE_SECONDS, shown)
 
     async def quiet(self, seconds: float = RESPONSE_SECONDS) -> dict[str, Any]:
         """The response, unrecorded; raises SetUpError if there is none."""
@@ -139,6 +145,7 @@ class Stage:
         self.transcript = Transcript(suffix)
         self.groups: set[str] = set()
         self.topics: set[str] = set()
+        self.users: set[str] = set()
         self.acls: list[dict[str, Any]] = []
         """Filters of the ACLs that the scenario has made."""
         self._clients: list[Client] = []
@@ -165,6 +172,12 @@ class Stage:
         self.topics.add(topic)
         return topic
 
+    def user_named(self, name: str) -> str:
+        """A user of the scenario's own, whose SCRAM credentials are removed after it."""
+        user = f"{self.name}-{name}{self.suffix}"
+        self.users.add(user)
+        return user
+
     # --- connections
 
     async def client(self, client_id: str | None = "a", user: str | None = None) -> Client:
@@ -172,7 +185,14 @@ class Stage:
 
         Every connection of a scenario should have its own.
         """
-        connection = await RawConnection.open(self.host, self.port, user or self.user)
+        return await self._connect(client_id, user or self.user)
+
+    async def stranger(self, client_id: str | None = "a") -> Client:
+        """A new connection that has not logged in."""
+        return await self._connect(client_id, None)
+
+    async def _connect(self, client_id: str | None, user: str | None) -> Client:
+        connection = await RawConnection.open(self.host, self.port, user)
         client = Client(self, client_id, connection)
         self._clients.append(client)
         return client
@@ -292,7 +312,9 @@ class Stage:
         """Record an observation (JSON's values) that is not a response as it came."""
         self.transcript.record(label, value)
 
-    async def record(self, label: str, call: SentRequest, seconds: float) -> dict[str, Any]:
+    async def record(
+        self, label: str, call: SentRequest, seconds: float, shown: Show = dict
+    ) -> dict[str, Any]:
         try:
             response = await call.response(seconds)
         except HungUpError:
@@ -303,7 +325,7 @@ class Stage:
             self.transcript.record_outcome(label, f"undecodable: {error}")
         else:
             self.transcript.heard(response)
-            self.transcript.record(label, response)
+            self.transcript.record(label, shown(response))
             return response
         return NOTHING
 

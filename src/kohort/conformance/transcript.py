@@ -65,6 +65,7 @@ TEXTS = frozenset({"error_message", "batch_index_error_message", "documentation"
 UNORDERED = frozenset(
     {
         "members",
+        "mechanisms",
         "brokers",
         "responses",
         "partition_responses",

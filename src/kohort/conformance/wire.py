@@ -158,7 +158,7 @@ class RawConnection:
         try:
             while True:
                 size = int.from_bytes(await self._reader.readexactly(4), "big", signed=True)
-                if not 4 <= size <= MAX_FRAME:
+                if not 0 <= size <= MAX_FRAME:  # a token of SASL may be empty
                     break
                 frame = await self._reader.readexactly(size)
                 if self._waiting:
