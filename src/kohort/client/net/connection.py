@@ -25,7 +25,7 @@ from kohort.client.net.counters import NetCounters
 from kohort.client.net.handshake import UNASKED, Offered, ask_versions, authenticate
 from kohort.client.net.receiving import Receiver
 from kohort.client.net.send_gate import Obstacle, SendGate
-from kohort.client.net.tls_errors import NO_TLS, certificate_hint, told
+from kohort.client.net.tls_errors import ENDED, NO_TLS, certificate_hint, told
 from kohort.client.net.versions import (
     Frame,
     Wire,
@@ -373,7 +373,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         why = f": {error}" if error else self._protocol_hint()
-        if isinstance(error, ssl.SSLError) and self._offered is UNASKED:
+        if (
+            isinstance(error, ssl.SSLError)
+            and not isinstance(error, ENDED)
+            and self._offered is UNASKED
+        ):
             self._refused = error
         self.fail(BrokerUnreachableError(f"{named(self.address)} closed the connection{why}"))
         self._lost.set()
@@ -471,17 +475,17 @@ def _told_as_unreachable(address: Address, security: Security) -> Iterator[None]
     """Turn errors of connecting into KohortErrors. TimeoutError is left to the caller."""
     try:
         yield
-    except ssl.SSLError as error:
-        raise AuthenticationError(f"TLS with {named(address)} failed: {told(error)}") from error
     except TimeoutError:
         raise
-    except ConnectionResetError as error:
+    except (ConnectionResetError, *ENDED) as error:
         hint = (
             f" during the TLS handshake; {NO_TLS}{certificate_hint(security)}"
             if security.is_tls
             else ""
         )
         raise BrokerUnreachableError(f"{named(address)} closed the connection{hint}") from error
+    except ssl.SSLError as error:
+        raise AuthenticationError(f"TLS with {named(address)} failed: {told(error)}") from error
     except OSError as error:
         raise BrokerUnreachableError(f"{named(address)}: {_told_by_system(error)}") from error
     except (KafkaError, MalformedError) as error:

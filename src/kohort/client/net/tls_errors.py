@@ -6,8 +6,10 @@ from typing import Final
 from kohort.client.security import Security
 
 NO_TLS: Final = "is this a listener without TLS (security protocol PLAINTEXT, SASL_PLAINTEXT)?"
-_NOT_TLS: Final = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "UNEXPECTED_EOF_WHILE_READING")
-"""OpenSSL's reasons for a peer whose bytes are not TLS, or that closes the connection on ours."""
+ENDED: Final = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
+"""The connection ended. Another attempt may succeed, while other errors are final, as in Java."""
+_NOT_TLS: Final = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE")
+"""OpenSSL's reasons for a peer whose bytes are not TLS."""
 _UNTRUSTED: Final = "trust its authority with ssl_cafile (ssl.truststore.location)"
 _OTHER_HOST: Final = "connect by a name in the certificate, or issue one with this name"
 _OF_VERIFICATION: Final = {
