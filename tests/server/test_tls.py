@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import trustme
 import uvloop
+from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
 from kohort.errors import ConfigError, ErrorCode, KohortError
@@ -283,14 +284,17 @@ async def test_certificates_are_reloaded_for_new_connections(
 ) -> None:
     async with start() as broker, connected(broker, authority.client()) as open_before:
         before = await serial_number(broker, authority.client())
-        broker.reload_certificates()
+        broker.reload_files()
+        await broker.certificates.reloaded()
         assert await serial_number(broker, authority.client()) == before
         authority.issue("server.pem", common_name="kohort")
-        broker.reload_certificates()
+        broker.reload_files()
+        await broker.certificates.reloaded()
         after = await serial_number(broker, authority.client())
         assert after != before
         (tmp_path / "server.pem").write_text("damaged")
-        broker.reload_certificates()
+        broker.reload_files()
+        await broker.certificates.reloaded()
         assert "the certificates in use stay" in caplog.text
         assert await serial_number(broker, authority.client()) == after
         assert await cluster_of(open_before) == broker.cluster_id
@@ -305,10 +309,14 @@ END = {"transactional_id": "t", "producer_id": 0, "producer_epoch": 0, "committe
 KEYSTORE = "listener.name.ssl.ssl.keystore.location"
 
 
-async def alter(peer: Peer, name: str, value: str) -> tuple[ErrorCode, str]:
+async def alter(
+    peer: Peer, name: str, value: str, *, validate_only: bool = False
+) -> tuple[ErrorCode, str]:
     config = {"name": name, "config_operation": 0, "value": value}
     resource = {"resource_type": 4, "resource_name": "0", "configs": [config]}
-    answer = await peer.ask("incremental_alter_configs", 1, resources=[resource])
+    answer = await peer.ask(
+        "incremental_alter_configs", 1, resources=[resource], validate_only=validate_only
+    )
     (result,) = answer.responses
     return result.error_code, result.error_message or ""
 
@@ -352,6 +360,54 @@ async def test_clients_replace_the_certificates_of_a_listener(
         )
         (entry,) = described.results[0].configs
         assert (entry.value, entry.read_only, entry.config_source) == (str(other), False, 2)
+
+
+async def test_another_change_reads_no_files(start: Start, authority: Authority) -> None:
+    async with start() as broker, connected(broker, authority.client()) as peer:
+        other = authority.issue("other.pem", common_name="kohort")
+        assert await alter(peer, KEYSTORE, str(other)) == (ErrorCode.none, "")
+        before = await serial_number(broker, authority.client())
+        authority.issue("other.pem", common_name="another")
+        for name in ("max.connections", "message.max.bytes"):
+            assert await alter(peer, name, "5000") == (ErrorCode.none, "")
+        await broker.certificates.reloaded()
+        assert await serial_number(broker, authority.client()) == before
+
+
+async def test_a_change_that_is_only_validated_replaces_nothing(
+    start: Start, authority: Authority
+) -> None:
+    async with start() as broker, connected(broker, authority.client()) as peer:
+        before = await serial_number(broker, authority.client())
+        other = authority.issue("other.pem", common_name="kohort")
+        another = authority.issue("dn.pem", common_name="another")
+        assert await alter(peer, KEYSTORE, str(other), validate_only=True) == (ErrorCode.none, "")
+        code, _ = await alter(peer, KEYSTORE, str(another), validate_only=True)
+        assert code is ErrorCode.invalid_request
+        assert await serial_number(broker, authority.client()) == before
+
+
+async def test_of_changes_at_once_the_last_one_is_served(
+    start: Start, authority: Authority
+) -> None:
+    async with start() as broker, contextlib.AsyncExitStack() as peers:
+        changes = []
+        for number in range(6):
+            file = authority.issue(f"{number}.pem", common_name="kohort")
+            peer = await peers.enter_async_context(connected(broker, authority.client()))
+            changes.append(asyncio.create_task(alter(peer, KEYSTORE, str(file))))
+            broker.reload_files()
+        assert await asyncio.gather(*changes) == [(ErrorCode.none, "")] * 6
+        last = Path(broker.config[KEYSTORE])
+        authority.issue(last.name, common_name="kohort")
+        broker.reload_files()
+        broker.reload_files()
+        await broker.certificates.reloaded()
+        assert int(await serial_number(broker, authority.client()), 16) == serial_number_in(last)
+
+
+def serial_number_in(file: Path) -> int:
+    return x509.load_pem_x509_certificate(file.read_bytes()).serial_number
 
 
 async def test_keys_as_text_and_with_a_password(start: Start, authority: Authority) -> None:
@@ -436,7 +492,8 @@ async def test_the_http_port_serves_tls_and_asks_for_a_token(
             assert answer.split(b" ")[1] == status
         before = await serial_number_at(broker.http_address, authority)
         authority.issue("server.pem", common_name="kohort")
-        broker.reload_certificates()
+        broker.reload_files()
+        await broker.certificates.reloaded()
         assert await serial_number_at(broker.http_address, authority) != before
 
 
@@ -476,6 +533,37 @@ async def test_the_http_port_can_ask_for_certificates(start: Start, authority: A
             assert await reader.read() == b""
         except OSError:
             pass
+
+
+async def test_the_http_port_reloads_its_authorities(
+    start: Start, authority: Authority, tmp_path: Path
+) -> None:
+    trusted = tmp_path / "trusted.pem"
+    trusted.write_bytes(Authority(tmp_path).file.read_bytes())
+    client = authority.client(authority.issue("alice.pem", "alice.test", common_name="alice"))
+    truststore = "listener.name.http.ssl.truststore.location"
+    settings = {"listener.name.http.ssl.client.auth": "required", truststore: str(trusted)}
+
+    async def health() -> bytes:
+        assert broker.http_address is not None
+        with contextlib.suppress(OSError):
+            reader, writer = await asyncio.open_connection(
+                *broker.http_address, ssl=client, server_hostname="localhost"
+            )
+            writer.write(b"GET /health HTTP/1.1\r\n\r\n")
+            return (await reader.read())[:8]
+        return b""
+
+    async with start(http_listen="https://127.0.0.1:0", **settings) as broker:
+        assert await health() == b""
+        trusted.write_bytes(authority.file.read_bytes())
+        broker.reload_files()
+        await broker.certificates.reloaded()
+        assert await health() == b"HTTP/1.1"
+        trusted.write_bytes(Authority(tmp_path).file.read_bytes())
+        async with connected(broker, authority.client()) as peer:
+            assert await alter(peer, truststore, str(trusted)) == (ErrorCode.none, "")
+        assert await health() == b""
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from kohort.coordinator.config import (
     GroupCoordinatorConfig,
     MigrationPolicy,
 )
-from kohort.errors import ConfigError, KafkaError, KohortError
+from kohort.errors import KafkaError, KohortError
 from kohort.log.base import Log, LogDirectory
 from kohort.protocol.apis import APIS
 from kohort.quotas import ClientQuotas, Windows
@@ -37,6 +37,7 @@ from kohort.server.addresses import Address, cannot_listen
 from kohort.server.audit import AuditLog
 from kohort.server.authorization import access_of
 from kohort.server.background_tasks import BackgroundTasks
+from kohort.server.certificates import Certificates
 from kohort.server.config import Config, ListenerConfig, ResourceType, consumer_group_config
 from kohort.server.fetch import FetchSessions
 from kohort.server.logs import fields
@@ -57,8 +58,6 @@ from kohort.server.transaction_markers import PartitionMarkers
 from kohort.transactions.config import TransactionCoordinatorConfig
 
 if TYPE_CHECKING:
-    import ssl
-
     from kohort.server.sasl import SaslListeners
     from kohort.server.tls import ListenerTls
 
@@ -92,7 +91,7 @@ class Broker:
         self.listener = Listeners(ConnectionLimits.of(self.config))
         self.addresses: dict[str, Address] = {}
         """The addresses that the server listens on, by the names of its listeners."""
-        self._tls: dict[str, ListenerTls] = {}
+        self.certificates = Certificates(self.config)
         self._sasl: SaslListeners | None = None
         self.http_address: Address | None = None
         """The address of the HTTP port, None if there is none."""
@@ -124,7 +123,6 @@ class Broker:
             self._opened.push_async_callback(self.observer.close)
             self.http_address = await self.observer.start()
             self.config.on_change.append(self._configure)
-            self.config.validators.append(self._validate_certificates)
             self._start_background_tasks()
             self._confirm_start()
         except BaseException:
@@ -225,6 +223,7 @@ class Broker:
         self.transactions.start()
 
     def _open_observer(self) -> None:
+        self._opened.push_async_callback(self.certificates.close)
         self.observer = Observer(
             self.config,
             self.topics,
@@ -232,7 +231,7 @@ class Broker:
             self.transactions,
             self.logs.problems,
             self.listener.statistics,
-            self._https_context(),
+            None if self.config.https is None else self.certificates.open(self.config.https),
         )
         self.groups.on_rebalance.append(self.observer.on_rebalance)
 
@@ -284,6 +283,7 @@ class Broker:
             access=access_of(self.config, self.topics.acls, self.audit_log),
             heavy_work=heavy_work,
             config=self.config,
+            certificates=self.certificates,
             topics=self.topics,
             groups=self.groups,
             transactions=self.transactions,
@@ -300,7 +300,7 @@ class Broker:
     async def _bind_listener(self, config: ListenerConfig) -> None:
         protection = Protection()
         if config.security_protocol.has_tls:
-            tls = self._tls[config.name] = self._new_tls(config)
+            tls = self.certificates.open(config)
             protection = Protection(tls=tls, identify=partial(_owner_of_certificate, tls))
         if config.security_protocol.has_sasl:
             protection = Protection(tls=protection.tls, sasl=await self._open_sasl(config))
@@ -327,45 +327,15 @@ class Broker:
                     f"local.socket: {path} cannot be used: {error.strerror or error}"
                 ) from error
 
-    def _https_context(self) -> "ssl.SSLContext | None":
-        config = self.config.https
-        if config is None:
-            return None
-        tls = self._tls[config.name] = self._new_tls(config)
-        return tls.renewed_context(self.config)
-
-    def _new_tls(self, config: ListenerConfig) -> "ListenerTls":
-        from kohort.server.tls import ListenerTls  # few servers need it
-
-        return ListenerTls(self.config, config)
-
-    def _validate_certificates(self, config: Config) -> None:
-        """Raise ConfigError if `config` names certificates that cannot be used."""
-        for tls in self._tls.values():
-            tls.validate(config)
-
     @property
     def has_reloadable_files(self) -> bool:
         """Whether a listener or the HTTP port has TLS, or there is an audit log."""
-        return bool(self._tls) or self.audit_log is not None
+        return bool(self.certificates) or self.audit_log is not None
 
     def reload_files(self) -> None:
         """Go on with the files that are there now: certificates, and the audit log."""
-        self.reload_certificates()
+        self.certificates.reload()
         self.reopen_audit_log()
-
-    def reload_certificates(self) -> None:
-        """Read the keys and certificates of all listeners again, for new connections.
-
-        One that cannot be used is logged, and what its listener has stays.
-        """
-        for name, tls in self._tls.items():
-            try:
-                tls.reload(self.config)
-            except ConfigError as error:
-                logger.error("the certificates in use stay", extra=fields(why=error))
-            else:
-                logger.info("certificates were reloaded", extra=fields(listener=name))
 
     def _group_config(self) -> GroupCoordinatorConfig:
         return replace(group_config(self.config), consumer_of=self._consumer_group_config)
@@ -377,8 +347,7 @@ class Broker:
     def _configure(self) -> None:
         """Act by what clients have set."""
         self.listener.limit(ConnectionLimits.of(self.config))
-        if self._tls:
-            self.reload_certificates()
+        self.certificates.config_changed()
         self.groups.configure(self._group_config())
         self.transactions.configure(transaction_config(self.config))
 

@@ -11,6 +11,7 @@ from kohort.runtime.heavy_work import HeavyWork
 from kohort.runtime.markers import MarkerWriter
 from kohort.runtime.transactions import TransactionCoordinator
 from kohort.server.authorization import FindAccess, allow_everything
+from kohort.server.certificates import Certificates
 from kohort.server.config import Config
 from kohort.server.fetch import FetchSessions
 from kohort.server.nodes import Nodes
@@ -23,6 +24,7 @@ class Services:
     """The parts of one server, as its handlers see them."""
 
     config: Config
+    certificates: Certificates
     topics: Topics
     groups: Groups
     transactions: TransactionCoordinator

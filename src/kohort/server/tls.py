@@ -12,6 +12,7 @@ import stat
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Final
 
 from kohort.errors import ConfigError
@@ -23,7 +24,7 @@ from kohort.security import (
     alternative_names,
     subject_name,
 )
-from kohort.server.config import Config, ListenerConfig
+from kohort.server.config import RELOADABLE, Config, ListenerConfig
 from kohort.server.tls_alerts import AlertingContext
 
 DEFAULT_CIPHERS: Final = "ECDHE+AESGCM:ECDHE+CHACHA20"
@@ -40,56 +41,62 @@ _CERTIFICATE: Final = re.compile("-----BEGIN CERTIFICATE-----.*?-----END CERTIFI
 _PLAIN_KEY: Final = re.compile("-----BEGIN (RSA |EC )?PRIVATE KEY-----(?!\\s*Proc-Type)")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerKeys:
+    """Key and certificates of a listener as they were read."""
+
+    context: ssl.SSLContext
+    certificate: bytes
+    """The server's, in DER."""
+    settings: tuple[Any, ...]
+    """Values by which they were read, of the names in `RELOADABLE`."""
+
+
 class ListenerTls:
     """The TLS of one listener, whose `context` is that of new connections."""
+
+    context: ssl.SSLContext
 
     def __init__(self, config: Config, listener: ListenerConfig) -> None:
         """Raises ConfigError for what cannot be used."""
         self._listener = listener
         reader = _Reader(config, listener)
-        self.context, self._certificate = reader.context()
+        self.use(reader.keys())
         self._rules = MappingRules.parse(reader.value("ssl.principal.mapping.rules"))
         self.handshake_timeout_s: float = reader.value("ssl.handshake.timeout.ms") / 1000
 
-    def validate(self, config: Config) -> None:
-        """Raise ConfigError if `config` cannot take the place of what is in use."""
-        self._replacement(config)
+    @property
+    def listener(self) -> str:
+        """The name of the listener."""
+        return self._listener.name
 
-    def reload(self, config: Config) -> None:
-        """Read keys and certificates again, for new connections.
+    def is_configured_by(self, config: Config) -> bool:
+        """Whether what is in use was read by the settings of `config`."""
+        return _Reader(config, self._listener).settings() == self._keys.settings
 
-        Raises ConfigError, and then everything stays.
+    def use(self, keys: ServerKeys) -> None:
+        """Take `keys` for new connections."""
+        self._keys = keys
+        self.context = keys.context
+
+    def replacement(self, config: Config) -> ServerKeys:
+        """Read keys and certificates by `config`, in any thread.
+
+        Raises ConfigError for what cannot take the place of what is in use.
         """
-        self.context, self._certificate = self._replacement(config)
-
-    def _replacement(self, config: Config) -> tuple[ssl.SSLContext, bytes]:
         reader = _Reader(config, self._listener)
-        context, certificate = reader.context()
-        if not reader.value("ssl.allow.dn.changes") and subject_name(certificate) != subject_name(
-            self._certificate
-        ):
+        keys = reader.keys()
+        old, new = self._keys.certificate, keys.certificate
+        if not reader.value("ssl.allow.dn.changes") and subject_name(new) != subject_name(old):
             raise reader.error("the new certificate has another name; see ssl.allow.dn.changes")
         if not reader.value("ssl.allow.san.changes") and not (
-            alternative_names(self._certificate) <= alternative_names(certificate)
+            alternative_names(old) <= alternative_names(new)
         ):
             raise reader.error(
                 "the new certificate lacks alternative names of the old one; "
                 "see ssl.allow.san.changes"
             )
-        return context, certificate
-
-    def renewed_context(self, config: Config) -> ssl.SSLContext:
-        """A context whose handshakes use the key and certificates of `context` at that moment.
-
-        The rest, such as authorities and ciphers, stays as it is by `config`.
-        """
-
-        def renew(handshake: ssl.SSLObject, _name: str | None, _: ssl.SSLContext) -> None:
-            handshake.context = self.context
-
-        context, _ = _Reader(config, self._listener).context()
-        context.sni_callback = renew
-        return context
+        return keys
 
     def principal(self, certificate: bytes | None) -> KafkaPrincipal:
         """The principal of a client with a certificate in DER, or with none. Raises ValueError."""
@@ -114,8 +121,13 @@ class _Reader:
     def error(self, why: str) -> ConfigError:
         return ConfigError(f"listener {self._listener.name}: {why}")
 
-    def context(self) -> tuple[ssl.SSLContext, bytes]:
-        """A new context, and the server's certificate in DER. Raises ConfigError."""
+    def settings(self) -> tuple[Any, ...]:
+        """What clients can change."""
+        return tuple(self.value(name) for name in sorted(RELOADABLE))
+
+    def keys(self) -> ServerKeys:
+        """What is configured, with a new context. Raises ConfigError."""
+        settings = self.settings()
         context = AlertingContext(ssl.PROTOCOL_TLS_SERVER)
         context.options |= ssl.OP_CIPHER_SERVER_PREFERENCE | ssl.OP_NO_RENEGOTIATION
         versions = sorted(_VERSIONS[each] for each in self.value("ssl.enabled.protocols"))
@@ -125,7 +137,7 @@ class _Reader:
         self._set_ciphers(context, self.value("ssl.cipher.suites"))
         certificate = self._load_key(context)
         self._load_trusted(context)
-        return context, certificate
+        return ServerKeys(context=context, certificate=certificate, settings=settings)
 
     def _set_ciphers(self, context: ssl.SSLContext, suites: Iterable[str]) -> None:
         names = [_openssl_name(suite) for suite in suites]

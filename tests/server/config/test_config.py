@@ -369,7 +369,7 @@ def test_a_kept_setting_that_is_not_accepted_any_more_takes_no_other_with_it(
     assert config["max.connections"] == INT_MAX
     (record,) = caplog.records
     assert "max.connections: 0 is out of range" in str(vars(record))
-    config.validate_dynamic({"log.retention.ms": "8000"}, of_all=False)
+    config.with_dynamic({"log.retention.ms": "8000"}, of_all=False)
 
 
 # --- what must never break

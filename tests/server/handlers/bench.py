@@ -25,6 +25,7 @@ from kohort.quotas import ClientQuotas
 from kohort.security import Peer
 from kohort.server.audit import AuditLog
 from kohort.server.authorization import access_of
+from kohort.server.certificates import Certificates
 from kohort.server.config.config import Config
 from kohort.server.fetch import FetchSessions
 from kohort.server.net.exchange import Body
@@ -162,6 +163,7 @@ class Bench:
         """What handlers get."""
         return Services(
             config=self.config,
+            certificates=Certificates(self.config),
             topics=self.topics,
             groups=self.groups,
             transactions=self.transactions,

@@ -26,6 +26,7 @@ from kohort.quotas import ClientQuotas, QuotaTable
 from kohort.runtime.clock import SystemClock
 from kohort.security import SecurityProtocol
 from kohort.server.addresses import Address
+from kohort.server.certificates import Certificates
 from kohort.server.config import Config, ListenerConfig
 from kohort.server.fetch import FetchSessions
 from kohort.server.net import ConnectionLimits, Dispatcher, Listeners, Protection, Sasl
@@ -193,8 +194,10 @@ class Wire:
         nothing: Any = None
         self.quotas = QuotaTable()
         self.throttling = Throttling(ClientQuotas(self.quotas), SystemClock())
+        config = Config({"storage": "memory"})
         services = Services(
-            config=Config({"storage": "memory"}),
+            config=config,
+            certificates=Certificates(config),
             topics=topics,
             groups=self.groups,
             transactions=nothing,

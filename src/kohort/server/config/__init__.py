@@ -3,7 +3,7 @@
 from kohort.server.config.config import Config, Setting
 from kohort.server.config.definition import Password, as_text
 from kohort.server.config.group_configs import consumer_group_config
-from kohort.server.config.listeners import ListenerConfig, definition_of, is_reloadable
+from kohort.server.config.listeners import ListenerConfig, certificates_of, definition_of
 from kohort.server.config.resource_configs import (
     altered,
     describe_all_brokers,
@@ -21,7 +21,7 @@ from kohort.server.config.sources import (
     read_sets,
     read_toml,
 )
-from kohort.server.config.table import DYNAMIC, TABLE
+from kohort.server.config.table import DYNAMIC, RELOADABLE, TABLE
 from kohort.server.config.topic_configs import (
     CONFIG_TYPES,
     BrokerConfig,
@@ -40,6 +40,7 @@ __all__ = [
     "CONFIG_TYPES",
     "DYNAMIC",
     "FLAG",
+    "RELOADABLE",
     "TABLE",
     "BrokerConfig",
     "Config",
@@ -56,6 +57,7 @@ __all__ = [
     "altered",
     "altered_topic_configs",
     "as_text",
+    "certificates_of",
     "consumer_group_config",
     "definition_of",
     "describe_all_brokers",
@@ -63,7 +65,6 @@ __all__ = [
     "describe_resource",
     "describe_topic_configs",
     "effective_topic_configs",
-    "is_reloadable",
     "read_environment",
     "read_sets",
     "read_toml",

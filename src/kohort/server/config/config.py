@@ -80,9 +80,7 @@ class Config(Mapping[str, Any]):
         self._dynamic: tuple[Given, ...] = ()
         self._settings = _settle(self._static, list(problems))
         self.on_change: list[Callable[[], None]] = []
-        """Called after `set_dynamic` has changed what is in force, and by `reconfigure`."""
-        self.validators: list[Callable[[Config], None]] = []
-        """Called with what clients want, in force; they raise ConfigError if it cannot be."""
+        """Called after `set_dynamic` has changed what is in force."""
 
     def copy(self) -> "Config":
         """The same configuration, without what clients have set."""
@@ -109,20 +107,14 @@ class Config(Mapping[str, Any]):
             logger.warning("settings of clients are not in force", extra=fields(why=error))
             return
         self._dynamic = dynamic
-        self.reconfigure()
-
-    def reconfigure(self) -> None:
-        """Act by what is in force: files that settings name may have changed."""
         for changed in self.on_change:
             changed()
 
-    def validate_dynamic(self, wanted: Mapping[str, str], *, of_all: bool) -> None:
-        """Raise ConfigError if `wanted` cannot be set on all brokers, or on this one."""
+    def with_dynamic(self, wanted: Mapping[str, str], *, of_all: bool) -> "Config":
+        """A configuration with `wanted` set on all brokers, or on this one. Raises ConfigError."""
         rank = ALL_BROKERS if of_all else ONE_BROKER
         others = (each for each in self._dynamic if each.rank != rank)
-        candidate = Config.of((*self._static, *others, *_dynamic(wanted, rank)))
-        for validate in self.validators:
-            validate(candidate)
+        return Config.of((*self._static, *others, *_dynamic(wanted, rank)))
 
     def given(self, name: str) -> Iterator[Setting]:
         """The setting as each source gave it that DescribeConfigs knows, the strongest first.

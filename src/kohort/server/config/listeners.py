@@ -50,14 +50,16 @@ def base_name(name: str) -> str | None:
     return next((base for base in rests if base in TABLE and TABLE[base].per_listener), None)
 
 
-def is_reloadable(name: str) -> bool:
-    """Whether a setting names keys or certificates of one listener, which are read once set."""
-    return name.startswith(PREFIX) and base_name(name) in RELOADABLE
+def certificates_of(name: str) -> str | None:
+    """The listener, in lower case, whose keys or certificates a setting names; None if none."""
+    if not name.startswith(PREFIX) or base_name(name) not in RELOADABLE:
+        return None
+    return name.removeprefix(PREFIX).partition(".")[0]
 
 
 def is_dynamic(name: str) -> bool:
     """Whether clients can change a setting while the server runs."""
-    return is_reloadable(name) or base_name(name) in DYNAMIC
+    return certificates_of(name) is not None or base_name(name) in DYNAMIC
 
 
 def names_for(listener: str, name: str, mechanism: str | None = None) -> Iterator[str]:

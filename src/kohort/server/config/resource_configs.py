@@ -101,7 +101,7 @@ def validate_broker_configs(
             f"[{', '.join(of_one)}]",
         )
     try:
-        config.validate_dynamic(known, of_all=of_all)
+        config.with_dynamic(known, of_all=of_all)
     except ConfigError as error:
         raise KafkaError(ErrorCode.invalid_request, str(error)) from None
     return known

@@ -24,7 +24,7 @@ async def handle(services: Services, exchange: Exchange, request: Any) -> None:
     await alter_each(services, exchange, request, _alter)
 
 
-def _alter(services: Services, resource: Any, validate_only: bool) -> None:
+async def _alter(services: Services, resource: Any, validate_only: bool) -> None:
     kind, name = resource.resource_type, resource.resource_name
     given = resource.configs[:MAX_CONFIGS]
     validate_keys(
@@ -35,6 +35,6 @@ def _alter(services: Services, resource: Any, validate_only: bool) -> None:
         existing_topic(services, name)
         replace_topic_configs(services, name, configs, validate_only)
     else:
-        replace_configs(
-            services, validate_resource(services, kind, name), name, configs, validate_only
-        )
+        resource_kind = validate_resource(services, kind, name)
+        named = {*configs, *services.topics.configs_of(resource_kind, name)}
+        await replace_configs(services, resource_kind, name, lambda: configs, named, validate_only)

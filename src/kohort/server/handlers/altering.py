@@ -1,18 +1,20 @@
 """Changes of configs, as IncrementalAlterConfigs and AlterConfigs share them.
 
 Each resource is altered as a whole or not at all. All that is set on it is validated, kept, and
-acts when the response is sent.
+acts when the response is sent. A change that names certificates of a listener reads the files of
+that listener, also if a setting stays as it is: by the same path comes another file.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
-from kohort.errors import ErrorCode, KafkaError
+from kohort.errors import ConfigError, ErrorCode, KafkaError
 from kohort.runtime.time_slice import TimeSlices
 from kohort.server.config import (
+    Config,
     ResourceType,
-    is_reloadable,
+    certificates_of,
     validate_broker_configs,
     validate_broker_id,
     validate_configs,
@@ -27,7 +29,7 @@ from kohort.server.topics import Topic, validate_name
 MAX_CONFIGS: Final = 1_000
 """Configs of a resource that are looked at: so many have a duplicate or an unknown name."""
 
-Alter: TypeAlias = Callable[[Services, Any, bool], None]
+Alter: TypeAlias = Callable[[Services, Any, bool], Awaitable[None]]
 """(services, a resource of the request, whether it is only validated); raises KafkaError."""
 
 
@@ -39,7 +41,7 @@ async def alter_each(services: Services, exchange: Exchange, request: Any, alter
     changes: dict[int, int] = {}
     for each in request.resources:
         before = services.topics.last_change
-        results.append(_result(services, exchange, request, each, times, alter))
+        results.append(await _result(services, exchange, request, each, times, alter))
         if services.topics.last_change != before:
             changes[len(results) - 1] = services.topics.last_change
         await slices.give_way()
@@ -59,7 +61,7 @@ async def confirm_each(
         await slices.give_way()
 
 
-def _result(
+async def _result(
     services: Services,
     exchange: Exchange,
     request: Any,
@@ -73,7 +75,7 @@ def _result(
         if times[kind, name] > 1:
             raise KafkaError(ErrorCode.invalid_request, "Each resource must appear at most once.")
         authorize(services.access(exchange), kind, name)
-        alter(services, resource, request.validate_only)
+        await alter(services, resource, request.validate_only)
     except KafkaError as error:
         return result | {"error_code": error.code, "error_message": error.message or None}
     return result | {"error_code": ErrorCode.none, "error_message": None}
@@ -131,20 +133,45 @@ def replace_topic_configs(
         services.topics.alter_configs(name, valid)
 
 
-def replace_configs(
+async def replace_configs(
     services: Services,
     kind: ResourceType,
     name: str,
-    configs: Mapping[str, str],
+    wanted: Callable[[], Mapping[str, str]],
+    named: Iterable[str],
     validate_only: bool,
 ) -> None:
-    """Replace all configs of a resource that is no topic. Raises KafkaError."""
-    if kind is ResourceType.BROKER:
-        valid = validate_broker_configs(services.config, configs, of_all=not name)
-    else:
-        valid = validate_configs(kind, configs, services.config)
+    """Replace all configs of a resource that is no topic. Raises KafkaError.
+
+    `wanted` returns the configs after the change, of those before it at the time of the call.
+    `named` are the configs that the request names.
+    """
+    if kind is not ResourceType.BROKER:
+        _set(services, kind, name, validate_configs(kind, wanted(), services.config), validate_only)
+        return
+
+    def valid() -> Mapping[str, str]:
+        return validate_broker_configs(services.config, wanted(), of_all=not name)
+
+    def config() -> Config:
+        return services.config.with_dynamic(valid(), of_all=not name)
+
+    listeners = {each for each in map(certificates_of, named) if each is not None}
+    certificates = services.certificates
+    try:
+        if not listeners:
+            _set(services, kind, name, valid(), validate_only)
+        elif validate_only:
+            await certificates.validate(listeners, config())
+        else:
+            async with certificates.renewal(listeners, config):
+                _set(services, kind, name, valid(), validate_only)
+    except ConfigError as error:
+        raise KafkaError(ErrorCode.invalid_request, str(error)) from None
+
+
+def _set(
+    services: Services, kind: ResourceType, name: str, valid: Mapping[str, str], validate_only: bool
+) -> None:
     if not validate_only:
-        before = services.topics.last_change
         services.topics.set_configs(kind, name, valid)
-        if services.topics.last_change == before and any(map(is_reloadable, valid)):
-            services.config.reconfigure()  # by the same path comes another file

@@ -5,7 +5,7 @@ be changed that act while it runs (KIP-226), for it alone or, with an empty name
 Levels of loggers (KIP-412) last until the server ends.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kohort.errors import ErrorCode, KafkaError
@@ -35,7 +35,7 @@ async def handle(services: Services, exchange: Exchange, request: Any) -> None:
     await alter_each(services, exchange, request, _alter)
 
 
-def _alter(services: Services, resource: Any, validate_only: bool) -> None:
+async def _alter(services: Services, resource: Any, validate_only: bool) -> None:
     changes = [_change(each) for each in resource.configs[:MAX_CONFIGS]]
     kind, name = resource.resource_type, resource.resource_name
     if kind == ResourceType.TOPIC:
@@ -48,9 +48,13 @@ def _alter(services: Services, resource: Any, validate_only: bool) -> None:
     else:
         resource_kind = validate_resource(services, kind, name)
         _validate(changes)
-        current = services.topics.configs_of(resource_kind, name)
-        configs = altered(resource_kind, current, changes, services.config)
-        replace_configs(services, resource_kind, name, configs, validate_only)
+
+        def wanted() -> Mapping[str, str]:
+            current = services.topics.configs_of(resource_kind, name)
+            return altered(resource_kind, current, changes, services.config)
+
+        named = (each.name for each in changes)
+        await replace_configs(services, resource_kind, name, wanted, named, validate_only)
 
 
 def _change(config: Any) -> ConfigChange:

@@ -14,7 +14,6 @@ import asyncio
 import hmac
 import json
 import socket
-import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -22,7 +21,7 @@ from typing import Final, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from kohort.server.addresses import Address
-from kohort.server.net import close_all, listen_on
+from kohort.server.net import Tls, close_all, listen_on
 from kohort.server.tls_alerts import handshaking
 
 MAX_REQUEST: Final = 16 * 1024
@@ -60,17 +59,17 @@ class HttpPort:
         *,
         public: Mapping[str, Route] | None = None,
         token: str | None = None,
-        context: ssl.SSLContext | None = None,
+        tls: Tls | None = None,
         timeout_s: float = TIMEOUT_S,
     ) -> None:
         """With a token, `public` routes are those of who does not send it; none needs it without.
 
-        A context makes it HTTPS.
+        `tls` makes it HTTPS.
         """
         self._routes = routes
         self._public = public or {}
         self._token = token
-        self._context = context
+        self._tls = tls
         self._timeout_s = timeout_s
         self._sockets: list[socket.socket] = []
         self._pause: asyncio.TimerHandle | None = None
@@ -148,7 +147,7 @@ class HttpPort:
         reader = asyncio.StreamReader(limit=MAX_REQUEST)
         protocol = asyncio.StreamReaderProtocol(reader)
         transport, _ = await loop.connect_accepted_socket(
-            lambda: protocol, accepted, ssl=self._context
+            lambda: protocol, accepted, ssl=None if self._tls is None else self._tls.context
         )
         return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
 

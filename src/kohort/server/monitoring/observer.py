@@ -4,7 +4,6 @@ import asyncio
 import importlib
 import json
 import os
-import ssl
 from collections.abc import Callable
 from http import HTTPStatus
 from operator import itemgetter
@@ -23,7 +22,7 @@ from kohort.server.monitoring import group_view
 from kohort.server.monitoring.http_port import HttpPort, HttpResponse, json_response
 from kohort.server.monitoring.loop_lag import LoopLag
 from kohort.server.monitoring.rebalances import Rebalances
-from kohort.server.net import ListenerStatistics
+from kohort.server.net import ListenerStatistics, Tls
 from kohort.server.topics import Topics
 
 _PROBLEMS_TOLD: Final = 100
@@ -41,16 +40,16 @@ class Observer:
         transactions: TransactionCoordinator,
         problems: Problems,
         traffic: Callable[[], ListenerStatistics],
-        context: ssl.SSLContext | None = None,
+        tls: Tls | None = None,
     ) -> None:
-        """With a context, the HTTP port is one of HTTPS."""
+        """With `tls`, the HTTP port is one of HTTPS."""
         self._config = config
         self._topics = topics
         self._groups = groups
         self._transactions = transactions
         self._problems = problems
         self._traffic = traffic
-        self._context = context
+        self._tls = tls
         self._rebalances = Rebalances()
         self._loop_lag = LoopLag()
         self._port: HttpPort | None = None
@@ -70,7 +69,7 @@ class Observer:
             },
             public={"/health": self.health_alone},
             token=self._config["http.token"],
-            context=self._context,
+            tls=self._tls,
         )
         try:
             bound = await self._port.start(wanted.host, wanted.port)
