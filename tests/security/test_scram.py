@@ -204,7 +204,9 @@ def test_users_are_those_that_have_a_credential(
         expected.pop((user, kind), None)
         if is_set:
             expected[user, kind] = new
-        found = {(name, of): known.of(name)[of] for name in known.names() for of in known.of(name)}
+        found = {
+            (name, of): known.of(name)[of] for name in known.snapshot() for of in known.of(name)
+        }
         assert found == expected
         assert len(known) == len({name for name, _ in expected})
         forms = {

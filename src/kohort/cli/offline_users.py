@@ -48,10 +48,9 @@ class OfflineUsers:
             yield cls(topics)
 
     async def describe_scram_users(self) -> Mapping[str, Mapping[str, int]]:
-        users = self._topics.scram_users
         return {
-            name: {kind.mechanism: each.iterations for kind, each in users.of(name).items()}
-            for name in users.names()
+            name: {kind.mechanism: each.iterations for kind, each in credentials.items()}
+            for name, credentials in self._topics.scram_users.snapshot().items()
         }
 
     async def set_scram_password(

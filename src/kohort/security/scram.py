@@ -97,9 +97,9 @@ class ScramUsers:
     def __len__(self) -> int:
         return len(self._users)
 
-    def names(self) -> tuple[str, ...]:
-        """The users that have a credential."""
-        return tuple(self._users)
+    def snapshot(self) -> Mapping[str, Mapping[ScramMechanism, ScramCredential]]:
+        """The credentials of all users that have one, as they are now."""
+        return self._users.copy()
 
     def of(self, user: str) -> Mapping[ScramMechanism, ScramCredential]:
         """The credentials of a user, none if it does not exist."""
@@ -107,15 +107,19 @@ class ScramUsers:
 
     def put(self, user: str, kind: ScramMechanism, credential: ScramCredential | None) -> None:
         """Set a credential, or remove it."""
-        of_user = self._users.get(user, {})
-        before = of_user.pop(kind, None)
+        of_user = dict(self.of(user))
+        before, forms = of_user.pop(kind, None), self._forms[kind]
         if before is not None:
-            self._forms[kind] -= Counter([_form(before)])
+            forms[_form(before)] -= 1
+            if not forms[_form(before)]:
+                del forms[_form(before)]
         if credential is not None:
-            self._forms[kind][_form(credential)] += 1
-            self._users[user] = of_user | {kind: credential}
-        elif before is not None and not of_user:
-            del self._users[user]
+            forms[_form(credential)] += 1
+            of_user[kind] = credential
+        if of_user:
+            self._users[user] = of_user
+        else:
+            self._users.pop(user, None)
 
     def invented(self, user: str, kind: ScramMechanism) -> ScramCredential:
         """A credential that no password fits, in the form that most real ones have."""

@@ -202,6 +202,14 @@ async def test_many_entries_are_made_and_deleted_in_batches(secured: Bench) -> N
     assert not len(secured.topics.acls)
 
 
+async def test_entries_with_long_names_are_made_together(secured: Bench) -> None:
+    name = "\N{GRINNING FACE}" * 8_000
+    many = [entry(name, principal=f"User:{number}") for number in range(20)]
+    assert set(await create(secured, *many)) == {0}
+    secured.restart()
+    assert len(secured.topics.acls) == 20
+
+
 async def test_others_may_ask_whom_an_entry_allows(secured: Bench) -> None:
     for_all = {"resource_type": 4, "resource_name": "kafka-cluster", "principal": "User:*"}
     await create(secured, entry(**for_all, operation=AclOperation.ALTER))

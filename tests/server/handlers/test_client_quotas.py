@@ -5,6 +5,7 @@ from typing import Any
 
 from kohort.errors import ErrorCode
 from kohort.quotas import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE
+from kohort.server.handlers.in_steps import AT_ONCE
 from kohort.server.topics.cluster_metadata import METADATA
 from server.handlers.bench import Bench
 
@@ -105,6 +106,35 @@ async def test_a_change_that_the_disk_refuses(bench: Bench) -> None:
     ((_, error),) = await alter(bench, change)
     assert error is ErrorCode.kafka_storage_error
     assert await quotas(bench) == {}
+
+
+async def test_all_quotas_are_told_as_of_one_moment(bench: Bench) -> None:
+    first, last = (("user", "0"),), (("user", str(2 * AT_ONCE)),)
+    many = (entry([("user", str(n))], (PRODUCER_BYTE_RATE, 1.0)) for n in range(2 * AT_ONCE + 1))
+    await alter(bench, *many)
+    exchange, task = bench.begin("describe_client_quotas", 1, components=(), strict=False)
+    assert task is not None  # half of the entities were looked at
+    bench.topics.set_quotas({each: {PRODUCER_BYTE_RATE: 2.0} for each in (first, last)})
+    await task
+    assert {value.value for each in exchange.outcome.entries for value in each.values} == {1.0}
+
+
+async def test_many_entities_are_altered_in_few_appends(bench: Bench) -> None:
+    many = [entry([("user", f"u{number}")], (PRODUCER_BYTE_RATE, 1.0)) for number in range(1_000)]
+    before = bench.topics.last_change
+    assert {error for _, error in await alter(bench, *many)} == {ErrorCode.none}
+    assert bench.topics.last_change - before < 10
+    before = bench.topics.last_change
+    assert {error for _, error in await alter(bench, *many)} == {ErrorCode.none}
+    assert bench.topics.last_change == before, "nothing has changed"
+
+
+async def test_long_names_are_altered_together(bench: Bench) -> None:
+    names = ["\N{GRINNING FACE}" * 8_000 + str(number) for number in range(20)]
+    many = [entry([("user", name)], (PRODUCER_BYTE_RATE, 1.0)) for name in names]
+    assert {error for _, error in await alter(bench, *many)} == {ErrorCode.none}
+    bench.restart()
+    assert len(await quotas(bench)) == 20
 
 
 async def test_hostile_sizes(bench: Bench) -> None:

@@ -256,3 +256,11 @@ class TestAssignments:
     async def test_refused(self, bench: Bench, assignments: Assignments, message: str) -> None:
         topic = wanted("a", -1, -1, assignments)
         assert await refused(bench, topic) == (ErrorCode.invalid_replica_assignment, message)
+
+
+async def test_topics_with_long_configs_are_made_together(bench: Bench) -> None:
+    replicas = {"leader_replication_throttled_replicas": ",".join(["0:0"] * 8_000)}
+    many = [wanted(f"t{number}", **replicas) for number in range(40)]
+    assert {each.error_code for each in await create(bench, *many)} == {ErrorCode.none}
+    bench.restart()
+    assert len(bench.topics) == 40

@@ -13,7 +13,7 @@ ANONYMOUS = quota_entity([("user", "ANONYMOUS")])
 
 
 def give(bench: Bench, key: str, bound: float) -> None:
-    bench.topics.set_quotas(ANONYMOUS, {key: bound})
+    bench.topics.set_quotas({ANONYMOUS: {key: bound}})
 
 
 async def told(bench: Bench, api: str, version: int, **asked: Any) -> tuple[Any, int]:

@@ -6,6 +6,7 @@ import pytest
 
 from kohort.errors import ErrorCode
 from kohort.security.scram import ScramMechanism, credential_of, salted_password
+from kohort.server.handlers.in_steps import AT_ONCE
 from kohort.server.topics import METADATA
 from server.handlers.bench import Bench
 
@@ -130,6 +131,19 @@ async def test_more_users_than_are_altered_at_once(bench: Bench) -> None:
     assert result == dict.fromkeys(names, (NONE, None))
     bench.restart()
     assert set(await described(bench)) == set(names)
+
+
+async def test_all_users_are_told_as_of_one_moment(bench: Bench) -> None:
+    names = [f"u{number}" for number in range(2 * AT_ONCE)]
+    await altered(bench, upsertions=[upsertion(name) for name in names])
+    exchange, task = bench.begin("describe_user_scram_credentials", 0, users=None)
+    assert task is not None  # half of the users were looked at
+    kind = ScramMechanism.SHA_256
+    bench.topics.set_scram_credentials({(names[-1], kind): None, (names[0], kind): None})
+    await task
+    assert [(each.user, each.error_code) for each in exchange.outcome.results] == [
+        (name, NONE) for name in names
+    ]
 
 
 async def test_a_log_that_fails_is_told_for_the_users_concerned(bench: Bench) -> None:

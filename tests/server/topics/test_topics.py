@@ -162,7 +162,7 @@ def test_a_record_that_cannot_be_appended_changes_nothing(bench: Bench) -> None:
         lambda: bench.topics.delete("orders"),
         lambda: bench.topics.add_partitions("orders", 2),
         lambda: bench.topics.alter_configs("orders", {"retention.ms": "1"}),
-        lambda: bench.topics.set_quotas(quota_entity([("user", "a")]), {"producer_byte_rate": 1.0}),
+        lambda: bench.topics.set_quotas({(("user", "a"),): {"producer_byte_rate": 1.0}}),
         bench.topics.producer_ids.next,
     ):
         assert refused(act) is ErrorCode.kafka_storage_error
@@ -242,7 +242,7 @@ def folded(records: list[MetadataRecord]) -> tuple[Any, ...]:
     for record in records:
         state.replay(record)
     quotas, users = state.quotas.entities, state.scram_users
-    credentials = users.secret, {name: users.of(name) for name in users.names()}
+    credentials = users.secret, users.snapshot()
     return (
         state.cluster_id,
         state.topics,

@@ -4,22 +4,25 @@ Each entity is altered as a whole or not at all. v1 is flexible.
 """
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.quotas import EMPTY, QuotaEntity, altered_quotas, quota_entity
 from kohort.runtime.time_slice import TimeSlices
-from kohort.server.handlers.altering import confirm_each
 from kohort.server.handlers.describe_client_quotas import named
 from kohort.server.handlers.in_steps import Fields, collected, counted, respond_large
 from kohort.server.handlers.refusing import REFUSAL
 from kohort.server.net import Exchange
 from kohort.server.services import Services
+from kohort.server.topics import in_batches
 
 MAX_CHANGES: Final = 1_000
 """Changes of one entity that are looked at: so many have a duplicate or an unknown key."""
 MAX_PARTS: Final = 100
 """Types and names of an entity that are looked at: of one type, the last counts."""
+CHARS_OF_CHANGE: Final = 50
+"""What a change counts in a batch."""
 
 
 async def handle(services: Services, exchange: Exchange, request: Any) -> None:
@@ -30,20 +33,20 @@ async def handle(services: Services, exchange: Exchange, request: Any) -> None:
         await respond_large(services, exchange, {"entries": refused}, len(refused))
         return
     times = await counted(_entity(each) for each in request.entries)
-    slices = TimeSlices()
+    seen: set[QuotaEntity] = set()
+
+    def first(entry: Any) -> Any | None:
+        entity = _entity(entry)
+        if entity in seen:
+            return None
+        seen.add(entity)
+        return entry
+
     results: list[Fields] = []
-    changes: dict[int, int] = {}
-    for each in request.entries:
-        entity = _entity(each)
-        if times[entity] == 0:
-            continue  # it is among the results
-        before = services.topics.last_change
-        results.append(_result(services, request, entity, each, times))
-        times[entity] = 0
-        if services.topics.last_change != before:
-            changes[len(results) - 1] = services.topics.last_change
+    slices = TimeSlices()
+    for some in in_batches(await collected(request.entries, first), _chars):
+        results += await _alter(services, some, times, validate_only=request.validate_only)
         await slices.give_way()
-    await confirm_each(services, results, changes)
     await respond_large(services, exchange, {"entries": results}, len(results))
 
 
@@ -52,26 +55,46 @@ def _entity(entry: Any) -> QuotaEntity:
     return quota_entity((part.entity_type, part.entity_name) for part in parts)
 
 
-def _result(
-    services: Services,
-    request: Any,
-    entity: QuotaEntity,
-    entry: Any,
-    times: Counter[QuotaEntity],
-) -> Fields:
-    result: Fields = {"entity": named(entity)}
-    changes = entry.ops[:MAX_CHANGES]
-    try:
-        if times[entity] > 1 or len({each.key for each in changes}) < len(changes):
-            raise KafkaError(
-                ErrorCode.invalid_request, "Each entity and key must appear at most once."
-            )
-        current = services.topics.quotas.entities.get(entity, EMPTY)
-        quotas = altered_quotas(
-            entity, current, [(each.key, None if each.remove else each.value) for each in changes]
-        )
-        if not request.validate_only:
-            services.topics.set_quotas(entity, quotas)
-    except KafkaError as error:
-        return result | {"error_code": error.code, "error_message": error.message or None}
-    return result | {"error_code": ErrorCode.none, "error_message": None}
+def _chars(entry: Any) -> int:
+    names = sum(len(part.entity_name or "") for part in entry.entity[-MAX_PARTS:])
+    return names + CHARS_OF_CHANGE * len(entry.ops[:MAX_CHANGES])
+
+
+async def _alter(
+    services: Services, entries: Sequence[Any], times: Counter[QuotaEntity], *, validate_only: bool
+) -> list[Fields]:
+    """Alter the quotas of some entities, in one turn and one append."""
+    topics = services.topics
+    outcomes: dict[QuotaEntity, KafkaError | None] = {}
+    altered: dict[QuotaEntity, Mapping[str, float]] = {}
+    for each in entries:
+        entity = _entity(each)
+        try:
+            outcomes[entity] = None
+            altered[entity] = _altered(topics.quotas.entities.get(entity, EMPTY), each, times)
+        except KafkaError as error:
+            outcomes[entity] = error
+    if altered and not validate_only:
+        try:
+            topics.set_quotas(altered)
+            await topics.durable(topics.last_change)
+        except KafkaError as error:
+            outcomes |= dict.fromkeys(altered, error)
+    return [_result(entity, error) for entity, error in outcomes.items()]
+
+
+def _altered(
+    current: Mapping[str, float], entry: Any, times: Counter[QuotaEntity]
+) -> dict[str, float]:
+    """The quotas of an entity after the change. Raises KafkaError INVALID_REQUEST."""
+    entity, changes = _entity(entry), entry.ops[:MAX_CHANGES]
+    if times[entity] > 1 or len({each.key for each in changes}) < len(changes):
+        raise KafkaError(ErrorCode.invalid_request, "Each entity and key must appear at most once.")
+    return altered_quotas(
+        entity, current, [(each.key, None if each.remove else each.value) for each in changes]
+    )
+
+
+def _result(entity: QuotaEntity, error: KafkaError | None) -> Fields:
+    code, message = (ErrorCode.none, None) if error is None else (error.code, error.message or None)
+    return {"error_code": code, "error_message": message, "entity": named(entity)}

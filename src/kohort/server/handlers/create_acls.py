@@ -5,7 +5,7 @@ as in Kafka. Entries are logged some hundred at a time, and the response follows
 disk. v2 is flexible, v3 has resources of the type user.
 """
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from typing import Any, Final
 
 from kohort.errors import ErrorCode, KafkaError
@@ -14,12 +14,10 @@ from kohort.server.handlers.acl_entries import read_binding, refusal
 from kohort.server.handlers.in_steps import in_slices, respond_large
 from kohort.server.net import Exchange
 from kohort.server.services import Services
+from kohort.server.topics import in_batches
 
 UNKNOWN: Final = 0
 CODES: Final = ("resource_type", "resource_pattern_type", "operation", "permission_type")
-BATCH_ENTRIES: Final = 500
-BATCH_CHARS: Final = 128 * 1024
-"""Characters of the entries that are logged together: far fewer than a segment has bytes."""
 
 
 async def handle(services: Services, exchange: Exchange, request: Any) -> None:
@@ -54,7 +52,7 @@ def _read(
 
 async def _create(services: Services, read: list[AclBinding | KafkaError]) -> list[dict[str, Any]]:
     results: list[dict[str, Any]] = []
-    for some in _batches(read):
+    for some in in_batches(read, _chars):
         created = _result(None)
         try:
             services.topics.create_acls(each for each in some if isinstance(each, AclBinding))
@@ -65,19 +63,10 @@ async def _create(services: Services, read: list[AclBinding | KafkaError]) -> li
     return results
 
 
-def _batches(
-    read: list[AclBinding | KafkaError],
-) -> Iterator[list[AclBinding | KafkaError]]:
-    some: list[AclBinding | KafkaError] = []
-    chars = 0
-    for each in read:
-        if isinstance(each, AclBinding):
-            chars += len(each.resource_name) + len(each.principal) + len(each.host)
-        some.append(each)
-        if len(some) >= BATCH_ENTRIES or chars >= BATCH_CHARS:
-            yield some
-            some, chars = [], 0
-    yield some
+def _chars(each: AclBinding | KafkaError) -> int:
+    if isinstance(each, KafkaError):
+        return 0
+    return len(each.resource_name) + len(each.principal) + len(each.host)
 
 
 def _result(error: KafkaError | None) -> dict[str, Any]:

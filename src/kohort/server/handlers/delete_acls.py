@@ -19,8 +19,8 @@ from kohort.server.handlers.describe_acls import UNKNOWN, has_unknown
 from kohort.server.handlers.in_steps import Fields, collected, in_slices, respond_large
 from kohort.server.net import Exchange
 from kohort.server.services import Services
+from kohort.server.topics import BATCH_RECORDS
 
-BATCH_ENTRIES: Final = 500
 TOO_MANY: Final = KafkaError(ErrorCode.invalid_request, "The filters match too many ACLs together.")
 
 Wanted: TypeAlias = AclBindingFilter | KafkaError
@@ -68,7 +68,7 @@ async def _remove(services: Services, outcomes: Sequence[Outcome]) -> dict[UUID,
     topics = services.topics
     pairs = chain.from_iterable(each for each in outcomes if not isinstance(each, KafkaError))
     kept: dict[UUID, KafkaError] = {}
-    while ids := [acl_id for acl_id, _ in islice(pairs, BATCH_ENTRIES)]:
+    while ids := [acl_id for acl_id, _ in islice(pairs, BATCH_RECORDS)]:
         try:
             topics.delete_acls(ids)
             await topics.durable(topics.last_change)

@@ -37,9 +37,8 @@ def _steps(services: Services, request: Any) -> Steps:
         return {"error_code": error.code, "error_message": error.message, "entries": None}
     wanted = QuotaFilter(components, request.strict)
     entries: list[Fields] = []
-    for entity in tuple(services.topics.quotas.entities):
-        quotas = services.topics.quotas.entities.get(entity)
-        if quotas and wanted.matches(entity):
+    for entity, quotas in services.topics.quotas.entities.copy().items():
+        if wanted.matches(entity):
             values = [{"key": key, "value": value} for key, value in quotas.items()]
             entries.append({"entity": named(entity), "values": values})
         yield

@@ -4,11 +4,11 @@ Only mechanisms and iterations are told. A request without names is for all user
 """
 
 from collections import Counter
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from typing import Any
 
 from kohort.errors import ErrorCode
-from kohort.security.scram import ScramUsers
+from kohort.security.scram import ScramCredential, ScramMechanism, ScramUsers
 from kohort.server.handlers.in_steps import Fields, Steps, respond_in_steps
 from kohort.server.handlers.refusing import REFUSAL
 from kohort.server.net import Exchange
@@ -38,14 +38,17 @@ def _steps(users: ScramUsers, request: Any) -> Steps:
         named[user.name] += 1
         yield
     results = []
-    for name, times in (named or dict.fromkeys(users.names(), 1)).items():
-        results.append({"user": name} | _described(users, name, repeated=times > 1))
+    known = users.snapshot()
+    for name in named or known:
+        described = _described(known.get(name, {}), name, repeated=named[name] > 1)
+        results.append({"user": name} | described)
         yield
     return {"error_code": ErrorCode.none, "error_message": "", "results": results}
 
 
-def _described(users: ScramUsers, name: str, repeated: bool) -> Fields:
-    credentials = users.of(name)
+def _described(
+    credentials: Mapping[ScramMechanism, ScramCredential], name: str, *, repeated: bool
+) -> Fields:
     if repeated:
         code = ErrorCode.duplicate_resource
         message = "Cannot describe SCRAM credentials for the same user twice in a single request: "

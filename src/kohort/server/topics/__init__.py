@@ -1,6 +1,11 @@
 """Topics as records of `__cluster_metadata`, and the logs of their partitions."""
 
-from kohort.server.topics.cluster_metadata import METADATA, TopicRecord
+from kohort.server.topics.cluster_metadata import (
+    BATCH_RECORDS,
+    METADATA,
+    TopicRecord,
+    in_batches,
+)
 from kohort.server.topics.followed import FollowedMetadata, FollowedTopics
 from kohort.server.topics.leader_epochs import LEADER_EPOCH, judge
 from kohort.server.topics.metadata_log import storage_error
@@ -10,6 +15,7 @@ from kohort.server.topics.topics import MAX_PARTITIONS_PER_REQUEST, Topics
 from kohort.server.topics.view import GroupTopics
 
 __all__ = [
+    "BATCH_RECORDS",
     "INTERNAL",
     "LEADER_EPOCH",
     "MAX_PARTITIONS_PER_REQUEST",
@@ -23,6 +29,7 @@ __all__ = [
     "Topic",
     "TopicRecord",
     "Topics",
+    "in_batches",
     "judge",
     "storage_error",
     "validate_name",

@@ -15,10 +15,10 @@ of state.
 import base64
 import binascii
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 from uuid import UUID
 
 from kohort.protocol import batches
@@ -29,12 +29,20 @@ from kohort.security.scram import BY_MECHANISM, ScramCredential, ScramMechanism,
 from kohort.server.config import ResourceType
 from kohort.types import TopicPartition
 
+T = TypeVar("T")
+
 METADATA: Final = TopicPartition("__cluster_metadata", 0)
 """Kafka's name for its own; no topic of that name can be created."""
 
 
 METADATA_ID: Final = UUID(int=1)
 """The id of its topic, which is Kafka's as well (Uuid.METADATA_TOPIC_ID)."""
+
+BATCH_RECORDS: Final = 500
+BATCH_CHARS: Final = 32 * 1024
+"""Characters of the records of a batch, but one record may have more. A character takes up to 12
+bytes, and the batch must fit into a segment.
+"""
 
 _MAX_SHOWN: Final = 80
 _CREDENTIAL_FIELDS: Final = {"salt": str, "storedKey": str, "serverKey": str, "iterations": int}
@@ -406,6 +414,20 @@ def _other_fields(
 def _shown(value: object) -> str:
     text = repr(value)
     return text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + "…"
+
+
+def in_batches(items: Iterable[T], chars: Callable[[T], int]) -> Iterator[list[T]]:
+    """Items whose records fit into one batch together, in order; `chars` are those of a record."""
+    some: list[T] = []
+    total = 0
+    for each in items:
+        total += chars(each)
+        if some and (len(some) >= BATCH_RECORDS or total > BATCH_CHARS):
+            yield some
+            some, total = [], chars(each)
+        some.append(each)
+    if some:
+        yield some
 
 
 def encode_batch(records: Iterable[MetadataRecord], now: int) -> bytes:

@@ -36,6 +36,7 @@ from kohort.server.config import (
 )
 from kohort.server.logs import fields
 from kohort.server.topics.cluster_metadata import (
+    BATCH_RECORDS,
     METADATA,
     METADATA_ID,
     AclRecord,
@@ -49,6 +50,7 @@ from kohort.server.topics.cluster_metadata import (
     TopicDeleted,
     TopicRecord,
     UserScramCredentialRecord,
+    in_batches,
 )
 from kohort.server.topics.metadata_log import (
     METADATA_LOG,
@@ -70,9 +72,6 @@ from kohort.types import Timestamp, TopicPartition
 
 MAX_PARTITIONS_PER_REQUEST = 10_000
 """Kafka's own limit for what one request may create."""
-
-_RECORDS_PER_BATCH = 500
-"""Far fewer than a segment of the metadata log takes."""
 
 _SECRET_BYTES = 32
 
@@ -337,8 +336,8 @@ class Topics:
                 if isinstance(plan, TopicRecord) and plan.name not in refused
             ]
             outcomes: dict[str, Topic | KafkaError] = {**refused}
-            for start in range(0, len(made), _RECORDS_PER_BATCH):
-                outcomes |= await self._commit_each(made[start : start + _RECORDS_PER_BATCH])
+            for some in in_batches(made, _chars):
+                outcomes |= await self._commit_each(some)
             return [
                 plan if isinstance(plan, KafkaError) else outcomes[plan.name] for plan in planned
             ]
@@ -419,8 +418,8 @@ class Topics:
         """
         slices = TimeSlices()
         refused: dict[str, KafkaError] = {}
-        for start in range(0, len(names), _RECORDS_PER_BATCH):
-            topics = [self._existing(name) for name in names[start : start + _RECORDS_PER_BATCH]]
+        for start in range(0, len(names), BATCH_RECORDS):
+            topics = [self._existing(name) for name in names[start : start + BATCH_RECORDS]]
             try:
                 self._metadata.commit(*(TopicDeleted(topic.id) for topic in topics))
                 change = self.last_change
@@ -578,13 +577,19 @@ class Topics:
         """The quotas of clients, as they are at any time."""
         return self._metadata.state.quotas
 
-    def set_quotas(self, entity: QuotaEntity, quotas: Mapping[str, float]) -> None:
-        """Replace all quotas of an entity; they were validated, and act at once.
+    def set_quotas(self, quotas: Mapping[QuotaEntity, Mapping[str, float]]) -> None:
+        """Replace all quotas of some entities, at once: all or none; they were validated.
 
-        Raises KafkaError KAFKA_STORAGE_ERROR.
+        Their records are a batch (`in_batches`). Raises KafkaError KAFKA_STORAGE_ERROR.
         """
-        if quotas != self.quotas.entities.get(entity, {}):
-            self._metadata.commit(QuotasRecord(entity, quotas))
+        current = self.quotas.entities
+        records = [
+            QuotasRecord(entity, new)
+            for entity, new in quotas.items()
+            if new != current.get(entity, {})
+        ]
+        if records:
+            self._metadata.commit(*records)
 
     @property
     def acls(self) -> Acls:
@@ -592,7 +597,7 @@ class Topics:
         return self._metadata.state.acls
 
     def create_acls(self, bindings: Iterable[AclBinding]) -> None:
-        """Add those entries that do not exist, in one batch: at most a few hundred.
+        """Add those entries that do not exist; their records are a batch (`in_batches`).
 
         Raises KafkaError KAFKA_STORAGE_ERROR.
         """
@@ -600,7 +605,7 @@ class Topics:
         self._commit_acls([AclRecord(uuid4(), each) for each in new])
 
     def delete_acls(self, ids: Iterable[UUID]) -> None:
-        """Remove entries, in one batch: at most a few hundred. Raises as `create_acls` does."""
+        """Remove entries, at most `BATCH_RECORDS`. Raises as `create_acls` does."""
         there = (each for each in dict.fromkeys(ids) if self.acls.get(each) is not None)
         self._commit_acls([AclRemoved(each) for each in there])
 
@@ -760,6 +765,10 @@ class Topics:
 
     def _reserve_producer_ids(self, end: int) -> None:
         self._metadata.commit(ProducerIdsReserved(end))
+
+
+def _chars(topic: TopicRecord) -> int:
+    return len(topic.name) + sum(len(name) + len(value) for name, value in topic.configs.items())
 
 
 def _validate_total(partitions: int) -> None:
