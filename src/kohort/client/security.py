@@ -9,17 +9,17 @@ import asyncio
 import base64
 import hashlib
 import hmac
-import inspect
 import json
 import secrets
 import ssl
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field
 from tempfile import NamedTemporaryFile
 from typing import Final, TypeAlias
 
-from kohort.client.errors import AuthenticationError, BrokerUnreachableError
+from kohort.client.errors import AuthenticationError
 from kohort.client.option_names import checks_names
+from kohort.client.tokens import TokenSource, token_of, validate_source
 from kohort.errors import ConfigError
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -32,12 +32,6 @@ _OF_THE_KEY: Final = (
 """All that can be wrong where OpenSSL gives no reason."""
 MIN_ITERATIONS: Final = 4096
 """Fewest iterations of SCRAM, as in RFC 7677 and Kafka."""
-
-TokenSource: TypeAlias = Callable[[], str | Awaitable[str]]
-"""Supplies a token for OAUTHBEARER before each authentication; may be a coroutine function.
-
-Its AuthenticationError is final; after any other error it is asked again.
-"""
 
 Exchange: TypeAlias = AsyncGenerator[bytes, bytes]
 """One SASL authentication: yields messages to send, and is sent the broker's responses.
@@ -72,7 +66,7 @@ class Security:
     password: str | None = field(default=None, repr=False)
     token: TokenSource | None = field(default=None, repr=False)
     extensions: Mapping[str, str] = field(default_factory=dict)
-    """SASL extensions of OAUTHBEARER (KIP-342)."""
+    """SASL extensions of OAUTHBEARER (KIP-342); those that come with a token override them."""
 
     def __post_init__(self) -> None:
         if self.protocol not in PROTOCOLS:
@@ -104,6 +98,7 @@ class Security:
         if self.mechanism == "OAUTHBEARER":
             if self.token is None:
                 raise ConfigError("OAUTHBEARER needs token: a function that gives a token")
+            validate_source(self.token)
         elif not self.username or self.password is None:
             raise ConfigError(f"{self.mechanism} needs username and password")
 
@@ -226,17 +221,10 @@ async def _salted_password(digest: str, password: str, given: Mapping[str, str])
 
 
 async def _oauthbearer(source: TokenSource, extensions: Mapping[str, str]) -> Exchange:
-    try:
-        given = source()
-        token = await given if inspect.isawaitable(given) else given
-    except AuthenticationError:
-        raise
-    except Exception as error:
-        raise BrokerUnreachableError(
-            f"OAUTHBEARER: there is no token, its source raised {error!r}"
-        ) from error
-    pairs = "".join(f"{name}={value}\x01" for name, value in extensions.items())
-    refused = yield f"n,,\x01auth=Bearer {token}\x01{pairs}\x01".encode()
+    token = await token_of(source)
+    all_extensions = {**extensions, **token.extensions}
+    pairs = "".join(f"{name}={value}\x01" for name, value in all_extensions.items())
+    refused = yield f"n,,\x01auth=Bearer {token.value}\x01{pairs}\x01".encode()
     if refused:
         raise AuthenticationError(
             f"OAUTHBEARER: the broker refused the token: {_status(refused)}; "
