@@ -226,6 +226,7 @@ class Connection(asyncio.Protocol):
         self._connections.forget(self)
         if self.login is not None:
             self.login.close()
+            self.login = None  # a ring would keep both until a garbage collection
         for function in self._when_closed:
             try:
                 function(self)

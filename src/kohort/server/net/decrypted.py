@@ -33,6 +33,8 @@ class Decrypted(asyncio.BufferedProtocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._encrypting.connection_lost()
+        # The transport refers to this, and has 50 KB: it must not wait for a garbage collection.
+        del self._encrypting
         self._connection.connection_lost(error)
 
     def pause_writing(self) -> None:
