@@ -355,6 +355,30 @@ async def test_a_client_that_does_not_authenticate_in_time_is_disconnected() -> 
         assert wire.listener.metrics.logins_failed == 1
 
 
+async def test_logins_that_do_not_end_give_way_to_later_ones() -> None:
+    async with Wire(sasl=secured(max_pending=3)) as wire:
+        user = await wire.peer()
+        assert (await log_in(user)).error_code is NONE
+        silent, *others = [await wire.peer() for _ in range(3)]
+        for peer in others:
+            await peer.ask("sasl_handshake", 1, mechanism="TWO")
+        later = await wire.peer()
+        assert (await log_in(later)).error_code is NONE
+        assert await silent.closed() == b""
+        for peer in others:
+            assert (await peer.ask("sasl_authenticate", 2, auth_bytes=b"1")).auth_bytes == b"2"
+        await user.ask("api_versions", 0)
+
+
+async def test_a_flood_of_half_logins_keeps_nobody_out() -> None:
+    async with Wire(sasl=secured(max_pending=50)) as wire:
+        for _ in range(300):
+            peer = await wire.peer()
+            peer.send(peer.request("sasl_handshake", 1, mechanism="TWO")[:-1])
+        assert (await log_in(await wire.peer())).error_code is NONE
+        assert wire.listener.statistics().connections <= 51
+
+
 async def test_an_authenticated_client_may_stay() -> None:
     async with Wire(sasl=secured(timeout_ms=200)) as wire:
         peer = await wire.peer()

@@ -31,7 +31,7 @@ from kohort.server.tls_alerts import handshaking
 
 ACCEPTED_PER_TURN: Final = 64
 HANDSHAKES_PER_TURN: Final = 8
-HANDSHAKES: Final = 128
+HANDSHAKES: Final = 512
 HANDSHAKE_SHARE_S: Final = 1.0
 TURNS_TO_END: Final = 4
 """Turns in which the loop may see that an address, whose connections are too many, closed one."""

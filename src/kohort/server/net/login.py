@@ -39,6 +39,8 @@ FIRST_FRAMED: Final = 1
 MIN_REAUTHENTICATION_INTERVAL_MS: Final = 1_000
 MEMORY_BYTES: Final = 64 * 1024 * 1024
 """For frames of more than 64 KiB before authentication, which no usual client sends."""
+MAX_PENDING: Final = 2_000
+"""Connections of a listener that have not authenticated; one takes 50 KiB with TLS."""
 
 
 class LoginState(Enum):
@@ -67,6 +69,9 @@ class Sasl:
     """Time that a new connection has to authenticate."""
     memory: RequestMemory = field(default_factory=lambda: RequestMemory(MEMORY_BYTES))
     """For the large frames of all connections that have not authenticated."""
+    max_pending: int = MAX_PENDING
+    pending: "dict[Login, None]" = field(default_factory=dict, repr=False)
+    """Logins of connections that have not authenticated, oldest first."""
 
 
 class LoginConnection(Protocol):
@@ -81,6 +86,10 @@ class LoginConnection(Protocol):
 
     def hang_up(self, why: str, level: int = logging.INFO) -> None:
         """Send the responses so far, close, and log `why`."""
+        ...
+
+    def drop(self, why: str) -> None:
+        """Close at once, and log `why`."""
         ...
 
 
@@ -131,6 +140,9 @@ class Login:
         self._timer = asyncio.get_running_loop().call_later(
             sasl.timeout_ms / 1000, self._time_is_over
         )
+        sasl.pending[self] = None
+        if len(sasl.pending) > sasl.max_pending:
+            next(iter(sasl.pending)).give_way()
 
     def __repr__(self) -> str:
         return f"<Login {self._user or 'nobody'} {self._state.name}>"
@@ -177,9 +189,15 @@ class Login:
         if api_key == API_VERSIONS and self._state is LoginState.VERSIONS and any(errors):
             self._state = LoginState.START
 
+    def give_way(self) -> None:
+        """Close the connection for others: it has had more time than they."""
+        self._sasl.pending.pop(self, None)
+        self._connection.drop("too many connections have not authenticated")
+
     def close(self) -> None:
         """The connection is lost. Idempotent."""
         self._timer.cancel()
+        self._sasl.pending.pop(self, None)
 
     # What the requests do
 
@@ -276,6 +294,7 @@ class Login:
     def _succeeded(self, authenticated: Authenticated) -> AuthenticateAnswer:
         self._metrics.logins += 1
         self._timer.cancel()
+        self._sasl.pending.pop(self, None)
         self._state, self._server, self._user = LoginState.DONE, None, authenticated.user
         lifetime_ms = self._lifetime_ms(authenticated.expires_ms)
         self._expires_ms = None if lifetime_ms is None else self._sasl.clock.now() + lifetime_ms
