@@ -27,12 +27,17 @@ const CODECS = {
   zstd: CompressionTypes.ZSTD
 }
 
-function security ({ mechanism, username, secret, cafile }) {
-  if (mechanism === undefined) return {}
+function security ({ mechanism, username, secret, cafile, certificate }) {
+  if (cafile === undefined) return {}
+  const ca = [readFileSync(cafile)]
+  if (certificate !== undefined) {
+    const both = readFileSync(certificate)
+    return { ssl: { ca, key: both, cert: both } }
+  }
   const login = mechanism === 'OAUTHBEARER'
     ? { oauthBearerProvider: async () => ({ value: secret }) }
     : { username, password: secret }
-  return { ssl: { ca: [readFileSync(cafile)] }, sasl: { mechanism: mechanism.toLowerCase(), ...login } }
+  return { ssl: { ca }, sasl: { mechanism: mechanism.toLowerCase(), ...login } }
 }
 
 const kafka = new Kafka({

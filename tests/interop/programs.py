@@ -215,6 +215,13 @@ def _kcat_command(mode: str, options: Mapping[str, str]) -> list[str]:
             "sasl.password": options["secret"],
             "ssl.ca.location": options["cafile"],
         }
+    if "certificate" in options:
+        settings |= {
+            "security.protocol": "SSL",
+            "ssl.ca.location": options["cafile"],
+            "ssl.certificate.location": options["certificate"],
+            "ssl.key.location": options["certificate"],
+        }
     flags = [flag for name, value in settings.items() for flag in ("-X", f"{name}={value}")]
     return ["kcat", "-b", options["bootstrap"], *flags, *call]
 

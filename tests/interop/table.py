@@ -23,7 +23,7 @@ from interop.built import (
     streams_and_connect_version,
 )
 from interop.programs import JAVA, Client
-from interop.roster import CLIENTS
+from interop.roster import CANNOT, CLIENTS, LOGINS, MECHANISMS
 
 INTRODUCTION = """\
 # Clients
@@ -71,7 +71,8 @@ These are properties of the clients, not of Kohort. The programs and tests allow
   its timeout.
 - **librdkafka** before 2.6.1, which kcat 1.7 uses, cannot authenticate by SCRAM, to Apache Kafka 4
   neither: it repeats its own nonce, and since CVE-2024-56128 brokers compare nonces. The log of the
-  server says so. PLAIN works.
+  server says so. PLAIN works. Debian's build of kcat has no OIDC, without which it gets no token
+  for OAUTHBEARER but one that is not signed.
 - **sarama** and **kcat** do not report the result of a commit. An observer checks their commits.
 """
 FRAMEWORKS = """\
@@ -99,6 +100,15 @@ COLUMNS = {
     "codecs": "test_codecs.test_reads_what_every_client_wrote",
 }
 TRANSACTIONS = "test_transactions"
+SECURITY = "test_security"
+LOGIN_TESTS = ("test_a_client_produces_and_consumes", "test_a_client_produces")
+LOGIN_HEAD = """
+## Authentication over TLS
+
+Each client authenticates at a server with an authorizer, which lets its user write. One way of each
+client is tried in a group, the others by a producer. kcat cannot do three of them: see the
+[notes](#notes-on-clients).
+"""
 TOOLS = {
     "Groups of several libraries": "test_groups",
     "Leadership that changes hands between our client and theirs": "test_leaders",
@@ -157,6 +167,7 @@ def results(path: str) -> Iterator[Result]:
             *TOOLS.values(),
             *(test.partition(".")[0] for test in COLUMNS.values()),
             TRANSACTIONS,
+            SECURITY,
         }:
             yield Result(module, named[1], named[2] or "", *_outcome(case))
 
@@ -205,6 +216,23 @@ def _transactions(found: Iterable[Result], client: str) -> str:
     return next((mark for mark in "✗–✓" if mark in marks), "")
 
 
+def login_table(found: Iterable[Result]) -> Iterator[str]:
+    """One row per client, one column per SASL mechanism, and one for client certificates."""
+    marks = {
+        one.parameter: one.mark
+        for one in found
+        if one.module == SECURITY and one.function in LOGIN_TESTS
+    }
+    yield LOGIN_HEAD
+    yield _row(("client", *MECHANISMS))
+    yield _row(["---"] * (1 + len(MECHANISMS)))
+    for name in dict.fromkeys(client for client, _ in LOGINS):
+        ways = ((name, each) for each in MECHANISMS)
+        yield _row(
+            (name, *("–" if way in CANNOT else marks.get("-".join(way), "") for way in ways))
+        )
+
+
 def tool_tables(found: Sequence[Result]) -> Iterator[str]:
     for title, module in TOOLS.items():
         of_module = [
@@ -244,6 +272,7 @@ def page(found: Sequence[Result]) -> str:
         spark,
         streams,
         flink,
+        *login_table(found),
         "\n## Beyond single clients",
         *tool_tables(found),
         "",

@@ -3,6 +3,7 @@
 Our own commands do the same at an Apache Kafka.
 """
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from itertools import count
@@ -14,7 +15,7 @@ from cli.running import Run, runner
 from interop.conftest import need
 from interop.processes import Process, finish, poll_until, write_lines
 from interop.programs import HEARTBEAT_MS, SESSION_MS, Client
-from interop.roster import each_login
+from interop.roster import CERTIFICATE, each_login_in_a_group, each_other_login
 from interop.timeline import Records
 from interop.tools import CONFIGS, TOPICS, Tools
 from interop.trial import SOON
@@ -41,15 +42,25 @@ _numbers = count(1)
 class Secured:
     """Address and files of a server; `alice` may use topics and groups that begin with `shop`."""
 
-    def __init__(self, address: str, directory: Path) -> None:
+    def __init__(self, address: str, directory: Path, tls_address: str = "") -> None:
+        """`tls_address` is for clients with a certificate."""
         self.address = address
+        self.tls_address = tls_address
         self.cafile = directory / "certs" / "ca.pem"
+        self.certificate = directory / "certs" / "client.pem"
         self._directory = directory
         self.admin = self.properties("PLAIN", "admin")
 
     def properties(self, mechanism: str, user: str = "alice", password: str = PASSWORD) -> Path:
         """A file of properties as Java has them, with the login of a user."""
-        if mechanism == "OAUTHBEARER":
+        protocol = {"security.protocol": "SASL_SSL", "sasl.mechanism": mechanism}
+        if mechanism == CERTIFICATE:
+            protocol = {"security.protocol": "SSL"}
+            login = {
+                "ssl.keystore.type": "PEM",
+                "ssl.keystore.location": str(self.certificate),
+            }
+        elif mechanism == "OAUTHBEARER":
             file = self._directory / "token"
             file.write_text(bearer_token())
             login = {
@@ -64,13 +75,32 @@ class Secured:
                 "sasl.jaas.config": f"{MODULES}.{module}LoginModule required "
                 f'username="{user}" password="{password}";'
             }
-        properties = login | {
-            "security.protocol": "SASL_SSL", "sasl.mechanism": mechanism,
+        properties = login | protocol | {
             "ssl.truststore.type": "PEM", "ssl.truststore.location": str(self.cafile),
         }  # fmt: skip
         file = self._directory / f"{user}-{next(_numbers)}.properties"
         file.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
         return file
+
+    def login(self, mechanism: str) -> dict[str, str]:
+        """How a client's program authenticates as alice."""
+        how = (
+            {"certificate": str(self.certificate)}
+            if mechanism == CERTIFICATE
+            else {
+                "mechanism": mechanism,
+                "username": "alice",
+                "secret": bearer_token() if mechanism == "OAUTHBEARER" else PASSWORD,
+            }
+        )
+        return how | {"cafile": str(self.cafile), "security": str(self.properties(mechanism))}
+
+    def new_topic(self) -> str:
+        """One that alice may use."""
+        topic = f"shop-{next(_numbers)}"
+        at = ("-b", self.address, "--security", str(self.admin))
+        assert app.run(("topics", "create", "--topic", topic, *at)) == 0
+        return topic
 
     def allow_alice(self) -> None:
         """Create her, and allow her what she may."""
@@ -90,7 +120,7 @@ def bearer_token() -> str:
 
 def made_certificates(directory: Path) -> dict[str, str]:
     """The settings of a server whose keys `kohort certs dev` makes."""
-    assert app.run(["certs", "dev", str(directory / "certs")]) == 0
+    assert app.run(["certs", "dev", "--client", "alice", str(directory / "certs")]) == 0
     location = str(directory / "certs" / "server.pem")
     return {"ssl.keystore.type": "PEM", "ssl.keystore.location": location}
 
@@ -106,14 +136,19 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         "sasl.enabled.mechanisms": ",".join(("PLAIN", *SCRAM, "OAUTHBEARER")),
         "sasl.oauthbearer.jwks.endpoint.url": keys.as_uri(),
         "org.apache.kafka.sasl.oauthbearer.allowed.urls": keys.as_uri(),
+        "listener.name.ssl.ssl.client.auth": "required",
+        "listener.name.ssl.ssl.truststore.location": str(directory / "certs" / "ca.pem"),
+        "ssl.principal.mapping.rules": "RULE:^CN=([^,]*).*$/$1/",
     }  # fmt: skip
     server = ServerProcess(
-        *("--dev", "--memory", "--listen", "SASL_SSL://127.0.0.1:0"),
+        *("--dev", "--memory", "--listen", "SASL_SSL://127.0.0.1:0,SSL://127.0.0.1:0"),
         log=directory / "server.log",
         settings=settings,
     )
     with server:
-        found = Secured(server.address, directory)
+        further = re.search(r'"SSL://([^"]+)"', server.line("listening"))
+        assert further is not None
+        found = Secured(server.address, directory, tls_address=further[1])
         found.allow_alice()
         yield found
 
@@ -164,31 +199,13 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Process]]:
             process.kill()
 
 
-@each_login
+@each_login_in_a_group
 def test_a_client_produces_and_consumes(
     client: Client, mechanism: str, secured: Secured, start: Callable[..., Process]
 ) -> None:
     need(client)
-    topic = f"shop-{next(_numbers)}"
-    options = {
-        "bootstrap": secured.address,
-        "mechanism": mechanism,
-        "username": "alice",
-        "secret": bearer_token() if mechanism == "OAUTHBEARER" else PASSWORD,
-        "cafile": str(secured.cafile),
-        "security": str(secured.properties(mechanism)),
-    }
-    create = (
-        "topics",
-        "create",
-        "--topic",
-        topic,
-        "-b",
-        secured.address,
-        "--security",
-        str(secured.admin),
-    )
-    assert app.run(create) == 0
+    topic = secured.new_topic()
+    options = {"bootstrap": secured.address, **secured.login(mechanism)}
     producer = start(client, "produce", options | {"topic": topic, "codec": "none"}, [])
     sent = [f"record-{number}" for number in range(20)]
     write_lines(producer, [("key", value) for value in sent])
@@ -202,6 +219,19 @@ def test_a_client_produces_and_consumes(
     poll_until(lambda: received == sent, consumer.tail, SOON)
     consumer.ask_to_leave()
     assert consumer.wait(15) in (0, 143), consumer.tail()
+
+
+@each_other_login
+def test_a_client_produces(
+    client: Client, mechanism: str, secured: Secured, start: Callable[..., Process]
+) -> None:
+    """The ways of a client that no group has tried; the program ends with 0 if all is written."""
+    need(client)
+    address = secured.tls_address if mechanism == CERTIFICATE else secured.address
+    where = {"bootstrap": address, "topic": secured.new_topic(), "codec": "none"}
+    producer = start(client, "produce", where | secured.login(mechanism), [])
+    write_lines(producer, [("key", "value")])
+    finish(producer)
 
 
 # --- Apache Kafka's tools ---

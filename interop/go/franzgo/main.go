@@ -106,8 +106,25 @@ func (m *member) process(fetched kgo.FetchTopicPartition) {
 	m.pending[partition] = records[len(records)-1]
 }
 
-// security is the login over TLS, if there is one.
+// security is the login over TLS, or the client certificate, if there is one.
 func security(options lines.Options) []kgo.Opt {
+	if options["cafile"] == "" {
+		return nil
+	}
+	authority, err := os.ReadFile(options["cafile"])
+	if err != nil {
+		lines.Fatal("%v", err)
+	}
+	config := &tls.Config{RootCAs: x509.NewCertPool()}
+	config.RootCAs.AppendCertsFromPEM(authority)
+	if file := options["certificate"]; file != "" {
+		certificate, err := tls.LoadX509KeyPair(file, file)
+		if err != nil {
+			lines.Fatal("%v", err)
+		}
+		config.Certificates = []tls.Certificate{certificate}
+		return []kgo.Opt{kgo.DialTLSConfig(config)}
+	}
 	user, secret := options["username"], options["secret"]
 	logins := map[string]func() sasl.Mechanism{
 		"PLAIN":         plain.Auth{User: user, Pass: secret}.AsMechanism,
@@ -115,17 +132,7 @@ func security(options lines.Options) []kgo.Opt {
 		"SCRAM-SHA-512": scram.Auth{User: user, Pass: secret}.AsSha512Mechanism,
 		"OAUTHBEARER":   oauth.Auth{Token: secret}.AsMechanism,
 	}
-	login, secured := logins[options["mechanism"]]
-	if !secured {
-		return nil
-	}
-	authority, err := os.ReadFile(options["cafile"])
-	if err != nil {
-		lines.Fatal("%v", err)
-	}
-	trusted := x509.NewCertPool()
-	trusted.AppendCertsFromPEM(authority)
-	return []kgo.Opt{kgo.DialTLSConfig(&tls.Config{RootCAs: trusted}), kgo.SASL(login())}
+	return []kgo.Opt{kgo.DialTLSConfig(config), kgo.SASL(logins[options["mechanism"]]())}
 }
 
 // settings of the group and the client, without its callbacks.

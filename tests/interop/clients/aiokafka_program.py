@@ -31,8 +31,12 @@ class Token(AbstractTokenProvider):  # type: ignore[misc]
 
 
 def security(options: dict[str, str]) -> dict[str, Any]:
-    if "mechanism" not in options:
+    if "cafile" not in options:
         return {}
+    context = ssl.create_default_context(cafile=options["cafile"])
+    if "certificate" in options:
+        context.load_cert_chain(options["certificate"])
+        return {"security_protocol": "SSL", "ssl_context": context}
     login: dict[str, Any] = (
         {"sasl_oauth_token_provider": Token(options["secret"])}
         if options["mechanism"] == "OAUTHBEARER"
@@ -44,7 +48,7 @@ def security(options: dict[str, str]) -> dict[str, Any]:
     return login | {
         "security_protocol": "SASL_SSL",
         "sasl_mechanism": options["mechanism"],
-        "ssl_context": ssl.create_default_context(cafile=options["cafile"]),
+        "ssl_context": context,
     }
 
 

@@ -11,6 +11,13 @@ QUICK = {"reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 500, "log_level
 
 
 def security(options: dict[str, str]) -> dict[str, Any]:
+    if "certificate" in options:
+        return {
+            "security.protocol": "SSL",
+            "ssl.ca.location": options["cafile"],
+            "ssl.certificate.location": options["certificate"],
+            "ssl.key.location": options["certificate"],
+        }
     if "mechanism" not in options:
         return {}
     login: dict[str, Any] = (

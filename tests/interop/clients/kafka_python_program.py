@@ -35,6 +35,13 @@ class Token(AbstractTokenProvider):  # type: ignore[misc]
 
 
 def security(options: dict[str, str]) -> dict[str, Any]:
+    if "certificate" in options:
+        return {
+            "security_protocol": "SSL",
+            "ssl_cafile": options["cafile"],
+            "ssl_certfile": options["certificate"],
+            "ssl_keyfile": options["certificate"],
+        }
     if "mechanism" not in options:
         return {}
     login: dict[str, Any] = (
