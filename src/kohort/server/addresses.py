@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 _ANY = frozenset({"", "0.0.0.0", "::"})  # compared with, not listened on  # nosec B104
 _LISTENER_NAME = re.compile(r"[A-Za-z0-9_-]+")
+_HOST = re.compile(r"[^\s\x00,/\[\]]*")
 
 
 class Address(NamedTuple):
@@ -30,7 +31,18 @@ def parse_address(text: str) -> Address:
         raise ValueError(f"{text!r}: write an IPv6 address in brackets, [::1]:9092")
     if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535:
         raise ValueError(f"{text!r} is not HOST:PORT, with a port from 0 to 65535")
+    if not _HOST.fullmatch(host) or not _has_idna(host):
+        raise ValueError(f"{text!r}: {host!r} is no name of a host")
     return Address(host, int(port))
+
+
+def _has_idna(host: str) -> bool:
+    """Whether the system can be asked for the host: a part of the name may be too long."""
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        return False
+    return True
 
 
 def parse_listener(text: str) -> tuple[str | None, Address]:

@@ -11,6 +11,7 @@ import kohort
 from kohort.cli.app import Parser
 from kohort.cli.options import RefusedError, add_arguments, load_config
 from kohort.errors import ConfigError
+from kohort.server.addresses import parse_listener
 from kohort.server.config.config import Config
 from kohort.server.config.definition import INT_MAX, ConfigDef, as_text
 from kohort.server.config.sources import read_environment, read_sets, read_toml
@@ -418,3 +419,57 @@ def test_any_pair_is_taken_or_refused(name: str, value: str) -> None:
 @given(st.integers(min_value=-(2**31), max_value=2**31 - 1))
 def test_whole_numbers_read_as_python_writes_them(number: int) -> None:
     assert ConfigDef(name="n", kind="int", default=0, doc="").parse(f" {number} ") == number
+
+
+NAMES_OF_LISTENERS = st.sampled_from(("", "A://", "b://", "SSL://", "A B://", "ß://", "://"))
+HOSTS = st.one_of(
+    st.sampled_from(("", "0.0.0.0", "127.0.0.1", "[::1]", "::1", "[fe80::1%eth0]", "[a]b]", "[]")),
+    st.text(max_size=5),
+    st.text("a.-[]:,/ \0é", max_size=70),
+)
+PORTS = st.sampled_from(("", ":0", ":9092", ":65536", ":٣", ":" + "9" * 5_000))
+ADDRESSES = st.one_of(st.text(), st.tuples(NAMES_OF_LISTENERS, HOSTS, PORTS).map("".join))
+PROTOCOLS = st.one_of(
+    st.text(), st.builds("{}:{}".format, st.sampled_from("AbS"), st.sampled_from(("SSL", "ssl")))
+)
+
+
+def several(entries: st.SearchStrategy[str]) -> st.SearchStrategy[object]:
+    """A list, or the same as text."""
+    return st.one_of(st.lists(entries, max_size=3), st.lists(entries, max_size=3).map(",".join))
+
+
+@given(listeners=several(ADDRESSES), advertised=several(ADDRESSES), protocols=several(PROTOCOLS))
+def test_listeners_are_refused_or_shown_as_they_are_read(
+    listeners: object, advertised: object, protocols: object
+) -> None:
+    consent = {"insecure": True}  # no name is looked up
+    try:
+        config = Config(
+            {
+                "listeners": listeners,
+                "advertised.listeners": advertised,
+                "listener.security.protocol.map": protocols,
+                **consent,
+            }
+        )
+    except ConfigError:
+        return
+    names = ("listeners", "advertised.listeners", "listener.security.protocol.map")
+    shown = Config({name: as_text(config[name]) for name in names} | consent)
+    assert shown.listeners == config.listeners
+
+
+@given(ADDRESSES)
+def test_an_address_is_refused_or_shown_as_it_is_read(text: str) -> None:
+    try:
+        name, address = parse_listener(text)
+    except ValueError:
+        return
+    assert parse_listener(f"{name}://{address}" if name else str(address)) == (name, address)
+
+
+@pytest.mark.parametrize("host", ["a" * 64, "a..b", "a\0b"])
+def test_a_host_that_can_be_no_host_is_refused(host: str) -> None:
+    with pytest.raises(ConfigError, match="listeners: "):
+        Config({"listeners": [f"{host}:9092"]})
