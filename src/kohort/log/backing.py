@@ -1,6 +1,6 @@
 """The place where a log is kept: its segments, and the other files that survive a restart."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 from kohort.log.segment import Segment
@@ -35,6 +35,13 @@ class Backing(Protocol):
         """The directories whose entries changed since the last call; `again` names them again."""
         ...
 
+    def sync(self, names: Iterable[str]) -> None:
+        """Have what these files and directories were written on the disk; in any thread.
+
+        Raises OSError.
+        """
+        ...
+
     def recovery_point(self) -> int:
         """Offset below which all is on the disk."""
         ...
@@ -56,8 +63,6 @@ class Backing(Protocol):
 
     def pending_save(self) -> Callable[[], None]:
         """Function that stores the checkpoint saved last, unless it is stored.
-
-        It is called in another thread, and raises OSError.
 
         It is called in another thread, and raises OSError.
         """

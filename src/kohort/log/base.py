@@ -220,9 +220,10 @@ class Log(Protocol):
         """Whole batches from the one that holds or follows `offset`, at most `max_bytes` together.
 
         With `at_least_one` the first batch is given even if it is larger, so it is empty at the end
-        only: that is the end offset, or with `durable` the high watermark. A read does not cross
-        segments. Raises KafkaError OFFSET_OUT_OF_RANGE outside [start_offset, end_offset],
-        CorruptLogError where the log is damaged, OSError.
+        only: that is the end offset, or with `durable` the high watermark. In an event loop it is
+        also empty if the records have to be loaded from elsewhere: `loaded` waits for that, and
+        `on_append` tells it. A read does not cross segments. Raises KafkaError OFFSET_OUT_OF_RANGE
+        outside [start_offset, end_offset], CorruptLogError where the log is damaged, OSError.
         """
         ...
 
@@ -237,10 +238,15 @@ class Log(Protocol):
         """
         ...
 
+    async def loaded(self) -> None:
+        """Return when the records that `read` found not to be in memory are, or cannot be read."""
+        ...
+
     def offset_behind(self, offset: int, size: int) -> int:
         """The offset after the last batch of a `read` of `offset` that gave `size` bytes.
 
-        It is looked up in the index: a read may give a million batches.
+        It is looked up in the index: a read may give a million batches. Where that is not in memory
+        it is a lower one, but larger than `offset`.
         """
         ...
 
@@ -290,7 +296,7 @@ class Log(Protocol):
     def on_append(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` on news for readers until the returned function is called.
 
-        News are records that became readable, a trim, and removal.
+        News are records that became readable or were loaded, a trim, and removal.
 
         It may be called in the middle of `append`, so it must not raise, and nothing long.
         """
@@ -313,6 +319,10 @@ class Log(Protocol):
 
     def unsynced(self) -> list[str]:
         """The files and directories that were written to since this was last called."""
+        ...
+
+    def sync(self, names: Iterable[str]) -> None:
+        """Have what `unsynced` named on the disk, blocking, in any thread. Raises OSError."""
         ...
 
     def owner_sync_failed(self, error: OSError, durable_end: int) -> None:

@@ -118,6 +118,33 @@ class Syncable(Retryable, Protocol):
         ...
 
 
+class Commit(Protocol):
+    """Makes durable what one log appends."""
+
+    @property
+    def failure(self) -> OSError | None:
+        """Why nothing can be made durable now; None if it can."""
+        ...
+
+    def request(self) -> None:
+        """Make durable what was written, soon, without waiting for it.
+
+        Without an event loop, the next `wait` does.
+        """
+        ...
+
+    async def wait(self) -> None:
+        """Return when everything written before this call is durable.
+
+        Raises OSError if it is not, and then it was taken back.
+        """
+        ...
+
+    def close(self) -> None:
+        """Try nothing more."""
+        ...
+
+
 class GroupCommit:
     """The fsyncs of one log. Lives on the loop thread."""
 

@@ -11,7 +11,7 @@ import logging
 import os
 import re
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, Future
 from functools import partial
 from threading import Lock
@@ -231,6 +231,9 @@ class FileBacking:
             return []
         self._has_new_names = again
         return [self._path, os.path.dirname(self._path)]
+
+    def sync(self, names: Iterable[str]) -> None:
+        sync_all(names)
 
     def recovery_point(self) -> int:
         while self._syncing and self._syncing[0][1].done():

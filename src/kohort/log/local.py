@@ -10,6 +10,7 @@ import errno
 import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Literal
 from uuid import UUID
@@ -21,7 +22,7 @@ from kohort.log.base import Log, LogConfig
 from kohort.log.cleaner import clean_all
 from kohort.log.damage import OpeningStoppedError
 from kohort.log.data_directory import DataDirectory, checked_name, partition_names
-from kohort.log.durability import sync_all
+from kohort.log.durability import GroupCommit, sync_all
 from kohort.log.files import FileBacking
 from kohort.log.health import DiskHealth
 from kohort.log.lock import DirectoryLock
@@ -337,7 +338,7 @@ class LocalDirectory:
             backing,
             segments,
             checkpoint,
-            self._executor if in_commits else None,
+            partial(GroupCommit, executor=self._executor) if in_commits else None,
             self.problems,
         )
         if in_commits:

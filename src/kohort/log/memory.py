@@ -142,6 +142,9 @@ class MemoryBacking:
     def unsynced_names(self, *, again: bool) -> list[str]:  # noqa: ARG002
         return []
 
+    def sync(self, names: Iterable[str]) -> None:
+        pass
+
     def recovery_point(self) -> int:
         return 0
 

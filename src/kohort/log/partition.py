@@ -6,8 +6,7 @@ The same code runs on files and on memory. A `Backing` stores segments and the o
 import asyncio
 import contextlib
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 
 from kohort.errors import ErrorCode, KafkaError
@@ -17,7 +16,7 @@ from kohort.log.backing import Backing, Checkpoint
 from kohort.log.base import LEADER_EPOCH, Appended, LogConfig
 from kohort.log.compaction import Cleaned, Compaction, StoppedError
 from kohort.log.damage import CorruptLogError
-from kohort.log.durability import GroupCommit, sync_all
+from kohort.log.durability import Commit, Syncable, sync_all
 from kohort.log.lookup import Found, Lookup
 from kohort.log.problems import Problems
 from kohort.log.producers import (
@@ -72,12 +71,12 @@ class PartitionLog:
         backing: Backing,
         segments: list[Segment],
         checkpoint: Checkpoint = Checkpoint(),  # noqa: B008 - it is immutable
-        sync_with: Executor | None = None,
+        commit: Callable[[Syncable], Commit] | None = None,
         problems: Problems | None = None,
     ) -> None:
         """`segments` are in order, durable, the last one ready to append.
 
-        `sync_with` runs the fsyncs of appends; None if reaching the operating system is enough.
+        `commit` makes what has appends durable; None if they are once they are in their segment.
         """
         self.topic_partition = topic_partition
         self.configure(config)
@@ -89,7 +88,7 @@ class PartitionLog:
         self._cleaned = checkpoint.cleaned
         self._saved = checkpoint
         self._problems = Problems() if problems is None else problems
-        self._commit = None if sync_with is None else GroupCommit(self, sync_with)
+        self._commit = None if commit is None else commit(self)
         self._durable_at: tuple[Segment, int] | None = None
         """Where the high watermark is, if that is not the end: a segment, and a position in it."""
         self._syncing: tuple[tuple[Segment, int], int] | None = None
@@ -363,7 +362,7 @@ class PartitionLog:
         indexes = [segment.aborted for segment in segments if segment.aborted.store.size]
         if not indexes:
             return []
-        end = self.offset_behind(offset, size)
+        end = self._offset_behind(offset, size)
         found: list[AbortedTransaction] = []
         for each in chain.from_iterable(index.between(offset, end) for index in indexes):
             if each.first_offset < end:
@@ -420,7 +419,13 @@ class PartitionLog:
         end = known[1] if known and known[0] is segment else segment.position(limit)
         return segment.read(offset, max_bytes, at_least_one, end)
 
+    async def loaded(self) -> None:
+        pass
+
     def offset_behind(self, offset: int, size: int) -> int:
+        return self._offset_behind(offset, size)
+
+    def _offset_behind(self, offset: int, size: int) -> int:
         for segment in self._segments[self._at(offset) :]:
             position = segment.position(offset)
             if position < segment.size:
@@ -833,6 +838,9 @@ class PartitionLog:
         has_file = self._segments[-1].log.file() is not None
         return paths + self._backing.unsynced_names(again=not has_file)
 
+    def sync(self, names: Iterable[str]) -> None:
+        self._backing.sync(names)
+
     @property
     def recovery_point(self) -> int:
         """The segments below this offset are durable, and no crash makes them be checked again."""
@@ -861,7 +869,7 @@ class PartitionLog:
         try:
             if self._producers is not None:
                 self._save_producers()
-            sync_all(self.unsynced())
+            self.sync(self.unsynced())
             self._save()
             self._backing.pending_save()()
             self._check_disk()

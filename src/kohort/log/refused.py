@@ -1,7 +1,7 @@
 # ruff: noqa: ARG002 - every request is refused, whatever it asks
 """A log that is not served, and not changed: it is damaged, or its files cannot be read."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NoReturn
 
 from kohort.errors import ErrorCode, KafkaError
@@ -121,8 +121,14 @@ class RefusedLog:
     async def durable(self) -> None:
         self._refuse()
 
+    async def loaded(self) -> None:
+        pass
+
     def unsynced(self) -> list[str]:
         return []
+
+    def sync(self, names: Iterable[str]) -> None:
+        self._refuse()
 
     def owner_sync_failed(self, error: OSError, durable_end: int) -> None:
         self._refuse()

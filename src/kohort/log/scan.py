@@ -11,7 +11,7 @@ from crc32c import crc32c
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log.base import LEADER_EPOCH
-from kohort.log.storage import Store
+from kohort.log.storage import Readable, Store
 from kohort.protocol.batch_format import (
     ATTRIBUTES_AT,
     HEADER,
@@ -31,7 +31,7 @@ _SCAN = 256 * 1024
 """Bytes that are read at once: they are still in the processor's cache for their CRC."""
 
 
-def headers(store: Store, position: int) -> Iterator[tuple[int, Header]]:
+def headers(store: Readable, position: int) -> Iterator[tuple[int, Header]]:
     """(position, header) of every batch from `position` on.
 
     Raises KafkaError CORRUPT_MESSAGE where there is none, OSError.
@@ -57,7 +57,7 @@ def _no_batch(position: int) -> KafkaError:
 
 
 def intact(
-    store: Store, position: int, next_offset: int
+    store: Readable, position: int, next_offset: int
 ) -> Iterator[tuple[int, Header, memoryview]]:
     """(position, header, bytes) of the batches from `position` on, up to the first damaged one.
 
@@ -70,7 +70,7 @@ def intact(
 
 
 def extents(
-    store: Store, position: int, next_offset: int
+    store: Readable, position: int, next_offset: int
 ) -> Iterator[tuple[int, int, int, int, int]]:
     """What an index needs of the batches of `intact`, in half the time. Raises OSError.
 
@@ -82,7 +82,7 @@ def extents(
 
 
 def _intact(
-    store: Store, position: int, next_offset: int
+    store: Readable, position: int, next_offset: int
 ) -> Iterator[tuple[int, tuple[Any, ...], memoryview]]:
     """`intact` with the fields of the header as they are unpacked.
 

@@ -11,6 +11,7 @@ stepped over.
 
 import logging
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log import lookup, scan
@@ -60,6 +61,21 @@ class WrongIndexError(KafkaError):
             f"the index of {file} is wrong; it is rebuilt, and the log is opened again",
         )
         self.segment = segment
+
+
+class SegmentState(NamedTuple):
+    """What is known of a segment that is not appended to any more, without its batches."""
+
+    end_offset: int
+    first_timestamp: int
+    max_timestamp: int
+    max_timestamp_offset: int
+    created: int
+    modified: int
+    offsets: bytes
+    """Its index, by offset."""
+    times: bytes
+    """Its index, by time."""
 
 
 class Segment:
@@ -121,6 +137,28 @@ class Segment:
         if not self._resumed:
             self.resume()
         return self._max_timestamp
+
+    def state(self) -> SegmentState:
+        """What `restore` takes, of a segment that is sealed. Raises OSError."""
+        offsets, times = self._index.offsets.store, self._index.times.store
+        return SegmentState(
+            self.end_offset,
+            self.first_timestamp,
+            self.max_timestamp,
+            self._max_timestamp_offset,
+            self.created,
+            self.modified,
+            offsets.read(0, offsets.size),
+            times.read(0, times.size),
+        )
+
+    def restore(self, state: SegmentState) -> None:
+        """Be as a segment was that had this state; the index has its rows already."""
+        self.end_offset = state.end_offset
+        self.first_timestamp = state.first_timestamp
+        self.created, self.modified = state.created, state.modified
+        self._max_timestamp = state.max_timestamp
+        self._max_timestamp_offset = state.max_timestamp_offset
 
     # Writing
 

@@ -24,17 +24,28 @@ PRIVATE: Final = 0o600
 _WRITTEN_AT_ONCE: Final = 1 << 20
 
 
-class Store(Protocol):
-    """A growing row of bytes."""
+class Readable(Protocol):
+    """A row of bytes."""
 
     size: int
 
-    def append(self, parts: Sequence[Buffer]) -> None:
-        """Write all `parts` at the end. Raises OSError, and `size` is as before."""
+    def read(self, position: int, count: int) -> bytes:
+        """At most `count` bytes from `position` on; fewer at the end. Raises OSError.
+
+        Bytes of batches may also be fewer at the end of any batch.
+        """
         ...
 
-    def read(self, position: int, count: int) -> bytes:
-        """At most `count` bytes from `position` on; fewer at the end. Raises OSError."""
+    def close(self) -> None:
+        """Close the file; the next use opens it again."""
+        ...
+
+
+class Store(Readable, Protocol):
+    """A growing row of bytes."""
+
+    def append(self, parts: Sequence[Buffer]) -> None:
+        """Write all `parts` at the end. Raises OSError, and `size` is as before."""
         ...
 
     def create(self) -> None:
@@ -53,12 +64,8 @@ class Store(Protocol):
         """The store of another file of the same segment. Raises OSError."""
         ...
 
-    def reader(self) -> "Store":
+    def reader(self) -> Readable:
         """The same bytes, up to today's size, for another thread to read and close."""
-        ...
-
-    def close(self) -> None:
-        """Close the file; the next use opens it again."""
         ...
 
 

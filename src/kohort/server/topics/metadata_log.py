@@ -11,7 +11,7 @@ from uuid import UUID
 from kohort import __version__
 from kohort.errors import ErrorCode, KafkaError, KohortError
 from kohort.log.base import Log, LogConfig
-from kohort.log.durability import resumed, sync_all
+from kohort.log.durability import resumed
 from kohort.protocol import batches
 from kohort.server.logs import fields
 from kohort.server.topics.cluster_metadata import (
@@ -219,7 +219,7 @@ class MetadataLog:
             if self._failure is not None:
                 raise _again(self._failure)
             try:
-                sync_all(paths)
+                self._log.sync(paths)
             except OSError as error:
                 self._failure = error
                 raise
