@@ -1,6 +1,7 @@
 """Setup of every test run: Hypothesis profiles, JVM flags, garbage collection, workers, reruns."""
 
 import os
+from collections.abc import Iterator
 
 import pytest
 
@@ -8,6 +9,7 @@ import heap
 import spreading
 from effort import load_profiles
 from peers import spark
+from peers.postgres import Postgres, PostgresUnavailableError
 
 load_profiles()
 os.environ[spark.VARIABLE] = " ".join(spark.options())
@@ -48,3 +50,20 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(f"RERUN {report.nodeid}")
         for line in report.longreprtext.splitlines()[-RERUN_LINES:]:
             terminalreporter.write_line(f"    {line}")
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """A PostgreSQL, without the guarantees of fsync."""
+    try:
+        cluster = Postgres.start()
+    except PostgresUnavailableError as error:
+        pytest.skip(str(error))
+    with cluster:
+        yield cluster
+
+
+@pytest.fixture
+def database(postgres: Postgres) -> str:
+    """The URL of a schema of its own in PostgreSQL."""
+    return postgres.new_schema()

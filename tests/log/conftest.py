@@ -10,6 +10,7 @@ import pytest
 from kohort.log.base import LogConfig
 from kohort.log.local import LocalDirectory
 from kohort.log.memory import MemoryDirectory
+from kohort.log.postgres.directory import PostgresDirectory
 from kohort.protocol import batches
 from kohort.protocol.batches import Record
 from kohort.types import Timestamp, TopicPartition
@@ -84,10 +85,12 @@ def data(tmp_path):
     return tmp_path / "data"
 
 
-@pytest.fixture(params=["memory", "local", "local-fsync"])
+@pytest.fixture(params=["memory", "local", "local-fsync", "postgres"])
 def directory(request, data):
     if request.param == "memory":
         made = MemoryDirectory()
+    elif request.param == "postgres":
+        made = PostgresDirectory(request.getfixturevalue("database"))
     else:
         made = LocalDirectory(data, durability="os" if request.param == "local" else "fsync")
     made.directories.make({ORDERS: ORDERS_ID})

@@ -1,0 +1,15 @@
+"""Logs in PostgreSQL: the rules of `PartitionLog`, with the bytes of its segments in tables.
+
+    directory   the `LogDirectory`: opens, makes and removes logs, and ends with its node's fence
+    fence       who may write: a row per lane that is locked by every write, a lease, a lock
+    lane        appends of many logs in one statement, one statement in flight
+    operations  all else that is written: sealed segments, checkpoints, removals, in order
+    pages       bytes of segments that are in memory, or are loaded when they are read
+    backing     what `PartitionLog` stores beside its batches
+    loading     logs as they are in the tables
+    places      which logs there are, and of which topics
+    control     the connection of what blocks its caller: start, end, and the metadata log
+
+Appends are decided and readable by the server at once, as with files; they are durable, and
+readable by consumers, when the transaction that inserts them has committed.
+"""

@@ -1,0 +1,368 @@
+"""What one log keeps in PostgreSQL beside its batches: segments, checkpoint, producers."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from kohort.errors import KohortError
+from kohort.log import scan
+from kohort.log.backing import Checkpoint
+from kohort.log.base import LEADER_EPOCH
+from kohort.log.index import SegmentIndex
+from kohort.log.postgres.control import PATIENCE_S, Control
+from kohort.log.postgres.lane import Lane
+from kohort.log.postgres.link import Connection
+from kohort.log.postgres.operations import Operation, Operations
+from kohort.log.postgres.outcomes import DatabaseError, UnknownOutcomeError
+from kohort.log.postgres.pages import (
+    LOADED_AT_ONCE,
+    PAGE,
+    PAGE_BYTES,
+    PageCache,
+    PagedStore,
+    Row,
+)
+from kohort.log.postgres.reading import RowReader
+from kohort.log.postgres.stored import PUT_SEGMENT, StoredLog, StoredSegment
+from kohort.log.postgres.writer import Writer, statements
+from kohort.log.segment import Segment
+from kohort.log.storage import MemoryStore, Store
+from kohort.protocol.batches import Buffer
+from kohort.types import TopicPartition
+
+LARGEST_SEGMENT: Final = 64 << 20
+"""Bytes of a segment at most: opening a log and compaction take in one of them."""
+_OWNER_SYNCS_IN_S: Final = 0.01
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shared:
+    """What the logs of a node share."""
+
+    control: Control
+    operations: Operations
+    reader: RowReader
+    cache: PageCache
+    metadata: Writer
+    """Writes the log that its owner syncs, in the thread of `control`."""
+
+
+class PostgresBacking:
+    """The `Backing` of one log."""
+
+    def __init__(
+        self,
+        shared: Shared,
+        number: int,
+        topic_partition: TopicPartition,
+        lane: Lane | None,
+    ) -> None:
+        """`lane` is None for a log that its owner syncs."""
+        self.number = number
+        self._shared = shared
+        self._name = topic_partition
+        self._lane = lane
+        self.appended: Callable[[], Awaitable[None]] = self._written_by_owner
+        """Returns when all that was appended is written."""
+        self._pending: list[Row] = []
+        self._unwritten = 0
+        """Rows that the owner has not synced."""
+        self._producers = b""
+        self._active: Segment | None = None
+        self.is_swapping = False
+        """Whether rows of segments are being replaced, which no other operation may delete then."""
+        self._swapped: tuple[StoredSegment, Sequence[_CompactedRow]] | None = None
+        """The compacted segment that is being put in its place."""
+        # The pages of a log that its owner syncs stay: it is read and cut where nothing may wait.
+        self._cache = shared.cache if lane is not None else PageCache(1 << 62)
+
+    # Rows
+
+    def _added(self, row: Row) -> None:
+        self._pending.append(row)
+        if self._lane is None:
+            self._unwritten += 1
+        else:
+            self._lane.unwritten += len(row.data)
+
+    def take_rows(self) -> list[Row]:
+        rows, self._pending = self._pending, []
+        return rows
+
+    # Segments
+
+    def _store(self, base_offset: int) -> PagedStore:
+        return PagedStore(
+            self.number, self._name, self._cache, self._shared.reader, self._added, base_offset
+        )
+
+    def new_segment(self, base_offset: int, interval: int) -> Segment:
+        store = self._store(base_offset)
+        self._active = _segment(base_offset, store, interval)
+        return self._active
+
+    def restore(self, stored: StoredLog, interval: int) -> list[Segment]:
+        """The segments of a stored log. Raises CorruptLogError if its rows do not fit together."""
+        self._producers = stored.producers
+        segments = [self._restored(each, interval) for each in stored.segments]
+        if segments:
+            base = segments[-1].end_offset
+        else:
+            base = stored.rows[0].base if stored.rows else stored.start_offset
+        active = self.new_segment(base, interval)
+        store = _paged(active)
+        if stored.aborted_base == active.base_offset:
+            store.aborted = stored.aborted
+        for each in stored.rows:
+            active.note(store.size, each.size, each.next - 1, each.max_timestamp)
+            store.restore_row(each.base, each.next, each.size)
+        store.complete()
+        active.created = active.modified = stored.now
+        return [*segments, active]
+
+    def _restored(self, stored: StoredSegment, interval: int) -> Segment:
+        store = self._store(stored.base)
+        segment = Segment(stored.base, store, stored.new_index(), max(interval, PAGE_BYTES))
+        store.restore(stored.pages, stored.size, stored.next)
+        store.aborted = stored.aborted
+        segment.restore(stored.state)
+        return segment
+
+    def sealed(self, segment: Segment) -> None:
+        store = _paged(segment)
+        store.complete()
+
+        async def put(connection: Connection) -> None:
+            await _put(
+                connection, self.number, StoredSegment.of(segment, store.table(), store.size)
+            )
+
+        self._add(f"storing a segment of {self._name}", put)
+
+    def discard(self, segments: Sequence[Segment]) -> None:
+        if not segments:
+            return
+        first, end = segments[0].base_offset, segments[-1].end_offset
+        for segment in segments:
+            segment.close()
+
+        async def delete(connection: Connection) -> None:
+            await _delete(connection, self.number, first, end)
+            # With its last records a log would lose its end offset.
+            await connection.execute(
+                "update logs set start_offset = greatest(start_offset, $2) where id = $1",
+                self.number,
+                end,
+            )
+
+        self._add(f"deleting segments of {self._name}", delete)
+
+    def _add(self, what: str, work: Callable[[Connection], Awaitable[None]]) -> Operation:
+        return self._shared.operations.add(Operation(self.number, what, work, self.appended))
+
+    # The rest of its state
+
+    def save(self, checkpoint: Checkpoint) -> None:
+        async def update(connection: Connection) -> None:
+            await connection.execute(
+                "update logs set start_offset = greatest(start_offset, $2), cleaned = $3 "
+                "where id = $1",
+                self.number,
+                checkpoint.start_offset,
+                checkpoint.cleaned,
+            )
+
+        self._add(f"storing the checkpoint of {self._name}", update)
+
+    def save_producers(self, snapshot: Buffer) -> None:
+        content = bytes(snapshot)
+        active = self._active
+        aborted = b"" if active is None else active.aborted.store.read(0, LARGEST_SEGMENT)
+        base = 0 if active is None else active.base_offset
+
+        async def update(connection: Connection) -> None:
+            await connection.execute(
+                "update logs set producers = $2, aborted_base = $3, aborted = $4 where id = $1",
+                self.number,
+                content,
+                base,
+                aborted,
+            )
+
+        self._add(f"storing the producers of {self._name}", update)
+
+    def load_producers(self) -> bytes:
+        return self._producers
+
+    def forget_producers(self) -> None:
+        """The log has read them; no other copy is kept in memory."""
+        self._producers = b""
+
+    def pending_save(self) -> Callable[[], None]:
+        return _nothing
+
+    def recovery_point(self) -> int:
+        return 0
+
+    def all_synced(self, end_offset: int) -> None:
+        pass
+
+    # A log that its owner syncs
+
+    def unsynced_names(self, *, again: bool) -> list[str]:  # noqa: ARG002
+        return [str(self._name)] if self._pending and self._lane is None else []
+
+    def sync(self, names: Iterable[str]) -> None:  # noqa: ARG002
+        if self._lane is None and self._pending:
+            self._shared.control.run(self._write(self.take_rows()))
+
+    async def _write(self, rows: Sequence[Row]) -> None:
+        deadline = asyncio.get_running_loop().time() + PATIENCE_S
+        try:
+            for some in statements(rows):
+                await self._shared.metadata.write(
+                    some, gave_up=lambda: asyncio.get_running_loop().time() > deadline
+                )
+        except (UnknownOutcomeError, KohortError) as error:
+            raise DatabaseError(None, f"PostgreSQL cannot be written: {error}") from error
+        for row in rows:
+            row.store.durable = row.end
+        self._unwritten -= len(rows)
+
+    async def _written_by_owner(self) -> None:
+        while self._unwritten:  # noqa: ASYNC110 - another thread writes them
+            await asyncio.sleep(_OWNER_SYNCS_IN_S)
+
+    def sync_failed(self, error: OSError) -> None:
+        pass
+
+    def rewrite_end(self, segment: Segment) -> Callable[[], None]:
+        """Remove from the table what was taken back, and may be there all the same."""
+        end_offset = segment.end_offset
+
+        def erase() -> None:
+            self._shared.control.run(self._erase(end_offset))
+
+        return erase
+
+    async def _erase(self, end_offset: int) -> None:
+        try:
+            await self._shared.metadata.erase(self.number, end_offset)
+        except (UnknownOutcomeError, KohortError) as error:
+            raise DatabaseError(None, f"PostgreSQL cannot be written: {error}") from error
+
+    def sync_resumed(self) -> None:
+        pass
+
+    def taken_back(self, end_offset: int) -> None:
+        self._pending = [row for row in self._pending if row.base < end_offset]
+        self._unwritten = len(self._pending)
+
+    # Compaction
+
+    def compaction_target(self, base_offset: int) -> Segment:
+        index = SegmentIndex(MemoryStore(), MemoryStore())
+        return Segment(base_offset, MemoryStore(), index, PAGE_BYTES)
+
+    def begin_swap(self, old: Sequence[Segment], new: Segment) -> Callable[[], None]:
+        loop = asyncio.get_running_loop()
+        self.is_swapping = True
+        for segment in old:
+            _paged(segment).is_current = False
+
+        def swap() -> None:
+            rows = list(_rows_of(new.log))
+            stored = StoredSegment.of(new, _table(rows), new.size)
+            self._swapped = stored, rows
+            putting = self._put_compacted(old, stored, rows)
+            asyncio.run_coroutine_threadsafe(putting, loop).result()
+
+        return swap
+
+    async def _put_compacted(
+        self, old: Sequence[Segment], new: StoredSegment, rows: Sequence["_CompactedRow"]
+    ) -> None:
+        first, end = old[0].base_offset, old[-1].end_offset
+
+        async def put(connection: Connection) -> None:
+            await _delete(connection, self.number, first, end)
+            await connection.executemany(
+                "insert into batches (log, base, next, epoch, max_ts, data) "
+                "values ($1, $2, $3, $4, $5, $6)",
+                [
+                    (self.number, row.base, row.next, LEADER_EPOCH, row.max_timestamp, row.data)
+                    for row in rows
+                ],
+            )
+            await _put(connection, self.number, new)
+
+        await self._add(f"compacting {self._name}", put).done()
+
+    def drop_swap(self, old: Sequence[Segment], new: Segment) -> None:
+        """The log was removed or closed: no segment is deleted during a swap."""
+
+    def finish_swap(self, old: Sequence[Segment], new: Segment) -> Segment:  # noqa: ARG002
+        assert self._swapped is not None
+        stored, rows = self._swapped
+        self._swapped, self.is_swapping = None, False
+        for segment in old:
+            segment.close()
+        segment = self._restored(stored, PAGE_BYTES)
+        if stored.size <= LOADED_AT_ONCE:
+            _paged(segment).loaded(0, [row.data for row in rows])
+        return segment
+
+
+class _CompactedRow(NamedTuple):
+    """Batches of a compacted segment that become one row."""
+
+    position: int
+    base: int
+    next: int
+    max_timestamp: int
+    data: bytes
+
+
+def _rows_of(store: Store) -> Iterator[_CompactedRow]:
+    start, base, following, latest = 0, -1, 0, -1
+    for position, header in scan.headers(store, 0):
+        if position - start > PAGE_BYTES:
+            yield _CompactedRow(start, base, following, latest, store.read(start, position - start))
+            start, base, latest = position, -1, -1
+        base = header.base_offset if base < 0 else base
+        following, latest = header.last_offset + 1, max(latest, header.max_timestamp)
+    if base >= 0:
+        data = store.read(start, store.size - start)
+        yield _CompactedRow(start, base, following, latest, data)
+
+
+def _table(rows: Sequence[_CompactedRow]) -> bytes:
+    return b"".join(PAGE.pack(row.position, row.base) for row in rows)
+
+
+def _segment(base_offset: int, store: PagedStore, interval: int) -> Segment:
+    index = SegmentIndex(MemoryStore(), MemoryStore())
+    return Segment(base_offset, store, index, max(interval, PAGE_BYTES))
+
+
+def _paged(segment: Segment) -> PagedStore:
+    store = segment.log
+    assert isinstance(store, PagedStore)
+    return store
+
+
+async def _put(connection: Connection, log: int, segment: StoredSegment) -> None:
+    await connection.execute(PUT_SEGMENT, log, *segment)
+
+
+async def _delete(connection: Connection, log: int, first: int, end: int) -> None:
+    """Delete the batches and segments from the offset `first` up to `end`."""
+    for table in ("batches", "segments"):
+        await connection.execute(
+            f"delete from {table} where log = $1 and base >= $2 and base < $3", log, first, end
+        )
+
+
+def _nothing() -> None:
+    pass

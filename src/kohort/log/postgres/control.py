@@ -1,0 +1,83 @@
+"""The connection of what blocks its caller: the start and the end of a server, the metadata log,
+and what other threads read.
+
+It has a thread and an event loop of its own, so it works while the server's loop is blocked, or not
+running yet.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from threading import Thread
+from typing import Any, Final, TypeVar
+
+from kohort.log.postgres.fence import lock_node
+from kohort.log.postgres.link import Connection, Link, retry_delays
+from kohort.log.postgres.outcomes import DatabaseError, UnknownOutcomeError, outcome
+
+T = TypeVar("T")
+
+PATIENCE_S: Final = 5.0
+"""Seconds that a blocked caller waits for a database that is away."""
+
+
+class Control:
+    """One connection with a thread. Its methods are for other threads than that."""
+
+    def __init__(self, url: str, name: str) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = Thread(target=self._loop.run_forever, name="kohort-postgres", daemon=True)
+        self._thread.start()
+        self.link = Link(url, name)
+        self._turn = asyncio.Lock()
+        self._node: int | None = None
+        """The node whose id the connection locks."""
+        self._locked: Connection | None = None
+        self._closed = False
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """The result of `work` in that thread, alone; blocks. Raises what it raises."""
+        return asyncio.run_coroutine_threadsafe(self._alone(work), self._loop).result()
+
+    async def _alone(self, work: Coroutine[Any, Any, T]) -> T:
+        async with self._turn:
+            return await work
+
+    def query(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+        """The result of statements that may be repeated; blocks. Raises OSError, KohortError."""
+        return self.run(self._query(work))
+
+    async def _query(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+        delays = iter(retry_delays())
+        delay, waited = next(delays), 0.0
+        while True:
+            try:
+                with outcome():
+                    connection = await self.link.get()
+                    await self._lock_again(connection)
+                    return await work(connection)
+            except UnknownOutcomeError as error:
+                self.link.drop()
+                if waited >= PATIENCE_S:
+                    raise DatabaseError(None, f"PostgreSQL cannot be reached: {error}") from error
+            await asyncio.sleep(delay)
+            waited += delay
+            delay = next(delays, delay)
+
+    def keep_locked(self, connection: Connection, node: int) -> None:
+        """Lock the node's id again with each connection after this one, which has it."""
+        self._node, self._locked = node, connection
+
+    async def _lock_again(self, connection: Connection) -> None:
+        if self._node is not None and connection is not self._locked:
+            await lock_node(connection, self._node)  # the lease and the fence tell the rest
+            self._locked = connection
+
+    def close(self) -> None:
+        """Close the connection, and end the thread. Idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        self.run(self.link.close())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()

@@ -1,0 +1,333 @@
+"""All logs of a node in PostgreSQL."""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Iterable
+from functools import partial
+from urllib.parse import urlsplit
+from uuid import UUID
+
+from kohort import __version__
+from kohort.errors import ErrorCode, KafkaError, KohortError
+from kohort.log.backing import Checkpoint
+from kohort.log.base import Log, LogConfig
+from kohort.log.cleaner import clean_all
+from kohort.log.damage import OpeningStoppedError
+from kohort.log.partition_mark import new_cluster_id
+from kohort.log.postgres import schema
+from kohort.log.postgres.backing import PostgresBacking, Shared
+from kohort.log.postgres.control import PATIENCE_S, Control
+from kohort.log.postgres.fence import (
+    METADATA,
+    RECORDS,
+    RENEWED_EVERY_S,
+    STATE,
+    Fence,
+    ensure_free,
+    lane_of,
+)
+from kohort.log.postgres.lane import Lane, LaneCommit
+from kohort.log.postgres.link import Connection, Link
+from kohort.log.postgres.log import PostgresLog
+from kohort.log.postgres.operations import Operations
+from kohort.log.postgres.outcomes import DatabaseError, UnknownOutcomeError, outcome
+from kohort.log.postgres.pages import PageCache
+from kohort.log.postgres.places import PostgresPlaces
+from kohort.log.postgres.reading import RowReader
+from kohort.log.postgres.stored import StoredLog, read_logs
+from kohort.log.postgres.writer import INSERT, Writer
+from kohort.log.problems import Problems
+from kohort.log.refused import RefusedLog
+from kohort.types import Timestamp, TopicPartition
+
+logger = logging.getLogger("kohort.log")
+
+DATABASE = TopicPartition("postgresql", 0)
+"""The name under which the problems of the database itself are."""
+_WEEK_MS = 7 * 86_400_000
+
+
+def shown(url: str) -> str:
+    """The URL without what is secret."""
+    parts = urlsplit(url)
+    address = parts.netloc.rpartition("@")[2]
+    return f"{parts.scheme}://{address}{parts.path}"
+
+
+class PostgresDirectory:
+    """A `LogDirectory` in PostgreSQL. For one process, and in it for one event loop."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        node: int = 1,
+        stray_retention_ms: int = _WEEK_MS,
+        cached_bytes: int | None = None,
+        statement: str = INSERT,
+    ) -> None:
+        """Take the place of the node in the database, and read which logs there are; blocks.
+
+        `statement` is what lanes append with. Raises KohortError if another process has the node,
+        or the tables are not for this Kohort; OSError if the database cannot be used.
+        """
+        self._url = url
+        self._node = node
+        self._stray_retention_ms = stray_retention_ms
+        self.fence = Fence(node)
+        self.fence.on_lost.append(self._lost)
+        self.on_lost: list[Callable[[], None]] = []
+        """Called when another process has taken the node's place: nothing can be served any more.
+        """
+        self.on_reopened: list[Callable[[Log], None]] = []
+        self.problems = Problems()
+        self._logs: dict[TopicPartition, PostgresLog | RefusedLog] = {}
+        self._stored: dict[int, StoredLog] = {}
+        """Logs as they were found at the start, until they are opened."""
+        self._owned: set[TopicPartition] = set()
+        """Logs that their owners sync."""
+        self._stopped = self._closed = False
+        self._renewing: asyncio.Task[None] | None = None
+        self._trouble: str | None = None
+        self._control = Control(url, self._name("control"))
+        operations = Operations(self._link("operations"), self.fence)
+        self._shared = Shared(
+            control=self._control,
+            operations=operations,
+            reader=RowReader(self._link("reading"), self._control),
+            cache=PageCache() if cached_bytes is None else PageCache(cached_bytes),
+            metadata=Writer(self._control.link, self.fence, METADATA),
+        )
+        self._lanes = {
+            number: Lane(
+                number,
+                self._link(f"lane {number}"),
+                self.fence,
+                statement=statement,
+                troubled=self._troubled,
+            )
+            for number in (STATE, *RECORDS)
+        }
+        self._lease = self._link("lease")
+        try:
+            cluster_id, written_by = self._control.query(self._begin)
+        except BaseException:
+            self._control.close()
+            raise
+        self.directories = PostgresPlaces(
+            self._control, operations, cluster_id, written_by or __version__, __version__
+        )
+        for log in self._stored.values():
+            self.directories.add(log.topic_partition, log.id, log.topic_id)
+        if cluster_id is None and not self._stored:
+            self.directories.settle(new_cluster_id())
+
+    def _name(self, part: str) -> str:
+        return f"kohort node {self._node} {part}"
+
+    def _link(self, part: str) -> Link:
+        return Link(self._url, self._name(part))
+
+    async def _begin(self, connection: Connection) -> tuple[str | None, str | None]:
+        """Take the node's place; returns cluster id and version."""
+        await schema.prepare(connection)
+        await ensure_free(connection, self._node)
+        await self.fence.take(connection)
+        self._control.keep_locked(connection, self._node)
+        self._stored = await read_logs(connection, None)
+        found = await connection.fetchrow("select cluster_id, written_by from meta")
+        return found["cluster_id"], found["written_by"]
+
+    def __repr__(self) -> str:
+        return f"<PostgresDirectory {shown(self._url)} {len(self._logs)} logs>"
+
+    # Being this node
+
+    def _lost(self) -> None:
+        logger.error("%s", self.fence.lost)
+        for log in self._logs.values():
+            log.end(ErrorCode.not_leader_or_follower)
+        for tell in tuple(self.on_lost):
+            tell()
+
+    def _troubled(self, error: Exception | None) -> None:
+        if error is None and self._trouble is not None:
+            self.problems.end(DATABASE, self._trouble)
+            self._trouble = None
+        elif error is not None and self._trouble is None:
+            self._trouble = f"PostgreSQL cannot be written, which is tried again: {error}"
+            self.problems.begin(DATABASE, self._trouble)
+
+    async def _renew(self) -> None:
+        try:
+            while True:
+                try:
+                    with outcome():
+                        await self.fence.renew(await self._lease.get())
+                except (UnknownOutcomeError, DatabaseError):
+                    self._lease.drop()
+                await asyncio.sleep(RENEWED_EVERY_S)
+        except KohortError:
+            pass  # the fence has told it
+        finally:
+            self._lease.drop()
+
+    def confirm_start(self) -> None:
+        """Renew the node's lease from now on."""
+        self._renewing = asyncio.get_running_loop().create_task(self._renew())
+
+    def stop_opening(self) -> None:
+        self._stopped = True
+
+    def _go_on(self, checked: int = 0) -> None:  # noqa: ARG002
+        if self._stopped:
+            raise OpeningStoppedError
+
+    # Opening
+
+    def recover(self, logs: Iterable[tuple[TopicPartition, LogConfig]]) -> None:
+        pass
+
+    def open(
+        self, topic_partition: TopicPartition, config: LogConfig, *, synced_by_owner: bool = False
+    ) -> PostgresLog | RefusedLog:
+        log = self._logs.get(topic_partition)
+        if log is None:
+            self._go_on()
+            if synced_by_owner:
+                self._owned.add(topic_partition)
+            number = self.directories.number(topic_partition)
+            stored = self._stored.pop(number, None)
+            if stored is None:
+                stored = StoredLog(number, topic_partition, None)
+            log = self._logs[topic_partition] = self._opened(stored, config)
+        return log
+
+    def _opened(self, stored: StoredLog, config: LogConfig) -> PostgresLog | RefusedLog:
+        try:
+            return self._built(stored, config)
+        except (KafkaError, OSError) as error:
+            self.problems.begin(stored.topic_partition, str(error))
+            if isinstance(error, OSError):
+                message = f"the log cannot be opened, which is tried again: {error}"
+                refusal = KafkaError(ErrorCode.kafka_storage_error, message)
+                return RefusedLog(stored.topic_partition, config, refusal, can_reopen=True)
+            return RefusedLog(stored.topic_partition, config, error)
+
+    def _built(self, stored: StoredLog, config: LogConfig) -> PostgresLog:
+        """The log; blocks if it has much behind its last snapshot. Raises KafkaError, OSError."""
+        topic_partition = stored.topic_partition
+        lane = None
+        if topic_partition not in self._owned:
+            lane = self._lanes[lane_of(topic_partition.topic, stored.id)]
+        backing = PostgresBacking(self._shared, stored.id, topic_partition, lane)
+        segments = backing.restore(stored, config.index_interval_bytes)
+        log = PostgresLog(
+            topic_partition,
+            config,
+            backing,
+            segments,
+            Checkpoint(stored.start_offset, 0, stored.cleaned),
+            None if lane is None else partial(LaneCommit, lane, number=stored.id, rows=backing),
+            self.problems,
+            self._shared,
+        )
+        log.restore_producers(self._go_on)
+        return log
+
+    def refuse(self, topic_partition: TopicPartition, why: str) -> None:
+        failure = KafkaError(ErrorCode.kafka_storage_error, why)
+        self.problems.begin(topic_partition, failure.message)
+        self._logs[topic_partition] = RefusedLog(topic_partition, LogConfig(), failure)
+
+    async def reopen(self) -> None:
+        for log in [each for each in self._logs.values() if each.can_reopen]:
+            if self.fence.lost is not None or self._logs.get(log.topic_partition) is not log:
+                continue
+            try:
+                opened = await asyncio.to_thread(self._read_again, log)
+            except (KafkaError, OSError) as error:
+                logger.error("%s cannot be opened again: %s", log.topic_partition, error)
+                continue
+            if self._logs.get(log.topic_partition) is log:
+                self._logs[log.topic_partition] = opened
+                self.problems.end_all(log.topic_partition)
+                for tell in self.on_reopened:
+                    tell(opened)
+
+    def _read_again(self, log: PostgresLog | RefusedLog) -> PostgresLog:
+        number = self.directories.number(log.topic_partition)
+
+        async def read(connection: Connection) -> StoredLog:
+            return (await read_logs(connection, [number]))[number]
+
+        return self._built(self._control.query(read), log.config)
+
+    # Removing
+
+    def retire(self, topic_partition: TopicPartition) -> None:
+        log = self._logs.pop(topic_partition, None)
+        if log is not None:
+            log.end(ErrorCode.unknown_topic_or_partition)
+            self.problems.forget(topic_partition)
+
+    def remove(self, topic_partition: TopicPartition, topic_id: UUID) -> None:
+        self.retire(topic_partition)
+        self.directories.remove(topic_partition, topic_id)
+
+    def names(self) -> Iterable[TopicPartition]:
+        return tuple(self.directories)
+
+    async def clean(self, now: Timestamp) -> None:
+        await clean_all(self._logs.values(), now)
+        self.directories.remove_strays(self._stray_retention_ms)
+
+    # The end
+
+    def close(self) -> None:
+        """Write what is left, close every log, and let the node go. Idempotent.
+
+        Raises OSError if something was not written.
+        """
+        if self._closed:
+            return
+        self._closed = self._stopped = True
+        if self._renewing is not None:
+            with contextlib.suppress(RuntimeError):  # its event loop has ended
+                self._renewing.cancel()
+        self._lease.drop()
+        failures: list[Exception] = []
+        for log in self._logs.values():
+            try:
+                log.close()
+            except (OSError, KohortError) as error:
+                failures.append(error)
+        self._logs.clear()
+        self._shared.reader.stop()
+        for lane in self._lanes.values():
+            lane.stop()
+        self._shared.operations.stop()
+        try:
+            if self.fence.lost is None:
+                self._control.run(self._drain())
+        except (UnknownOutcomeError, OSError, KohortError) as error:
+            failures.append(error)
+        finally:
+            self._control.close()
+        if failures:
+            raise OSError(None, f"not all was written to PostgreSQL: {failures[0]}")
+
+    async def _drain(self) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        link = self._control.link
+
+        def gave_up() -> bool:
+            return time.monotonic() > deadline
+
+        for lane in self._lanes.values():
+            await lane.drain(link, gave_up)
+        await self._shared.operations.drain(link, gave_up)
+        with outcome():
+            await self.fence.release(await link.get())

@@ -1,0 +1,224 @@
+"""Durability of appends, with group commit over many logs.
+
+A lane has one statement in flight, with all that its logs appended since the one before. So a batch
+is never committed before an earlier one of the same log, and an append waits for two statements at
+most.
+"""
+
+import asyncio
+import contextlib
+import errno
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+from kohort.errors import KohortError
+from kohort.log.durability import Syncable
+from kohort.log.postgres.fence import Fence
+from kohort.log.postgres.link import Link
+from kohort.log.postgres.pages import Row
+from kohort.log.postgres.writer import INSERT, Writer, statements
+
+UNWRITTEN_BYTES: Final = 64 << 20
+"""Bytes of one lane that are yet to be written; further appends are refused."""
+
+
+class Appending(Protocol):
+    """Where a log's appends wait to be written."""
+
+    def take_rows(self) -> list[Row]:
+        """The rows that were appended since this was called last."""
+        ...
+
+
+class Member(Syncable, Protocol):
+    """A log of a lane."""
+
+    def storage_failed(self, error: Exception) -> None:
+        """Rows were not written; the log ends."""
+        ...
+
+
+class _Round:
+    """What one pass writes."""
+
+    __slots__ = ("_done", "commits", "failed", "is_over")
+
+    def __init__(self) -> None:
+        self.commits: dict[LaneCommit, None] = {}
+        self.failed: dict[LaneCommit, Exception] = {}
+        self.is_over = False
+        self._done: asyncio.Future[None] | None = None
+
+    async def done(self) -> None:
+        if not self.is_over:
+            if self._done is None:
+                self._done = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._done)
+
+    def end(self) -> None:
+        self.is_over = True
+        if self._done is not None and not self._done.done():
+            self._done.set_result(None)
+
+
+class Lane:
+    """The appends of some logs. Lives on the loop thread, and is started by the first append."""
+
+    def __init__(
+        self,
+        number: int,
+        link: Link,
+        fence: Fence,
+        *,
+        statement: str = INSERT,
+        troubled: Callable[[Exception | None], None] = lambda _: None,
+    ) -> None:
+        """`troubled` learns why nothing can be written, and of None when it can again."""
+        self.number = number
+        self.unwritten = 0
+        """Bytes of rows that are not written yet."""
+        self._link = link
+        self._fence = fence
+        self._writer = Writer(link, fence, number, statement)
+        self._troubled = troubled
+        self._next = _Round()
+        self._current: _Round | None = None
+        self._in_flight: list[Row] = []
+        self._wake: asyncio.Event | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._closed = False
+
+    def request(self, commit: "LaneCommit") -> None:
+        """Write the log's rows soon."""
+        if commit not in self._next.commits:
+            self._next.commits[commit] = None
+            if len(self._next.commits) == 1:
+                self._start()
+
+    def _start(self) -> None:
+        if self._task is None or self._task.done():
+            if self._closed:
+                return
+            try:
+                loop = asyncio.get_running_loop()
+            except RuntimeError:
+                return  # the next request in an event loop does it, or the end
+            self._wake = asyncio.Event()
+            self._task = loop.create_task(self._run())
+        assert self._wake is not None
+        self._wake.set()
+
+    async def wait(self, commit: "LaneCommit") -> None:
+        """Return when all that a log has appended is written; raises why it was not."""
+        for each in (self._current, self._next):
+            if each is not None and commit in each.commits:
+                if each is self._next:
+                    self._start()
+                await each.done()
+                if commit in each.failed:
+                    raise each.failed[commit]
+
+    async def _run(self) -> None:
+        assert self._wake is not None
+        try:
+            while True:
+                while not self._next.commits:
+                    self._wake.clear()
+                    await self._wake.wait()
+                self._current, self._next = self._next, _Round()
+                await self._write(self._current)
+                self._current = None
+        finally:
+            self._link.drop()
+
+    async def _write(self, current: _Round) -> None:
+        for commit in current.commits:
+            commit.log.begin_sync()
+            self._in_flight += commit.rows.take_rows()
+        while self._in_flight:
+            some = next(statements(self._in_flight))
+            try:
+                await self._writer.write(some, troubled=self._troubled)
+            except (OSError, KohortError) as error:
+                self._refused(current, some, error)
+            else:
+                for row in some:
+                    row.store.durable = row.end
+                self._take_off(len(some))
+                self._troubled(None)
+        for commit in current.commits:
+            if commit in current.failed:
+                commit.log.storage_failed(current.failed[commit])
+            else:
+                commit.log.synced()
+        current.end()
+
+    def _refused(self, current: _Round, rows: Sequence[Row], error: Exception) -> None:
+        """Write nothing more of the logs of these rows: there would be a hole."""
+        logs = {row.log for row in rows}
+        for commit in current.commits:
+            if commit.number in logs:
+                current.failed[commit] = error
+        self._in_flight.sort(key=lambda row: row.log not in logs)
+        self._take_off(sum(row.log in logs for row in self._in_flight))
+
+    def _take_off(self, count: int) -> None:
+        self.unwritten -= sum(len(row.data) for row in self._in_flight[:count])
+        del self._in_flight[:count]
+
+    # The end
+
+    async def drain(self, link: Link, gave_up: Callable[[], bool]) -> None:
+        """Write what is left by another connection, after `stop`.
+
+        Raises as `Writer.write` does.
+        """
+        writer = Writer(link, self._fence, self.number)
+        sent, self._in_flight = self._in_flight, []
+        for some in statements(sent):
+            await writer.write(some, gave_up=gave_up, may_be_there=True)
+        rows = [row for commit in self._next.commits for row in commit.rows.take_rows()]
+        self._next = _Round()
+        for some in statements(rows):
+            await writer.write(some, gave_up=gave_up)
+
+    def stop(self) -> None:
+        """Write nothing more on the event loop."""
+        self._closed = True
+        if self._task is not None:
+            with contextlib.suppress(RuntimeError):  # its event loop has ended
+                self._task.cancel()
+        self._link.drop()
+
+
+class LaneCommit:
+    """The part of one log in its lane."""
+
+    __slots__ = ("_lane", "log", "number", "rows")
+
+    def __init__(self, lane: Lane, log: Member, number: int, rows: Appending) -> None:
+        self._lane = lane
+        self.log = log
+        self.number = number
+        self.rows = rows
+
+    @property
+    def failure(self) -> OSError | None:
+        """Why nothing can be appended now; None if it can."""
+        if self._lane.unwritten > UNWRITTEN_BYTES:
+            return OSError(errno.ENOBUFS, "too much is yet to be written to PostgreSQL")
+        return None
+
+    def request(self) -> None:
+        """Write what was appended, soon, without waiting for it."""
+        self._lane.request(self)
+
+    async def wait(self) -> None:
+        """Return when all that was appended is written.
+
+        Raises OSError or KohortError if it was not, and then the log has ended.
+        """
+        await self._lane.wait(self)
+
+    def close(self) -> None:
+        pass

@@ -1,0 +1,67 @@
+"""One connection to PostgreSQL, opened when it is used and again when it was lost."""
+
+from typing import Any, Final, TypeAlias
+
+import asyncpg
+
+from kohort.log.postgres.outcomes import outcome
+
+Connection: TypeAlias = "asyncpg.Connection[Any]"
+
+CONNECT_WITHIN_S: Final = 5.0
+STATEMENT_WITHIN_S: Final = 30.0
+"""A statement that takes longer is given up, and its outcome is unknown."""
+FIRST_RETRY_S: Final = 0.02
+LAST_RETRY_S: Final = 1.0
+
+
+class Link:
+    """A connection of one event loop; the owner has one statement at a time."""
+
+    def __init__(self, url: str, name: str) -> None:
+        """`name` is what PostgreSQL shows of the connection."""
+        self._url = url
+        self._name = name
+        self._connection: Connection | None = None
+
+    async def get(self) -> Connection:
+        """The connection. Raises DatabaseError if it is refused, UnknownOutcomeError if lost."""
+        if self._connection is None or self._connection.is_closed():
+            with outcome():
+                self._connection = await asyncpg.connect(
+                    self._url,
+                    timeout=CONNECT_WITHIN_S,
+                    command_timeout=STATEMENT_WITHIN_S,
+                    server_settings={
+                        "application_name": self._name,
+                        "plan_cache_mode": "force_generic_plan",
+                        "jit": "off",
+                    },
+                )
+        return self._connection
+
+    def drop(self) -> None:
+        """Close the connection at once: the next use opens another."""
+        if self._connection is not None:
+            connection, self._connection = self._connection, None
+            try:
+                connection.terminate()
+            except RuntimeError:
+                pass  # its event loop has ended
+
+    async def close(self) -> None:
+        """Close the connection as PostgreSQL likes it, without waiting long."""
+        if self._connection is not None:
+            connection, self._connection = self._connection, None
+            try:
+                await connection.close(timeout=1.0)
+            except (TimeoutError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+                connection.terminate()
+
+
+def retry_delays() -> "list[float]":
+    """Seconds between attempts; the last one is repeated."""
+    delays = [FIRST_RETRY_S]
+    while delays[-1] < LAST_RETRY_S:
+        delays.append(min(2 * delays[-1], LAST_RETRY_S))
+    return delays

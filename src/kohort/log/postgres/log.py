@@ -1,0 +1,161 @@
+"""The log of one partition in PostgreSQL: what differs from the logs of files."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+from kohort.errors import ErrorCode, KafkaError
+from kohort.log.aborted_index import AbortedTransaction
+from kohort.log.backing import Checkpoint
+from kohort.log.base import LogConfig
+from kohort.log.durability import Commit, Syncable
+from kohort.log.lookup import Lookup
+from kohort.log.partition import PartitionLog
+from kohort.log.postgres.backing import LARGEST_SEGMENT, PostgresBacking, Shared
+from kohort.log.postgres.outcomes import FencedError
+from kohort.log.postgres.pages import NotInMemoryError, PagedStore
+from kohort.log.problems import Problems
+from kohort.log.segment import Progress, Segment
+from kohort.types import Timestamp, TopicPartition
+
+_REPLACED_WITHIN_S = 0.01
+"""Pause before another look at a segment that is being replaced by a compacted one."""
+
+
+class PostgresLog(PartitionLog):
+    """A `Log` whose batches are rows."""
+
+    __slots__ = ("_failure", "_loading", "_rows", "_shared")
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        backing: PostgresBacking,
+        segments: list[Segment],
+        checkpoint: Checkpoint,
+        commit: Callable[[Syncable], Commit] | None,
+        problems: Problems,
+        shared: Shared,
+    ) -> None:
+        """`commit` is None for a log that its owner syncs."""
+        super().__init__(topic_partition, config, backing, segments, checkpoint, commit, problems)
+        self._rows = backing
+        self._shared = shared
+        self._loading: dict[PagedStore, asyncio.Task[None]] = {}
+        self._failure: OSError | KafkaError | None = None
+        """Why records could not be loaded; the next read raises it."""
+        if commit is not None:
+            backing.appended = self._appended
+
+    async def _appended(self) -> None:
+        assert self._commit is not None
+        await self._commit.wait()
+
+    def configure(self, config: LogConfig) -> None:
+        super().configure(replace(config, segment_bytes=min(config.segment_bytes, LARGEST_SEGMENT)))
+
+    # Reading what is not in memory
+
+    def _read_up_to(
+        self, limit: int, offset: int, max_bytes: int, at_least_one: bool
+    ) -> bytes | memoryview:
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
+        try:
+            return super()._read_up_to(limit, offset, max_bytes, at_least_one)
+        except NotInMemoryError as missing:
+            self._load(missing)
+            return b""
+
+    def read_committed(
+        self, offset: int, max_bytes: int, *, at_least_one: bool = True
+    ) -> tuple[bytes | memoryview, list[AbortedTransaction]]:
+        try:
+            return super().read_committed(offset, max_bytes, at_least_one=at_least_one)
+        except NotInMemoryError as missing:
+            self._load(missing)
+            return b"", []
+
+    def offset_behind(self, offset: int, size: int) -> int:
+        try:
+            return super().offset_behind(offset, size)
+        except NotInMemoryError:
+            return offset + 1
+
+    def _load(self, missing: NotInMemoryError) -> None:
+        if missing.store not in self._loading:
+            task = asyncio.get_running_loop().create_task(self._loaded(missing))
+            self._loading[missing.store] = task
+
+    async def _loaded(self, missing: NotInMemoryError) -> None:
+        try:
+            await self._shared.reader.load(missing.store, missing.page)
+            if not missing.store.is_current:
+                await asyncio.sleep(_REPLACED_WITHIN_S)
+        except (OSError, KafkaError) as error:
+            self._failure = error
+        finally:
+            del self._loading[missing.store]
+            self._notify()
+
+    async def loaded(self) -> None:
+        while self._loading:
+            await asyncio.wait(tuple(self._loading.values()))
+
+    def _while_unchanged(self, begin: Callable[[], Lookup]) -> Lookup:
+        while True:
+            try:
+                return (yield from super()._while_unchanged(begin))
+            except NotInMemoryError as missing:
+                yield partial(self._load_in_thread, missing)
+
+    def _load_in_thread(self, missing: NotInMemoryError) -> None:
+        store = missing.store
+        if not store.is_current:
+            time.sleep(_REPLACED_WITHIN_S)
+        elif not store.has(missing.page):
+            rows = self._shared.reader.read_blocking(store.rows_of(missing.page))
+            if store.is_current:
+                store.loaded(missing.page, rows)
+
+    # State
+
+    def restore_producers(self, progress: Progress, *, crashed: bool = False) -> None:  # noqa: ARG002
+        """Read the producers, blocking; an append could not wait for that later."""
+        stored = self._stored_producers()
+        self._take(self._read_producers(stored, progress))
+        self._rows.forget_producers()
+        if stored.is_broken or self._is_much_behind(stored.end_offset):
+            self._save_producers()
+
+    def close(self) -> None:
+        # As the rows behind the last snapshot are few, or none, most logs need no other.
+        if not self._since_snapshot:
+            self._producers = None
+        super().close()
+
+    def retain(self, now: Timestamp) -> int:
+        self.ensure_open()
+        return 0 if self._rows.is_swapping else super().retain(now)
+
+    async def durable(self) -> None:
+        if self._closed is not None:
+            raise self._refusal()
+        await super().durable()
+        await self._shared.operations.settled(self._rows.number)
+
+    def storage_failed(self, error: Exception) -> None:
+        """End the log: its rows were not written, and what is in the table is read again."""
+        if self._closed is not None:
+            return
+        if isinstance(error, FencedError):
+            self.end(ErrorCode.not_leader_or_follower)
+            return
+        self._problems.begin(
+            self.topic_partition, f"an append was refused ({error}); the log is opened again"
+        )
+        self.end(ErrorCode.kafka_storage_error)

@@ -1,0 +1,165 @@
+"""All that is written beside batches: each as a short transaction of this node, in their order.
+
+An operation begins when the appends of its log that were made before it are written. It may be done
+twice, if its outcome was lost, so it must be one that does the same again.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from kohort.errors import KohortError
+from kohort.log.postgres.fence import OPERATIONS, Fence
+from kohort.log.postgres.link import Connection, Link, retry_delays
+from kohort.log.postgres.outcomes import FencedError, UnknownOutcomeError, outcome
+
+logger = logging.getLogger("kohort.log")
+
+Work: TypeAlias = Callable[[Connection], Awaitable[None]]
+
+
+@dataclass(slots=True, eq=False)
+class Operation:
+    """One transaction."""
+
+    log: int
+    what: str
+    """For log lines."""
+    work: Work
+    appended: Callable[[], Awaitable[None]]
+    """Returns when the log's appends are written, raises if they will not be."""
+    can_wait: bool = False
+    """Whether the next start may do it."""
+    failure: Exception | None = None
+    is_over: bool = False
+    _done: "asyncio.Future[None] | None" = field(default=None)
+
+    async def done(self) -> None:
+        """Return when it is committed; raises OSError or KohortError if it never will be."""
+        if not self.is_over:
+            if self._done is None:
+                self._done = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._done)
+        if self.failure is not None:
+            raise self.failure
+
+    def end(self, failure: Exception | None) -> None:
+        self.failure, self.is_over = failure, True
+        if self._done is not None and not self._done.done():
+            self._done.set_result(None)
+
+
+class Operations:
+    """The operations of a node. Lives on the loop thread, and is started by the first one."""
+
+    def __init__(self, link: Link, fence: Fence) -> None:
+        self._link = link
+        self._fence = fence
+        self._queue: deque[Operation] = deque()
+        self._of: dict[int, Operation] = {}
+        """The last operation of each log."""
+        self._unknown = False
+        self._wake: asyncio.Event | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._closed = False
+
+    def add(self, operation: Operation) -> Operation:
+        """Do it soon. Without an event loop, the next one does it, or the end."""
+        self._queue.append(operation)
+        self._of[operation.log] = operation
+        self._start()
+        return operation
+
+    def _start(self) -> None:
+        if self._task is None or self._task.done():
+            if self._closed:
+                return
+            try:
+                loop = asyncio.get_running_loop()
+            except RuntimeError:
+                return
+            self._wake = asyncio.Event()
+            self._task = loop.create_task(self._run())
+        assert self._wake is not None
+        self._wake.set()
+
+    async def settled(self, log: int) -> None:
+        """Return when all operations of a log are done. Raises OSError, KohortError."""
+        last = self._of.get(log)
+        if last is not None:
+            self._start()
+            await last.done()
+
+    async def _run(self) -> None:
+        assert self._wake is not None
+        try:
+            while True:
+                while not self._queue:
+                    self._wake.clear()
+                    await self._wake.wait()
+                operation = self._queue[0]
+                with contextlib.suppress(OSError, KohortError):  # its log is gone then
+                    await operation.appended()
+                operation.end(await self._do(operation, self._link, lambda: False))
+                self._over(operation)
+        finally:
+            self._link.drop()
+
+    def _over(self, operation: Operation) -> None:
+        self._queue.popleft()
+        if self._of.get(operation.log) is operation:
+            del self._of[operation.log]
+
+    async def _do(
+        self, operation: Operation, link: Link, gave_up: Callable[[], bool]
+    ) -> Exception | None:
+        """Why it is not committed; None if it is. Raises UnknownOutcomeError if it was given up."""
+        delays = iter(retry_delays())
+        delay = next(delays)
+        while True:
+            try:
+                with outcome():
+                    await self._try(operation, await link.get())
+            except UnknownOutcomeError:
+                self._unknown = True
+                link.drop()
+                if gave_up():
+                    raise
+            except (OSError, KohortError) as error:
+                if not isinstance(error, FencedError):
+                    logger.error("%s failed: %s", operation.what, error)
+                return error
+            else:
+                return None
+            await asyncio.sleep(delay)
+            delay = next(delays, delay)
+
+    async def _try(self, operation: Operation, connection: Connection) -> None:
+        if self._unknown:
+            await self._fence.step(connection, OPERATIONS)
+            self._unknown = False
+        async with connection.transaction():
+            await self._fence.hold(connection, OPERATIONS)
+            await operation.work(connection)
+
+    # The end
+
+    async def drain(self, link: Link, gave_up: Callable[[], bool]) -> None:
+        """Do what is left by another connection, after `stop`, but what can wait."""
+        self._unknown = True
+        for operation in tuple(self._queue):
+            if not operation.can_wait:
+                await self._do(operation, link, gave_up)
+            self._over(operation)
+
+    def stop(self) -> None:
+        """Do nothing more on the event loop."""
+        self._closed = True
+        if self._task is not None:
+            with contextlib.suppress(RuntimeError):  # its event loop has ended
+                self._task.cancel()
+        self._link.drop()

@@ -1,0 +1,50 @@
+"""What became of a statement: it was committed, it was refused, or nobody knows.
+
+A statement that failed with an SQLSTATE was rolled back, unless the server was shutting down: it
+may have committed before its connection was closed. Every other exception says nothing: the answer
+may have been lost, or be cut.
+"""
+
+import contextlib
+from collections.abc import Iterator
+from typing import Final
+
+from asyncpg import InterfaceError, InternalClientError, PostgresError
+
+from kohort.errors import KohortError
+
+_UNKNOWN_CLASSES: Final = ("08", "57")
+"""Of SQLSTATE: loss of the connection, and the operator's intervention."""
+_TRIED_AGAIN: Final = ("25006", "40001", "40P01", "53300", "55P03")
+"""Read-only (a standby, until it is promoted), conflicts, too many connections, lock timeout."""
+
+
+class DatabaseError(OSError):
+    """PostgreSQL cannot be reached, or did not do what it was asked; certainly nothing happened."""
+
+
+class UnknownOutcomeError(Exception):
+    """Whether the statement was committed is not known; it is to be found out."""
+
+
+class FencedError(KohortError):
+    """Another process has taken this node's place: nothing may be written any more."""
+
+    def __init__(self) -> None:
+        super().__init__("another process has taken the place of this node in PostgreSQL")
+
+
+@contextlib.contextmanager
+def outcome() -> Iterator[None]:
+    """Raise DatabaseError, UnknownOutcomeError or FencedError for what asyncpg raises inside."""
+    try:
+        yield
+    except PostgresError as error:
+        state = error.sqlstate or ""
+        if state.startswith(_UNKNOWN_CLASSES) or state in _TRIED_AGAIN:
+            raise UnknownOutcomeError(str(error)) from error
+        raise DatabaseError(None, f"PostgreSQL: {error} ({state})") from error
+    except (InterfaceError, InternalClientError, OSError, EOFError) as error:
+        if isinstance(error, DatabaseError):
+            raise
+        raise UnknownOutcomeError(str(error) or type(error).__name__) from error

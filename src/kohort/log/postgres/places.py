@@ -1,0 +1,171 @@
+"""Which logs the tables have, and for which topics they were made."""
+
+from collections.abc import Iterator, Mapping
+from uuid import UUID
+
+from kohort.log.postgres.control import Control
+from kohort.log.postgres.link import Connection
+from kohort.log.postgres.operations import Operation, Operations
+from kohort.types import TopicPartition
+
+_MAKE = (
+    "insert into logs (id, topic, partition, topic_id) "
+    "select nextval('log_ids'), i.* from unnest($1::text[], $2::int[], $3::uuid[]) i "
+    "returning id, topic, partition, topic_id"
+)
+_SET_ASIDE = (
+    "update logs set state = 'stray', state_since = now() where state = 'live' "
+    "and (topic, partition) in (select * from unnest($1::text[], $2::int[]))"
+)
+_REMOVED_AT_ONCE = "select base, next from segments where log = $1 order by base limit 1"
+
+
+class Place(tuple[int, UUID | None]):
+    """A log's number, and the topic it was made for."""
+
+    __slots__ = ()
+
+    @property
+    def number(self) -> int:
+        return self[0]
+
+    @property
+    def topic_id(self) -> UUID | None:
+        return self[1]
+
+
+class PostgresPlaces:
+    """The `PartitionDirectories` of the tables."""
+
+    is_case_insensitive = False
+
+    def __init__(
+        self,
+        control: Control,
+        operations: Operations,
+        cluster_id: str | None,
+        written_by: str,
+        version: str,
+    ) -> None:
+        """`version` is that of this Kohort."""
+        self.cluster_id = cluster_id
+        self.written_by = written_by
+        self._version = version
+        self._control = control
+        self._operations = operations
+        self._places: dict[TopicPartition, Place] = {}
+
+    def __iter__(self) -> Iterator[TopicPartition]:
+        return iter(tuple(self._places))
+
+    def add(self, partition: TopicPartition, number: int, topic_id: UUID | None) -> None:
+        """There is such a log in the tables."""
+        self._places[partition] = Place((number, topic_id))
+
+    def number(self, partition: TopicPartition) -> int:
+        """The number of a log, which is made if there is none. Raises OSError."""
+        if partition not in self._places:
+            self._make({partition: None})
+        return self._places[partition].number
+
+    def marks(self) -> dict[TopicPartition, UUID | None]:
+        return {partition: place.topic_id for partition, place in self._places.items()}
+
+    def is_taken(self, partition: TopicPartition) -> bool:
+        return partition in self._places
+
+    def make(self, partitions: Mapping[TopicPartition, UUID]) -> None:
+        self._make(partitions)
+
+    def _make(self, partitions: Mapping[TopicPartition, UUID | None]) -> None:
+        topics = [each.topic for each in partitions]
+        numbers = [each.partition for each in partitions]
+
+        async def make(connection: Connection) -> list[tuple[int, str, int, UUID | None]]:
+            async with connection.transaction():
+                await connection.execute(_SET_ASIDE, topics, numbers)
+                rows = await connection.fetch(_MAKE, topics, numbers, list(partitions.values()))
+            return [tuple(row) for row in rows]
+
+        for number, topic, partition, topic_id in self._control.query(make):
+            self.add(TopicPartition(topic, partition), number, topic_id)
+
+    def mark(self, partitions: Mapping[TopicPartition, UUID]) -> None:
+        raise NotImplementedError  # version 0.1 made no tables
+
+    def set_aside(self, partition: TopicPartition) -> str:
+        async def update(connection: Connection) -> None:
+            await connection.execute(_SET_ASIDE, [partition.topic], [partition.partition])
+
+        number = self._places[partition].number
+        self._control.query(update)
+        del self._places[partition]
+        return f"log {number} (stray)"
+
+    def remove(self, partition: TopicPartition, topic_id: UUID) -> None:
+        place = self._places.get(partition)
+        if place is None or place.topic_id != topic_id:
+            return
+        del self._places[partition]
+        number = place.number
+
+        async def mark(connection: Connection) -> None:
+            await connection.execute(
+                "update logs set state = 'removed', state_since = now() where id = $1", number
+            )
+
+        self._operations.add(Operation(number, f"removing {partition}", mark, _nothing_is_appended))
+        self.remove_rows(number)
+
+    def remove_rows(self, number: int) -> None:
+        """Remove what a removed log has in the tables, in short transactions."""
+
+        async def remove(connection: Connection) -> None:
+            segment = await connection.fetchrow(_REMOVED_AT_ONCE, number)
+            if segment is None:
+                await connection.execute("delete from batches where log = $1", number)
+                await connection.execute("delete from logs where id = $1", number)
+                return
+            base, following = segment
+            await connection.execute(
+                "delete from batches where log = $1 and base < $2", number, following
+            )
+            await connection.execute(
+                "delete from segments where log = $1 and base = $2", number, base
+            )
+            self.remove_rows(number)
+
+        self._operations.add(
+            Operation(number, f"removing log {number}", remove, _nothing_is_appended, can_wait=True)
+        )
+
+    def remove_strays(self, retention_ms: int) -> None:
+        """Remove logs that were set aside longer ago; -1 keeps them."""
+        if retention_ms < 0:
+            return
+
+        async def mark(connection: Connection) -> None:
+            found = await connection.fetch(
+                "update logs set state = 'removed' where state = 'stray' "
+                "and state_since < now() - make_interval(secs => $1) returning id",
+                retention_ms / 1000,
+            )
+            for (number,) in found:
+                self.remove_rows(number)
+
+        self._operations.add(
+            Operation(0, "removing strays", mark, _nothing_is_appended, can_wait=True)
+        )
+
+    def settle(self, cluster_id: str) -> None:
+        async def update(connection: Connection) -> None:
+            await connection.execute(
+                "update meta set cluster_id = $1, written_by = $2", cluster_id, self._version
+            )
+
+        self._control.query(update)
+        self.cluster_id = cluster_id
+
+
+async def _nothing_is_appended() -> None:
+    pass

@@ -1,0 +1,59 @@
+"""Reads rows of batches: for the event loop by one connection, for threads by another."""
+
+import asyncio
+from typing import Final
+
+from kohort.log.postgres.control import Control
+from kohort.log.postgres.link import Connection, Link, retry_delays
+from kohort.log.postgres.outcomes import DatabaseError, UnknownOutcomeError, outcome
+from kohort.log.postgres.pages import PagedStore, Range
+
+_SELECT: Final = (
+    "select data from batches where log = $1 and base >= $2 and base < $3 order by base"
+)
+
+
+async def _read(connection: Connection, rows: Range) -> list[bytes]:
+    return [found[0] for found in await connection.fetch(_SELECT, *rows)]
+
+
+class RowReader:
+    """Reads what is not in memory."""
+
+    def __init__(self, link: Link, control: Control) -> None:
+        self._link = link
+        self._control = control
+        self._turn: asyncio.Lock | None = None
+
+    def read_blocking(self, rows: Range) -> list[bytes]:
+        """The data of rows in order, blocking. Raises OSError."""
+
+        async def read(connection: Connection) -> list[bytes]:
+            return await _read(connection, rows)
+
+        return self._control.query(read)
+
+    async def load(self, store: PagedStore, page: int) -> None:
+        """Bring a page, and some that follow, into memory. Raises OSError, CorruptLogError."""
+        if self._turn is None:
+            self._turn = asyncio.Lock()
+        for delay in retry_delays():
+            async with self._turn:
+                if store.has(page) or not store.is_current:
+                    return
+                try:
+                    with outcome():
+                        rows = await _read(await self._link.get(), store.rows_of(page))
+                except UnknownOutcomeError as error:
+                    self._link.drop()
+                    failure = error
+                else:
+                    if store.is_current:
+                        store.loaded(page, rows)
+                    return
+            await asyncio.sleep(delay)
+        raise DatabaseError(None, f"PostgreSQL cannot be read: {failure}") from failure
+
+    def stop(self) -> None:
+        """Read nothing more."""
+        self._link.drop()

@@ -1,0 +1,146 @@
+"""The tables, made and migrated when a server starts.
+
+They are in the first schema of the connection's `search_path`. There are no foreign keys, triggers
+or functions. A batch exists once the transaction that inserts its row has committed.
+
+| table | rows |
+|---|---|
+| meta | one: the version of the tables, the cluster, and who wrote last |
+| nodes | a node's lanes, each with the session that may write; lane -1 has the lease |
+| logs | the partitions, their checkpoints and snapshots of producers |
+| segments | sealed segments: extent, timestamps, index, pages, aborted transactions |
+| batches | record batches as Kafka stores them; after compaction several in a row |
+"""
+
+from typing import Final
+
+from asyncpg import Connection, PostgresError
+
+from kohort.errors import KohortError
+
+VERSION: Final = 1
+PARTITIONS: Final = 16
+"""Of the table of batches: each vacuum is short, and several run beside each other."""
+_LOCK: Final = 0x6B6F686F7274
+"""Advisory lock of those that change the tables."""
+
+_AUTOVACUUM: Final = (
+    "autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.2, "
+    "autovacuum_vacuum_cost_delay = 0, autovacuum_freeze_max_age = 1000000000"
+)
+_AUTOVACUUM_OF_TOAST: Final = (
+    "toast.autovacuum_vacuum_scale_factor = 0.02, toast.autovacuum_vacuum_cost_delay = 0, "
+    "toast.autovacuum_freeze_max_age = 1000000000"
+)
+"""With the default settings, retention leaves many times the live size."""
+
+_TABLES: Final = """
+create table meta (
+    version int not null,
+    cluster_id text,
+    written_by text
+);
+create table nodes (
+    node int, lane int, session bigint not null, lease_until timestamptz,
+    primary key (node, lane)
+) with (fillfactor = 50);
+create sequence log_ids as int;
+create table logs (
+    id int primary key,
+    topic text not null, partition int not null, topic_id uuid,
+    state text not null default 'live' check (state in ('live', 'stray', 'removed')),
+    state_since timestamptz not null default now(),
+    start_offset bigint not null default 0,
+    cleaned bigint not null default 0,
+    producers bytea not null default '',
+    aborted_base bigint not null default 0, aborted bytea not null default ''
+);
+create unique index logs_live on logs (topic, partition) where state = 'live';
+create table segments (
+    log int, base bigint, next bigint not null, size bigint not null,
+    first_timestamp bigint not null, max_timestamp bigint not null,
+    max_timestamp_offset bigint not null, created bigint not null, modified bigint not null,
+    pages bytea not null, offsets bytea not null, times bytea not null, aborted bytea not null,
+    primary key (log, base)
+);
+create table batches (
+    log int, base bigint, next bigint not null, epoch int not null, max_ts bigint not null,
+    data bytea not null,
+    primary key (log, base)
+) partition by hash (log);
+"""
+
+
+async def prepare(connection: "Connection[object]") -> None:
+    """Make the tables if there are none, or migrate them.
+
+    Raises KohortError if they are those of a later version or not Kohort's, and what asyncpg
+    raises.
+    """
+    await connection.execute("select pg_advisory_lock($1)", _LOCK)
+    try:
+        async with connection.transaction():
+            version = await _version(connection)
+            if version == 0:
+                await _create(connection)
+            elif version > VERSION:
+                raise KohortError(
+                    f"the tables have version {version}, and this Kohort knows up to {VERSION}: "
+                    "start a later one"
+                )
+    finally:
+        await connection.execute("select pg_advisory_unlock($1)", _LOCK)
+
+
+async def _version(connection: "Connection[object]") -> int:
+    """0 if there are no tables."""
+    schema = await connection.fetchval("select current_schema()")
+    if schema is None:
+        raise KohortError("no schema of the search_path exists: create one, or set another")
+    found = {
+        each["relname"]
+        for each in await connection.fetch(
+            "select relname from pg_class where relnamespace = $1::regnamespace "
+            "and relname in ('meta', 'nodes', 'logs', 'segments', 'batches')",
+            f'"{schema}"',
+        )
+    }
+    if not found:
+        return 0
+    try:
+        if "meta" in found:
+            return int(await connection.fetchval("select version from meta"))
+    except (PostgresError, TypeError) as error:
+        raise _not_ours(schema, found) from error
+    raise _not_ours(schema, found)
+
+
+def _not_ours(schema: str, found: set[str]) -> KohortError:
+    tables = ", ".join(sorted(found))
+    return KohortError(
+        f"the schema {schema} has tables that Kohort did not make ({tables}): choose another one "
+        "by the search_path of the URL"
+    )
+
+
+async def _create(connection: "Connection[object]") -> None:
+    await connection.execute(_TABLES)
+    for number in range(PARTITIONS):
+        await connection.execute(
+            f"create table batches_{number} partition of batches "
+            f"for values with (modulus {PARTITIONS}, remainder {number}) "
+            f"with ({_AUTOVACUUM}, {_AUTOVACUUM_OF_TOAST})"
+        )
+    if await _has_lz4(connection):
+        await connection.execute("alter table batches alter data set compression lz4")
+        for number in range(PARTITIONS):
+            await connection.execute(f"alter table batches_{number} alter data set compression lz4")
+    await connection.execute("insert into meta (version) values ($1)", VERSION)
+
+
+async def _has_lz4(connection: "Connection[object]") -> bool:
+    """Whether the server can compress with lz4, which costs a seventh of its own compression."""
+    methods = await connection.fetchval(
+        "select enumvals from pg_settings where name = 'default_toast_compression'"
+    )
+    return methods is not None and "lz4" in methods

@@ -1,0 +1,131 @@
+"""Appends to the table of batches: each is there once, and after all that went before."""
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from kohort.log.postgres.fence import Fence
+from kohort.log.postgres.link import Connection, Link, retry_delays
+from kohort.log.postgres.outcomes import UnknownOutcomeError, outcome
+from kohort.log.postgres.pages import Row
+
+INSERT: Final = """
+with fence as (
+    select 1 from nodes where node = $1 and lane = $2 and session = $3 for share
+)
+insert into batches (log, base, next, epoch, max_ts, data)
+select i.* from fence, unnest(
+    $4::int[], $5::bigint[], $6::bigint[], $7::int[], $8::bigint[], $9::bytea[]
+) i
+"""
+STATEMENT_BYTES: Final = 4 << 20
+"""Bytes of one statement, unless a single batch is larger."""
+
+
+class Writer:
+    """Inserts rows as a lane of this node, one statement at a time."""
+
+    def __init__(self, link: Link, fence: Fence, lane: int, statement: str = INSERT) -> None:
+        self._link = link
+        self._fence = fence
+        self._lane = lane
+        self._statement = statement
+        self._unknown = False
+        """Whether a statement may still be in flight that nobody waits for."""
+
+    async def write(
+        self,
+        rows: Sequence[Row],
+        *,
+        gave_up: Callable[[], bool] = lambda: False,
+        troubled: Callable[[Exception], None] = lambda _: None,
+        may_be_there: bool = False,
+    ) -> None:
+        """Return when the rows, at most `STATEMENT_BYTES` of them, are committed.
+
+        The database may be away meanwhile: it is tried again until `gave_up`, and `troubled` learns
+        why. `may_be_there`: they were sent before, and it is not known what became of that. Raises
+        DatabaseError if the rows were refused and none is there, FencedError, and
+        UnknownOutcomeError if it was given up.
+        """
+        delays = iter(retry_delays())
+        delay = next(delays)
+        self._unknown = self._unknown or may_be_there
+        while True:
+            try:
+                with outcome():
+                    await self._write_once(await self._link.get(), rows)
+            except UnknownOutcomeError as error:
+                self._unknown = True
+                self._link.drop()
+                troubled(error)
+                if gave_up():
+                    raise
+            else:
+                return
+            await asyncio.sleep(delay)
+            delay = next(delays, delay)
+
+    async def _write_once(self, connection: Connection, rows: Sequence[Row]) -> None:
+        if self._unknown:
+            await self._fence.step(connection, self._lane)
+            is_there = await _has(connection, rows[0])
+            self._unknown = False
+            if is_there:
+                return
+        if self._fence.lost is not None:
+            raise self._fence.lost
+        logs, bases, nexts, epochs, timestamps, data, *_ = zip(*rows, strict=True)
+        done = await connection.execute(
+            self._statement,
+            self._fence.node,
+            self._lane,
+            self._fence.session(self._lane),
+            logs,
+            bases,
+            nexts,
+            epochs,
+            timestamps,
+            data,
+        )
+        if done != f"INSERT 0 {len(rows)}":
+            raise self._fence.lose()
+
+    async def erase(self, log: int, base: int) -> None:
+        """Remove the rows of a log from the offset `base` on, also those still in flight.
+
+        Raises UnknownOutcomeError, DatabaseError, FencedError.
+        """
+        self._unknown = True
+        try:
+            with outcome():
+                connection = await self._link.get()
+                await self._fence.step(connection, self._lane)
+                await connection.execute(
+                    "delete from batches where log = $1 and base >= $2", log, base
+                )
+        except UnknownOutcomeError:
+            self._link.drop()
+            raise
+        self._unknown = False
+
+
+async def _has(connection: Connection, row: Row) -> bool:
+    """Whether a row is in the table, and with it all of its statement."""
+    return bool(
+        await connection.fetchval(
+            "select true from batches where log = $1 and base = $2", row.log, row.base
+        )
+    )
+
+
+def statements(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
+    """The rows in order, as many at a time as go into one statement."""
+    start = size = 0
+    for number, row in enumerate(rows):
+        if size and size + len(row.data) > STATEMENT_BYTES:
+            yield rows[start:number]
+            start, size = number, 0
+        size += len(row.data)
+    if rows:
+        yield rows[start:]
