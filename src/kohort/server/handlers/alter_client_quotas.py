@@ -77,7 +77,7 @@ async def _alter(
     if altered and not validate_only:
         try:
             topics.set_quotas(altered)
-            await topics.durable(topics.last_change)
+            await topics.durable()
         except KafkaError as error:
             outcomes |= dict.fromkeys(altered, error)
     return [_result(entity, error) for entity, error in outcomes.items()]

@@ -80,7 +80,7 @@ async def handle(services: Services, exchange: Exchange, request: Any) -> None:
             services.topics.set_scram_credentials(
                 {(user, kind): credential for _, user, (kind, credential) in some}
             )
-            await services.topics.durable(services.topics.last_change)
+            await services.topics.durable()
         except KafkaError as error:
             for at, user, _ in some:
                 results[at] = _result(user, error.code, error.message)

@@ -56,7 +56,7 @@ async def _create(services: Services, read: list[AclBinding | KafkaError]) -> li
         created = _result(None)
         try:
             services.topics.create_acls(each for each in some if isinstance(each, AclBinding))
-            await services.topics.durable(services.topics.last_change)
+            await services.topics.durable()
         except KafkaError as error:
             created = _result(error)
         results += (_result(each) if isinstance(each, KafkaError) else created for each in some)

@@ -71,7 +71,7 @@ async def _remove(services: Services, outcomes: Sequence[Outcome]) -> dict[UUID,
     while ids := [acl_id for acl_id, _ in islice(pairs, BATCH_RECORDS)]:
         try:
             topics.delete_acls(ids)
-            await topics.durable(topics.last_change)
+            await topics.durable()
         except KafkaError as error:
             kept |= dict.fromkeys((each for each in ids if topics.acls.get(each)), error)
     return kept
