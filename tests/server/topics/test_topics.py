@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import json
 import re
 from collections.abc import Callable
 from typing import Any
@@ -15,11 +16,15 @@ from effort import examples
 from kohort.errors import ErrorCode, KafkaError, KohortError
 from kohort.protocol import batches
 from kohort.quotas import quota_entity
+from kohort.security.acls import AclBinding, AclOperation, AclPermissionType, PatternType
+from kohort.security.acls import ResourceType as AclResourceType
 from kohort.security.scram import ScramCredential, ScramMechanism
 from kohort.server.config.resources import ResourceType
 from kohort.server.topics import cluster_metadata
 from kohort.server.topics.cluster_metadata import (
     METADATA,
+    AclRecord,
+    AclRemoved,
     ClusterRecord,
     ClusterState,
     ConfigsRecord,
@@ -195,6 +200,18 @@ def test_cluster_ids_look_like_kafkas() -> None:
     )
 
 
+ENTRIES = [
+    AclBinding(
+        AclResourceType.USER if number else AclResourceType.TOPIC,
+        "käse",
+        PatternType(3 + number % 2),
+        f"User:{number}",
+        "*",
+        AclOperation(15 - number),
+        AclPermissionType(2 + number % 2),
+    )
+    for number in range(4)
+]
 RECORDS: st.SearchStrategy[MetadataRecord] = st.one_of(
     st.builds(ClusterRecord, st.text()),
     st.builds(ProducerIdsReserved, st.integers(0, 2**63 - 1)),
@@ -225,6 +242,9 @@ RECORDS: st.SearchStrategy[MetadataRecord] = st.one_of(
         ),
     ),
     st.builds(ScramSecretRecord, st.binary(min_size=1, max_size=3)),
+    st.builds(AclRemoved, st.integers(0, 3).map(lambda n: UUID(int=n))),
+    # An entry never changes: each has another id.
+    st.integers(0, 3).map(lambda n: AclRecord(UUID(int=n), ENTRIES[n])),
     st.builds(TopicDeleted, st.integers(0, 3).map(lambda n: UUID(int=n))),
     st.builds(
         TopicRecord,
@@ -250,6 +270,7 @@ def folded(records: list[MetadataRecord]) -> tuple[Any, ...]:
         quotas,
         state.producer_ids_end,
         credentials,
+        state.acls.snapshot(),
     )
 
 
@@ -268,6 +289,16 @@ def test_the_log_its_bytes_and_its_compaction_give_one_state(records: list[Metad
 
 
 TOPIC = b'{"topic":"00000000-0000-0000-0000-000000000001"}'
+ACL = b'{"acl":"00000000-0000-0000-0000-000000000001"}'
+VALID = {
+    "resource_type": "topic",
+    "resource_name": "orders",
+    "pattern_type": "literal",
+    "principal": "User:alice",
+    "host": "*",
+    "operation": "read",
+    "permission_type": "deny",
+}
 
 
 @pytest.mark.parametrize(
@@ -287,6 +318,19 @@ TOPIC = b'{"topic":"00000000-0000-0000-0000-000000000001"}'
             b'{"salt":"?","storedKey":"","serverKey":"","iterations":4096}',
             "has a field that is not base64",
         ),
+        *(
+            (ACL, json.dumps(VALID | {field: word}).encode(), f"with the word '{word}'")
+            for field, word in (
+                ("resource_type", "any"),
+                ("resource_type", "share_group"),
+                ("pattern_type", "match"),
+                ("operation", "unknown"),
+                ("permission_type", "any"),
+            )
+        ),
+        (ACL, json.dumps(VALID | {"host": None}).encode(), "whose field 'host' is None"),
+        (ACL, json.dumps(VALID | {"until": 1}).encode(), "with the unknown field 'until'"),
+        (b'{"acl":"x"}', None, "a binding record with the id 'x'"),
         (b"\xff", b"{}", r"the key b'\xff', which is no JSON object"),
         (b"[" * 100_000, b"{}", "which is no JSON object"),
         (TOPIC, b"[]", "the value b'[]', which is no JSON object"),

@@ -47,12 +47,16 @@ bytes, and the batch must fit into a segment.
 _MAX_SHOWN: Final = 80
 _CREDENTIAL_FIELDS: Final = {"salt": str, "storedKey": str, "serverKey": str, "iterations": int}
 _TOPIC_FIELDS: Final = {"name": str, "partitions": int, "configs": dict, "internal": bool}
-_ACL_CODES: Final[Mapping[str, type[IntEnum]]] = {
-    "resource_type": acls.ResourceType,
-    "pattern_type": PatternType,
-    "operation": AclOperation,
-    "permission_type": AclPermissionType,
+_ACL_WORDS: Final[Mapping[str, Mapping[str, IntEnum]]] = {
+    field: {each.name.lower(): each for each in codes if each > last_of_filters}
+    for field, codes, last_of_filters in (
+        ("resource_type", acls.ResourceType, acls.ResourceType.ANY),
+        ("pattern_type", PatternType, PatternType.MATCH),
+        ("operation", AclOperation, AclOperation.ANY),
+        ("permission_type", AclPermissionType, AclPermissionType.ANY),
+    )
 }
+"""The words of a record, without those that only filters have."""
 
 
 class UndecodableError(ValueError):
@@ -310,7 +314,7 @@ def _decode_acl(acl_id: UUID, fields: Mapping[str, Any] | None) -> AclRecord | A
         return AclRemoved(acl_id)
     known = _fields("binding", fields, dict.fromkeys(AclBinding._fields, str))
     try:
-        values = {name: codes[known[name].upper()] for name, codes in _ACL_CODES.items()}
+        values = {name: words[known[name]] for name, words in _ACL_WORDS.items()}
     except KeyError as error:
         raise UndecodableError(
             f"is a binding record with the word {_shown(error.args[0])}"
