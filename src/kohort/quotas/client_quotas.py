@@ -120,7 +120,7 @@ class QuotaTable:
 
 
 class ClientQuotas:
-    """How much of their quotas clients have used. It counts on when a quota changes."""
+    """Use that clients make of their quotas. It counts on when a quota changes."""
 
     def __init__(self, table: QuotaTable, windows: Windows = _WINDOWS) -> None:
         self.table = table
@@ -204,7 +204,7 @@ class ClientQuotas:
 
 
 def _address(name: str) -> _Address:
-    """What `name` stands for: an IPv6 address has several spellings."""
+    """`name` as an address: an IPv6 address has several spellings."""
     try:
         return ip_address(name)
     except ValueError:
@@ -212,7 +212,7 @@ def _address(name: str) -> _Address:
 
 
 def _shortened(name: str) -> str:
-    """What stands for a name in memory: clients choose their ids, of up to 32,767 bytes."""
+    """Short key for a name: clients choose their ids, of up to 32,767 bytes."""
     if len(name) <= LONGEST_NAME:
         return name
     return hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()
@@ -240,7 +240,7 @@ class MutationQuota:
         return True
 
     def throttle_ms(self, now: Instant) -> int:
-        """How long the client must wait after its response, in ms."""
+        """Time that the client must wait after its response, in ms."""
         if self._strict:
             return self._throttle_ms
         return self._quotas.bucket(self._limit, now).throttle_ms(self._limit.bound, now)

@@ -1,4 +1,4 @@
-"""How much of a quota is used: a rate over sliding windows, and a bucket of tokens.
+"""Use of a quota: a rate over sliding windows, and a bucket of tokens.
 
 Both measure as Kafka does, whose clients see the difference: a quota of 1,000 bytes/s lets 10,000
 bytes pass at once, and then nothing for a time.

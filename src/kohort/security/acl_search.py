@@ -37,7 +37,7 @@ class TooManyMatchesError(Exception):
 
 
 def find(acls: Acls, filters: Iterable[AclBindingFilter]) -> Generator[None, None, list[Found]]:
-    """What each filter finds, with the ids, as of one moment; in many steps.
+    """Find the entries of each filter, with their ids, as of one moment; in many steps.
 
     Raises TooManyMatchesError.
     """

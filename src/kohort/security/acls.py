@@ -32,7 +32,7 @@ CLUSTER_NAME: Final = "kafka-cluster"
 
 
 class ResourceType(IntEnum):
-    """What an entry is about, by Kafka's codes; ANY only in filters."""
+    """Kinds of resources of entries, by Kafka's codes; ANY only in filters."""
 
     UNKNOWN = 0
     ANY = 1
@@ -45,7 +45,7 @@ class ResourceType(IntEnum):
 
 
 class PatternType(IntEnum):
-    """How an entry names its resources; ANY and MATCH only in filters."""
+    """Ways in which an entry names its resources; ANY and MATCH only in filters."""
 
     UNKNOWN = 0
     ANY = 1
@@ -55,7 +55,7 @@ class PatternType(IntEnum):
 
 
 class AclOperation(IntEnum):
-    """What is allowed or denied; ANY only in filters."""
+    """Operations that are allowed or denied; ANY only in filters."""
 
     UNKNOWN = 0
     ANY = 1
@@ -122,7 +122,7 @@ class AclBinding(NamedTuple):
 
 
 class AclBindingFilter(NamedTuple):
-    """What entries to show or to delete; null, or ANY, is for all."""
+    """Filter of entries to show or to delete; null, or ANY, is for all."""
 
     resource_type: ResourceType = ResourceType.ANY
     resource_name: str | None = None
@@ -179,7 +179,7 @@ class Acls:
         self._ids: dict[AclBinding, UUID] = {}
         self._rules: dict[tuple[ResourceType, PatternType, str], _Rules] = {}
         self._lengths: dict[ResourceType, Counter[int]] = {}
-        """How many patterns have a prefix of each length."""
+        """Number of patterns with a prefix of each length."""
         self._patterns: dict[tuple[ResourceType, str], Counter[tuple[PatternType, str]]] = {}
         """The patterns with entries of a principal, and from how many hosts."""
 
@@ -199,7 +199,7 @@ class Acls:
         return self._bindings.copy()
 
     def rules_of(self, kind: ResourceType, pattern_type: PatternType, name: str) -> int:
-        """How many pairs of a principal and a host have entries of one resource pattern."""
+        """Number of pairs of a principal and a host that have entries of one resource pattern."""
         return len(self._rules.get((kind, pattern_type, name), _NO_RULES))
 
     def patterns_of(self, kind: ResourceType, name: str) -> list[tuple[PatternType, str]]:
@@ -367,7 +367,7 @@ def _count_down(counters: dict[K, Counter[T]], key: K, item: T) -> None:
 
 
 def _keys(principal: str, host: str) -> tuple[tuple[str, str], ...]:
-    """Where the rules of a client are: it may be meant by itself or as anybody, anywhere."""
+    """Keys of the rules of a client, which may be meant by itself or as anybody, anywhere."""
     return (
         (principal, host),
         (principal, WILDCARD),

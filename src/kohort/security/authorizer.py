@@ -59,13 +59,13 @@ class Authorizer:
         self._clients: dict[tuple[KafkaPrincipal, str], Permissions] = {}
         self._remembered = 0
         self.forgotten = 0
-        """How often what was decided was forgotten: what `of` has returned is out of date."""
+        """Number of times that decisions were forgotten: what `of` has returned is out of date."""
 
     def __repr__(self) -> str:
         return f"<Authorizer acls={len(self.acls)} clients={len(self._clients)}>"
 
     def of(self, principal: KafkaPrincipal, host: str) -> "Permissions":
-        """What this principal may do from this host; valid until the ACLs change."""
+        """Permissions of a principal from a host; valid until the ACLs change."""
         if self._version != self.acls.version:
             self._forget()
         client = (principal, host)
@@ -108,7 +108,7 @@ class Authorizer:
 
 
 class Permissions:
-    """What one client may do, as the ACLs are at a moment."""
+    """Permissions of one client, as the ACLs are at a moment."""
 
     __slots__ = ("_authorizer", "_decided", "_host", "_principal", "_some")
 
@@ -123,7 +123,7 @@ class Permissions:
         return f"<Permissions {self._principal} from {self._host}>"
 
     def decided(self, operation: AclOperation, resource_type: ResourceType) -> Mapping[str, bool]:
-        """What was decided by name; `allows` adds to it. A look-up here costs less than a call."""
+        """Decisions by name; `allows` adds to it. A look-up here costs less than a call."""
         return self._decided.setdefault((operation, resource_type), {})
 
     def allows(self, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:

@@ -102,13 +102,13 @@ def _pyjwt() -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JwtRules:
-    """What a token must say."""
+    """Claims that a token must have."""
 
     audience: tuple[str, ...] = ()
     """Of which the token must name one; empty: any."""
     issuer: str | None = None
     skew_s: float = 30
-    """How far other clocks may differ."""
+    """Seconds by which other clocks may differ."""
     principal_claim: str = "sub"
 
 

@@ -21,7 +21,7 @@ _CONTROL_A: Final = b"\x01"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BearerToken:
-    """What a valid token says."""
+    """Principal and end of a valid token."""
 
     principal: str
     expires_ms: int
@@ -33,7 +33,7 @@ class InvalidTokenError(ValueError):
 
 
 Validate = Callable[[str], BearerToken]
-"""What a token says. Raises InvalidTokenError."""
+"""(text of a token) -> the token. Raises InvalidTokenError."""
 
 
 class OAuthBearerServer:

@@ -7,7 +7,7 @@ from kohort.security.principal import KafkaPrincipal
 
 
 class SecurityProtocol(StrEnum):
-    """How a listener talks to its clients."""
+    """Security protocol of a listener, by Kafka's names."""
 
     PLAINTEXT = "PLAINTEXT"
     SSL = "SSL"

@@ -54,7 +54,7 @@ BY_MECHANISM: Final = {each.mechanism: each for each in ScramMechanism}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScramCredential:
-    """What the server keeps of a password."""
+    """Credential that the server keeps in place of a password."""
 
     salt: bytes
     stored_key: bytes
@@ -211,7 +211,7 @@ class ScramServer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Exchange:
-    """What the final message is judged by."""
+    """State between the first message and the final one."""
 
     user: str
     exists: bool

@@ -1,4 +1,4 @@
-"""Which API needs which operation on what: the table `NEEDS`, and how a handler asks.
+"""Operations that each API needs: the table `NEEDS`, and the question of a handler.
 
 A handler that has looked up `access = services.access(exchange)` asks `access.topic(name)`,
 `access.group(name)` and so on: each is about the operation that the table has for the request's
@@ -129,12 +129,12 @@ class Question(Protocol):
 
     @property
     def peer(self) -> Peer:
-        """Who asks."""
+        """The client that asks."""
         ...
 
 
 class Audit(NamedTuple):
-    """Where the decisions on requests of one client to one API are written."""
+    """Writes the decisions on requests of one client to one API."""
 
     log: AuditLog
     peer: Peer
@@ -149,7 +149,7 @@ class Audit(NamedTuple):
 
 
 class Access:
-    """What the client of a request may do, as the ACLs are when the request comes."""
+    """Permissions of the client of a request, as the ACLs are when the request comes."""
 
     __slots__ = ("_audit", "_groups", "_needs", "_permissions", "_topics")
 
@@ -222,7 +222,7 @@ def _decided(
 
 
 class _Everything(Access):
-    """What clients may do without an authorizer."""
+    """Permissions of all clients without an authorizer."""
 
     __slots__ = ()
 
@@ -275,7 +275,7 @@ def allow_everything(_: Question) -> Access:
 
 
 def access_of(config: Config, acls: Acls, audit: AuditLog | None = None) -> FindAccess:
-    """How the access of clients is found, by the settings of a server; `audit` is told."""
+    """Return the function that finds the access of clients; `audit` gets its decisions."""
     if config["authorizer.class.name"] is None:
         return allow_everything
     authorizer = Authorizer(
@@ -302,7 +302,7 @@ class Authorization:
         """By the identity of the peer, which is that of a connection and kept alive here."""
 
     def access(self, question: Question) -> Access:
-        """What its client may do."""
+        """Permissions of its client."""
         peer, authorizer = question.peer, self._authorizer
         if self._version != authorizer.acls.version or self._forgotten != authorizer.forgotten:
             self._peers.clear()

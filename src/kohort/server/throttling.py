@@ -1,4 +1,4 @@
-"""How long clients wait because of their quotas (KIP-219).
+"""Throttling: clients wait because of their quotas (KIP-219).
 
 A response goes out at once and says for how long its connection is not read. So a client that
 ignores `throttle_time_ms` waits as well, and no other client waits for it.

@@ -109,7 +109,7 @@ class ListenerTls:
 
 
 class _Reader:
-    """What is configured for one listener."""
+    """Reads what is configured for one listener."""
 
     def __init__(self, config: Config, listener: ListenerConfig) -> None:
         self._config = config
@@ -122,11 +122,11 @@ class _Reader:
         return ConfigError(f"listener {self._listener.name}: {why}")
 
     def settings(self) -> tuple[Any, ...]:
-        """What clients can change."""
+        """Values of the settings that clients can change."""
         return tuple(self.value(name) for name in sorted(RELOADABLE))
 
     def keys(self) -> ServerKeys:
-        """What is configured, with a new context. Raises ConfigError."""
+        """Read keys and certificates into a new context. Raises ConfigError."""
         settings = self.settings()
         context = AlertingContext(ssl.PROTOCOL_TLS_SERVER)
         context.options |= ssl.OP_CIPHER_SERVER_PREFERENCE | ssl.OP_NO_RENEGOTIATION

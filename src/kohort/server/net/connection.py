@@ -78,7 +78,7 @@ Identify: TypeAlias = Callable[[asyncio.BaseTransport], KafkaPrincipal]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedByConnections:
-    """What all connections of a listener use together."""
+    """Services that all connections of a listener use together."""
 
     dispatch: Dispatch
     connections: OpenConnections

@@ -25,7 +25,7 @@ class RequestConnection(Protocol):
 
     @property
     def peer(self) -> Peer:
-        """Who asks by now: authentication changes it."""
+        """The client by now: authentication changes it."""
         ...
 
     @property
@@ -105,7 +105,7 @@ class Exchange:
 
     @property
     def peer(self) -> Peer:
-        """Who asks: read at each request, because a connection may authenticate again."""
+        """The client: read at each request, because a connection may authenticate again."""
         return self.connection.peer
 
     @property

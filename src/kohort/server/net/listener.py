@@ -44,7 +44,7 @@ OUT_OF_FILES_S: Final = 1.0
 
 
 class Tls(Protocol):
-    """How a listener encrypts."""
+    """Encryption of a listener."""
 
     context: ssl.SSLContext
     """That of new connections; another one when certificates were reloaded."""
@@ -58,7 +58,7 @@ def anonymous(_: asyncio.BaseTransport) -> KafkaPrincipal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Protection:
-    """How a listener encrypts, and learns who its clients are."""
+    """Encryption of a listener, and authentication of its clients."""
 
     tls: Tls | None = None
     identify: Identify = anonymous

@@ -54,10 +54,10 @@ class LoginState(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sasl:
-    """How the clients of a listener authenticate."""
+    """Authentication of the clients of a listener."""
 
     mechanisms: Mapping[str, Callable[[], SaslServer]] = field(repr=False)
-    """What begins an authentication, by mechanism; some know passwords."""
+    """Functions that begin an authentication, by mechanism; some know passwords."""
     max_reauth_ms: Mapping[str, int] = field(default_factory=dict)
     """Longest session, by mechanism; 0 or none: without end."""
     clock: Clock
@@ -94,7 +94,7 @@ class LoginConnection(Protocol):
 
 
 class HandshakeAnswer(NamedTuple):
-    """What a SaslHandshake gets."""
+    """Response to a SaslHandshake."""
 
     code: ErrorCode
     mechanisms: Iterable[str]
@@ -103,7 +103,7 @@ class HandshakeAnswer(NamedTuple):
 
 
 class AuthenticateAnswer(NamedTuple):
-    """What a SaslAuthenticate, or a token, gets."""
+    """Response to a SaslAuthenticate, or to a token."""
 
     code: ErrorCode = ErrorCode.none
     error_message: str = ""
@@ -133,7 +133,7 @@ class Login:
         self._mechanism = ""
         self._server: SaslServer | None = None
         self._user: str | None = None
-        """Who has authenticated."""
+        """Principal that has authenticated."""
         self._expires_ms: float | None = None
         self._handshake_at_ms: float | None = None
         """When the last authentication after the first one began."""

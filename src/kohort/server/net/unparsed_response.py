@@ -23,7 +23,7 @@ _OTHERS: Final[Mapping[str, Mapping[str, Any]]] = {
     "describe_client_quotas": {"entries": None},
     "consumer_group_heartbeat": {"error_message": None},
 }
-"""What Kafka has in other fields, where it is not the default of the schema."""
+"""Values that Kafka has in other fields, where they are not the default of the schema."""
 
 
 def unparsed_response(api_key: int, version: int) -> Any:
