@@ -5,6 +5,7 @@ import hashlib
 import hmac
 import json
 
+import jwt
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from hypothesis import given
@@ -34,6 +35,12 @@ def unsecured(header: object, payload: object, signature: str = "") -> str:
         for each in (header, payload)
     )
     return ".".join((*parts, signature))
+
+
+def signed(payload: object, key: str = "rsa", **header: object) -> str:
+    """A token by RS256 with any header; a text is the payload as it is."""
+    content = payload if isinstance(payload, str) else json.dumps(payload)
+    return jwt.PyJWS().encode(content.encode(), private_key(key), "RS256", headers=header)
 
 
 @pytest.mark.parametrize("algorithm", ["RS256", "RS512", "PS384"])
@@ -76,6 +83,55 @@ def test_a_signature_is_never_made_with_a_public_key_as_the_secret() -> None:
             validator()(bad)
     symmetric = {"kty": "oct", "k": "c2VjcmV0", "kid": "1"}
     assert len(KeySet(jwks(symmetric, symmetric | {"alg": "HS256"}))) == 0
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        {"jwk": public_jwk("rsa2")},
+        {"jku": "https://mallory.test/keys", "x5u": "https://mallory.test/chain"},
+        {"kid": "../../../dev/null"},
+        {"kid": "1' OR '1'='1"},
+        {"kid": ""},
+    ],
+)
+def test_a_header_brings_no_key(header: dict[str, object]) -> None:
+    with pytest.raises(InvalidTokenError):
+        validator()(signed(claims(), "rsa2", **({"kid": "1"} | header)))
+
+
+@pytest.mark.parametrize("header", [{"crit": ["x"], "x": 1}, {"b64": False}])
+def test_a_header_does_not_change_what_is_signed(header: dict[str, object]) -> None:
+    with pytest.raises(InvalidTokenError):
+        validator()(signed(claims(), kid="1", **header))
+
+
+@pytest.mark.parametrize("alg", ["nOnE", "", None, ["RS256"], {"RS256": 1}, 256])
+def test_an_odd_algorithm_is_none(alg: object) -> None:
+    with pytest.raises(InvalidTokenError):
+        validator()(unsecured({"alg": alg, "kid": "1"}, claims()))
+
+
+def test_a_signature_of_zeros_is_none() -> None:
+    """CVE-2022-21449 of Java: it fitted everything."""
+    zeros = base64.urlsafe_b64encode(bytes(64)).decode().rstrip("=")
+    with pytest.raises(InvalidTokenError):
+        validator(public_jwk("ec", kid="1"))(
+            unsecured({"alg": "ES256", "kid": "1"}, claims(), zeros)
+        )
+
+
+def test_a_token_in_a_token_is_none() -> None:
+    with pytest.raises(InvalidTokenError):
+        validator()(signed(token(), kid="1", cty="JWT"))
+
+
+def test_of_a_claim_that_comes_twice_the_last_counts() -> None:
+    twice = '{"sub": "mallory", ' + json.dumps(claims())[1:]
+    assert validator()(signed(twice, kid="1")) == ALICE
+    expired = json.dumps(claims())[:-1] + f', "exp": {NOW_S - 60}}}'
+    with pytest.raises(InvalidTokenError, match="expired"):
+        validator()(signed(expired, kid="1"))
 
 
 def test_a_key_is_used_for_its_algorithm_only() -> None:
@@ -126,6 +182,7 @@ def test_a_time_may_be_of_any_size() -> None:
     [
         {"exp": None},
         {"exp": NOW_S - 30},
+        {"exp": -1, "iat": -2},
         {"exp": True},
         {"exp": float("nan")},
         {"exp": float("inf")},
@@ -146,13 +203,8 @@ def test_a_time_may_be_of_any_size() -> None:
 def test_claims_that_are_refused(changes: dict[str, object]) -> None:
     given = {"aud": "us", "iss": "them"} | changes
     payload = json.dumps({name: value for name, value in (claims() | given).items() if value})
-    import jwt
-
-    bad = jwt.PyJWS().encode(
-        payload.encode(), private_key("rsa"), "RS256", headers={"kid": "1", "typ": "JWT"}
-    )
     with pytest.raises(InvalidTokenError):
-        validator(rules=JwtRules(audience=("us",), issuer="them"))(bad)
+        validator(rules=JwtRules(audience=("us",), issuer="them"))(signed(payload, kid="1"))
 
 
 def test_the_name_can_come_from_another_claim() -> None:

@@ -1,11 +1,14 @@
 """SASL/PLAIN: who gets in, and that a failure tells nothing about users."""
 
+from functools import partial
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kohort.security.plain import PlainServer
 from kohort.security.sasl import Authenticated, Failed
+from security.calls import calls_of
 
 SERVER = PlainServer({"alice": "secret", "bob": "pässword", "lonely": ""})
 INVALID = "Authentication failed: Invalid username or password"
@@ -47,6 +50,14 @@ def test_anything_else_fails_with_the_text_that_kafka_has(message: bytes, text: 
     outcome = SERVER.step(message)
     assert isinstance(outcome, Failed)
     assert outcome.text == text
+
+
+def test_an_unknown_user_takes_the_same_work_as_a_wrong_password() -> None:
+    known, unknown = (
+        calls_of(partial(PlainServer({"alice": "secret"}).step, message))
+        for message in (b"\0alice\0wrong", b"\0nobdy\0wrong")
+    )
+    assert known == unknown
 
 
 @given(st.text(), st.text(min_size=1))

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import hmac
 import re
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -18,6 +19,7 @@ from kohort.security.scram import (
     credential_of,
     salted_password,
 )
+from security.calls import calls_of
 
 SHA_256, SHA_512 = ScramMechanism.SHA_256, ScramMechanism.SHA_512
 SERVER_NONCE = "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
@@ -176,6 +178,31 @@ def test_failures_say_the_same_to_the_client_whether_a_user_exists() -> None:
     (real, real_end), (invented, invented_end) = outcomes("user"), outcomes("nobody")
     assert real == invented
     assert real_end.text == invented_end.text is None
+
+
+@pytest.mark.parametrize("kind", ScramMechanism)
+def test_an_unknown_user_takes_the_same_work_as_a_wrong_password(kind: ScramMechanism) -> None:
+    def work(user: str) -> list[str]:
+        authentication = server(kind)
+        first = calls_of(partial(authentication.step, f"n,,n={user},r=abc".encode()))
+        proof = base64.b64encode(bytes(hashlib.new(kind.digest).digest_size))
+        last = f"c=biws,r=abc{SERVER_NONCE},p=".encode() + proof
+        return first + calls_of(partial(authentication.step, last))
+
+    assert work("user") == work("nobd")
+
+
+def test_messages_of_another_authentication_are_worth_nothing() -> None:
+    proved = WITHOUT_PROOF + PROOF
+    first = server()
+    first.step(FIRST)
+    assert isinstance(first.step(proved), Authenticated)
+    later = ScramServer(SHA_256, USERS, "another nonce of the server")
+    later.step(FIRST)
+    assert isinstance(later.step(proved), Failed)
+    other_mechanism = server(SHA_512)
+    other_mechanism.step(FIRST)
+    assert isinstance(other_mechanism.step(proved), Failed)
 
 
 def test_an_invented_salt_is_the_same_each_time_and_of_the_size_that_most_have() -> None:

@@ -53,6 +53,18 @@ async def test_an_unknown_key_is_fetched_once_in_a_minute() -> None:
     await keys.close()
 
 
+async def test_a_key_that_the_issuer_has_taken_back_is_forgotten() -> None:
+    issuer, clock = Issuer(), HandClock()
+    keys = Jwks(URL, 20, clock, fetch=issuer.fetch)
+    await keys.start()
+    assert keys.keys.find("1", "RS256") is not None
+    issuer.names = ["2"]
+    await until_fetched(issuer, 3)
+    assert keys.keys.find("1", "RS256") is None
+    assert keys.keys.find("2", "RS256") is not None
+    await keys.close()
+
+
 async def test_many_unknown_keys_are_not_many_fetches() -> None:
     issuer = Issuer()
     keys = Jwks(URL, 3_600_000, HandClock(), fetch=issuer.fetch)
