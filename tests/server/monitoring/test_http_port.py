@@ -80,7 +80,7 @@ async def test_head_has_no_body_and_other_methods_are_refused(address: tuple[str
     )
     assert (await send(address, b"POST /text HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 405 ")
     assert (await send(address, b"what\r\n\r\n")).startswith(b"HTTP/1.1 400 ")
-    assert (await send(address, b"GET //[ HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 400 ")
+    assert (await send(address, b"GET x HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 400 ")
 
 
 @pytest.mark.parametrize("data", [b"", b"GET /health HTTP/1.1\r\n", b"x" * 100_000])
@@ -135,6 +135,65 @@ async def test_a_response_that_is_not_read_is_given_up() -> None:
         await port.close()
 
 
+async def test_a_request_that_comes_byte_by_byte_is_given_up() -> None:
+    port = HttpPort(ROUTES, timeout_s=0.1)
+    address = await port.start("127.0.0.1", 0)
+    reader, writer = await asyncio.open_connection(*address)
+    with contextlib.suppress(OSError):
+        for _ in range(2_000):
+            writer.write(b"x")
+            await writer.drain()
+            await asyncio.sleep(0.005)
+            if reader.at_eof():
+                break
+    assert reader.at_eof() or reader.exception() is not None
+    writer.close()
+    await port.close()
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        b"GET /groups/smuggled HTTP/1.1\r\n\r\n",
+        b"0\r\n\r\nGET /groups/smuggled HTTP/1.1\r\n\r\n",
+    ],
+)
+async def test_a_connection_has_one_response(address: tuple[str, int], more: bytes) -> None:
+    head = b"GET /health HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n"
+    answer = await send(address, head + more)
+    assert answer.count(b"HTTP/1.1") == 1
+    assert answer.endswith(b'{"status": "ok"}\n')
+
+
+async def test_no_request_writes_headers(address: tuple[str, int]) -> None:
+    for path in (b"/groups/a%0d%0aX-Evil:%201%0d%0a%0d%0a<b>", b"/%0d%0aX-Evil:%201"):
+        answer = await send(address, b"GET %b HTTP/1.1\r\n\r\n" % path)
+        assert b"\nX-Evil" not in answer
+        assert b"Content-Type: application/json\r\n" in answer
+
+
+@pytest.mark.parametrize(
+    ("target", "status"),
+    [
+        (b"http://any.test/health", 200),
+        (b"/health#x", 200),
+        (b"//any.test/health", 404),
+        (b"/he\talth", 400),
+        (b"/health\x00", 400),
+        (b"health", 400),
+        (b"*", 400),
+        (b"/./health", 404),
+        (b"/%68ealth", 404),
+        (b"/HEALTH", 404),
+    ],
+)
+async def test_a_path_is_what_a_proxy_before_it_takes_it_for(
+    address: tuple[str, int], target: bytes, status: int
+) -> None:
+    answer = await send(address, b"GET %b HTTP/1.1\r\n\r\n" % target)
+    assert int(answer.split(b" ")[1]) == status
+
+
 @given(st.binary(max_size=60))
 def test_any_request_has_an_answer(request: bytes) -> None:
     assert asyncio.run(HttpPort(ROUTES).respond(request + b"\r\n\r\n")).status in HTTPStatus
@@ -155,6 +214,10 @@ async def test_without_the_token_only_public_routes_respond() -> None:
             ("Authorization: Bearer", 401),
             ("Authorization: Basic sesame", 401),
             ("X: Authorization: Bearer sesame", 401),
+            ("X: y\nAuthorization: Bearer sesame", 401),
+            ("Authorization:\r\n Bearer sesame", 401),
+            ("Authorization: Bearer no\r\nAuthorization: Bearer sesame", 401),
+            ("X: y\r\n\r\nAuthorization: Bearer sesame", 401),
         ):
             request = f"GET /groups/g HTTP/1.1\r\n{header}\r\n\r\n".encode()
             answer = await send(address, request)

@@ -13,12 +13,13 @@ With a token, only those who send it as `Authorization: Bearer TOKEN` see more t
 import asyncio
 import hmac
 import json
+import re
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final, TypeAlias
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from kohort.server.addresses import Address
 from kohort.server.net import Tls, close_all, listen_on
@@ -29,6 +30,8 @@ MAX_CONNECTIONS: Final = 32
 TIMEOUT_S: Final = 10.0
 OUT_OF_FILES_S: Final = 1.0
 """Pause when the system has no file descriptor for a connection."""
+_TARGET: Final = re.compile(r"(?:https?://[^/?#\s]*)?/([^?#\x00- \x7f]*)(?:[?#]\S*)?")
+"""What is asked for, with its path: as proxies read it, who may let through some paths only."""
 _UNAUTHORIZED: Final = HTTPStatus.UNAUTHORIZED
 
 
@@ -158,11 +161,10 @@ class HttpPort:
             return json_response({"error": "not an HTTP/1 request"}, HTTPStatus.BAD_REQUEST)
         if words[0] not in ("GET", "HEAD"):
             return json_response({"error": "only GET is served"}, HTTPStatus.METHOD_NOT_ALLOWED)
-        try:
-            path = urlsplit(words[1]).path
-        except ValueError:
+        target = _TARGET.fullmatch(words[1])
+        if target is None:
             return json_response({"error": "not an HTTP/1 request"}, HTTPStatus.BAD_REQUEST)
-        stem, slash, rest = path[1:].partition("/")
+        stem, slash, rest = target[1].partition("/")
         path = f"/{stem}/" if rest else f"/{stem}"
         route = self._routes.get(path)
         if self._token is not None and not self._has_token(request, self._token):
