@@ -5,6 +5,7 @@ import contextlib
 import gc
 import logging
 import os
+import shutil
 import socket
 import ssl
 import struct
@@ -51,6 +52,7 @@ def authority(tmp_path: Path) -> Authority:
 
 
 Start = Callable[..., Any]
+VERSIONS = (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3)
 
 
 @pytest.fixture
@@ -110,11 +112,12 @@ async def cluster_of(peer: Peer) -> str:
 
 async def test_a_client_is_served_over_tls_1_2_and_1_3(start: Start, authority: Authority) -> None:
     async with start() as broker:
-        for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
+        for version in VERSIONS:
             context = authority.client()
             context.maximum_version = context.minimum_version = version
             async with connected(broker, context) as peer:
                 assert await cluster_of(peer) == broker.cluster_id
+                assert peer.writer.get_extra_info("compression") is None
         answer_host, answer_port = broker.advertised
         assert (answer_host, answer_port) == broker.address
 
@@ -162,9 +165,8 @@ async def test_a_client_without_a_trusted_certificate_is_refused_where_one_is_re
         "ssl_client_auth": "required",
         "ssl_truststore_location": str(authority.file),
     }
-    versions = (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3)
     async with start(http_listen="https://127.0.0.1:0", **settings) as broker:
-        for certificate, version in product((None, stranger), versions):
+        for certificate, version in product((None, stranger), VERSIONS):
             context = authority.client(certificate)
             context.minimum_version = context.maximum_version = version
             for address in (broker.address, broker.http_address):
@@ -184,23 +186,90 @@ async def sent_by_tls(address: Address, context: ssl.SSLContext) -> bytes:
         writer.transport.abort()
 
 
-@pytest.mark.filterwarnings("ignore:ssl.TLSVersion.TLSv1_1 is deprecated")
+@pytest.mark.filterwarnings("ignore:ssl.TLSVersion.TLSv1.* is deprecated")
 async def test_a_scanner_finds_no_old_version_and_no_weak_cipher(
     start: Start, authority: Authority
 ) -> None:
     async with start() as broker:
         for version, ciphers in (
+            (ssl.TLSVersion.TLSv1, "ALL:@SECLEVEL=0"),
             (ssl.TLSVersion.TLSv1_1, "ALL:@SECLEVEL=0"),
             (ssl.TLSVersion.TLSv1_2, "AES128-GCM-SHA256"),  # no forward secrecy
+            (ssl.TLSVersion.TLSv1_2, "aNULL:eNULL:@SECLEVEL=0"),
+            (ssl.TLSVersion.TLSv1_2, "3DES:RC4:CAMELLIA:AESCCM:@SECLEVEL=0"),
             (ssl.TLSVersion.TLSv1_2, "ECDHE+AES128+SHA256:ECDHE+AES+SHA1"),  # CBC
         ):
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
             context.load_verify_locations(authority.file)
             context.set_ciphers(ciphers)
             context.minimum_version = context.maximum_version = version
-            with pytest.raises(OSError):
+            with pytest.raises(ssl.SSLError, match="ALERT"):
                 async with connected(broker, context):
                     pass
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not on the PATH")
+async def test_a_scanner_finds_no_renegotiation(start: Start) -> None:
+    async with start() as broker:
+        host, port = broker.address
+        scanner = await asyncio.create_subprocess_exec(
+            *("openssl", "s_client", "-tls1_2", "-connect", f"{host}:{port}"),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        found, _ = await asyncio.wait_for(scanner.communicate(b"R\n"), 20)
+        assert b"RENEGOTIATING" in found
+        assert b"no renegotiation" in found
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_a_session_is_resumed_at_its_listener_only_and_by_its_principal(
+    start: Start, authority: Authority, version: ssl.TLSVersion
+) -> None:
+    alice = authority.client(authority.issue("alice.pem", "alice.test", common_name="alice"))
+    nobody = authority.client()
+    nobody.minimum_version = alice.minimum_version = version
+    nobody.maximum_version = alice.maximum_version = version
+    async with start(
+        listeners="OPEN://127.0.0.1:0,ALSO://127.0.0.1:0,CLOSED://127.0.0.1:0",
+        listener_security_protocol_map="OPEN:SSL,ALSO:SSL,CLOSED:SSL",
+        ssl_truststore_location=str(authority.file),
+        ssl_principal_mapping_rules="RULE:^CN=([^,]*),.*$/$1/",
+        **{"listener.name.closed.ssl.client.auth": "required"},
+    ) as broker:
+        seen: list[str] = []
+
+        def look(_services: Any, exchange: Any, _request: Any) -> None:
+            seen.append(exchange.peer.principal.name)
+            exchange.respond_encoded(bytes(6))
+
+        broker.dispatcher.register(BY_NAME["end_txn"].key, look)
+        opened, closed = broker.addresses["OPEN"], broker.addresses["CLOSED"]
+        reused, session = await asyncio.to_thread(ask, opened, nobody)
+        assert not reused
+        assert (await asyncio.to_thread(ask, opened, nobody, session))[0]
+        assert not (await asyncio.to_thread(ask, broker.addresses["ALSO"], nobody, session))[0]
+        with pytest.raises(ssl.SSLError, match="ALERT"):
+            await asyncio.to_thread(ask, closed, nobody, session)
+        _, session = await asyncio.to_thread(ask, closed, alice)
+        assert (await asyncio.to_thread(ask, closed, alice, session))[0]
+    assert seen == ["ANONYMOUS"] * 3 + ["alice"] * 2
+
+
+def ask(
+    address: Address, context: ssl.SSLContext, session: ssl.SSLSession | None = None
+) -> tuple[bool, ssl.SSLSession]:
+    """Ask something; whether the session was resumed, and the one to resume."""
+    key = BY_NAME["end_txn"].key
+    content = struct.pack(">hhih", key, 0, 1, -1) + encode(request(key, 0, **END))
+    with (
+        socket.create_connection(address) as plain,
+        context.wrap_socket(plain, server_hostname="localhost", session=session) as client,
+    ):
+        client.sendall(struct.pack(">i", len(content)) + content)
+        assert client.recv(100)
+        return bool(client.session_reused), client.session
 
 
 async def test_plain_text_on_a_tls_port_and_half_a_handshake_are_closed(
