@@ -21,7 +21,7 @@ def endpoint(address: str) -> tuple[str, int]:
 def ask(address: str, api_key: int = API_VERSIONS, version: int = 0, body: bytes = b"") -> bytes:
     """The body of the response to one request with a non-flexible header."""
     request = struct.pack(">hhih", api_key, version, 7, -1) + body
-    with socket.create_connection(endpoint(address), 10) as connection:
+    with socket.create_connection(endpoint(address), 60) as connection:
         connection.sendall(struct.pack(">i", len(request)) + request)
         file = connection.makefile("rb")
         (size,) = struct.unpack(">i", file.read(4))

@@ -54,7 +54,7 @@ class Shell:
             env=self._environment,
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=60,
             check=False,
         )
         self._code = done.returncode

@@ -46,13 +46,13 @@ def test_the_shell_accepts_it(script: Path) -> None:
     check = CHECKS[script.suffix[1:]]
     if shutil.which(check[0]) is None:
         pytest.skip(f"{check[0]} is not installed")
-    subprocess.run([*check, str(script)], check=True, timeout=30)
+    subprocess.run([*check, str(script)], check=True, timeout=60)
 
 
 def completed(script: Path, *words: str) -> set[str]:
     """What bash offers for the last word."""
     command = ["bash", "-c", COMPLETE, "bash", str(script), "kohort", *words]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     return set(done.stdout.split())
 
 

@@ -23,7 +23,7 @@ from kohort.testing.server_process import ServerProcess
 
 NUMBERS = count(1)
 KOHORT = (sys.executable, "-m", "kohort")
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 @pytest.fixture(scope="module")

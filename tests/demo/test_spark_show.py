@@ -17,7 +17,7 @@ from kohort.demo import flights, loading
 from kohort.demo.server import Server, free_port
 from kohort.demo.spark import continued
 
-pytestmark = [pytest.mark.clients, pytest.mark.timeout(280)]
+pytestmark = pytest.mark.clients
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ import pytest
 
 from kohort.demo.server import free_port
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.interop
 
 
 def run(data: Path, *options: str) -> subprocess.CompletedProcess[str]:

@@ -14,7 +14,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.admin import OffsetSpec
 from kafka.errors import KafkaError
 
-PATIENCE = 20.0
+PATIENCE = 90.0
 """Seconds in which a server that restarts must answer again."""
 
 
@@ -84,7 +84,7 @@ class Observer:
 
     def _ask_once(self, question: Callable[[Any], Any]) -> Any:
         admin = KafkaAdminClient(
-            bootstrap_servers=self._address, bootstrap_timeout_ms=2_000, request_timeout_ms=5_000
+            bootstrap_servers=self._address, bootstrap_timeout_ms=10_000, request_timeout_ms=20_000
         )
         try:
             return question(admin)

@@ -14,6 +14,11 @@ from kohort.testing.child_processes import die_with_parent
 
 Listener: TypeAlias = Callable[[str], None]
 
+SOON = 90.0
+"""Seconds in which a group must have settled or a process ended: most of it for a machine with ten
+processes for each core, or with slow ones.
+"""
+
 
 class Process:
     """One client process. Its stdout goes to `listen` line by line; its stderr to a file, or along
@@ -115,7 +120,7 @@ class Feed:
             self.sent.append(value)
             self.keys.append(key)
 
-    def end(self, seconds: float = 30) -> list[str]:
+    def end(self, seconds: float = SOON) -> list[str]:
         """All values sent; AssertionError unless the server acknowledged every one."""
         self._over.set()
         self._thread.join(10)
@@ -128,7 +133,7 @@ def write_lines(producer: Process, records: Iterable[tuple[str, str]]) -> None:
     producer.stdin.flush()
 
 
-def finish(producer: Process, seconds: float = 30) -> None:
+def finish(producer: Process, seconds: float = SOON) -> None:
     """End of input; AssertionError unless the producer says that every record was acknowledged."""
     producer.stdin.close()
     code = producer.wait(seconds)

@@ -9,7 +9,7 @@ import pytest
 from interop.tools import Tool, Tools
 from kohort.testing.server_process import ServerProcess
 
-pytestmark = [pytest.mark.interop, pytest.mark.clients, pytest.mark.timeout(150)]
+pytestmark = [pytest.mark.interop, pytest.mark.clients]
 SETTINGS = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS",

@@ -11,7 +11,7 @@ from interop import targets
 from interop.targets import Target
 from interop.tools import CONFIGS, TOPICS, Tool, Tools
 
-pytestmark = [pytest.mark.interop, pytest.mark.clients, pytest.mark.timeout(150)]
+pytestmark = [pytest.mark.interop, pytest.mark.clients]
 Run = Callable[..., str]
 PACKAGE = "org.apache.kafka.tools"
 TOPIC = "administered"

@@ -11,7 +11,7 @@ from interop.roster import each_client
 from interop.targets import Target
 from interop.trial import RUN, Trial
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(150)]
+pytestmark = pytest.mark.interop
 
 RECORDS = 20
 TEXT = "the quick brown fox jumps over the lazy dog; " * 20

@@ -14,7 +14,7 @@ from interop.trial import PARTITIONS, Trial
 
 RECORDS = 120
 
-pytestmark = [pytest.mark.interop, pytest.mark.clients, pytest.mark.timeout(150)]
+pytestmark = [pytest.mark.interop, pytest.mark.clients]
 TrialOn = Callable[[Target], Trial]
 
 

@@ -15,17 +15,17 @@ import pytest
 
 from interop.built import streams_and_connect as command
 from interop.observer import Observer
-from interop.processes import poll_until
+from interop.processes import SOON, poll_until
 from interop.targets import Target, each_server
 from interop.tools import TOPICS, Tool, Tools
-from interop.trial import PARTITIONS, SOON, Trial
+from interop.trial import PARTITIONS, Trial
 from peers.kafka import free_port
 
 WORKER = "org.apache.kafka.connect.cli.ConnectDistributed"
 SINKS = 2
 INTERNAL = ("config", "offset", "status")
 
-pytestmark = [pytest.mark.interop, pytest.mark.clients, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.interop, pytest.mark.clients]
 
 
 class Worker:

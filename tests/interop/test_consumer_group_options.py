@@ -15,7 +15,7 @@ from interop.targets import Target
 from interop.tools import GROUPS, Tool, Tools, offsets, rows
 from interop.trial import PARTITIONS, Trial
 
-pytestmark = [pytest.mark.interop, pytest.mark.clients, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.interop, pytest.mark.clients]
 EARLY, LATE = 120, 90
 """Records before and after `Scene.between`."""
 

@@ -12,7 +12,7 @@ from interop.targets import ApacheKafka, Target, ready_kafka
 from interop.trial import Trial
 from peers import kafka
 
-pytestmark = [pytest.mark.interop, pytest.mark.clients, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.interop, pytest.mark.clients]
 
 TrialOn = Callable[[Target], Trial]
 CONSUMER = {"protocol": "consumer"}
@@ -48,11 +48,11 @@ def test_partitions_are_handed_over_between_members(
     first = trial.member(need(other), "first", **options)
     trial.await_balanced(first)
     second = trial.member(KOHORT, "second", **CONSUMER)
-    trial.await_balanced(first, second, seconds=60)
+    trial.await_balanced(first, second)
     third = trial.member(KOHORT, "third", **CONSUMER)
-    trial.await_balanced(first, second, third, seconds=60)
+    trial.await_balanced(first, second, third)
     trial.leave(second)
-    trial.await_balanced(first, third, seconds=60)
+    trial.await_balanced(first, third)
     sent = feed.end()
     ends = trial.await_all_processed()
     trial.leave(first, third)
@@ -64,15 +64,15 @@ def test_members_survive_restarts_of_the_broker(node: ApacheKafka, trial_on: Tri
     trial = trial_on(node)
     feed = trial.feed(KOHORT)
     members = [trial.member(KOHORT, name, **CONSUMER) for name in ("first", "second")]
-    trial.await_balanced(*members, seconds=60)
+    trial.await_balanced(*members)
 
     def restart(how: signal.Signals) -> None:
         node.restart(how)
 
     trial.survive_restarts(restart)
-    trial.await_balanced(*members, seconds=60)
+    trial.await_balanced(*members)
     sent = feed.end()
-    ends = trial.await_all_processed(seconds=60)
+    ends = trial.await_all_processed()
     trial.leave(*members)
     trial.await_committed(ends)
     trial.assert_right(sent)
@@ -82,7 +82,7 @@ def test_a_static_member_returns_to_its_partitions(node: ApacheKafka, trial_on: 
     trial = trial_on(node)
     first = trial.member(KOHORT, "first", instance="one", **CONSUMER)
     second = trial.member(KOHORT, "second", instance="two", **CONSUMER)
-    trial.await_balanced(first, second, seconds=60)
+    trial.await_balanced(first, second)
     share = trial.timeline.owned()["first"]
     trial.leave(first)
     again = trial.member(KOHORT, "again", instance="one", **CONSUMER)

@@ -16,7 +16,7 @@ from interop.trial import PARTITIONS, Trial
 WAIT_SECONDS = 60.0
 """A job that begins again aborts what the last one left open, and waits for checkpoints."""
 
-pytestmark = [pytest.mark.interop, pytest.mark.clients, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.interop, pytest.mark.clients]
 
 
 @each_server

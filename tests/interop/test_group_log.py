@@ -34,7 +34,7 @@ from kohort.runtime.group_log import read_records
 from kohort.types import Instant, Timestamp, TopicPartition
 from peers import kafka
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.interop
 
 SHARDS = 2
 SETTINGS = {"offsets.topic.num.partitions": str(SHARDS)}

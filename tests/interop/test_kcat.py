@@ -12,7 +12,7 @@ from interop.roster import named
 from interop.targets import Target
 from interop.trial import NUMBERS, RUN
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(90)]
+pytestmark = pytest.mark.interop
 
 EARLY, LATE = b"k1:v1\nk2:v2\nk3:v3\n", b"k4:v4\nk5:v5\n"
 
@@ -28,7 +28,7 @@ class Filled:
 
     def kcat(self, *words: str, data: bytes = b"") -> subprocess.CompletedProcess[bytes]:
         command = ["kcat", "-b", self.address, *words]
-        return subprocess.run(command, input=data, capture_output=True, timeout=20, check=False)
+        return subprocess.run(command, input=data, capture_output=True, timeout=60, check=False)
 
     def printed(self, *words: str, data: bytes = b"") -> str:
         done = self.kcat(*words, data=data)

@@ -18,7 +18,7 @@ from interop.roster import named
 from interop.targets import Target
 from interop.trial import PARTITIONS, Trial
 
-pytestmark = [pytest.mark.interop, pytest.mark.clients, pytest.mark.timeout(150)]
+pytestmark = [pytest.mark.interop, pytest.mark.clients]
 
 TrialOn = Callable[[Target], Trial]
 Shares: TypeAlias = Mapping[str, frozenset[str]]

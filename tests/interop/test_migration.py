@@ -14,8 +14,6 @@ from interop.trial import Trial
 pytestmark = [pytest.mark.interop, pytest.mark.clients, pytest.mark.timeout(400)]
 
 TrialOn = Callable[[Target], Trial]
-SECONDS = 90.0
-"""A partition moves within a heartbeat interval, of 5 s, of its old and of its new member."""
 CLASSIC = ("java", "confluent-kafka", "franz-go")
 CONSUMERS = ("java", "confluent-kafka")
 
@@ -47,13 +45,13 @@ def test_clients_of_both_protocols_share_a_group(
     if killed:
         trial.await_more(300)
         restartable.restart(signal.SIGKILL)
-    trial.await_balanced(*classic, *consumers, seconds=SECONDS)
+    trial.await_balanced(*classic, *consumers)
     trial.leave(*consumers[:1])
-    trial.await_balanced(*classic, *consumers[1:], seconds=SECONDS)
+    trial.await_balanced(*classic, *consumers[1:])
     trial.leave(*consumers[1:])
     if killed:
         restartable.restart(signal.SIGKILL)
-    trial.await_balanced(*classic, seconds=SECONDS)
+    trial.await_balanced(*classic)
     sent = feed.end()
     ends = trial.await_all_processed()
     trial.leave(*classic)
@@ -72,7 +70,7 @@ def test_all_members_move_to_the_consumer_protocol(restartable: Target, trial_on
     for client in CONSUMERS:
         trial.leave(members.pop(0))
         members.append(trial.member(named(client), f"{client}-new", protocol="consumer"))
-        trial.await_balanced(*members, seconds=SECONDS)
+        trial.await_balanced(*members)
     sent = feed.end()
     ends = trial.await_all_processed()
     trial.leave(*members)

@@ -7,15 +7,15 @@ import pytest
 
 from interop.built import streams_and_connect as command
 from interop.observer import Observer
-from interop.processes import poll_until
+from interop.processes import SOON, poll_until
 from interop.programs import KOHORT
 from interop.targets import ApacheKafka, KohortServe, Target
-from interop.trial import PARTITIONS, SOON, Trial
+from interop.trial import PARTITIONS, Trial
 from peers.kafka import free_port
 
 MIRROR_MAKER = "org.apache.kafka.connect.mirror.MirrorMaker"
 
-pytestmark = [pytest.mark.interop, pytest.mark.clients, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.interop, pytest.mark.clients]
 
 
 @pytest.fixture(params=["kohort", pytest.param("kafka", marks=pytest.mark.long)])

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from interop.processes import Process, finish, write_lines
+from interop.processes import SOON, Process, finish, write_lines
 from interop.programs import CODECS, JAVA, java
 from interop.targets import Target
 from interop.tools import TOPICS, Tool, Tools
-from interop.trial import PARTITIONS, SOON, Trial
+from interop.trial import PARTITIONS, Trial
 
 CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 CONSOLE_PRODUCER = "org.apache.kafka.tools.ConsoleProducer"
@@ -39,7 +39,7 @@ TIMES = {
 its beginning, or nothing.
 """
 
-pytestmark = [pytest.mark.interop, pytest.mark.clients, pytest.mark.timeout(90)]
+pytestmark = [pytest.mark.interop, pytest.mark.clients]
 
 
 @pytest.fixture

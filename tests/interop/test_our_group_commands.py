@@ -26,7 +26,7 @@ from kohort.client.cluster.cluster import Cluster
 from kohort.client.config import ClientConfig
 from kohort.types import GroupId, TopicPartition
 
-pytestmark = [pytest.mark.interop, pytest.mark.clients, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.interop, pytest.mark.clients]
 NUMBERS = count(1)
 EARLY, LATE = 60, 40
 

@@ -40,7 +40,7 @@ class Both:
 
     def kcat(self, mode: str, topic: str, *words: str, data: bytes = b"") -> tuple[int, bytes]:
         command = ["kcat", mode, "-b", self._address, "-t", topic, *words]
-        done = subprocess.run(command, input=data, capture_output=True, timeout=20, check=False)
+        done = subprocess.run(command, input=data, capture_output=True, timeout=60, check=False)
         return done.returncode, done.stdout
 
     def ours(
@@ -134,7 +134,7 @@ def filled(target: Target) -> str:
     topic = f"kcat-filled-{next(NUMBERS)}-{id(NUMBERS):x}"
     for words in (("-K", "=", "-Z"), ("-H", "a=1", "-H", "b=", "-H", "c"), ("-k", "x" * 300)):
         command = ["kcat", "-P", "-b", target.address, "-t", topic, "-p", "0", *words]
-        subprocess.run(command, input=AWKWARD, check=True, timeout=20)
+        subprocess.run(command, input=AWKWARD, check=True, timeout=60)
     return topic
 
 

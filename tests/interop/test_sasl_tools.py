@@ -11,7 +11,7 @@ from interop.tools import CONFIGS, TOPICS, Tools
 from kohort.security.jaas import PLAIN_LOGIN_MODULE
 from kohort.testing.server_process import ServerProcess
 
-pytestmark = [pytest.mark.interop, pytest.mark.clients, pytest.mark.timeout(150)]
+pytestmark = [pytest.mark.interop, pytest.mark.clients]
 SETTINGS = {
     "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
     "listener.name.sasl_plaintext.plain.sasl.jaas.config": f"{PLAIN_LOGIN_MODULE} required "

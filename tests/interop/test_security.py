@@ -13,18 +13,17 @@ import pytest
 
 from cli.running import Run, runner
 from interop.conftest import need
-from interop.processes import Process, finish, poll_until, write_lines
+from interop.processes import SOON, Process, finish, poll_until, write_lines
 from interop.programs import HEARTBEAT_MS, SESSION_MS, Client
 from interop.roster import CERTIFICATE, each_login_in_a_group, each_other_login
 from interop.timeline import Records
 from interop.tools import CONFIGS, TOPICS, Tools
-from interop.trial import SOON
 from kohort.cli import app
 from kohort.testing.server_process import ServerProcess
 from peers.kafka import QUICK_START, Kafka, free_port, missing_tools
 from security.tokens import jwks, public_jwk, token
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.interop
 
 ACLS = "org.apache.kafka.tools.AclCommand"
 MODULES = "org.apache.kafka.common.security"
@@ -218,7 +217,7 @@ def test_a_client_produces_and_consumes(
     consumer = start(client, "consume", options | consuming, received)
     poll_until(lambda: received == sent, consumer.tail, SOON)
     consumer.ask_to_leave()
-    assert consumer.wait(15) in (0, 143), consumer.tail()
+    assert consumer.wait(SOON) in (0, 143), consumer.tail()
 
 
 @each_other_login

@@ -15,7 +15,7 @@ from interop.processes import Process
 from interop.targets import Target
 from interop.trial import RUN, Trial
 
-pytestmark = [pytest.mark.interop, pytest.mark.clients, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.interop, pytest.mark.clients]
 
 PARTITIONS = 2
 ROWS = 200
@@ -77,7 +77,7 @@ def test_spark_reads_and_writes(spark: None, restartable: Target, tmp_path: Path
         job.go_on()
         assert job.step("stream again") == {"batches": [ROWS]}
         assert job.step("copied") == {"rows": 6 * ROWS, "values": 6 * ROWS, "whole": True}
-        assert job.process.wait(30) == 0
+        assert job.process.wait(PATIENCE) == 0
     finally:
         job.process.popen.kill()
 
@@ -97,6 +97,6 @@ def test_a_checkpoint_goes_on_in_both_directions(
         assert job.step("kafka") == {"batches": [[2, 2], [3, 3]]}
         assert job.step("kafka") == {"batches": None}
         assert job.step("kohort") == {"batches": [[4, 4], [5, 5]]}
-        assert job.process.wait(30) == 0
+        assert job.process.wait(PATIENCE) == 0
     finally:
         job.process.popen.kill()

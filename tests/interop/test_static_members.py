@@ -6,12 +6,13 @@ from collections.abc import Callable
 import pytest
 
 from interop.conftest import need
-from interop.programs import JAVA, KOHORT, SESSION_MS, Client
+from interop.processes import SOON
+from interop.programs import BEYOND_SOON_MS, JAVA, KOHORT, Client
 from interop.targets import Target
 from interop.timeline import Owns
 from interop.trial import Trial
 
-pytestmark = [pytest.mark.interop, pytest.mark.clients, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.interop, pytest.mark.clients]
 
 TrialOn = Callable[[Target], Trial]
 
@@ -38,6 +39,7 @@ def assignments_told(trial: Trial, member: str) -> int:
 
 def test_static_members_come_back_to_what_they_owned(trial: Trial, client: Client) -> None:
     """Stopped or killed, a static member takes up its partitions again and nobody else notices."""
+    trial.session_ms = BEYOND_SOON_MS
     feed = trial.feed(client)
     first, second = (
         trial.member(client, "first", "range", instance="one"),
@@ -69,7 +71,7 @@ def test_a_static_member_that_stays_away_is_replaced(trial: Trial, client: Clien
     )
     trial.await_balanced(first, second)
     trial.leave(first)
-    trial.await_balanced(second, seconds=3 * SESSION_MS / 1000)
+    trial.await_balanced(second)
     sent = feed.end()
     ends = trial.await_all_processed()
     trial.leave(second)
@@ -83,9 +85,9 @@ def test_the_first_of_two_static_members_with_one_id_is_fenced(
     elder = trial.member(client, "elder", "range", instance="one")
     trial.await_balanced(elder)
     younger = trial.member(client, "younger", "range", instance="one")
-    assert elder.wait(20) == 1
+    assert elder.wait(SOON) == 1
     assert re.search("FencedInstanceIdException|FENCED_INSTANCE_ID", elder.tail())
     trial.timeline.wait_until(
-        lambda: bool(owned_by(trial, "younger")), "the younger owns the topic", 20
+        lambda: bool(owned_by(trial, "younger")), "the younger owns the topic", SOON
     )
     trial.leave(younger)

@@ -9,11 +9,11 @@ import pytest
 
 from interop.built import streams_and_connect as command
 from interop.observer import Observer
-from interop.processes import Process, poll_until
+from interop.processes import SOON, Process, poll_until
 from interop.programs import KOHORT
 from interop.targets import Target, each_server
 from interop.tools import Tool, Tools
-from interop.trial import PARTITIONS, SOON, Trial
+from interop.trial import PARTITIONS, Trial
 
 RESETTER = "org.apache.kafka.tools.StreamsResetter"
 TASKS = 2 * PARTITIONS
@@ -21,7 +21,7 @@ TASKS = 2 * PARTITIONS
 SESSION_MS = 10_000
 """More than the restart of an instance takes."""
 
-pytestmark = [pytest.mark.interop, pytest.mark.clients, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.interop, pytest.mark.clients]
 
 
 class Instance:
@@ -138,7 +138,7 @@ def test_instances_restart_and_take_over(
     application.await_tasks(first, second)
     told = len(second.said)
     first.process.ask_to_leave()
-    first.process.wait(20)
+    first.process.wait(SOON)
     again = application.start("first")
     application.await_tasks(again, second)
     assert len(second.said) == told, "the others notice nothing of a static member's restart"

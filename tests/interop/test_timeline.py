@@ -1,8 +1,10 @@
 """The judge itself: each thing that must never happen is seen when it does."""
 
+from threading import Thread
+
 import pytest
 
-from interop.timeline import OBSERVER, Committed, Event, Gone, Owns, Records, violations
+from interop.timeline import OBSERVER, Committed, Event, Gone, Owns, Records, Timeline, violations
 
 A_HOLD = Owns("a", 1, frozenset({"t-0"}))
 
@@ -21,6 +23,19 @@ def handed_over(*, second_starts: int) -> list[Event]:
         took("b", 6, *range(second_starts, 4)),
         Committed("b", 7, {"t-0": 4}),
     ]
+
+
+def test_events_are_taken_while_a_condition_is_looked_at() -> None:
+    timeline = Timeline()
+
+    def said() -> bool:
+        member = Thread(target=timeline.add, args=[A_HOLD], daemon=True)
+        member.start()
+        member.join(60)
+        return not member.is_alive()
+
+    timeline.wait_until(said, "an event while it waits", 0)
+    assert timeline.events == [A_HOLD]
 
 
 def test_a_hand_over_from_the_committed_offset_is_right() -> None:

@@ -77,13 +77,13 @@ def test_a_client_without_a_certificate_gets_nothing(
 def test_certificates_are_renewed_by_a_signal(server: ServerProcess, authority: Authority) -> None:
     certificate = authority.issue("alice.pem", common_name="alice")
     producer = Producer(options(server, authority, certificate))
-    producer.list_topics(timeout=20)
+    producer.list_topics(timeout=60)
     before = serial_number(server, authority, certificate)
     authority.issue("server.pem", common_name="kohort")
     server.process.send_signal(signal.SIGHUP)
     server.line("certificates were reloaded")
     assert serial_number(server, authority, certificate) != before
-    assert producer.list_topics(timeout=20).cluster_id
+    assert producer.list_topics(timeout=60).cluster_id
 
 
 def serial_number(server: ServerProcess, authority: Authority, certificate: Path) -> str:

@@ -104,14 +104,16 @@ class Timeline:
     def wait_until(self, condition: Callable[[], bool], what: str, seconds: float) -> None:
         """Come back once `condition` holds; AssertionError with the state of things after
         `seconds`.
+
+        Events are taken while the condition is looked at, which may ask a server: members wait when
+        nobody reads what they say.
         """
         deadline = time.monotonic() + seconds
-        with self._changed:
-            while not condition():
-                left = deadline - time.monotonic()
-                if left <= 0:
-                    raise AssertionError(f"not within {seconds:g} s: {what}\n{self.summary()}")
-                self._changed.wait(min(left, 0.5))
+        while not condition():
+            if time.monotonic() > deadline:
+                raise AssertionError(f"not within {seconds:g} s: {what}\n{self.summary()}")
+            with self._changed:
+                self._changed.wait(0.1)
 
     def owned(self) -> dict[str, frozenset[str]]:
         """What each member owns now, members that own nothing left out."""

@@ -14,7 +14,7 @@ GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 CONFIGS = "kafka.admin.ConfigCommand"
 
 
-PATIENCE = 40.0
+PATIENCE = 90.0
 """Seconds in which a tool must have ended."""
 
 

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from interop.observer import Observer
-from interop.processes import Feed, Listener, Process, finish, now, write_lines
+from interop.processes import SOON, Feed, Listener, Process, finish, now, write_lines
 from interop.programs import HEARTBEAT_MS, SESSION_MS, Client
 from interop.targets import Target
 from interop.timeline import OBSERVER, Committed, Gone, Timeline, violations
@@ -19,8 +19,6 @@ RUN = f"{os.getpid():x}"
 NUMBERS = count(1)
 """Another part, for tests that are run again."""
 PARTITIONS = 6
-SOON = 30.0
-"""Seconds in which a group must have settled, a loaded machine allowed for."""
 
 
 class Trial:
@@ -115,7 +113,7 @@ class Trial:
         for member in members:
             member.ask_to_leave()
         for member in members:
-            code = member.wait(15)
+            code = member.wait(SOON)
             # 143: the JVM's own way
             assert code in (0, 143), f"{member.name} left with {code}\n{member.tail()}"
             self.timeline.add(Gone(member.name, now()))

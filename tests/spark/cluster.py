@@ -16,7 +16,7 @@ import pyspark
 from peers.kafka import free_port
 from peers.spark import options as java_options
 
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 HOST = "127.0.0.1"
 
 

@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 from pyarrow.parquet import ParquetFile
 
 _numbers = count()
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 
 
 class Row(NamedTuple):

@@ -9,7 +9,7 @@ from kohort.protocol import batches
 from kohort.protocol.batches import Codec, Record
 from spark.topics import NOW
 
-pytestmark = [pytest.mark.clients, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.clients
 
 _numbers = count()
 

@@ -16,7 +16,6 @@ MODES = {
 }
 pytestmark = [
     pytest.mark.clients,
-    pytest.mark.timeout(240),
     pytest.mark.parametrize(
         ("topics", "mode"),
         [

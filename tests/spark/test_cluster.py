@@ -20,7 +20,7 @@ import pyspark_kohort
 from spark.servers import kohort_only
 from spark.topics import NOW
 
-pytestmark = [kohort_only, pytest.mark.clients, pytest.mark.timeout(280)]
+pytestmark = [kohort_only, pytest.mark.clients]
 
 DAY = "2023-11-14"
 """Of `NOW`."""

@@ -18,7 +18,7 @@ from peers.kafka import free_port
 from spark.servers import kohort_only
 from spark.streams import wait_for
 
-pytestmark = [kohort_only, pytest.mark.clients, pytest.mark.timeout(240)]
+pytestmark = [kohort_only, pytest.mark.clients]
 
 
 @pytest.fixture

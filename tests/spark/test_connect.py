@@ -9,7 +9,7 @@ import pytest
 from spark.servers import KOHORT
 
 pytest.importorskip("grpc", reason="Spark Connect needs grpcio and grpcio-status")
-pytestmark = [pytest.mark.clients, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.clients
 
 PROGRAM = """
 import sys

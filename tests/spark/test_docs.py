@@ -13,7 +13,7 @@ import pytest
 from docs.test_code_blocks import BLOCK
 from spark.servers import kohort_only
 
-pytestmark = [kohort_only, pytest.mark.clients, pytest.mark.timeout(240)]
+pytestmark = [kohort_only, pytest.mark.clients]
 
 PAGE = Path(__file__).parents[2] / "docs" / "spark.md"
 

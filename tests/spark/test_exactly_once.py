@@ -15,7 +15,7 @@ from kohort.spark.ranges import OffsetRange
 from spark.processes import Driver
 from spark.streams import PATIENCE_S, Stream, wait_for
 
-pytestmark = [pytest.mark.clients, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.clients
 
 _numbers = count()
 PARTITIONS = 2

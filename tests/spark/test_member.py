@@ -6,7 +6,7 @@ import pytest
 
 from spark.streams import PATIENCE_S, Stream, wait_for
 
-pytestmark = [pytest.mark.clients, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.clients
 
 _numbers = count()
 PARTITIONS = 4

@@ -22,7 +22,7 @@ from kohort.types import GroupId, TopicPartition
 from spark.streams import wait_for
 from spark.topics import Topics
 
-PATIENCE_S = 15.0
+PATIENCE_S = 60.0
 """Of a boundary: far more than any of these rebalances takes."""
 
 

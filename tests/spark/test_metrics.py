@@ -81,7 +81,6 @@ def test_series_of_a_query_end_with_it():
 
 @kohort_only
 @pytest.mark.clients
-@pytest.mark.timeout(240)
 def test_spark_tells_of_a_member(session, topics, tmp_path):
     topics.create("measured", 2)
     topics.fill("measured", {0: [b"v"] * 10, 1: [b"v"] * 4})

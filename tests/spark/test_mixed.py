@@ -6,13 +6,14 @@ from itertools import count
 
 import pytest
 
+from interop.processes import SOON
 from interop.programs import SESSION_MS
 from interop.roster import named
 from interop.timeline import Records
-from interop.trial import PARTITIONS, SOON, Trial
+from interop.trial import PARTITIONS, Trial
 from spark.streams import Stream, wait_for
 
-pytestmark = [pytest.mark.clients, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.clients
 
 _numbers = count()
 HALF = PARTITIONS // 2

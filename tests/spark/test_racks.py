@@ -20,7 +20,7 @@ from spark.servers import SETTINGS
 from spark.streams import wait_for
 from spark.topics import WAIT_MS, Topics
 
-pytestmark = [pytest.mark.clients, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.clients
 
 SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 LEADER, FOLLOWER = 1, 2

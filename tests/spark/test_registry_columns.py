@@ -18,7 +18,7 @@ descriptor_pool = pytest.importorskip("google.protobuf.descriptor_pool", reason=
 message_factory = pytest.importorskip("google.protobuf.message_factory", reason=NEEDED)
 timestamp_pb2 = pytest.importorskip("google.protobuf.timestamp_pb2", reason=NEEDED)
 
-pytestmark = [pytest.mark.clients, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.clients
 
 AVRO = json.dumps(
     {

@@ -19,7 +19,7 @@ from spark.streams import Stream
 from spark.topics import Topics
 
 __all__ = ["certificate"]
-pytestmark = [pytest.mark.clients, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.clients
 
 _numbers = count()
 PASSWORD = "s3cret"

@@ -5,7 +5,7 @@ import pytest
 from kohort.errors import ConfigError
 from kohort.spark.state import validate_state
 
-pytestmark = [pytest.mark.clients, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.clients
 
 
 @pytest.fixture

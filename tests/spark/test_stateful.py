@@ -14,7 +14,7 @@ from kohort.protocol.batches import Record
 from spark.streams import PATIENCE_S, Stream
 from spark.topics import NOW
 
-pytestmark = [pytest.mark.clients, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.clients
 
 _numbers = count()
 MINUTE = 60_000

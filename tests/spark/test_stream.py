@@ -7,7 +7,7 @@ import pytest
 from spark.streams import Stream, wait_for
 from spark.topics import NOW
 
-pytestmark = [pytest.mark.clients, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.clients
 
 _numbers = count()
 

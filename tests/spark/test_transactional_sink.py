@@ -33,8 +33,6 @@ from spark.servers import SETTINGS
 from spark.streams import wait_for
 from spark.topics import Topics
 
-pytestmark = pytest.mark.timeout(120)
-
 PARTITIONS = 2
 EACH = 10
 LIMIT = 8

@@ -9,7 +9,7 @@ from confluent_kafka import Producer
 from kohort.spark.metrics import source_metrics
 from spark.streams import Stream, wait_for
 
-pytestmark = [pytest.mark.clients, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.clients
 
 _numbers = count()
 EACH = 5

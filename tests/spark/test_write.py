@@ -10,7 +10,7 @@ from kohort.protocol.compression import Codec
 from spark.streams import PATIENCE_S
 from spark.topics import NOW
 
-pytestmark = [pytest.mark.clients, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.clients
 
 _numbers = count()
 

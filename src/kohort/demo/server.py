@@ -15,7 +15,7 @@ from urllib.parse import quote
 from kohort.demo.errors import DemoError
 from kohort.testing.server_process import ServerProcess
 
-START_SECONDS = 10.0
+START_SECONDS = 60.0
 STOP_SECONDS = 8.0
 INITIAL_DELAY_MS = 500
 """`group.initial.rebalance.delay.ms`: how long the first member waits for others.

@@ -20,8 +20,8 @@ from typing import Final, Self
 from kohort.errors import KohortError
 from kohort.testing.child_processes import die_with_parent
 
-START_SECONDS: Final = 30.0
-STOP_SECONDS: Final = 20.0
+START_SECONDS: Final = 60.0
+STOP_SECONDS: Final = 60.0
 _POLL_SECONDS: Final = 0.01
 _TAIL_CHARACTERS: Final = 3_000
 

@@ -46,7 +46,6 @@ def test_a_wrong_sum_is_found():
 
 
 @pytest.mark.clients
-@pytest.mark.timeout(300)
 def test_ten_kills_lose_no_money(tmp_path):
     if reason := java_missing():
         pytest.skip(reason)

@@ -9,7 +9,7 @@ from uuid import uuid4
 import confluent_kafka
 import pytest
 
-from interop.trial import SOON
+from interop.processes import SOON
 from kohort.client.admin.admin import Admin
 from kohort.client.cluster.cluster import Cluster
 from kohort.client.cluster.offsets import Offset, list_offsets
