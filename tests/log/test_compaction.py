@@ -385,7 +385,7 @@ class TestTurns:
 
     async def longest_turn(self):
         log = memory_log(ORDERS, compacted(segment_bytes=50_000_000))
-        count = 400_000
+        count = 150_000
         content = batches.encode_run(
             batches.key_head(b"key-"), range(count), [b"%08d" % at for at in range(count)], 0
         )

@@ -79,7 +79,7 @@ def test_very_many_open_transactions_are_stored_and_described_in_bounded_time() 
     changed(100_000, 0)
     producers.dump(0, {})
     stored, described = [], []
-    for epoch in range(1, 4):
+    for epoch in (1, 2):
         changed(20_000, epoch)
         gc.collect()
         begun = thread_time()

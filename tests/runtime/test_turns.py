@@ -128,8 +128,8 @@ async def test_topics_that_are_deleted_while_it_goes_on():
 
 
 async def test_loading():
-    log = log_of(many(["t"], 50_000))
-    tombstones = [OffsetCommitRecord(OffsetCommitKey("g", "t", n), None) for n in range(40_000)]
+    log = log_of(many(["t"], 40_000))
+    tombstones = [OffsetCommitRecord(OffsetCommitKey("g", "t", n), None) for n in range(30_000)]
     append_records(log, [tombstones], Timestamp(0))
     worst, groups = await longest_turn_ms(loaded(log))
     print(f"{worst:.0f} ms")
@@ -145,7 +145,7 @@ async def deleted(groups, group):
 
 
 async def test_the_deletion_of_a_group():
-    log = log_of(many(["t", "u"], 50_000))
+    log = log_of(many(["t", "u"], 20_000))
     groups = await loaded(log)
     worst, response = await longest_turn_ms(deleted(groups, "g"))
     print(f"{worst:.0f} ms")
@@ -195,7 +195,7 @@ async def test_a_deletion_that_the_storage_refuses_in_the_middle():
 
 
 async def test_the_expiry_of_a_group():
-    log = log_of(many(["t", "u"], 50_000))
+    log = log_of(many(["t", "u"], 20_000))
     groups = Groups([log], GroupCoordinatorConfig(), LoopClock(), expiration_interval_ms=1)
     groups.start()
     await groups.loaded()

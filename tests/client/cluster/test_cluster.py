@@ -168,7 +168,10 @@ async def test_a_broker_that_is_away_is_told_of_at_a_limited_rate(
     async with FakeCluster() as fake:
         broker = fake.brokers[0]
         await broker.stop()
-        async with Cluster(fake.config(default_api_timeout_ms=25_000)) as cluster:
+        config = fake.config(
+            default_api_timeout_ms=25_000, retry_backoff_ms=1_000, retry_backoff_max_ms=1_000
+        )
+        async with Cluster(config) as cluster:
             with pytest.raises(BrokerUnreachableError):
                 await cluster.any_connection()
             away = f"broker unreachable, trying again: {broker.address}: Connection refused"

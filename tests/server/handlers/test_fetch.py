@@ -488,7 +488,7 @@ class TestTurns:
         log = bench.topics.log(topic, 0)
         assert log is not None
         batch = build([Record(None, bytes(batch_bytes - 80), (), 1_000)])
-        while log.size < 40 << 20:
+        while log.size < 20 << 20:
             log.append(batch, bench.clock.now())
         fields = {"max_bytes": 55 << 20, "min_bytes": 2**31 - 1, "max_wait_ms": 60_000}
         partition = p(0, partition_max_bytes=55 << 20)
