@@ -5,13 +5,14 @@ certs dev`. With ACLs, anonymous clients and the user may use topics and groups 
 with "bench", and `OTHER_ACLS` others have ACLs on topics and on groups of their own.
 """
 
+import atexit
 import subprocess
 import sys
 import time
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import (
@@ -63,13 +64,14 @@ class Listeners:
 
 @cache
 def certificates() -> Path:
-    """A directory with `ca.pem` and `server.pem`, made once."""
-    directory = Path(mkdtemp(prefix="kohort-bench-"))
-    command = [sys.executable, "-m", "kohort", "certs", "dev", str(directory)]
+    """A directory with `ca.pem` and `server.pem`, made once and deleted with the process."""
+    directory = TemporaryDirectory(prefix="kohort-bench-")
+    atexit.register(directory.cleanup)
+    command = [sys.executable, "-m", "kohort", "certs", "dev", directory.name]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tools.ROOT)
     if done.returncode:
         raise tools.MissingError(f"no certificates: {done.stderr}")
-    return directory
+    return Path(directory.name)
 
 
 def settings(*, has_acls: bool) -> dict[str, str]:
