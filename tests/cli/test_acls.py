@@ -1,5 +1,7 @@
 """`kohort acls` against `kohort serve`, by options and by kafka-acls' words."""
 
+import io
+
 import pytest
 
 from cli.running import Run, runner
@@ -48,7 +50,8 @@ def test_entries_are_added_listed_and_removed(run: Run) -> None:
     assert shown(run, "list", "--cluster") == [
         entry("alice", "IdempotentWrite", "cluster", "kafka-cluster")
     ]
-    assert set(shown(run, "remove", *of_topic, "--principal", "User:bob")) == set(added[:2])
+    of_bob = (*of_topic, "--principal", "User:bob")
+    assert set(shown(run, "remove", *of_bob, "--force")) == set(added[:2])
     assert set(shown(run, "list", "--principal", "User:bob")) == {added[2]}
 
 
@@ -61,7 +64,61 @@ def test_denials_prefixes_and_matches(run: Run) -> None:
     assert shown(run, "list", "--topic", "orders") == []
     matching = ("--topic", "orders", "--resource-pattern-type", "match")
     assert shown(run, "list", *matching) == expected
-    assert shown(run, "remove", *matching) == expected
+    assert shown(run, "remove", *matching, "--force") == expected
+
+
+@pytest.fixture
+def entries(run: Run) -> dict[str, tuple[str, ...]]:
+    """Entries of Bob on the topic orders, by what is particular to each."""
+    of_bob = ("add", "--topic", "orders", "--allow-principal", "User:bob")
+    (every,) = shown(run, *of_bob)
+    (read,) = shown(run, *of_bob, "--operation", "Read")
+    (at_host,) = shown(run, *of_bob, "--operation", "Read", "--allow-host", "10.0.0.1")
+    denied = shown(run, "add", "--topic", "orders", "--deny-principal", "User:bob",
+                   "--operation", "Write")  # fmt: skip
+    return {"all": every, "read": read, "at host": at_host, "denied": denied[0]}
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        ("--operation read", {"read", "at host"}),
+        ("--operation read --operation write --topic orders", {"read", "at host", "denied"}),
+        ("--principal User:bob --operation read", {"read", "at host"}),
+        ("--allow-principal User:bob --topic orders", {"all"}),
+        ("--allow-principal User:bob --operation Read", {"read"}),
+        ("--allow-principal User:bob --operation Read --allow-host 10.0.0.1", {"at host"}),
+        ("--deny-principal User:bob --operation Write", {"denied"}),
+        ("--deny-principal User:bob", set()),
+        ("--producer --topic orders", {"denied"}),
+        ("--consumer --topic orders --group billing --allow-principal User:bob", {"read"}),
+    ],
+)
+def test_entries_are_chosen_by_the_words_of_add(
+    run: Run, entries: dict[str, tuple[str, ...]], words: str, names: set[str]
+) -> None:
+    chosen = {entries[name] for name in names}
+    assert set(shown(run, "list", *words.split())) == chosen
+    assert set(shown(run, "remove", *words.split(), "--force")) == chosen
+    assert set(shown(run, "list")) == set(entries.values()) - chosen
+
+
+@pytest.mark.parametrize(("answer", "is_removed"), [("Y\n", True), ("n\n", False), ("", False)])
+def test_a_question_comes_before_entries_are_removed(
+    run: Run,
+    entries: dict[str, tuple[str, ...]],
+    monkeypatch: pytest.MonkeyPatch,
+    answer: str,
+    is_removed: bool,
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(answer))
+    asked = run("acls", "remove", "--principal", "User:bob", "--operation", "write")
+    assert "kohort: User:bob  Deny  Write  *  topic  orders  literal\n" in asked.stderr
+    assert "remove these entries? (y/n)" in asked.stderr
+    assert asked.exit_code == (0 if is_removed else 1)
+    assert ("nothing was removed" in asked.stderr) is not is_removed
+    assert (entries["denied"] in shown(run, "list")) is not is_removed
+    assert shown(run, "remove", "--group", "none") == []
 
 
 @pytest.mark.parametrize(
@@ -73,6 +130,31 @@ def test_denials_prefixes_and_matches(run: Run) -> None:
         (("add", "--allow-principal", "User:a", "--consumer", "--topic", "t"), "--group"),
         (("add", "--allow-principal", "User:a", "--topic", "t", "--operation", "x"), "'x'"),
         (("remove",), "say what to remove"),
+        (("list", "--principal", "User:a", "--deny-principal", "User:a"), "choose --principal"),
+        (("list", "--allow-host", "10.0.0.1"), "--allow-host needs a --allow-principal"),
+        (
+            ("remove", "--producer", "--topic", "t", "--group", "g"),
+            "--group has no effect with --producer: leave it out",
+        ),
+        (
+            ("add", "--allow-principal", "User:a", "--producer", "--topic", "t", "--cluster"),
+            "--cluster has no effect with --producer",
+        ),
+        (
+            (
+                "add",
+                "--allow-principal",
+                "User:a",
+                "--consumer",
+                "--topic",
+                "t",
+                "--group",
+                "g",
+                "--transactional-id",
+                "x",
+            ),
+            "--transactional-id has no effect with --consumer",
+        ),
     ],
 )
 def test_what_is_not_whole_is_refused_before_a_request(

@@ -20,7 +20,7 @@ OF_COMMAND: Final[Mapping[str, str]] = {
     "configs": "0 done; 1 failed: no broker, no such topic, refused; 2 wrong options",
     "users": "0 done; 1 failed: no broker, no such user, refused; 2 wrong options, or a data\n"
     "directory in use",
-    "acls": "0 done; 1 failed: no broker, refused; 2 wrong options",
+    "acls": "0 done; 1 failed: no broker, refused, not confirmed; 2 wrong options",
     "certs": "0 done; 2 wrong options, or files that exist or cannot be written",
     "repair": "0 no log is damaged, or all that were are repaired; 1 something could not be\n"
     "read or written; 2 refused: a server has the directory, or it is none; 3 damage was found,\n"

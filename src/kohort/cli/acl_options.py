@@ -1,0 +1,238 @@
+"""Options of `kohort acls`, in the words of kafka-acls, as entries to add and as filters."""
+
+import argparse
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from kohort.cli.options import RefusedError
+from kohort.cli.verbs import Once
+from kohort.security.acls import (
+    CLUSTER_NAME,
+    WILDCARD,
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    PatternType,
+    ResourceType,
+)
+
+_RESOURCES: Final = {
+    "topic": ResourceType.TOPIC,
+    "group": ResourceType.GROUP,
+    "transactional_id": ResourceType.TRANSACTIONAL_ID,
+    "user_principal": ResourceType.USER,
+}
+_PATTERNS: Final = {
+    each.name.lower(): each
+    for each in (PatternType.LITERAL, PatternType.PREFIXED, PatternType.MATCH, PatternType.ANY)
+}
+
+
+def word(operation: AclOperation) -> str:
+    """The operation as Kafka's tools write it: DescribeConfigs."""
+    return "".join(part.capitalize() for part in operation.name.split("_"))
+
+
+_OPERATIONS: Final = {word(each): each for each in AclOperation if each > AclOperation.ANY}
+_ROLES: Final = {
+    "producer": {
+        ResourceType.TOPIC: (AclOperation.WRITE, AclOperation.DESCRIBE, AclOperation.CREATE),
+        ResourceType.TRANSACTIONAL_ID: (AclOperation.WRITE, AclOperation.DESCRIBE),
+    },
+    "consumer": {
+        ResourceType.TOPIC: (AclOperation.READ, AclOperation.DESCRIBE),
+        ResourceType.GROUP: (AclOperation.READ,),
+    },
+}
+"""Operations that producers and consumers need, by kind of resource."""
+
+
+def add_entries(parser: argparse.ArgumentParser) -> None:
+    """Options that name entries."""
+    add = parser.add_argument
+    add("--topic", metavar="NAME", action="append", default=[], help="a topic, or *; repeatable")
+    add("--group", metavar="ID", action="append", default=[], help="a group, or *; repeatable")
+    add("--transactional-id", metavar="ID", action="append", default=[], help="or *; repeatable")
+    add("--user-principal", metavar="USER", action="append", default=[], help="repeatable")
+    add("--cluster", action="store_true", help="the cluster itself")
+    add(
+        "--resource-pattern-type",
+        metavar="TYPE",
+        choices=tuple(_PATTERNS),
+        default="literal",
+        help="literal, or prefixed: the name is the beginning of names; to list and remove also "
+        "match: all that applies to the name, and any (default: literal)",
+    )
+    for permission in ("allow", "deny"):
+        add(
+            f"--{permission}-principal",
+            metavar="PRINCIPAL",
+            action="append",
+            default=[],
+            help="such as User:alice, or User:*; repeatable",
+        )
+        add(
+            f"--{permission}-host",
+            metavar="IP",
+            action="append",
+            help="the address that it is about; repeatable (default: *, all)",
+        )
+    add(
+        "--operation",
+        metavar="OPERATION",
+        action="append",
+        type=_operation,
+        default=[],
+        help=f"{', '.join(_OPERATIONS)}; repeatable (default: All)",
+    )
+    add("--producer", action="store_true", help="what producers need on --topic")
+    add("--consumer", action="store_true", help="what consumers need on --topic and --group")
+    add("--idempotent", action="store_true", help="what idempotent producers need")
+
+
+def add_chosen(parser: argparse.ArgumentParser) -> None:
+    """Options that choose entries."""
+    add_entries(parser)
+    parser.add_argument(
+        "--principal",
+        metavar="PRINCIPAL",
+        action=Once,
+        help="only the entries of User:NAME, with any host, permission and operation",
+    )
+
+
+def _operation(text: str) -> AclOperation:
+    for word, operation in _OPERATIONS.items():
+        if word.lower() == text.lower():
+            return operation
+    raise argparse.ArgumentTypeError(f"{text!r} is not one of {', '.join(_OPERATIONS)}")
+
+
+def _resources(options: argparse.Namespace) -> Iterator[tuple[ResourceType, str]]:
+    for option, kind in _RESOURCES.items():
+        yield from ((kind, name) for name in getattr(options, option))
+    if options.cluster:
+        yield ResourceType.CLUSTER, CLUSTER_NAME
+
+
+def _operations(
+    options: argparse.Namespace, kind: ResourceType, otherwise: AclOperation
+) -> tuple[AclOperation, ...]:
+    """The operations on a resource of this kind; `otherwise` if the options say nothing of them.
+
+    Raises RefusedError for a resource that producers and consumers have no use for.
+    """
+    roles = _roles(options)
+    if not roles:
+        return tuple(options.operation) or (otherwise,)
+    wanted = dict.fromkeys(each for role in roles for each in _ROLES[role].get(kind, ()))
+    if not wanted:
+        raise RefusedError(
+            f"{_flag(kind)} has no effect with --{' and --'.join(roles)}: leave it out"
+        )
+    return tuple(wanted)
+
+
+def _roles(options: argparse.Namespace) -> tuple[str, ...]:
+    return tuple(role for role in _ROLES if getattr(options, role))
+
+
+def _flag(kind: ResourceType) -> str:
+    names = (option for option, each in _RESOURCES.items() if each is kind)
+    return "--" + next(names, "cluster").replace("_", "-")
+
+
+def _targets(
+    options: argparse.Namespace, otherwise: AclOperation
+) -> list[tuple[ResourceType, str, AclOperation]]:
+    """Resources and the operations on them. Raises RefusedError."""
+    if roles := _roles(options):
+        if options.operation:
+            raise RefusedError("--producer and --consumer choose the operations themselves")
+        if not options.topic:
+            raise RefusedError("--producer and --consumer need a --topic")
+        if "consumer" in roles and not options.group:
+            raise RefusedError("--consumer needs a --group")
+    targets = [
+        (kind, name, operation)
+        for kind, name in _resources(options)
+        for operation in _operations(options, kind, otherwise)
+    ]
+    if options.idempotent:
+        targets.append((ResourceType.CLUSTER, CLUSTER_NAME, AclOperation.IDEMPOTENT_WRITE))
+    return targets
+
+
+class _People(NamedTuple):
+    """Whom entries are about."""
+
+    principal: str | None
+    host: str | None
+    permission: AclPermissionType
+
+
+def _people(options: argparse.Namespace) -> list[_People]:
+    """Those of --allow-principal and --deny-principal. Raises RefusedError."""
+    found = []
+    for permission in (AclPermissionType.ALLOW, AclPermissionType.DENY):
+        name = permission.name.lower()
+        principals = getattr(options, f"{name}_principal")
+        hosts = getattr(options, f"{name}_host")
+        if hosts and not principals:
+            raise RefusedError(f"--{name}-host needs a --{name}-principal")
+        found += [
+            _People(principal, host, permission)
+            for principal in principals
+            for host in hosts or (WILDCARD,)
+        ]
+    return found
+
+
+def _pattern(options: argparse.Namespace, kind: ResourceType) -> PatternType:
+    """That of the name of a resource; the cluster has one name."""
+    if kind is ResourceType.CLUSTER:
+        return PatternType.LITERAL
+    return _PATTERNS[options.resource_pattern_type]
+
+
+def bindings_of(options: argparse.Namespace) -> list[AclBinding]:
+    """The entries to add. Raises RefusedError."""
+    if _PATTERNS[options.resource_pattern_type] not in (PatternType.LITERAL, PatternType.PREFIXED):
+        raise RefusedError("--resource-pattern-type of an entry is literal or prefixed")
+    people = _people(options)
+    if not people:
+        raise RefusedError("say whom it is about, by --allow-principal or --deny-principal")
+    targets = _targets(options, AclOperation.ALL)
+    if not targets:
+        raise RefusedError("say what it is about: --topic, --group, --transactional-id, --cluster")
+    return [
+        AclBinding(
+            kind, name, _pattern(options, kind), each.principal or "", each.host or WILDCARD,
+            operation, each.permission,
+        )
+        for kind, name, operation in targets
+        for each in people
+    ]  # fmt: skip
+
+
+def filters_of(options: argparse.Namespace) -> list[AclBindingFilter]:
+    """The entries to list or remove; what the options do not say is any.
+
+    With --allow-principal or --deny-principal they are those that `add` makes with the same words:
+    of all hosts and of the operation All, unless the options name others. Raises RefusedError.
+    """
+    people = _people(options)
+    if people and options.principal is not None:
+        raise RefusedError("choose --principal, or --allow-principal and --deny-principal")
+    otherwise = AclOperation.ALL if people else AclOperation.ANY
+    about = [
+        AclBindingFilter(kind, name, _pattern(options, kind), operation=operation)
+        for kind, name, operation in _targets(options, otherwise)
+    ] or [AclBindingFilter(operation=each) for each in options.operation or (otherwise,)]
+    anybody = _People(options.principal, None, AclPermissionType.ANY)
+    return [
+        each._replace(principal=who.principal, host=who.host, permission_type=who.permission)
+        for each in about
+        for who in people or (anybody,)
+    ]
