@@ -4,6 +4,8 @@ import asyncio
 from types import SimpleNamespace
 from uuid import UUID
 
+import pytest
+
 from kohort.errors import ErrorCode
 from kohort.protocol.apis import BY_NAME
 from kohort.security import ANONYMOUS, KafkaPrincipal
@@ -90,4 +92,44 @@ async def test_a_heartbeat_that_comes_again_is_refused_once_its_acl_is_gone() ->
         broker.topics.delete_acls([acl])
         told = await client.ask("heartbeat", 4, **beat)
         assert told.error_code is ErrorCode.group_authorization_failed
+        client.writer.close()
+
+
+@pytest.mark.parametrize("revoked", [ResourceType.GROUP, ResourceType.TOPIC])
+async def test_a_commit_that_comes_again_is_refused_once_its_acl_is_gone(
+    revoked: ResourceType,
+) -> None:
+    config = {
+        "listeners": "127.0.0.1:0",
+        "storage": "memory",
+        "authorizer.class.name": STANDARD,
+    }
+    async with Broker(Config(config)) as broker:
+        broker.topics.create("orders", 1)
+        group = may_read(ANONYMOUS, "billing")
+        topic = group._replace(resource_type=ResourceType.TOPIC, resource_name="orders")
+        broker.topics.create_acls([group, topic])
+        await broker.groups.loaded()
+        client = Peer(*await asyncio.open_connection(*broker.address))
+
+        async def commit(offset: int) -> ErrorCode:
+            partition = {"partition_index": 0, "committed_offset": offset}
+            topics = [{"name": "orders", "partitions": [partition]}]
+            told = await client.ask("offset_commit", 8, group_id="billing", topics=topics)
+            return ErrorCode(told.topics[0].partitions[0].error_code)
+
+        assert [await commit(offset) for offset in range(3)] == [0, 0, 0]
+        (acl,) = (
+            acl_id
+            for acl_id, each in broker.topics.acls.snapshot().items()
+            if each.resource_type is revoked
+        )
+        broker.topics.delete_acls([acl])
+        refused = {
+            ResourceType.GROUP: ErrorCode.group_authorization_failed,
+            ResourceType.TOPIC: ErrorCode.topic_authorization_failed,
+        }
+        assert await commit(3) is refused[revoked]
+        broker.topics.create_acls([group, topic])
+        assert await commit(4) is ErrorCode.none
         client.writer.close()
