@@ -240,6 +240,36 @@ async def test_what_was_revoked_is_not_read_by_the_session_that_was_opened_befor
 
 
 @pytest.mark.parametrize(
+    ("names", "cursor", "told"),
+    [
+        ("abcd", None, {"b": 0, "d": 0, "a": TOPIC, "c": TOPIC}),
+        ("abcd", ("b", 1), {"b": 0, "d": 0, "c": TOPIC}),
+        ("abcd", ("c", 0), {"d": 0, "c": TOPIC}),
+        ("c", ("c", 0), {"c": TOPIC}),
+        ("bc", ("a", 0), dict.fromkeys("bc", ErrorCode.invalid_request)),
+        ("", ("c", 0), {"d": 0, "orders": 0}),
+    ],
+)
+async def test_a_page_may_begin_at_a_topic_that_is_denied(
+    secured: Bench, names: str, cursor: tuple[str, int] | None, told: dict[str, int]
+) -> None:
+    allow(secured, AclOperation.DESCRIBE, ResourceType.TOPIC, "*")
+    for name in "abcd":
+        secured.topics.create(name, 2)
+    for name in "ac":
+        deny = AclPermissionType.DENY
+        allow(secured, AclOperation.DESCRIBE, ResourceType.TOPIC, name, deny)
+    answer = await secured.ask(
+        "describe_topic_partitions",
+        0,
+        topics=[{"name": name} for name in names],
+        response_partition_limit=10,
+        cursor=cursor and {"topic_name": cursor[0], "partition_index": cursor[1]},
+    )
+    assert {each.name: each.error_code for each in answer.topics} == told
+
+
+@pytest.mark.parametrize(
     ("key_type", "message"),
     [(0, "Group authorization failed."), (1, "Transactional Id authorization failed.")],
 )

@@ -4,7 +4,6 @@ A page has at most `response_partition_limit` partitions, and Kafka's 2 000; `ne
 first that did not fit. An empty list asks for all topics.
 """
 
-from bisect import bisect_left
 from collections.abc import Coroutine, Generator, Iterable
 from typing import Any, NamedTuple
 
@@ -44,33 +43,37 @@ def _steps(services: Services, exchange: Exchange, request: Any) -> Steps:
     for topic in request.topics:
         named[topic.name] = None
         yield
-    wanted, denied = yield from _visible(services, access, named)
-    names = wanted[bisect_left(wanted, cursor.topic_name) :]
-    lost = named and request.cursor is not None and names[:1] != [cursor.topic_name]
+    lost = named and request.cursor is not None and cursor.topic_name not in named
     if lost or cursor.partition_index < 0:
         refused = [
             {"error_code": ErrorCode.invalid_request, "name": topic.name}
             for topic in request.topics
         ]
         return {"topics": refused}
+    names, denied = yield from _visible(services, access, named, cursor)
     limit = max(1, min(request.response_partition_limit, MAX_PARTITIONS))
     topics, next_cursor = yield from _page(services, access, names, cursor, limit)
     return {"topics": [*topics, *denied], "next_cursor": next_cursor and next_cursor._asdict()}
 
 
 def _visible(
-    services: Services, access: Access, named: Iterable[str]
+    services: Services, access: Access, named: Iterable[str], cursor: Cursor
 ) -> Generator[None, None, tuple[list[str], list[dict[str, Any]]]]:
-    """The topics to describe, all if none is named, and refusals of others that are named."""
+    """The topics to describe, all if none is named, and refusals of others that are named.
+
+    Those before the cursor are left out.
+    """
     access = access if named else access.quietly()
     visible: list[str] = []
     denied: list[dict[str, Any]] = []
     for name in tuple(named) or tuple(topic.name for topic in services.topics.all()):
+        yield
+        if name < cursor.topic_name:
+            continue
         if access.topic(name):
             visible.append(name)
         elif named:
             denied.append(_denied(name))
-        yield
     return sorted(visible), denied
 
 
