@@ -223,6 +223,7 @@ class Broker:
         self.transactions.start()
 
     def _open_observer(self) -> None:
+        self._access = access_of(self.config, self.topics.acls, self.audit_log)
         self._opened.push_async_callback(self.certificates.close)
         self.observer = Observer(
             self.config,
@@ -231,6 +232,7 @@ class Broker:
             self.transactions,
             self.logs.problems,
             self.listener.statistics,
+            self._access,
             None if self.config.https is None else self.certificates.open(self.config.https),
         )
         self.groups.on_rebalance.append(self.observer.on_rebalance)
@@ -280,7 +282,7 @@ class Broker:
         heavy_work = HeavyWork()
         self._opened.callback(heavy_work.close)
         return Services(
-            access=access_of(self.config, self.topics.acls, self.audit_log),
+            access=self._access,
             heavy_work=heavy_work,
             config=self.config,
             certificates=self.certificates,

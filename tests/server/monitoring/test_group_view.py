@@ -168,3 +168,12 @@ def test_phases_are_counted_by_upper_bound() -> None:
     assert (join["0.005"], join["300.0"], join["+Inf"]) == (1, 1, 2)
     assert (sync["0.5"], sync["1.0"], sync["+Inf"]) == (0, 1, 1)
     assert phases.join.sum_s == pytest.approx(400.005)
+
+
+def test_topics_that_may_not_be_described_are_left_out() -> None:
+    bench = stable()
+    shown = asyncio.run(
+        group_view.details(bench.group(), TOPICS, bench.journal, lambda name: name != "t")
+    )()
+    assert [member["assignment"] for member in shown["members"]] == [[]]
+    assert view(bench)["members"][0]["assignment"] != []

@@ -1,20 +1,32 @@
 """What a server tells about itself, asked in the same process."""
 
+import asyncio
 import json
 import logging
 import re
 from collections.abc import AsyncIterator
 from http import HTTPStatus
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kohort.coordinator.journal import Cause, Rebalance
+from kohort.security.acls import (
+    CLUSTER_NAME,
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    PatternType,
+    ResourceType,
+)
 from kohort.server.broker import Broker
 from kohort.server.config.config import Config
+from kohort.server.config.table import STANDARD_AUTHORIZER
 from kohort.server.logs import TextFormatter
 from kohort.server.monitoring.observer import Observer
 from kohort.types import Timestamp
+from server.net.bench import Peer
 
 OPERATIONS = Path(__file__).parents[3] / "docs" / "operations.md"
 REBALANCE = Rebalance(
@@ -96,3 +108,84 @@ async def test_the_documentation_lists_the_metrics(observer: Observer) -> None:
 async def test_groups_as_json(observer: Observer) -> None:
     assert json.loads((await observer.groups("")).body) == {"groups": []}
     assert (await observer.group("none")).status is HTTPStatus.NOT_FOUND
+
+
+@pytest.fixture
+async def secured() -> AsyncIterator[Broker]:
+    """A server with an authorizer, and two groups with offsets in two topics."""
+    settings = {
+        "listeners": "127.0.0.1:0",
+        "storage": "memory",
+        "authorizer.class.name": STANDARD_AUTHORIZER,
+        "super.users": "User:ANONYMOUS",
+        "http.principal": "User:dashboard",
+    }
+    async with Broker(Config(settings)) as broker:
+        await broker.groups.loaded()
+        for topic in ("shown", "hidden"):
+            broker.topics.create(topic, 1)
+        peer = Peer(*await asyncio.open_connection(*broker.address))
+        partition = {"partition_index": 0, "committed_offset": 0, "committed_metadata": ""}
+        for group in ("orders", "others"):
+            await peer.ask(
+                "offset_commit",
+                7,
+                group_id=group,
+                generation_id_or_member_epoch=-1,
+                member_id="",
+                group_instance_id=None,
+                topics=[{"name": name, "partitions": [partition]} for name in ("shown", "hidden")],
+            )
+        peer.leave()
+        yield broker
+
+
+def allow(broker: Broker, kind: ResourceType, name: str) -> None:
+    """Let the principal of the HTTP port describe a resource."""
+    pattern, describe, allowed = PatternType.LITERAL, AclOperation.DESCRIBE, AclPermissionType.ALLOW
+    broker.topics.create_acls(
+        [AclBinding(kind, name, pattern, "User:dashboard", "*", describe, allowed)]
+    )
+
+
+async def test_groups_and_topics_are_named_to_who_may_describe_them(secured: Broker) -> None:
+    observer = secured.observer
+
+    async def groups() -> Any:
+        return [one["group_id"] for one in json.loads((await observer.groups("")).body)["groups"]]
+
+    async def labels() -> list[str]:
+        text = (await observer.metrics("")).body.decode()
+        return re.findall(r"kohort_group_lag\{(.*)\}", text)
+
+    assert (await groups(), await labels()) == ([], [])
+    assert (await observer.group("orders")).status is HTTPStatus.NOT_FOUND
+    allow(secured, ResourceType.GROUP, "orders")
+    assert (await groups(), await labels()) == (["orders"], [])
+    assert json.loads((await observer.group("orders")).body)["offsets"] == []
+    allow(secured, ResourceType.TOPIC, "shown")
+    assert await labels() == ['group="orders",partition="0",topic="shown"']
+    shown = json.loads((await observer.group("orders")).body)
+    assert [one["topic"] for one in shown["offsets"]] == ["shown"]
+    assert (await observer.group("others")).status is HTTPStatus.NOT_FOUND
+
+
+async def test_reasons_are_told_to_who_may_describe_the_cluster(tmp_path: Path) -> None:
+    data = tmp_path / "d"
+    settings = {
+        "listeners": "127.0.0.1:0",
+        "log.dir": str(data),
+        "authorizer.class.name": STANDARD_AUTHORIZER,
+        "http.principal": "User:dashboard",
+    }
+    async with Broker(Config(settings)) as broker:
+        await broker.groups.loaded()
+        told = []
+        for _ in range(2):
+            data.rename(tmp_path / "elsewhere")
+            told.append(json.loads(broker.observer.health("").body))
+            (tmp_path / "elsewhere").rename(data)
+            allow(broker, ResourceType.CLUSTER, CLUSTER_NAME)
+            await broker.topics.durable()
+    assert told[0] == {"status": "unavailable"}
+    assert told[1]["reasons"]

@@ -6,7 +6,7 @@ ignored. Where a default is not Kafka's, the text says so.
 
 from typing import Final
 
-from kohort.security import MappingRules
+from kohort.security import KafkaPrincipal, MappingRules
 from kohort.security.authorizer import super_users
 from kohort.server.addresses import java_host, parse_http, parse_listener
 from kohort.server.config.definition import INT_MAX, LONG_MAX, ConfigDef
@@ -587,6 +587,11 @@ _OURS = (
         name="http.token", kind="password", default=None, ours=True,
         doc="Token that the HTTP port asks for as Authorization: Bearer TOKEN, but for the status "
         "in /health; null: none.",
+    ),
+    ConfigDef(
+        name="http.principal", kind="string", default="User:ANONYMOUS", check=KafkaPrincipal.parse,
+        ours=True, doc="Principal of all who use the HTTP port: with an authorizer, the port shows "
+        "the groups and topics that this principal may describe.",
     ),
     ConfigDef(
         name="logging.format", kind="string", default="text", choices=("text", "json"), ours=True,

@@ -32,9 +32,14 @@ def summary(group: AnyGroup) -> dict[str, Any]:
 
 
 async def details(
-    group: AnyGroup, topics: Topics, journal: Sequence[Rebalance]
+    group: AnyGroup,
+    topics: Topics,
+    journal: Sequence[Rebalance],
+    shows: Callable[[str], bool] = lambda _: True,
 ) -> Callable[[], dict[str, Any]]:
     """Everything about one group, by a function that computes for long: a thread calls it.
+
+    Topics that it does not show, by their names, are left out.
 
     The group itself and its members are shown as they are at one moment. The offsets are looked at
     in slices, giving way to others.
@@ -47,18 +52,18 @@ async def details(
             "generation": group.generation,
             "leader": group.leader or None,
         }
-        found = partial(_assigned, group.protocol_type, members(group))
+        found = partial(_assigned, group.protocol_type, members(group), shows)
     else:
         shown |= {
             "epoch": group.epoch,
             "assignment_epoch": group.target_epoch,
             "assignor": group.assignor,
         }
-        found = partial(list, consumer_members(group, topics))
+        found = partial(list, consumer_members(group, topics, shows))
     slices, offsets = TimeSlices(), []
     for partition in tuple(group.offsets):
         value = group.offsets.get(partition)
-        if value is not None:  # it was deleted meanwhile
+        if value is not None and shows(partition.topic):  # None: it was deleted meanwhile
             offsets.append(offset(partition, value, topics))
         await slices.give_way()
     return partial(_details, shown, found, offsets, journal)
@@ -80,9 +85,13 @@ def _details(
 
 
 def _assigned(
-    protocol_type: str, found: Sequence[tuple[dict[str, Any], bytes]]
+    protocol_type: str,
+    found: Sequence[tuple[dict[str, Any], bytes]],
+    shows: Callable[[str], bool],
 ) -> list[dict[str, Any]]:
-    return [member | {"assignment": assignment(protocol_type, data)} for member, data in found]
+    return [
+        member | {"assignment": assignment(protocol_type, data, shows)} for member, data in found
+    ]
 
 
 def members(group: Group) -> list[tuple[dict[str, Any], bytes]]:
@@ -102,7 +111,9 @@ def members(group: Group) -> list[tuple[dict[str, Any], bytes]]:
     ]
 
 
-def consumer_members(group: ConsumerGroup, topics: Topics) -> list[dict[str, Any]]:
+def consumer_members(
+    group: ConsumerGroup, topics: Topics, shows: Callable[[str], bool]
+) -> list[dict[str, Any]]:
     """The members of a consumer group with what they have and with what the target gives them."""
     return [
         {
@@ -110,32 +121,36 @@ def consumer_members(group: ConsumerGroup, topics: Topics) -> list[dict[str, Any
             "instance_id": member.metadata.instance_id,
             "client_id": member.metadata.client_id,
             "client_host": member.metadata.client_host,
-            "topics": list(member.metadata.topics),
+            "topics": list(filter(shows, member.metadata.topics)),
             "topic_regex": member.metadata.regex or None,
             "epoch": member.current.epoch,
             "state": member_state(member.current),
-            "assignment": _named(member.current.assigned, topics),
-            "to_revoke": _named(member.current.pending_revocation, topics),
-            "target": _named(group.targets.get(member.member_id, {}), topics),
+            "assignment": _named(member.current.assigned, topics, shows),
+            "to_revoke": _named(member.current.pending_revocation, topics, shows),
+            "target": _named(group.targets.get(member.member_id, {}), topics, shows),
         }
         for member in group.members.values()
     ]
 
 
-def _named(partitions: AssignedPartitions | Partitions, topics: Topics) -> list[dict[str, Any]]:
+def _named(
+    partitions: AssignedPartitions | Partitions, topics: Topics, shows: Callable[[str], bool]
+) -> list[dict[str, Any]]:
     """Partitions by the name of their topic, without those of deleted topics."""
     found = {topics.by_id(topic_id): each for topic_id, each in partitions.items()}
     return sorted(
         (
             {"topic": topic.name, "partitions": sorted(each)}
             for topic, each in found.items()
-            if topic is not None
+            if topic is not None and shows(topic.name)
         ),
         key=itemgetter("topic"),
     )
 
 
-def assignment(protocol_type: str, data: bytes) -> list[dict[str, Any]] | None:
+def assignment(
+    protocol_type: str, data: bytes, shows: Callable[[str], bool]
+) -> list[dict[str, Any]] | None:
     """Assigned partitions by topic; None if the bytes are not those of a consumer."""
     if protocol_type != CONSUMER_PROTOCOL_TYPE:
         return None
@@ -145,7 +160,7 @@ def assignment(protocol_type: str, data: bytes) -> list[dict[str, Any]] | None:
         assigned = decode_assignment(data).partitions
     except MalformedError:
         return None
-    return _by_topic(assigned)
+    return _by_topic(each for each in assigned if shows(each[0]))
 
 
 def _by_topic(assigned: Iterable[TopicPartition]) -> list[dict[str, Any]]:

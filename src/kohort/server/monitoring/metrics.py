@@ -23,6 +23,7 @@ from kohort.log.problems import Problems
 from kohort.runtime.groups import Groups
 from kohort.runtime.time_slice import TimeSlices
 from kohort.runtime.transactions import TransactionCoordinator
+from kohort.server.authorization import Access
 from kohort.server.monitoring.group_view import lag
 from kohort.server.monitoring.loop_lag import LoopLag
 from kohort.server.monitoring.rebalances import Rebalances
@@ -46,6 +47,8 @@ class MetricSources:
     traffic: Callable[[], ListenerStatistics]
     rebalances: Rebalances
     loop_lag: LoopLag
+    access: Access
+    """What of groups and topics may be named."""
 
 
 OffsetRow: TypeAlias = tuple[tuple[str, str, str], int, int | None]
@@ -64,7 +67,11 @@ async def _offset_rows(sources: MetricSources) -> list[OffsetRow]:
     slices = TimeSlices()
     for group in tuple(sources.groups.groups()):
         await slices.give_way()
+        if not sources.access.group(group.id):
+            continue
         for partition, value in islice(group.offsets.items(), MAX_OFFSETS - len(rows)):
+            if not sources.access.topic(partition.topic):
+                continue
             log = sources.topics.log(*partition)
             behind = (
                 None

@@ -2,7 +2,6 @@
 
 import asyncio
 import importlib
-import json
 import os
 from collections.abc import Callable
 from http import HTTPStatus
@@ -17,11 +16,13 @@ from kohort.runtime.shard_host import HostState
 from kohort.runtime.time_slice import TimeSlices
 from kohort.runtime.transactions import TransactionCoordinator
 from kohort.server.addresses import Address, cannot_listen
+from kohort.server.authorization import FindAccess
 from kohort.server.config import Config
 from kohort.server.monitoring import group_view
 from kohort.server.monitoring.http_port import HttpPort, HttpResponse, json_response
 from kohort.server.monitoring.loop_lag import LoopLag
 from kohort.server.monitoring.rebalances import Rebalances
+from kohort.server.monitoring.viewer import Viewer
 from kohort.server.net import ListenerStatistics, Tls
 from kohort.server.topics import Topics
 
@@ -40,9 +41,10 @@ class Observer:
         transactions: TransactionCoordinator,
         problems: Problems,
         traffic: Callable[[], ListenerStatistics],
+        find_access: FindAccess,
         tls: Tls | None = None,
     ) -> None:
-        """With `tls`, the HTTP port is one of HTTPS."""
+        """`find_access` says what the HTTP port shows; with `tls`, it is one of HTTPS."""
         self._config = config
         self._topics = topics
         self._groups = groups
@@ -50,6 +52,7 @@ class Observer:
         self._problems = problems
         self._traffic = traffic
         self._tls = tls
+        self._viewer = Viewer(config["http.principal"], find_access)
         self._rebalances = Rebalances()
         self._loop_lag = LoopLag()
         self._port: HttpPort | None = None
@@ -97,6 +100,8 @@ class Observer:
 
     def health(self, _: str) -> HttpResponse:
         """Whether every shard serves, no log has a problem, and the directory takes writes."""
+        if not self._viewer.sees_cluster():
+            return self.health_alone("")
         reasons = self._reasons()
         if reasons:
             return json_response(
@@ -106,8 +111,9 @@ class Observer:
 
     def health_alone(self, _: str) -> HttpResponse:
         """The same without reasons, which name topics."""
-        whole = self.health("")
-        return json_response({"status": json.loads(whole.body)["status"]}, whole.status)
+        if self._reasons():
+            return json_response({"status": "unavailable"}, HTTPStatus.SERVICE_UNAVAILABLE)
+        return json_response({"status": "ok"})
 
     async def metrics(self, _: str) -> HttpResponse:
         """Prometheus text format."""
@@ -121,16 +127,18 @@ class Observer:
             traffic=self._traffic,
             rebalances=self._rebalances,
             loop_lag=self._loop_lag,
+            access=self._viewer.access(),
         )
         return HttpResponse(HTTPStatus.OK, await exposition(sources), CONTENT_TYPE)
 
     async def groups(self, _: str) -> HttpResponse:
-        """Every group: looked at in slices, and written in another thread."""
+        """Every group that may be shown: looked at in slices, and written in another thread."""
         if not self._groups.is_loaded:
             return self.health("")
-        slices, summaries = TimeSlices(), []
+        access, slices, summaries = self._viewer.access(), TimeSlices(), []
         for group in tuple(self._groups.groups()):
-            summaries.append(group_view.summary(group))
+            if access.group(group.id):
+                summaries.append(group_view.summary(group))
             await slices.give_way()
         return await asyncio.to_thread(_listed, summaries)
 
@@ -140,9 +148,13 @@ class Observer:
         if not groups.is_loaded:
             return self.health("")
         group = groups.group(group_id)
-        if group is None:
+        if group is None or not self._viewer.access().group(group_id):
             return json_response({"error": f"no group {group_id!r}"}, HTTPStatus.NOT_FOUND)
-        details = await group_view.details(group, self._topics, tuple(groups.journal(group_id)))
+        names = {topic.name for topic in self._topics.all()}
+        names.update(partition.topic for partition in group.offsets)
+        shows = await self._viewer.topics(names)
+        journal = tuple(groups.journal(group_id))
+        details = await group_view.details(group, self._topics, journal, shows)
         return await asyncio.to_thread(lambda: json_response(details()))
 
     def _reasons(self) -> list[str]:
