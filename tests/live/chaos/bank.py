@@ -56,7 +56,7 @@ CALM_SECONDS = 6.0
 DOWN_SECONDS = (0.0, 0.4)
 MARKERS_SECONDS = 1.0
 """More than Apache Kafka takes to write the markers of all transactions that end."""
-RECOVERY_SECONDS = 60.0
+RECOVERY_SECONDS = 120.0
 
 
 @dataclass(frozen=True)

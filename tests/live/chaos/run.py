@@ -55,7 +55,7 @@ each start; without a calm, groups would wait for such members all the time, and
 DOWN_SECONDS = (0.0, 0.4)
 FIRST_SECONDS = 5.0
 """Undisturbed, so that every group has begun."""
-RECOVERY_SECONDS = 60.0
+RECOVERY_SECONDS = 120.0
 """Time for every client to go on after the last kill."""
 GROUP_LOG = "__consumer_offsets"
 
