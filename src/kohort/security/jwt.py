@@ -51,12 +51,13 @@ class KeySet:
         return len(self._ids)
 
     def find(self, key_id: str | None, algorithm: str) -> Any:
-        """The key; None if there is none of this id, or without an id, if there are several.
+        """The key; None if there is none of this id, or without an id, not just one to choose from.
 
         Raises InvalidTokenError if the key is for other algorithms.
         """
-        if key_id is None and len(self._ids) == 1:
-            (key_id,) = self._ids
+        if key_id is None:
+            fitting = [key for (_, each), key in self._keys.items() if each == algorithm]
+            return fitting[0] if len(fitting) == 1 else None
         if key_id not in self._ids:
             return None
         key = self._keys.get((key_id, algorithm))
@@ -131,7 +132,7 @@ class JwtValidator:
             if algorithm not in _ALGORITHMS:
                 raise InvalidTokenError("it is not signed by a public key")
             payload = jwt.PyJWS().decode(token, self._key(key_id, algorithm), [algorithm])
-            claims = json.loads(payload)
+            claims = json.loads(payload, object_pairs_hook=_each_once)
         except InvalidTokenError:
             raise
         except (jwt.PyJWTError, ValueError, TypeError, RecursionError) as error:
@@ -145,7 +146,7 @@ class JwtValidator:
         if key is not None:
             return key
         if key_id is None:
-            raise InvalidTokenError("it names no key, and there are several or none")
+            raise InvalidTokenError("it names no key, and not just one is of its algorithm")
         if len(key_id) <= MAX_KEY_ID_CHARS:
             self.on_unknown_key(key_id)
         raise InvalidTokenError(f"its key {shown(key_id)} is not known")
@@ -159,14 +160,17 @@ def validate_claims(claims: Mapping[str, Any], rules: JwtRules, now_s: float) ->
         raise InvalidTokenError("it has expired")
     if not_before is not None and now_s + rules.skew_s < not_before:
         raise InvalidTokenError("it is not valid yet")
-    if expires < issued or (not_before is not None and expires < not_before):
+    if issued < 0 or expires < issued or (not_before is not None and expires < not_before):
         raise InvalidTokenError("it expires before it becomes valid")
     if rules.issuer is not None and claims.get("iss") != rules.issuer:
         raise InvalidTokenError(f"its issuer is {shown(str(claims.get('iss')))}")
     audience = claims.get("aud")
     named = audience if isinstance(audience, list) else [audience]
-    if rules.audience and not any(each in rules.audience for each in named):
+    if rules.audience and not (
+        all(isinstance(each, str) for each in named) and set(named) & set(rules.audience)
+    ):
         raise InvalidTokenError(f"it is for the audience {shown(str(audience))}")
+    _check_scopes(claims.get("scope"))
     return BearerToken(
         principal=_principal(claims, rules.principal_claim), expires_ms=_milliseconds(expires)
     )
@@ -205,6 +209,21 @@ def _decoded(part: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise InvalidTokenError("a part of it is no JSON object")
     return found
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object; readers disagree on which of two members of one name counts."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise InvalidTokenError("a claim comes twice")
+    return found
+
+
+def _check_scopes(scope: object) -> None:
+    scopes = scope if isinstance(scope, list) else [scope]
+    names = [each.strip() for each in scopes if isinstance(each, str)]
+    if "" in names or len(set(names)) < len(names):
+        raise InvalidTokenError("a scope is empty, or comes twice")
 
 
 def _time(claims: Mapping[str, Any], name: str) -> float:
