@@ -2,11 +2,15 @@
 
 import io
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cli.running import Run, runner
 from cli.served import Serve
+from kohort.cli.offline_users import OfflineUsers
+from kohort.cli.users import list_users
+from kohort.errors import KohortError
 
 PASSWORD = "a secret word"
 
@@ -67,6 +71,41 @@ def test_users_of_a_data_directory_are_those_of_its_server(
     assert "--data-dir" in in_use.stderr
     online("users", "remove", "alice")
     change_users(online, password_file)
+
+
+@pytest.mark.parametrize(("name", "why"), [("", "must not be empty"), ("n" * 1025, "is too long")])
+def test_names_are_checked_with_and_without_a_server(
+    serve: Serve,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    password_file: str,
+    name: str,
+    why: str,
+) -> None:
+    places = (("--data-dir", str(tmp_path / "data")), ("-b", serve("--memory").address))
+    for place in places:
+        run = runner(capsys, *place)
+        refused = run("users", "add", name, "--password-file", password_file)
+        told = f"kohort: UNACCEPTABLE_CREDENTIAL: Username {why}\n"
+        assert (refused.exit_code, refused.stderr) == (1, told)
+        assert run("users", "list").rows == []
+
+
+class OneFails(OfflineUsers):
+    """Users of whom one cannot be described."""
+
+    def __init__(self) -> None:
+        pass
+
+    async def describe_scram_users(self) -> dict[str, Any]:
+        return {"bob": KohortError("damaged"), "ann": {"SCRAM-SHA-256": 4096}}
+
+
+async def test_an_error_of_one_user_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert await list_users(OneFails(), "table") == 1
+    told = capsys.readouterr()
+    assert told.err == "kohort: user bob: damaged\n"
+    assert "ann" in told.out
 
 
 @pytest.mark.parametrize("content", [PASSWORD, f"{PASSWORD}\n", f"{PASSWORD}\r\nmore\n"])

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Self
 
 from kohort.cli.options import RefusedError
-from kohort.errors import KohortError
+from kohort.errors import ErrorCode, KafkaError, KohortError
 from kohort.runtime.clock import SystemClock
 from kohort.security.scram import (
     BY_MECHANISM,
     MAX_ITERATIONS,
+    MAX_NAME_CHARS,
     MIN_ITERATIONS,
     SALT_BYTES,
     ScramCredential,
@@ -56,7 +57,11 @@ class OfflineUsers:
     async def set_scram_password(
         self, user: str, password: str, *, mechanism: str, iterations: int
     ) -> None:
-        """Raises RefusedError for a number of iterations that is out of range."""
+        """As AlterUserScramCredentials of a server.
+
+        Raises KafkaError for a name, RefusedError for iterations, that a server would refuse.
+        """
+        _validate_name(user)
         if not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS:
             raise RefusedError(
                 f"--iterations {iterations}: is not between {MIN_ITERATIONS} and {MAX_ITERATIONS}"
@@ -71,3 +76,10 @@ class OfflineUsers:
     def _put(self, user: str, mechanism: str, credential: ScramCredential | None) -> None:
         self._topics.set_scram_credentials({(user, BY_MECHANISM[mechanism]): credential})
         self._topics.flush()
+
+
+def _validate_name(user: str) -> None:
+    """Raise KafkaError for a name that a server would refuse."""
+    why = "must not be empty" if not user else "is too long" if len(user) > MAX_NAME_CHARS else None
+    if why is not None:
+        raise KafkaError(ErrorCode.unacceptable_credential, f"Username {why}")

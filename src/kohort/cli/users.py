@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from kohort.cli.client_options import run_to_exit_code, run_with_admin
+from kohort.cli.exit_codes import FAILED
 from kohort.cli.options import RefusedError
-from kohort.cli.output import Table, show
+from kohort.cli.output import Table, print_message, show
 from kohort.cli.verbs import Once, Verb, Verbs
 from kohort.errors import KohortError
 from kohort.security.scram import BY_MECHANISM, MAX_ITERATIONS, MIN_ITERATIONS
@@ -148,22 +149,27 @@ def _asked() -> str:
 
 
 def _list(options: argparse.Namespace) -> int:
-    async def work(users: Users) -> int:
-        found = sorted((await users.describe_scram_users()).items())
-        rows = [
-            (user, mechanism, str(iterations))
-            for user, credentials in found
-            if not isinstance(credentials, KohortError)
-            for mechanism, iterations in sorted(credentials.items())
-        ]
-        as_json = [
-            {"user": user, "mechanism": mechanism, "iterations": int(iterations)}
-            for user, mechanism, iterations in rows
-        ]
-        show(options.output, Table(_COLUMNS, rows), as_json)
-        return 0
+    return _run(options, lambda users: list_users(users, options.output))
 
-    return _run(options, work)
+
+async def list_users(users: Users, output: str) -> int:
+    """Show all users; the exit code. What went wrong for single ones is told on stderr."""
+    found = sorted((await users.describe_scram_users()).items())
+    rows = [
+        (user, mechanism, str(iterations))
+        for user, credentials in found
+        if not isinstance(credentials, KohortError)
+        for mechanism, iterations in sorted(credentials.items())
+    ]
+    as_json = [
+        {"user": user, "mechanism": mechanism, "iterations": int(iterations)}
+        for user, mechanism, iterations in rows
+    ]
+    show(output, Table(_COLUMNS, rows), as_json)
+    errors = [(user, each) for user, each in found if isinstance(each, KohortError)]
+    for user, error in errors:
+        print_message(f"user {user}: {error}")
+    return FAILED if errors else 0
 
 
 def _add(options: argparse.Namespace) -> int:

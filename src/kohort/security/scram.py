@@ -28,6 +28,8 @@ from kohort.security.sasl import Authenticated, Challenge, Failed, Outcome, show
 MIN_ITERATIONS: Final = 4_096
 MAX_ITERATIONS: Final = 16_384
 """Kafka's bounds."""
+MAX_NAME_CHARS: Final = 1_024
+"""Longest name of a user. Kafka has no bound; a batch of records has to fit into a segment."""
 SALT_BYTES: Final = 32
 """Bytes of the salts of our tools."""
 

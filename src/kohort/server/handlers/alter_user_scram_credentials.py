@@ -11,6 +11,7 @@ from kohort.errors import ErrorCode, KafkaError
 from kohort.runtime.time_slice import TimeSlices
 from kohort.security.scram import (
     MAX_ITERATIONS,
+    MAX_NAME_CHARS,
     MIN_ITERATIONS,
     ScramCredential,
     ScramMechanism,
@@ -22,9 +23,8 @@ from kohort.server.handlers.refusing import REFUSAL
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 
-MAX_NAME_CHARS: Final = 1_024
 MAX_SALT_BYTES: Final = 1_024
-"""Kafka bounds neither; a batch of records has to fit into a segment."""
+"""Kafka has no bound; a batch of records has to fit into a segment."""
 PER_BATCH: Final = 50
 """Credentials that are appended together."""
 KINDS: Final[dict[int, ScramMechanism]] = {each.value: each for each in ScramMechanism}
