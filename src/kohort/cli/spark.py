@@ -128,7 +128,7 @@ def run(options: argparse.Namespace) -> int:
 
     try:
         pipeline = Pipeline(
-            topics=tuple(options.topics), to=options.to, kafka=_kafka(options),
+            topics=tuple(options.topics), to=options.to, kafka=kafka_options(options),
             group=options.group, mode=options.mode,
             start=options.start, format=options.format, values=options.values,
             schema=options.schema, dead_letters=options.dead_letters,
@@ -220,7 +220,7 @@ def _conf(options: argparse.Namespace) -> dict[str, str]:
     return found
 
 
-def _kafka(options: argparse.Namespace) -> dict[str, str]:
+def kafka_options(options: argparse.Namespace) -> dict[str, str]:
     """`kafka.*` options from `-b`, `-F` and `-X`. Raises RefusedError."""
     from kohort.spark import connecting
 
