@@ -69,7 +69,8 @@ async def _offset_rows(sources: MetricSources) -> list[OffsetRow]:
         await slices.give_way()
         if not sources.access.group(group.id):
             continue
-        for partition, value in islice(group.offsets.items(), MAX_OFFSETS - len(rows)):
+        for partition, value in tuple(islice(group.offsets.items(), MAX_OFFSETS - len(rows))):
+            await slices.give_way()
             if not sources.access.topic(partition.topic):
                 continue
             log = sources.topics.log(*partition)

@@ -5,6 +5,7 @@ import importlib
 import os
 from collections.abc import Callable
 from http import HTTPStatus
+from itertools import chain
 from operator import itemgetter
 from typing import Any, Final
 
@@ -150,9 +151,12 @@ class Observer:
         group = groups.group(group_id)
         if group is None or not self._viewer.access().group(group_id):
             return json_response({"error": f"no group {group_id!r}"}, HTTPStatus.NOT_FOUND)
-        names = {topic.name for topic in self._topics.all()}
-        names.update(partition.topic for partition in group.offsets)
-        shows = await self._viewer.topics(names)
+        shows = await self._viewer.topics(
+            chain(
+                (topic.name for topic in self._topics.all()),
+                (partition.topic for partition in group.offsets),
+            )
+        )
         journal = tuple(groups.journal(group_id))
         details = await group_view.details(group, self._topics, journal, shows)
         return await asyncio.to_thread(lambda: json_response(details()))

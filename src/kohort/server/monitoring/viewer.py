@@ -34,11 +34,11 @@ class Viewer:
         return self.access().may(AclOperation.DESCRIBE, ResourceType.CLUSTER)
 
     async def topics(self, names: Iterable[str]) -> Callable[[str], bool]:
-        """Whether a topic of `names` may be shown; a function for any thread."""
+        """Whether a topic of `names`, read in one turn, may be shown; a function for any thread."""
         access, slices, shown = self.access(), TimeSlices(), set()
         if access is EVERYTHING:
             return lambda _: True
-        for name in names:
+        for name in frozenset(names):
             if access.topic(name):
                 shown.add(name)
             await slices.give_way()
