@@ -1,0 +1,21 @@
+"""The response to a request in the midst of a login, of every API and version."""
+
+import pytest
+
+from kohort.errors import ErrorCode
+from kohort.protocol.apis import APIS
+from kohort.protocol.messages import encode
+from kohort.server.net.unparsed_response import unparsed_response
+
+
+@pytest.mark.parametrize("api_key", APIS, ids=lambda each: APIS[each].name)
+def test_it_has_the_error_where_there_is_one_for_the_whole_response(api_key: int) -> None:
+    api = APIS[api_key]
+    for version in range(api.min_version, api.max_version + 1):
+        answer = unparsed_response(api_key, version)
+        assert getattr(answer, "error_code", ErrorCode.illegal_sasl_state) == 34
+        assert getattr(answer, "error_message", None) in (
+            None,
+            "Unexpected Kafka request during SASL authentication.",
+        )
+        assert encode(answer)
