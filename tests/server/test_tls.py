@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import gc
+import hmac
 import logging
 import os
 import shutil
@@ -10,7 +11,7 @@ import socket
 import ssl
 import struct
 import tracemalloc
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from itertools import pairwise, product
 from pathlib import Path
@@ -21,6 +22,7 @@ import trustme
 import uvloop
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from kohort.errors import ConfigError, ErrorCode, KohortError
 from kohort.protocol.apis import BY_NAME
@@ -52,6 +54,8 @@ def authority(tmp_path: Path) -> Authority:
 
 
 Start = Callable[..., Any]
+KEY_UPDATE = b"\x18\0\0\1\1" + b"\x16"
+"""A request for new keys, as a record of TLS 1.3 has it before it is encrypted."""
 VERSIONS = (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3)
 
 
@@ -221,6 +225,56 @@ async def test_a_scanner_finds_no_renegotiation(start: Start) -> None:
         found, _ = await asyncio.wait_for(scanner.communicate(b"R\n"), 20)
         assert b"RENEGOTIATING" in found
         assert b"no renegotiation" in found
+
+
+async def test_a_flood_of_requests_for_new_keys_is_cut(
+    start: Start, authority: Authority, tmp_path: Path
+) -> None:
+    def is_closed(updates: int) -> bool:
+        """Whether the server closes the connection, instead of answering each of them."""
+        key_log = tmp_path / f"keys-{updates}"
+        left = 27 * updates
+        with key_updates(broker.address, authority.client(), key_log, updates) as client:
+            client.settimeout(20)
+            with contextlib.suppress(ConnectionResetError):
+                while left > 0 and (some := client.recv(100_000)):
+                    left -= len(some)
+        return left > 0
+
+    async with start() as broker:
+        assert not await asyncio.to_thread(is_closed, 10)
+        assert await asyncio.to_thread(is_closed, 500)
+
+
+@contextlib.contextmanager
+def key_updates(
+    address: Address, context: ssl.SSLContext, key_log: Path, updates: int
+) -> Iterator[socket.socket]:
+    """The socket of a client that has sent so many KeyUpdates, which Python's ssl cannot."""
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.keylog_filename = str(key_log)
+    with socket.create_connection(address) as plain:
+        tls = context.wrap_socket(plain, server_hostname="localhost")
+        cipher = tls.cipher()
+        assert cipher is not None
+        assert cipher[0] == "TLS_AES_256_GCM_SHA384"
+        secret = bytes.fromhex(key_log.read_text().split("CLIENT_TRAFFIC_SECRET_0 ")[1].split()[1])
+        records = b""
+        for _ in range(updates):
+            head = b"\x17\3\3" + struct.pack(">H", len(KEY_UPDATE) + 16)
+            key, nonce = expanded(secret, "key", 32), expanded(secret, "iv", 12)
+            records += head + AESGCM(key).encrypt(nonce, KEY_UPDATE, head)
+            secret = expanded(secret, "traffic upd", 48)
+        with socket.socket(fileno=tls.detach()) as raw:
+            raw.sendall(records)
+            yield raw
+
+
+def expanded(secret: bytes, label: str, size: int) -> bytes:
+    """HKDF-Expand-Label of RFC 8446 for up to 48 bytes."""
+    name = f"tls13 {label}".encode()
+    info = struct.pack(">HB", size, len(name)) + name + b"\0\1"
+    return hmac.digest(secret, info, "sha384")[:size]
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -25,7 +25,7 @@ from kohort.security import (
     subject_name,
 )
 from kohort.server.config import RELOADABLE, Config, ListenerConfig
-from kohort.server.tls_alerts import AlertingContext
+from kohort.server.guarded_tls import GuardedContext
 
 DEFAULT_CIPHERS: Final = "ECDHE+AESGCM:ECDHE+CHACHA20"
 """Of TLS 1.2: forward secrecy and authenticated encryption; those of TLS 1.3 all have both."""
@@ -128,7 +128,7 @@ class _Reader:
     def keys(self) -> ServerKeys:
         """Read keys and certificates into a new context. Raises ConfigError."""
         settings = self.settings()
-        context = AlertingContext(ssl.PROTOCOL_TLS_SERVER)
+        context = GuardedContext(ssl.PROTOCOL_TLS_SERVER)
         context.options |= ssl.OP_CIPHER_SERVER_PREFERENCE | ssl.OP_NO_RENEGOTIATION
         versions = sorted(_VERSIONS[each] for each in self.value("ssl.enabled.protocols"))
         if not versions:

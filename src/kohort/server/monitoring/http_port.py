@@ -22,8 +22,8 @@ from typing import Final, TypeAlias
 from urllib.parse import unquote
 
 from kohort.server.addresses import Address
+from kohort.server.guarded_tls import handshaking
 from kohort.server.net import Tls, close_all, listen_on
-from kohort.server.tls_alerts import handshaking
 
 MAX_REQUEST: Final = 16 * 1024
 MAX_CONNECTIONS: Final = 32
