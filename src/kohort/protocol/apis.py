@@ -122,6 +122,19 @@ _TABLE = (
 APIS: Final = MappingProxyType({api.key: api for api in _TABLE})
 """Every API that is served, by key, in the order in which `ApiVersions` lists them."""
 
+NODE_APIS: Final = MappingProxyType(
+    {
+        api.key: api
+        for api in (
+            _api(58, "envelope", (0, 0), 0),
+            _api(67, "allocate_producer_ids", (0, 0), 0),
+        )
+    }
+)
+"""APIs that the nodes of a cluster serve to each other, and not to clients."""
+
+ALL_APIS: Final = MappingProxyType({**APIS, **NODE_APIS})
+
 BY_NAME: Final = MappingProxyType({api.name: api for api in _TABLE})
 
 API_VERSIONS: Final = BY_NAME["api_versions"].key

@@ -14,7 +14,7 @@ from typing import Any, Final
 from kio.index import load_request_schema
 from kio.static.protocol import Entity
 
-from kohort.protocol.apis import API_VERSIONS, APIS
+from kohort.protocol.apis import ALL_APIS, API_VERSIONS
 from kohort.protocol.bounds_check import BoundsCheck, bounds_check
 from kohort.protocol.building import request, response
 from kohort.protocol.framing import CONTENT, MalformedError
@@ -33,7 +33,9 @@ __all__ = [
     "has_few_elements",
     "read_header",
     "request",
+    "request_head",
     "response",
+    "response_body_at",
 ]
 
 _HEADER: Final = struct.Struct(">hhih")
@@ -47,7 +49,7 @@ _BODY: Final = CONTENT + _HEADER.size
 
 _SERVED: Final = {
     (api.key, version): api.flexible(version)
-    for api in APIS.values()
+    for api in ALL_APIS.values()
     for version in range(api.min_version, api.max_version + 1)
 }
 """Every API and version, and whether it is flexible."""
@@ -67,7 +69,7 @@ def read_header(data: bytes) -> tuple[int, int, int, str, int]:
     if flexible is None:
         if api_key != API_VERSIONS:
             raise MalformedError(f"API key {api_key} version {version} is not served")
-        flexible = APIS[API_VERSIONS].flexible(version)
+        flexible = ALL_APIS[API_VERSIONS].flexible(version)
     body = _BODY + length if length > 0 else _BODY
     if body > len(data):
         raise MalformedError(f"client id of {length} bytes")
@@ -127,6 +129,18 @@ def frame_head(api_key: int, version: int, correlation_id: int, size: int) -> by
     """The bytes before a response body of `size` bytes: the frame's size, header v0 or v1."""
     # A client that does not know the broker's versions yet cannot know of header tags: ApiVersions
     # has none.
-    if api_key != API_VERSIONS and version >= APIS[api_key].first_flexible:
+    if api_key != API_VERSIONS and version >= ALL_APIS[api_key].first_flexible:
         return _FLEXIBLE_FRAME_HEAD.pack(size + 5, correlation_id)
     return _FRAME_HEAD.pack(size + 4, correlation_id)
+
+
+def response_body_at(api_key: int, version: int) -> int:
+    """Offset of the body in a response without its size."""
+    return len(frame_head(api_key, version, 0, 0)) - CONTENT
+
+
+def request_head(api_key: int, version: int, correlation_id: int, client_id: str) -> bytes:
+    """The header v1 or v2 of a request, as `read_header` reads it behind the size."""
+    name = client_id.encode()
+    tags = b"\0" if ALL_APIS[api_key].flexible(version) else b""
+    return _HEADER.pack(api_key, version, correlation_id, len(name)) + name + tags

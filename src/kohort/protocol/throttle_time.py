@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from kio.index import load_response_schema
 
-from kohort.protocol.apis import API_VERSIONS, APIS, BY_NAME
+from kohort.protocol.apis import ALL_APIS, API_VERSIONS, BY_NAME
 from kohort.protocol.packing import pack_int32
 
 _PRODUCE: Final = BY_NAME["produce"].key
@@ -39,14 +39,14 @@ def with_throttle_time(
 
 @cache
 def _has_field(api_key: int, version: int) -> bool:
-    if not APIS[api_key].serves(version):
+    if not ALL_APIS[api_key].serves(version):
         return False  # an ApiVersions request that is told the versions
     schema: Any = load_response_schema(api_key, version)
     return "throttle_time" in schema.__dataclass_fields__
 
 
 def _offset(api_key: int, version: int, body: bytes | memoryview) -> int:
-    flexible = APIS[api_key].flexible(version)
+    flexible = ALL_APIS[api_key].flexible(version)
     if api_key == _PRODUCE:
         return len(body) - _SIZE - (_TAGS if flexible else 0)
     if api_key == API_VERSIONS:

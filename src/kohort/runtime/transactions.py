@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from kohort.errors import ErrorCode
 from kohort.log.base import Log
@@ -31,6 +31,46 @@ _EXPIRED_AT_ONCE: Final = 200
 """Ids that are checked for expiry in one turn. Each may have 32 KiB."""
 _MARKERS_AT_MOST_S: Final = 0.1
 """How long the next transaction waits for markers, as its first Produce v12 does in Kafka."""
+
+
+class TransactionVerifier(Protocol):
+    """What the leaders of partitions ask the coordinator of a transaction."""
+
+    async def add_partitions(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Partitions,
+        client_version: int,
+    ) -> ErrorCode:
+        """The error of adding partitions to a transaction, `none` if they are in it now."""
+        ...
+
+    async def verify_partitions(
+        self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Partitions
+    ) -> VerifyPartitionsResponse:
+        """Which of the partitions are missing in the open transaction."""
+        ...
+
+    async def verify(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partition: TopicPartition,
+        *,
+        add: bool,
+    ) -> ErrorCode:
+        """`none` if a partition is in the open transaction, or with `add` if it is now.
+
+        TRANSACTION_ABORTABLE if it is not; other errors are those of the transaction.
+        """
+        ...
+
+    async def markers_written(self, transactional_id: str, timeout_s: float) -> None:
+        """Return when the last transaction has its markers, or after that time."""
+        ...
 
 
 class TransactionCoordinator(Shards[TransactionHost, TransactionTimesOut]):

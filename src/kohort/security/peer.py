@@ -2,8 +2,12 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from kohort.security.principal import KafkaPrincipal
+
+NODE_LISTENER: Final = "node-to-node"
+"""The listener of a cluster's nodes for each other: no listener for clients can have this name."""
 
 
 class SecurityProtocol(StrEnum):
@@ -44,3 +48,8 @@ class Peer:
     """Its IP address as Java prints it: "127.0.0.1", "0:0:0:0:0:0:0:1"."""
     endpoint: Endpoint
     """The listener it connected to."""
+
+    @property
+    def is_node(self) -> bool:
+        """Whether it is another node of the cluster."""
+        return self.endpoint.listener == NODE_LISTENER

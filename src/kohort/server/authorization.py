@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
-from kohort.protocol.apis import APIS
+from kohort.protocol.apis import ALL_APIS
 from kohort.security import Peer
 from kohort.security.acls import CLUSTER_NAME, AclOperation, Acls, ResourceType
 from kohort.security.authorizer import OPERATIONS, Authorizer, Permissions, super_users
@@ -315,7 +315,7 @@ class Authorization:
         access = known.accesses.get(question.api_key)
         if access is None:
             permissions = authorizer.of(peer.principal, peer.host)
-            api = APIS[question.api_key].name
+            api = ALL_APIS[question.api_key].name
             audit = None if self._audit is None else Audit(self._audit, peer, api)
             access = Access(NEEDS[api], permissions, audit)
             known.accesses[question.api_key] = access

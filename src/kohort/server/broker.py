@@ -33,6 +33,7 @@ from kohort.runtime.groups import Groups
 from kohort.runtime.heavy_work import HeavyWork
 from kohort.runtime.transactions import TransactionCoordinator
 from kohort.security import KafkaPrincipal
+from kohort.security.peer import NODE_LISTENER
 from kohort.server.addresses import Address, cannot_listen
 from kohort.server.audit import AuditLog
 from kohort.server.authorization import access_of
@@ -50,11 +51,11 @@ from kohort.server.net import (
     Sasl,
     certificate_of,
 )
-from kohort.server.nodes import OneNode
 from kohort.server.services import Services, random_ids
 from kohort.server.throttling import Throttling
 from kohort.server.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, GroupTopics, Topics
 from kohort.server.transaction_markers import PartitionMarkers
+from kohort.server.workers import ClusterParts, Worker
 from kohort.transactions.config import TransactionCoordinatorConfig
 
 if TYPE_CHECKING:
@@ -84,10 +85,18 @@ class Broker:
     advertised: Address
     """The address in responses of the first listener, to which clients connect."""
 
-    def __init__(self, config: Config | None = None, *, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        config: Config | None = None,
+        *,
+        clock: Clock | None = None,
+        worker: Worker | None = None,
+    ) -> None:
+        """`worker`: this server is one of several, and `config` is that of this one."""
         self.config = Config() if config is None else config.copy()
         self.clock = SystemClock() if clock is None else clock
         self.node_id = self.config["node.id"]
+        self._cluster = ClusterParts(worker, self.config, self.clock)
         self.listener = Listeners(ConnectionLimits.of(self.config))
         self.addresses: dict[str, Address] = {}
         """The addresses that the server listens on, by the names of its listeners."""
@@ -112,6 +121,8 @@ class Broker:
     async def start(self) -> None:
         """Open everything, and listen. Raises KohortError, and then nothing stays open."""
         try:
+            self._opened.callback(self._cluster.close)
+            await self._cluster.begin()
             await self._open_storage()
             self._open_audit_log()
             self._open_groups()
@@ -123,6 +134,7 @@ class Broker:
             self._opened.push_async_callback(self.observer.close)
             self.http_address = await self.observer.start()
             self.config.on_change.append(self._configure)
+            self._cluster.start(self.topics)
             self._start_background_tasks()
             self._confirm_start()
         except BaseException:
@@ -138,7 +150,7 @@ class Broker:
 
     async def _open_storage(self) -> None:
         try:
-            self.logs = open_directory(self.config)
+            self.logs = open_directory(self.config, self._cluster.cluster_id)
             self._opened.callback(self.logs.close)
             await self._open_topics()
         except OSError as error:
@@ -146,15 +158,14 @@ class Broker:
         self._opened.callback(self.topics.close)
         self.listener.limit(ConnectionLimits.of(self.config))  # with what clients have set
         self.cluster_id = self.topics.cluster_id
+        self._cluster.know(self.topics)
 
     async def _open_topics(self) -> None:
         """Open every log, in another thread because checks after a crash may take long.
 
         The thread ends soon after this is cancelled.
         """
-        opening = asyncio.ensure_future(
-            asyncio.to_thread(Topics, self.logs, self.config, self.clock.timestamp)
-        )
+        opening = asyncio.ensure_future(asyncio.to_thread(self._cluster.open_topics, self.logs))
         try:
             self.topics = await asyncio.shield(opening)
         except asyncio.CancelledError:
@@ -212,7 +223,7 @@ class Broker:
             transaction_config(self.config),
             self.clock,
             new_producer_id=self.topics.durable_producer_ids.next,
-            marker_writer=self._markers,
+            marker_writer=self._cluster.markers(self.topics, self._markers),
             waits_for_disk=self._waits_for_disk,
             expiration_interval_ms=self.config[
                 "transaction.remove.expired.transaction.cleanup.interval.ms"
@@ -274,6 +285,7 @@ class Broker:
         self.address = self.addresses[first.listener]
         self.advertised = Address(first.host, first.port)
         self._bind_local_socket()
+        self._bind_node_socket()
         self.topics.on_acls_changed.append(self.listener.acls_changed)
         windows = Windows(
             self.config["quota.window.num"], self.config["quota.window.size.seconds"] * 1000
@@ -290,11 +302,13 @@ class Broker:
             groups=self.groups,
             transactions=self.transactions,
             markers=self._markers,
+            verifier=self._cluster.verifier(self.transactions),
+            controller=self._cluster.controller,
             fetch_sessions=FetchSessions(self.config["max.incremental.fetch.session.cache.slots"]),
             throttling=self._throttling,
             clock=self.clock,
             new_id=random_ids().__next__,
-            nodes=OneNode(self.node_id, self.config["broker.rack"]),
+            nodes=self._cluster.nodes,
             node_id=self.node_id,
             cluster_id=self.cluster_id,
         )
@@ -328,6 +342,11 @@ class Broker:
                 raise KohortError(
                     f"local.socket: {path} cannot be used: {error.strerror or error}"
                 ) from error
+
+    def _bind_node_socket(self) -> None:
+        worker = self._cluster.worker
+        if worker is not None:
+            self.listener.bind_path(worker.socket_of(worker.index), NODE_LISTENER)
 
     @property
     def has_reloadable_files(self) -> bool:
@@ -367,15 +386,15 @@ class Broker:
         tasks.start()
 
 
-def open_directory(config: Config) -> LogDirectory:
-    """The logs of a server, on disk or in memory.
+def open_directory(config: Config, cluster_id: str | None = None) -> LogDirectory:
+    """The logs of a server, on disk or in memory; without `cluster_id`, new ones of a new cluster.
 
     Raises OSError, and KohortError if another server uses the directory.
     """
     if config["storage"] == "memory":
         from kohort.log.memory import MemoryDirectory
 
-        return MemoryDirectory()
+        return MemoryDirectory(cluster_id)
     from kohort.log.local import LocalDirectory
 
     return LocalDirectory(
@@ -383,6 +402,7 @@ def open_directory(config: Config) -> LogDirectory:
         durability=config["durability"],
         stray_retention_ms=config["stray.retention.ms"],
         recovery_threads=config["num.recovery.threads.per.data.dir"],
+        cluster_id=cluster_id,
     )
 
 

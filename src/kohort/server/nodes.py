@@ -1,6 +1,6 @@
 """The nodes of a cluster, and who of them leads a partition, as requests see it."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple, Protocol
 
 from kohort.cluster import NO_LEADER, Leader, worker_of
@@ -24,6 +24,11 @@ NOBODY = Node(NO_LEADER, "", -1, None)
 
 class Nodes(Protocol):
     """The cluster at this moment."""
+
+    @property
+    def ids(self) -> Collection[int]:
+        """The ids of all nodes that are there."""
+        ...
 
     @property
     def controller_id(self) -> int:
@@ -54,6 +59,7 @@ class OneNode:
     """This node, which leads everything in epoch 0 for good."""
 
     def __init__(self, node_id: int, rack: str | None) -> None:
+        self.ids: Collection[int] = (node_id,)
         self.controller_id = node_id
         self._rack = rack
         self._leader = Leader(node_id, 0)
@@ -83,6 +89,7 @@ class Workers:
         self, topics: Topics, *, count: int, index: int, first_id: int, rack: str | None
     ) -> None:
         """`index` is that of this worker, from 0 on; `first_id` the node id of worker 0."""
+        self.ids: Collection[int] = range(first_id, first_id + count)
         self.controller_id = first_id
         self._topics = topics
         self._count = count
@@ -90,13 +97,12 @@ class Workers:
         self._rack = rack
 
     def all(self, endpoint: Endpoint) -> Sequence[Node]:
-        first = self.controller_id
-        return [self.node(node_id, endpoint) for node_id in range(first, first + self._count)]
+        return [self.node(node_id, endpoint) for node_id in self.ids]
 
     def node(self, node_id: int, endpoint: Endpoint) -> Node:
-        worker = node_id - self.controller_id
-        if not 0 <= worker < self._count:
+        if node_id not in self.ids:
             return NOBODY
+        worker = node_id - self.controller_id
         port = endpoint.port + worker - self._index if endpoint.port else 0
         return Node(node_id, endpoint.host, port, self._rack)
 

@@ -9,11 +9,12 @@ from kohort.runtime.clock import Clock
 from kohort.runtime.groups import Groups
 from kohort.runtime.heavy_work import HeavyWork
 from kohort.runtime.markers import MarkerWriter
-from kohort.runtime.transactions import TransactionCoordinator
+from kohort.runtime.transactions import TransactionCoordinator, TransactionVerifier
 from kohort.server.authorization import FindAccess, allow_everything
 from kohort.server.certificates import Certificates
 from kohort.server.config import Config
 from kohort.server.fetch import FetchSessions
+from kohort.server.internode import RemoteController
 from kohort.server.nodes import Nodes
 from kohort.server.throttling import Throttling
 from kohort.server.topics import Topics
@@ -30,6 +31,10 @@ class Services:
     transactions: TransactionCoordinator
     markers: MarkerWriter
     """Where transactions end: all partitions of this server."""
+    verifier: TransactionVerifier
+    """Asks the coordinators of transactions, of whatever node."""
+    controller: RemoteController | None = None
+    """The node that changes the cluster; None: this one."""
     fetch_sessions: FetchSessions
     throttling: Throttling
     clock: Clock

@@ -167,6 +167,7 @@ class Bench:
             topics=self.topics,
             groups=self.groups,
             transactions=self.transactions,
+            verifier=self.transactions,
             markers=PartitionMarkers(self.topics, self.groups, self.clock, waits_for_disk=False),
             fetch_sessions=self.fetch_sessions,
             throttling=self.throttling,

@@ -58,7 +58,7 @@ async def commit(
     """The (partition, error)s of each topic of the response."""
     bench.groups = coordinators
     services = bench.services
-    object.__setattr__(services, "transactions", coordinators)
+    object.__setattr__(services, "verifier", coordinators)
     asked = {
         "transactional_id": "tx",
         "group_id": "g",

@@ -202,6 +202,7 @@ class Wire:
             groups=self.groups,
             transactions=nothing,
             markers=nothing,
+            verifier=nothing,
             fetch_sessions=FetchSessions(slots=10),
             throttling=self.throttling,
             clock=SystemClock(),

@@ -1,7 +1,7 @@
 """Topics of a node that reads what another one has logged of them."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -61,8 +61,17 @@ class Pair:
         for offset, record in decode_batches(self.logged()):
             self.metadata.replay(offset, record)
         self.follower = FollowedTopics(
-            self.logs, config(), lambda: NOW, lambda each: is_of(1, each), self.metadata
+            *(self.logs, config(), lambda: NOW, lambda each: is_of(1, each)),
+            *(self.metadata, self),
         )
+
+    async def create_each(self, wanted: Sequence[NewTopic]) -> list[KafkaError | None]:
+        """As the controller of worker 1."""
+        created = await self.leader.create_each(wanted)
+        return [each if isinstance(each, KafkaError) else None for each in created]
+
+    async def allocate_producer_ids(self) -> range:
+        return await self.leader.allocate_producer_ids()
 
     def logged(self) -> bytes:
         log = self.directory.open(METADATA, METADATA_LOG)
@@ -179,6 +188,26 @@ async def test_only_the_other_node_changes_anything(pair: "Pair") -> None:
         with pytest.raises(KafkaError) as caught:
             change()
         assert caught.value.code is ErrorCode.not_controller
+
+
+async def test_topics_are_made_by_the_other_node(pair: "Pair") -> None:
+    following = asyncio.create_task(pair.follower.create_each([NewTopic("t", 4), NewTopic("", 1)]))
+    made, refused = await following
+    assert isinstance(made, KafkaError)
+    assert made.code is ErrorCode.unknown_topic_or_partition  # it has not followed yet
+    assert isinstance(refused, KafkaError)
+    assert refused.code is ErrorCode.invalid_topic_exception
+    await pair.follow()
+    pair.check("t")
+
+
+async def test_producer_ids_are_those_of_the_other_node(pair: "Pair") -> None:
+    given = []
+    for topics in (pair.leader, pair.follower) * 3:
+        ids = topics.durable_producer_ids
+        await ids.fill()
+        given += [ids.next() for _ in range(50)]
+    assert len(set(given)) == 300
 
 
 async def test_what_is_not_durable_is_not_told() -> None:

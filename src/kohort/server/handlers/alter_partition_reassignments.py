@@ -74,4 +74,4 @@ def _validate(services: Services, name: str, wanted: Any) -> None:
         )
     if wanted.replicas is None:  # cancels a reassignment
         raise KafkaError(ErrorCode.no_reassignment_in_progress)
-    validate_replicas(wanted.replicas, services.node_id)
+    validate_replicas(wanted.replicas, services.nodes.ids)

@@ -110,7 +110,7 @@ def validate_resource(services: Services, kind: int, name: str) -> ResourceType:
     match kind:
         case ResourceType.BROKER:
             if name:
-                validate_broker_id(name, services.node_id, f"{services.node_id},")
+                validate_broker_id(name, services.nodes.ids, f"{services.node_id},")
         case ResourceType.GROUP:
             if not name:
                 raise KafkaError(

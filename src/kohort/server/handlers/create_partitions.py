@@ -83,4 +83,4 @@ def _validate_assignments(services: Services, assignments: Any, added: int) -> N
             "were specified.",
         )
     for assignment in assignments:
-        validate_replicas(assignment.broker_ids, services.node_id)
+        validate_replicas(assignment.broker_ids, services.nodes.ids)

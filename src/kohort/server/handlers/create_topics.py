@@ -4,9 +4,9 @@ v4 allows -1 for the broker's default number of partitions and replicas (older v
 as in Kafka); v5 responds with the number of partitions and the configs (KIP-525); v6 knows
 THROTTLING_QUOTA_EXCEEDED (KIP-599); v7 responds with the topic id.
 
-A partition has one replica, on this broker: a replication factor beyond 1 and assignments to other
-brokers are refused, with Kafka's words. A request whose time is up when it comes is refused and
-does nothing.
+A partition has one replica: a replication factor beyond the number of brokers is refused, and so
+are assignments to others than these, with Kafka's words. A request whose time is up when it comes
+is refused and does nothing.
 """
 
 from collections.abc import Generator, Sequence
@@ -135,12 +135,13 @@ def _validate_placement(services: Services, topic: Any) -> None:
             ErrorCode.invalid_replication_factor,
             "Replication factor must be larger than 0, or -1 to use the default value.",
         )
-    if factor > 1:
+    brokers = len(services.nodes.ids)
+    if factor > brokers:
         raise KafkaError(
             ErrorCode.invalid_replication_factor,
             f"Unable to replicate the partition {factor} time(s): The target replication "
             f"factor of {factor} "
-            "cannot be reached because only 1 broker(s) are registered.",
+            f"cannot be reached because only {brokers} broker(s) are registered.",
         )
 
 
@@ -163,7 +164,7 @@ def _validate_assignments(services: Services, topic: Any) -> None:
                 f"{assignment.partition_index}",
             )
         seen.add(assignment.partition_index)
-        validate_replicas(assignment.broker_ids, services.node_id)
+        validate_replicas(assignment.broker_ids, services.nodes.ids)
     if seen != set(range(len(seen))):
         raise KafkaError(
             ErrorCode.invalid_replica_assignment,

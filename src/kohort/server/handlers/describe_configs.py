@@ -141,14 +141,14 @@ def _topic_entries(services: Services, name: str) -> Iterator[ConfigEntry]:
 def _broker_entries(services: Services, name: str) -> Iterable[ConfigEntry]:
     if name == "":
         return describe_all_brokers(services.config)
-    validate_broker_id(name, services.node_id, f"{services.node_id} or empty string,")
+    validate_broker_id(name, (services.node_id,), f"{services.node_id} or empty string,")
     return describe_broker(services.config)
 
 
 def _logger_entries(services: Services, name: str) -> Iterable[ConfigEntry]:
     if not name:
         raise KafkaError(ErrorCode.invalid_request, "Broker id must not be empty")
-    validate_broker_id(name, services.node_id, str(services.node_id))
+    validate_broker_id(name, (services.node_id,), str(services.node_id))
     return (
         ConfigEntry(name=each, value=level, source=Source.LOGGER, kind=None, doc="", synonyms=())
         for each, level in levels()

@@ -40,6 +40,7 @@ from kohort.server.fetch import (
     pack_error,
     read_all,
 )
+from kohort.server.handlers import fetch_metadata
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 
@@ -53,6 +54,8 @@ AT_ONCE: Final = 200
 def handle(
     services: Services, exchange: Exchange, request: Any
 ) -> Coroutine[Any, Any, None] | None:
+    if exchange.peer.is_node:
+        return fetch_metadata.handle(services, exchange, request)
     if _names_many(request):
         return _handle_large(services, exchange, request)
     by_id = exchange.version >= FIRST_WITH_IDS

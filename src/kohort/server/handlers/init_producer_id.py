@@ -58,11 +58,10 @@ async def _initialized(services: Services, request: Any) -> ProducerResponse:
     known_epoch: int = getattr(request, "producer_epoch", NONE)
     if request.transactional_id == "" or (known_id == NONE) != (known_epoch == NONE):
         raise KafkaError(ErrorCode.invalid_request)
+    ids = services.topics.durable_producer_ids
+    await ids.fill()
     if request.transactional_id is None:
-        producer_id = services.topics.producer_ids.next()
-        await services.topics.durable()
-        return ProducerResponse(ErrorCode.none, producer_id, 0)
-    await services.topics.durable_producer_ids.fill()
+        return ProducerResponse(ErrorCode.none, ids.next(), 0)
     initialized: ProducerResponse = await services.transactions.ask(
         InitProducerId(
             request_id=None,

@@ -236,7 +236,7 @@ async def _handle_verified(
         for _ in range(_RETRIES):
             if ErrorCode.concurrent_transactions not in verified.values():
                 break
-            await services.transactions.markers_written(request.transactional_id, _RETRY_AFTER_S)
+            await services.verifier.markers_written(request.transactional_id, _RETRY_AFTER_S)
             # The markers that are waited for end the guards from before them.
             renewed = await in_slices(_begin_verification(context, request))
             verified = await verify(renewed.guards)
@@ -260,9 +260,9 @@ async def _verified(
     partitions = {topic: frozenset(each) for topic, each in indexes.items()}
     missing: Mapping[str, frozenset[int]] = {}
     if version >= FIRST_THAT_ADDS:
-        error = await services.transactions.add_partitions(*producer, partitions, BUMPS_EPOCH)
+        error = await services.verifier.add_partitions(*producer, partitions, BUMPS_EPOCH)
     else:
-        error, missing = await services.transactions.verify_partitions(*producer, partitions)
+        error, missing = await services.verifier.verify_partitions(*producer, partitions)
         if error is ErrorCode.concurrent_transactions:
             error = ErrorCode.not_enough_replicas  # older clients retry after this one
     if error:

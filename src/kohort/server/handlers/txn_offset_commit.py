@@ -81,7 +81,7 @@ async def _verify(services: Services, version: int, request: Any) -> Verificatio
     except (KafkaError, OSError):
         raise KafkaError(ErrorCode.not_coordinator, "the group log is not served") from None
     if guard is not None:
-        error = await services.transactions.verify(
+        error = await services.verifier.verify(
             *(request.transactional_id, request.producer_id, request.producer_epoch),
             groups.partition_of(group),
             add=version >= FIRST_THAT_ADDS,

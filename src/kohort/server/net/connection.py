@@ -32,7 +32,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias, cast
 
 from kohort.errors import ErrorCode
-from kohort.protocol.apis import APIS, BY_NAME
+from kohort.protocol.apis import ALL_APIS, BY_NAME
 from kohort.protocol.framing import CONTENT, FrameReader, MalformedError
 from kohort.protocol.messages import frame_head, read_header
 from kohort.protocol.throttle_time import with_throttle_time
@@ -602,6 +602,6 @@ def host_of(address: object) -> str:
 
 def refuse_illegal_sasl_state(exchange: Exchange, _frame: bytes, _body_at: int) -> None:
     """Refuse a request that comes between two messages of SASL, unparsed; close its connection."""
-    if APIS[exchange.api_key].serves(exchange.version):
+    if ALL_APIS[exchange.api_key].serves(exchange.version):
         exchange.respond(unparsed_response(exchange.api_key, exchange.version))
     exchange.connection.hang_up("a request during authentication")

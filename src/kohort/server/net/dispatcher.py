@@ -23,11 +23,13 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from importlib import import_module
+from types import ModuleType
 from typing import Any, Final, TypeAlias
 
-from kohort.protocol.apis import API_VERSIONS, APIS, BY_NAME
+from kohort.protocol.apis import ALL_APIS, API_VERSIONS, APIS, BY_NAME
 from kohort.protocol.messages import decode_large_request, decode_request, has_few_elements
 from kohort.protocol.releasing import release
+from kohort.server.net.envelopes import ENVELOPE, open_envelope
 from kohort.server.net.exchange import Exchange
 from kohort.server.services import Services
 
@@ -60,10 +62,24 @@ class Dispatcher:
 
     def load(self, api_key: int) -> Handle:
         """Import the handler module of an API, if that has not happened yet; its `handle`."""
-        if api_key not in self._handlers:
-            module = import_module(APIS[api_key].handler)
+        if api_key == ENVELOPE:
+            self.register(api_key, self._open_envelope)
+        elif api_key not in self._handlers:
+            module = self._module(api_key)
             self.register(api_key, module.handle, getattr(module, "FAST_PATHS", {}))
         return self._handlers[api_key]
+
+    def _module(self, api_key: int) -> ModuleType:
+        if self._services.controller is not None:
+            forwarding = import_module("kohort.server.handlers.forwarding")
+            if ALL_APIS[api_key].name in forwarding.FORWARDED:
+                return forwarding
+        return import_module(ALL_APIS[api_key].handler)
+
+    def _open_envelope(
+        self, _services: Services, exchange: Exchange, request: Any
+    ) -> Coroutine[Any, Any, None] | None:
+        return open_envelope(self.dispatch, exchange, request)
 
     def register(
         self, api_key: int, handle: Handle, fast_paths: Mapping[int, FastPath] | None = None

@@ -21,7 +21,10 @@ LONGEST_THROTTLE_MS: Final = 2**31 - 1
 class RequestConnection(Protocol):
     """The connection of a request, as its exchange uses it."""
 
-    is_open: bool
+    @property
+    def is_open(self) -> bool:
+        """Whether a response still reaches the client."""
+        ...
 
     @property
     def peer(self) -> Peer:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kohort.errors import ErrorCode
-from kohort.protocol.apis import APIS
+from kohort.protocol.apis import ALL_APIS
 from kohort.security import Endpoint, KafkaPrincipal, SecurityProtocol
 from kohort.server.addresses import Address
 from kohort.server.config import ListenerConfig
@@ -103,10 +103,10 @@ class Listeners:
         self._add(endpoint, sockets, protection, rates)
         return address
 
-    def bind_path(self, path: str) -> None:
+    def bind_path(self, path: str, name: str = LOCAL_LISTENER) -> None:
         """Listen on a Unix socket, whose connections no limit holds up. Raises OSError."""
         endpoint = Endpoint(
-            listener=LOCAL_LISTENER,
+            listener=name,
             security_protocol=SecurityProtocol.PLAINTEXT,
             host=f"unix:{path}",
             port=0,
@@ -168,9 +168,9 @@ class Listeners:
             connections=len(self._connections),
             accepted=self._connections.accepted,
             refused=self._connections.refused,
-            requests={APIS[key].name: count for key, count in metrics.requests.items()},
+            requests={ALL_APIS[key].name: count for key, count in metrics.requests.items()},
             errors={
-                (APIS[key].name, ErrorCode(code).name.upper()): count
+                (ALL_APIS[key].name, ErrorCode(code).name.upper()): count
                 for (key, code), count in metrics.errors.items()
             },
             bytes_in=metrics.bytes_in,
@@ -178,7 +178,7 @@ class Listeners:
             malformed=metrics.malformed,
             hung_up=metrics.hung_up,
             failed=metrics.failed,
-            throttled={APIS[key].name: count for key, count in metrics.throttled.items()},
+            throttled={ALL_APIS[key].name: count for key, count in metrics.throttled.items()},
             logins=metrics.logins,
             logins_failed=metrics.logins_failed,
             sessions_expired=metrics.sessions_expired,

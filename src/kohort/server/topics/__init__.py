@@ -3,7 +3,9 @@
 from kohort.server.topics.cluster_metadata import (
     BATCH_RECORDS,
     METADATA,
+    MetadataRecord,
     TopicRecord,
+    decode_batches,
     in_batches,
 )
 from kohort.server.topics.followed import FollowedMetadata, FollowedTopics
@@ -25,10 +27,12 @@ __all__ = [
     "FollowedMetadata",
     "FollowedTopics",
     "GroupTopics",
+    "MetadataRecord",
     "NewTopic",
     "Topic",
     "TopicRecord",
     "Topics",
+    "decode_batches",
     "in_batches",
     "judge",
     "storage_error",

@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable
-from typing import NoReturn
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import NoReturn, Protocol
 from uuid import UUID
 
 from kohort.errors import ErrorCode, KafkaError
@@ -21,7 +21,7 @@ from kohort.server.topics.cluster_metadata import (
     TopicRecord,
 )
 from kohort.server.topics.reconciliation import places_of
-from kohort.server.topics.topic import Topic
+from kohort.server.topics.topic import NewTopic, Topic
 from kohort.server.topics.topic_logs import Placement
 from kohort.server.topics.topics import Topics
 from kohort.types import Timestamp
@@ -45,9 +45,13 @@ class FollowedMetadata:
         self.end_offset = offset + 1
 
     def commit(self, *_: MetadataRecord) -> NoReturn:
-        raise KafkaError(
-            ErrorCode.not_controller, "This is not the correct controller for this cluster."
-        )
+        raise _not_controller()
+
+    def read(self, _: int) -> NoReturn:
+        raise _not_controller()
+
+    async def wait_beyond(self, _: int) -> NoReturn:
+        raise _not_controller()
 
     async def durable(self, change: int | None = None) -> None:
         """What is read from another node is on its disk."""
@@ -62,6 +66,23 @@ class FollowedMetadata:
         pass
 
 
+def _not_controller() -> KafkaError:
+    text = "This is not the correct controller for this cluster."
+    return KafkaError(ErrorCode.not_controller, text)
+
+
+class Controller(Protocol):
+    """The node that changes topics."""
+
+    async def create_each(self, wanted: Sequence[NewTopic]) -> list[KafkaError | None]:
+        """Create topics, each by itself; in the same order, why one was not. Raises KafkaError."""
+        ...
+
+    async def allocate_producer_ids(self) -> range:
+        """Ids that are given to nobody else. Raises KafkaError."""
+        ...
+
+
 class FollowedTopics(Topics):
     """The topics as another node tells of them; it alone changes them."""
 
@@ -72,11 +93,36 @@ class FollowedTopics(Topics):
         now: Callable[[], Timestamp],
         placement: Placement,
         metadata: FollowedMetadata,
+        controller: Controller,
     ) -> None:
-        """Open the topics of `metadata`. Raises as `Topics` does."""
+        """Open the topics of `metadata`, which `controller` changes. Raises as `Topics` does."""
         super().__init__(logs, config, now, placement, metadata)
         self._followed = metadata
+        self._controller = controller
         self._slices = TimeSlices()
+
+    @property
+    def position(self) -> int:
+        """Offset of the record to be followed next."""
+        return self._followed.end_offset
+
+    async def create_each(self, wanted: Sequence[NewTopic]) -> list[Topic | KafkaError]:
+        """Have topics made; in the same order the topic, or why it was not made.
+
+        One that was made and is not known here yet is UNKNOWN_TOPIC_OR_PARTITION.
+        """
+        try:
+            errors = await self._controller.create_each(wanted)
+        except KafkaError as error:
+            return [error for _ in wanted]
+        unknown = KafkaError(ErrorCode.unknown_topic_or_partition)
+        return [
+            error or self.get(new.name) or unknown
+            for new, error in zip(wanted, errors, strict=True)
+        ]
+
+    async def _take_producer_ids(self) -> Sequence[int]:
+        return await self._controller.allocate_producer_ids()
 
     async def follow(self, records: Iterable[tuple[int, MetadataRecord]]) -> None:
         """Do as these records say, each with its offset in the log of the other node.

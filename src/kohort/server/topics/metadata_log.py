@@ -52,6 +52,14 @@ class Metadata(Protocol):
         """Number of the latest change, for `durable`."""
         ...
 
+    def read(self, offset: int, /) -> bytes:
+        """Batches from that offset on, as far as they are durable. Raises KafkaError, OSError."""
+        ...
+
+    async def wait_beyond(self, offset: int, /) -> None:
+        """Return as soon as more than `offset` is durable. Raises KafkaError."""
+        ...
+
     def commit(self, *records: MetadataRecord) -> None:
         """Log the records together, and replay them. Raises KafkaError."""
         ...

@@ -6,7 +6,7 @@ the server ends is lost, which costs nothing: there are 2^63 of them.
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
 from kohort.errors import ErrorCode, KafkaError
@@ -26,7 +26,7 @@ class ProducerIdManager:
 
         The reservation is of the ids below `end`.
         """
-        self._next = self._end = start
+        self._next = self._end = self._reserved = start
         self._reserve = reserve
 
     def next(self) -> int:
@@ -35,13 +35,19 @@ class ProducerIdManager:
         Raises what `reserve` raises, and KafkaError UNKNOWN_SERVER_ERROR if no ids are left.
         """
         if self._next == self._end:
-            end = min(self._end + BLOCK, MAX_ID)
-            if end == self._end:
-                raise KafkaError(ErrorCode.unknown_server_error, "no producer ids are left")
-            self._reserve(end)
-            self._end = end
+            block = self.block()
+            self._next, self._end = block.start, block.stop
         given, self._next = self._next, self._next + 1
         return given
+
+    def block(self) -> range:
+        """New ids for somebody else to hand out. Raises as `next` does."""
+        start, end = self._reserved, min(self._reserved + BLOCK, MAX_ID)
+        if start == end:
+            raise KafkaError(ErrorCode.unknown_server_error, "no producer ids are left")
+        self._reserve(end)
+        self._reserved = end
+        return range(start, end)
 
     def drop_block(self) -> None:
         """Give no more ids of the block: its reservation may not be on the disk."""
@@ -54,25 +60,22 @@ class DurableProducerIds:
     A transactional id keeps its producer id over restarts, so that must not be given again.
     """
 
-    def __init__(self, ids: ProducerIdManager, durable: Callable[[], Awaitable[None]]) -> None:
-        """`durable` returns when the reservations made so far are on the disk, or raises."""
-        self._ids = ids
-        self._durable = durable
+    def __init__(self, take: Callable[[], Awaitable[Iterable[int]]]) -> None:
+        """`take` returns more new ids than `FEW`, whose reservation is durable, or raises."""
+        self._take = take
         self._in_hand: deque[int] = deque()
         self._filling = asyncio.Lock()
 
     async def fill(self) -> None:
         """Return when there are ids in hand.
 
-        Raises what `durable` and `ProducerIdManager.next` raise.
+        Raises what `take` raises.
         """
         if len(self._in_hand) > FEW:
             return
         async with self._filling:
             if len(self._in_hand) <= FEW:
-                ids = [self._ids.next() for _ in range(IN_HAND)]
-                await self._durable()
-                self._in_hand += ids
+                self._in_hand += await self._take()
 
     def next(self) -> int:
         """A new id. Raises KafkaError COORDINATOR_LOAD_IN_PROGRESS if none is in hand."""

@@ -80,11 +80,12 @@ def reconcile(
             refused[each] = _not_its_place(each, topic_id, found)
         else:
             missing[each] = topic_id
-    if missing:
+    if missing and marks:  # else the directory is new
         logger.warning(
             "directories of partitions are missing; they are made, without records",
             extra=fields(partitions=shortened(map(str, missing)), count=len(missing)),
         )
+    if missing:
         directories.make(missing)
     return refused
 

@@ -52,6 +52,7 @@ from kohort.server.topics.cluster_metadata import (
     UserScramCredentialRecord,
     in_batches,
 )
+from kohort.server.topics.followers import Followers
 from kohort.server.topics.metadata_log import (
     METADATA_LOG,
     Metadata,
@@ -59,7 +60,7 @@ from kohort.server.topics.metadata_log import (
     storage_error,
 )
 from kohort.server.topics.names import ClaimedNames, validate_creatable
-from kohort.server.topics.producer_ids import DurableProducerIds, ProducerIdManager
+from kohort.server.topics.producer_ids import IN_HAND, DurableProducerIds, ProducerIdManager
 from kohort.server.topics.reconciliation import (
     ensure_metadata_directory,
     places_of,
@@ -112,6 +113,8 @@ class Topics:
 
         No topic of these names is created before the tasks that are returned have ended.
         """
+        self.followers = Followers()
+        """The nodes that are told of every change."""
         self.on_acls_changed: list[Callable[[], None]] = []
         """Called after each change of the ACLs."""
         self._forgetting: dict[str, list[asyncio.Task[None]]] = {}
@@ -140,7 +143,7 @@ class Topics:
         if not state.cluster_id:
             self._metadata.commit(ClusterRecord(logs.directories.cluster_id or new_cluster_id()))
         self.producer_ids = ProducerIdManager(state.producer_ids_end, self._reserve_producer_ids)
-        self.durable_producer_ids = DurableProducerIds(self.producer_ids, self.durable)
+        self.durable_producer_ids = DurableProducerIds(self._take_producer_ids)
         for record in state.topics.values():
             places |= self._logs.here(places_of(record))
         for partition, why in reconcile(logs.directories, state, places).items():
@@ -199,6 +202,17 @@ class Topics:
         """End offset of `__cluster_metadata`."""
         return self._metadata.end_offset
 
+    def logged(self, offset: int) -> bytes:
+        """Batches of `__cluster_metadata` from that offset on, as far as they are durable.
+
+        At most a megabyte, empty at the end. Raises KafkaError, OSError.
+        """
+        return self._metadata.read(offset)
+
+    async def logged_beyond(self, offset: int) -> None:
+        """Return as soon as more than `offset` of `__cluster_metadata` is durable."""
+        await self._metadata.wait_beyond(offset)
+
     @property
     def last_change(self) -> int:
         """Number of the latest change, for `durable` and `confirmed`."""
@@ -215,6 +229,7 @@ class Topics:
         except OSError as error:
             await self._reverted()
             raise storage_error(error) from error
+        await self.followers.know(self.metadata_end_offset)
         self._tell_deleted(names)
         slices = TimeSlices()
         for partition, topic_id in deleted:
@@ -762,6 +777,17 @@ class Topics:
         if self._to_remove.get(partition) == topic_id:
             del self._to_remove[partition]
             self._logs.remove(partition, topic_id)
+
+    async def _take_producer_ids(self) -> Sequence[int]:
+        ids = [self.producer_ids.next() for _ in range(IN_HAND)]
+        await self.durable()
+        return ids
+
+    async def allocate_producer_ids(self) -> range:
+        """Ids for another node to hand out. Raises KafkaError."""
+        block = self.producer_ids.block()
+        await self.durable()
+        return block
 
     def _reserve_producer_ids(self, end: int) -> None:
         self._metadata.commit(ProducerIdsReserved(end))

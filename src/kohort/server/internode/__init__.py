@@ -1,0 +1,20 @@
+"""What the nodes of a cluster ask each other: requests to the controller, and of transactions.
+
+Nodes connect to each other by a listener of their own, `NODE_LISTENER`. The controller is the node
+that writes the metadata log: the others follow the log, and send on what would change it.
+"""
+
+from kohort.server.internode.connection import NodeConnection, NodeUnreachableError
+from kohort.server.internode.controller import RemoteController
+from kohort.server.internode.following import MetadataFollower
+from kohort.server.internode.transactions import NodeConnections, RoutedMarkers, RoutedVerifier
+
+__all__ = [
+    "MetadataFollower",
+    "NodeConnection",
+    "NodeConnections",
+    "NodeUnreachableError",
+    "RemoteController",
+    "RoutedMarkers",
+    "RoutedVerifier",
+]

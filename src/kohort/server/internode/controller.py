@@ -1,0 +1,99 @@
+"""The controller, as the other nodes ask it."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Final
+
+from kohort.errors import ErrorCode, KafkaError
+from kohort.protocol.apis import ALL_APIS, BY_NAME
+from kohort.security import Peer
+from kohort.server.internode.connection import NodeConnection, NodeUnreachableError
+from kohort.server.topics import NewTopic
+
+_ENVELOPE: Final = next(key for key, api in ALL_APIS.items() if api.name == "envelope")
+_ALLOCATE: Final = next(key for key, api in ALL_APIS.items() if api.name == "allocate_producer_ids")
+_CREATE_TOPICS: Final = BY_NAME["create_topics"].key
+_CREATE_TOPICS_VERSION: Final = 7
+_TIMEOUT_MS: Final = 30_000
+PATIENCE_S: Final = 10.0
+"""Time that a controller has to come back, as one that is started again does."""
+_RETRY_AFTER_S: Final = 0.05
+
+
+class RemoteController:
+    """Changes of the cluster, made by another node."""
+
+    def __init__(self, node_id: int, connection: NodeConnection) -> None:
+        """`node_id` is that of this node."""
+        self._node_id = node_id
+        self._connection = connection
+
+    async def forward(self, frame: bytes, peer: Peer) -> bytes:
+        """The response to a client's request, both with header and without size (KIP-590).
+
+        The controller judges the client as if it had come to it. Raises KafkaError NOT_CONTROLLER
+        if it is not there for long.
+        """
+        response = await self._ask(
+            _ENVELOPE,
+            0,
+            request_data=frame,
+            request_principal=str(peer.principal).encode(),
+            client_host_address=peer.host.encode(),
+        )
+        _raise(response.error_code)
+        data: bytes = response.response_data
+        return data
+
+    async def allocate_producer_ids(self) -> range:
+        """Ids that are given to nobody else. Raises KafkaError."""
+        response = await self._ask(_ALLOCATE, 0, broker_id=self._node_id, broker_epoch=-1)
+        _raise(response.error_code)
+        start: int = response.producer_id_start
+        return range(start, start + response.producer_id_len)
+
+    async def create_each(self, wanted: Sequence[NewTopic]) -> list[KafkaError | None]:
+        """Create topics, each by itself; in the same order, why one was not. Raises KafkaError."""
+        response = await self._ask(
+            _CREATE_TOPICS,
+            _CREATE_TOPICS_VERSION,
+            topics=[
+                {
+                    "name": name,
+                    "num_partitions": partitions,
+                    "replication_factor": 1,
+                    "configs": [{"name": key, "value": text} for key, text in configs.items()],
+                }
+                for name, partitions, configs in wanted
+            ],
+            timeout=_TIMEOUT_MS,
+        )
+        refused = {
+            each.name: KafkaError(each.error_code, each.error_message or "")
+            for each in response.topics
+            if each.error_code
+        }
+        return [refused.get(name) for name, *_ in wanted]
+
+    async def _ask(self, api_key: int, version: int, **fields: Any) -> Any:
+        """A request that was sent and has no response is sent again, as Kafka's brokers do."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + PATIENCE_S
+        while True:
+            try:
+                return await self._connection.ask(api_key, version, **fields)
+            except NodeUnreachableError as error:
+                if loop.time() > until:
+                    raise KafkaError(
+                        ErrorCode.not_controller, f"The controller cannot be reached: {error}"
+                    ) from error
+                await asyncio.sleep(_RETRY_AFTER_S)
+
+    def close(self) -> None:
+        """Close the connection. Idempotent."""
+        self._connection.close()
+
+
+def _raise(code: ErrorCode) -> None:
+    if code:
+        raise KafkaError(code)

@@ -1,0 +1,89 @@
+"""Requests that another node sends on for its client (KIP-590): Envelope (58).
+
+The request inside is handled as if its client had come here: by its principal and its host.
+"""
+
+from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import replace
+from typing import Any, Final
+
+from kohort.errors import ErrorCode
+from kohort.protocol.framing import CONTENT, MalformedError
+from kohort.protocol.messages import encode, frame_head, read_header, response
+from kohort.protocol.throttle_time import with_throttle_time
+from kohort.security import KafkaPrincipal, Peer
+from kohort.server.net.exchange import Body, Exchange
+from kohort.server.net.login import Login
+from kohort.server.net.repeated_requests import RepeatedRequest
+
+ENVELOPE: Final = 58
+_SIZE: Final = bytes(CONTENT)
+
+
+def open_envelope(
+    dispatch: Callable[[Exchange, bytes, int], Coroutine[Any, Any, None] | None],
+    exchange: Exchange,
+    request: Any,
+) -> Coroutine[Any, Any, None] | None:
+    """Dispatch the request in an envelope. Raises MalformedError."""
+    if not exchange.peer.is_node:
+        raise MalformedError(f"API key {ENVELOPE} is not served to clients")
+    frame = _SIZE + request.request_data
+    api_key, version, correlation_id, client_id, body_at = read_header(frame)
+    if api_key == ENVELOPE:
+        raise MalformedError("an envelope in an envelope")
+    peer = replace(
+        exchange.peer,
+        principal=KafkaPrincipal.parse(request.request_principal.decode()),
+        host=request.client_host_address.decode(),
+    )
+    inside = Exchange(_Inside(exchange, peer), api_key, version, correlation_id, client_id)
+    return dispatch(inside, frame, body_at)
+
+
+class _Inside:
+    """The `RequestConnection` of a request in an envelope."""
+
+    login: Login | None = None
+
+    def __init__(self, envelope: Exchange, peer: Peer) -> None:
+        self._envelope = envelope
+        self.peer = peer
+
+    @property
+    def is_open(self) -> bool:
+        return self._envelope.connection.is_open
+
+    @property
+    def largest_response(self) -> int | None:
+        return self._envelope.largest_response
+
+    def respond(self, exchange: Exchange, body: Body | None, errors: Iterable[int]) -> None:
+        if body is None:
+            self.hang_up("a request without a response was sent on")
+            return
+        if exchange.throttle_ms:
+            body = with_throttle_time(
+                exchange.api_key, exchange.version, body, exchange.throttle_ms
+            )
+        data = body if isinstance(body, bytes) else b"".join(body)
+        head = frame_head(exchange.api_key, exchange.version, exchange.correlation_id, len(data))
+        answer = response(
+            ENVELOPE,
+            self._envelope.version,
+            response_data=head[CONTENT:] + data,
+            error_code=ErrorCode.none,
+        )
+        self._envelope.respond_encoded(encode(answer), errors)
+
+    def expect_again(self, request: RepeatedRequest) -> None:
+        """No request in an envelope is repeated."""
+
+    def when_closed(self, function: Callable[[Any], None]) -> None:
+        self._envelope.when_connection_closes(function)
+
+    def hang_up(self, why: str) -> None:
+        self._envelope.hang_up(why)
+
+    def fail(self, error: BaseException, exchange: Exchange | None = None) -> None:
+        self._envelope.connection.fail(error, exchange)

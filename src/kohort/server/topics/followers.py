@@ -1,0 +1,43 @@
+"""The nodes that follow the metadata log of this one, and how far they are."""
+
+import asyncio
+from contextlib import suppress
+from typing import Final
+
+WAIT_AT_MOST_S: Final = 0.1
+"""A node that is slow does not hold up changes for longer."""
+
+
+class Followers:
+    """Followers by node id; each asks for what follows on an offset, so it knows all before."""
+
+    def __init__(self) -> None:
+        self._offsets: dict[int, int] = {}
+        self._moved = asyncio.Event()
+        """Set, and replaced, when a follower comes further, or goes."""
+
+    def reached(self, node_id: int, offset: int) -> None:
+        """A node knows all records before `offset`."""
+        self._offsets[node_id] = offset
+        self._tell()
+
+    def gone(self, node_id: int) -> None:
+        """Wait for a node no more."""
+        self._offsets.pop(node_id, None)
+        self._tell()
+
+    async def know(self, offset: int) -> None:
+        """Return when all know the records before `offset`, or after `WAIT_AT_MOST_S`."""
+        if self._all_know(offset):
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(WAIT_AT_MOST_S):
+                while not self._all_know(offset):
+                    await self._moved.wait()
+
+    def _all_know(self, offset: int) -> bool:
+        return all(each >= offset for each in self._offsets.values())
+
+    def _tell(self) -> None:
+        self._moved.set()
+        self._moved = asyncio.Event()

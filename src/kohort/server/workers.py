@@ -1,0 +1,170 @@
+"""Several processes on one machine that serve one cluster, each a node of its own.
+
+Worker 0 writes the metadata log and is the controller. The others follow it, and send on what would
+change it. Each has the logs of a fixed share of the partitions, below a directory of its own.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from kohort.cluster import worker_of
+from kohort.errors import KafkaError, KohortError
+from kohort.log.base import LogDirectory
+from kohort.runtime.clock import Clock
+from kohort.runtime.markers import MarkerWriter
+from kohort.runtime.transactions import TransactionVerifier
+from kohort.server.config import Config
+from kohort.server.internode import (
+    MetadataFollower,
+    NodeConnection,
+    NodeConnections,
+    NodeUnreachableError,
+    RemoteController,
+    RoutedMarkers,
+    RoutedVerifier,
+)
+from kohort.server.nodes import Nodes, OneNode, Workers
+from kohort.server.topics import (
+    INTERNAL,
+    FollowedMetadata,
+    FollowedTopics,
+    Topics,
+)
+from kohort.types import TopicPartition
+
+_RETRY_AFTER_S: Final = 0.05
+STARTED_WITHIN_S: Final = 60.0
+"""Time that the controller has to serve."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worker:
+    """One of `count` workers."""
+
+    index: int
+    count: int
+    sockets: Path
+    """Directory of the sockets by which the workers talk to each other; nobody else may enter it.
+    """
+
+    def socket_of(self, index: int) -> str:
+        return str(self.sockets / f"{index}.sock")
+
+    @property
+    def is_controller(self) -> bool:
+        return self.index == 0
+
+    def leads(self, partition: TopicPartition) -> bool:
+        """Whether this worker has the log of a partition."""
+        return worker_of(partition, self.count) == self.index
+
+
+class ClusterParts:
+    """What makes a server one of several; without a `worker`, it is the only one."""
+
+    def __init__(self, worker: Worker | None, config: Config, clock: Clock) -> None:
+        self.worker = worker
+        self._config = config
+        self._clock = clock
+        self._node_id: int = config["node.id"]
+        self.controller: RemoteController | None = None
+        self.cluster_id: str | None = None
+        """The cluster that the controller is of; None: this node is the controller."""
+        self.nodes: Nodes
+        self._follower: MetadataFollower | None = None
+        self._following: asyncio.Task[None] | None = None
+        self._metadata = FollowedMetadata()
+        self._connections: NodeConnections
+        if worker is not None:
+            self._connections = NodeConnections(self._connect)
+            if not worker.is_controller:
+                self.controller = RemoteController(self._node_id, self._connection(0))
+                self._follower = MetadataFollower(self._node_id, self._connection(0))
+
+    def _connection(self, index: int) -> NodeConnection:
+        assert self.worker is not None
+        return NodeConnection(self.worker.socket_of(index))
+
+    def _connect(self, node_id: int) -> NodeConnection:
+        assert self.worker is not None
+        return self._connection(self.worker.index + node_id - self._node_id)
+
+    async def begin(self) -> None:
+        """Learn what the controller knows, once it serves. Raises KohortError if it does not."""
+        if self._follower is None:
+            return
+        until = asyncio.get_running_loop().time() + STARTED_WITHIN_S
+        while not self._knows_enough():
+            try:
+                for offset, record in await self._follower.read(self._metadata.end_offset):
+                    self._metadata.replay(offset, record)
+            except (NodeUnreachableError, KafkaError) as error:
+                if asyncio.get_running_loop().time() > until:
+                    raise KohortError(f"worker 0 does not serve: {error}") from error
+                await asyncio.sleep(_RETRY_AFTER_S)
+        self.cluster_id = self._metadata.state.cluster_id
+
+    def _knows_enough(self) -> bool:
+        names = {topic.name for topic in self._metadata.state.topics.values()}
+        return bool(self._metadata.state.cluster_id) and names >= INTERNAL
+
+    def open_topics(self, logs: LogDirectory) -> Topics:
+        """The topics, as far as their logs are here. Blocks on the disk; raises as `Topics`."""
+        if self.worker is None:
+            return Topics(logs, self._config, self._clock.timestamp)
+        if self.controller is None:
+            return Topics(logs, self._config, self._clock.timestamp, self.worker.leads)
+        return FollowedTopics(
+            logs,
+            self._config,
+            self._clock.timestamp,
+            self.worker.leads,
+            self._metadata,
+            self.controller,
+        )
+
+    def know(self, topics: Topics) -> None:
+        """Find the leaders of these topics from now on."""
+        rack = self._config["broker.rack"]
+        if self.worker is None:
+            self.nodes = OneNode(self._node_id, rack)
+        else:
+            self.nodes = Workers(
+                topics,
+                count=self.worker.count,
+                index=self.worker.index,
+                first_id=self._node_id - self.worker.index,
+                rack=rack,
+            )
+
+    def start(self, topics: Topics) -> None:
+        """Follow the controller from now on."""
+        if self._follower is not None:
+            assert isinstance(topics, FollowedTopics)
+            run = self._follower.run(lambda: topics.position, topics.follow)
+            self._following = asyncio.create_task(run)
+
+    def markers(self, topics: Topics, local: MarkerWriter) -> MarkerWriter:
+        """Where transactions end: in the partitions of all nodes."""
+        if self.worker is None:
+            return local
+        return RoutedMarkers(self._node_id, self.nodes, topics, local, self._connections)
+
+    def verifier(self, local: TransactionVerifier) -> TransactionVerifier:
+        """Who knows the transactions of all nodes."""
+        if self.worker is None:
+            return local
+        return RoutedVerifier(self._node_id, self.nodes, local, self._connections)
+
+    def close(self) -> None:
+        """Ask other nodes nothing more. Idempotent."""
+        if self._following is not None:
+            self._following.cancel()
+        if self._follower is not None:
+            self._follower.close()
+        if self.controller is not None:
+            self.controller.close()
+        if self.worker is not None:
+            self._connections.close()

@@ -1,0 +1,213 @@
+"""Workers: what one of them is asked, all know; transactions and groups span them."""
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+
+from kohort.errors import ErrorCode
+from kohort.protocol.apis import NODE_APIS
+from kohort.server.config import ResourceType
+from kohort.server.handlers.forwarding import FORWARDED
+from kohort.server.internode import controller
+from server.workers_bench import COUNT, Crew
+
+LAST = COUNT - 1
+ORDERS = {"resource_type": 2, "resource_name": "orders"}
+CHANGES: dict[str, tuple[int, dict[str, Any]]] = {
+    "create_topics": (7, {"timeout_ms": 1_000, "topics": [
+        {"name": "orders", "num_partitions": 6, "replication_factor": 2}]}),
+    "create_partitions": (3, {"timeout_ms": 1_000, "topics": [
+        {"name": "orders", "count": 9, "assignments": None}]}),
+    "alter_configs": (1, {"resources": [
+        {**ORDERS, "configs": [{"name": "retention.ms", "value": "1"}]}]}),
+    "incremental_alter_configs": (1, {"resources": [
+        {"resource_type": 4, "resource_name": str(LAST), "configs": [
+            {"name": "log.retention.bytes", "config_operation": 0, "value": "4"}]}]}),
+    "create_acls": (3, {"creations": [
+        {**ORDERS, "resource_pattern_type": 3, "principal": "User:alice", "host": "*",
+         "operation": 2, "permission_type": 3}]}),
+    "alter_client_quotas": (1, {"entries": [
+        {"entity": [{"entity_type": "user", "entity_name": "alice"}],
+         "ops": [{"key": "producer_byte_rate", "value": 1.0}]}]}),
+    "alter_user_scram_credentials": (0, {"upsertions": [
+        {"name": "bob", "mechanism": 1, "iterations": 4096, "salt": b"s", "salted_password": b"p"}
+    ]}),
+    "delete_acls": (3, {"filters": [
+        {"resource_type_filter": 1, "pattern_type_filter": 1, "operation": 1,
+         "permission_type": 1}]}),
+    "delete_topics": (6, {"timeout_ms": 1_000, "topics": [{"name": "orders"}]}),
+}  # fmt: skip
+"""In this order, each changes something."""
+WITH_ACLS = {
+    "authorizer_class_name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super_users": "User:ANONYMOUS",
+}
+
+
+def test_every_change_is_forwarded() -> None:
+    assert CHANGES.keys() == FORWARDED
+
+
+async def test_what_one_worker_is_asked_to_change_all_know_when_it_responds() -> None:
+    async with Crew(**WITH_ACLS) as crew:
+        peer = await crew.peer(LAST)
+        for api, (version, fields) in CHANGES.items():
+            answer = await peer.ask(api, version, **fields)
+            assert error_of(answer) is ErrorCode.none, (api, answer)
+            metadata = [broker.topics._metadata for broker in crew.brokers.values()]
+            assert len({each.end_offset for each in metadata}) == 1, api
+            assert len({repr(each.state) for each in metadata}) == 1, api
+            if api == "create_partitions":
+                check_leaders(crew, 9)
+        assert crew.brokers[LAST].config["log.retention.bytes"] == 4
+        assert crew.brokers[0].config["log.retention.bytes"] == -1
+        assert crew.brokers[LAST].topics.scram_users.of("bob")
+        configured = crew.brokers[1].topics.configured(ResourceType.BROKER)
+        assert list(configured) == [str(LAST)]
+
+
+def check_leaders(crew: Crew, partitions: int) -> None:
+    """Every worker has the same leaders of "orders", and each has those logs."""
+    found = []
+    for node, broker in crew.brokers.items():
+        topic = broker.topics.get("orders")
+        assert topic is not None
+        leaders = [leader.node for leader in broker._cluster.nodes.leaders(topic)]
+        assert len(leaders) == partitions
+        for leader, log in zip(leaders, topic.partitions, strict=True):
+            assert (log.end_offset == 0) is (leader == node)
+        found.append(leaders)
+    assert found == [found[0]] * crew.count
+    assert set(Counter(found[0]).values()) == {partitions // crew.count}
+
+
+def error_of(answer: Any) -> ErrorCode:
+    """The first error there is in an answer to one change."""
+    parts = [answer]
+    for name in ("topics", "responses", "results", "entries", "filter_results"):
+        parts += getattr(answer, name, ())
+    errors = (getattr(part, "error_code", ErrorCode.none) for part in parts)
+    return next(filter(None, errors), ErrorCode.none)
+
+
+async def test_a_refusal_comes_back_as_it_is() -> None:
+    async with Crew() as crew:
+        peer = await crew.peer(1)
+        answer = await peer.ask("delete_topics", 6, topics=[{"name": "nope"}], timeout_ms=1_000)
+        assert answer.responses[0].error_code is ErrorCode.unknown_topic_or_partition
+        topic = {"name": "t", "num_partitions": 1, "replication_factor": COUNT + 1}
+        answer = await peer.ask("create_topics", 7, topics=[topic], timeout_ms=1_000)
+        assert answer.topics[0].error_code is ErrorCode.invalid_replication_factor
+
+
+async def test_the_controller_judges_the_client_of_the_other_worker() -> None:
+    settings = WITH_ACLS | {"super_users": "User:admin"}
+    async with Crew(**settings) as crew:
+        peer = await crew.peer(1)
+        version, fields = CHANGES["create_topics"]
+        answer = await peer.ask("create_topics", version, **fields)
+        assert answer.topics[0].error_code is ErrorCode.topic_authorization_failed
+
+
+async def test_levels_of_loggers_are_those_of_a_worker() -> None:
+    async with Crew() as crew:
+        peer = await crew.peer(1)
+        change = {"name": "kohort.groups", "config_operation": 0, "value": "DEBUG"}
+        wanted = {"resource_type": 8, "resource_name": "1", "configs": [change]}
+        answer = await peer.ask("incremental_alter_configs", 1, resources=[wanted])
+        assert answer.responses[0].error_code is ErrorCode.none
+        wanted = wanted | {"resource_name": "0"}
+        answer = await peer.ask("incremental_alter_configs", 1, resources=[wanted])
+        assert answer.responses[0].error_code is ErrorCode.invalid_request
+
+
+@pytest.mark.parametrize("api_key", NODE_APIS)
+async def test_clients_cannot_send_what_nodes_send(api_key: int) -> None:
+    async with Crew(2) as crew:
+        for index in range(2):
+            peer = await crew.peer(index)
+            header = api_key.to_bytes(2, "big") + bytes(2) + bytes(4) + b"\xff\xff" + b"\0"
+            content = header + b"\x01\0\x01\0" + bytes(20)
+            peer.send(len(content).to_bytes(4, "big") + content)
+            assert await peer.closed() == b""
+
+
+async def test_no_producer_id_is_given_twice() -> None:
+    async with Crew() as crew:
+        peers = [await crew.peer(index) for index in range(COUNT)]
+        given = [
+            (await peer.ask("init_producer_id", 4, transactional_id=None)).producer_id
+            for peer in peers * 200
+        ]
+        assert len(set(given)) == len(given)
+
+
+async def test_records_groups_and_transactions_span_the_workers() -> None:
+    names = [f"t{number}" for number in range(5)]
+    async with Crew() as crew:
+        producer = AIOKafkaProducer(bootstrap_servers=crew.address)
+        async with producer:
+            for name in names * 4:
+                await producer.send_and_wait(name, b"plain")
+        producer = AIOKafkaProducer(bootstrap_servers=crew.address, transactional_id="id")
+        async with producer:
+            for value in (b"first", b"second"):
+                async with producer.transaction():
+                    for name in names:
+                        await producer.send(name, value)
+                    place = TopicPartition("t0", 0)
+                    await producer.send_offsets_to_transaction({place: len(value)}, "in-it")
+            await producer.begin_transaction()
+            for name in names:
+                await producer.send(name, b"aborted")
+            await producer.abort_transaction()
+        consumer = AIOKafkaConsumer(
+            *names,
+            bootstrap_servers=crew.address,
+            group_id="g",
+            auto_offset_reset="earliest",
+            isolation_level="read_committed",
+        )
+        async with consumer:
+            found: Counter[tuple[str, bytes]] = Counter()
+            async with asyncio.timeout(20):
+                while found.total() < 6 * len(names):
+                    record = await consumer.getone()
+                    found[record.topic, record.value] += 1
+            await consumer.commit()
+        for name in names:
+            assert found[name, b"plain"] == 4
+            assert found[name, b"first"] == found[name, b"second"] == 1
+        leaders = {
+            leader.node
+            for name in names
+            for topic in (crew.brokers[0].topics.get(name),)
+            if topic is not None
+            for leader in crew.brokers[0]._cluster.nodes.leaders(topic)
+        }
+        assert len(leaders) > 1
+
+
+async def test_a_worker_serves_on_while_the_controller_is_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(controller, "PATIENCE_S", 0.2)
+    async with Crew(2) as crew:
+        peer = await crew.peer(1)
+        version, fields = CHANGES["create_topics"]
+        await peer.ask("create_topics", version, **fields)
+        await crew.stop(0)
+        answer = await peer.ask("metadata", 12, topics=[{"name": "orders"}])
+        assert len(answer.topics[0].partitions) == 6
+        other = await crew.peer(1)
+        version, fields = CHANGES["create_partitions"]
+        other.send(other.request("create_partitions", version, **fields))
+        assert (await peer.ask("api_versions", 3, **_software())).error_code is ErrorCode.none
+        assert await other.closed() == b""
+
+
+def _software() -> dict[str, str]:
+    return {"client_software_name": "test", "client_software_version": "1"}
