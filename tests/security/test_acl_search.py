@@ -79,7 +79,7 @@ def test_a_pattern_of_many_principals_is_found_by_its_name(pattern_type: Pattern
 def test_many_filters_look_at_each_entry_once(filters: list[AclBindingFilter]) -> None:
     entries = [binding("*", principal=f"User:{number}") for number in range(3_000)]
     steps, _ = run(find(index(entries), filters))
-    assert steps <= len(entries) + len(filters)
+    assert steps <= len(entries) + 2 * len(filters)
 
 
 def test_one_pattern_is_found_without_a_look_at_others() -> None:
@@ -88,7 +88,13 @@ def test_one_pattern_is_found_without_a_look_at_others() -> None:
         find(acls, [AclBindingFilter(ResourceType.TOPIC, "topic-7", PatternType.LITERAL)])
     )
     assert one[1].resource_name == "topic-7"
-    assert steps == 1
+    assert steps == 2
+
+
+@pytest.mark.parametrize("pattern_type", [PatternType.LITERAL, PatternType.MATCH])
+def test_filters_that_find_nothing_take_steps_too(pattern_type: PatternType) -> None:
+    wanted = AclBindingFilter(ResourceType.TOPIC, "orders", pattern_type)
+    assert run(find(index([]), [wanted] * 100))[0] >= 100
 
 
 def test_what_is_found_is_as_of_one_moment() -> None:

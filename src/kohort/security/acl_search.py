@@ -46,6 +46,7 @@ def find(acls: Acls, filters: Iterable[AclBindingFilter]) -> Generator[None, Non
     for wanted in filters:
         of_one: Found = []
         found.append(of_one)
+        yield
         for each in _without_match(acls, wanted):
             if _is_narrow(acls, each):
                 pattern = each.resource_type, each.pattern_type, each.resource_name or ""
