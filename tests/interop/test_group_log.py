@@ -16,6 +16,7 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer
 from confluent_kafka import TopicPartition as ConfluentPartition
 from confluent_kafka.admin import AdminClient
 
+from interop.observer import Observer
 from interop.targets import ApacheKafka, KohortServe, Target
 from interop.tools import Tools
 from kohort.client import ClientConfig, Cluster, ConsumerGroup, OffsetAndMetadata
@@ -83,13 +84,19 @@ def filled(tmp_path_factory: pytest.TempPathFactory):
 
 
 def read_by(tools: Tools, target: Target, formatter: str) -> list[dict]:
-    printed = tools.run(
-        "org.apache.kafka.tools.consumer.ConsoleConsumer",
-        *("--bootstrap-server", target.address, "--topic", "__consumer_offsets"),
-        *("--formatter", f"org.apache.kafka.tools.consumer.{formatter}"),
-        *("--from-beginning", "--timeout-ms", "4000"),
-    )
-    return payloads(printed)
+    """All that the tool prints of each partition, up to its present end."""
+    found = []
+    for partition, end in Observer(target.address).ends("__consumer_offsets", SHARDS).items():
+        found += payloads(
+            tools.run(
+                "org.apache.kafka.tools.consumer.ConsoleConsumer",
+                *("--bootstrap-server", target.address, "--topic", "__consumer_offsets"),
+                *("--formatter", f"org.apache.kafka.tools.consumer.{formatter}"),
+                *("--partition", partition.rpartition("-")[2], "--offset", "earliest"),
+                *("--max-messages", str(end), "--timeout-ms", "60000"),
+            )
+        )
+    return found
 
 
 def test_the_offsets_formatter_reads_ours(tools: Tools, filled) -> None:
