@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # The first Python of 3.11 or later; override with `make PYTHON=/path/to/python`.
 PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
 	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$python" && break; done)
-# One test process for each processor; more than four would mostly start servers of their own.
+# One test process more than processors (tests/conftest.py); more than four would mostly start servers.
 BESIDE := -n auto --maxprocesses=4
 UV := $(shell command -v uv 2>/dev/null || ls $(BIN)/uv 2>/dev/null)
 ifneq ($(UV),)

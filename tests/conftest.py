@@ -35,6 +35,12 @@ def pytest_runtest_logfinish() -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One process more than there are processors: many tests mostly wait for other processes."""
+    return (os.cpu_count() or 1) + 1
+
+
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> spreading.Spreading:
     """Distribute the tests by `spreading`."""
     return spreading.scheduler(config, log)
