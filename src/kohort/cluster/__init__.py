@@ -3,7 +3,8 @@
 `records` has what is logged in `__cluster_metadata`, `Cluster` is its fold, and `decide` says what
 to log next: nodes that are gone are fenced, partitions get leaders, and some are to move. All of it
 is pure. Every node may decide: a record is appended only at the end of the log that its author has
-read, so who is behind reads on and decides anew. There is no controller to elect.
+read, so who is behind reads on and decides anew. There is no controller to elect. `SharedStorage`
+is what the nodes need of the storage for that.
 """
 
 from kohort.cluster.decisions import MOVES_AT_ONCE, SETTLED_AFTER_MS, decide
@@ -21,14 +22,17 @@ from kohort.cluster.records import (
     Place,
 )
 from kohort.cluster.state import Cluster, Purpose, Spread
+from kohort.cluster.storage import LEASE_MS, FencedError, SharedStorage, UnknownOutcomeError
 
 __all__ = [
+    "LEASE_MS",
     "MOVES_AT_ONCE",
     "NO_LEADER",
     "SETTLED_AFTER_MS",
     "Cluster",
     "ClusterRecord",
     "Endpoint",
+    "FencedError",
     "Leader",
     "Liveness",
     "MovePlanned",
@@ -38,7 +42,9 @@ __all__ = [
     "PartitionLed",
     "Place",
     "Purpose",
+    "SharedStorage",
     "Spread",
+    "UnknownOutcomeError",
     "decide",
     "worker_of",
 ]

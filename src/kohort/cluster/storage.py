@@ -1,0 +1,108 @@
+"""What the nodes of a cluster share: one metadata log, and a row for each node.
+
+The storage decides between nodes, and nothing else does. A node has a *session* there, by which it
+writes; whoever takes its place ends the session, and waits for its writes that are under way. So a
+node whose session is over writes nothing, whatever it believes. Leases only say when a node is
+taken to be gone; they rest on the clock of the storage alone.
+"""
+
+from collections.abc import Mapping
+from typing import Final, Protocol
+
+from kohort.cluster.observed import Observed
+from kohort.errors import KohortError
+
+LEASE_MS: Final = 3_000
+"""Below the least `group.min.session.timeout.ms` that serves: a node whose lease is over by its own
+clock answers nobody.
+"""
+
+
+class FencedError(KohortError):
+    """The session of this process is over: it writes nothing any more, until it has another."""
+
+    def __init__(self) -> None:
+        super().__init__("the session of this node is over: another process has ended it")
+
+
+class UnknownOutcomeError(Exception):
+    """Whether something was written is not known: the answer was lost.
+
+    It may still be written later, until somebody writes what excludes it.
+    """
+
+
+class SharedStorage(Protocol):
+    """The storage as one process sees it, which is one node.
+
+    Each method raises OSError if certainly nothing was done, and UnknownOutcomeError if that is not
+    known. Calls may be cancelled, with an unknown outcome. Several may be under way at a time.
+    """
+
+    @property
+    def node_id(self) -> int: ...
+
+    @property
+    def session(self) -> int:
+        """That of this process, -1 before the first `claim`. It grows with each session of the id.
+
+        Sessions that the storage's own part of the process begins, to settle what is unknown, are
+        not seen here.
+        """
+        ...
+
+    async def claim(self) -> int:
+        """Begin a session of this node, with a lease of `LEASE_MS` and the lock; returns it.
+
+        Atomic: one of several processes gets it, and what others wrote as this node is written
+        before, or never will be. To be called again after FencedError. Raises KohortError if
+        another process has the id: it holds the lock, and its lease is not over. If the outcome is
+        unknown, it may be called again.
+        """
+        ...
+
+    async def renew(self) -> None:
+        """Prolong the lease to `LEASE_MS` from now on, by the storage's clock.
+
+        The caller counts its lease from before this call. It may be called again after any failure.
+        Raises FencedError.
+        """
+        ...
+
+    async def release(self) -> None:
+        """End the session, the lease and the lock, when nothing is to be written any more.
+
+        Others see at once that the node is gone. Harmless if the session is over.
+        """
+        ...
+
+    async def observe(self) -> Observed:
+        """All nodes and the storage's clock, as they are at one moment."""
+        ...
+
+    async def read(self, offset: int) -> bytes:
+        """Whole batches of the metadata log from the one that holds or follows `offset`.
+
+        About a megabyte or less; empty at the end. All that were appended before the call, by
+        whichever node, are seen.
+        """
+        ...
+
+    async def append(self, end_offset: int, batch: bytes, fences: Mapping[int, int]) -> bool:
+        """Append one batch to the metadata log if it ends at `end_offset`: compare and append.
+
+        Returns False, with nothing done, if the log is longer: the caller reads on and decides
+        anew. `fences` are nodes with the sessions that end: of those nodes, what was written by
+        that session is written before this, and nothing after it. One that has another session
+        already is left alone. All of it is one transaction: batch and fences, or nothing.
+
+        The base offset of `batch` is `end_offset`. Raises FencedError, and nothing was done, if the
+        session of this process is over. If the outcome is unknown, the batch gets in at this offset
+        or never: the caller reads on, and appends it again if the log does not have it. Read there,
+        an equal batch is this one as far as its effect goes.
+        """
+        ...
+
+    async def wait_beyond(self, offset: int) -> None:
+        """Return when the metadata log is longer than `offset`, or at any time before: a hint."""
+        ...
