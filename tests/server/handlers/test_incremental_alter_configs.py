@@ -1,11 +1,13 @@
 """IncrementalAlterConfigs v0-1."""
 
 import logging
+import threading
 from typing import Any
 
 import pytest
 
 from kohort.errors import ErrorCode
+from kohort.log.partition import PartitionLog
 from kohort.server.config.resources import ResourceType
 from server.handlers.bench import Bench
 
@@ -315,3 +317,17 @@ async def test_other_resources(bench: Bench) -> None:
             ErrorCode.invalid_request,
             f"Unknown resource type {kind}",
         )
+
+
+async def test_the_loop_waits_for_no_disk(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each change is on the disk before the next one is logged, and another thread waits for it."""
+    names = [f"t{number}" for number in range(5)]
+    for name in names:
+        bench.topics.create(name, 1)
+    bench.topics.flush()
+    threads: list[threading.Thread] = []
+    monkeypatch.setattr(PartitionLog, "sync", lambda *_: threads.append(threading.current_thread()))
+    changes = [resource(TOPIC, name, ("retention.ms", SET, "5")) for name in names]
+    assert await alter_all(bench, *changes) == [NONE] * len(names)
+    assert len(threads) == len(names)
+    assert threading.main_thread() not in threads

@@ -34,31 +34,24 @@ Alter: TypeAlias = Callable[[Services, Any, bool], Awaitable[None]]
 
 
 async def alter_each(services: Services, exchange: Exchange, request: Any, alter: Alter) -> None:
-    """Alter the resources of a request one after the other, and respond when all is durable."""
+    """Alter the resources of a request one after the other, and respond when all is durable.
+
+    Each waits for the disk in another thread: the next one would wait for it on the loop.
+    """
     times = await counted((each.resource_type, each.resource_name) for each in request.resources)
     slices = TimeSlices()
     results: list[dict[str, Any]] = []
-    changes: dict[int, int] = {}
     for each in request.resources:
         before = services.topics.last_change
-        results.append(await _result(services, exchange, request, each, times, alter))
-        if services.topics.last_change != before:
-            changes[len(results) - 1] = services.topics.last_change
+        result = await _result(services, exchange, request, each, times, alter)
+        change = services.topics.last_change
+        if change != before:
+            result = await services.topics.confirmed(result, change)
+        results.append(result)
         await slices.give_way()
     del times  # in another turn than what else is freed
-    await confirm_each(services, results, changes)
     await services.topics.reconfigured()
     await respond_large(services, exchange, {"responses": results}, len(results))
-
-
-async def confirm_each(
-    services: Services, results: list[dict[str, Any]], changes: Mapping[int, int]
-) -> None:
-    """Wait until the changes, by their index in the results, are durable; errors get there."""
-    slices = TimeSlices()
-    for index, change in changes.items():
-        results[index] = await services.topics.confirmed(results[index], change)
-        await slices.give_way()
 
 
 async def _result(
