@@ -11,6 +11,7 @@ for seconds.
 
 import asyncio
 import logging
+import socket
 import sys
 import time
 from collections.abc import Iterator
@@ -32,6 +33,7 @@ import itertools
 
 from protocol.wire_entities import VERSIONS, requests
 
+SOCKET = socket.socket()  # that nothing is sent by
 LARGEST_REQUEST = 20_000
 SLOWEST_S = 2.0
 """Largest time for a handful of small requests; more is a hang."""
@@ -172,7 +174,8 @@ class Harness:
         listener.metrics.failed = 0
         if self.broker.topics.get("t") is None:
             self.broker.topics.create("t", 2)
-        connection, transport = listener.listeners[0].new_connection("127.0.0.1", 3), Transport()
+        transport = Transport()
+        connection = listener.listeners[0].new_connection("127.0.0.1", SOCKET)
         assert connection is not None
         connection.connection_made(transport)  # type: ignore[arg-type]
         transport.connection = connection

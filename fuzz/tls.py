@@ -10,6 +10,7 @@ The harness is a server without sockets: a listener that requires certificates, 
 
 import asyncio
 import atexit
+import socket
 import ssl
 import sys
 import tempfile
@@ -29,6 +30,7 @@ with instrumented():
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from server.certificates import Authority
 
+SOCKET: Final = socket.socket()  # that nothing is sent by
 LARGEST_ANSWER: Final = 64 * 1024
 """Bytes that the server sends without a request."""
 BYTE_BY_BYTE: Final = 64
@@ -159,7 +161,7 @@ class Harness:
 
     async def _session(self, how: int, stage: Stage, data: bytes) -> None:
         listener = self._broker.listener.listeners[bool(how & WITH_SASL)]
-        connection = listener.new_connection("127.0.0.1", 3)
+        connection = listener.new_connection("127.0.0.1", SOCKET)
         assert connection is not None
         assert listener.protection.tls is not None
         handshake = self._loop.create_future()

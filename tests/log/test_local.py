@@ -1,6 +1,7 @@
 """What logs in files do beyond the contract: they are there again."""
 
 import os
+import socket
 import subprocess
 import sys
 
@@ -10,6 +11,7 @@ from kohort.errors import ErrorCode, KafkaError, KohortError
 from kohort.log.base import LogConfig
 from kohort.log.local import LocalDirectory
 from kohort.log.recovery import LastEnd
+from kohort.log.storage import SLICE_BYTES, SLICES, FileSlice
 from kohort.protocol import batches
 from kohort.types import TopicPartition
 
@@ -262,3 +264,49 @@ class TestLock:
         directory.close()
         (data / ".clean-shutdown").unlink()
         assert LocalDirectory(data).last_end is LastEnd.KILLED
+
+
+class TestRecordsInTheirFile:
+    """What a client fetches is not read as long as nobody looks at it."""
+
+    @pytest.fixture
+    def log(self, reopen):
+        log = reopen(max_open_files=3).open(ORDERS, LogConfig(segment_bytes=4 * SLICE_BYTES))
+        for _ in range(8):
+            log.append(batch(bytes(SLICE_BYTES - 200)), NOW)
+        return log
+
+    def test_many_bytes_are_those_that_are_read(self, log):
+        large = log.fetch(0, 2 * SLICE_BYTES)
+        assert isinstance(large, FileSlice)
+        assert large.read(0, len(large)) == log.read(0, 2 * SLICE_BYTES)
+        assert large.read(61, 100) == log.read(0, 2 * SLICE_BYTES)[61:161]
+        assert isinstance(log.fetch(0, 0), bytes)
+        assert log.fetch(8, 1 << 20) == b""
+
+    def test_they_stay_when_their_segment_goes(self, log, data):
+        large, expected = log.fetch(0, 1 << 20), log.read(0, 1 << 20)
+        log.trim(8)
+        assert log.retain(NOW) > 0
+        assert log.start_offset == 8
+        assert large.read(0, len(large)) == expected
+        log.close()
+        assert large.read(0, len(large)) == expected
+
+    def test_they_keep_few_files_open(self, log):
+        before = len(os.listdir("/dev/fd"))
+        slices = [log.fetch(offset, 2 * SLICE_BYTES) for offset in (0, 4) * SLICES]
+        assert len(os.listdir("/dev/fd")) <= before + 2
+        assert sum(isinstance(each, FileSlice) for each in slices) == SLICES
+        assert len(slices[-1]) == len(slices[1])
+        slices.clear()
+        assert isinstance(log.fetch(0, 2 * SLICE_BYTES), FileSlice)
+
+    def test_a_file_that_was_cut_is_an_error(self, log, data):
+        large = log.fetch(0, 1 << 20)
+        os.truncate(data / str(ORDERS) / f"{0:020}.log", 10)
+        sender, _ = socket.socketpair()
+        for lost in (lambda: large.read(10, 5), lambda: large.send(10, sender.fileno())):
+            with pytest.raises(OSError, match="shorter"):
+                lost()
+        sender.close()

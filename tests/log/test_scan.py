@@ -11,23 +11,27 @@ from kohort.protocol.batch_format import SIZE_OVERHEAD, START
 from kohort.protocol.batches import Record
 
 
-@given(st.lists(st.binary(max_size=200), max_size=8), st.integers(0, 2_000), st.integers(0, 7))
+@given(
+    st.lists(st.one_of(st.binary(max_size=200), st.just(bytes(9_000))), max_size=8),
+    st.integers(0, 30_000),
+    st.integers(0, 7),
+)
 def test_whole_batches_ends_where_iterate_does(values, limit, skipped):
-    encoded = [batches.build([Record(None, value)]) for value in values]
+    encoded = [at_offset(offset, value) for offset, value in enumerate(values)]
     data = b"".join(encoded)
     start = sum(map(len, encoded[:skipped]))
     found = list(batches.iterate(memoryview(data)[:limit], start))
-    last, header = found[-1] if found else (start, None)
-    expected = (last, last + header.size if header else 0)
-    assert whole_batches(data, start, limit) == expected
+    ends = [(at + header.size, header.last_offset + 1) for at, header in found]
+    expected = ends[-1] if ends else None
+    assert whole_batches(MemoryStore(bytearray(data)), start, limit) == expected
 
 
 @given(st.lists(st.binary(max_size=200), min_size=1, max_size=4), st.integers(1, 60))
 def test_whole_batches_ends_before_a_batch_that_is_cut(values, missing):
     data = b"".join(batches.build([Record(None, value)]) for value in values)[:-missing]
     found = list(batches.iterate(data))
-    end = found[-1][0] + found[-1][1].size if found else 0
-    assert whole_batches(data, 0, len(data))[1] == end
+    end = (found[-1][0] + found[-1][1].size, found[-1][1].last_offset + 1) if found else None
+    assert whole_batches(MemoryStore(bytearray(data)), 0, len(data)) == end
 
 
 @given(

@@ -20,7 +20,7 @@ from kohort.log.memory import memory_log
 from kohort.log.producers import MAX_PRODUCERS, MAX_VERIFICATIONS, ActiveProducer
 from kohort.log.recovery import LastEnd
 from kohort.log.segment import Segment
-from kohort.log.storage import FileStore
+from kohort.log.storage import FileStore, loaded
 from kohort.protocol import batches
 from kohort.protocol.aborted_transactions import committed_batches
 
@@ -183,7 +183,7 @@ class TestStability:
         await durable(log)
         data, aborted = log.read_committed(0, 1 << 24)
         assert 0 < len(aborted) <= 5_000
-        last = [header for _, header in batches.iterate(bytes(data))][-1].last_offset
+        last = [header for _, header in batches.iterate(loaded(data, len(data)))][-1].last_offset
         assert {each.first_offset for each in aborted} == set(range(0, last + 1, 2))
 
 

@@ -23,6 +23,7 @@ from kohort.log.lookup import Lookup
 from kohort.log.partition_directories import PartitionDirectories
 from kohort.log.problems import Problems
 from kohort.log.producers import ActiveProducer, Verification
+from kohort.log.storage import Records
 from kohort.protocol.batches import Buffer, Codec, Rules
 from kohort.types import Timestamp, TopicPartition
 
@@ -216,7 +217,7 @@ class Log(Protocol):
 
     def read(
         self, offset: int, max_bytes: int, *, at_least_one: bool = True, durable: bool = False
-    ) -> bytes | memoryview:
+    ) -> bytes:
         """Whole batches from the one that holds or follows `offset`, at most `max_bytes` together.
 
         With `at_least_one` the first batch is given even if it is larger, so it is empty at the end
@@ -227,10 +228,14 @@ class Log(Protocol):
         """
         ...
 
+    def fetch(self, offset: int, max_bytes: int, *, at_least_one: bool = True) -> Records:
+        """`read` of durable records; many bytes may stay in their file. Raises as `read` does."""
+        ...
+
     def read_committed(
         self, offset: int, max_bytes: int, *, at_least_one: bool = True
-    ) -> tuple[bytes | memoryview, Sequence[AbortedTransaction]]:
-        """`read` up to the last stable offset, and the aborted transactions of what was read.
+    ) -> tuple[Records, Sequence[AbortedTransaction]]:
+        """`fetch` up to the last stable offset, and the aborted transactions of what was read.
 
         The records of aborted transactions are among those that were read: see
         `protocol.aborted_transactions`. The transactions come in the order of their markers. Fewer

@@ -28,6 +28,7 @@ from kohort.log.producers import (
     load_snapshot,
 )
 from kohort.log.segment import LARGEST, Progress, Segment, WrongIndexError, unobserved
+from kohort.log.storage import Records, loaded
 from kohort.protocol.batch_format import SIZE_OVERHEAD, START
 from kohort.protocol.batches import (
     HEADER_SIZE,
@@ -339,13 +340,13 @@ class PartitionLog:
 
     def read_committed(
         self, offset: int, max_bytes: int, *, at_least_one: bool = True
-    ) -> tuple[bytes | memoryview, list[AbortedTransaction]]:
+    ) -> tuple[Records, list[AbortedTransaction]]:
         stable = self.last_stable_offset
         while True:
             records = self._read_up_to(stable, offset, max_bytes, at_least_one)
             if not records or not self._is_transactional:
                 return records, []
-            is_one = read_header(records).size == len(records)
+            is_one = read_header(loaded(records, HEADER_SIZE)).size == len(records)
             aborted = self._aborted_in(offset, len(records), None if is_one else _MOST_ABORTED)
             if aborted is not None:
                 return records, aborted
@@ -375,14 +376,15 @@ class PartitionLog:
 
     def read(
         self, offset: int, max_bytes: int, *, at_least_one: bool = True, durable: bool = False
-    ) -> bytes | memoryview:
-        if durable and self.high_watermark < self.end_offset:
-            return self._read_up_to(self.high_watermark, offset, max_bytes, at_least_one)
-        return self._read_up_to(self.end_offset, offset, max_bytes, at_least_one)
+    ) -> bytes:
+        limit = self.high_watermark if durable else self.end_offset
+        records = self._read_up_to(limit, offset, max_bytes, at_least_one)
+        return loaded(records, len(records))
 
-    def _read_up_to(
-        self, limit: int, offset: int, max_bytes: int, at_least_one: bool
-    ) -> bytes | memoryview:
+    def fetch(self, offset: int, max_bytes: int, *, at_least_one: bool = True) -> Records:
+        return self._read_up_to(self.high_watermark, offset, max_bytes, at_least_one)
+
+    def _read_up_to(self, limit: int, offset: int, max_bytes: int, at_least_one: bool) -> Records:
         if self._closed is not None:
             raise self._refusal()
         if not self.start_offset <= offset <= self.end_offset:
@@ -396,7 +398,7 @@ class PartitionLog:
         except (CorruptLogError, WrongIndexError) as error:
             raise self._found(error) from None
 
-    def _read(self, offset: int, max_bytes: int, at_least_one: bool) -> bytes | memoryview:
+    def _read(self, offset: int, max_bytes: int, at_least_one: bool) -> Records:
         segment = self._segments[-1]
         if offset >= segment.base_offset:
             return segment.read(offset, max_bytes, at_least_one)
@@ -406,9 +408,7 @@ class PartitionLog:
                 return data
         raise self._segments[-1].nothing_from(offset)
 
-    def _read_before(
-        self, limit: int, offset: int, max_bytes: int, at_least_one: bool
-    ) -> bytes | memoryview:
+    def _read_before(self, limit: int, offset: int, max_bytes: int, at_least_one: bool) -> Records:
         """`_read` of what lies before the offset `limit`, which a batch begins with."""
         if offset >= limit:
             return b""

@@ -9,6 +9,7 @@ from kohort.log.aborted_index import AbortedTransaction
 from kohort.log.base import Appended, LogConfig
 from kohort.log.lookup import Lookup
 from kohort.log.producers import ActiveProducer, Verification
+from kohort.log.storage import Records
 from kohort.protocol.batches import Buffer
 from kohort.types import Timestamp, TopicPartition
 
@@ -83,12 +84,15 @@ class RefusedLog:
         *,
         at_least_one: bool = True,
         durable: bool = False,
-    ) -> bytes | memoryview:
+    ) -> bytes:
+        self._refuse()
+
+    def fetch(self, offset: int, max_bytes: int, *, at_least_one: bool = True) -> Records:
         self._refuse()
 
     def read_committed(
         self, offset: int, max_bytes: int, *, at_least_one: bool = True
-    ) -> tuple[bytes | memoryview, Sequence[AbortedTransaction]]:
+    ) -> tuple[Records, Sequence[AbortedTransaction]]:
         self._refuse()
 
     def offset_behind(self, offset: int, size: int) -> int:

@@ -116,23 +116,30 @@ def _intact(
         wanted = max(_SCAN, end - at)
 
 
-def whole_batches(data: bytes, start: int, limit: int) -> tuple[int, int]:
-    """(start of the last batch, its end) of the whole batches in `data[start:limit]`.
+def whole_batches(store: Store, position: int, limit: int) -> tuple[int, int] | None:
+    """(position behind the last whole batch from `position` to `limit`, offset behind it).
 
-    (start, 0) if none is whole. It reads lengths alone, which takes a third of the time of
-    `protocol.batch_format.iterate`: every fetch that reaches its byte limit comes here. A test
-    compares the two on random batches.
+    None if none is whole. It reads lengths alone, which takes a third of the time of `headers`:
+    every fetch that reaches its byte limit comes here. A test compares the two on random batches.
+    Raises OSError.
     """
-    last, end = start, 0
-    position = start
-    limit = min(limit, len(data))
-    while position + HEADER_SIZE <= limit:
-        size = int32.unpack_from(data, position + SIZE_AT)[0] + SIZE_OVERHEAD
-        if size < HEADER_SIZE or position + size > limit:
+    found: tuple[int, int] | None = None
+    is_last = False
+    while not is_last and position + HEADER_SIZE <= limit:
+        chunk = store.read(position, min(limit - position, _STEP))
+        at, last = 0, -1
+        while at + HEADER_SIZE <= len(chunk):
+            size = int32.unpack_from(chunk, at + SIZE_AT)[0] + SIZE_OVERHEAD
+            is_last = size < HEADER_SIZE or position + at + size > limit
+            if is_last:
+                break
+            last = at
+            at += size
+        if last < 0:
             break
-        last = position
-        position = end = position + size
-    return last, end
+        position += at
+        found = position, read_header(chunk, last).last_offset + 1
+    return found
 
 
 def is_plausible(header: Header) -> bool:

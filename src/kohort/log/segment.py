@@ -20,7 +20,7 @@ from kohort.log.checked import CheckedRanges
 from kohort.log.damage import CorruptLogError, Damage
 from kohort.log.index import SegmentIndex
 from kohort.log.lookup import Lookup
-from kohort.log.storage import Store
+from kohort.log.storage import Records, Store
 from kohort.protocol.batches import (
     HEADER_SIZE,
     NO_TIMESTAMP,
@@ -205,7 +205,7 @@ class Segment:
 
     def read(
         self, offset: int, max_bytes: int, at_least_one: bool, end: int | None = None
-    ) -> bytes | memoryview:
+    ) -> Records:
         """Whole batches from the one that holds or follows `offset` up to position `end`."""
         remembered = self._remembered
         position = remembered.get(offset) if remembered is not None else None
@@ -218,38 +218,32 @@ class Segment:
         available = self.log.size - position
         if available <= max_bytes:
             self._remember(self.end_offset, position + available)
-            return self.log.read(position, available)
+            return self.log.take(position, available)
         return self._read_some(position, max_bytes, at_least_one)
 
-    def _read_some(self, position: int, max_bytes: int, at_least_one: bool) -> bytes | memoryview:
-        data = self.log.read(position, max(max_bytes, HEADER_SIZE))
-        limit = position + max_bytes
-        while True:
-            start = self._last_entry_in(data, position, limit)
-            last, end = scan.whole_batches(data, start, max_bytes)
-            if end:
-                self._remember(read_header(data, last).last_offset + 1, position + end)
-                return memoryview(data)[:end]
-            if not start:
-                return self.log.read(position, read_header(data).size) if at_least_one else b""
-            limit = position + start - 1  # the entry is the batch that does not fit
+    def _read_some(self, position: int, max_bytes: int, at_least_one: bool) -> Records:
+        limit = start = position + self.log.reach(position, max_bytes)
+        while start > position:
+            start = self._entry_before(start - HEADER_SIZE, position)
+            # Only the batches that follow the entry have to be stepped over.
+            found = scan.whole_batches(self.log, start, limit)
+            if found is not None:
+                end, next_offset = found
+                self._remember(next_offset, end)
+                return self.log.take(position, end - position)
+        if not at_least_one:
+            return b""
+        return self.log.take(position, read_header(self.log.read(position, HEADER_SIZE)).size)
 
-    def _last_entry_in(self, data: bytes, position: int, limit: int) -> int:
-        """Position in `data` of the last indexed batch up to `limit`; 0 if there is none.
-
-        `data` starts at `position`. Only the batches that follow have to be stepped over.
-        """
+    def _entry_before(self, limit: int, position: int) -> int:
+        """Position of the last indexed batch up to `limit`; at least `position`."""
         while True:
             entry = self._index.offsets.floor(limit, column=1)
             if entry is None or entry[1] <= position:
-                return 0
-            start = entry[1] - position
-            if start + HEADER_SIZE > len(data):
-                limit = entry[1] - 1  # it would not fit
-            elif self._is_header_of(entry, read_header(data, start)):
-                return start
-            else:
-                self._mend_index()
+                return position
+            if self._is_batch(entry):
+                return entry[1]
+            self._mend_index()
 
     def _remember(self, offset: int, position: int) -> None:
         remembered = self._remembered

@@ -10,11 +10,12 @@ for themselves, because a descriptor that is closed here may soon be another fil
 """
 
 import contextlib
+import errno
 import os
 from collections import deque
 from collections.abc import Sequence
 from tempfile import TemporaryFile
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 from kohort.protocol.batches import Buffer
 
@@ -22,6 +23,10 @@ LOG_SUFFIX: Final = ".log"
 PRIVATE: Final = 0o600
 """Mode of new files with records or indexes: the metadata log has keys of users."""
 _WRITTEN_AT_ONCE: Final = 1 << 20
+SLICE_BYTES: Final = 64 * 1024
+"""Size of the smallest slice: fewer bytes are copied sooner than sent by a call of their own."""
+SLICES: Final = 64
+"""Slices of files that exist at a time; each may keep a file open beyond the limit of those."""
 
 
 class Readable(Protocol):
@@ -46,6 +51,14 @@ class Store(Readable, Protocol):
 
     def append(self, parts: Sequence[Buffer]) -> None:
         """Write all `parts` at the end. Raises OSError, and `size` is as before."""
+        ...
+
+    def reach(self, position: int, count: int) -> int:
+        """How many bytes a `read` gives. Raises OSError."""
+        ...
+
+    def take(self, position: int, count: int) -> "Records":
+        """`read`, but many bytes may stay in their file. Raises OSError."""
         ...
 
     def create(self) -> None:
@@ -75,11 +88,13 @@ class OpenFiles:
     The least recently used ones are closed (second chance).
     """
 
-    __slots__ = ("_limit", "_open")
+    __slots__ = ("_limit", "_open", "slices")
 
     def __init__(self, limit: int = 256) -> None:
         self._limit = limit
         self._open: deque[FileStore] = deque()
+        self.slices = 0
+        """Number of `FileSlice`s that exist."""
 
     def add(self, store: "FileStore") -> None:
         while len(self._open) >= self._limit:
@@ -103,6 +118,69 @@ class OpenFiles:
         return len(self._open)
 
 
+class OpenFile:
+    """A descriptor that is closed with the last reference to it."""
+
+    __slots__ = ("descriptor",)
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+
+    def __del__(self) -> None:
+        os.close(self.descriptor)
+
+
+class FileSlice:
+    """Bytes of a file that were not read, and can be sent so. They stay as long as it exists."""
+
+    __slots__ = ("_count", "_file", "_files", "_position")
+
+    def __init__(self, file: OpenFile, position: int, count: int, files: OpenFiles) -> None:
+        self._file = file
+        self._position = position
+        self._count = count
+        self._files = files
+        files.slices += 1
+
+    def __del__(self) -> None:
+        self._files.slices -= 1
+
+    def __len__(self) -> int:
+        return self._count
+
+    def read(self, at: int, count: int) -> bytes:
+        """At most `count` bytes from its byte `at` on. Raises OSError if there are none."""
+        count = min(count, self._count - at)
+        data = os.pread(self._file.descriptor, count, self._position + at)
+        if not data:
+            raise _cut()
+        return data
+
+    def send(self, at: int, descriptor: int) -> int:
+        """Send bytes from its byte `at` on to a socket; returns how many it took.
+
+        Raises OSError: BlockingIOError if the socket is full.
+        """
+        position, left = self._position + at, self._count - at
+        sent = os.sendfile(descriptor, self._file.descriptor, position, left)
+        if not sent:
+            raise _cut()
+        return sent
+
+
+Records: TypeAlias = bytes | memoryview | FileSlice
+"""Whole batches, as they are read for a client."""
+
+
+def loaded(records: Records, count: int) -> bytes:
+    """The first `count` bytes of `records` in memory. Raises OSError."""
+    return records.read(0, count) if isinstance(records, FileSlice) else bytes(records[:count])
+
+
+def _cut() -> OSError:
+    return OSError(errno.EIO, "a file is shorter than it was")
+
+
 def ensure_room(directory: str, size: int) -> None:
     """Write `size` bytes into a file without a name. Raises OSError if the disk refuses them."""
     written = 0
@@ -124,14 +202,15 @@ def size_of(path: str) -> int:
 class FileStore:
     """A file, which is made by the first append."""
 
-    __slots__ = ("_fd", "_files", "_torn", "path", "size", "used")
+    __slots__ = ("_fd", "_file", "_files", "_torn", "path", "size", "used")
 
     def __init__(self, path: str, size: int, files: OpenFiles) -> None:
         self.path = path
         self.size = size
         self.used = False
         self._files = files
-        self._fd = -1
+        self._file: OpenFile | None = None
+        self._fd = -1  # that of `_file`
         self._torn = False
         """Bytes of a failed append may lie beyond `size`."""
 
@@ -167,6 +246,19 @@ class FileStore:
         self.used = True
         return os.pread(fd, min(count, self.size - position), position)
 
+    def reach(self, position: int, count: int) -> int:
+        return min(count, self.size - position)
+
+    def take(self, position: int, count: int) -> Records:
+        count = self.reach(position, count)
+        if count < SLICE_BYTES or self._files.slices >= SLICES:
+            return self.read(position, count)
+        if self._file is None:
+            self._open()
+        assert self._file is not None
+        self.used = True
+        return FileSlice(self._file, position, count, self._files)
+
     def create(self) -> None:
         if self._fd < 0:
             self._open()
@@ -193,7 +285,7 @@ class FileStore:
             self.let_go()
 
     def let_go(self) -> None:
-        os.close(self._fd)
+        self._file = None
         self._fd = -1
 
     def _open(self) -> int:
@@ -202,6 +294,7 @@ class FileStore:
         self._fd = os.open(
             self.path, os.O_RDWR | (0 if self.size else os.O_CREAT | os.O_TRUNC), PRIVATE
         )
+        self._file = OpenFile(self._fd)
         self._files.add(self)
         return self._fd
 
@@ -223,6 +316,12 @@ class MemoryStore:
     def read(self, position: int, count: int) -> bytes:
         with memoryview(self._data) as data:
             return bytes(data[position : position + count])
+
+    def reach(self, position: int, count: int) -> int:
+        return min(count, self.size - position)
+
+    def take(self, position: int, count: int) -> Records:
+        return self.read(position, count)
 
     def create(self) -> None:
         pass

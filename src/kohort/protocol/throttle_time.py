@@ -21,13 +21,13 @@ _HEAD: Final = 6
 
 
 def with_throttle_time(
-    api_key: int, version: int, body: bytes | Sequence[bytes | memoryview], throttle_time_ms: int
-) -> Sequence[bytes | memoryview]:
+    api_key: int, version: int, body: bytes | Sequence[Any], throttle_time_ms: int
+) -> Sequence[Any]:
     """The response body with this time, if its version has the field, in pieces.
 
-    Large pieces are not copied, except for the first one.
+    Only the first piece is copied; those of Produce and ApiVersions are joined.
     """
-    pieces: list[bytes | memoryview] = [body] if isinstance(body, bytes) else [*body]
+    pieces: list[Any] = [body] if isinstance(body, bytes) else [*body]
     if not _has_field(api_key, version):
         return pieces
     if len(pieces[0]) < _HEAD or api_key in (_PRODUCE, API_VERSIONS):

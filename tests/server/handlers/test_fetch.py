@@ -196,7 +196,7 @@ class TestErrors:
         assert sizes(answer) == [0, 2]
 
     async def test_a_storage_that_fails(self, filled: Bench) -> None:
-        filled.directory.fail("read", EVERY_PARTITION, IO_ERROR)
+        filled.directory.fail("fetch", EVERY_PARTITION, IO_ERROR)
         (partition,) = found(await fetch(filled, p(0)))
         assert partition.error_code is ErrorCode.kafka_storage_error
 

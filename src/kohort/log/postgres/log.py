@@ -18,6 +18,7 @@ from kohort.log.postgres.outcomes import FencedError
 from kohort.log.postgres.pages import NotInMemoryError, PagedStore
 from kohort.log.problems import Problems
 from kohort.log.segment import Progress, Segment
+from kohort.log.storage import Records
 from kohort.types import Timestamp, TopicPartition
 
 _REPLACED_WITHIN_S = 0.01
@@ -59,9 +60,7 @@ class PostgresLog(PartitionLog):
 
     # Reading what is not in memory
 
-    def _read_up_to(
-        self, limit: int, offset: int, max_bytes: int, at_least_one: bool
-    ) -> bytes | memoryview:
+    def _read_up_to(self, limit: int, offset: int, max_bytes: int, at_least_one: bool) -> Records:
         if self._failure is not None:
             failure, self._failure = self._failure, None
             raise failure
@@ -73,7 +72,7 @@ class PostgresLog(PartitionLog):
 
     def read_committed(
         self, offset: int, max_bytes: int, *, at_least_one: bool = True
-    ) -> tuple[bytes | memoryview, list[AbortedTransaction]]:
+    ) -> tuple[Records, list[AbortedTransaction]]:
         try:
             return super().read_committed(offset, max_bytes, at_least_one=at_least_one)
         except NotInMemoryError as missing:

@@ -16,7 +16,7 @@ from threading import Lock
 from typing import Final, NamedTuple, Protocol
 
 from kohort.log.damage import CorruptLogError, Damage
-from kohort.log.storage import MemoryStore, Store
+from kohort.log.storage import MemoryStore, Records, Store
 from kohort.protocol.batches import Buffer, read_header
 from kohort.types import TopicPartition
 
@@ -216,24 +216,37 @@ class PagedStore:
 
     def read(self, position: int, count: int) -> bytes:
         end = min(position + count, self.size)
+        pages = self._pages_of(position, end)
+        return b"".join(
+            _of_page(page, max(position, page.starts[0]), min(end, page.end)) for page in pages
+        )
+
+    def reach(self, position: int, count: int) -> int:
+        end = min(position + count, self.size)
+        pages = self._pages_of(position, end)
+        return min(end, pages[-1].end) - position if pages else 0
+
+    def take(self, position: int, count: int) -> Records:
+        return self.read(position, count)
+
+    def _pages_of(self, position: int, end: int) -> list[_Page]:
+        """The pages that hold the bytes up to `end`, or fewer, but whole batches all the same."""
         if position >= end:
-            return b""
+            return []
         number = bisect_right(self._positions, position) - 1
         page = self._loaded.get(number)
         if page is None:
             page = self._load_blocking(number)
         if number < self._restored:
             self._cache.use(self, number)
-        if end <= page.end:
-            return _of_page(page, position, end)
-        found = [_of_page(page, position, page.end)]
+        pages = [page]
         while page.end < end:
             number += 1
             page = self._loaded.get(number)
             if page is None:
-                break  # whole batches all the same
-            found.append(_of_page(page, page.starts[0], min(end, page.end)))
-        return b"".join(found)
+                break
+            pages.append(page)
+        return pages
 
     def _load_blocking(self, number: int) -> _Page:
         """Load a page, or raise NotInMemoryError where the event loop would wait for it."""

@@ -7,6 +7,7 @@ from uuid import UUID
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log.aborted_index import AbortedTransaction
 from kohort.log.base import LEADER_EPOCH, Log
+from kohort.log.storage import Records
 from kohort.server.topics import Topic, Topics, judge
 
 UNKNOWN: Final = (
@@ -49,7 +50,7 @@ class FetchPartitionData(NamedTuple):
     error: ErrorCode = ErrorCode.none
     high_watermark: int = -1
     log_start_offset: int = -1
-    records: bytes | memoryview = b""
+    records: Records = b""
     diverging: bool = False
     """Whether the client read beyond the end of its epoch here (KIP-595); it gets that end."""
     log: Log | None = None
@@ -185,7 +186,7 @@ def _read(
         )
     if not start <= wanted.offset <= end:
         raise KafkaError(ErrorCode.offset_out_of_range)
-    records: bytes | memoryview = b""
+    records: Records = b""
     is_at_end = wanted.offset >= (stable_end if limits.committed else durable_end)
     if not is_at_end and (at_least_one or max_bytes > 0):
         max_bytes = max(0, max_bytes)
@@ -194,7 +195,7 @@ def _read(
                 wanted.offset, max_bytes, at_least_one=at_least_one
             )
         else:
-            records = log.read(wanted.offset, max_bytes, at_least_one=at_least_one, durable=True)
+            records = log.fetch(wanted.offset, max_bytes, at_least_one=at_least_one)
     return FetchPartitionData(
         wanted, ErrorCode.none, durable_end, start, records, False, log, stable_end, aborted
     )

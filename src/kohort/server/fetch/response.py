@@ -11,6 +11,7 @@ from typing import Final, TypeAlias
 from kohort.errors import ErrorCode
 from kohort.log.aborted_index import AbortedTransaction
 from kohort.log.base import LEADER_EPOCH
+from kohort.log.storage import FileSlice, Records
 from kohort.protocol.packing import (
     pack_array,
     pack_compact_array,
@@ -23,7 +24,7 @@ from kohort.protocol.packing import (
 )
 from kohort.server.fetch.reading import UNKNOWN, FetchPartitionData, TopicKey
 
-Pieces: TypeAlias = list[bytes | memoryview]
+Pieces: TypeAlias = list[Records]
 
 _SMALL: Final = 4_096
 _JOINED_AT_ONCE: Final = 4_096
@@ -78,12 +79,12 @@ def pack(version: int, fetched: Iterable[FetchPartitionData], *, session_id: int
     return parts
 
 
-def joined(pieces: Sequence[bytes | memoryview]) -> Pieces:
+def joined(pieces: Sequence[Records]) -> Pieces:
     """The same bytes in few pieces: small ones are joined, large ones are not copied."""
     few: Pieces = []
-    small: Pieces = []
+    small: list[bytes | memoryview] = []
     for piece in pieces:
-        if len(piece) <= _SMALL:
+        if len(piece) <= _SMALL and not isinstance(piece, FileSlice):
             small.append(piece)
             if len(small) < _JOINED_AT_ONCE:
                 continue

@@ -27,11 +27,13 @@ and nothing that a handler raises has a further effect than one line in the log.
 import asyncio
 import logging
 import os
+import socket
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias, cast
 
 from kohort.errors import ErrorCode
+from kohort.log.storage import FileSlice, Records
 from kohort.protocol.apis import ALL_APIS, BY_NAME
 from kohort.protocol.framing import CONTENT, FrameReader, MalformedError
 from kohort.protocol.messages import frame_head, read_header
@@ -41,6 +43,7 @@ from kohort.server.addresses import java_host
 from kohort.server.net.exchange import Body, Exchange
 from kohort.server.net.login import SASL_AUTHENTICATE, Login, Sasl
 from kohort.server.net.open_connections import OpenConnections
+from kohort.server.net.pacing import PacingTransport, sending_from_files
 from kohort.server.net.rate_limited_log import RateLimitedLog
 from kohort.server.net.repeated_requests import RepeatedRequest
 from kohort.server.net.request_memory import UNMETERED, RequestMemory
@@ -104,13 +107,13 @@ class Connection(asyncio.Protocol):
         "_connections", "_current", "_dispatch", "_draining", "_ended", "_identify", "_log",
         "_memory", "_metrics", "_next_turn_is_set", "_out", "_out_size", "_pumping", "_quotas",
         "_reader", "_reading", "_repeated", "_request_bytes", "_request_memory", "_sasl",
-        "_starved", "_tasks", "_throttled", "_throttling", "_transport", "_unread",
+        "_socket", "_starved", "_tasks", "_throttled", "_throttling", "_transport", "_unread",
         "_usual_memory", "_waits_for_memory", "_when_closed", "_work", "_writable", "descriptor",
         "is_open", "last_active", "login", "peer",
     )  # fmt: skip
 
-    def __init__(self, shared: SharedByConnections, host: str, descriptor: int) -> None:
-        """`host` is the client's, "" by a Unix socket."""
+    def __init__(self, shared: SharedByConnections, host: str, connected: socket.socket) -> None:
+        """`host` is the client's, "" by a Unix socket; the transport closes `connected`."""
         self._identify = shared.identify
         self._dispatch = shared.dispatch
         self._connections = shared.connections
@@ -126,7 +129,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._current: Exchange | RepeatedRequest | None = None  # the request in progress
         self._repeated: RepeatedRequest | None = None  # the last request that may come again
-        self._out: list[bytes | memoryview] = []  # responses of this turn, not yet written
+        self._out: list[Records] = []  # responses of this turn, not yet written
         self._out_size = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._when_closed: set[Callable[[Any], None]] = set()
@@ -144,7 +147,8 @@ class Connection(asyncio.Protocol):
         self.is_open = False
         self.login: Login | None = None
         self.peer = Peer(principal=ANONYMOUS, host=host, endpoint=shared.endpoint)
-        self.descriptor = descriptor
+        self.descriptor = connected.fileno()
+        self._socket = connected
         self.last_active = shared.connections.ticks
 
     def __repr__(self) -> str:
@@ -538,7 +542,7 @@ class Connection(asyncio.Protocol):
             out, size = self._out, self._out_size
             self._out, self._out_size = [], 0
             if size < JOIN_BELOW:
-                self._write(b"".join(out))
+                self._write(b"".join(cast("list[bytes]", out)))  # a slice would be larger
             else:
                 self._write_pieces(out, size)
 
@@ -547,9 +551,13 @@ class Connection(asyncio.Protocol):
             self._metrics.bytes_out += len(data)
             self._transport.write(data)
 
-    def _write_pieces(self, pieces: Sequence[bytes | memoryview], size: int) -> None:
+    def _write_pieces(self, pieces: Sequence[Any], size: int) -> None:
         if self._transport is not None:
             self._metrics.bytes_out += size
+            if any(isinstance(each, FileSlice) for each in pieces) and not isinstance(
+                self._transport, PacingTransport
+            ):
+                self._transport = sending_from_files(self._transport, self._socket, self)
             self._transport.writelines(pieces)
             if self._transport is None:
                 return

@@ -8,7 +8,7 @@ import asyncio
 from typing import Final, cast
 
 from kohort.server.net.connection import Connection
-from kohort.server.net.encrypting import EncryptingTransport
+from kohort.server.net.pacing import EncryptingTransport
 
 BUFFER_BYTES: Final = 256 * 1024 + 256
 """More than a transport asks for."""

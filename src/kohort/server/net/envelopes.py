@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from kohort.errors import ErrorCode
+from kohort.log.storage import loaded
 from kohort.protocol.framing import CONTENT, MalformedError
 from kohort.protocol.messages import encode, frame_head, read_header, response
 from kohort.protocol.throttle_time import with_throttle_time
@@ -66,7 +67,8 @@ class _Inside:
             body = with_throttle_time(
                 exchange.api_key, exchange.version, body, exchange.throttle_ms
             )
-        data = body if isinstance(body, bytes) else b"".join(body)
+        pieces = (body,) if isinstance(body, bytes) else body
+        data = b"".join(loaded(each, len(each)) for each in pieces)
         head = frame_head(exchange.api_key, exchange.version, exchange.correlation_id, len(data))
         answer = response(
             ENVELOPE,

@@ -4,13 +4,14 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Final, Protocol, TypeAlias
 
+from kohort.log.storage import Records
 from kohort.protocol.error_codes import errors_in
 from kohort.protocol.messages import encode
 from kohort.security import Peer
 from kohort.server.net.login import Login
 from kohort.server.net.repeated_requests import RepeatedRequest
 
-Body: TypeAlias = bytes | Sequence[bytes | memoryview]
+Body: TypeAlias = bytes | Sequence[Records]
 """A response body, whole or in pieces: large ones are sent without being copied."""
 
 

@@ -181,7 +181,7 @@ class Listener:
         if turns and self._connections.is_full_of(host):
             loop.call_soon(self._open, accepted, host, turns - 1)
             return
-        connection = self.new_connection(host, accepted.fileno())
+        connection = self.new_connection(host, accepted)
         if connection is None:
             accepted.close()
             return
@@ -207,11 +207,11 @@ class Listener:
         self._held.pop(accepted).cancel()
         accepted.close()
 
-    def new_connection(self, host: str, descriptor: int) -> Connection | None:
+    def new_connection(self, host: str, accepted: socket.socket) -> Connection | None:
         """The protocol of a connection that was accepted, None if a limit refuses it."""
         if self._shared is None:  # it was closed meanwhile
             return None
-        connection = Connection(self._shared, host, descriptor)
+        connection = Connection(self._shared, host, accepted)
         return connection if self._connections.admit(connection) else None
 
     async def _connect(self, connection: Connection, accepted: socket.socket) -> None:
