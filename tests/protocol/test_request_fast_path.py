@@ -1,5 +1,7 @@
 """What is read straight from the bytes is what kio reads, or is left to kio."""
 
+from uuid import UUID
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,10 +12,11 @@ from kohort.protocol.request_fast_path import (
     read_heartbeat,
     read_member,
     read_offset_commit,
+    read_single_batch,
     read_steady_heartbeat,
 )
 
-HEARTBEAT, OFFSET_COMMIT = 12, 8
+PRODUCE, HEARTBEAT, OFFSET_COMMIT = 0, 12, 8
 texts = st.text(max_size=60) | st.text(alphabet="m", min_size=120, max_size=130)
 
 
@@ -204,3 +207,59 @@ def test_a_damaged_commit_is_read_as_kio_reads_it_or_not_at_all(data):
             same(cut, version)
         except MalformedError:
             pytest.fail("it was read, and kio refuses it")
+
+
+def produced(data, version):
+    """The fields of a request with one batch as kio reads them, None for any other."""
+    try:
+        read = decode_request(PRODUCE, version, data)
+    except MalformedError:
+        return None
+    if read.transactional_id is not None or len(read.topic_data) != 1:
+        return None
+    (topic,) = read.topic_data
+    if len(topic.partition_data) != 1 or topic.partition_data[0].records is None:
+        return None
+    (partition,) = topic.partition_data
+    key = topic.topic_id or UUID(int=0) if version >= 13 else topic.name
+    return read.acks, key, partition.index, partition.records
+
+
+def one_batch(version, topic="t", partition=3, records=b"records", **fields):
+    key = {"topic_id": UUID(int=7)} if version >= 13 else {"name": topic}
+    data = [{"index": partition, "records": records}]
+    topics = [{**key, "partition_data": data}]
+    return encode(request(PRODUCE, version, acks=-1, topic_data=topics, **fields))
+
+
+@given(st.integers(9, 13), st.text(max_size=60), st.integers(0, 9), st.binary(max_size=20_000))
+def test_a_batch_is_read_as_kio_reads_it(version, topic, partition, records):
+    data = one_batch(version, topic, partition, records)
+    if len(topic.encode()) < 127:
+        assert read_single_batch(data, 0, version) == produced(data, version) is not None
+    assert read_single_batch(b"head" + data + b"more", 4, version) == produced(data, version)
+    assert all(
+        read_single_batch(data[:end], 0, version) is None for end in range(min(60, len(data)))
+    )
+
+
+@pytest.mark.parametrize("version", range(9, 14))
+def test_a_produce_request_of_more_is_left_to_kio(version):
+    many = {"topic_data": [{"partition_data": []}]}
+    for data in (
+        one_batch(version, transactional_id="id"),
+        one_batch(version, records=None),
+        encode(request(PRODUCE, version, acks=-1, topic_data=[])),
+        encode(request(PRODUCE, version, acks=-1, **many)),
+    ):
+        assert read_single_batch(data, 0, version) is None
+
+
+@pytest.mark.parametrize("version", range(9, 14))
+def test_a_damaged_batch_is_read_as_kio_reads_it_or_not_at_all(version):
+    data = one_batch(version, "topic")
+    for at in range(len(data)):
+        for byte in (0, 1, 2, 3, 0x7F, 0x80, 0xC3, 0xFF):
+            changed = data[:at] + bytes((byte,)) + data[at + 1 :]
+            found = read_single_batch(changed, 0, version)
+            assert found is None or found == produced(changed, version)

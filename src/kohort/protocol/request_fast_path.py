@@ -10,6 +10,9 @@ from functools import lru_cache
 from struct import Struct
 from struct import error as struct_error
 from typing import Final, TypeAlias
+from uuid import UUID
+
+from kohort.protocol.packing import read_varint
 
 _int16 = Struct(">h").unpack_from
 _int32 = Struct(">i").unpack_from
@@ -116,6 +119,41 @@ def read_steady_heartbeat(data: bytes, at: int, version: int) -> Member | None:
             str(data[instance_at + 1 : end], "utf-8") if sizes[2] else None,
         )
     except (IndexError, UnicodeDecodeError):
+        return None
+
+
+SingleBatch: TypeAlias = tuple[int, str | UUID, int, bytes]
+"""(acks, name or from v13 id of the topic, partition, records) of a ProduceRequest."""
+
+_FIRST_PRODUCE_WITH_IDS: Final = 13
+_TAGS_OF_ALL: Final = bytes(3)
+"""Empty tags of the partition, the topic and the request."""
+
+
+def read_single_batch(data: bytes, at: int, version: int) -> SingleBatch | None:
+    """The fields of a ProduceRequest v9-13 for one partition, without a transactional id."""
+    try:
+        # null, acks, timeout, and one topic, whose count is stored plus one
+        if data[at] or data[at + 7] != 2:
+            return None
+        key: str | UUID
+        if version >= _FIRST_PRODUCE_WITH_IDS:
+            end = at + 24
+            key = UUID(bytes=data[at + 8 : end])
+        else:
+            size = data[at + 8]
+            end = at + 8 + size
+            if not 0 < size < 128:
+                return None
+            key = str(data[at + 9 : end], "utf-8")
+        if data[end] != 2:  # one partition
+            return None
+        size, start = read_varint(data, end + 5)
+        stop = start + size - 1
+        if not size or data[stop : stop + 3] != _TAGS_OF_ALL:
+            return None
+        return _int16(data, at + 1)[0], key, _int32(data, end + 1)[0], data[start:stop]
+    except (IndexError, ValueError):  # of text that is not UTF-8, or a long length
         return None
 
 

@@ -1,6 +1,7 @@
 """Produce v3-13. What is refused, and how, was seen on Kafka 4.3."""
 
 import asyncio
+from pathlib import Path
 from struct import pack_into
 from typing import Any
 from uuid import UUID, uuid4
@@ -11,9 +12,20 @@ from hypothesis import strategies as st
 
 from effort import examples
 from kohort.errors import ErrorCode
+from kohort.protocol.apis import BY_NAME
 from kohort.protocol.batches import TRANSACTIONAL, Codec, decode_records, iterate, read_header
+from kohort.protocol.messages import encode, request
+from kohort.security.acls import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    PatternType,
+    ResourceType,
+)
+from kohort.server.audit import AuditLog
+from kohort.server.handlers.produce import FAST_PATH_BYTES, FAST_PATHS
 from kohort.types import TopicPartition
-from server.handlers.bench import NO_ANSWER, START, Bench, HungUpError, batch_of
+from server.handlers.bench import NO_ANSWER, START, Bench, FakeExchange, HungUpError, batch_of
 
 ALL = range(3, 14)
 DAY = 86_400_000
@@ -402,3 +414,91 @@ async def test_records_of_now_are_taken_after_the_wall_clock_was_set(
     bench.clock.ahead_ms = ahead_ms
     result = await produce(bench, batch_of(b"a", timestamp=bench.clock.timestamp()))
     assert result.error_code == ErrorCode.none
+
+
+def damaged_records() -> bytes:
+    """A batch whose CRC is not right."""
+    whole = batch_of(b"a")
+    return whole[:-1] + bytes((whole[-1] ^ 1,))
+
+
+class TestFromBytes:
+    """The fast path does what `handle` does, or nothing."""
+
+    @staticmethod
+    def secured(audit_log: Path) -> Bench:
+        bench = Bench(
+            authorizer_class_name="org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+        )
+        allow, everybody = AclPermissionType.ALLOW, "User:*"
+        for topic in ("orders", "denied", "__consumer_offsets"):
+            bench.topics.create(topic, 3)
+            entry = AclBinding(
+                ResourceType.TOPIC, topic, PatternType.LITERAL, everybody, "*",
+                AclOperation.WRITE, allow,
+            )  # fmt: skip
+            if topic != "denied":
+                bench.topics.create_acls([entry])
+        bench.audit = AuditLog(str(audit_log), now=lambda: 1.0, allowed_too=True)
+        return bench
+
+    @pytest.mark.parametrize("version", FAST_PATHS)
+    @pytest.mark.parametrize(
+        ("batch", "fields", "taken"),
+        [
+            pytest.param(batch_of(b"a", b"b"), {}, True, id="usual"),
+            pytest.param(batch_of(b"a", b"b", codec=Codec.ZSTD), {}, True, id="compressed"),
+            pytest.param(batch_of(b"a"), {"acks": 1}, True, id="acks 1"),
+            pytest.param(batch_of(b"a"), {"acks": 0}, True, id="acks 0"),
+            pytest.param(batch_of(b"a"), {"topic": "denied"}, True, id="denied"),
+            pytest.param(batch_of(b"a"), {"topic": "__consumer_offsets"}, True, id="internal"),
+            pytest.param(batch_of(b"a", producer_id=7, producer_epoch=0, base_sequence=9), {}, True,
+                         id="idempotent"),
+            pytest.param(batch_of(b"a", attributes=TRANSACTIONAL), {}, True, id="transactional"),
+            pytest.param(batch_of(b"a"), {"acks": 2}, False, id="acks 2"),
+            pytest.param(batch_of(b"a"), {"index": 3}, False, id="no partition"),
+            pytest.param(batch_of(b"a"), {"index": -1}, False, id="negative partition"),
+            pytest.param(batch_of(b"a"), {"topic": "none"}, False, id="no topic"),
+            pytest.param(damaged_records(), {}, False, id="damaged"),
+            pytest.param(damaged_records(), {"topic": "denied"}, False, id="damaged and denied"),
+            pytest.param(b"", {}, False, id="empty"),
+            pytest.param(batch_of(bytes(FAST_PATH_BYTES)), {}, False, id="large"),
+        ],
+    )  # fmt: skip
+    async def test_it_does_the_same(
+        self, tmp_path: Path, version: int, batch: bytes, fields: dict[str, Any], taken: bool
+    ) -> None:
+        """`taken`: whether it takes the request."""
+        told = []
+        for is_fast in (True, False):
+            audit = tmp_path / str(is_fast)
+            bench = self.secured(audit)
+            topic = bench.topics.get(fields.get("topic", "orders"))
+            key: dict[str, Any] = {"name": fields.get("topic", "orders")}
+            if version >= 13:
+                key = {"topic_id": topic.id if topic else UUID(int=1)}
+            partition = {"index": fields.get("index", 0), "records": batch}
+            asked = {
+                "acks": fields.get("acks", -1),
+                "topic_data": [{**key, "partition_data": [partition]}],
+            }
+            if is_fast:
+                api_key = BY_NAME["produce"].key
+                exchange = FakeExchange(api_key, version, asked_by=bench.peer)
+                content = encode(request(api_key, version, **asked))
+                assert FAST_PATHS[version](bench.services, exchange, content, 0) is taken
+            else:
+                exchange, task = bench.begin("produce", version, **asked)
+                if task is not None:
+                    await task
+            assert bench.audit is not None
+            bench.audit.close()
+            ends = [end(bench, index, name) for name in ("orders", "denied") for index in range(3)]
+            outcome_text = repr(exchange.outcome)
+            if topic is not None:
+                outcome_text = outcome_text.replace(repr(topic.id), "the topic's id")
+            told.append((outcome_text, ends, audit.read_text()))
+        if taken:
+            assert told[0] == told[1]
+        else:
+            assert told[0] == ("None", [0] * 6, "")

@@ -20,6 +20,7 @@ TRANSACTION_ABORTABLE.
 import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from struct import Struct
@@ -40,6 +41,7 @@ from kohort.protocol.batches import (
     validate,
 )
 from kohort.protocol.releasing import release
+from kohort.protocol.request_fast_path import read_single_batch
 from kohort.runtime.clock import Clock
 from kohort.runtime.time_slice import SLICE_S
 from kohort.server.handlers import without_fenced
@@ -67,6 +69,8 @@ _PRODUCER: Final = Struct(">qhi")
 _PRODUCER_AT: Final = 43
 FIRST_WITH_ABORTABLE: Final = 11
 FIRST_THAT_ADDS: Final = 12
+FAST_PATH_BYTES: Final = 1024 * 1024
+"""Larger requests are decoded without a copy of their records."""
 _RETRY_AFTER_S: Final = 0.02
 _RETRIES: Final = 5
 """While the producer's last transaction ends: `add.partitions.to.txn.retry.backoff.max.ms` is 100.
@@ -120,24 +124,68 @@ the valid batch or the error of that.
 """
 
 
+@dataclass(slots=True)
+class Batch:
+    """The batch of a request for one partition."""
+
+    index: int
+    records: bytes
+
+
+def _from_bytes(services: Services, exchange: Exchange, frame: bytes, at: int) -> bool:
+    """Append the only batch of a request, as most have. One that is refused is left to `handle`."""
+    if len(frame) > FAST_PATH_BYTES:
+        return False
+    found = read_single_batch(frame, at, exchange.version)
+    if found is None:
+        return False
+    acks, key, index, records = found
+    topics = services.topics
+    topic = topics.get(key) if isinstance(key, str) else topics.by_id(key)
+    if topic is None or not 0 <= index < len(topic.partitions) or acks not in VALID_ACKS:
+        return False
+    if services.config["durability"] == "fsync":
+        return False  # the response has to wait
+    context = _context(services, exchange)
+    log = topic.partitions[index]
+    try:
+        checked = _validate(context, log, records)
+    except (KafkaError, HeavyBatchError):
+        return False
+    if context.may_write(topic.name):  # asked once: the audit log tells each decision
+        result = _append(context, topic, log, Batch(index, records), checked)
+    else:
+        result = PartitionProduceResponse(index, ErrorCode.topic_authorization_failed)
+    _finish(services, exchange, acks, [(key, [result])], {})
+    return True
+
+
+FAST_PATHS: Final = dict.fromkeys(range(9, 14), _from_bytes)
+
+
 def handle(
     services: Services, exchange: Exchange, request: Any
 ) -> Coroutine[Any, Any, None] | None:
-    access = services.access(exchange)
-    context = ProduceContext(
-        services.topics,
-        access.topic,
-        exchange.version,
-        request.transactional_id is not None,
-        services.clock,
-        Effort(services.config["produce.inflated.max.bytes"], quick=True),
-    )
+    context = _context(services, exchange, transactional=request.transactional_id is not None)
     if context.transactional:
-        if not access.transactional_id(request.transactional_id):
+        if not services.access(exchange).transactional_id(request.transactional_id):
             refused = ErrorCode.transactional_id_authorization_failed
             return _handle(services, exchange, request, context._replace(refused=refused))
         return _handle_in_transaction(services, exchange, request, context)
     return _handle(services, exchange, request, context)
+
+
+def _context(
+    services: Services, exchange: Exchange, *, transactional: bool = False
+) -> ProduceContext:
+    return ProduceContext(
+        services.topics,
+        services.access(exchange).topic,
+        exchange.version,
+        transactional,
+        services.clock,
+        Effort(services.config["produce.inflated.max.bytes"], quick=True),
+    )
 
 
 def _handle(
@@ -147,7 +195,7 @@ def _handle(
     try:
         due = next(work)
     except StopIteration as done:
-        return _finish(services, exchange, request, *done.value)
+        return _finish(services, exchange, request.acks, *done.value)
     return _append_later(services, exchange, request, context.effort, work, due)
 
 
@@ -298,7 +346,7 @@ async def _append_later(
                     outcome = error
             due = work.send(outcome)
     except StopIteration as done:
-        later = _finish(services, exchange, request, *done.value)
+        later = _finish(services, exchange, request.acks, *done.value)
     finally:
         effort.abandoned = True
     if later is not None:
@@ -308,12 +356,12 @@ async def _append_later(
 def _finish(
     services: Services,
     exchange: Exchange,
-    request: Any,
+    acks: int,
     responses: TopicResponses,
     logs: dict[Log, Places],
 ) -> Coroutine[Any, Any, None] | None:
     services.throttling.produced(exchange)
-    if request.acks == NO_ACKS:
+    if acks == NO_ACKS:
         _end_without_response(exchange, responses)
     elif logs and services.config["durability"] == "fsync":
         return _respond_when_durable(services, exchange, responses, logs)

@@ -29,6 +29,8 @@ _V3: Final = Struct(">ihqq").pack
 _V5: Final = Struct(">ihqqq").pack
 _NO_ERRORS: Final = pack_array(0) + pack_string(None)
 _NO_ERRORS_FLEXIBLE: Final = pack_compact_array(0) + pack_compact_string(None) + _NO_TAGS
+_ONE: Final = pack_compact_array(1)
+_END_OF_ONE: Final = _NO_ERRORS_FLEXIBLE + _NO_TAGS + _THROTTLE + _NO_TAGS
 
 
 class PartitionProduceResponse(NamedTuple):
@@ -50,6 +52,11 @@ TopicProduceResponse: TypeAlias = tuple[str | UUID | None, list[PartitionProduce
 
 def pack(version: int, topics: Sequence[TopicProduceResponse]) -> bytes:
     """ProduceResponse v3-13."""
+    if version >= FIRST_FLEXIBLE and len(topics) == 1:
+        topic, partitions = topics[0]
+        if len(partitions) == 1 and not partitions[0].error:  # nearly all are
+            name = pack_compact_string(topic) if isinstance(topic, str) else pack_uuid(topic)
+            return b"".join((_ONE, name, _ONE, _V5(*partitions[0][:5]), _END_OF_ONE))
     return b"".join(parts(version, topics))
 
 
