@@ -168,3 +168,15 @@ def test_moves_end_and_are_the_fewest(data: st.DataObject) -> None:
         moved -= sum(max(before[topic, node] - share, 0) for node in nodes)
         assert max(shares(cluster, topic)) <= share
     assert moved <= len(TOPICS) * (len(nodes) - 1)
+
+
+def test_what_is_known_of_a_deleted_topic_is_forgotten() -> None:
+    cluster = cluster_of(registered(1), registered(2))
+    apply(cluster, observed(1, 2))
+    gone = [Place(UUID(int=9), partition) for partition in range(3)]
+    for place in gone:
+        cluster.replay(PartitionLed(place, Leader(1, 4)))
+    cluster.replay(MovePlanned(gone[0], 2))
+    apply(cluster, observed(1, 2))
+    assert {place.topic_id for place in (*cluster.leaders, *cluster.moves)} == set(TOPICS)
+    assert not apply(cluster, observed(1, 2))

@@ -1,6 +1,7 @@
 """What is to be logged of nodes and leaders next."""
 
 from collections.abc import Collection, Iterator, Mapping
+from itertools import islice
 from typing import Final
 from uuid import UUID
 
@@ -20,6 +21,8 @@ MOVES_AT_ONCE: Final = 8
 """Partitions that are handed over at a time; others of their nodes are served as ever."""
 SETTLED_AFTER_MS: Final = 30_000
 """Time after a node came until partitions move to it: often several come one after the other."""
+FORGOTTEN_AT_ONCE: Final = 200
+"""Partitions of deleted topics whose leaders are forgotten at a time."""
 
 
 def decide(
@@ -27,9 +30,10 @@ def decide(
 ) -> tuple[ClusterRecord, ...]:
     """What changes now, as records of one batch; nothing if all is as it should be.
 
-    Nodes that are gone are fenced. Partitions without a leader get one, each on the node with the
-    fewest. Of those that lie unevenly some are planned to move, and all of nodes that drain. A
-    leader that is not gone keeps its partitions until it hands them over itself.
+    Leaders of deleted topics are forgotten. Nodes that are gone are fenced. Partitions without a
+    leader get one, each on the node with the fewest. Of those that lie unevenly some are planned to
+    move, and all of nodes that drain. A leader that is not gone keeps its partitions until it hands
+    them over itself.
     """
     live = {
         each.id: each
@@ -38,8 +42,9 @@ def decide(
     }
     fenced = tuple(NodeFenced(each) for each in cluster.nodes if each not in live)
     targets = sorted(each.id for each in live.values() if not each.is_draining) or sorted(live)
+    done = (*_forgotten(cluster, topics), *fenced)
     if not targets:
-        return fenced
+        return done
     load = Load(targets, topics)
     orphans = []
     for place in places(topics):
@@ -49,7 +54,7 @@ def decide(
         else:
             orphans.append((place, leader.epoch + 1))
     led = tuple(PartitionLed(place, Leader(load.assign(place), epoch)) for place, epoch in orphans)
-    planned = dict(cluster.moves)
+    planned = {place: to for place, to in cluster.moves.items() if place.topic_id in topics}
     for record in led:
         planned.pop(record.place, None)
     pointless = [place for place, to in planned.items() if to not in targets]
@@ -60,7 +65,15 @@ def decide(
         load.move(place, to)
     settled = all(observed.now - each.registered_at >= SETTLED_AFTER_MS for each in live.values())
     moves = _moves(load, planned, live.keys() - set(targets), evens_out=settled)
-    return (*fenced, *led, *called_off, *moves)
+    return (*done, *led, *called_off, *moves)
+
+
+def _forgotten(cluster: Cluster, topics: Mapping[UUID, Spread]) -> Iterator[ClusterRecord]:
+    """Records that end what is known of deleted topics."""
+    gone = (place for place in (*cluster.leaders, *cluster.moves) if place.topic_id not in topics)
+    for place in islice(gone, FORGOTTEN_AT_ONCE):
+        yield PartitionLed(place, Leader())
+        yield MovePlanned(place, None)
 
 
 def _moves(

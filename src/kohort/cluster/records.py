@@ -58,7 +58,10 @@ class NodeFenced:
 
 @dataclass(frozen=True, slots=True)
 class PartitionLed:
-    """A partition has a leader from now on, or none (`NO_LEADER`)."""
+    """A partition has a leader from now on, or none (`NO_LEADER`).
+
+    `Leader()`: the partition is gone with its topic.
+    """
 
     place: Place
     leader: Leader

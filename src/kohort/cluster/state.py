@@ -39,7 +39,10 @@ class Cluster:
         self.nodes: dict[int, NodeRegistered] = {}
         """Those that are not fenced."""
         self.leaders: dict[Place, Leader] = {}
-        """Of places that had one at some time; the epoch stays when the leader is gone."""
+        """Of places that had one at some time; the epoch stays when the leader is gone.
+
+        Those of a deleted topic stay until records say that they are gone.
+        """
         self.moves: dict[Place, int] = {}
         """The node that is to lead a place next."""
 
@@ -49,9 +52,12 @@ class Cluster:
                 self.nodes[record.id] = record
             case NodeFenced():
                 self.nodes.pop(record.id, None)
-            case PartitionLed():
-                self.leaders[record.place] = record.leader
-                self.moves.pop(record.place, None)
+            case PartitionLed(place=place, leader=leader):
+                self.moves.pop(place, None)
+                if leader == Leader():
+                    self.leaders.pop(place, None)
+                else:
+                    self.leaders[place] = leader
             case MovePlanned(to=None):
                 self.moves.pop(record.place, None)
             case MovePlanned(to=int(to)):
@@ -67,12 +73,6 @@ class Cluster:
                 return (PartitionLed(place, self.leaders.get(place, Leader())), planned)
             case MovePlanned(place=place):
                 return (MovePlanned(place, self.moves.get(place)),)
-
-    def forget(self, topic_id: UUID, partitions: int) -> None:
-        """Drop what is known of a deleted topic of so many partitions."""
-        for partition in range(partitions):
-            self.leaders.pop(Place(topic_id, partition), None)
-            self.moves.pop(Place(topic_id, partition), None)
 
     def leader(self, place: Place) -> Leader:
         """The leader of a partition; its node is `NO_LEADER` if it has none, or that is fenced."""

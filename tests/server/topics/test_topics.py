@@ -13,6 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from effort import examples
+from kohort.cluster import (
+    Endpoint,
+    Leader,
+    MovePlanned,
+    NodeFenced,
+    NodeRegistered,
+    PartitionLed,
+    Place,
+)
 from kohort.errors import ErrorCode, KafkaError, KohortError
 from kohort.protocol import batches
 from kohort.quotas import quota_entity
@@ -39,7 +48,7 @@ from kohort.server.topics.cluster_metadata import (
 from kohort.server.topics.metadata_log import METADATA_LOG
 from kohort.server.topics.topic import NewTopic
 from kohort.server.topics.topics import Topics, new_cluster_id
-from kohort.types import TopicPartition
+from kohort.types import Timestamp, TopicPartition
 from server.faulty_logs import EVERY_PARTITION
 from server.handlers.bench import START, Bench
 
@@ -212,7 +221,27 @@ ENTRIES = [
     )
     for number in range(4)
 ]
+PLACES = st.builds(Place, st.integers(0, 1).map(lambda n: UUID(int=n)), st.integers(0, 1))
 RECORDS: st.SearchStrategy[MetadataRecord] = st.one_of(
+    st.builds(
+        NodeRegistered,
+        st.integers(0, 2),
+        st.integers(0, 9),
+        st.lists(
+            st.builds(Endpoint, st.text(max_size=2), st.text(max_size=2), st.integers(0, 9)),
+            max_size=2,
+        ).map(tuple),
+        st.integers(0, 9).map(Timestamp),
+        st.none() | st.text(max_size=2),
+        st.booleans(),
+    ),
+    st.builds(NodeFenced, st.integers(0, 2)),
+    st.builds(
+        PartitionLed,
+        PLACES,
+        st.just(Leader()) | st.builds(Leader, st.integers(-1, 2), st.integers(0, 9)),
+    ),
+    st.builds(MovePlanned, PLACES, st.none() | st.integers(0, 2)),
     st.builds(ClusterRecord, st.text()),
     st.builds(ProducerIdsReserved, st.integers(0, 2**63 - 1)),
     st.builds(
@@ -261,6 +290,10 @@ def folded(records: list[MetadataRecord]) -> tuple[Any, ...]:
     state = ClusterState()
     for record in records:
         state.replay(record)
+    return content(state)
+
+
+def content(state: ClusterState) -> tuple[Any, ...]:
     quotas, users = state.quotas.entities, state.scram_users
     credentials = users.secret, users.snapshot()
     return (
@@ -271,6 +304,7 @@ def folded(records: list[MetadataRecord]) -> tuple[Any, ...]:
         state.producer_ids_end,
         credentials,
         state.acls.snapshot(),
+        (state.cluster.nodes, state.cluster.leaders, state.cluster.moves),
     )
 
 
@@ -288,8 +322,25 @@ def test_the_log_its_bytes_and_its_compaction_give_one_state(records: list[Metad
     assert folded(compacted) == folded(records)
 
 
+@given(st.lists(RECORDS), st.lists(RECORDS, min_size=1))
+@settings(max_examples=examples(50))
+def test_records_can_be_taken_back(kept: list[MetadataRecord], lost: list[MetadataRecord]) -> None:
+    state = ClusterState()
+    for record in kept:
+        state.replay(record)
+    undo: list[MetadataRecord] = []
+    for record in lost:
+        undo += reversed(state.inverse(record))
+        state.replay(record)
+    for record in reversed(undo):
+        state.replay(record)
+    assert content(state) == folded(kept)
+
+
 TOPIC = b'{"topic":"00000000-0000-0000-0000-000000000001"}'
 ACL = b'{"acl":"00000000-0000-0000-0000-000000000001"}'
+NODE = b'{"node":1}'
+NODE_VALUE = b'{"draining":false,"endpoints":[],"registeredAt":5,"session":1}'
 VALID = {
     "resource_type": "topic",
     "resource_name": "orders",
@@ -331,6 +382,9 @@ VALID = {
         (ACL, json.dumps(VALID | {"host": None}).encode(), "whose field 'host' is None"),
         (ACL, json.dumps(VALID | {"until": 1}).encode(), "with the unknown field 'until'"),
         (b'{"acl":"x"}', None, "a binding record with the id 'x'"),
+        (b'{"leader of":"x","partition":0}', None, "a leader record with the id 'x'"),
+        (NODE, NODE_VALUE.replace(b"[]", b"[1]"), "a node record with the endpoint 1"),
+        (NODE, NODE_VALUE.replace(b"false", b"0"), "a node record whose field 'draining' is 0"),
         (b"\xff", b"{}", r"the key b'\xff', which is no JSON object"),
         (b"[" * 100_000, b"{}", "which is no JSON object"),
         (TOPIC, b"[]", "the value b'[]', which is no JSON object"),

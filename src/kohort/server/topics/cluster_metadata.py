@@ -2,11 +2,12 @@
 
 Each record holds one thing as it is from now on: the cluster's id, one topic, the configs that
 clients have set on another resource, the quotas of one entity, one ACL, the credential of a user,
-or how far producer ids were handed out. What was deleted is a tombstone: a topic, an ACL, a
-credential, configs or quotas that were all deleted. So `replay` in order gives the state,
-compaction keeps the last record of each key, and a topic is created, grown, configured or deleted
-by exactly one append. The keys and values are JSON, so that people can read the files. Clients
-cannot fetch the log, which has credentials.
+how far producer ids were handed out, one node, the leader of one partition, or where that is to
+move. What was deleted is a tombstone: a topic, an ACL, a credential, configs or quotas that were
+all deleted, a node that is fenced, the leader of a partition that is gone. So `replay` in order
+gives the state, compaction keeps the last record of each key, and a topic is created, grown,
+configured or deleted by exactly one append. The keys and values are JSON, so that people can read
+the files. Clients cannot fetch the log, which has credentials.
 
 The same shape as the coordinator: what is decided becomes a record, and `replay` is the only writer
 of state.
@@ -21,13 +22,23 @@ from enum import IntEnum
 from typing import Any, Final, TypeAlias, TypeVar
 from uuid import UUID
 
+from kohort.cluster import (
+    Cluster,
+    Endpoint,
+    Leader,
+    MovePlanned,
+    NodeFenced,
+    NodeRegistered,
+    PartitionLed,
+    Place,
+)
 from kohort.protocol import batches
 from kohort.quotas import QuotaEntity, QuotaTable, quota_entity
 from kohort.security import acls
 from kohort.security.acls import AclBinding, AclOperation, AclPermissionType, Acls, PatternType
 from kohort.security.scram import BY_MECHANISM, ScramCredential, ScramMechanism, ScramUsers
 from kohort.server.config import ResourceType
-from kohort.types import TopicPartition
+from kohort.types import Timestamp, TopicPartition
 
 T = TypeVar("T")
 
@@ -47,6 +58,14 @@ bytes, and the batch must fit into a segment.
 _MAX_SHOWN: Final = 80
 _CREDENTIAL_FIELDS: Final = {"salt": str, "storedKey": str, "serverKey": str, "iterations": int}
 _TOPIC_FIELDS: Final = {"name": str, "partitions": int, "configs": dict, "internal": bool}
+_ENDPOINT_FIELDS: Final = {"listener": str, "host": str, "port": int}
+_NODE_FIELDS: Final = {
+    "session": int,
+    "endpoints": list,
+    "registeredAt": int,
+    "rack": str,
+    "draining": bool,
+}
 _ACL_WORDS: Final[Mapping[str, Mapping[str, IntEnum]]] = {
     field: {each.name.lower(): each for each in codes if each > last_of_filters}
     for field, codes, last_of_filters in (
@@ -142,7 +161,7 @@ class ScramSecretRecord:
     secret: bytes = field(repr=False)
 
 
-MetadataRecord: TypeAlias = (
+_OfOneNode: TypeAlias = (
     ClusterRecord
     | TopicRecord
     | TopicDeleted
@@ -154,6 +173,7 @@ MetadataRecord: TypeAlias = (
     | UserScramCredentialRecord
     | ScramSecretRecord
 )
+MetadataRecord: TypeAlias = _OfOneNode | NodeRegistered | NodeFenced | PartitionLed | MovePlanned
 
 
 class ClusterState:
@@ -169,6 +189,8 @@ class ClusterState:
         self.acls = Acls()
         self.producer_ids_end = 0
         self.scram_users = ScramUsers()
+        self.cluster = Cluster()
+        """Nodes and leaders, where there are several nodes."""
 
     def replay(self, record: MetadataRecord) -> None:
         match record:
@@ -194,9 +216,18 @@ class ClusterState:
                 self.scram_users.put(record.user, record.kind, record.credential)
             case ScramSecretRecord():
                 self.scram_users.secret = record.secret
+            case NodeRegistered() | NodeFenced() | PartitionLed() | MovePlanned():
+                self.cluster.replay(record)
 
-    def inverse(self, record: MetadataRecord) -> MetadataRecord:
-        """The record that undoes `record`, which is about to be replayed."""
+    def inverse(self, record: MetadataRecord) -> tuple[MetadataRecord, ...]:
+        """The records that undo `record`, which is about to be replayed."""
+        match record:
+            case NodeRegistered() | NodeFenced() | PartitionLed() | MovePlanned():
+                return self.cluster.inverse(record)
+            case _:
+                return (self._inverse(record),)
+
+    def _inverse(self, record: _OfOneNode) -> MetadataRecord:
         match record:
             case TopicRecord(id=topic_id) | TopicDeleted(id=topic_id):
                 return self.topics.get(topic_id, TopicDeleted(topic_id))
@@ -255,6 +286,31 @@ def encode(record: MetadataRecord) -> tuple[bytes, bytes | None]:
             return user, None if credential is None else _encode_credential(credential)
         case ScramSecretRecord():
             return _json({"scram": "secret"}), _json({"secret": _base64(record.secret)})
+        case NodeRegistered():
+            return _json({"node": record.id}), _encode_node(record)
+        case NodeFenced():
+            return _json({"node": record.id}), None
+        case PartitionLed(leader=leader):
+            led = None if leader == Leader() else _json(leader._asdict())
+            return _key_of("leader of", record.place), led
+        case MovePlanned(to=to):
+            return _key_of("move of", record.place), None if to is None else _json({"to": to})
+
+
+def _encode_node(node: NodeRegistered) -> bytes:
+    return _json(
+        {
+            "session": node.session,
+            "endpoints": [each._asdict() for each in node.endpoints],
+            "registeredAt": node.registered_at,
+            "draining": node.is_draining,
+        }
+        | ({} if node.rack is None else {"rack": node.rack})
+    )
+
+
+def _key_of(kind: str, place: Place) -> bytes:
+    return _json({kind: str(place.topic_id), "partition": place.partition})
 
 
 def _encode_credential(credential: ScramCredential) -> bytes:
@@ -289,6 +345,14 @@ def decode(key: bytes, value: bytes | None) -> MetadataRecord:
             return UserScramCredentialRecord(user, _mechanism(of), _credential(fields))
         case {"scram": "secret", **rest} if not rest and fields is not None:
             return ScramSecretRecord(_bytes(_fields("scram", fields, {"secret": str})["secret"]))
+        case {"node": int(node), **rest} if not rest:
+            return NodeFenced(node) if fields is None else _decode_node(node, fields)
+        case {"leader of": str(text), "partition": int(partition), **rest} if not rest:
+            place = Place(_id("leader", text), partition)
+            return PartitionLed(place, Leader() if fields is None else _leader(fields))
+        case {"move of": str(text), "partition": int(partition), **rest} if not rest:
+            to = None if fields is None else _fields("move", fields, {"to": int})["to"]
+            return MovePlanned(Place(_id("move", text), partition), to)
     raise UndecodableError(f"is of the unknown kind {_shown(key)}")
 
 
@@ -300,6 +364,29 @@ def _decode_topic(topic_id: UUID, fields: Mapping[str, Any] | None) -> TopicReco
     if known["partitions"] < 1:
         raise UndecodableError(f"is a topic record with {known['partitions']} partitions")
     return TopicRecord(id=topic_id, **known)
+
+
+def _decode_node(node_id: int, fields: Mapping[str, Any]) -> NodeRegistered:
+    types = {name: of for name, of in _NODE_FIELDS.items() if name != "rack" or name in fields}
+    known = _fields("node", fields, types)
+    return NodeRegistered(
+        node_id,
+        known["session"],
+        tuple(_endpoint(each) for each in known["endpoints"]),
+        Timestamp(known["registeredAt"]),
+        known.get("rack"),
+        known["draining"],
+    )
+
+
+def _endpoint(fields: object) -> Endpoint:
+    if not isinstance(fields, dict):
+        raise UndecodableError(f"is a node record with the endpoint {_shown(fields)}")
+    return Endpoint(**_fields("node", fields, _ENDPOINT_FIELDS))
+
+
+def _leader(fields: Mapping[str, Any]) -> Leader:
+    return Leader(**_fields("leader", fields, {"node": int, "epoch": int}))
 
 
 def _acl_fields(binding: AclBinding) -> dict[str, str]:

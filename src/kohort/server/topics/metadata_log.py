@@ -177,7 +177,7 @@ class MetadataLog:
             raise storage_error(error) from error
         self._appended += 1
         for record in records:
-            self._undo.append(self.state.inverse(record))
+            self._undo += reversed(self.state.inverse(record))
             self.state.replay(record)
 
     async def durable(self, change: int | None = None) -> None:
