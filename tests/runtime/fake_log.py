@@ -8,6 +8,8 @@ from kohort.types import TopicPartition
 
 
 class FakeLog:
+    is_loading = False
+
     def __init__(self, partition=0):
         self.topic_partition = TopicPartition("__consumer_offsets", partition)
         self.batches = []

@@ -39,6 +39,7 @@ FLAGS: Final = (
         "HOST:PORT",
     ),
     Flag("--data", "log.dir", "directory of all data, made if missing", "DIR"),
+    Flag("--storage", "storage", "place of all data", "local|memory|postgresql://…"),
     Flag("--memory", "storage", "keep all in memory: gone when the server ends", means="memory"),
     Flag(
         "--dev",

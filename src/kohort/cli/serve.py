@@ -16,7 +16,7 @@ from collections.abc import Callable
 from kohort.cli import options as cli_options
 from kohort.errors import KohortError
 from kohort.server.broker import Broker
-from kohort.server.config import Config
+from kohort.server.config import Config, shown_storage
 from kohort.server.logs import configure, fields
 from kohort.server.net import raise_limit
 
@@ -60,14 +60,24 @@ async def run_until_stopped(config: Config) -> int:
     _announce(broker)
     if broker.has_reloadable_files:  # else a terminal that is closed ends the server
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, broker.reload_files)
-    await stop.asked.wait()
+    await _first(stop.asked, broker.lost)
     try:
         await broker.close()
     except OSError:
         logger.exception("stopped, but not everything reached the disk; the next start checks it")
         return FAILED
     logger.info("stopped", extra=fields(after_ms=stop.elapsed_ms()))
-    return 0
+    return FAILED if broker.lost.is_set() else 0
+
+
+async def _first(*events: asyncio.Event) -> None:
+    """Return when one of the events is set."""
+    waiting = [asyncio.ensure_future(event.wait()) for event in events]
+    try:
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for each in waiting:
+            each.cancel()
 
 
 async def _start_unless_stopped(broker: Broker, stop: "_Stop") -> bool:
@@ -103,7 +113,8 @@ def collect_seldom() -> None:
 
 
 def _announce(broker: Broker) -> None:
-    where = broker.config["log.dir"] if broker.config["storage"] == "local" else "memory"
+    storage = broker.config["storage"]
+    where = broker.config["log.dir"] if storage == "local" else shown_storage(storage)
     advertised = (
         {"advertised": str(broker.advertised)} if broker.advertised != broker.address else {}
     )

@@ -243,6 +243,11 @@ class Log(Protocol):
         """
         ...
 
+    @property
+    def is_loading(self) -> bool:
+        """Whether records that were to be read are not in memory yet."""
+        ...
+
     async def loaded(self) -> None:
         """Return when the records that `read` found not to be in memory are, or cannot be read."""
         ...
@@ -364,6 +369,8 @@ class LogDirectory(Protocol):
     """What is wrong with logs now."""
     on_reopened: list[Callable[[Log], None]]
     """Called with each log that `reopen` has opened, which takes the place of the former one."""
+    on_lost: list[Callable[[], None]]
+    """Called when another process has taken this one's place: nothing can be stored any more."""
 
     @property
     def directories(self) -> PartitionDirectories:

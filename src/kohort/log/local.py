@@ -81,6 +81,7 @@ class LocalDirectory:
         self._reopening: TopicPartition | None = None
         """The log that `reopen` checks now."""
         self.on_reopened: list[Callable[[Log], None]] = []
+        self.on_lost: list[Callable[[], None]] = []
         self._closed = False
         self._stopped = False
         self.problems = Problems()

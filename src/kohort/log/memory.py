@@ -69,6 +69,7 @@ class MemoryDirectory:
         self.directories = MemoryPlaces(self._logs, cluster_id)
         self.problems = Problems()
         self.on_reopened: list[Callable[[Log], None]] = []
+        self.on_lost: list[Callable[[], None]] = []
 
     def recover(self, logs: Iterable[tuple[TopicPartition, LogConfig]]) -> None:
         pass

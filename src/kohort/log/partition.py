@@ -419,6 +419,10 @@ class PartitionLog:
         end = known[1] if known and known[0] is segment else segment.position(limit)
         return segment.read(offset, max_bytes, at_least_one, end)
 
+    @property
+    def is_loading(self) -> bool:
+        return False
+
     async def loaded(self) -> None:
         pass
 

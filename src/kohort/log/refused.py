@@ -125,6 +125,10 @@ class RefusedLog:
     async def durable(self) -> None:
         self._refuse()
 
+    @property
+    def is_loading(self) -> bool:
+        return False
+
     async def loaded(self) -> None:
         pass
 

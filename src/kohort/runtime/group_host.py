@@ -330,7 +330,7 @@ class GroupHost(ShardHost[Request, Event, Record, Rebalance, Result]):
     # --- groups as the content of a shard ---
 
     async def _read_log(self) -> None:
-        await replay_all(read_records(self.log), self.shard.replay)
+        await replay_all(self.log, read_records(self.log), self.shard.replay)
         await self._forget_topics_before_serving()
 
     async def _begin(self) -> None:

@@ -13,12 +13,17 @@ _READ_BYTES: Final = 1 << 18
 def read_batches(log: Log) -> Iterator[Sequence[tuple[memoryview, Header]]]:
     """All batches of the log, those of one read at a time; the bytes go on behind a batch's end.
 
+    None are given where they have to be loaded: the caller awaits `Log.loaded` then.
+
     Raises KafkaError if the log is not served or damaged, OSError.
     """
     log.ensure_open()
     offset = log.start_offset
     while offset < log.high_watermark:
         data = log.read(offset, _READ_BYTES, durable=True)
+        if not data and log.is_loading:
+            yield ()
+            continue
         if not data:
             raise KafkaError(
                 ErrorCode.corrupt_message,

@@ -377,11 +377,18 @@ class ShardHost(ABC, Generic[RequestT, EventT, RecordT, EffectT, ResultT]):
         await self.load()
 
 
-async def replay_all(chunks: Iterable[Iterable[_T]], replay: Callable[[_T], None]) -> None:
-    """Replay the records of a log, giving way to others after each chunk."""
+async def replay_all(
+    log: Log, chunks: Iterable[Sequence[_T]], replay: Callable[[_T], None]
+) -> None:
+    """Replay the records of `log`, giving way to others after each chunk.
+
+    An empty one says that the next records may have to be loaded.
+    """
     for records in chunks:
         for record in records:
             replay(record)
+        if not records:
+            await log.loaded()
         await asyncio.sleep(0)
 
 

@@ -94,7 +94,7 @@ class TransactionHost(ShardHost[Request, Event, TransactionRecord, Markers, Resu
         return True
 
     async def _read_log(self) -> None:
-        await replay_all(read_records(self.log), self.shard.replay)
+        await replay_all(self.log, read_records(self.log), self.shard.replay)
         await self._forget_lost_ends()
 
     async def _forget_lost_ends(self) -> None:

@@ -39,6 +39,8 @@ def read_records(log: Log) -> Iterator[list[TransactionRecord]]:
     served or damaged, OSError.
     """
     for batches in read_batches(log):
+        if not batches:
+            yield []
         for batch, header in batches:
             if header.is_control:
                 continue

@@ -39,7 +39,15 @@ from kohort.server.audit import AuditLog
 from kohort.server.authorization import access_of
 from kohort.server.background_tasks import BackgroundTasks
 from kohort.server.certificates import Certificates
-from kohort.server.config import Config, ListenerConfig, ResourceType, consumer_group_config
+from kohort.server.config import (
+    Config,
+    ListenerConfig,
+    ResourceType,
+    consumer_group_config,
+    in_postgres,
+    shown_storage,
+    waits_for_disk,
+)
 from kohort.server.fetch import FetchSessions
 from kohort.server.logs import fields
 from kohort.server.monitoring import Observer
@@ -102,6 +110,8 @@ class Broker:
         """The addresses that the server listens on, by the names of its listeners."""
         self.certificates = Certificates(self.config)
         self._sasl: SaslListeners | None = None
+        self.lost = asyncio.Event()
+        """Set when another process has taken this one's place: it is to end."""
         self.http_address: Address | None = None
         """The address of the HTTP port, None if there is none."""
         self.audit_log: AuditLog | None = None
@@ -150,15 +160,35 @@ class Broker:
 
     async def _open_storage(self) -> None:
         try:
-            self.logs = open_directory(self.config, self._cluster.cluster_id)
+            self.logs = await self._open_directory()
+            self.logs.on_lost.append(self.lost.set)
             self._opened.callback(self.logs.close)
             await self._open_topics()
         except OSError as error:
-            raise KohortError(f"the data directory cannot be used: {error}") from error
+            raise self._unusable(error) from error
         self._opened.callback(self.topics.close)
         self.listener.limit(ConnectionLimits.of(self.config))  # with what clients have set
         self.cluster_id = self.topics.cluster_id
         self._cluster.know(self.topics)
+
+    def _unusable(self, error: object) -> KohortError:
+        storage = self.config["storage"]
+        place = shown_storage(storage) if in_postgres(storage) else "the data directory"
+        return KohortError(f"{place} cannot be used: {error}")
+
+    async def _open_directory(self) -> LogDirectory:
+        """The logs. A database is opened in another thread: it may take long to respond."""
+        open_logs = partial(open_directory, self.config, self._cluster.cluster_id)
+        if not in_postgres(self.config["storage"]):
+            return open_logs()
+        opening = asyncio.ensure_future(asyncio.to_thread(open_logs))
+        try:
+            return await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            await asyncio.wait((opening,))
+            if opening.exception() is None:
+                opening.result().close()
+            raise
 
     async def _open_topics(self) -> None:
         """Open every log, in another thread because checks after a crash may take long.
@@ -178,7 +208,7 @@ class Broker:
         try:
             self.logs.confirm_start()
         except OSError as error:
-            raise KohortError(f"the data directory cannot be used: {error}") from error
+            raise self._unusable(error) from error
 
     def _open_audit_log(self) -> None:
         path = self.config["audit.log.file"]
@@ -250,7 +280,7 @@ class Broker:
 
     @property
     def _waits_for_disk(self) -> bool:
-        return bool(self.config["durability"] == "fsync")
+        return waits_for_disk(self.config)
 
     def _state_logs(self, name: str, settings: str) -> Sequence[Log]:
         """The logs of a coordinator's topic, created with the settings of that prefix."""
@@ -274,7 +304,7 @@ class Broker:
         try:
             await self.topics.durable()
         except KafkaError as error:
-            raise KohortError(f"the data directory cannot be used: {error.__cause__}") from error
+            raise self._unusable(error.__cause__) from error
 
     async def _bind(self) -> Services:
         """Bind the addresses, which completes what handlers need."""
@@ -387,10 +417,14 @@ class Broker:
 
 
 def open_directory(config: Config, cluster_id: str | None = None) -> LogDirectory:
-    """The logs of a server, on disk or in memory; without `cluster_id`, new ones of a new cluster.
+    """The logs of a server, on disk, in memory or in PostgreSQL.
 
-    Raises OSError, and KohortError if another server uses the directory.
+    Without `cluster_id`, new ones are of a new cluster.
+
+    Raises OSError, and KohortError if another server uses the directory or the node id.
     """
+    if in_postgres(config["storage"]):
+        return _open_postgres(config, cluster_id)
     if config["storage"] == "memory":
         from kohort.log.memory import MemoryDirectory
 
@@ -403,6 +437,21 @@ def open_directory(config: Config, cluster_id: str | None = None) -> LogDirector
         stray_retention_ms=config["stray.retention.ms"],
         recovery_threads=config["num.recovery.threads.per.data.dir"],
         cluster_id=cluster_id,
+    )
+
+
+def _open_postgres(config: Config, cluster_id: str | None) -> LogDirectory:
+    try:
+        from kohort.log.postgres.directory import PostgresDirectory
+    except ImportError as error:
+        raise KohortError(
+            f"logs in PostgreSQL need {error.name}: pip install 'kohort[postgres]'"
+        ) from None
+    return PostgresDirectory(
+        config["storage"],
+        node=config["node.id"],
+        cluster_id=cluster_id,
+        stray_retention_ms=config["stray.retention.ms"],
     )
 
 

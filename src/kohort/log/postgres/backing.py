@@ -358,10 +358,12 @@ async def _put(connection: Connection, log: int, segment: StoredSegment) -> None
 
 async def _delete(connection: Connection, log: int, first: int, end: int) -> None:
     """Delete the batches and segments from the offset `first` up to `end`."""
-    for table in ("batches", "segments"):
-        await connection.execute(
-            f"delete from {table} where log = $1 and base >= $2 and base < $3", log, first, end
-        )
+    await connection.execute(
+        "delete from batches where log = $1 and base >= $2 and base < $3", log, first, end
+    )
+    await connection.execute(
+        "delete from segments where log = $1 and base >= $2 and base < $3", log, first, end
+    )
 
 
 def _nothing() -> None:

@@ -64,13 +64,15 @@ class PostgresDirectory:
         url: str,
         *,
         node: int = 1,
+        cluster_id: str | None = None,
         stray_retention_ms: int = _WEEK_MS,
         cached_bytes: int | None = None,
         statement: str = INSERT,
     ) -> None:
         """Take the place of the node in the database, and read which logs there are; blocks.
 
-        `statement` is what lanes append with. Raises KohortError if another process has the node,
+        A new database is of that cluster, or a new one. `statement` is what lanes append with.
+        Raises KohortError if another process has the node,
         or the tables are not for this Kohort; OSError if the database cannot be used.
         """
         self._url = url
@@ -79,8 +81,7 @@ class PostgresDirectory:
         self.fence = Fence(node)
         self.fence.on_lost.append(self._lost)
         self.on_lost: list[Callable[[], None]] = []
-        """Called when another process has taken the node's place: nothing can be served any more.
-        """
+        self._loop: asyncio.AbstractEventLoop | None = None
         self.on_reopened: list[Callable[[Log], None]] = []
         self.problems = Problems()
         self._logs: dict[TopicPartition, PostgresLog | RefusedLog] = {}
@@ -112,17 +113,17 @@ class PostgresDirectory:
         }
         self._lease = self._link("lease")
         try:
-            cluster_id, written_by = self._control.query(self._begin)
+            found_id, written_by = self._control.query(partial(self._begin, cluster_id))
         except BaseException:
             self._control.close()
             raise
         self.directories = PostgresPlaces(
-            self._control, operations, cluster_id, written_by or __version__, __version__
+            self._control, operations, found_id, written_by or __version__, __version__
         )
         for log in self._stored.values():
             self.directories.add(log.topic_partition, log.id, log.topic_id)
-        if cluster_id is None and not self._stored:
-            self.directories.settle(new_cluster_id())
+        if found_id is None and not self._stored:
+            self.directories.settle(cluster_id or new_cluster_id())
 
     def _name(self, part: str) -> str:
         return f"kohort node {self._node} {part}"
@@ -130,15 +131,23 @@ class PostgresDirectory:
     def _link(self, part: str) -> Link:
         return Link(self._url, self._name(part))
 
-    async def _begin(self, connection: Connection) -> tuple[str | None, str | None]:
-        """Take the node's place; returns cluster id and version."""
+    async def _begin(
+        self, cluster_id: str | None, connection: Connection
+    ) -> tuple[str | None, str | None]:
+        """Take the node's place in that cluster, or any; returns cluster id and version."""
         await schema.prepare(connection)
+        found = await connection.fetchrow("select cluster_id, written_by from meta")
+        found_id, written_by = found["cluster_id"], found["written_by"]
+        if cluster_id is not None and found_id not in (None, cluster_id):
+            raise KohortError(
+                f"the database has the logs of the cluster {found_id}, and this server is of "
+                f"{cluster_id}: choose another database, or another schema by search_path"
+            )
         await ensure_free(connection, self._node)
         await self.fence.take(connection)
         self._control.keep_locked(connection, self._node)
         self._stored = await read_logs(connection, None)
-        found = await connection.fetchrow("select cluster_id, written_by from meta")
-        return found["cluster_id"], found["written_by"]
+        return found_id, written_by
 
     def __repr__(self) -> str:
         return f"<PostgresDirectory {shown(self._url)} {len(self._logs)} logs>"
@@ -146,6 +155,13 @@ class PostgresDirectory:
     # Being this node
 
     def _lost(self) -> None:
+        # The metadata log is written in another thread.
+        if self._loop is None or self._loop.is_closed():
+            self._end()
+        else:
+            self._loop.call_soon_threadsafe(self._end)
+
+    def _end(self) -> None:
         logger.error("%s", self.fence.lost)
         for log in self._logs.values():
             log.end(ErrorCode.not_leader_or_follower)
@@ -176,7 +192,8 @@ class PostgresDirectory:
 
     def confirm_start(self) -> None:
         """Renew the node's lease from now on."""
-        self._renewing = asyncio.get_running_loop().create_task(self._renew())
+        self._loop = asyncio.get_running_loop()
+        self._renewing = self._loop.create_task(self._renew())
 
     def stop_opening(self) -> None:
         self._stopped = True

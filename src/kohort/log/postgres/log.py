@@ -58,6 +58,10 @@ class PostgresLog(PartitionLog):
     def configure(self, config: LogConfig) -> None:
         super().configure(replace(config, segment_bytes=min(config.segment_bytes, LARGEST_SEGMENT)))
 
+    def _check_disk(self) -> None:
+        if self._commit is not None and (failure := self._commit.failure) is not None:
+            raise failure
+
     # Reading what is not in memory
 
     def _read_up_to(self, limit: int, offset: int, max_bytes: int, at_least_one: bool) -> Records:
@@ -101,6 +105,10 @@ class PostgresLog(PartitionLog):
             del self._loading[missing.store]
             self._notify()
 
+    @property
+    def is_loading(self) -> bool:
+        return bool(self._loading)
+
     async def loaded(self) -> None:
         while self._loading:
             await asyncio.wait(tuple(self._loading.values()))
@@ -126,10 +134,13 @@ class PostgresLog(PartitionLog):
     def restore_producers(self, progress: Progress, *, crashed: bool = False) -> None:  # noqa: ARG002
         """Read the producers, blocking; an append could not wait for that later."""
         stored = self._stored_producers()
-        self._take(self._read_producers(stored, progress))
+        if stored.end_offset == self.end_offset:
+            self._take(stored.producers)
+        else:
+            self._take(self._read_producers(stored, progress))
+            if stored.is_broken or self._is_much_behind(stored.end_offset):
+                self._save_producers()
         self._rows.forget_producers()
-        if stored.is_broken or self._is_much_behind(stored.end_offset):
-            self._save_producers()
 
     def close(self) -> None:
         # As the rows behind the last snapshot are few, or none, most logs need no other.
@@ -140,6 +151,13 @@ class PostgresLog(PartitionLog):
     def retain(self, now: Timestamp) -> int:
         self.ensure_open()
         return 0 if self._rows.is_swapping else super().retain(now)
+
+    async def compact(self, now: Timestamp) -> bool:
+        try:
+            return await super().compact(now)
+        except NotInMemoryError as missing:  # for the plan: the next time it is there
+            self._load(missing)
+            return False
 
     async def durable(self) -> None:
         if self._closed is not None:

@@ -95,7 +95,7 @@ class PageCache:
             self._pages[store, page] = size
             self.size += size
             looked_at = 0
-            while self.size > self.limit and looked_at < len(self._pages):
+            while self.size > self.limit and looked_at < len(self._pages) - 1:
                 (oldest, number), freed = self._pages.popitem(last=False)
                 if oldest.drop(number):
                     self.size -= freed
@@ -276,15 +276,18 @@ class PagedStore:
         number, position = page, self._positions[page]
         found: list[bytes] = []
         starts: list[int] = []
+        pages: list[_Page] = []
         for row in rows:
             found.append(row)
             starts.append(position)
             position += len(row)
             if position == self._end_of(number):
-                self._keep(number, _Page(found, starts, position))
+                pages.append(_Page(found, starts, position))
                 number, found, starts = number + 1, [], []
-        if found or number == page:
+        if found or not pages:
             raise self._damaged(self._positions[page])
+        for number, each in reversed(tuple(enumerate(pages, page))):  # the first is wanted most
+            self._keep(number, each)
 
     def _keep(self, number: int, page: _Page) -> None:
         if number not in self._loaded:

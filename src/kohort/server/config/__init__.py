@@ -21,6 +21,7 @@ from kohort.server.config.sources import (
     read_sets,
     read_toml,
 )
+from kohort.server.config.storage import in_postgres, shown_storage, waits_for_disk
 from kohort.server.config.table import DYNAMIC, RELOADABLE, TABLE
 from kohort.server.config.topic_configs import (
     CONFIG_TYPES,
@@ -65,12 +66,15 @@ __all__ = [
     "describe_resource",
     "describe_topic_configs",
     "effective_topic_configs",
+    "in_postgres",
     "read_environment",
     "read_sets",
     "read_toml",
+    "shown_storage",
     "topic_log_config",
     "validate_broker_configs",
     "validate_broker_id",
     "validate_configs",
     "validate_topic_configs",
+    "waits_for_disk",
 ]

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
+from kohort.server.config.storage import shown_storage
 from kohort.suggestions import did_you_mean
 
 Value: TypeAlias = bool | int | float | str | tuple[str, ...] | None
@@ -112,7 +113,7 @@ def as_text(value: Value) -> str | None:
         return "true" if value else "false"
     if isinstance(value, tuple):
         return ",".join(value)
-    return None if value is None else str(value)
+    return None if value is None else shown_storage(str(value))
 
 
 def _boolean(given: object) -> bool:

@@ -11,6 +11,7 @@ from kohort.security import KafkaPrincipal, MappingRules
 from kohort.security.authorizer import super_users
 from kohort.server.addresses import java_host, parse_http, parse_listener
 from kohort.server.config.definition import INT_MAX, LONG_MAX, ConfigDef, Kind, Value
+from kohort.server.config.storage import parse_storage
 
 STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
@@ -437,11 +438,13 @@ _PRODUCE_AND_FETCH = (
 )
 
 _OURS = (
-    _string("storage", "local", choices=("local", "memory"), ours=True,
-        doc="Place of the logs: files below log.dir, or memory (lost when the server ends).",
+    _string("storage", "local", check=parse_storage, ours=True,
+        doc="Place of the logs. local: files below log.dir; memory: lost when the server ends; "
+        "postgresql://USER@HOST:PORT/DATABASE: tables, which need the extra kohort[postgres].",
     ),
     _string("durability", "os", choices=("os", "fsync"), ours=True,
-        doc="What an acknowledged append survives. os: a killed process; fsync: a power loss.",
+        doc="What an acknowledged append survives. os: a killed process; fsync: a power loss. In "
+        "PostgreSQL it is committed, and survives what the database does.",
     ),
     _long("queued.max.response.bytes", 256 * _MEBI, ours=True,
         doc="Total bytes of responses that clients have not read, over all connections. Fetch "

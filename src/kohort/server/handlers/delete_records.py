@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log.base import Log
+from kohort.server.config import waits_for_disk
 from kohort.server.handlers.in_steps import (
     AT_ONCE,
     Steps,
@@ -30,7 +31,7 @@ def handle(
 ) -> Coroutine[Any, Any, None] | None:
     deleted: list[tuple[dict[str, Any], Log]] = []
     steps = _steps(services, exchange, request, deleted)
-    if services.config["durability"] == "fsync":
+    if waits_for_disk(services.config):
         return _respond_when_durable(services, exchange, steps, deleted)
     return respond_in_steps(services, exchange, steps)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kohort.errors import ErrorCode
+from kohort.server.config import in_postgres, shown_storage
 from kohort.server.handlers.in_steps import Steps, respond_in_steps
 from kohort.server.handlers.refusing import refuse
 from kohort.server.net import Exchange
@@ -62,10 +63,11 @@ def _partitions(sizes: dict[int, int]) -> list[dict[str, Any]]:
 
 
 def _directory(services: Services) -> dict[str, Any]:
-    if services.config["storage"] == "memory":
+    storage = services.config["storage"]
+    if storage != "local":
         return {
             "error_code": ErrorCode.none,
-            "log_dir": IN_MEMORY,
+            "log_dir": shown_storage(storage) if in_postgres(storage) else IN_MEMORY,
             "total_bytes": UNKNOWN_BYTES,
             "usable_bytes": UNKNOWN_BYTES,
         }

@@ -44,6 +44,7 @@ from kohort.protocol.releasing import release
 from kohort.protocol.request_fast_path import read_single_batch
 from kohort.runtime.clock import Clock
 from kohort.runtime.time_slice import SLICE_S
+from kohort.server.config import waits_for_disk
 from kohort.server.handlers import without_fenced
 from kohort.server.handlers.in_steps import AT_ONCE, Pieces, in_slices
 from kohort.server.net import Exchange
@@ -363,7 +364,7 @@ def _finish(
     services.throttling.produced(exchange)
     if acks == NO_ACKS:
         _end_without_response(exchange, responses)
-    elif logs and services.config["durability"] == "fsync":
+    elif logs and waits_for_disk(services.config):
         return _respond_when_durable(services, exchange, responses, logs)
     else:
         return _respond(services, exchange, responses)

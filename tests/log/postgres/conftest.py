@@ -1,0 +1,49 @@
+"""Logs in PostgreSQL to test with."""
+
+import contextlib
+
+import asyncpg
+import pytest
+
+from kohort.log.base import LogConfig
+from kohort.log.postgres.directory import PostgresDirectory
+from log.conftest import ORDERS, ORDERS_ID
+
+DEFAULTS = LogConfig()
+
+
+@pytest.fixture
+def open_directory(database):
+    """Opens the logs of a node, closed in the end."""
+    opened = []
+
+    def open_directory(**options):
+        directory = PostgresDirectory(database, **options)
+        opened.append(directory)
+        if not directory.directories.is_taken(ORDERS):
+            directory.directories.make({ORDERS: ORDERS_ID})
+        return directory
+
+    yield open_directory
+    for directory in opened:
+        with contextlib.suppress(OSError):
+            directory.close()
+
+
+@pytest.fixture
+def reopened(open_directory):
+    """The log after its server has ended and another one has started."""
+
+    def reopened(directory, config=DEFAULTS):
+        directory.close()
+        return open_directory().open(ORDERS, config)
+
+    return reopened
+
+
+@pytest.fixture
+async def sql(database):
+    """A connection to the schema of the test, as an operator has it."""
+    connection = await asyncpg.connect(database)
+    yield connection
+    await connection.close()

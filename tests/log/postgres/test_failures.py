@@ -1,0 +1,178 @@
+"""Connections that end, and a database that is away: nothing acknowledged is lost, none doubled."""
+
+import asyncio
+import signal
+
+import asyncpg
+import pytest
+
+from kohort.errors import ErrorCode, KafkaError
+from kohort.log.base import LogConfig
+from kohort.log.postgres.directory import PostgresDirectory
+from kohort.types import TopicPartition
+from log.conftest import NOW, ORDERS, ORDERS_ID, batch, records_of, values_of
+from peers.postgres import Postgres
+
+LOGS = [TopicPartition("orders", number) for number in range(6)]
+TERMINATE = (
+    "select pg_terminate_backend(pid) from pg_stat_activity "
+    "where application_name like 'kohort node%lane%' and state = 'active'"
+)
+
+
+class Producing:
+    """Appends to many logs as fast as they are acknowledged."""
+
+    def __init__(self, directory):
+        directory.directories.make(dict.fromkeys(LOGS, ORDERS_ID))
+        self.logs = [directory.open(each, LogConfig()) for each in LOGS]
+        self.acknowledged = {each: [] for each in LOGS}
+        self._ending = False
+
+    async def run(self, log):
+        number = 0
+        while not self._ending:
+            value = b"%d" % number
+            number += 1
+            log.append(batch(value), NOW)
+            await log.durable()
+            self.acknowledged[log.topic_partition].append(value)
+
+    async def __aenter__(self):
+        self._tasks = [asyncio.ensure_future(self.run(log)) for log in self.logs]
+        return self
+
+    async def __aexit__(self, *_):
+        self._ending = True
+        await asyncio.gather(*self._tasks)
+
+    @property
+    def count(self):
+        return sum(map(len, self.acknowledged.values()))
+
+    async def go_on(self, more=50):
+        """Return when so many appends more are acknowledged."""
+        end = self.count + more
+        while self.count < end:
+            await asyncio.sleep(0.001)
+            for task in self._tasks:
+                if task.done():
+                    task.result()
+
+
+async def assert_all_there(url, produced):
+    """A later server finds every acknowledged record once, in order."""
+    directory = await asyncio.to_thread(PostgresDirectory, url, node=2)
+    for log in LOGS:
+        opened = await asyncio.to_thread(directory.open, log, LogConfig())
+        found = await asyncio.to_thread(values_of, opened)
+        assert found == produced.acknowledged[log]
+    directory.close()
+
+
+async def test_backends_that_are_terminated_in_flight(open_directory, database, postgres):
+    produced = Producing(open_directory())
+    operator = await asyncpg.connect(postgres.url)
+    ended = 0
+    async with produced:
+        while ended < 30:
+            await produced.go_on(10)
+            ended += len(await operator.fetch(TERMINATE))
+    await operator.close()
+    await assert_all_there(database, produced)
+
+
+async def test_a_database_that_crashes_and_restarts(tmp_path):
+    with await asyncio.to_thread(Postgres.start, fsync=True) as cluster:
+        url = cluster.new_schema()
+        directory = await asyncio.to_thread(PostgresDirectory, url)
+        produced = Producing(directory)
+        async with produced:
+            for how in (signal.SIGQUIT, signal.SIGINT, signal.SIGQUIT):
+                await produced.go_on(30)
+                await asyncio.to_thread(cluster.restart, how)
+                await produced.go_on(30)
+        await assert_all_there(url, produced)
+        directory.close()
+
+
+async def test_a_statement_whose_answer_was_lost_is_not_repeated(open_directory, sql):
+    """The row is there when the lane looks again after its connection has ended."""
+    directory = open_directory()
+    log = directory.open(ORDERS, LogConfig())
+    log.append(batch(b"a"), NOW)
+    await log.durable()
+    await sql.execute(TERMINATE.replace("and state = 'active'", ""))
+    for value in (b"b", b"c"):
+        log.append(batch(value), NOW)
+        await log.durable()
+    assert values_of(log) == [b"a", b"b", b"c"]
+    assert await sql.fetchval("select count(*) from batches") == 3
+
+
+async def test_what_is_refused_ends_the_log_until_it_is_opened_again(open_directory, sql):
+    directory = open_directory()
+    log = directory.open(ORDERS, LogConfig())
+    log.append(batch(b"a"), NOW)
+    await log.durable()
+    await sql.execute("alter table batches add constraint small check (octet_length(data) < 500)")
+    log.append(batch(bytes(1000)), NOW)
+    with pytest.raises(OSError, match="small"):
+        await log.durable()
+    with pytest.raises(KafkaError) as refused:
+        log.append(batch(b"b"), NOW)
+    assert refused.value.code is ErrorCode.kafka_storage_error
+    with pytest.raises(KafkaError):
+        await log.durable()
+    assert directory.problems.texts(9)
+    opened = []
+    directory.on_reopened.append(opened.append)
+    await directory.reopen()
+    (again,) = opened
+    assert again.end_offset == 1
+    again.append(batch(b"b"), NOW)
+    await again.durable()
+    assert [each.value for each in records_of(again, 1)] == [b"b"]
+    assert not directory.problems.texts(9)
+
+
+async def test_a_database_that_is_away(tmp_path):
+    """Appends wait, and are refused once too much waits; then all goes on."""
+    with await asyncio.to_thread(Postgres.start) as cluster:
+        directory = await asyncio.to_thread(PostgresDirectory, cluster.new_schema())
+        directory.directories.make({ORDERS: ORDERS_ID})
+        log = directory.open(ORDERS, LogConfig())
+        log.append(batch(b"a"), NOW)
+        await log.durable()
+        cluster.end()
+        with pytest.raises(OSError, match="too much"):
+            append_without_end(log)
+        assert log.high_watermark == 1
+        waiting = asyncio.ensure_future(log.durable())
+        while not directory.problems.texts(9):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        assert "cannot be written" in directory.problems.texts(9)[0]
+        await asyncio.to_thread(cluster.run)
+        await waiting
+        assert log.high_watermark == log.end_offset
+        assert not directory.problems.texts(9)
+        log.append(batch(b"b"), NOW)
+        await log.durable()
+        directory.close()
+
+
+def append_without_end(log):
+    while True:
+        log.append(batch(bytes(1_000_000)), NOW)
+
+
+async def test_the_end_writes_what_is_left(open_directory, database):
+    directory = open_directory()
+    log = directory.open(ORDERS, LogConfig())
+    for number in range(50):
+        log.append(batch(b"%d" % number), NOW)
+    await asyncio.sleep(0)
+    directory.close()
+    other = open_directory(node=2)
+    again = await asyncio.to_thread(other.open, ORDERS, LogConfig())
+    assert again.end_offset == 50

@@ -1,0 +1,174 @@
+"""Logs as they are read from the tables again."""
+
+import asyncio
+
+import pytest
+
+from kohort.errors import KafkaError, KohortError
+from kohort.log.base import LogConfig
+from kohort.log.postgres import schema
+from kohort.log.postgres.directory import PostgresDirectory
+from kohort.types import TopicPartition
+from log.conftest import (
+    DAY,
+    NOW,
+    ORDERS,
+    ORDERS_ID,
+    batch,
+    fill,
+    from_producer,
+    looked_up,
+    records_of,
+    values_of,
+)
+
+SMALL = LogConfig(segment_bytes=2_000)
+
+
+def test_everything_is_there(open_directory, reopened):
+    directory = open_directory()
+    log = directory.open(ORDERS, SMALL)
+    fill(log, 100)
+    log.trim(7)
+    before = records_of(log)
+    again = reopened(directory, SMALL)
+    assert (again.start_offset, again.end_offset, again.high_watermark) == (7, 100, 100)
+    assert records_of(again) == before
+    assert again.size == log.size
+    assert [each.base_offset for each in again.segments] == [
+        each.base_offset for each in log.segments
+    ]
+    assert looked_up(again.offset_for_timestamp(NOW + 50)) == (50, NOW + 50)
+    assert looked_up(again.max_timestamp()) == (99, NOW + 99)
+    assert again.append(batch(b"next"), NOW).base_offset == 100
+    assert values_of(again, 99)[1] == b"next"
+
+
+async def test_a_server_that_is_gone_without_a_word(open_directory):
+    """Another node reads what the first one has written, which never closed its logs."""
+    log = open_directory(node=1).open(ORDERS, SMALL)
+    fill(log, 100)
+    log.append(from_producer(7, 0, 0, count=3), NOW)
+    await log.durable()
+    other = await read_by_another(open_directory, SMALL)
+    assert await offsets_in(other) == list(range(103))
+    assert other.append(from_producer(7, 0, 0, count=3), NOW).duplicate
+    assert other.append(from_producer(7, 0, 3), NOW).base_offset == 103
+
+
+async def read_by_another(open_directory, config):
+    """The log as another node reads it, in a thread as when a server starts."""
+    return await asyncio.to_thread(open_directory(node=2).open, ORDERS, config)
+
+
+async def offsets_in(log):
+    return [each.offset for each in await asyncio.to_thread(records_of, log)]
+
+
+def test_an_empty_log_keeps_its_end(open_directory, reopened):
+    directory = open_directory()
+    log = directory.open(ORDERS, LogConfig(retention_ms=1))
+    fill(log, 10)
+    assert log.retain(NOW + DAY) == 1
+    again = reopened(directory)
+    assert (again.start_offset, again.end_offset) == (10, 10)
+    assert again.append(batch(b"a"), NOW).base_offset == 10
+
+
+def test_retention_deletes_rows(open_directory, postgres, database):
+    directory = open_directory()
+    log = directory.open(ORDERS, LogConfig(segment_bytes=2_000, retention_bytes=4_000))
+    fill(log, 100)
+    assert log.retain(NOW) > 3
+    left = log.end_offset - log.start_offset
+    directory.close()
+    schema_name = database.rpartition("=")[2]
+    assert postgres.execute(f"select count(*) from {schema_name}.batches") == [str(left)]
+
+
+async def test_compaction_survives(open_directory, sql):
+    config = LogConfig(segment_bytes=20_000, cleanup_policy=frozenset({"compact"}))
+    log = open_directory(node=1).open(ORDERS, config)
+    for number in range(600):
+        log.append(batch(bytes(100), key=b"%d" % (number % 5)), NOW)
+    await log.durable()
+    rows = await sql.fetchval("select count(*) from batches")
+    assert await log.compact(NOW)
+    await log.durable()
+    assert await sql.fetchval("select count(*) from batches") < rows / 2
+    left = await offsets_in(log)
+    assert len(left) < 300
+    assert await offsets_in(await read_by_another(open_directory, config)) == left
+
+
+def test_a_topic_that_was_deleted_leaves_nothing(open_directory, postgres, database):
+    directory = open_directory()
+    fill(directory.open(ORDERS, SMALL), 100)
+    directory.remove(ORDERS, ORDERS_ID)
+    directory.close()
+    again = PostgresDirectory(database)
+    assert list(again.names()) == []
+    again.close()
+    schema_name = database.rpartition("=")[2]
+    # What is left of it is removed by the next server.
+    assert postgres.execute(f"select count(*) from {schema_name}.logs where state = 'live'") == [
+        "0"
+    ]
+
+
+def test_rows_that_are_missing_are_told(open_directory, postgres, database):
+    directory = open_directory(cached_bytes=0)
+    log = directory.open(ORDERS, LogConfig())
+    for _ in range(10):
+        log.append(batch(bytes(50_000)), NOW)
+    directory.close()
+    schema_name = database.rpartition("=")[2]
+    log = open_directory(cached_bytes=0).open(ORDERS, LogConfig())
+    postgres.execute(f"delete from {schema_name}.batches where base = 3")
+    with pytest.raises(KafkaError, match="rows are missing"):
+        values_of(log)
+
+
+class TestSchema:
+    def test_of_a_later_version_is_refused(self, open_directory, postgres, database):
+        open_directory().close()
+        schema_name = database.rpartition("=")[2]
+        postgres.execute(f"update {schema_name}.meta set version = {schema.VERSION + 1}")
+        with pytest.raises(KohortError, match="start a later one"):
+            PostgresDirectory(database)
+
+    def test_tables_of_others_are_refused(self, postgres, database):
+        schema_name = database.rpartition("=")[2]
+        postgres.execute(f"create table {schema_name}.logs (line text)")
+        with pytest.raises(KohortError, match="Kohort did not make"):
+            PostgresDirectory(database)
+
+    def test_a_schema_that_does_not_exist(self, postgres):
+        with pytest.raises(KohortError, match="create one"):
+            PostgresDirectory(f"{postgres.url}?search_path=nowhere")
+
+    def test_the_cluster_is_remembered(self, open_directory):
+        directory = open_directory()
+        cluster_id = directory.directories.cluster_id
+        directory.close()
+        assert open_directory().directories.cluster_id == cluster_id
+
+    def test_another_cluster_is_refused(self, open_directory, database):
+        directory = open_directory(cluster_id="mine")
+        assert directory.directories.cluster_id == "mine"
+        directory.close()
+        with pytest.raises(KohortError, match="logs of the cluster mine"):
+            PostgresDirectory(database, cluster_id="yours")
+        assert open_directory().directories.cluster_id == "mine"
+
+    def test_names_of_partitions_come_back(self, open_directory):
+        directory = open_directory()
+        other = TopicPartition("payments", 3)
+        directory.directories.make({other: ORDERS_ID})
+        directory.close()
+        assert open_directory().directories.marks() == {ORDERS: ORDERS_ID, other: ORDERS_ID}
+
+
+def test_a_database_that_is_not_there():
+    with pytest.raises(OSError, match="PostgreSQL cannot be reached"):
+        PostgresDirectory("postgresql://kohort@127.0.0.1:1/postgres")

@@ -1,0 +1,131 @@
+"""A server with its logs in PostgreSQL."""
+
+import contextlib
+from collections.abc import Mapping
+
+import pytest
+
+from kohort.client import ClientConfig, Consumer, Producer, TopicPartition
+from kohort.client.admin import Admin
+from kohort.client.cluster import Cluster
+from kohort.errors import KohortError
+from kohort.server.broker import Broker
+from kohort.server.config import Config, as_text
+from peers.postgres import Postgres
+
+ORDERS = TopicPartition("orders", 0)
+
+
+def config(database: str, settings: Mapping[str, str] = {}) -> Config:
+    given = {
+        "listeners": "127.0.0.1:0",
+        "storage": database,
+        "offsets.topic.num.partitions": "3",
+        "transaction.state.log.num.partitions": "3",
+        "group.initial.rebalance.delay.ms": "0",
+    }
+    return Config({**given, **settings})
+
+
+async def produce(broker: Broker, *values: bytes) -> None:
+    async with Producer(ClientConfig(bootstrap=str(broker.address))) as producer:
+        for value in values:
+            await producer.send_and_wait("orders", value, partition=0)
+
+
+async def consume(broker: Broker, count: int, group_id: str | None = None) -> list[bytes | None]:
+    """The first records of the partition; with a group they are committed."""
+    client = ClientConfig(bootstrap=str(broker.address))
+    async with Consumer(client, group_id=group_id) as consumer:
+        await consumer.assign([ORDERS])
+        found = [(await anext(consumer)).value for _ in range(count)]
+        if group_id is not None:
+            await consumer.commit()
+    return found
+
+
+async def test_records_and_groups_survive_a_restart(database: str) -> None:
+    async with Broker(config(database)) as broker:
+        cluster_id = broker.cluster_id
+        await produce(broker, b"1", b"2", b"3")
+        assert await consume(broker, 2, "billing") == [b"1", b"2"]
+    async with Broker(config(database)) as broker:
+        assert broker.cluster_id == cluster_id
+        await produce(broker, b"4")
+        assert await consume(broker, 2, "billing") == [b"3", b"4"]
+        assert await consume(broker, 4) == [b"1", b"2", b"3", b"4"]
+
+
+async def test_transactions_survive_a_restart(database: str) -> None:
+    async with Broker(config(database)) as broker:
+        client = ClientConfig(bootstrap=str(broker.address))
+        async with Producer(client, transactional_id="t") as producer:
+            async with producer.transaction():
+                await producer.send("orders", b"1", partition=0)
+            await abort(producer)
+            async with producer.transaction():
+                await producer.send("orders", b"2", partition=0)
+    async with Broker(config(database)) as broker:
+        client = ClientConfig(bootstrap=str(broker.address))
+        async with Consumer(client, isolation_level="read_committed") as consumer:
+            await consumer.assign([ORDERS])
+            assert [(await anext(consumer)).value for _ in range(2)] == [b"1", b"2"]
+
+
+async def abort(producer: Producer[bytes, bytes]) -> None:
+    with contextlib.suppress(ZeroDivisionError):
+        async with producer.transaction():
+            await producer.send("orders", b"dropped", partition=0)
+            raise ZeroDivisionError
+
+
+async def test_topics_that_are_deleted_and_made_again(database: str) -> None:
+    async with Broker(config(database)) as broker:
+        await produce(broker, b"old")
+        async with Cluster(ClientConfig(bootstrap=str(broker.address))) as cluster:
+            await Admin(cluster).delete_topic("orders")
+        await produce(broker, b"new")
+    async with Broker(config(database)) as broker:
+        assert await consume(broker, 1) == [b"new"]
+
+
+async def test_the_node_id_is_taken(database: str) -> None:
+    async with Broker(config(database)):
+        with pytest.raises(KohortError, match="another process serves as node"):
+            await Broker(config(database)).start()
+
+
+async def test_a_server_that_was_replaced_is_to_end(database: str, postgres: Postgres) -> None:
+    schema = database.rpartition("=")[2]
+    async with Broker(config(database)) as broker:
+        await produce(broker, b"1")
+        postgres.execute(f"update {schema}.nodes set session = session + 1")
+        await broker.lost.wait()
+
+
+async def test_a_database_that_cannot_be_used(database: str) -> None:
+    secret = database.replace("kohort@", "kohort:secret@").replace("search_path=", "search_path=x")
+    with pytest.raises(KohortError, match="schema") as refused:
+        await Broker(config(secret)).start()
+    assert "secret" not in str(refused.value)
+
+
+def test_the_password_is_not_shown() -> None:
+    storage = config("postgresql://kohort:secret@db:5432/kafka?sslmode=require")["storage"]
+    assert as_text(storage) == "postgresql://db:5432/kafka"
+
+
+@pytest.mark.parametrize("storage", ["disk", "mysql://db", "postgresql:", "sqlite:///x"])
+def test_other_places_are_refused(storage: str) -> None:
+    with pytest.raises(KohortError, match="local, memory or postgresql"):
+        config(storage)
+
+
+async def test_groups_are_loaded_from_what_is_not_in_memory(database: str) -> None:
+    async with Broker(config(database)) as broker:
+        await produce(broker, b"1")
+        for number in range(20):
+            await consume(broker, 1, f"group {number}")
+    async with Broker(config(database)) as broker:
+        await broker.groups.loaded()
+        assert len(tuple(broker.groups.groups())) == 20
