@@ -10,7 +10,7 @@ from interop import programs, targets
 from interop.built import FLINK, SPARK, STREAMS_AND_CONNECT
 from interop.programs import KOHORT, Client, java_missing
 from interop.roster import CLIENTS
-from interop.targets import KohortServe, Target
+from interop.targets import Target
 from interop.tools import Tools
 from interop.trial import Trial
 from peers.kafka import free_port, missing_tools
@@ -122,12 +122,12 @@ def restartable(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Targ
     if getattr(request, "param", "") == "kafka":
         yield request.getfixturevalue("apache_kafka")
         return
-    if targets.PEER not in ("", "kafka"):
+    if targets.PEER not in ("", "kafka", "postgres"):
         pytest.skip(f"{targets.PEER} belongs to someone else and is not restarted")
-    if targets.PEER:
+    if targets.PEER == "kafka":
         yield request.getfixturevalue("target")
         return
-    server = KohortServe(tmp_path)
+    server = targets.start(tmp_path)
     yield server
     server.stop()
 

@@ -1,6 +1,7 @@
 """The server under test: `kohort serve`, or for comparison an Apache Kafka or any address.
 
-`KOHORT_INTEROP_PEER=kafka` runs the same tests against an Apache Kafka that is started for them,
+`KOHORT_INTEROP_PEER=postgres` runs the same tests against a server with its logs in PostgreSQL,
+`KOHORT_INTEROP_PEER=kafka` against an Apache Kafka that is started for them, and
 `KOHORT_INTEROP_PEER=HOST:PORT` against a server that runs already (which is then not restarted).
 """
 
@@ -18,6 +19,7 @@ import pytest
 from kohort.conformance.runner import warm_up
 from kohort.testing.server_process import ServerProcess, ServerProcessError
 from peers.kafka import QUICK_START, VERSION, Kafka, free_port
+from peers.postgres import Postgres
 
 PEER = os.environ.get("KOHORT_INTEROP_PEER", "")
 
@@ -58,7 +60,7 @@ class KohortServe:
 
     def _start(self, listen: str) -> ServerProcess:
         server = ServerProcess(
-            *("--dev", "--listen", listen, "--data", str(self._directory / "data")),
+            *("--dev", "--listen", listen, *self._place()),
             log=self._directory / "server.log",
             settings=self._settings,
         )
@@ -68,6 +70,10 @@ class KohortServe:
             server.kill()
             raise
         return server
+
+    def _place(self) -> tuple[str, str]:
+        """The options that say where its data is."""
+        return "--data", str(self._directory / "data")
 
     @property
     def process(self) -> subprocess.Popen[bytes]:
@@ -88,6 +94,27 @@ class KohortServe:
     def stop(self) -> None:
         if self.process.poll() is None:
             self._end(signal.SIGTERM)
+
+
+class KohortInPostgres(KohortServe):
+    """`kohort serve` with its logs in a PostgreSQL of its own."""
+
+    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
+        self._cluster = Postgres.start()
+        try:
+            super().__init__(directory, settings)
+        except BaseException:
+            self._cluster.stop()
+            raise
+
+    def _place(self) -> tuple[str, str]:
+        return "--storage", self._cluster.url
+
+    def stop(self) -> None:
+        try:
+            super().stop()
+        finally:
+            self._cluster.stop()
 
 
 class ApacheKafka:
@@ -150,6 +177,8 @@ def start(directory: Path) -> Target:
     """The server under test, ready for all requests."""
     if not PEER:
         return KohortServe(directory)
+    if PEER == "postgres":
+        return KohortInPostgres(directory)
     if PEER == "kafka":
         return ready_kafka(int(os.environ.get("KOHORT_INTEROP_PORT", "29400")))
     return Running(PEER)

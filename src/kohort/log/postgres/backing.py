@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from kohort.cluster import UnknownOutcomeError
 from kohort.errors import KohortError
 from kohort.log import scan
 from kohort.log.backing import Checkpoint
@@ -14,7 +15,7 @@ from kohort.log.postgres.control import PATIENCE_S, Control
 from kohort.log.postgres.lane import Lane
 from kohort.log.postgres.link import Connection
 from kohort.log.postgres.operations import Operation, Operations
-from kohort.log.postgres.outcomes import DatabaseError, UnknownOutcomeError
+from kohort.log.postgres.outcomes import DatabaseError
 from kohort.log.postgres.pages import (
     LOADED_AT_ONCE,
     PAGE,

@@ -10,9 +10,10 @@ from collections.abc import Awaitable, Callable, Coroutine
 from threading import Thread
 from typing import Any, Final, TypeVar
 
+from kohort.cluster import UnknownOutcomeError
 from kohort.log.postgres.fence import lock_node
 from kohort.log.postgres.link import Connection, Link, retry_delays
-from kohort.log.postgres.outcomes import DatabaseError, UnknownOutcomeError, outcome
+from kohort.log.postgres.outcomes import DatabaseError, outcome
 
 T = TypeVar("T")
 

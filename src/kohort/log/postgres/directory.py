@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from uuid import UUID
 
 from kohort import __version__
+from kohort.cluster import UnknownOutcomeError
 from kohort.errors import ErrorCode, KafkaError, KohortError
 from kohort.log.backing import Checkpoint
 from kohort.log.base import Log, LogConfig
@@ -32,7 +33,7 @@ from kohort.log.postgres.lane import Lane, LaneCommit
 from kohort.log.postgres.link import Connection, Link
 from kohort.log.postgres.log import PostgresLog
 from kohort.log.postgres.operations import Operations
-from kohort.log.postgres.outcomes import DatabaseError, UnknownOutcomeError, outcome
+from kohort.log.postgres.outcomes import DatabaseError, outcome
 from kohort.log.postgres.pages import PageCache
 from kohort.log.postgres.places import PostgresPlaces
 from kohort.log.postgres.reading import RowReader

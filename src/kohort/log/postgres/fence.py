@@ -13,9 +13,9 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from kohort.cluster import LEASE_MS, FencedError
 from kohort.errors import KohortError
 from kohort.log.postgres.link import Connection
-from kohort.log.postgres.outcomes import FencedError
 
 LEASE: Final = -1
 METADATA: Final = 0
@@ -25,9 +25,8 @@ RECORDS: Final = (2, 3)
 OPERATIONS: Final = 9
 LANES: Final = (LEASE, METADATA, STATE, *RECORDS, OPERATIONS)
 
-LEASE_S: Final = 3.0
 RENEWED_EVERY_S: Final = 0.5
-_LOCK: Final = 0x6B6F686F
+LOCK: Final = 0x6B6F686F
 _OWN_STEP: Final = 1 << 30
 """A node steps its own sessions by more than one, and at random: nobody who takes its place does.
 """
@@ -45,6 +44,11 @@ class Fence:
         self._steps: dict[int, int] = {}
         """The sessions that lanes are being changed to."""
 
+    @property
+    def claimed(self) -> int:
+        """The session that `take` began, -1 before it."""
+        return self._sessions.get(LEASE, -1)
+
     def session(self, lane: int) -> int:
         return self._sessions[lane]
 
@@ -61,15 +65,19 @@ class Fence:
 
         Raises what asyncpg raises.
         """
-        for lane in LANES:
-            self._sessions[lane] = await connection.fetchval(
-                "insert into nodes (node, lane, session) values ($1, $2, 1) "
-                "on conflict (node, lane) do update set session = nodes.session + 1 "
-                "returning session",
-                self.node,
-                lane,
-            )
-        await self.renew(connection)
+        sessions: dict[int, int] = {}
+        async with connection.transaction():
+            for lane in LANES:
+                sessions[lane] = await connection.fetchval(
+                    "insert into nodes (node, lane, session, lease_until) "
+                    "values ($1, $2, 1, now() + make_interval(secs => $3)) "
+                    "on conflict (node, lane) do update set session = nodes.session + 1, "
+                    "lease_until = excluded.lease_until returning session",
+                    self.node,
+                    lane,
+                    LEASE_MS / 1000 if lane == LEASE else None,
+                )
+        self._sessions, self._steps, self.lost = sessions, {}, None
 
     async def step(self, connection: Connection, lane: int) -> None:
         """Change the own session of a lane: a statement that was lost is not committed later.
@@ -111,10 +119,18 @@ class Fence:
             self.node,
             LEASE,
             self._sessions[LEASE],
-            LEASE_S,
+            LEASE_MS / 1000,
         )
         if done != "UPDATE 1":
             raise self.lose()
+
+    async def end(self, connection: Connection) -> None:
+        """End the session and the lease: nothing is written any more. Raises what asyncpg raises.
+
+        Nothing happens if it is over.
+        """
+        async with connection.transaction():
+            await end_session(connection, self.node, self._sessions[LEASE])
 
     async def release(self, connection: Connection) -> None:
         """End the lease, for the next process. Raises what asyncpg raises."""
@@ -126,15 +142,36 @@ class Fence:
         )
 
 
+async def end_session(connection: Connection, node: int, session: int) -> None:
+    """End a session of a node, in the transaction under way; waits for its writes in flight.
+
+    A node that has another session is left alone.
+    """
+    found = await connection.fetchval(
+        "update nodes set session = session + 1, lease_until = null "
+        "where node = $1 and lane = $2 and session = $3 returning true",
+        node,
+        LEASE,
+        session,
+    )
+    if found:
+        await connection.execute(
+            "update nodes set session = session + 1 where node = $1 and lane <> $2", node, LEASE
+        )
+
+
 async def lock_node(connection: Connection, node: int) -> bool:
     """Lock the id of a node as long as the connection lasts; False if another process has it."""
     return bool(
         await connection.fetchval(
-            "select pg_try_advisory_lock($1, hashtext(current_schema() || ' ' || $2::text))",
-            _LOCK,
-            str(node),
+            f"select pg_try_advisory_lock({LOCK}, {lock_of('$1::text')})", str(node)
         )
     )
+
+
+def lock_of(node: str) -> str:
+    """The second number of the advisory lock of a node, which is of its schema too; in SQL."""
+    return f"hashtext(current_schema() || ' ' || {node})"
 
 
 async def ensure_free(connection: Connection, node: int) -> None:
@@ -144,13 +181,13 @@ async def ensure_free(connection: Connection, node: int) -> None:
     waited for.
     """
     if not await lock_node(connection, node):
-        raise _taken(node)
+        raise taken(node)
     lease = await _live_lease(connection, node)
     if lease is None:
         return
     await asyncio.sleep(2.5 * RENEWED_EVERY_S)
     if await _live_lease(connection, node) not in (None, lease):
-        raise _taken(node)
+        raise taken(node)
 
 
 async def _live_lease(connection: Connection, node: int) -> object:
@@ -161,7 +198,8 @@ async def _live_lease(connection: Connection, node: int) -> object:
     )
 
 
-def _taken(node: int) -> KohortError:
+def taken(node: int) -> KohortError:
+    """The error of a node id that another process has."""
     return KohortError(
         f"another process serves as node {node} from this database: stop it, or give this one "
         "another node.id"

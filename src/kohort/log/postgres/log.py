@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
+from kohort.cluster import FencedError
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log.aborted_index import AbortedTransaction
 from kohort.log.backing import Checkpoint
@@ -14,7 +15,6 @@ from kohort.log.durability import Commit, Syncable
 from kohort.log.lookup import Lookup
 from kohort.log.partition import PartitionLog
 from kohort.log.postgres.backing import LARGEST_SEGMENT, PostgresBacking, Shared
-from kohort.log.postgres.outcomes import FencedError
 from kohort.log.postgres.pages import NotInMemoryError, PagedStore
 from kohort.log.problems import Problems
 from kohort.log.segment import Progress, Segment

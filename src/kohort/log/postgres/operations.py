@@ -12,10 +12,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from kohort.cluster import FencedError, UnknownOutcomeError
 from kohort.errors import KohortError
 from kohort.log.postgres.fence import OPERATIONS, Fence
 from kohort.log.postgres.link import Connection, Link, retry_delays
-from kohort.log.postgres.outcomes import FencedError, UnknownOutcomeError, outcome
+from kohort.log.postgres.outcomes import outcome
 
 logger = logging.getLogger("kohort.log")
 

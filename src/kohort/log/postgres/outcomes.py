@@ -11,7 +11,7 @@ from typing import Final
 
 from asyncpg import InterfaceError, InternalClientError, PostgresError
 
-from kohort.errors import KohortError
+from kohort.cluster import UnknownOutcomeError
 
 _UNKNOWN_CLASSES: Final = ("08", "57")
 """Of SQLSTATE: loss of the connection, and the operator's intervention."""
@@ -21,17 +21,6 @@ _TRIED_AGAIN: Final = ("25006", "40001", "40P01", "53300", "55P03")
 
 class DatabaseError(OSError):
     """PostgreSQL cannot be reached, or did not do what it was asked; certainly nothing happened."""
-
-
-class UnknownOutcomeError(Exception):
-    """Whether the statement was committed is not known; it is to be found out."""
-
-
-class FencedError(KohortError):
-    """Another process has taken this node's place: nothing may be written any more."""
-
-    def __init__(self) -> None:
-        super().__init__("another process has taken the place of this node in PostgreSQL")
 
 
 @contextlib.contextmanager

@@ -3,9 +3,10 @@
 import asyncio
 from typing import Final
 
+from kohort.cluster import UnknownOutcomeError
 from kohort.log.postgres.control import Control
 from kohort.log.postgres.link import Connection, Link, retry_delays
-from kohort.log.postgres.outcomes import DatabaseError, UnknownOutcomeError, outcome
+from kohort.log.postgres.outcomes import DatabaseError, outcome
 from kohort.log.postgres.pages import PagedStore, Range
 
 _SELECT: Final = (

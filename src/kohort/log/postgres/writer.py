@@ -4,9 +4,10 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
+from kohort.cluster import UnknownOutcomeError
 from kohort.log.postgres.fence import Fence
 from kohort.log.postgres.link import Connection, Link, retry_delays
-from kohort.log.postgres.outcomes import UnknownOutcomeError, outcome
+from kohort.log.postgres.outcomes import outcome
 from kohort.log.postgres.pages import Row
 
 INSERT: Final = """

@@ -1,0 +1,237 @@
+"""The `SharedStorage` of a cluster: the metadata log as rows, and the table of nodes.
+
+A batch of the metadata log is inserted with the end of the log as its key, so of two nodes that
+append at the same offset one is refused. The insert holds the row of its own node, and ends the
+sessions of others in the same transaction.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from asyncpg import UniqueViolationError
+
+from kohort.cluster.observed import Liveness, Observed
+from kohort.cluster.storage import LEASE_MS, FencedError
+from kohort.log.postgres import schema
+from kohort.log.postgres.fence import (
+    LEASE,
+    LOCK,
+    METADATA,
+    Fence,
+    end_session,
+    lock_node,
+    lock_of,
+    taken,
+)
+from kohort.log.postgres.link import Connection, Link
+from kohort.log.postgres.outcomes import outcome
+from kohort.protocol.batches import read_header
+from kohort.types import Timestamp, TopicPartition
+
+READ_BYTES: Final = 1 << 20
+_ROWS_AT_ONCE: Final = 500
+_HINT_WITHIN_S: Final = 0.5
+"""A notification may be lost with its connection."""
+
+_FIND: Final = "select id from logs where topic = $1 and partition = $2 and state = 'live'"
+_MAKE: Final = (
+    "insert into logs (id, topic, partition) values (nextval('log_ids'), $1, $2) "
+    "on conflict (topic, partition) where state = 'live' do nothing"
+)
+_END: Final = (
+    "select greatest((select max(next) from batches where log = $1), "
+    "(select start_offset from logs where id = $1))"
+)
+_READ: Final = (
+    "select data from batches where log = $1 and base >= coalesce("
+    "(select max(base) from batches where log = $1 and base <= $2), 0) and next > $2 "
+    f"order by base limit {_ROWS_AT_ONCE}"
+)
+_NODES: Final = (
+    "select n.node, n.session, n.lease_until, l.objid is not null as holds_lock from nodes n "
+    "left join pg_locks l on l.locktype = 'advisory' and l.granted "
+    "and l.database = (select oid from pg_database where datname = current_database()) "
+    f"and l.classid::bigint = {LOCK} "
+    f"and l.objid::bigint = ({lock_of('n.node::text')}::bigint & 4294967295) "
+    "where n.lane = $1"
+)
+
+
+class PostgresStorage:
+    """The storage that the nodes of a cluster share. For one event loop."""
+
+    def __init__(self, url: str, fence: Fence, metadata: TopicPartition) -> None:
+        """`fence` has the sessions of this process; `metadata` is the log of the cluster."""
+        self.fence = fence
+        self._metadata = metadata
+        name = f"kohort node {fence.node} cluster"
+        self._locking = _Shared(Link(url, f"{name} lock"))
+        self._leasing = _Shared(Link(url, f"{name} lease"))
+        self._appending = _Shared(Link(url, f"{name} appends"))
+        self._reading = _Shared(Link(url, f"{name} reads"))
+        self._listening = _Shared(Link(url, f"{name} listens"))
+        self._listened: Connection | None = None
+        self._number: int | None = None
+        self._channel = ""
+        self._known_end = 0
+        self._news = asyncio.Event()
+
+    @property
+    def node_id(self) -> int:
+        return self.fence.node
+
+    @property
+    def session(self) -> int:
+        return self.fence.claimed
+
+    async def claim(self) -> int:
+        async with self._locking.use() as connection:
+            await schema.prepare(connection)
+            if not await lock_node(connection, self.node_id) and await self._has_lease(connection):
+                raise taken(self.node_id)
+            await self.fence.take(connection)
+        return self.session
+
+    async def _has_lease(self, connection: Connection) -> bool:
+        return bool(
+            await connection.fetchval(
+                "select lease_until > now() from nodes where node = $1 and lane = $2",
+                self.node_id,
+                LEASE,
+            )
+        )
+
+    async def renew(self) -> None:
+        async with self._leasing.use() as connection:
+            await self.fence.renew(connection)
+
+    async def release(self) -> None:
+        async with self._leasing.use() as connection:
+            await self.fence.end(connection)
+        await self._locking.close()
+
+    async def observe(self) -> Observed:
+        async with (
+            self._leasing.use() as connection,
+            connection.transaction(isolation="repeatable_read", readonly=True),
+        ):
+            now, started = await connection.fetchrow("select now(), pg_postmaster_start_time()")
+            found = await connection.fetch(_NODES, LEASE)
+        nodes = {
+            each["node"]: Liveness(
+                each["session"], _timestamp(each["lease_until"]), each["holds_lock"]
+            )
+            for each in found
+        }
+        since = _timestamp(now) - _timestamp(started)
+        return Observed(_timestamp(now), nodes, trusts_locks=since > 2 * LEASE_MS)
+
+    # The metadata log
+
+    async def _log(self, connection: Connection) -> int:
+        """The number of the metadata log, which is made if there is none."""
+        if self._number is None:
+            await connection.execute(_MAKE, *self._metadata)
+            self._number = int(await connection.fetchval(_FIND, *self._metadata))
+            self._channel = f"kohort_{await connection.fetchval('select current_schema()')}"
+        return self._number
+
+    async def read(self, offset: int) -> bytes:
+        async with self._reading.use() as connection:
+            rows = await connection.fetch(_READ, await self._log(connection), offset)
+        found: list[bytes] = []
+        size = 0
+        for (data,) in rows:
+            if found and size + len(data) > READ_BYTES:
+                break
+            found.append(data)
+            size += len(data)
+        return b"".join(found)
+
+    async def append(self, end_offset: int, batch: bytes, fences: Mapping[int, int]) -> bool:
+        header = read_header(batch)
+        async with self._appending.use() as connection:
+            log = await self._log(connection)
+            try:
+                async with connection.transaction():
+                    await self.fence.hold(connection, METADATA)
+                    if await connection.fetchval(_END, log) != end_offset:
+                        return False
+                    await connection.execute(
+                        "insert into batches (log, base, next, epoch, max_ts, data) "
+                        "values ($1, $2, $3, $4, $5, $6)",
+                        log,
+                        end_offset,
+                        header.last_offset + 1,
+                        header.partition_leader_epoch,
+                        header.max_timestamp,
+                        batch,
+                    )
+                    for node in sorted(fences):
+                        await end_session(connection, node, fences[node])
+                    await connection.execute(
+                        "select pg_notify($1, $2)", self._channel, str(header.last_offset + 1)
+                    )
+            except UniqueViolationError:
+                return False
+        return True
+
+    async def wait_beyond(self, offset: int) -> None:
+        async with self._listening.use() as connection:
+            if connection is not self._listened:
+                await self._log(connection)
+                await connection.add_listener(self._channel, self._heard)
+                self._listened = connection
+        if self._known_end <= offset:
+            self._news.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_HINT_WITHIN_S):
+                    await self._news.wait()
+
+    def _heard(self, _connection: object, _process: int, _channel: str, payload: object) -> None:
+        self._known_end = max(self._known_end, int(str(payload)))
+        self._news.set()
+
+    async def close(self) -> None:
+        """Close all connections; the session and the lease stay."""
+        for each in (
+            self._locking, self._leasing, self._appending, self._reading, self._listening,
+        ):  # fmt: skip
+            await each.close()
+
+
+def _timestamp(time: datetime | None) -> Timestamp:
+    return Timestamp(0 if time is None else int(time.timestamp() * 1000))
+
+
+class _Shared:
+    """A link that several tasks use, one after the other."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._turn = asyncio.Lock()
+
+    @contextlib.asynccontextmanager
+    async def use(self) -> AsyncIterator[Any]:
+        """The connection; a statement that was not completed ends it.
+
+        Raises OSError, UnknownOutcomeError.
+        """
+        async with self._turn:
+            done = False
+            try:
+                with outcome():
+                    yield await self._link.get()
+                done = True
+            except (OSError, FencedError):
+                done = True  # the server has said so
+                raise
+            finally:
+                if not done:
+                    self._link.drop()
+
+    async def close(self) -> None:
+        await self._link.close()

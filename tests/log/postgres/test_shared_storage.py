@@ -1,0 +1,194 @@
+"""What the nodes of a cluster share, in PostgreSQL."""
+
+import asyncio
+
+import pytest
+
+from kohort.cluster import FencedError, UnknownOutcomeError
+from kohort.errors import KohortError
+from kohort.log.postgres.fence import LEASE, METADATA, STATE, Fence
+from kohort.log.postgres.shared_storage import PostgresStorage
+from kohort.protocol import batches
+from kohort.protocol.batch_format import START
+from kohort.types import TopicPartition
+from log.conftest import batch
+
+METADATA_LOG = TopicPartition("__cluster_metadata", 0)
+LEASES_OVER = f"update nodes set lease_until = now() where lane = {LEASE}"
+
+
+@pytest.fixture
+async def node(database):
+    """The storage as nodes see it."""
+    made = []
+
+    def node(number):
+        storage = PostgresStorage(database, Fence(number), METADATA_LOG)
+        made.append(storage)
+        return storage
+
+    yield node
+    for each in made:
+        await each.close()
+
+
+@pytest.fixture
+async def pair(node):
+    """Two nodes with sessions."""
+    first, second = node(1), node(2)
+    await first.claim()
+    await second.claim()
+    return first, second
+
+
+def at(offset, *values):
+    """A batch as it is appended at an offset."""
+    sent = batch(*values)
+    return START.pack(offset, len(sent) - 12, 0) + sent[16:]
+
+
+class TestSessions:
+    async def test_they_grow(self, node):
+        storage = node(1)
+        assert storage.session == -1
+        first = await storage.claim()
+        assert await storage.claim() > first
+        assert storage.session > first
+
+    async def test_a_living_process_keeps_its_id(self, node):
+        await node(1).claim()
+        other = node(1)
+        with pytest.raises(KohortError, match="another process serves as node 1"):
+            await other.claim()
+        assert other.session == -1
+
+    async def test_one_whose_lease_is_over_does_not(self, node, sql):
+        first, second = node(1), node(1)
+        await first.claim()
+        await sql.execute(LEASES_OVER)
+        await second.claim()
+        with pytest.raises(FencedError):
+            await first.renew()
+        await second.renew()
+
+    async def test_a_process_that_is_gone_does_not(self, node):
+        first, second = node(1), node(1)
+        await first.claim()
+        await first.close()
+        assert await second.claim() > first.session
+
+    async def test_a_release_is_seen_at_once(self, pair):
+        first, second = pair
+        await first.release()
+        seen = await second.observe()
+        assert seen.is_gone(1, first.session)
+        assert not seen.is_gone(2, second.session)
+        with pytest.raises(FencedError):
+            await first.append(0, at(0, b"a"), {})
+        await first.release()
+        await first.claim()
+        assert await first.append(0, at(0, b"a"), {})
+
+
+class TestObserving:
+    async def test_leases_and_locks(self, pair, sql):
+        first, second = pair
+        seen = await second.observe()
+        assert {number: each.session for number, each in seen.nodes.items()} == {
+            1: first.session,
+            2: second.session,
+        }
+        assert all(each.holds_lock for each in seen.nodes.values())
+        assert all(each.lease_until > seen.now for each in seen.nodes.values())
+        await first.close()
+        while (await second.observe()).nodes[1].holds_lock:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        await sql.execute(LEASES_OVER)
+        assert (await second.observe()).is_gone(2, second.session)
+        await second.renew()
+        assert not (await second.observe()).is_gone(2, second.session)
+
+
+class TestTheMetadataLog:
+    async def test_compare_and_append(self, pair):
+        first, second = pair
+        assert await second.read(0) == b""
+        assert await first.append(0, at(0, b"a", b"b"), {})
+        assert not await second.append(0, at(0, b"c"), {})
+        assert not await second.append(1, at(1, b"c"), {})
+        assert await second.append(2, at(2, b"c"), {})
+        found = await first.read(0)
+        assert [header.base_offset for _, header in batches.iterate(found)] == [0, 2]
+        assert batches.read_header(await first.read(1)).base_offset == 0
+        assert batches.read_header(await first.read(2)).base_offset == 2
+        assert await first.read(3) == b""
+
+    async def test_one_of_many_gets_an_offset(self, pair):
+        for offset in range(20):
+            won = await asyncio.gather(
+                *(each.append(offset, at(offset, b"a"), {}) for each in (*pair, *pair))
+            )
+            assert won.count(True) == 1
+
+    async def test_reads_are_bounded(self, pair):
+        first, _ = pair
+        for offset in range(5):
+            await first.append(offset, at(offset, bytes(400_000)), {})
+        offset, reads = 0, 0
+        while found := await first.read(offset):
+            *_, (_, last) = batches.iterate(found)
+            offset, reads = last.last_offset + 1, reads + 1
+        assert (offset, reads) == (5, 3)
+
+    async def test_an_append_ends_the_sessions_of_others(self, pair, sql):
+        first, second = pair
+        session = first.session
+        assert await second.append(0, at(0, b"a"), {1: session})
+        for refused in (first.renew(), first.append(1, at(1, b"b"), {})):
+            with pytest.raises(FencedError):
+                await refused
+        rows = await sql.fetch("select lane, session from nodes where node = 1")
+        assert {lane for lane, of in rows if of == session + 1} >= {LEASE, METADATA, STATE}
+        await first.claim()
+        assert await second.append(1, at(1, b"c"), {1: session})
+        await first.renew()
+
+    async def test_an_append_that_is_refused_ends_no_session(self, pair):
+        first, second = pair
+        await first.append(0, at(0, b"a"), {})
+        assert not await second.append(0, at(0, b"b"), {1: first.session})
+        await first.renew()
+
+    async def test_an_append_is_told(self, pair):
+        first, second = pair
+        await second.wait_beyond(0)  # at any time: it listens by now
+        waiting = asyncio.ensure_future(second.wait_beyond(0))
+        await first.append(0, at(0, b"a"), {})
+        await waiting
+        assert await second.read(0)
+        await second.wait_beyond(-1)
+
+    async def test_a_lost_connection_is_an_unknown_outcome(self, pair, sql):
+        first, _ = pair
+        await first.append(0, at(0, b"a"), {})
+        await sql.execute(
+            "select pg_terminate_backend(pid) from pg_stat_activity "
+            "where application_name = 'kohort node 1 cluster appends'"
+        )
+        with pytest.raises(UnknownOutcomeError):
+            await first.append(1, at(1, b"b"), {})
+        assert await first.append(1, at(1, b"b"), {})
+
+    async def test_a_call_may_be_cancelled(self, pair, sql):
+        first, _ = pair
+        blocking = sql.transaction()
+        await blocking.start()
+        await sql.execute("lock table batches")
+        appending = asyncio.ensure_future(first.append(0, at(0, b"a"), {}))
+        await asyncio.sleep(0.05)
+        appending.cancel()
+        await asyncio.gather(appending, return_exceptions=True)
+        await blocking.rollback()
+        while not await first.append(0, at(0, b"a"), {}):
+            if await first.read(0):
+                break
