@@ -13,6 +13,11 @@ from kohort.errors import ErrorCode, KafkaError
 from kohort.types import TopicPartition
 
 _MAX_EPOCH: Final = 2**15 - 1
+_ADVICE: Final = {
+    ErrorCode.cluster_authorization_failed: (
+        "; this principal may not WRITE to any topic; grant it that"
+    ),
+}
 
 
 class ProducerIds:
@@ -84,5 +89,6 @@ class ProducerIds:
                 f"{error}; set enable_idempotence=False for such a broker"
             ) from None
         if response.error_code is not ErrorCode.none:
-            raise KafkaError(response.error_code, "to InitProducerId")
+            advice = _ADVICE.get(response.error_code, "")
+            raise KafkaError(response.error_code, f"to InitProducerId{advice}")
         return ProducerId(response.producer_id, response.producer_epoch)
