@@ -159,7 +159,8 @@ class _Reader:
                 # A function, as without a password OpenSSL would ask for it on the terminal.
                 context.load_cert_chain(path, password=lambda: password or "")
             except (OSError, ValueError) as error:
-                raise self.error(f"key and certificates cannot be used: {_reason(error)}") from None
+                why = _reason(error, "there is no private key in PEM that ssl.key.password opens")
+                raise self.error(f"key and certificates cannot be used: {why}") from None
         return ssl.PEM_cert_to_DER_cert(certificate[0])
 
     def _key_store(self) -> str:
@@ -201,7 +202,8 @@ class _Reader:
         try:
             context.load_verify_locations(cadata="\n".join(_CERTIFICATE.findall(pem)))
         except (OSError, ValueError) as error:
-            raise self.error(f"the trust store cannot be used: {_reason(error)}") from None
+            why = _reason(error, "it is not PEM")
+            raise self.error(f"the trust store cannot be used: {why}") from None
 
     def _read(self, location: str, name: str) -> tuple[str, int]:
         """The text of a file, and its mode."""
@@ -245,5 +247,6 @@ def _openssl_name(suite: str) -> str:
     return f"{exchange}-{cipher}".replace("_", "-")
 
 
-def _reason(error: Exception) -> str:
-    return str(getattr(error, "reason", None) or error or "it is not PEM")
+def _reason(error: Exception, unparsed: str) -> str:
+    """Why OpenSSL refuses keys or certificates; `unparsed` where it only says that it does."""
+    return error.reason or unparsed if isinstance(error, ssl.SSLError) else str(error)

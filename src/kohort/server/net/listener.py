@@ -237,13 +237,12 @@ class Listener:
         error = None if task.cancelled() else task.exception()
         if task.cancelled() or error is not None:
             self._connections.forget(connection)
-            why = "it took too long" if error is None else _shortened(error)
+            why = "it took too long" if error is None else _why(error)
             host = connection.peer.host
             self._log.log(logging.INFO, "no TLS handshake with %s: %s", host, why)
         if was_full:
             self.accept_or_wait()
 
 
-def _shortened(error: BaseException) -> str:
-    reason = getattr(error, "reason", None)
-    return str(reason or error or type(error).__name__)
+def _why(error: BaseException) -> str:
+    return getattr(error, "reason", None) or str(error) or type(error).__name__
