@@ -54,7 +54,7 @@ def add_entries(parser: argparse.ArgumentParser) -> None:
     add("--topic", metavar="NAME", action="append", default=[], help="a topic, or *; repeatable")
     add("--group", metavar="ID", action="append", default=[], help="a group, or *; repeatable")
     add("--transactional-id", metavar="ID", action="append", default=[], help="or *; repeatable")
-    add("--user-principal", metavar="USER", action="append", default=[], help="repeatable")
+    add("--user-principal", metavar="USER", action="append", default=[], help="or *; repeatable")
     add("--cluster", action="store_true", help="the cluster itself")
     add(
         "--resource-pattern-type",
@@ -103,8 +103,8 @@ def add_chosen(parser: argparse.ArgumentParser) -> None:
 
 
 def _operation(text: str) -> AclOperation:
-    for word, operation in _OPERATIONS.items():
-        if word.lower() == text.lower():
+    for name, operation in _OPERATIONS.items():
+        if name.lower() == text.lower():
             return operation
     raise argparse.ArgumentTypeError(f"{text!r} is not one of {', '.join(_OPERATIONS)}")
 
