@@ -1,5 +1,6 @@
 """`Security` by the names of librdkafka and Java's clients; `tests/spark` has more of Java's."""
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -63,6 +64,19 @@ def test_a_file(tmp_path: Path) -> None:
     assert (found.mechanism, found.username, found.password) == ("SCRAM-SHA-256", "ann", "p=q")
     found = security_of_file(file, {"sasl.mechanisms": "PLAIN"})
     assert (found.mechanism, found.username) == ("PLAIN", "ann")
+
+
+@pytest.mark.parametrize("page", ["security.md", "client.md"])
+def test_the_file_in_the_documentation(
+    page: str, certificate: tuple[Path, Path], tmp_path: Path
+) -> None:
+    text = (Path(__file__).parents[2] / "docs" / page).read_text(encoding="utf-8")
+    (block,) = re.findall(r"^```properties\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    file = tmp_path / "client.properties"
+    file.write_text(block)
+    found = security_of_file(file, {"ssl.truststore.location": str(certificate[0])})
+    assert (found.protocol, found.mechanism) == ("SASL_SSL", "SCRAM-SHA-512")
+    assert found.password == "secret"
 
 
 def test_a_file_that_is_wrong_is_named(tmp_path: Path) -> None:

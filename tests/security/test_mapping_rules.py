@@ -1,5 +1,8 @@
 """`ssl.principal.mapping.rules`, as `SslPrincipalMapper` of Apache Kafka 4.3 applies them."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from kohort.security import MappingRules
@@ -27,6 +30,13 @@ def test_the_first_rule_that_matches_the_whole_name_decides(
     rules: str, principal: str | None
 ) -> None:
     assert MappingRules.parse(rules).apply(NAME) == principal
+
+
+@pytest.mark.parametrize("name", ["CN=Client", "CN=Client,OU=data,O=Acme\\, Inc."])
+def test_the_rule_of_the_documentation_shortens_names_of_one_part_and_of_several(name: str) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "security.md").read_text(encoding="utf-8")
+    (rules,) = re.findall(r'^"ssl\.principal\.mapping\.rules" = "(.*)"$', page, re.MULTILINE)
+    assert MappingRules.parse(rules).apply(name) == "client"
 
 
 @pytest.mark.parametrize("rules", ["", "bogus", "RULE:a/b", "RULE:[/x/", "RULE:.*/a/X,DEFAULT"])
