@@ -14,9 +14,9 @@ from kohort.server.topics import METADATA, storage_error
 async def handle(services: Services, exchange: Exchange, request: Any) -> None:
     """Respond with batches from the offset on, as soon as there are some or the time is up."""
     ((wanted,),) = ([*topic.partitions] for topic in request.topics)
-    node_id, topics = request.replica_id, services.topics
-    topics.followers.reached(node_id, wanted.fetch_offset)
-    exchange.when_connection_closes(lambda _: topics.followers.gone(node_id))
+    topics = services.topics
+    topics.followers.reached(exchange.connection, wanted.fetch_offset)
+    exchange.when_connection_closes(topics.followers.gone)
     with suppress(TimeoutError):
         async with asyncio.timeout(request.max_wait.total_seconds()):
             await topics.logged_beyond(wanted.fetch_offset)

@@ -1,6 +1,7 @@
 """The nodes that follow the metadata log of this one, and how far they are."""
 
 import asyncio
+from collections.abc import Hashable
 from contextlib import suppress
 from typing import Final
 
@@ -9,21 +10,21 @@ WAIT_AT_MOST_S: Final = 0.1
 
 
 class Followers:
-    """Followers by node id; each asks for what follows on an offset, so it knows all before."""
+    """Followers by connection; each asks for what follows on an offset, so it knows all before."""
 
     def __init__(self) -> None:
-        self._offsets: dict[int, int] = {}
+        self._offsets: dict[Hashable, int] = {}
         self._moved = asyncio.Event()
         """Set, and replaced, when a follower comes further, or goes."""
 
-    def reached(self, node_id: int, offset: int) -> None:
-        """A node knows all records before `offset`."""
-        self._offsets[node_id] = offset
+    def reached(self, connection: Hashable, offset: int) -> None:
+        """The node at the other end knows all records before `offset`."""
+        self._offsets[connection] = offset
         self._tell()
 
-    def gone(self, node_id: int) -> None:
+    def gone(self, connection: Hashable) -> None:
         """Wait for a node no more."""
-        self._offsets.pop(node_id, None)
+        self._offsets.pop(connection, None)
         self._tell()
 
     async def know(self, offset: int) -> None:
