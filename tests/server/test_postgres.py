@@ -1,8 +1,10 @@
 """A server with its logs in PostgreSQL."""
 
+import asyncio
 import contextlib
 from collections.abc import Mapping
 
+import asyncpg
 import pytest
 
 from kohort.client import ClientConfig, Consumer, Producer, TopicPartition
@@ -13,6 +15,11 @@ from kohort.server.broker import Broker
 from kohort.server.config import Config, as_text
 from peers.postgres import Postgres
 
+WAITING = (
+    "select count(*) > 0 from pg_stat_activity "
+    "where wait_event_type = 'Lock' and application_name like 'kohort%lane%'"
+)
+"""Whether an append waits in the database."""
 ORDERS = TopicPartition("orders", 0)
 
 
@@ -54,6 +61,25 @@ async def test_records_and_groups_survive_a_restart(database: str) -> None:
         await produce(broker, b"4")
         assert await consume(broker, 2, "billing") == [b"3", b"4"]
         assert await consume(broker, 4) == [b"1", b"2", b"3", b"4"]
+
+
+async def test_records_are_acknowledged_when_they_are_committed(database: str) -> None:
+    operator, watcher = await asyncpg.connect(database), await asyncpg.connect(database)
+    async with Broker(config(database)) as broker:
+        await produce(broker, b"1")
+        locked = operator.transaction()
+        await locked.start()
+        await operator.execute("lock table batches in exclusive mode")
+        producing = asyncio.ensure_future(produce(broker, b"2"))
+        while not await watcher.fetchval(WAITING):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        assert not producing.done()
+        assert await consume(broker, 1) == [b"1"]
+        assert not producing.done()
+        await locked.rollback()
+        await producing
+    await operator.close()
+    await watcher.close()
 
 
 async def test_transactions_survive_a_restart(database: str) -> None:

@@ -145,7 +145,7 @@ def _from_bytes(services: Services, exchange: Exchange, frame: bytes, at: int) -
     topic = topics.get(key) if isinstance(key, str) else topics.by_id(key)
     if topic is None or not 0 <= index < len(topic.partitions) or acks not in VALID_ACKS:
         return False
-    if services.config["durability"] == "fsync":
+    if waits_for_disk(services.config):
         return False  # the response has to wait
     context = _context(services, exchange)
     log = topic.partitions[index]
