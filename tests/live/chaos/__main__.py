@@ -1,6 +1,7 @@
 """Kill the server at random moments under real clients, and check what they were promised.
 
     PYTHONPATH=tests python -m live.chaos [--kills 200] [--seed N] [--durability os|fsync]
+                                          [--postgres]
 
 `make chaos` runs it with 200 kills, in about fifteen minutes. Producers (idempotent and plain) and
 group members of confluent-kafka, aiokafka and Kohort's own client work while `kohort serve` is
@@ -23,9 +24,11 @@ import random
 import shutil
 import sys
 import tempfile
+from contextlib import nullcontext
 from pathlib import Path
 
 from live.chaos.run import Chaos
+from peers.postgres import Postgres
 
 
 def main() -> int:
@@ -35,16 +38,19 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
     parser.add_argument("--durability", choices=("os", "fsync"), default="os")
+    parser.add_argument("--postgres", action="store_true", help="keep the logs in PostgreSQL")
     options = parser.parse_args()
     directory = Path(tempfile.mkdtemp(prefix="kohort-chaos-"))
     print(f"seed {options.seed}, data in {directory}", flush=True)
-    outcome = Chaos(
-        directory,
-        kills=options.kills,
-        seed=options.seed,
-        durability=options.durability,
-        report=lambda line: print(line, flush=True),
-    ).run()
+    with Postgres.start(fsync=True) if options.postgres else nullcontext() as cluster:
+        outcome = Chaos(
+            directory,
+            kills=options.kills,
+            seed=options.seed,
+            durability=options.durability,
+            storage=cluster.url if cluster else "",
+            report=lambda line: print(line, flush=True),
+        ).run()
     print(outcome)
     for violation in outcome.violations:
         print(f"VIOLATION {violation}")

@@ -90,6 +90,7 @@ class Chaos:
         kills: int,
         seed: int,
         durability: str = "os",
+        storage: str = "",
         recovery_seconds: float = RECOVERY_SECONDS,
         while_down: Callable[["Chaos"], None] = lambda _: None,
         report: Callable[[str], None] = lambda _: None,
@@ -97,6 +98,8 @@ class Chaos:
         self.directory, self.kills, self.seed = directory, kills, seed
         self.durability, self.while_down, self.report = durability, while_down, report
         self.recovery_seconds = recovery_seconds
+        self.storage = storage
+        """The URL of the database with the logs; "" if they are in files."""
         self.ledger = Ledger()
         self.killed = 0
         self._began = 0.0
@@ -115,7 +118,7 @@ class Chaos:
     def _start(self) -> ServerProcess:
         return ServerProcess(
             f"--listen={self._address}",
-            f"--data={self.data}",
+            f"--storage={self.storage}" if self.storage else f"--data={self.data}",
             f"--durability={self.durability}",
             log=self.directory / "server.log",
             settings=SERVER_SETTINGS,

@@ -23,6 +23,13 @@ def test_kills_lose_nothing(tmp_path, kills):
     assert outcome.kills == kills
 
 
+def test_kills_lose_nothing_in_postgres(tmp_path, database):
+    seed = random.randrange(1 << 32)
+    outcome = Chaos(tmp_path, kills=10, seed=seed, storage=database).run()
+    print(outcome)
+    assert not outcome.violations, (outcome, outcome.violations)
+
+
 def cut(directory: Path, is_lost: Callable[[bytes | None, bytes | None, int], bool]) -> bool:
     """Cut the newest segment before the first batch with such a record; whether there is one."""
     segment = max(directory.glob("*.log"), default=None)
