@@ -1,8 +1,8 @@
 """The log: one abstraction for user topics, group state and cluster metadata.
 
 A log is one partition's append-only sequence of Kafka v2 record batches, stored as they came (base
-offset and leader epoch lie outside the CRC and are patched). There is one node, so the high
-watermark is the end of what is durable at the chosen level.
+offset and leader epoch lie outside the CRC and are patched). One node leads it at a time, so the
+high watermark is the end of what is durable at the chosen level.
 
 Appending and reading are synchronous. A write to the page cache takes microseconds, and because one
 loop thread owns every log, a group decision and its records are atomic. Only waiting is
@@ -19,6 +19,7 @@ from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from kohort.log.aborted_index import AbortedTransaction
+from kohort.log.leader_epochs import LeaderEpochs
 from kohort.log.lookup import Lookup
 from kohort.log.partition_directories import PartitionDirectories
 from kohort.log.problems import Problems
@@ -26,9 +27,6 @@ from kohort.log.producers import ActiveProducer, Verification
 from kohort.log.storage import Records
 from kohort.protocol.batches import Buffer, Codec, Rules
 from kohort.types import Timestamp, TopicPartition
-
-LEADER_EPOCH = 0
-"""The leader epoch of every batch: there is one node, and it never hands a partition over."""
 
 FOREVER = 2**63 - 1
 _DAY = 86_400_000
@@ -112,6 +110,19 @@ class Log(Protocol):
 
     @property
     def config(self) -> LogConfig: ...
+
+    @property
+    def leader_epoch(self) -> int:
+        """The epoch in which this node leads the partition, of every batch that is appended.
+
+        0 where it leads it for good; -1 if the log is not served.
+        """
+        ...
+
+    @property
+    def leader_epochs(self) -> LeaderEpochs:
+        """All epochs of its batches; nothing is known of those of a log that is not served."""
+        ...
 
     @property
     def start_offset(self) -> int:
@@ -442,4 +453,33 @@ class LogDirectory(Protocol):
 
     def close(self) -> None:
         """Close every log, and release the directory. Idempotent."""
+        ...
+
+
+class SharedLogDirectory(LogDirectory, Protocol):
+    """The logs of a cluster, as one of its nodes sees them."""
+
+    async def take(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: UUID,
+        config: LogConfig,
+        leader_epoch: int,
+    ) -> Log:
+        """Open a log that this node leads from now on, in that epoch; it is made if missing.
+
+        It has all that was appended by former leaders, which append no more. What is there of
+        another topic of the same name is not of this log. Other methods may be called meanwhile,
+        `take` and `release` of other logs too. Raises OSError; a damaged log is one that raises
+        KAFKA_STORAGE_ERROR from every method.
+        """
+        ...
+
+    async def release(self, topic_partition: TopicPartition) -> None:
+        """Close a log that another node is to lead: its batches stay.
+
+        From the first turn on its methods raise NOT_LEADER_OR_FOLLOWER. On return nothing is
+        written to it any more. Harmless if it is not open. Raises OSError if the outcome of what
+        was appended last is not known.
+        """
         ...

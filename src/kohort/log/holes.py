@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from kohort.log import aside, files, recovery, scan
-from kohort.log.base import LEADER_EPOCH
 from kohort.log.repair import read_checkpoint, remove_indexes
 from kohort.log.segment import LARGEST, Segment
 from kohort.log.storage import OpenFiles
@@ -176,7 +175,7 @@ def _fillers(hole: Hole) -> Iterator[bytes]:
     for offset in range(hole.offset, hole.next_offset, LARGEST):
         header = template._replace(
             base_offset=offset,
-            partition_leader_epoch=LEADER_EPOCH,
+            partition_leader_epoch=0,
             last_offset_delta=min(hole.next_offset - offset, LARGEST) - 1,
         )
         yield replace_records(header, b"", 0, NO_TIMESTAMP)

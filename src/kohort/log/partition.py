@@ -13,10 +13,11 @@ from kohort.errors import ErrorCode, KafkaError
 from kohort.log import lookup, retention
 from kohort.log.aborted_index import AbortedTransaction, IndexState
 from kohort.log.backing import Backing, Checkpoint
-from kohort.log.base import LEADER_EPOCH, Appended, LogConfig
+from kohort.log.base import Appended, LogConfig
 from kohort.log.compaction import Cleaned, Compaction, StoppedError
 from kohort.log.damage import CorruptLogError
 from kohort.log.durability import Commit, Syncable, sync_all
+from kohort.log.leader_epochs import ONLY, LeaderEpochs
 from kohort.log.lookup import Found, Lookup
 from kohort.log.problems import Problems
 from kohort.log.producers import (
@@ -62,7 +63,8 @@ class PartitionLog:
         "_is_transactional", "_listeners", "_problems",
         "_producers", "_roll_bytes", "_roll_ms", "_saved", "_segments", "_since_snapshot",
         "_syncing", "_unknown", "config",
-        "end_offset", "high_watermark", "size", "start_offset", "topic_partition",
+        "end_offset", "high_watermark", "leader_epoch", "leader_epochs", "size", "start_offset",
+        "topic_partition",
     )  # fmt: skip
 
     def __init__(
@@ -74,12 +76,15 @@ class PartitionLog:
         checkpoint: Checkpoint = Checkpoint(),  # noqa: B008 - it is immutable
         commit: Callable[[Syncable], Commit] | None = None,
         problems: Problems | None = None,
+        leader_epochs: LeaderEpochs = ONLY,
     ) -> None:
         """`segments` are in order, durable, the last one ready to append.
 
         `commit` makes what has appends durable; None if they are once they are in their segment.
         """
         self.topic_partition = topic_partition
+        self.leader_epochs = leader_epochs
+        self.leader_epoch = leader_epochs.current
         self.configure(config)
         self.start_offset = max(checkpoint.start_offset, segments[0].base_offset)
         self.end_offset = self.high_watermark = segments[-1].end_offset
@@ -174,7 +179,7 @@ class PartitionLog:
         if self._commit is not None:
             self._check_disk()
         attributes = LOG_APPEND_TIME if self.config.log_append_time else 0
-        header = head(self.end_offset, LEADER_EPOCH, content, count, now, attributes)
+        header = head(self.end_offset, self.leader_epoch, content, count, now, attributes)
         self._store((header, content), size, self.end_offset + count - 1, now, now)
         self._stored(size)
 
@@ -185,11 +190,13 @@ class PartitionLog:
         timestamp, append_time = header.max_timestamp, -1
         if self.config.log_append_time:
             timestamp = append_time = int(now)
-            header = header._replace(base_offset=base_offset, partition_leader_epoch=LEADER_EPOCH)
+            header = header._replace(
+                base_offset=base_offset, partition_leader_epoch=self.leader_epoch
+            )
             parts = stamp_append_time(batch, header, now), memoryview(batch)[HEADER_SIZE:size]
         else:
             parts = (
-                START.pack(base_offset, header.length, LEADER_EPOCH),
+                START.pack(base_offset, header.length, self.leader_epoch),
                 memoryview(batch)[START.size : size],
             )
         self._store(parts, size, last_offset, timestamp, now)

@@ -7,6 +7,7 @@ from typing import NoReturn
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log.aborted_index import AbortedTransaction
 from kohort.log.base import Appended, LogConfig
+from kohort.log.leader_epochs import ONLY
 from kohort.log.lookup import Lookup
 from kohort.log.producers import ActiveProducer, Verification
 from kohort.log.storage import Records
@@ -35,6 +36,8 @@ class RefusedLog:
         self.can_reopen = can_reopen
         self.start_offset = self.end_offset = self.high_watermark = UNKNOWN
         self.size = 0
+        self.leader_epoch = UNKNOWN
+        self.leader_epochs = ONLY
 
     def __repr__(self) -> str:
         return f"<RefusedLog {self.topic_partition}>"

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 from crc32c import crc32c
 
 from kohort.errors import ErrorCode, KafkaError
-from kohort.log.base import LEADER_EPOCH
 from kohort.log.storage import Readable, Store
 from kohort.protocol.batch_format import (
     ATTRIBUTES_AT,
@@ -25,7 +24,9 @@ from kohort.protocol.batch_format import (
 from kohort.protocol.batches import Header, read_header
 
 _EPOCH_AT = 12
-_EPOCH = LEADER_EPOCH.to_bytes(4)
+_EPOCH = 0
+"""The leader epoch of batches in files: one node leads them for good."""
+_EPOCH_BYTES = _EPOCH.to_bytes(4)
 _STEP = 8 * 1024
 _SCAN = 256 * 1024
 """Bytes that are read at once: they are still in the processor's cache for their CRC."""
@@ -62,8 +63,8 @@ def intact(
     """(position, header, bytes) of the batches from `position` on, up to the first damaged one.
 
     A batch is damaged if it is cut, if it fails its CRC, if its offsets do not follow `next_offset`
-    and each other, or if its leader epoch (outside the CRC) is none that was written. Raises
-    OSError.
+    and each other, or if its leader epoch (outside the CRC) is none that is written to such a
+    store. Raises OSError.
     """
     for at, fields, batch in _intact(store, position, next_offset):
         yield at, Header._make(fields), batch
@@ -88,7 +89,7 @@ def _intact(
 
     One loop without calls: a recovery comes here for every batch of a log.
     """
-    unpack, checksum = HEADER.unpack_from, crc32c
+    unpack, checksum, has_epochs = HEADER.unpack_from, crc32c, store.has_epochs
     smallest = HEADER_SIZE - SIZE_OVERHEAD
     wanted = _SCAN
     while position + HEADER_SIZE <= store.size:
@@ -100,7 +101,7 @@ def _intact(
             base_offset, length, epoch, magic, crc, _, last_offset_delta = fields[:7]
             if magic != MAGIC or length < smallest or last_offset_delta < 0:
                 return
-            if base_offset < next_offset or epoch != LEADER_EPOCH:
+            if base_offset < next_offset or (epoch != _EPOCH and not has_epochs):
                 return
             end = at + length + SIZE_OVERHEAD
             if end > available:
@@ -195,7 +196,7 @@ def next_start(store: Store, position: int, next_offset: int) -> int | None:
             if at + HEADER_SIZE > len(chunk):
                 break
             if (
-                chunk.startswith(_EPOCH, at + _EPOCH_AT)
+                chunk.startswith(_EPOCH_BYTES, at + _EPOCH_AT)
                 and _may_follow(read_header(chunk, at), next_offset)
                 and _fits(store, position + at, next_offset)
             ):
@@ -214,4 +215,4 @@ def _fits(store: Store, position: int, next_offset: int) -> bool:
 
 
 def _may_follow(header: Header, next_offset: int) -> bool:
-    return header.base_offset >= next_offset and header.partition_leader_epoch == LEADER_EPOCH
+    return header.base_offset >= next_offset and header.partition_leader_epoch == _EPOCH

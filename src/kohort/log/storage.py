@@ -34,6 +34,11 @@ class Readable(Protocol):
 
     size: int
 
+    @property
+    def has_epochs(self) -> bool:
+        """Whether its batches may have leader epochs other than 0."""
+        ...
+
     def read(self, position: int, count: int) -> bytes:
         """At most `count` bytes from `position` on; fewer at the end. Raises OSError.
 
@@ -204,6 +209,8 @@ class FileStore:
 
     __slots__ = ("_fd", "_file", "_files", "_torn", "path", "size", "used")
 
+    has_epochs = False
+
     def __init__(self, path: str, size: int, files: OpenFiles) -> None:
         self.path = path
         self.size = size
@@ -303,6 +310,8 @@ class MemoryStore:
     """Bytes in memory."""
 
     __slots__ = ("_data", "size")
+
+    has_epochs = False
 
     def __init__(self, data: bytearray | None = None) -> None:
         self._data = bytearray() if data is None else data

@@ -16,7 +16,7 @@ from kohort.coordinator.records import (
     offset_key_start,
     pack_offset,
 )
-from kohort.log.base import LEADER_EPOCH, Log
+from kohort.log.base import Log
 from kohort.log.producers import Verification
 from kohort.protocol.batches import (
     TRANSACTIONAL,
@@ -93,7 +93,7 @@ def append_transactional(
     content = b"".join(parts)
     producer_id, producer_epoch, _ = offsets[0]
     header = head(
-        *(0, LEADER_EPOCH, content, count, now, TRANSACTIONAL),
+        *(0, 0, content, count, now, TRANSACTIONAL),
         producer_id=producer_id,
         producer_epoch=producer_epoch,
     )

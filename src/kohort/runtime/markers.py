@@ -8,7 +8,6 @@ from itertools import islice
 from typing import Final, NamedTuple, Protocol
 
 from kohort.errors import ErrorCode, KafkaError
-from kohort.log.base import LEADER_EPOCH
 from kohort.transactions.result import Markers
 from kohort.types import TopicPartition
 
@@ -37,7 +36,8 @@ class Marker(NamedTuple):
     producer_epoch: int
     commit: bool
     transaction_version: int
-    coordinator_epoch: int = LEADER_EPOCH
+    coordinator_epoch: int = 0
+    """The leader epoch of the transaction's partition of `__transaction_state`."""
 
 
 class MarkerWriter(Protocol):
@@ -84,7 +84,9 @@ class Turns:
             asyncio.get_running_loop().call_soon(self._renew)
 
 
-async def write_markers(writer: MarkerWriter, turns: Turns, markers: Markers) -> None:
+async def write_markers(
+    writer: MarkerWriter, turns: Turns, markers: Markers, coordinator_epoch: int
+) -> None:
     """Write a marker to every partition, and try again where that fails for now.
 
     A partition whose topic is deleted, or that knows a later transaction, needs none.
@@ -94,6 +96,7 @@ async def write_markers(writer: MarkerWriter, turns: Turns, markers: Markers) ->
         markers.producer_epoch,
         markers.commit,
         markers.transaction_version,
+        coordinator_epoch,
     )
     remaining = _partitions(markers)
     pause_s = _RETRY_AFTER_S

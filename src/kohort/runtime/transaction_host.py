@@ -17,7 +17,7 @@ from typing import Final
 from kohort.errors import ErrorCode
 from kohort.log.base import Log
 from kohort.runtime.clock import Clock
-from kohort.runtime.shard_host import ShardHost, replay_all
+from kohort.runtime.shard_host import HostState, ShardHost, replay_all
 from kohort.runtime.time_slice import TimeSlices
 from kohort.runtime.transaction_log import append_records, read_records
 from kohort.transactions.records import TransactionRecord
@@ -59,11 +59,11 @@ class TransactionHost(ShardHost[Request, Event, TransactionRecord, Markers, Resu
         reload_after_s: float,
         at_end_of_turn: Callable[[Callable[[], None]], None],
         on_timer: Callable[["TransactionHost", TransactionTimesOut, Instant | None], None],
-        write_markers: Callable[[Markers], Awaitable[None]],
+        write_markers: Callable[[Markers, int], Awaitable[None]],
     ) -> None:
         """Host the shard of `log`, as `ShardHost` does.
 
-        `write_markers` returns when all of them are written.
+        `write_markers` returns when all of them are written; the epoch is that of the coordinator.
         """
         super().__init__(
             log,
@@ -133,7 +133,7 @@ class TransactionHost(ShardHost[Request, Event, TransactionRecord, Markers, Resu
             self._complete(known)
 
     async def _end(self, ending: _Ending) -> None:
-        await self._write_markers(ending.markers)
+        await self._write_markers(ending.markers, self.log.leader_epoch)
         ending.is_marked = True
         self._complete(ending)
 
@@ -147,11 +147,12 @@ class TransactionHost(ShardHost[Request, Event, TransactionRecord, Markers, Resu
         if not failure and self._ending.get(transactional_id) is ending:
             del self._ending[transactional_id]
 
-    async def close(self) -> None:
-        """As of every shard; markers that are not written yet follow after the next start."""
-        await super().close()
+    def _stop(self, state: HostState) -> None:
+        """As of every shard; who has the log next writes the markers that are missing."""
+        super()._stop(state)
         for ending in self._ending.values():
             ending.task.cancel()
+        self._ending.clear()
 
     def _refuse(self, request: Request, error: ErrorCode) -> Response:
         return refuse(request, error)

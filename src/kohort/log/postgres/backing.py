@@ -9,7 +9,6 @@ from kohort.cluster import UnknownOutcomeError
 from kohort.errors import KohortError
 from kohort.log import scan
 from kohort.log.backing import Checkpoint
-from kohort.log.base import LEADER_EPOCH
 from kohort.log.index import SegmentIndex
 from kohort.log.postgres.control import PATIENCE_S, Control
 from kohort.log.postgres.lane import Lane
@@ -292,7 +291,7 @@ class PostgresBacking:
                 "insert into batches (log, base, next, epoch, max_ts, data) "
                 "values ($1, $2, $3, $4, $5, $6)",
                 [
-                    (self.number, row.base, row.next, LEADER_EPOCH, row.max_timestamp, row.data)
+                    (self.number, row.base, row.next, row.epoch, row.max_timestamp, row.data)
                     for row in rows
                 ],
             )
@@ -321,21 +320,25 @@ class _CompactedRow(NamedTuple):
     position: int
     base: int
     next: int
+    epoch: int
+    """That of the last one."""
     max_timestamp: int
     data: bytes
 
 
 def _rows_of(store: Store) -> Iterator[_CompactedRow]:
-    start, base, following, latest = 0, -1, 0, -1
+    start, base, following, epoch, latest = 0, -1, 0, 0, -1
     for position, header in scan.headers(store, 0):
         if position - start > PAGE_BYTES:
-            yield _CompactedRow(start, base, following, latest, store.read(start, position - start))
+            data = store.read(start, position - start)
+            yield _CompactedRow(start, base, following, epoch, latest, data)
             start, base, latest = position, -1, -1
         base = header.base_offset if base < 0 else base
         following, latest = header.last_offset + 1, max(latest, header.max_timestamp)
+        epoch = header.partition_leader_epoch
     if base >= 0:
         data = store.read(start, store.size - start)
-        yield _CompactedRow(start, base, following, latest, data)
+        yield _CompactedRow(start, base, following, epoch, latest, data)
 
 
 def _table(rows: Sequence[_CompactedRow]) -> bytes:

@@ -122,6 +122,8 @@ class PagedStore:
         "durable", "end_offset", "is_current", "log", "name", "size",
     )  # fmt: skip
 
+    has_epochs = True
+
     def __init__(
         self,
         log: int,
@@ -386,6 +388,8 @@ class PagedStore:
 
 class SequentialReader:
     """The bytes of a segment for another thread, which reads them in order; it blocks."""
+
+    has_epochs = True
 
     def __init__(self, store: PagedStore) -> None:
         self.size = store.size

@@ -6,7 +6,8 @@ from uuid import UUID
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log.aborted_index import AbortedTransaction
-from kohort.log.base import LEADER_EPOCH, Log
+from kohort.log.base import Log
+from kohort.log.leader_epochs import EpochEndOffset
 from kohort.log.storage import Records
 from kohort.server.topics import Topic, Topics, judge
 
@@ -51,8 +52,8 @@ class FetchPartitionData(NamedTuple):
     high_watermark: int = -1
     log_start_offset: int = -1
     records: Records = b""
-    diverging: bool = False
-    """Whether the client read beyond the end of its epoch here (KIP-595); it gets that end."""
+    diverging: EpochEndOffset | None = None
+    """The end of the client's epoch here, if it read beyond that (KIP-595)."""
     log: Log | None = None
     """The log that was read, None with an error."""
     last_stable_offset: int = -1
@@ -143,7 +144,7 @@ def read_all(
             one = FetchPartitionData(each, ErrorCode.kafka_storage_error)
             failed = True
         fetched.append(one)
-        failed = failed or one.diverging
+        failed = failed or one.diverging is not None
         waitable = waitable or one.error not in UNKNOWN
         if one.records:
             size += len(one.records)
@@ -171,19 +172,18 @@ def _read(
     log = topic.partitions[wanted.partition]
     if limits.from_replica:
         raise KafkaError(ErrorCode.not_leader_or_follower)
-    if error := judge(wanted.leader_epoch):
+    if error := judge(wanted.leader_epoch, log):
         raise KafkaError(error)
-    # an epoch that never was has no end
-    if wanted.last_fetched_epoch > LEADER_EPOCH:
-        raise KafkaError(ErrorCode.offset_out_of_range)
     log.ensure_open()
     start, end = log.start_offset, log.end_offset
     durable_end, stable_end = log.high_watermark, _stable_end(log, limits.committed)
     aborted: Sequence[AbortedTransaction] | None = () if limits.committed else None
-    if wanted.last_fetched_epoch == LEADER_EPOCH and wanted.offset > end:
-        return FetchPartitionData(
-            wanted, ErrorCode.none, durable_end, start, b"", True, log, stable_end, aborted
-        )
+    if wanted.last_fetched_epoch >= 0:
+        diverging = _diverging(log, wanted)
+        if diverging is not None:
+            return FetchPartitionData(
+                wanted, ErrorCode.none, durable_end, start, b"", diverging, log, stable_end, aborted
+            )
     if not start <= wanted.offset <= end:
         raise KafkaError(ErrorCode.offset_out_of_range)
     records: Records = b""
@@ -197,8 +197,23 @@ def _read(
         else:
             records = log.fetch(wanted.offset, max_bytes, at_least_one=at_least_one)
     return FetchPartitionData(
-        wanted, ErrorCode.none, durable_end, start, records, False, log, stable_end, aborted
+        wanted, ErrorCode.none, durable_end, start, records, None, log, stable_end, aborted
     )
+
+
+def _diverging(log: Log, wanted: PartitionRequest) -> EpochEndOffset | None:
+    """Where the epoch of the client's last record ended, if it read beyond that.
+
+    Raises KafkaError OFFSET_OUT_OF_RANGE if the epoch never was, or the offset is gone.
+    """
+    epoch, end = log.leader_epochs.end_of(
+        wanted.last_fetched_epoch, log.start_offset, log.end_offset
+    )
+    if epoch < 0 or wanted.offset < log.start_offset:
+        raise KafkaError(ErrorCode.offset_out_of_range)
+    if epoch < wanted.last_fetched_epoch or end < wanted.offset:
+        return EpochEndOffset(epoch, min(end, log.high_watermark))
+    return None
 
 
 def _stable_end(log: Log, committed: bool) -> int:

@@ -10,7 +10,6 @@ from typing import Final, TypeAlias
 
 from kohort.errors import ErrorCode
 from kohort.log.aborted_index import AbortedTransaction
-from kohort.log.base import LEADER_EPOCH
 from kohort.log.storage import FileSlice, Records
 from kohort.protocol.packing import (
     pack_array,
@@ -124,7 +123,7 @@ def _add_partition(parts: Pieces, version: int, each: FetchPartitionData) -> Non
     listed = error in UNKNOWN or aborted is not None
     tail = _tail(version, aborted) if aborted else _TAILS[version, listed]
     if version >= FIRST_FLEXIBLE:
-        tags = _DIVERGING(b"\1\0\x0d", LEADER_EPOCH, high_watermark, 0) if diverging else _NO_TAGS
+        tags = _DIVERGING(b"\1\0\x0d", *diverging, 0) if diverging else _NO_TAGS
         parts += (numbers, tail, pack_varint(len(records) + 1), records, tags)
     else:
         parts += (numbers, tail, pack_int32(len(records)), records)

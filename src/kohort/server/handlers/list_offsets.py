@@ -26,7 +26,7 @@ from kohort.server.handlers.in_steps import (
 )
 from kohort.server.net import Exchange
 from kohort.server.services import Services
-from kohort.server.topics import LEADER_EPOCH, judge
+from kohort.server.topics import judge
 
 
 class SpecialTimestamp(IntEnum):
@@ -153,7 +153,7 @@ async def _look_up(
         return _failed(failure)
     if place is None or place[0] >= readable_end:  # as in Kafka: the consumer cannot read it yet
         return ListedOffset()
-    return ListedOffset(*place, leader_epoch=LEADER_EPOCH)
+    return ListedOffset(*place, leader_epoch=log.leader_epochs.at(place[0]))
 
 
 def _find(
@@ -179,7 +179,7 @@ def _log(services: Services, exchange: Exchange, topic: str, wanted: Any) -> Log
         wanted.timestamp, exchange.version + 1
     ):
         raise KafkaError(ErrorCode.unsupported_version)
-    error = judge(getattr(wanted, "current_leader_epoch", -1))
+    error = judge(getattr(wanted, "current_leader_epoch", -1), log)
     if error:
         raise KafkaError(error)
     log.ensure_open()
@@ -201,8 +201,9 @@ def _end_of(log: Log, timestamp: int, request: Any) -> ListedOffset:
     """The end of `log` that is named by `timestamp`."""
     match timestamp:
         case SpecialTimestamp.LATEST:
-            return ListedOffset(_readable_end(log, request), leader_epoch=LEADER_EPOCH)
+            return ListedOffset(_readable_end(log, request), leader_epoch=log.leader_epoch)
         case SpecialTimestamp.EARLIEST | SpecialTimestamp.EARLIEST_LOCAL:
-            return ListedOffset(log.start_offset, leader_epoch=LEADER_EPOCH)
+            start = log.start_offset
+            return ListedOffset(start, leader_epoch=log.leader_epochs.at(start))
         case _:  # LATEST_TIERED, EARLIEST_PENDING_UPLOAD
             return ListedOffset()

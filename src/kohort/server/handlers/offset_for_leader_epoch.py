@@ -10,7 +10,7 @@ from kohort.errors import ErrorCode, KafkaError
 from kohort.server.handlers.in_steps import Steps, respond_in_steps
 from kohort.server.net import Exchange
 from kohort.server.services import Services
-from kohort.server.topics import LEADER_EPOCH, judge
+from kohort.server.topics import judge
 
 
 def handle(
@@ -27,7 +27,9 @@ def _steps(services: Services, exchange: Exchange, request: Any) -> Steps:
         partitions = []
         for each in topic.partitions:
             partitions.append(
-                _end(services, topic.topic, each) if allowed else _refused(each.partition)
+                _end(services, topic.topic, each)
+                if allowed
+                else _failed(each.partition, ErrorCode.topic_authorization_failed)
             )
             yield
         topics.append({"topic": topic.topic, "partitions": partitions})
@@ -35,21 +37,25 @@ def _steps(services: Services, exchange: Exchange, request: Any) -> Steps:
     return {"topics": topics}
 
 
-def _refused(partition: int) -> dict[str, Any]:
-    return {"partition": partition, "error_code": ErrorCode.topic_authorization_failed}
+def _failed(partition: int, error: ErrorCode) -> dict[str, Any]:
+    return {"partition": partition, "error_code": error}
 
 
 def _end(services: Services, topic: str, wanted: Any) -> dict[str, Any]:
     log = services.topics.log(topic, wanted.partition)
-    error = (
-        ErrorCode.unknown_topic_or_partition if log is None else judge(wanted.current_leader_epoch)
-    )
-    end: dict[str, Any] = {"partition": wanted.partition, "error_code": error}
-    # An epoch that never was has no end: both stay -1.
-    if log is not None and not error and wanted.leader_epoch == LEADER_EPOCH:
-        try:
-            log.ensure_open()
-        except KafkaError as failure:
-            return end | {"error_code": failure.code}
-        end |= {"leader_epoch": LEADER_EPOCH, "end_offset": log.end_offset}
-    return end
+    if log is None:
+        return _failed(wanted.partition, ErrorCode.unknown_topic_or_partition)
+    if error := judge(wanted.current_leader_epoch, log):
+        return _failed(wanted.partition, error)
+    try:
+        log.ensure_open()
+    except KafkaError as failure:
+        return _failed(wanted.partition, failure.code)
+    # An epoch that never was has no end: both are -1.
+    end = log.leader_epochs.end_of(wanted.leader_epoch, log.start_offset, log.end_offset)
+    return {
+        "partition": wanted.partition,
+        "error_code": ErrorCode.none,
+        "leader_epoch": end.epoch,
+        "end_offset": end.end_offset,
+    }

@@ -9,7 +9,7 @@ from kohort.server.topics.cluster_metadata import (
     in_batches,
 )
 from kohort.server.topics.followed import FollowedMetadata, FollowedTopics
-from kohort.server.topics.leader_epochs import LEADER_EPOCH, judge
+from kohort.server.topics.leader_epochs import judge
 from kohort.server.topics.metadata_log import storage_error
 from kohort.server.topics.names import INTERNAL, OFFSETS_TOPIC, TRANSACTIONS_TOPIC, validate_name
 from kohort.server.topics.topic import NewTopic, Topic
@@ -19,7 +19,6 @@ from kohort.server.topics.view import GroupTopics
 __all__ = [
     "BATCH_RECORDS",
     "INTERNAL",
-    "LEADER_EPOCH",
     "MAX_PARTITIONS_PER_REQUEST",
     "METADATA",
     "OFFSETS_TOPIC",

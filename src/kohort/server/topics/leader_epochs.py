@@ -1,19 +1,22 @@
-"""Leader epochs (KIP-101, KIP-320): a partition's only leader is this server, in epoch 0 for good.
+"""Leader epochs (KIP-101, KIP-320) as clients name them.
 
-An epoch tells a client that the log it read from may have been replaced by another replica's. With
-one replica that cannot be, over a restart neither, so the epoch never moves and a consumer never
-looks for a divergence.
+An epoch tells a client that its knowledge of the leader is old, or that of the leader is. Where a
+partition has one leader for good, the epoch is 0 and never moves.
 """
 
 from kohort.errors import ErrorCode
-from kohort.log.base import LEADER_EPOCH
-
-__all__ = ["LEADER_EPOCH", "judge"]
+from kohort.log.base import Log
 
 
-def judge(current_leader_epoch: int) -> ErrorCode:
-    """The error for a client that knows `current_leader_epoch`; negative: it sends none."""
-    if current_leader_epoch > LEADER_EPOCH:
-        return ErrorCode.unknown_leader_epoch
-    # FENCED_LEADER_EPOCH is for an epoch that has passed; none has.
-    return ErrorCode.none
+def judge(current_leader_epoch: int, log: Log) -> ErrorCode:
+    """The error for a client that knows `current_leader_epoch`; negative: it sends none.
+
+    A log that is not served has another error, whatever the client knows.
+    """
+    if current_leader_epoch < 0 or current_leader_epoch == log.leader_epoch:
+        return ErrorCode.none
+    if log.leader_epoch < 0:
+        return ErrorCode.none
+    if current_leader_epoch < log.leader_epoch:
+        return ErrorCode.fenced_leader_epoch
+    return ErrorCode.unknown_leader_epoch
