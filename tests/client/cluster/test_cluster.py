@@ -1,12 +1,15 @@
 """A cluster's metadata, leaders and coordinators, and what happens when brokers are not there."""
 
 import asyncio
+import re
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
 from client.fake_cluster import HANG, HANG_UP, FakeCluster
 from kohort.client.cluster.cluster import Cluster, Leader
+from kohort.client.config import ClientConfig
 from kohort.client.errors import (
     AuthenticationError,
     BrokerUnreachableError,
@@ -160,6 +163,13 @@ async def test_nobody_there_is_told_with_every_address() -> None:
             assert "advertised listeners" in str(info.value)
             with pytest.raises(BrokerUnreachableError, match="no broker could be reached"):
                 await cluster.any_connection()
+
+
+async def test_a_unix_socket_is_told_of_as_it_was_given(tmp_path: Path) -> None:
+    address = f"unix:{tmp_path / 'socket'}"
+    async with Cluster(ClientConfig(bootstrap=address, default_api_timeout_ms=20)) as cluster:
+        with pytest.raises(GaveUpError, match=f"^metadata from {re.escape(address)}: "):
+            await cluster.metadata()
 
 
 async def test_a_broker_that_is_away_is_told_of_at_a_limited_rate(

@@ -34,7 +34,7 @@ from kohort.client.cluster.metadata import (
 from kohort.client.config import Address, ClientConfig
 from kohort.client.errors import BrokerUnreachableError, ClientClosedError
 from kohort.client.metrics import ClusterMetrics
-from kohort.client.net import Connection, Connections, Key
+from kohort.client.net import Connection, Connections, Key, named
 from kohort.errors import ConfigError, ErrorCode, KafkaError
 from kohort.types import TopicPartition
 
@@ -117,8 +117,7 @@ class Cluster:
         asked = None if topics is None else tuple(dict.fromkeys(topics))
         return await retrying(
             lambda: self.ask_metadata(asked, allow_auto_create=allow_auto_create),
-            what="metadata from "
-            f"{', '.join(f'{host}:{port}' for host, port in self.config.servers)}",
+            what=f"metadata from {', '.join(map(named, self.config.servers))}",
             timeout_ms=self.config.default_api_timeout_ms,
             backoff=self.backoff(),
             advice=_ADVICE,
