@@ -269,6 +269,15 @@ def test_other_machines_reach_listeners_with_tls_and_authentication_only(
         )
 
 
+@pytest.mark.parametrize("name", ["super.users", "audit.log.file"])
+def test_settings_of_the_authorizer_need_one(name: str) -> None:
+    settings = {name: "User:admin"}
+    with pytest.raises(ConfigError, match=f"{name}: has no effect without authorizer.class.name"):
+        Config(settings)
+    standard = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+    assert Config(settings | {"authorizer.class.name": standard})[name] == "User:admin"
+
+
 def test_other_machines_reach_the_http_port_with_tls_and_a_token_only() -> None:
     for settings in (
         {"http.listen": "192.0.2.1:80", "http.token": "sesame"},

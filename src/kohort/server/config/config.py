@@ -39,6 +39,8 @@ _RETENTION = (
     ("log.retention.hours", 3_600_000),
 )
 _ROLL = (("log.roll.ms", 1), ("log.roll.hours", 3_600_000))
+_OF_THE_AUTHORIZER = ("super.users", "audit.log.file")
+"""Settings of those who expect that not everybody may do everything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,6 +291,13 @@ def _misfits(settings: Mapping[str, Setting]) -> list[str]:
             f"broker.id: {value('broker.id')} differs from node.id ({value('node.id')}); set "
             "only node.id"
         )
+    if value("authorizer.class.name") is None:
+        found += [
+            f"{name}: has no effect without authorizer.class.name, as all clients may do "
+            "everything; set that, or leave this out"
+            for name in _OF_THE_AUTHORIZER
+            if value(name)
+        ]
     return found + _misfits_of_listeners(settings)
 
 
