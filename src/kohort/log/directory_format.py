@@ -11,6 +11,7 @@
 | nothing, or an empty directory | it becomes a data directory of the current format |
 | `kohort.properties` of this format | it is used |
 | `kohort.properties` of a later format | refused: that version of Kohort is needed |
+| `kohort.properties` of a copy that was not completed | refused, but by the next copy |
 | no such file, but `__cluster_metadata-0` as version 0.1 made it | migrated (see `Topics`) |
 | Kafka's `meta.properties`, or any other files | refused, and left as it is |
 """
@@ -27,6 +28,9 @@ from kohort.shortened import shortened
 FORMAT_FILE: Final = "kohort.properties"
 VERSION: Final = 1
 """The format that this version of Kohort writes, and the latest that it reads."""
+
+UNFINISHED_COPY: Final = b"copy=unfinished\n"
+"""The content of `kohort.properties` while a copy is made; no version of Kohort serves from it."""
 
 _METADATA: Final = "__cluster_metadata-0"
 _OURS_BEFORE_METADATA: Final = frozenset((".lock", ".clean-shutdown", FORMAT_FILE + ".new"))
@@ -79,7 +83,20 @@ def _refuse_foreign(path: Path, foreign: set[str]) -> None:
         )
 
 
+def is_unfinished_copy(path: Path) -> bool:
+    """Whether a copy into the directory was begun, and not completed. Raises OSError."""
+    try:
+        return (path / FORMAT_FILE).read_bytes() == UNFINISHED_COPY
+    except FileNotFoundError:
+        return False
+
+
 def _readable(path: Path, content: bytes) -> DirectoryFormat:
+    if content == UNFINISHED_COPY:
+        raise KohortError(
+            f"{path} has a copy that was not completed: run the same kohort storage copy again, "
+            "which begins anew"
+        )
     found = decode_format(content)
     if found is None:
         raise KohortError(

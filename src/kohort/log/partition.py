@@ -6,7 +6,7 @@ The same code runs on files and on memory. A `Backing` stores segments and the o
 import asyncio
 import contextlib
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
 from kohort.errors import ErrorCode, KafkaError
@@ -740,6 +740,13 @@ class PartitionLog:
             if self._backing.load_producers():
                 self._backing.save_producers(DISCARDED)
 
+    def producers_for(self, indexes: Mapping[int, IndexState]) -> bytearray:
+        """A snapshot of the producers for a log whose segments have these indexes of aborted
+        transactions, by base offset. Raises KafkaError, OSError.
+        """
+        self.ensure_open()
+        return self._known_producers().dump(self.end_offset, indexes)
+
     def _snapshot(self, producers: Producers) -> bytearray:
         """Raises OSError."""
         indexes = {}
@@ -857,8 +864,13 @@ class PartitionLog:
         """The segments below this offset are durable, and no crash makes them be checked again."""
         return self._backing.recovery_point()
 
+    @property
+    def checkpoint(self) -> Checkpoint:
+        """State that its segments do not contain."""
+        return Checkpoint(self.start_offset, self.recovery_point, self._cleaned)
+
     def _save(self) -> None:
-        checkpoint = Checkpoint(self.start_offset, self.recovery_point, self._cleaned)
+        checkpoint = self.checkpoint
         if checkpoint != self._saved:
             self._backing.save(checkpoint)
             self._saved = checkpoint

@@ -72,7 +72,7 @@ class PostgresBacking:
         self._active: Segment | None = None
         self.is_swapping = False
         """Whether rows of segments are being replaced, which no other operation may delete then."""
-        self._swapped: tuple[StoredSegment, Sequence[_CompactedRow]] | None = None
+        self._swapped: tuple[StoredSegment, Sequence[PackedRow]] | None = None
         """The compacted segment that is being put in its place."""
         # The pages of a log that its owner syncs stay: it is read and cut where nothing may wait.
         self._cache = shared.cache if lane is not None else PageCache(1 << 62)
@@ -272,30 +272,19 @@ class PostgresBacking:
             _paged(segment).is_current = False
 
         def swap() -> None:
-            rows = list(_rows_of(new.log))
-            stored = StoredSegment.of(new, _table(rows), new.size)
-            self._swapped = stored, rows
+            self._swapped = stored, rows = packed(new)
             putting = self._put_compacted(old, stored, rows)
             asyncio.run_coroutine_threadsafe(putting, loop).result()
 
         return swap
 
     async def _put_compacted(
-        self, old: Sequence[Segment], new: StoredSegment, rows: Sequence["_CompactedRow"]
+        self, old: Sequence[Segment], new: StoredSegment, rows: Sequence["PackedRow"]
     ) -> None:
         first, end = old[0].base_offset, old[-1].end_offset
 
         async def put(connection: Connection) -> None:
-            await _delete(connection, self.number, first, end)
-            await connection.executemany(
-                "insert into batches (log, base, next, epoch, max_ts, data) "
-                "values ($1, $2, $3, $4, $5, $6)",
-                [
-                    (self.number, row.base, row.next, row.epoch, row.max_timestamp, row.data)
-                    for row in rows
-                ],
-            )
-            await _put(connection, self.number, new)
+            await replace_rows(connection, self.number, (first, end), new, rows)
 
         await self._add(f"compacting {self._name}", put).done()
 
@@ -314,8 +303,8 @@ class PostgresBacking:
         return segment
 
 
-class _CompactedRow(NamedTuple):
-    """Batches of a compacted segment that become one row."""
+class PackedRow(NamedTuple):
+    """Batches of a whole segment that become one row."""
 
     position: int
     base: int
@@ -326,23 +315,43 @@ class _CompactedRow(NamedTuple):
     data: bytes
 
 
-def _rows_of(store: Store) -> Iterator[_CompactedRow]:
+def _rows_of(store: Store) -> Iterator[PackedRow]:
     start, base, following, epoch, latest = 0, -1, 0, 0, -1
     for position, header in scan.headers(store, 0):
         if position - start > PAGE_BYTES:
             data = store.read(start, position - start)
-            yield _CompactedRow(start, base, following, epoch, latest, data)
+            yield PackedRow(start, base, following, epoch, latest, data)
             start, base, latest = position, -1, -1
         base = header.base_offset if base < 0 else base
         following, latest = header.last_offset + 1, max(latest, header.max_timestamp)
         epoch = header.partition_leader_epoch
     if base >= 0:
         data = store.read(start, store.size - start)
-        yield _CompactedRow(start, base, following, epoch, latest, data)
+        yield PackedRow(start, base, following, epoch, latest, data)
 
 
-def _table(rows: Sequence[_CompactedRow]) -> bytes:
-    return b"".join(PAGE.pack(row.position, row.base) for row in rows)
+def packed(segment: Segment) -> tuple[StoredSegment, Sequence[PackedRow]]:
+    """What is stored of a segment in memory to which nothing more is appended."""
+    rows = tuple(_rows_of(segment.log))
+    table = b"".join(PAGE.pack(row.position, row.base) for row in rows)
+    return StoredSegment.of(segment, table, segment.size), rows
+
+
+async def replace_rows(
+    connection: Connection,
+    log: int,
+    between: tuple[int, int],
+    segment: StoredSegment,
+    rows: Sequence[PackedRow],
+) -> None:
+    """Put a segment in the place of all that a log has between two offsets, in a transaction."""
+    await _delete(connection, log, *between)
+    await connection.executemany(
+        "insert into batches (log, base, next, epoch, max_ts, data) "
+        "values ($1, $2, $3, $4, $5, $6)",
+        [(log, row.base, row.next, row.epoch, row.max_timestamp, row.data) for row in rows],
+    )
+    await _put(connection, log, segment)
 
 
 def _segment(base_offset: int, store: PagedStore, interval: int) -> Segment:

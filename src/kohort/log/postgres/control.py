@@ -11,6 +11,7 @@ from threading import Thread
 from typing import Any, Final, TypeVar
 
 from kohort.cluster import UnknownOutcomeError
+from kohort.log.postgres import alone
 from kohort.log.postgres.fence import lock_node
 from kohort.log.postgres.link import Connection, Link, retry_delays
 from kohort.log.postgres.outcomes import DatabaseError, outcome
@@ -70,7 +71,9 @@ class Control:
 
     async def _lock_again(self, connection: Connection) -> None:
         if self._node is not None and connection is not self._locked:
-            await lock_node(connection, self._node)  # the lease and the fence tell the rest
+            # The lease and the fence tell the rest.
+            await lock_node(connection, self._node)
+            await alone.lock(connection, self._node)
             self._locked = connection
 
     def close(self) -> None:

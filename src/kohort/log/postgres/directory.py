@@ -17,7 +17,7 @@ from kohort.log.base import Log, LogConfig
 from kohort.log.cleaner import clean_all
 from kohort.log.damage import OpeningStoppedError
 from kohort.log.partition_mark import new_cluster_id
-from kohort.log.postgres import schema
+from kohort.log.postgres import alone, schema
 from kohort.log.postgres.backing import PostgresBacking, Shared
 from kohort.log.postgres.control import PATIENCE_S, Control
 from kohort.log.postgres.fence import (
@@ -137,6 +137,9 @@ class PostgresDirectory:
     ) -> tuple[str | None, str | None]:
         """Take the node's place in that cluster, or any; returns cluster id and version."""
         await schema.prepare(connection)
+        await alone.ensure_locked(connection, self._node)
+        if self._node == alone.NODE:
+            await alone.fence_all(connection)
         found = await connection.fetchrow("select cluster_id, written_by from meta")
         found_id, written_by = found["cluster_id"], found["written_by"]
         if cluster_id is not None and found_id not in (None, cluster_id):

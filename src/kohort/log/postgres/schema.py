@@ -16,6 +16,7 @@ from typing import Final
 
 from asyncpg import Connection, PostgresError
 
+from kohort import __version__
 from kohort.errors import KohortError
 
 VERSION: Final = 1
@@ -80,20 +81,63 @@ async def prepare(connection: "Connection[object]") -> None:
     await connection.execute("select pg_advisory_lock($1)", _LOCK)
     try:
         async with connection.transaction():
-            version = await _version(connection)
+            version = await tables_version(connection)
             if version == 0:
                 await _create(connection)
-            elif version > VERSION:
+            elif version < 0:
                 raise KohortError(
-                    f"the tables have version {version}, and this Kohort knows up to {VERSION}: "
-                    "start a later one"
+                    "a copy into the tables was not completed: run the same kohort storage copy "
+                    "again, which begins anew"
                 )
+            ensure_known(version)
     finally:
         await connection.execute("select pg_advisory_unlock($1)", _LOCK)
 
 
-async def _version(connection: "Connection[object]") -> int:
-    """0 if there are no tables."""
+def ensure_known(version: int) -> None:
+    """Raise KohortError if tables of that version need a later Kohort."""
+    if version > VERSION:
+        raise KohortError(
+            f"the tables have version {version}, and this Kohort knows up to {VERSION}: "
+            "start a later one"
+        )
+
+
+async def begin_copy(connection: "Connection[object]") -> None:
+    """Have empty tables that no server uses, by a negative version, until `complete_copy`.
+
+    Raises KohortError if they have the logs of a server, and as `prepare`.
+    """
+    async with connection.transaction():
+        version = await tables_version(connection)
+        ensure_known(version)
+        if version == 0:
+            await _create(connection)
+        elif version < 0:
+            await connection.execute("truncate logs, segments, batches")
+        elif await connection.fetchval("select exists (select from logs)"):
+            raise KohortError(
+                "the tables have data, and a copy needs empty ones: name another schema by the "
+                "search_path of the URL, or drop this one"
+            )
+        await connection.execute("update meta set version = $1", -VERSION)
+
+
+async def complete_copy(connection: "Connection[object]", cluster_id: str) -> None:
+    """Let servers use the tables. Raises what asyncpg raises."""
+    await connection.execute(
+        "update meta set version = $1, cluster_id = $2, written_by = $3",
+        VERSION,
+        cluster_id,
+        __version__,
+    )
+
+
+async def tables_version(connection: "Connection[object]") -> int:
+    """The version of the tables: 0 if there are none, negative if a copy was not completed.
+
+    Raises KohortError if they are not Kohort's, or there is no schema for them.
+    """
     schema = await connection.fetchval("select current_schema()")
     if schema is None:
         raise KohortError("no schema of the search_path exists: create one, or set another")

@@ -56,7 +56,7 @@ _NODES: Final = (
     "and l.database = (select oid from pg_database where datname = current_database()) "
     f"and l.classid::bigint = {LOCK} "
     f"and l.objid::bigint = ({lock_of('n.node::text')}::bigint & 4294967295) "
-    "where n.lane = $1"
+    "where n.lane = $1 and n.node >= 0"
 )
 
 

@@ -1,0 +1,226 @@
+"""Copies of all logs into another place, and their comparison.
+
+A log is copied as it is stored: its segments with their batches as bytes, their indexes of aborted
+transactions, the state of its producers, and its checkpoint. So offsets, timestamps, leader epochs,
+open transactions and what compaction has left are the same in the copy, whatever its place is. Each
+batch is checked by its CRC on the way. A segment that is too large for the other place becomes
+several.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from hashlib import blake2b
+from typing import Final, NamedTuple, Protocol
+from uuid import UUID
+
+from kohort.errors import KohortError
+from kohort.log import scan
+from kohort.log.aborted_index import AbortedTransaction, IndexState
+from kohort.log.backing import Checkpoint
+from kohort.log.base import LogConfig, LogDirectory
+from kohort.log.damage import CorruptLogError, Damage
+from kohort.log.partition import PartitionLog
+from kohort.log.segment import Progress, Segment, unobserved
+from kohort.protocol.batches import Buffer
+from kohort.types import TopicPartition
+
+_AT_ONCE: Final = 1 << 20
+"""Bytes that are read, and written, at once."""
+
+
+class LogCopy(Protocol):
+    """The place of the copy of one log. Every method raises OSError."""
+
+    def new_segment(self, base_offset: int) -> Segment:
+        """An empty segment, to be filled."""
+        ...
+
+    def store(self, segment: Segment, *, is_active: bool) -> None:
+        """Store a segment that is filled, durably; an active one is the last, and appended to."""
+        ...
+
+    def finish(self, checkpoint: Checkpoint, producers: bytes) -> None:
+        """Store the rest of the log's state, durably."""
+        ...
+
+
+class Target(Protocol):
+    """A place for a copy of all logs, which no server serves from until it is complete."""
+
+    largest_segment: int
+    """Bytes of a segment at most, unless a single batch is larger."""
+
+    def add_log(self, partition: TopicPartition, topic_id: UUID) -> LogCopy:
+        """Make the place of a log. Raises OSError."""
+        ...
+
+    def complete(self, cluster_id: str) -> None:
+        """Let servers use the copy, once all of it is durable. Raises OSError."""
+        ...
+
+    def close(self) -> None:
+        """Let others have the place. Idempotent."""
+        ...
+
+
+class LogContents(NamedTuple):
+    """What a log has, for comparison."""
+
+    start_offset: int
+    end_offset: int
+    stable_offset: int
+    """Up to where transactions are decided."""
+    cleaned: int
+    """Up to where it was compacted."""
+    size: int
+    batches: bytes
+    """A hash of all batches."""
+    producers: bytes
+    """The snapshot of the producers and open transactions."""
+    aborted: tuple[AbortedTransaction, ...]
+
+
+def logs_of(directory: LogDirectory) -> Iterator[tuple[PartitionLog, UUID]]:
+    """Every log, with the id of its topic. Raises KafkaError for a damaged one, OSError."""
+    for partition, topic_id in sorted(directory.directories.marks().items()):
+        if topic_id is not None:
+            log = directory.open(partition, LogConfig())
+            log.ensure_open()
+            assert isinstance(log, PartitionLog)
+            yield log, topic_id
+
+
+def copy_all(source: LogDirectory, target: Target, progress: Progress = unobserved) -> None:
+    """Copy all logs, and complete the copy; if that fails it is not complete.
+
+    Raises KohortError if a log is damaged, or version 0.1 has left the logs; OSError.
+    """
+    cluster_id = source.directories.cluster_id
+    if cluster_id is None:
+        raise KohortError("version 0.1 has left the logs: start a server with them once")
+    for log, topic_id in logs_of(source):
+        copy = target.add_log(log.topic_partition, topic_id)
+        copy_log(log, copy, target.largest_segment, progress)
+    target.complete(cluster_id)
+
+
+def copy_log(log: PartitionLog, copy: LogCopy, largest_segment: int, progress: Progress) -> None:
+    """Copy one log. Raises CorruptLogError, OSError."""
+    indexes: dict[int, IndexState] = {}
+    for segment in log.segments:
+        is_last = segment is log.segments[-1]
+        for piece, is_end in _pieces(segment, copy, largest_segment, progress):
+            if piece.aborted.store.size:
+                indexes[piece.base_offset] = piece.aborted.state()
+            copy.store(piece, is_active=is_last and is_end)
+    copy.finish(log.checkpoint, bytes(log.producers_for(indexes)))
+
+
+def _pieces(
+    segment: Segment, copy: LogCopy, largest: int, progress: Progress
+) -> Iterator[tuple[Segment, bool]]:
+    """The segments that one becomes, each filled, and whether it is the last one of them."""
+    aborted = deque(segment.aborted.entries())
+    base_offset, position, is_end = segment.base_offset, 0, False
+    while not is_end:
+        piece = copy.new_segment(base_offset)
+        position = _fill(piece, segment, position, largest, progress)
+        is_end = position == segment.size
+        if is_end:
+            piece.end_offset = segment.end_offset
+        while aborted and aborted[0].marker_offset < piece.end_offset:
+            piece.aborted.add(aborted.popleft())
+        piece.created, piece.modified = segment.created, segment.modified
+        base_offset = piece.end_offset
+        yield piece, is_end
+
+
+def _fill(piece: Segment, source: Segment, position: int, largest: int, progress: Progress) -> int:
+    """Copy batches from `position` on; returns where those begin that did not fit."""
+    waiting: list[Buffer] = []
+    size = 0
+    for at, header, batch in scan.intact(source.log, position, piece.base_offset):
+        if piece.size + size and piece.size + size + len(batch) > largest:
+            break
+        if header.partition_leader_epoch and not piece.log.has_epochs:
+            raise _led_by_nodes(header.base_offset)
+        piece.note(piece.size + size, len(batch), header.last_offset, header.max_timestamp)
+        waiting.append(batch)
+        size += len(batch)
+        position = at + len(batch)
+        if size >= _AT_ONCE:
+            _write(piece, waiting, progress)
+            size = 0
+    else:
+        if position < source.size:
+            raise _damaged(source, position, piece.end_offset)
+    _write(piece, waiting, progress)
+    return position
+
+
+def _write(piece: Segment, waiting: list[Buffer], progress: Progress) -> None:
+    content = b"".join(waiting)
+    waiting.clear()
+    piece.log.append((content,))
+    progress(len(content))
+
+
+def _led_by_nodes(offset: int) -> KohortError:
+    return KohortError(
+        f"the batch at offset {offset} has a leader epoch, and files have none: several nodes have "
+        "served these logs, which stay in PostgreSQL"
+    )
+
+
+def _damaged(segment: Segment, position: int, offset: int) -> CorruptLogError:
+    file = segment.log.file() or repr(segment)
+    what = "no valid batch is there"
+    return CorruptLogError(Damage(file=file, position=position, offset=offset, what=what))
+
+
+def differences(
+    source: LogDirectory, copy: LogDirectory, progress: Progress = unobserved
+) -> Iterator[str]:
+    """What differs between two places of logs, as text. Raises KohortError, OSError."""
+    ids = source.directories.cluster_id, copy.directories.cluster_id
+    if ids[0] != ids[1]:
+        yield f"the cluster id is {ids[0]}, and {ids[1]} in the copy"
+    marks = dict(copy.directories.marks())
+    for log, topic_id in logs_of(source):
+        partition = log.topic_partition
+        found = marks.pop(partition, None)
+        if found != topic_id:
+            yield f"{partition} is not in the copy, or belongs to another topic"
+            continue
+        other = copy.open(partition, LogConfig())
+        other.ensure_open()
+        assert isinstance(other, PartitionLog)
+        mine, its = contents_of(log, progress), contents_of(other, progress)
+        if mine != its:
+            names = [name for name, a, b in zip(mine._fields, mine, its, strict=True) if a != b]
+            yield f"{partition} differs: {', '.join(names)}"
+    for partition, left in marks.items():
+        if left is not None:
+            yield f"{partition} is in the copy only"
+
+
+def contents_of(log: PartitionLog, progress: Progress = unobserved) -> LogContents:
+    """What a log has; every byte is read. Raises KafkaError, OSError."""
+    digest = blake2b()
+    for segment in log.segments:
+        position = 0
+        while position < segment.size:
+            content = segment.log.read(position, _AT_ONCE)
+            digest.update(content)
+            position += len(content)
+            progress(len(content))
+    return LogContents(
+        log.start_offset,
+        log.end_offset,
+        log.last_stable_offset,
+        log.checkpoint.cleaned,
+        log.size,
+        digest.digest(),
+        bytes(log.producers_for({})),
+        tuple(each for segment in log.segments for each in segment.aborted.entries()),
+    )

@@ -1,0 +1,108 @@
+"""A data directory as the target of a copy.
+
+Until the copy is complete, the directory's `kohort.properties` says so, and no server takes it.
+"""
+
+import os
+from pathlib import Path
+from typing import Final
+from uuid import UUID
+
+from kohort.errors import KohortError
+from kohort.log import directory_format, files
+from kohort.log.backing import Checkpoint
+from kohort.log.data_directory import (
+    checked_name,
+    partition_names,
+    remove_partition_directory,
+)
+from kohort.log.durability import sync_all
+from kohort.log.lock import DirectoryLock
+from kohort.log.partition_mark import write_mark
+from kohort.log.segment import LARGEST, Segment
+from kohort.log.storage import OpenFiles
+from kohort.types import TopicPartition
+
+_INTERVAL: Final = 4096
+
+
+class FileTarget:
+    """The `Target` in files. Every method raises OSError."""
+
+    largest_segment = LARGEST
+
+    def __init__(self, path: Path) -> None:
+        """Lock the directory, which is made if there is none; what a copy has left is removed.
+
+        Raises KohortError if it has anything else, or another process uses it.
+        """
+        self._path = path
+        is_unfinished = directory_format.is_unfinished_copy(path)
+        if not is_unfinished and (
+            directory_format.examine(path) is not None or (path.exists() and partition_names(path))
+        ):
+            raise KohortError(
+                f"{path} has data, and a copy needs an empty directory: name another one, or "
+                "remove what is in this one"
+            )
+        self._lock = DirectoryLock(path)
+        try:
+            if is_unfinished:
+                for each in partition_names(path):
+                    remove_partition_directory(self._at(each), marked=False)
+            self._put_format(directory_format.UNFINISHED_COPY)
+        except BaseException:
+            self.close()
+            raise
+
+    def _put_format(self, content: bytes) -> None:
+        path = str(self._path)
+        files.replace_file(f"{path}/{directory_format.FORMAT_FILE}", content, durable=True)
+        sync_all((path,))
+
+    def _at(self, partition: TopicPartition) -> str:
+        return f"{self._path}/{checked_name(partition)}"
+
+    def add_log(self, partition: TopicPartition, topic_id: UUID) -> "FileLogCopy":
+        path = self._at(partition)
+        os.mkdir(path)
+        write_mark(path, topic_id)
+        return FileLogCopy(path)
+
+    def complete(self, cluster_id: str) -> None:
+        sync_all((str(self._path),))
+        self._put_format(directory_format.encode_format(cluster_id))
+        self._lock.confirm()
+        self._lock.mark_clean()
+
+    def close(self) -> None:
+        self._lock.release()
+
+
+class FileLogCopy:
+    """The `LogCopy` in a directory."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._end_offset = 0
+
+    def new_segment(self, base_offset: int) -> Segment:
+        return files.open_segment(self._path, base_offset, 0, OpenFiles(), _INTERVAL)
+
+    def store(self, segment: Segment, *, is_active: bool) -> None:
+        segment.log.create()
+        if not is_active:
+            segment.seal()
+        segment.close()
+        base = segment.base_offset
+        paths = [files.segment_path(self._path, base, end) for end in (files.LOG, *files.INDEXES)]
+        if segment.size:
+            os.utime(paths[0], ns=(segment.modified * 1_000_000,) * 2)
+        sync_all(paths)
+        self._end_offset = segment.end_offset
+
+    def finish(self, checkpoint: Checkpoint, producers: bytes) -> None:
+        synced = checkpoint._replace(recovery_point=self._end_offset)
+        files.store_checkpoint(self._path, synced, durable=True)
+        files.replace_file(f"{self._path}/{files.PRODUCERS}", producers, durable=True)
+        sync_all((self._path,))
