@@ -315,6 +315,35 @@ def test_no_other_version_takes_an_unfinished_copy():
     assert directory_format.decode_format(directory_format.UNFINISHED_COPY) is None
 
 
+class TestLeaderEpochs:
+    """Of logs that several nodes have served."""
+
+    @pytest.fixture
+    def tables(self, database):
+        with closing(PostgresDirectory(database)) as directory:
+            directory.directories.make({ORDERS: ORDERS_ID})
+            log = directory.open(ORDERS, SMALL)
+            log.leader_epoch = 3
+            fill(log, 20)
+            log.leader_epoch = 5
+            fill(log, 20)
+        with closing(open_source(database)) as directory:
+            yield directory
+
+    def test_are_kept_in_tables(self, tables, postgres):
+        with copied(tables, PostgresPlace(postgres.new_schema())) as copy:
+            assert list(differences(tables, copy)) == []
+            log = copy.open(ORDERS, SMALL)
+            assert batches.read_header(log.read(39, 1)).partition_leader_epoch == 5
+
+    def test_have_no_place_in_files(self, tables, tmp_path):
+        with (
+            closing(FileTarget(tmp_path / "copy")) as target,
+            pytest.raises(KohortError, match="several nodes"),
+        ):
+            copy_all(tables, target)
+
+
 class TestServersOfADatabase:
     def test_a_server_that_runs_is_left_alone(self, database):
         with closing(PostgresDirectory(database)):

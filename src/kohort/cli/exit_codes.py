@@ -25,6 +25,9 @@ OF_COMMAND: Final[Mapping[str, str]] = {
     "repair": "0 no log is damaged, or all that were are repaired; 1 something could not be\n"
     "read or written; 2 refused: a server has the directory, or it is none; 3 damage was found,\n"
     "and --execute was not given",
+    "storage": "0 copied and verified, or a place that can be used; 1 failed, or a place that\n"
+    "cannot be used; 2 refused before anything was copied: a server is running, data in the\n"
+    "target, wrong options; 3 the copy differs, or warnings (check)",
     "consume": "0 done, or ended by a signal; 1 failed: no broker, no such topic, output that\n"
     "cannot be written, a record that does not fit -s; 2 wrong options; 130 or 143 a signal\n"
     "before there was a broker; 141 the reader of the output ended",

@@ -12,6 +12,7 @@ from kohort.log.postgres.directory import PostgresDirectory
 from kohort.log.postgres.link import Connection
 from kohort.log.postgres.pages import PAGE_BYTES
 from kohort.log.segment import Segment
+from kohort.log.shared_memory import SharedMemoryStore
 from kohort.log.storage import MemoryStore
 from kohort.types import TopicPartition
 
@@ -73,12 +74,6 @@ class PostgresTarget:
         self._control.close()
 
 
-class _Batches(MemoryStore):
-    """The batches of a segment before they become rows."""
-
-    has_epochs = True
-
-
 class PostgresLogCopy:
     """The `LogCopy` in tables."""
 
@@ -88,7 +83,7 @@ class PostgresLogCopy:
 
     def new_segment(self, base_offset: int) -> Segment:
         index = SegmentIndex(MemoryStore(), MemoryStore())
-        return Segment(base_offset, _Batches(), index, PAGE_BYTES)
+        return Segment(base_offset, SharedMemoryStore(), index, PAGE_BYTES)
 
     def store(self, segment: Segment, *, is_active: bool) -> None:  # noqa: ARG002
         """A new segment follows the last one, as after `segment.ms`."""

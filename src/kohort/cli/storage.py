@@ -1,0 +1,40 @@
+"""Copy all data of a server into another place, and check a place.
+
+A place is a data directory, or the URL of a PostgreSQL database.
+"""
+
+import argparse
+
+from kohort.cli import storage_check, storage_copy
+
+_PLACE = "DIR|postgresql://…"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    copy = commands.add_parser(
+        "copy",
+        help="copy topics, groups, transactions, users and configs into an empty place",
+        description=storage_copy.__doc__,
+    )
+    copy.epilog = parser.epilog
+    copy.add_argument("--from", dest="source", metavar=_PLACE, required=True, help="what to copy")
+    copy.add_argument("--to", dest="target", metavar=_PLACE, required=True, help="an empty place")
+    copy.add_argument(
+        "--verify-only", action="store_true", help="copy nothing, but compare the two places"
+    )
+    copy.set_defaults(run=storage_copy.run)
+    check = commands.add_parser(
+        "check",
+        help="show whether a server can use a place",
+        description=storage_check.__doc__,
+    )
+    check.epilog = parser.epilog
+    check.add_argument("--storage", metavar=_PLACE, required=True, help="what to check")
+    check.set_defaults(run=storage_check.run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """The exit code. Raises RefusedError."""
+    code: int = options.run(options)
+    return code

@@ -1,0 +1,40 @@
+"""Show whether a server can use a place, and what would be unwise.
+
+For PostgreSQL: version, encryption, sessions (a pooler of transactions cannot be used), settings
+that lose data, privileges, tables, nodes, and how long a commit takes. For a data directory, whose
+server must be stopped: format, lock, free space, and damage in any log. Nothing is changed.
+"""
+
+import argparse
+import asyncio
+from collections.abc import Iterable
+from pathlib import Path
+
+from kohort.cli.exit_codes import FAILED, FOUND
+from kohort.cli.options import RefusedError
+from kohort.cli.storage_places import in_postgres
+from kohort.log import directory_check
+from kohort.log.findings import Finding, Level
+from kohort.server.config import shown_storage
+
+_CODES = {Level.PROBLEM: FAILED, Level.WARNING: FOUND, Level.OK: 0}
+
+
+def run(options: argparse.Namespace) -> int:
+    """The exit code. Raises RefusedError."""
+    levels = set()
+    try:
+        for level, what, text in _findings(options.storage):
+            levels.add(level)
+            print(f"{level.value:<8} {what}: {text}", flush=True)
+    except OSError as error:
+        raise RefusedError(f"{shown_storage(options.storage)}: {error}") from error
+    return next(code for level, code in _CODES.items() if level in levels)
+
+
+def _findings(place: str) -> Iterable[Finding]:
+    if in_postgres(place):
+        from kohort.log.postgres.check import check
+
+        return asyncio.run(check(place))
+    return directory_check.check(Path(place))

@@ -1,0 +1,116 @@
+"""Copy all data of a server into an empty place: a data directory, or a schema of PostgreSQL.
+
+Servers have to be stopped. No server takes the copy before it is complete; a copy that was
+interrupted begins anew when the command is given again. Then every byte of both places is read and
+compared: batches, offsets, producers, transactions.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Final, TypeVar
+
+from kohort.cli.exit_codes import FAILED, FOUND
+from kohort.cli.options import RefusedError
+from kohort.cli.storage_places import in_postgres
+from kohort.errors import KohortError
+from kohort.log import directory_format
+from kohort.log.base import LogDirectory
+from kohort.log.copying import Target, copy_all, differences, logs_of
+from kohort.log.file_copy import FileTarget
+from kohort.log.local import LocalDirectory
+from kohort.log.recovery import LastEnd
+from kohort.server.config import shown_storage
+
+T = TypeVar("T")
+
+_LINE_EVERY_S: Final = 5.0
+_MB: Final = 1_000_000
+
+
+class _Progress:
+    """Lines on standard error, while much is read."""
+
+    def __init__(self, what: str, total: int) -> None:
+        """`total` in bytes."""
+        self._what = what
+        self._total = total
+        self._done = 0
+        self._began = self._told = time.monotonic()
+
+    def __call__(self, count: int) -> None:
+        self._done += count
+        now = time.monotonic()
+        if now - self._told >= _LINE_EVERY_S:
+            self._told = now
+            total = f"{self._total / _MB:.0f} MB"
+            print(f"{self._what} {self._done / _MB:.0f} of {total}", file=sys.stderr, flush=True)
+
+    def summary(self) -> str:
+        seconds = max(time.monotonic() - self._began, 0.001)
+        rate = self._done / _MB / seconds
+        return f"{self._done / _MB:.1f} MB in {seconds:.1f} s ({rate:.0f} MB/s)"
+
+
+def run(options: argparse.Namespace) -> int:
+    """The exit code. Raises RefusedError."""
+    with closing(_opened(options.source, open_logs)) as source:
+        try:
+            logs = [log for log, _ in logs_of(source)]
+            total = sum(log.size for log in logs)
+            if not options.verify_only:
+                with closing(_opened(options.target, open_target)) as target:
+                    copying = _Progress("copied", total)
+                    copy_all(source, target, copying)
+                    print(f"copied {len(logs)} partitions, {copying.summary()}", flush=True)
+            with closing(_opened(options.target, open_logs)) as copy:
+                comparing = _Progress("compared", 2 * total)
+                found = list(differences(source, copy, comparing))
+        except RefusedError:
+            raise
+        except (KohortError, OSError) as error:
+            print(f"kohort: {error}", file=sys.stderr)
+            return FAILED
+    for each in found:
+        print(each)
+    if found:
+        print("the copy differs: do not serve from it")
+        return FOUND
+    print(f"verified: both places have the same {len(logs)} partitions, {comparing.summary()}")
+    return 0
+
+
+def _opened(place: str, how: Callable[[str], T]) -> T:
+    """Raises RefusedError."""
+    try:
+        return how(place)
+    except (KohortError, OSError) as error:
+        raise RefusedError(f"{shown_storage(place)}: {error}") from error
+
+
+def open_logs(place: str) -> LogDirectory:
+    """The logs of stopped servers. Raises KohortError, OSError."""
+    if in_postgres(place):
+        from kohort.log.postgres.copy import open_source
+
+        return open_source(place)
+    path = Path(place)
+    if directory_format.examine(path) is None:
+        raise KohortError("is no data directory of Kohort, or of version 0.1")
+    directory = LocalDirectory(path)
+    if directory.last_end is LastEnd.CRASHED:
+        directory.close()
+        raise KohortError("the machine went down while a server used it: start and stop it once")
+    return directory
+
+
+def open_target(place: str) -> Target:
+    """The target of a copy. Raises KohortError if it is not empty or in use, OSError."""
+    if in_postgres(place):
+        from kohort.log.postgres.copy import PostgresTarget
+
+        return PostgresTarget(place)
+    return FileTarget(Path(place))

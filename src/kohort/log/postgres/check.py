@@ -1,0 +1,209 @@
+"""What `kohort storage check` looks at in a PostgreSQL database; nothing is changed."""
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from statistics import median
+from typing import Final
+
+from asyncpg import PostgresError
+
+from kohort.cluster import UnknownOutcomeError
+from kohort.errors import KohortError
+from kohort.log.findings import Finding, Level
+from kohort.log.postgres import schema
+from kohort.log.postgres.fence import LEASE
+from kohort.log.postgres.link import Connection, Link
+from kohort.log.postgres.outcomes import outcome
+
+OLDEST: Final = 140000
+"""The oldest version of PostgreSQL that has what Kohort uses."""
+CONNECTIONS: Final = 7
+"""Of one server."""
+_NAME: Final = "kohort storage check"
+_COMMITS: Final = 20
+_SLOW_MS: Final = 20.0
+_PRIVILEGES: Final = {
+    "meta": ("SELECT", "INSERT", "UPDATE"),
+    "nodes": ("SELECT", "INSERT", "UPDATE"),
+    "logs": ("SELECT", "INSERT", "UPDATE", "DELETE"),
+    "segments": ("SELECT", "INSERT", "UPDATE", "DELETE"),
+    "batches": ("SELECT", "INSERT", "DELETE"),
+}
+"""What a server needs of tables that another role has made; docs/operations.md has the GRANTs."""
+
+
+async def check(url: str) -> list[Finding]:
+    """What there is to say of the database. Raises OSError if it cannot be reached."""
+    found: list[Finding] = []
+    async with _connected(url) as connection, _connected(url) as other:
+        found += await _server(connection)
+        found += await _sessions(connection, other)
+        found += await _settings(connection)
+        tables = await _tables(connection)
+        found += tables
+        if all(each.level is Level.OK for each in tables):
+            found += await _nodes(connection)
+            found += await _size(connection)
+        found += await _latency(connection)
+    return found
+
+
+@asynccontextmanager
+async def _connected(url: str) -> AsyncIterator[Connection]:
+    link = Link(url, _NAME)
+    try:
+        yield await link.get()
+    except UnknownOutcomeError as error:
+        raise OSError(None, f"PostgreSQL cannot be used: {error}") from error
+    finally:
+        await link.close()
+
+
+async def _server(connection: Connection) -> list[Finding]:
+    """Version, role, encryption."""
+    version, number, user, standby, remote, encrypted, protocol = await connection.fetchrow(
+        "select current_setting('server_version'), current_setting('server_version_num')::int, "
+        "current_user, pg_is_in_recovery(), "
+        "inet_server_addr() is not null and inet_client_addr() <> inet_server_addr(), "
+        "ssl, version from pg_stat_ssl where pid = pg_backend_pid()"
+    )
+    told = f"PostgreSQL {version}, as {user}"
+    found = [Finding(Level.OK, "server", told)]
+    if number < OLDEST:
+        found = [Finding(Level.PROBLEM, "server", f"{told}: version 14 or later is needed")]
+    if standby:
+        found.append(Finding(Level.PROBLEM, "server", "is a standby, which takes no writes"))
+    if encrypted:
+        found.append(Finding(Level.OK, "encryption", protocol))
+    elif remote:
+        text = "the connection is not encrypted: add sslmode=verify-full to the URL"
+        found.append(Finding(Level.WARNING, "encryption", text))
+    else:
+        found.append(Finding(Level.OK, "encryption", "none, on this machine"))
+    return found
+
+
+async def _sessions(connection: Connection, other: Connection) -> list[Finding]:
+    """Whether each connection has a session of its own."""
+
+    async def session(of: Connection) -> object:
+        return await of.fetchval("select pg_backend_pid()")
+
+    try:
+        first = await session(connection)
+        # A pooler of transactions gives the session that is free to the other connection.
+        async with other.transaction():
+            others = await session(other)
+            is_own = first == await session(connection) != others
+    except PostgresError:
+        is_own = False
+    if is_own:
+        return [Finding(Level.OK, "sessions", "each connection has its own")]
+    text = "a pooler shares them between transactions: set pool_mode=session, or go around it"
+    return [Finding(Level.PROBLEM, "sessions", text)]
+
+
+async def _settings(connection: Connection) -> list[Finding]:
+    settings = dict(await connection.fetch("select name, setting from pg_settings"))
+    found = [
+        Finding(Level.WARNING, name, f"is off: {loses}")
+        for name, loses in (
+            ("fsync", "a crash of its machine can lose or damage everything"),
+            ("full_page_writes", "a crash of its machine can damage tables"),
+            ("synchronous_commit", "a crash loses what was acknowledged last"),
+            ("autovacuum", "tables grow without limit"),
+        )
+        if settings[name] == "off"
+    ]
+    if settings["synchronous_standby_names"]:
+        standbys = f"synchronous: {settings['synchronous_standby_names']}"
+    else:
+        standbys = "none is synchronous: a failover can lose what was acknowledged last"
+    found.append(Finding(Level.OK, "standbys", standbys))
+    used = await connection.fetchval(
+        "select count(*) from pg_stat_activity where backend_type = 'client backend'"
+    )
+    reserved = int(settings["superuser_reserved_connections"])
+    free = int(settings["max_connections"]) - reserved - used + 2  # those of this check
+    level = Level.WARNING if free < CONNECTIONS else Level.OK
+    text = f"{free} are free; a server has {CONNECTIONS}"
+    return [*found, Finding(level, "connections", text)]
+
+
+async def _tables(connection: Connection) -> list[Finding]:
+    """Schema, version, privileges."""
+    try:
+        version = await schema.tables_version(connection)
+        schema.ensure_known(version)
+    except KohortError as error:
+        return [Finding(Level.PROBLEM, "schema", str(error))]
+    name = await connection.fetchval("select current_schema()")
+    if version < 0:
+        text = f"{name} has a copy that was not completed: run the same kohort storage copy again"
+        return [Finding(Level.PROBLEM, "schema", text)]
+    if not version:
+        may = await connection.fetchval("select has_schema_privilege(current_schema(), 'CREATE')")
+        if may:
+            return [Finding(Level.WARNING, "schema", f"{name} is empty: a server makes the tables")]
+        text = f"{name} is empty, and the role may not make tables: GRANT CREATE ON SCHEMA {name}"
+        return [Finding(Level.PROBLEM, "privileges", text)]
+    return [
+        Finding(Level.OK, "schema", f"{name} has tables of version {version}"),
+        *await _privileges(connection),
+    ]
+
+
+async def _privileges(connection: Connection) -> list[Finding]:
+    missing = [
+        f"{privilege} ON {table}"
+        for table, privileges in _PRIVILEGES.items()
+        for privilege in privileges
+        if not await connection.fetchval("select has_table_privilege($1, $2)", table, privilege)
+    ]
+    if not await connection.fetchval("select has_sequence_privilege('log_ids', 'USAGE')"):
+        missing.append("USAGE ON SEQUENCE log_ids")
+    if missing:
+        return [Finding(Level.PROBLEM, "privileges", f"missing: GRANT {'; GRANT '.join(missing)}")]
+    return [Finding(Level.OK, "privileges", "a server has all that it needs")]
+
+
+async def _nodes(connection: Connection) -> list[Finding]:
+    rows = await connection.fetch(
+        "select node, lease_until > now() from nodes where lane = $1 and node >= 0 order by node",
+        LEASE,
+    )
+    if not rows:
+        return [Finding(Level.OK, "nodes", "none has served from here")]
+    told = ", ".join(f"{node} {'serves' if lease else 'is stopped'}" for node, lease in rows)
+    return [Finding(Level.OK, "nodes", told)]
+
+
+async def _size(connection: Connection) -> list[Finding]:
+    """Size, and whether retention frees it."""
+    size, tuned = await connection.fetchrow(
+        "select pg_size_pretty(sum(pg_total_relation_size(oid))), "
+        "bool_and(relkind = 'p' or reloptions::text like '%autovacuum_vacuum_scale_factor%') "
+        "from pg_class where relnamespace = current_schema()::regnamespace "
+        "and relkind in ('r', 'p') and relname ~ '^batches(_[0-9]+)?$'"
+    )
+    found = [Finding(Level.OK, "size", f"{size} of batches; the free space is not known here")]
+    if not tuned:
+        text = "the tables of batches have lost their settings: retention leaves dead rows"
+        found.append(Finding(Level.WARNING, "autovacuum", text))
+    return found
+
+
+async def _latency(connection: Connection) -> list[Finding]:
+    """How long a commit takes, of a message that nobody reads."""
+    took: list[float] = []
+    try:
+        with outcome():
+            for _ in range(_COMMITS):
+                began = time.perf_counter()
+                await connection.execute("select pg_logical_emit_message(true, 'kohort', '')")
+                took.append((time.perf_counter() - began) * 1000)
+    except OSError as error:
+        return [Finding(Level.WARNING, "commit", f"cannot be measured: {error}")]
+    text = f"{median(took):.1f} ms, {max(took):.1f} ms at most of {_COMMITS}"
+    return [Finding(Level.WARNING if median(took) > _SLOW_MS else Level.OK, "commit", text)]

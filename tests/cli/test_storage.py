@@ -1,0 +1,160 @@
+"""`kohort storage`: copies between directories and databases, and checks of both."""
+
+from contextlib import closing
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from cli.running import Outcome, Run, runner
+from kohort.log.base import LogConfig
+from kohort.log.directory_format import FORMAT_FILE
+from kohort.log.local import LocalDirectory
+from kohort.protocol import batches
+from kohort.protocol.batches import Record
+from kohort.types import Timestamp, TopicPartition
+from peers.postgres import Postgres
+
+NOW = Timestamp(1_700_000_000_000)
+ORDERS = TopicPartition("orders", 0)
+
+
+@pytest.fixture
+def storage(capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs `kohort storage`."""
+    run = runner(capsys)
+    return lambda *words: run("storage", *words)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A data directory with one log."""
+    with closing(LocalDirectory(tmp_path / "data")) as directory:
+        directory.directories.make({ORDERS: UUID(int=7)})
+        log = directory.open(ORDERS, LogConfig())
+        for _ in range(20):
+            log.append(batches.build([Record(None, bytes(50), (), NOW)]), NOW)
+    return tmp_path / "data"
+
+
+def copy(storage: Run, source: object, target: object, *more: str) -> Outcome:
+    return storage("copy", "--from", str(source), "--to", str(target), *more)
+
+
+class TestCopy:
+    def test_there_and_back(self, storage: Run, data: Path, database: str, tmp_path: Path) -> None:
+        done = copy(storage, data, database)
+        assert (done.exit_code, done.stderr) == (0, "")
+        assert "copied 1 partitions" in done.output
+        assert "verified: both places have the same 1 partitions" in done.output
+        assert copy(storage, database, tmp_path / "back").exit_code == 0
+        log = f"{ORDERS}/{0:020}.log"
+        assert (tmp_path / "back" / log).read_bytes() == (data / log).read_bytes()
+        assert (tmp_path / "back" / FORMAT_FILE).read_bytes() == (data / FORMAT_FILE).read_bytes()
+
+    def test_verify_only(self, storage: Run, data: Path, tmp_path: Path) -> None:
+        assert copy(storage, data, tmp_path / "copy").exit_code == 0
+        done = copy(storage, data, tmp_path / "copy", "--verify-only")
+        assert done.exit_code == 0
+        assert "copied" not in done.output
+        with closing(LocalDirectory(data)) as directory:
+            directory.open(ORDERS, LogConfig()).trim(3)
+        done = copy(storage, data, tmp_path / "copy", "--verify-only")
+        assert done.exit_code == 3
+        assert "orders-0 differs: start_offset" in done.output
+
+    def test_data_in_the_target_is_refused(self, storage: Run, data: Path, database: str) -> None:
+        done = copy(storage, data, data)
+        assert done.exit_code == 2
+        copy(storage, data, database)
+        done = copy(storage, data, database)
+        assert done.exit_code == 2
+        assert "the tables have data" in done.stderr
+
+    def test_a_source_that_is_none(self, storage: Run, database: str, tmp_path: Path) -> None:
+        for source in (tmp_path / "nothing", database):
+            assert copy(storage, source, tmp_path / "copy").exit_code == 2
+        assert not (tmp_path / "nothing").exists()
+
+    def test_a_server_is_running(self, storage: Run, data: Path, tmp_path: Path) -> None:
+        with closing(LocalDirectory(data)):
+            done = copy(storage, data, tmp_path / "copy")
+        assert done.exit_code == 2
+        assert "is in use by process" in done.stderr
+
+    def test_the_machine_went_down(self, storage: Run, data: Path, tmp_path: Path) -> None:
+        (data / ".clean-shutdown").unlink()
+        (data / ".lock").write_text("1\nan earlier start of the machine")
+        done = copy(storage, data, tmp_path / "copy")
+        assert done.exit_code == 2
+        assert "start and stop it once" in done.stderr
+
+    def test_damage_ends_it(self, storage: Run, data: Path, tmp_path: Path) -> None:
+        damage(data)
+        done = copy(storage, data, tmp_path / "copy")
+        assert done.exit_code == 1
+        assert "is damaged at byte" in done.stderr
+        assert not (tmp_path / "copy").exists()
+
+    def test_the_password_is_not_shown(self, storage: Run, tmp_path: Path) -> None:
+        done = copy(storage, "postgresql://me:secret@127.0.0.1:1/db", tmp_path / "copy")
+        assert done.exit_code == 2
+        assert "127.0.0.1:1/db" in done.stderr
+        assert "secret" not in done.stderr
+
+
+def damage(data: Path) -> None:
+    path = data / str(ORDERS) / f"{0:020}.log"
+    content = bytearray(path.read_bytes())
+    content[200] ^= 1
+    path.write_bytes(content)
+
+
+class TestCheckOfADirectory:
+    def test_that_can_be_used(self, storage: Run, data: Path) -> None:
+        before = sorted((each, each.stat().st_mtime_ns) for each in data.rglob("*"))
+        done = storage("check", "--storage", str(data))
+        assert done.exit_code == 0
+        assert "ok       logs: none of 1 is damaged" in done.output
+        assert sorted((each, each.stat().st_mtime_ns) for each in data.rglob("*")) == before
+
+    def test_with_damage(self, storage: Run, data: Path) -> None:
+        damage(data)
+        done = storage("check", "--storage", str(data))
+        assert done.exit_code == 1
+        assert "problem  log: " in done.output
+
+    def test_in_use(self, storage: Run, data: Path) -> None:
+        with closing(LocalDirectory(data)):
+            done = storage("check", "--storage", str(data))
+        assert done.exit_code == 3
+        assert "is in use by process" in done.output
+
+    def test_of_somebody_else(self, storage: Run, tmp_path: Path) -> None:
+        (tmp_path / "letter").touch()
+        assert storage("check", "--storage", str(tmp_path)).exit_code == 1
+
+
+class TestCheckOfADatabase:
+    def test_that_can_be_used(
+        self, storage: Run, data: Path, database: str, postgres: Postgres
+    ) -> None:
+        copy(storage, data, database)
+        done = storage("check", "--storage", database)
+        assert done.exit_code == 3
+        # The one of the tests is made to be fast.
+        warnings = [line for line in done.output.splitlines() if not line.startswith("ok ")]
+        assert warnings == [
+            "warning  fsync: is off: a crash of its machine can lose or damage everything"
+        ]
+
+    def test_without_tables(self, storage: Run, database: str, postgres: Postgres) -> None:
+        assert "a server makes the tables" in storage("check", "--storage", database).output
+        schema = database.rpartition("=")[2]
+        assert postgres.execute(
+            f"select count(*) from pg_tables where schemaname = '{schema}'"
+        ) == ["0"]
+
+    def test_that_is_not_there(self, storage: Run) -> None:
+        done = storage("check", "--storage", "postgresql://kohort@127.0.0.1:1/postgres")
+        assert done.exit_code == 2
