@@ -9,7 +9,7 @@ import pytest
 from kohort import __version__
 from kohort.errors import KohortError
 from kohort.log.base import LogConfig
-from kohort.log.directory_format import VERSION, decode_format, encode_format
+from kohort.log.directory_format import decode_format, encode_format
 from kohort.log.local import LocalDirectory
 from kohort.log.partition_directories import NameTakenError
 from kohort.log.partition_mark import base64_id, decode_mark, encode_mark, read_mark
@@ -85,7 +85,7 @@ class TestFormat:
     def test_a_new_directory_says_its_format(self, data: Path) -> None:
         directory = LocalDirectory(data)
         found = decode_format((data / "kohort.properties").read_bytes())
-        assert found == (VERSION, directory.directories.cluster_id, __version__)
+        assert found == (1, directory.directories.cluster_id, __version__, 1)
         directory.close()
         again = LocalDirectory(data)
         assert again.directories.cluster_id == directory.directories.cluster_id
@@ -93,9 +93,9 @@ class TestFormat:
 
     def test_a_later_format_is_refused(self, data: Path) -> None:
         data.mkdir()
-        (data / "kohort.properties").write_text("version=2\nwritten.by=3.7.1\nnodes=5\n")
+        (data / "kohort.properties").write_text("version=3\nwritten.by=3.7.1\nnodes=5\n")
         why = refused(data)
-        assert "written by Kohort 3.7.1 in format 2" in why
+        assert "written by Kohort 3.7.1 in format 3" in why
         assert "Start Kohort 3.7.1 or later" in why
 
     @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ class TestFormat:
 
     def test_unknown_lines_of_the_same_format_are_passed_over(self) -> None:
         found = decode_format(encode_format("c") + b"# more\nrack=a\n")
-        assert found == (VERSION, "c", __version__)
+        assert found == (1, "c", __version__, 1)
 
 
 class TestMarks:

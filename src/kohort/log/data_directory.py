@@ -63,6 +63,7 @@ class DataDirectory:
         """
         self.cluster_id = None if found is None else found.cluster_id
         self.written_by = "0.1" if found is None else found.written_by
+        self._workers = 1 if found is None else found.workers
         self.is_case_insensitive = (
             _ignores_case(path) if is_case_insensitive is None else is_case_insensitive
         )
@@ -188,7 +189,7 @@ class DataDirectory:
                 self._executor.submit(remove_partition_directory, path, marked=True)
 
     def settle(self, cluster_id: str) -> None:
-        content = encode_format(cluster_id)
+        content = encode_format(cluster_id, self._workers)
         path = f"{self._path}/{FORMAT_FILE}"
         if read_file(path) != content:
             replace_file(path, content, durable=True)

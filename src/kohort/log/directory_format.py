@@ -6,6 +6,11 @@
     cluster.id=8oQ1vAqlT6mNcPYxJ1k0zw
     written.by=0.1.0
 
+Format 2 is that of a directory whose partitions are spread over several processes (see
+`worker_directories`). It has one more line, `workers=3`. 0 says that partitions are being moved:
+they may lie in any of the directories. A version that reads format 1 only would take those for
+missing.
+
 | found at the start | what happens |
 |---|---|
 | nothing, or an empty directory | it becomes a data directory of the current format |
@@ -18,6 +23,7 @@
 
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -26,13 +32,15 @@ from kohort.errors import KohortError
 from kohort.shortened import shortened
 
 FORMAT_FILE: Final = "kohort.properties"
-VERSION: Final = 1
-"""The format that this version of Kohort writes, and the latest that it reads."""
+VERSION: Final = 2
+"""The latest format that this version of Kohort reads."""
+MOVING: Final = 0
+"""In place of the number of workers while partitions are moved."""
 
 UNFINISHED_COPY: Final = b"copy=unfinished\n"
 """The content of `kohort.properties` while a copy is made; no version of Kohort serves from it."""
 
-_METADATA: Final = "__cluster_metadata-0"
+METADATA_NAME: Final = "__cluster_metadata-0"
 _OURS_BEFORE_METADATA: Final = frozenset((".lock", ".clean-shutdown", FORMAT_FILE + ".new"))
 """All that a server of any version leaves that was killed before it had its metadata log."""
 _NOT_COUNTED: Final = frozenset(("lost+found", ".DS_Store", ".snapshot"))
@@ -47,6 +55,8 @@ class DirectoryFormat(NamedTuple):
     cluster_id: str
     written_by: str
     """The version of Kohort that last served from the directory."""
+    workers: int = 1
+    """Over how many processes the partitions are spread, or `MOVING`."""
 
 
 def examine(path: Path) -> DirectoryFormat | None:
@@ -61,7 +71,7 @@ def examine(path: Path) -> DirectoryFormat | None:
         return None
     if (
         any((path / name).is_file() for name in _KAFKA)
-        or (path / _METADATA / "quorum-state").exists()
+        or (path / METADATA_NAME / "quorum-state").exists()
     ):
         raise KohortError(
             f"{path} is a data directory of Apache Kafka; Kohort neither reads nor changes it. "
@@ -69,7 +79,7 @@ def examine(path: Path) -> DirectoryFormat | None:
         )
     if FORMAT_FILE in names:
         return _readable(path, (path / FORMAT_FILE).read_bytes())
-    if _METADATA not in names:
+    if METADATA_NAME not in names:
         _refuse_foreign(path, names - _OURS_BEFORE_METADATA - _NOT_COUNTED)
     return None
 
@@ -101,7 +111,7 @@ def _readable(path: Path, content: bytes) -> DirectoryFormat:
     if found is None:
         raise KohortError(
             f"{path / FORMAT_FILE} is damaged: it has no version and cluster.id. Restore the file "
-            f"from a copy, or write it again with the lines 'version={VERSION}' and "
+            f"from a copy, or write it again with the lines {_lines_of(path)} and "
             "'cluster.id=…' ('kohort_build_info' in the metrics shows the id)"
         )
     if found.version > VERSION:
@@ -113,19 +123,30 @@ def _readable(path: Path, content: bytes) -> DirectoryFormat:
     return found
 
 
-def encode_format(cluster_id: str) -> bytes:
+def _lines_of(path: Path) -> str:
+    """The lines that a lost format file had, but for the id of the cluster."""
+    if (path / "worker1").exists():
+        return f"'version=2', 'workers={MOVING}'"
+    return "'version=1'"
+
+
+def encode_format(cluster_id: str, workers: int = 1) -> bytes:
     """The content of `kohort.properties` as this version writes it."""
-    return (f"version={VERSION}\ncluster.id={cluster_id}\nwritten.by={__version__}\n").encode()
+    start = "version=1\n" if workers == 1 else f"version=2\nworkers={workers}\n"
+    return f"{start}cluster.id={cluster_id}\nwritten.by={__version__}\n".encode()
 
 
 def decode_format(content: bytes) -> DirectoryFormat | None:
     """What a `kohort.properties` says, None if it does not say enough; unknown lines may follow."""
     lines = content.decode(errors="replace").splitlines()
     fields = {name.strip(): value.strip() for name, _, value in (x.partition("=") for x in lines)}
-    version, cluster_id = fields.get("version", ""), fields.get("cluster.id", "")
-    if not re.fullmatch(r"[0-9]{1,9}", version, re.ASCII) or not int(version):
+    version, cluster_id = _number(fields, "version"), fields.get("cluster.id", "")
+    workers = 1 if version == 1 else _number(fields, "workers")
+    if not version or (version <= VERSION and (not cluster_id or workers is None)):
         return None
-    later = int(version) > VERSION
-    if not later and not cluster_id:
-        return None
-    return DirectoryFormat(int(version), cluster_id, fields.get("written.by", "unknown"))
+    return DirectoryFormat(version, cluster_id, fields.get("written.by", "unknown"), workers or 0)
+
+
+def _number(fields: Mapping[str, str], name: str) -> int | None:
+    text = fields.get(name, "")
+    return int(text) if re.fullmatch(r"[0-9]{1,9}", text, re.ASCII) else None

@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Literal
 from uuid import UUID
 
-from kohort.errors import ErrorCode, KafkaError
+from kohort.errors import ErrorCode, KafkaError, KohortError
 from kohort.log import directory_format, recovery
 from kohort.log.backing import Checkpoint
 from kohort.log.base import Log, LogConfig
 from kohort.log.cleaner import clean_all
 from kohort.log.damage import OpeningStoppedError
 from kohort.log.data_directory import DataDirectory, checked_name, partition_names
+from kohort.log.directory_format import DirectoryFormat
 from kohort.log.durability import GroupCommit, sync_all
 from kohort.log.files import FileBacking
 from kohort.log.health import DiskHealth
@@ -55,17 +56,19 @@ class LocalDirectory:
         recovery_threads: int = 2,
         is_case_insensitive: bool | None = None,
         cluster_id: str | None = None,
+        workers: int = 1,
     ) -> None:
         """Take the directory `path`, which is made if it does not exist.
 
         `is_case_insensitive` is found out if it is None. Without `cluster_id`, a new directory is
-        one of a new cluster. Raises KohortError if the directory is not
-        Kohort's, needs a later version, or belongs to another process (the text names the directory
-        and says what to do), OSError.
+        one of a new cluster. `workers` is the number of processes over which the partitions are
+        spread, of which this is the first. Raises KohortError if the directory is not Kohort's,
+        needs a later version, is spread over another number, or belongs to another process (the
+        text names the directory and says what to do), OSError.
         """
         self._path = Path(path)
         # Nothing is written, not even the lock, into a directory that is not Kohort's.
-        directory_format.examine(self._path)
+        _ensure_spread(self._path, workers)
         self._lock = DirectoryLock(self._path)
         self._durable = durability == "fsync"
         self._files = OpenFiles(max_open_files)
@@ -87,16 +90,16 @@ class LocalDirectory:
         self.problems = Problems()
         self._executor = ThreadPoolExecutor(_THREADS, "kohort-log")
         try:
-            self.directories = self._open_directories(is_case_insensitive, cluster_id)
+            self.directories = self._open_directories(is_case_insensitive, cluster_id, workers)
         except BaseException:
             self._executor.shutdown()
             self._lock.release()
             raise
 
     def _open_directories(
-        self, is_case_insensitive: bool | None, cluster_id: str | None
+        self, is_case_insensitive: bool | None, cluster_id: str | None, workers: int
     ) -> DataDirectory:
-        found = directory_format.examine(self._path)
+        found = _ensure_spread(self._path, workers)
         directories = DataDirectory(
             self._path,
             self._executor,
@@ -438,6 +441,20 @@ class LocalDirectory:
                 failures.append(error)
         self._logs.clear()
         return failures
+
+
+def _ensure_spread(path: Path, workers: int) -> DirectoryFormat | None:
+    """The format of the directory, None if it is new.
+
+    Raises KohortError if the directory is not Kohort's, or spread over another number of workers.
+    """
+    found = directory_format.examine(path)
+    if found is not None and found.workers != workers:
+        raise KohortError(
+            f"the partitions of {path} lie where {found.workers or 'other'} workers have them, and "
+            f"not {workers}; 'kohort serve --workers {workers}' moves them"
+        )
+    return found
 
 
 def _failures(running: Sequence[Future[None]]) -> list[BaseException]:

@@ -3,7 +3,7 @@
 import contextlib
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from pathlib import Path
 
 from kohort.errors import KohortError
@@ -12,6 +12,8 @@ from kohort.log.recovery import LastEnd
 
 _LOCK = ".lock"
 _CLEAN = ".clean-shutdown"
+LOCK_FILES = (_CLEAN, _LOCK)
+"""What a lock leaves in its directory."""
 
 
 class DirectoryLock:
@@ -37,7 +39,9 @@ class DirectoryLock:
             self.has_whole_indexes = self.last_end is LastEnd.CLEAN and self._is_of_this_boot()
             """No power loss can have taken rows of indexes, which are not synced."""
             self._confirmed = self.has_whole_indexes
-            self._checked = self.last_end is LastEnd.CLEAN or self._is_new()
+            self.is_new = self._is_new()
+            """Whether nothing but files was there."""
+            self._checked = self.last_end is LastEnd.CLEAN or self.is_new
             """Nothing that was found is in doubt."""
             self._begin()
         except (KohortError, OSError):
@@ -93,6 +97,17 @@ class DirectoryLock:
         """Whether the clean end was in this start of the machine, with every log looked at."""
         boot = (self._path / _CLEAN).read_text(errors="replace")
         return boot != "" and boot == boot_id()
+
+    def agree(self, last_ends: Set[LastEnd], *, whole_indexes: bool) -> None:
+        """Say what is true of logs from directories that have ended so: they move here.
+
+        It is on the disk before this returns. Raises OSError.
+        """
+        self._checked = last_ends <= {LastEnd.CLEAN}
+        self._confirmed = whole_indexes
+        if LastEnd.CRASHED in last_ends:
+            self._distrusted = True
+            self._write("")
 
     def mark_clean(self) -> None:
         """Say that everything is on the disk, if it was checked and it is; to be called last.

@@ -1,0 +1,210 @@
+"""The data directories of several processes that serve one cluster, and moves between them.
+
+Process 0 has the data directory itself, process 1 has `worker1` below it, and so on. Each of them
+is a data directory with a lock and a last end of its own. No directory of a partition has a name
+like `worker1`, without a dash.
+
+`kohort.properties` of the data directory says over how many processes its partitions are spread.
+When that number changes, partitions are renamed from directory to directory, in this order, so that
+a process that is killed, or a power loss, leaves what the next start can go on with:
+
+1. all directories are locked, and what forbids a move is found before anything changes;
+2. all say of their last end what is true of the worst: a log that has to be recovered is recovered
+   wherever it is;
+3. `kohort.properties` says that partitions are being moved, which every server refuses;
+4. the directories of partitions are renamed, and so is what was set aside in directories that go;
+5. directories that are needed no more are removed;
+6. `kohort.properties` has the new number.
+"""
+
+import contextlib
+import logging
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final, NamedTuple, TypeAlias
+
+from kohort.errors import KohortError
+from kohort.log.data_directory import partition_names
+from kohort.log.directory_format import (
+    FORMAT_FILE,
+    METADATA_NAME,
+    MOVING,
+    encode_format,
+    examine,
+)
+from kohort.log.durability import sync_all
+from kohort.log.files import replace_file
+from kohort.log.lock import LOCK_FILES, DirectoryLock, locked
+from kohort.log.partition_mark import MARK, new_cluster_id, read_mark
+from kohort.types import TopicPartition
+
+logger = logging.getLogger("kohort.log")
+
+_NAME: Final = re.compile(r"worker([1-9][0-9]{0,3})")
+_OWN_FILES: Final = (FORMAT_FILE, *LOCK_FILES)
+"""What a directory has that has no partition; the lock goes last."""
+
+Place: TypeAlias = Callable[[TopicPartition], int]
+"""The worker that has a partition, from 0 on."""
+
+
+class _Move(NamedTuple):
+    name: str
+    source: Path
+    target: Path
+
+
+def directory_of(path: Path, worker: int) -> Path:
+    """The data directory of a worker of the data directory `path`."""
+    return path / f"worker{worker}" if worker else path
+
+
+def directories_of(path: Path) -> list[Path]:
+    """The data directory `path` and those of the workers that are there, in order."""
+    return [path, *(directory_of(path, number) for number in _numbers(path))]
+
+
+def _numbers(path: Path) -> list[int]:
+    return sorted(int(found[1]) for name in os.listdir(path) if (found := _NAME.fullmatch(name)))
+
+
+def spread(path: Path, workers: int, place: Place) -> None:
+    """Have every partition lie where `place` says, of so many workers; make their directories.
+
+    Nothing moves if the number of workers has not changed. Raises KohortError if another process
+    uses one of the directories, or what is there cannot be moved; OSError.
+    """
+    found = examine(path)
+    if found is None and (path / METADATA_NAME).is_dir():
+        raise KohortError(
+            f"{path} was made by Kohort 0.1; start it once with one worker, which converts it"
+        )
+    if found is not None:
+        _ensure_whole(path, found.workers)
+        if found.workers == workers:
+            _ensure_unused(path)
+            return
+    with ExitStack() as locks:
+        root = _locked(locks, path)
+        cluster_id = new_cluster_id() if found is None else found.cluster_id
+        if found is None:
+            _write_format(path, cluster_id, MOVING)  # without it the directory would be foreign
+        count = max(workers - 1, *_numbers(path), 0) + 1
+        paths = [directory_of(path, number) for number in range(count)]
+        new = [each for each in paths if not each.exists()]
+        held = [root, *(_locked(locks, each) for each in paths[1:])]
+        try:
+            moves = list(_moves(paths, workers, place))
+        except KohortError:
+            for lock in held:
+                lock.mark_clean()  # those that were, and nothing has changed
+            for each in new:
+                _remove(each)
+            raise
+        _agree(held)
+        _write_format(path, cluster_id, MOVING)
+        for each in paths[1:workers]:
+            _write_format(each, cluster_id, 1)
+        for move in moves:
+            os.rename(move.source / move.name, move.target / move.name)
+        sync_all([str(each) for each in paths])
+        for each in paths[workers:]:
+            _remove(each)
+        _write_format(path, cluster_id, workers)
+        for lock in held[:workers]:
+            lock.mark_clean()
+    if moves:
+        logger.info("moved %d partitions: there are %d workers now", len(moves), workers)
+
+
+def _locked(locks: ExitStack, path: Path) -> DirectoryLock:
+    lock = DirectoryLock(path)
+    locks.callback(lock.release)
+    return lock
+
+
+def _ensure_whole(path: Path, workers: int) -> None:
+    """Raise KohortError if the directory of a worker is missing."""
+    for each in (directory_of(path, number) for number in range(1, workers)):
+        if not (each / FORMAT_FILE).exists():
+            raise KohortError(
+                f"{each} is missing, which has the partitions of one of {workers} workers; restore "
+                "it from a copy"
+            )
+
+
+def _ensure_unused(path: Path) -> None:
+    """Raise KohortError if a directory is in use by a process."""
+    for each in directories_of(path):
+        if (each / LOCK_FILES[-1]).exists():
+            with locked(each):
+                pass
+
+
+def _agree(locks: Sequence[DirectoryLock]) -> None:
+    old = [lock for lock in locks if not lock.is_new]
+    last_ends = {lock.last_end for lock in old}
+    whole_indexes = all(lock.has_whole_indexes for lock in old)
+    for lock in locks:
+        lock.agree(last_ends, whole_indexes=whole_indexes)
+
+
+def _moves(paths: Sequence[Path], workers: int, place: Place) -> Iterator[_Move]:
+    """What is to be renamed. Raises KohortError if one of the moves is not possible."""
+    for number, source in enumerate(paths):
+        if source.stat().st_dev != paths[0].stat().st_dev:
+            raise KohortError(
+                f"{source} is on another file system than {paths[0]}: partitions cannot be moved "
+                "there; start as many workers as before, or move it"
+            )
+        for partition in partition_names(source):
+            if read_mark(str(source / str(partition))) is None:
+                raise KohortError(
+                    f"{source / str(partition)} has the name of a partition and no {MARK}, so it "
+                    "cannot be moved; move it away or restore that file, or start as many workers "
+                    "as before"
+                )
+            target = paths[place(partition)]
+            if target != source:
+                yield _free(_Move(str(partition), source, target))
+        if number >= workers:
+            for name in _set_aside(source):
+                yield _free(_Move(name, source, paths[0]))
+
+
+def _free(move: _Move) -> _Move:
+    if os.path.lexists(move.target / move.name):
+        raise KohortError(
+            f"{move.source / move.name} cannot be moved to {move.target}: there is one of that "
+            "name; move one of them away"
+        )
+    return move
+
+
+def _set_aside(path: Path) -> list[str]:
+    """The directories of strays and of partitions that are being made or removed."""
+    partitions = {str(each) for each in partition_names(path)}
+    with os.scandir(path) as entries:
+        return sorted(
+            each.name for each in entries if each.is_dir() and each.name not in partitions
+        )
+
+
+def _remove(path: Path) -> None:
+    """Remove a worker's directory that has no partition any more; other files stay, with it."""
+    if set(os.listdir(path)) <= set(_OWN_FILES):
+        for name in _OWN_FILES:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path / name)
+        with contextlib.suppress(OSError):
+            os.rmdir(path)
+    else:
+        logger.warning("%s is used no more, and has files that are not Kohort's", path)
+
+
+def _write_format(path: Path, cluster_id: str, workers: int) -> None:
+    replace_file(str(path / FORMAT_FILE), encode_format(cluster_id, workers), durable=True)
+    sync_all((str(path),))
