@@ -49,6 +49,9 @@ FLAGS: Final = (
         also=(("group.consumer.assignment.interval.ms", 0),),
     ),
     Flag(
+        "--workers", "workers", "processes that share the work, each on a port of its own", "N|auto"
+    ),
+    Flag(
         "--durability",
         "durability",
         "what acknowledged data survives: a killed process, or power loss",

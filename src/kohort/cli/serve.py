@@ -11,14 +11,20 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from kohort.cli import options as cli_options
 from kohort.errors import KohortError
+from kohort.log import directory_format
 from kohort.server.broker import Broker
 from kohort.server.config import Config, shown_storage
 from kohort.server.logs import configure, fields
 from kohort.server.net import raise_limit
+
+if TYPE_CHECKING:
+    from kohort.server.supervisor import Supervisor
 
 logger = logging.getLogger("kohort.serve")
 
@@ -35,8 +41,26 @@ def run(options: argparse.Namespace) -> int:
     config = cli_options.load_config(options)
     configure(config["logging.format"], config["logging.level"])
     raise_limit()
+    if config.workers > 1:
+        return asyncio.run(supervise(config))
+    _gather_data(config)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         return runner.run(run_until_stopped(config))
+
+
+def _gather_data(config: Config) -> None:
+    """Have what several workers left lie where one looks for it. Raises RefusedError."""
+    if config["storage"] == "local":
+        try:
+            found = directory_format.examine(Path(config["log.dir"]))
+            if found is not None and found.workers != 1:
+                from kohort.server.supervisor import spread_data  # few servers need it
+
+                spread_data(config)
+        except KohortError as error:
+            raise cli_options.RefusedError(str(error)) from error
+        except OSError as error:
+            raise cli_options.RefusedError(f"the data directory cannot be used: {error}") from error
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -50,27 +74,24 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 async def run_until_stopped(config: Config) -> int:
     """Serve until a signal comes; the exit code. Raises RefusedError."""
-    stop = _Stop()
+    stop = Stop()
     broker = Broker(config)
     collect_seldom()
-    if not await _start_unless_stopped(broker, stop):
+    if not await start_unless_stopped(broker.start(), stop):
         logger.info("stopped before it served", extra=fields(after_ms=stop.elapsed_ms()))
         return 0
     gc.freeze()  # what the start has made stays
     _announce(broker)
-    if broker.has_reloadable_files:  # else a terminal that is closed ends the server
+    if config.has_reloadable_files:  # else a terminal that is closed ends the server
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, broker.reload_files)
-    await _first(stop.asked, broker.lost)
-    try:
-        await broker.close()
-    except OSError:
-        logger.exception("stopped, but not everything reached the disk; the next start checks it")
+    await first(stop.asked, broker.lost)
+    if not await close(broker):
         return FAILED
     logger.info("stopped", extra=fields(after_ms=stop.elapsed_ms()))
     return FAILED if broker.lost.is_set() else 0
 
 
-async def _first(*events: asyncio.Event) -> None:
+async def first(*events: asyncio.Event) -> None:
     """Return when one of the events is set."""
     waiting = [asyncio.ensure_future(event.wait()) for event in events]
     try:
@@ -80,12 +101,43 @@ async def _first(*events: asyncio.Event) -> None:
             each.cancel()
 
 
-async def _start_unless_stopped(broker: Broker, stop: "_Stop") -> bool:
-    """Start the server; False if a signal came before it served, and then it is closed again.
+async def close(broker: Broker) -> bool:
+    """Close the server; False if something did not reach the disk, which is logged."""
+    try:
+        await broker.close()
+    except OSError:
+        logger.exception("stopped, but not everything reached the disk; the next start checks it")
+        return False
+    return True
+
+
+async def supervise(config: Config) -> int:
+    """Serve by several workers until a signal comes; the exit code. Raises RefusedError."""
+    from kohort.server.supervisor import Supervisor  # few servers need it
+
+    async with Supervisor(config) as supervisor:
+        stop = Stop(at_second=supervisor.kill)
+        at_hangup = supervisor.reload_files if config.has_reloadable_files else stop.ask
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, at_hangup)
+        if not await start_unless_stopped(supervisor.start(), stop):
+            await supervisor.stop()
+            logger.info("stopped before it served", extra=fields(after_ms=stop.elapsed_ms()))
+            return 0
+        _announce_workers(config, supervisor)
+        await stop.asked.wait()
+        if await supervisor.stop():
+            logger.error("stopped, but a worker did not end cleanly")
+            return FAILED
+        logger.info("stopped", extra=fields(after_ms=stop.elapsed_ms()))
+        return 0
+
+
+async def start_unless_stopped(start: Coroutine[Any, Any, None], stop: "Stop") -> bool:
+    """Await `start`; False if it was asked to stop before that ended, which is then cancelled.
 
     Raises RefusedError.
     """
-    starting = asyncio.ensure_future(broker.start())
+    starting = asyncio.ensure_future(start)
     asked = asyncio.ensure_future(stop.asked.wait())
     await asyncio.wait((starting, asked), return_when=asyncio.FIRST_COMPLETED)
     if not starting.done():
@@ -135,21 +187,52 @@ def _announce(broker: Broker) -> None:
     )
 
 
-class _Stop:
+def _announce_workers(config: Config, supervisor: "Supervisor") -> None:
+    where = config["log.dir"] if config["storage"] == "local" else "memory"
+    first, *others = supervisor.reports
+    address, *further = first.addresses.values()
+    named = {"advertised": first.advertised} if first.advertised != address else {}
+    named |= {"further": further} if further else {}
+    named |= {} if supervisor.http_address is None else {"http": str(supervisor.http_address)}
+    logger.info(
+        "listening",
+        extra=fields(
+            address=address,
+            **named,
+            others=[next(iter(each.addresses.values())) for each in others],
+            workers=len(supervisor.reports),
+            data=where,
+            cluster=first.cluster_id,
+            after_ms=_age_ms(),
+        ),
+    )
+
+
+class Stop:
     """The first SIGTERM or SIGINT asks for a clean end, the second ends the process."""
 
-    def __init__(self) -> None:
+    def __init__(self, at_second: Callable[[], None] = lambda: None) -> None:
+        """`at_second` is called before the second one ends the process."""
         self.asked = asyncio.Event()
+        self._at_second = at_second
+        self._has_signal = False
         self._when: float | None = None
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._ask, number)
+            loop.add_signal_handler(number, self._on_signal, number)
 
-    def _ask(self, number: signal.Signals) -> None:
-        if self._when is not None:
+    def _on_signal(self, number: signal.Signals) -> None:
+        if self._has_signal:
+            self._at_second()
             os._exit(128 + number)
-        self._when = time.monotonic()
-        self.asked.set()
+        self._has_signal = True
+        self.ask()
+
+    def ask(self) -> None:
+        """Ask for a clean end, once or again."""
+        if self._when is None:
+            self._when = time.monotonic()
+            self.asked.set()
 
     def elapsed_ms(self) -> int:
         """Since the signal."""

@@ -2,10 +2,11 @@
 
 import errno
 import re
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 _ANY = frozenset({"", "0.0.0.0", "::"})  # compared with, not listened on  # nosec B104
 _LISTENER_NAME = re.compile(r"[A-Za-z0-9_-]+")
+MAX_PORT: Final = 65_535
 _HOST = re.compile(r"[^\s\x00,/\[\]]*")
 
 
@@ -29,7 +30,7 @@ def parse_address(text: str) -> Address:
         host = host[1:-1]
     elif ":" in host:
         raise ValueError(f"{text!r}: write an IPv6 address in brackets, [::1]:9092")
-    if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535:
+    if not colon or not (port.isascii() and port.isdigit()) or int(port) > MAX_PORT:
         raise ValueError(f"{text!r} is not HOST:PORT, with a port from 0 to 65535")
     if not _HOST.fullmatch(host) or not _has_idna(host):
         raise ValueError(f"{text!r}: {host!r} is no name of a host")
@@ -65,6 +66,11 @@ def parse_http(text: str) -> tuple[bool, Address]:
     if separator and scheme.lower() not in ("http", "https"):
         raise ValueError(f"{text!r}: the scheme is http or https")
     return scheme.lower() == "https", parse_address(rest)
+
+
+def local_socket_of(path: str, worker: int) -> str:
+    """The `local.socket` of a worker: that of worker 0 is `path` itself."""
+    return f"{path}.{worker}" if worker else path
 
 
 def java_host(host: str) -> str:

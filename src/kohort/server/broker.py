@@ -178,7 +178,9 @@ class Broker:
 
     async def _open_directory(self) -> LogDirectory:
         """The logs. A database is opened in another thread: it may take long to respond."""
-        open_logs = partial(open_directory, self.config, self._cluster.cluster_id)
+        worker = self._cluster.worker
+        workers = 1 if worker is None else worker.directories
+        open_logs = partial(open_directory, self.config, self._cluster.cluster_id, workers)
         if not in_postgres(self.config["storage"]):
             return open_logs()
         opening = asyncio.ensure_future(asyncio.to_thread(open_logs))
@@ -275,6 +277,7 @@ class Broker:
             self.listener.statistics,
             self._access,
             None if self.config.https is None else self.certificates.open(self.config.https),
+            None if self._cluster.worker is None else self._cluster.worker.http_socket,
         )
         self.groups.on_rebalance.append(self.observer.on_rebalance)
 
@@ -378,11 +381,6 @@ class Broker:
         if worker is not None:
             self.listener.bind_path(worker.socket_of(worker.index), NODE_LISTENER)
 
-    @property
-    def has_reloadable_files(self) -> bool:
-        """Whether a listener or the HTTP port has TLS, or there is an audit log."""
-        return bool(self.certificates) or self.audit_log is not None
-
     def reload_files(self) -> None:
         """Go on with the files that are there now: certificates, and the audit log."""
         self.certificates.reload()
@@ -416,10 +414,11 @@ class Broker:
         tasks.start()
 
 
-def open_directory(config: Config, cluster_id: str | None = None) -> LogDirectory:
+def open_directory(config: Config, cluster_id: str | None = None, workers: int = 1) -> LogDirectory:
     """The logs of a server, on disk, in memory or in PostgreSQL.
 
-    Without `cluster_id`, new ones are of a new cluster.
+    Without `cluster_id`, new ones are of a new cluster. A directory on disk has to be spread over
+    so many workers.
 
     Raises OSError, and KohortError if another server uses the directory or the node id.
     """
@@ -437,6 +436,7 @@ def open_directory(config: Config, cluster_id: str | None = None) -> LogDirector
         stray_retention_ms=config["stray.retention.ms"],
         recovery_threads=config["num.recovery.threads.per.data.dir"],
         cluster_id=cluster_id,
+        workers=workers,
     )
 
 

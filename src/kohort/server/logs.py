@@ -10,6 +10,7 @@ import json
 import logging
 import sys
 import time
+from functools import partial
 from typing import Any
 
 from kohort.server.log_lines import LogLines
@@ -20,9 +21,14 @@ def fields(**values: object) -> dict[str, dict[str, object]]:
     return {"kohort_fields": values}
 
 
-def configure(form: str, level: str) -> None:
-    """Write the events of this process to standard error, in the form `text` or `json`."""
+def configure(form: str, level: str, node: int | None = None) -> None:
+    """Write the events of this process to standard error, in the form `text` or `json`.
+
+    With `node`, each line has it as a field.
+    """
     handler = _handler()
+    if node is not None:
+        handler.addFilter(partial(_name_node, node))
     traces = level == "debug"
     handler.setFormatter(JsonFormatter(traces) if form == "json" else TextFormatter(traces))
     root = logging.getLogger()
@@ -30,6 +36,11 @@ def configure(form: str, level: str) -> None:
     root.setLevel(level.upper())
     # asyncio's own debug lines tell nothing of Kohort.
     logging.getLogger("asyncio").setLevel(logging.WARNING)
+
+
+def _name_node(node: int, record: logging.LogRecord) -> bool:
+    record.kohort_fields = fields(node=node)["kohort_fields"] | _own_fields(record)
+    return True
 
 
 def _handler() -> logging.Handler:
@@ -86,8 +97,12 @@ def _utc(record: logging.LogRecord) -> str:
     )
 
 
+def _own_fields(record: logging.LogRecord) -> dict[str, Any]:
+    return dict(getattr(record, "kohort_fields", {}))
+
+
 def _fields(record: logging.LogRecord) -> dict[str, Any]:
-    found: dict[str, Any] = dict(getattr(record, "kohort_fields", {}))
+    found = _own_fields(record)
     if record.exc_info and record.exc_info[1] is not None:
         found["error"] = _summary(record.exc_info[1])
     return found

@@ -5,12 +5,14 @@ change it. Each has the logs of a fixed share of the partitions, below a directo
 """
 
 import asyncio
+import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from kohort.cluster import worker_of
-from kohort.errors import KafkaError, KohortError
+from kohort.errors import KafkaError
 from kohort.log.base import LogDirectory
 from kohort.runtime.clock import Clock
 from kohort.runtime.markers import MarkerWriter
@@ -25,18 +27,27 @@ from kohort.server.internode import (
     RoutedMarkers,
     RoutedVerifier,
 )
+from kohort.server.logs import fields
 from kohort.server.nodes import Nodes, OneNode, Workers
 from kohort.server.topics import (
     INTERNAL,
+    METADATA,
     FollowedMetadata,
     FollowedTopics,
     Topics,
 )
 from kohort.types import TopicPartition
 
+logger = logging.getLogger("kohort.serve")
+
 _RETRY_AFTER_S: Final = 0.05
-STARTED_WITHIN_S: Final = 60.0
-"""Time that the controller has to serve."""
+_TELL_AFTER_S: Final = 10.0
+"""Time until the log says that the controller does not serve yet."""
+
+
+def place_of(workers: int) -> Callable[[TopicPartition], int]:
+    """The worker, of so many, that has the log of a partition."""
+    return lambda partition: 0 if partition == METADATA else worker_of(partition, workers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,9 +59,20 @@ class Worker:
     sockets: Path
     """Directory of the sockets by which the workers talk to each other; nobody else may enter it.
     """
+    is_observed: bool = False
+    """Whether it serves the routes of the HTTP port on `http_socket`, for all workers' port."""
 
     def socket_of(self, index: int) -> str:
         return str(self.sockets / f"{index}.sock")
+
+    @property
+    def http_socket(self) -> str | None:
+        return http_socket_of(self.sockets, self.index) if self.is_observed else None
+
+    @property
+    def directories(self) -> int:
+        """Over how many data directories that of this worker is spread."""
+        return self.count if self.is_controller else 1
 
     @property
     def is_controller(self) -> bool:
@@ -59,6 +81,11 @@ class Worker:
     def leads(self, partition: TopicPartition) -> bool:
         """Whether this worker has the log of a partition."""
         return worker_of(partition, self.count) == self.index
+
+
+def http_socket_of(sockets: Path, index: int) -> str:
+    """The path of a worker's HTTP port."""
+    return str(sockets / f"{index}.http")
 
 
 class ClusterParts:
@@ -92,17 +119,19 @@ class ClusterParts:
         return self._connection(self.worker.index + node_id - self._node_id)
 
     async def begin(self) -> None:
-        """Learn what the controller knows, once it serves. Raises KohortError if it does not."""
+        """Learn what the controller knows, once it serves, however long it checks its logs."""
         if self._follower is None:
             return
-        until = asyncio.get_running_loop().time() + STARTED_WITHIN_S
+        loop = asyncio.get_running_loop()
+        tell_at: float | None = loop.time() + _TELL_AFTER_S
         while not self._knows_enough():
             try:
                 for offset, record in await self._follower.read(self._metadata.end_offset):
                     self._metadata.replay(offset, record)
             except (NodeUnreachableError, KafkaError) as error:
-                if asyncio.get_running_loop().time() > until:
-                    raise KohortError(f"worker 0 does not serve: {error}") from error
+                if tell_at is not None and loop.time() > tell_at:
+                    logger.warning("worker 0 does not serve yet", extra=fields(why=error))
+                    tell_at = None
                 await asyncio.sleep(_RETRY_AFTER_S)
         self.cluster_id = self._metadata.state.cluster_id
 

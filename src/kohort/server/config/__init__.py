@@ -15,6 +15,7 @@ from kohort.server.config.resource_configs import (
 from kohort.server.config.resources import ResourceType, validate_broker_id
 from kohort.server.config.sources import (
     FLAG,
+    SET,
     Given,
     Source,
     read_environment,
@@ -42,6 +43,7 @@ __all__ = [
     "DYNAMIC",
     "FLAG",
     "RELOADABLE",
+    "SET",
     "TABLE",
     "BrokerConfig",
     "Config",

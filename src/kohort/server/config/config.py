@@ -22,9 +22,16 @@ from kohort.server.config.listeners import (
     exposed,
     names_for,
     read_listeners,
+    too_close,
 )
 from kohort.server.config.sources import ALL_BROKERS, DEFAULT, ONE_BROKER, SET, Given
-from kohort.server.config.table import GROUP_BOUNDED, TABLE, connections_of_ip
+from kohort.server.config.storage import in_postgres
+from kohort.server.config.table import (
+    GROUP_BOUNDED,
+    TABLE,
+    connections_of_ip,
+    number_of_workers,
+)
 from kohort.server.logs import fields
 from kohort.suggestions import did_you_mean
 
@@ -180,6 +187,22 @@ class Config(Mapping[str, Any]):
         return read_listeners(self.__getitem__, [])
 
     @property
+    def workers(self) -> int:
+        """The number of processes of `kohort serve`."""
+        return number_of_workers(self["workers"])
+
+    @property
+    def has_reloadable_files(self) -> bool:
+        """Whether a listener or the HTTP port has TLS, or there is an audit log."""
+        has_tls = any(each.security_protocol.has_tls for each in self.listeners)
+        return has_tls or self.https is not None or self["audit.log.file"] is not None
+
+    @property
+    def static(self) -> tuple[Given, ...]:
+        """What the sources gave at the start."""
+        return self._static
+
+    @property
     def http_listen(self) -> Address | None:
         text = self["http.listen"]
         return None if text is None else parse_http(text)[1]
@@ -298,6 +321,8 @@ def _misfits(settings: Mapping[str, Setting]) -> list[str]:
             for name in _OF_THE_AUTHORIZER
             if value(name)
         ]
+    if number_of_workers(value("workers")) > 1 and in_postgres(value("storage")):
+        found.append("workers: several need storage=local, or memory; start one server by node.id")
     return found + _misfits_of_listeners(settings)
 
 
@@ -313,6 +338,7 @@ def _misfits_of_listeners(settings: Mapping[str, Setting]) -> list[str]:
         of = name.removeprefix(PREFIX).partition(".")[0]
         if name.startswith(PREFIX) and of not in names:
             found.append(f"{name}: there is no listener {of}{did_you_mean(of, names)}")
+    found += too_close(listeners, number_of_workers(str(value("workers"))))
     return found if value("insecure") else found + _exposed(listeners, settings)
 
 

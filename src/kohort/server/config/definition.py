@@ -158,6 +158,8 @@ def _double(given: object) -> float:
 def _string(given: object) -> str:
     if isinstance(given, str):
         return given
+    if isinstance(given, int) and not isinstance(given, bool):  # TOML has types
+        return str(given)
     raise ValueError(f"{given!r} is not a string")
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from kohort.security import SecurityProtocol
-from kohort.server.addresses import Address, is_loopback, parse_listener
+from kohort.server.addresses import MAX_PORT, Address, is_loopback, parse_listener
 from kohort.server.config.definition import ConfigDef
 from kohort.server.config.table import DYNAMIC, RELOADABLE, TABLE
 
@@ -103,6 +103,22 @@ def read_listeners(value: Callable[[str], Any], problems: list[str]) -> tuple[Li
             )
         )
     return tuple(found)
+
+
+def too_close(listeners: Iterable[ListenerConfig], workers: int) -> Iterator[str]:
+    """What is wrong with the ports of listeners, of which each of so many workers has the next."""
+    taken: dict[tuple[str, int], str] = {}
+    for listener in listeners:
+        host, port = listener.address
+        if port + workers - 1 > MAX_PORT:
+            yield f"listeners: there are no {workers} ports from {listener.address} on"
+        ports = range(port, port + workers) if port else ()
+        others = {taken.setdefault((host, each), listener.name) for each in ports}
+        for other in others - {listener.name}:
+            yield (
+                f"listeners: {other} and {listener.name} are too close to each other; each takes "
+                f"{workers} ports from its own on, one for each worker"
+            )
 
 
 def _named(

@@ -4,6 +4,7 @@ A Kafka name that is missing here does nothing in Kohort, and setting it is refu
 ignored. Where a default is not Kafka's, the text says so.
 """
 
+import os
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -24,6 +25,19 @@ def connections_of_ip(text: str) -> tuple[str, int]:
     if not address or not (number.isascii() and number.isdigit()):
         raise ValueError(f"{text!r} is not ADDRESS:NUMBER")
     return java_host(address.strip("[]")), int(number)
+
+
+MAX_WORKERS: Final = 64
+AUTO: Final = "auto"
+
+
+def number_of_workers(text: str) -> int:
+    """The number in `workers`; "auto" is that of the processors. Raises ValueError."""
+    if text == AUTO:
+        return min(len(os.sched_getaffinity(0)), MAX_WORKERS)
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= MAX_WORKERS):
+        raise ValueError(f"{text!r} is neither {AUTO} nor a number from 1 to {MAX_WORKERS}")
+    return int(text)
 
 
 _HOUR = 3_600_000
@@ -438,6 +452,10 @@ _PRODUCE_AND_FETCH = (
 )
 
 _OURS = (
+    _string("workers", "1", check=number_of_workers, ours=True,
+        doc="Number of processes of kohort serve, or auto: one for each processor. Each is a "
+        "broker of its own, with the next node id and the next port of each listener.",
+    ),
     _string("storage", "local", check=parse_storage, ours=True,
         doc="Place of the logs. local: files below log.dir; memory: lost when the server ends; "
         "postgresql://USER@HOST:PORT/DATABASE: tables, which need the extra kohort[postgres].",

@@ -23,7 +23,7 @@ from urllib.parse import unquote
 
 from kohort.server.addresses import Address
 from kohort.server.guarded_tls import handshaking
-from kohort.server.net import Tls, close_all, listen_on
+from kohort.server.net import Tls, close_all, listen_on, listen_on_path
 
 MAX_REQUEST: Final = 16 * 1024
 MAX_CONNECTIONS: Final = 32
@@ -83,6 +83,11 @@ class HttpPort:
         address, self._sockets = await listen_on(Address(host, port))
         self._set_accepting(True)
         return address
+
+    def start_on_path(self, path: str) -> None:
+        """Listen on a Unix socket, whose file only this user can open. Raises OSError."""
+        self._sockets = [listen_on_path(path)]
+        self._set_accepting(True)
 
     async def close(self) -> None:
         """Stop listening and drop requests in progress. Idempotent."""

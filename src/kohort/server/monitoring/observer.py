@@ -27,6 +27,7 @@ from kohort.server.monitoring.viewer import Viewer
 from kohort.server.net import ListenerStatistics, Tls
 from kohort.server.topics import Topics
 
+_WELL: Final = (HostState.ACTIVE.value, HostState.ELSEWHERE.value)
 _PROBLEMS_TOLD: Final = 100
 """Most problems of logs in one response."""
 
@@ -44,8 +45,12 @@ class Observer:
         traffic: Callable[[], ListenerStatistics],
         find_access: FindAccess,
         tls: Tls | None = None,
+        path: str | None = None,
     ) -> None:
-        """`find_access` says what the HTTP port shows; with `tls`, it is one of HTTPS."""
+        """`find_access` says what the HTTP port shows; with `tls`, it is one of HTTPS.
+
+        With `path`, the port is a Unix socket there, for whoever may open it.
+        """
         self._config = config
         self._topics = topics
         self._groups = groups
@@ -53,6 +58,7 @@ class Observer:
         self._problems = problems
         self._traffic = traffic
         self._tls = tls
+        self._path = path
         self._viewer = Viewer(config["http.principal"], find_access)
         self._rebalances = Rebalances()
         self._loop_lag = LoopLag()
@@ -60,9 +66,9 @@ class Observer:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> Address | None:
-        """Open the HTTP port; its address, None if none is configured. Raises KohortError."""
-        wanted = self._config.http_listen
-        if wanted is None:
+        """Open the HTTP port; its address, None if it has none. Raises KohortError."""
+        wanted, bound = self._config.http_listen, None
+        if wanted is None and self._path is None:
             return None
         self._port = HttpPort(
             {
@@ -75,15 +81,16 @@ class Observer:
             token=self._config["http.token"],
             tls=self._tls,
         )
-        try:
-            bound = await self._port.start(wanted.host, wanted.port)
-        except OSError as error:
-            raise KohortError(cannot_listen(wanted, error, "--http")) from error
+        if self._path is not None:
+            self._port.start_on_path(self._path)
+        else:
+            assert wanted is not None
+            bound = await listening(self._port, wanted)
         self._tasks = [
             asyncio.create_task(self._loop_lag.probe()),
             asyncio.create_task(_import_metrics()),
         ]
-        return Address(wanted.host, bound[1])
+        return bound
 
     async def close(self) -> None:
         """Close the HTTP port. Idempotent."""
@@ -167,13 +174,22 @@ class Observer:
             for kind, coordinator in (("group", self._groups), ("transaction", self._transactions))
             for shards in (coordinator.statistics()["shards"],)
             for state, count in shards.items()
-            if count and state != HostState.ACTIVE.value
+            if count and state not in _WELL
         ]
         reasons += self._problems.texts(_PROBLEMS_TOLD)
         config = self._config
         if config["storage"] == "local":
             reasons += _unwritable(config["log.dir"])
         return reasons
+
+
+async def listening(port: HttpPort, wanted: Address) -> Address:
+    """Have the port listen there; its address. Raises KohortError."""
+    try:
+        bound = await port.start(wanted.host, wanted.port)
+    except OSError as error:
+        raise KohortError(cannot_listen(wanted, error, "--http")) from error
+    return Address(wanted.host, bound.port)
 
 
 def _listed(summaries: list[dict[str, Any]]) -> HttpResponse:

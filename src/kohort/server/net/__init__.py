@@ -15,7 +15,7 @@ from kohort.server.net.repeated_requests import (
     RepeatedRequest,
     SameRequest,
 )
-from kohort.server.net.sockets import close_all, listen_on
+from kohort.server.net.sockets import close_all, listen_on, listen_on_path
 
 __all__ = [
     "AFTER_CORRELATION_ID",
@@ -39,5 +39,6 @@ __all__ = [
     "certificate_of",
     "close_all",
     "listen_on",
+    "listen_on_path",
     "raise_limit",
 ]

@@ -1,0 +1,83 @@
+"""A worker of `kohort serve --workers`; no command for people.
+
+Its parent says by standard input what to serve, and ends it by closing that.
+"""
+
+import asyncio
+import gc
+import signal
+import socket
+import sys
+
+from kohort.cli.options import REFUSED, RefusedError
+from kohort.cli.serve import (
+    FAILED,
+    Stop,
+    close,
+    collect_seldom,
+    first,
+    loop_factory,
+    start_unless_stopped,
+)
+from kohort.server.broker import Broker
+from kohort.server.logs import configure
+from kohort.server.net import raise_limit
+from kohort.server.supervisor import MAX_LINE, RELOAD, Assignment, Report
+
+
+async def run() -> int:
+    """Serve until the parent or a signal ends it; the exit code."""
+    reader, writer = await asyncio.open_unix_connection(
+        sock=socket.socket(fileno=sys.stdin.fileno()), limit=MAX_LINE
+    )
+    line = await reader.readline()
+    if not line:
+        return 0  # the parent is gone already
+    assignment = Assignment.decode(line)
+    config = assignment.config
+    configure(config["logging.format"], config["logging.level"], config["node.id"])
+    stop = Stop()
+    broker = Broker(config, worker=assignment.worker)
+    collect_seldom()
+    obeying = asyncio.create_task(_obey(reader, broker, stop))
+    try:
+        if not await start_unless_stopped(broker.start(), stop):
+            return 0
+    except RefusedError as refusal:
+        writer.write(Report(refused=str(refusal)).encode())
+        return REFUSED
+    gc.freeze()  # what the start has made stays
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, broker.reload_files)
+    writer.write(_report(broker).encode())
+    await first(stop.asked, broker.lost)
+    obeying.cancel()
+    return 0 if await close(broker) and not broker.lost.is_set() else FAILED
+
+
+def _report(broker: Broker) -> Report:
+    return Report(
+        addresses={name: str(address) for name, address in broker.addresses.items()},
+        advertised=str(broker.advertised),
+        cluster_id=broker.cluster_id,
+    )
+
+
+async def _obey(reader: asyncio.StreamReader, broker: Broker, stop: Stop) -> None:
+    """Do what the parent says, until it says nothing more or is gone."""
+    try:
+        while await reader.readline() == RELOAD:
+            broker.reload_files()
+    except OSError:
+        pass
+    stop.ask()
+
+
+def main() -> int:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # a terminal that is closed ends the parent
+    raise_limit()
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        return runner.run(run())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,10 @@
+"""The parent of several workers: starts and ends them, and shows them as one server.
+
+A worker is a process with a `Broker`. The parent serves no requests of Kafka's protocol and has no
+data; it has the HTTP port.
+"""
+
+from kohort.server.supervisor.assignment import MAX_LINE, RELOAD, Assignment, Report
+from kohort.server.supervisor.supervisor import Supervisor, spread_data
+
+__all__ = ["MAX_LINE", "RELOAD", "Assignment", "Report", "Supervisor", "spread_data"]

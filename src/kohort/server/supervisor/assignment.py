@@ -1,0 +1,61 @@
+"""What a worker and its parent tell each other, by a socket that is the worker's standard input.
+
+The parent sends the assignment, one line of JSON, and later perhaps `RELOAD`. The end of the stream
+asks the worker to end, whoever closed it: a parent that is killed has no worker left. The worker
+sends one line, its report, when it serves or cannot.
+"""
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final, Self
+
+from kohort.server.config import Config, Given
+from kohort.server.workers import Worker
+
+RELOAD: Final = b"reload\n"
+"""Asks for files to be read again, as SIGHUP does."""
+MAX_LINE: Final = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """What a worker is and does."""
+
+    worker: Worker
+    config: Config
+
+    def encode(self) -> bytes:
+        """As one line."""
+        worker = asdict(self.worker) | {"sockets": str(self.worker.sockets)}
+        return json.dumps({"worker": worker, "settings": self.config.static}).encode() + b"\n"
+
+    @classmethod
+    def decode(cls, line: bytes) -> Self:
+        told: dict[str, Any] = json.loads(line)
+        worker = told["worker"]
+        return cls(
+            Worker(**worker | {"sockets": Path(worker["sockets"])}),
+            Config.of(Given(*each) for each in told["settings"]),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What a worker says of its start."""
+
+    refused: str | None = None
+    """Why it cannot serve; None if it does."""
+    addresses: dict[str, str] = field(default_factory=dict)
+    """Those that it listens on, by listener."""
+    advertised: str = ""
+    """That of the first listener in responses."""
+    cluster_id: str = ""
+
+    def encode(self) -> bytes:
+        """As one line."""
+        return json.dumps(asdict(self)).encode() + b"\n"
+
+    @classmethod
+    def decode(cls, line: bytes) -> Self:
+        return cls(**json.loads(line))

@@ -1,0 +1,38 @@
+"""The configuration of each of several workers, made from that of all."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from kohort.log.worker_directories import directory_of
+from kohort.server.addresses import Address, local_socket_of
+from kohort.server.config import SET, Config, Given, ListenerConfig
+
+_OF_ALL: Final = frozenset({"workers", "http.listen", "http.token", "broker.id"})
+"""What a worker has not; `broker.id` is the old name of what each has its own of."""
+_SOURCE: Final = "workers"
+
+
+def worker_config(config: Config, index: int, ports: Mapping[str, int]) -> Config:
+    """The configuration of worker `index`. `ports` has the port of worker 0 by listener."""
+    listeners = [_listener(each, index, ports[each.name]) for each in config.listeners]
+    own: dict[str, Any] = {
+        "node.id": config["node.id"] + index,
+        "listeners": [f"{each.name}://{each.address}" for each in listeners],
+        "advertised.listeners": [f"{each.name}://{each.advertised}" for each in listeners],
+        "log.dir": str(directory_of(Path(config["log.dir"]), index)),
+    }
+    if config["local.socket"] is not None:
+        own["local.socket"] = local_socket_of(config["local.socket"], index)
+    kept = (each for each in config.static if each.name not in _OF_ALL)
+    return Config.of((*kept, *(Given(name, own[name], _SOURCE, SET) for name in own)))
+
+
+def _listener(listener: ListenerConfig, index: int, port: int) -> ListenerConfig:
+    shown = listener.advertised
+    return replace(
+        listener,
+        address=Address(listener.address.host, port + index),
+        advertised=Address(shown.host, (shown.port or port) + index),
+    )

@@ -1,0 +1,48 @@
+"""The metrics of several workers as one text in Prometheus' format."""
+
+from collections.abc import Iterable, Mapping
+
+
+def merged(
+    expositions: Mapping[int, bytes], up: Mapping[int, int], restarts: Mapping[int, int]
+) -> bytes:
+    """The text of all nodes, whose texts these are, by node id; each sample has the label `node`.
+
+    `up` says whether a node gave its metrics, `restarts` how often its process ended.
+    """
+    families: dict[bytes, tuple[list[bytes], list[bytes]]] = {}
+    for node_id, text in expositions.items():
+        label = b'node="%d"' % node_id
+        samples: list[bytes] = []
+        for line in text.splitlines():
+            if line.startswith(b"#"):
+                kind, name = line.split(b" ", 3)[1:3]
+                heads, samples = families.setdefault(name, ([], []))
+                if all(head.split(b" ", 2)[1] != kind for head in heads):
+                    heads.append(line)
+            else:
+                samples.append(_labelled(line, label))
+    lines = [line for heads, samples in families.values() for line in (*heads, *samples)]
+    lines += _of_processes("kohort_worker_up", "gauge", "Whether a worker responds.", up)
+    lines += _of_processes(
+        "kohort_worker_restarts_total",
+        "counter",
+        "Times that a worker was started again.",
+        restarts,
+    )
+    return b"\n".join(lines) + b"\n"
+
+
+def _labelled(sample: bytes, label: bytes) -> bytes:
+    name, brace, rest = sample.partition(b"{")
+    if brace:
+        return b"%b{%b,%b" % (name, label, rest)
+    name, _, value = sample.partition(b" ")
+    return b"%b{%b} %b" % (name, label, value)
+
+
+def _of_processes(name: str, kind: str, what: str, values: Mapping[int, int]) -> Iterable[bytes]:
+    yield f"# HELP {name} {what}".encode()
+    yield f"# TYPE {name} {kind}".encode()
+    for node_id, value in values.items():
+        yield f'{name}{{node="{node_id}"}} {value}'.encode()

@@ -1,0 +1,130 @@
+"""Starts all workers, keeps them running, and ends them."""
+
+import asyncio
+import logging
+import tempfile
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Final, Self
+
+from kohort.errors import KohortError
+from kohort.log.worker_directories import spread
+from kohort.server.addresses import Address
+from kohort.server.certificates import Certificates
+from kohort.server.config import Config
+from kohort.server.monitoring import HttpPort, listening
+from kohort.server.supervisor.assignment import Assignment, Report
+from kohort.server.supervisor.configs import worker_config
+from kohort.server.supervisor.ports import free_neighbours
+from kohort.server.supervisor.views import Views
+from kohort.server.supervisor.worker_process import WorkerProcess
+from kohort.server.workers import Worker, place_of
+
+logger = logging.getLogger("kohort.serve")
+
+_LONGEST_PATH: Final = 80
+"""Bytes of the directory of sockets: the path of a Unix socket has 107 at most."""
+
+
+class Supervisor:
+    """The workers of one configuration, and the HTTP port that shows them.
+
+    Nothing of it serves before `start` returned.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._opened = AsyncExitStack()
+        self._workers: list[WorkerProcess] = []
+        self._running: list[asyncio.Task[int]] = []
+        self._certificates = Certificates(config)
+        self.reports: list[Report] = []
+        """Of every worker's first start."""
+        self.http_address: Address | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """End what is left. Idempotent."""
+        await self.stop()
+
+    async def start(self) -> None:
+        """Start every worker; return when all serve. Raises KohortError."""
+        count = self._config.workers
+        if self._config["storage"] == "local":
+            await asyncio.to_thread(spread_data, self._config)
+        ports = {
+            each.name: each.address.port or free_neighbours(each.address.host, count)
+            for each in self._config.listeners
+        }
+        sockets = Path(self._opened.enter_context(_directory_of_sockets()))
+        for index in range(count):
+            worker = Worker(
+                index=index,
+                count=count,
+                sockets=sockets,
+                is_observed=self._config.http_listen is not None,
+            )
+            assignment = Assignment(worker, worker_config(self._config, index, ports))
+            self._workers.append(WorkerProcess(assignment))
+        self._running = [asyncio.create_task(each.run()) for each in self._workers]
+        await self._all_started()
+        await self._open_http_port(sockets)
+
+    async def _all_started(self) -> None:
+        """Raises KohortError with what the first worker says that cannot serve."""
+        for started in asyncio.as_completed([each.started for each in self._workers]):
+            report = await started
+            if report.refused is not None:
+                raise KohortError(report.refused)
+        self.reports = [each.started.result() for each in self._workers]
+
+    async def _open_http_port(self, sockets: Path) -> None:
+        wanted, https = self._config.http_listen, self._config.https
+        if wanted is None:
+            return
+        views = Views(self._workers, sockets)
+        self._opened.push_async_callback(self._certificates.close)
+        port = HttpPort(
+            views.routes,
+            public=views.public,
+            token=self._config["http.token"],
+            tls=None if https is None else self._certificates.open(https),
+        )
+        self._opened.push_async_callback(port.close)
+        self.http_address = await listening(port, wanted)
+
+    def reload_files(self) -> None:
+        """Have everybody go on with the files that are there now."""
+        self._certificates.reload()
+        for each in self._workers:
+            each.reload()
+
+    async def stop(self) -> int:
+        """End every worker cleanly; the exit code of the worst. Idempotent."""
+        for each in self._workers:
+            each.stop()
+        codes = await asyncio.gather(*self._running)
+        await self._opened.aclose()
+        return max((abs(code) for code in codes), default=0)
+
+    def kill(self) -> None:
+        """End every worker at once."""
+        for each in self._workers:
+            each.kill()
+
+
+def spread_data(config: Config) -> None:
+    """Have the data lie where so many workers look for it. Raises KohortError."""
+    path = Path(config["log.dir"])
+    try:
+        spread(path, config.workers, place_of(config.workers))
+    except OSError as error:
+        raise KohortError(f"the data directory cannot be used: {error}") from error
+
+
+def _directory_of_sockets() -> tempfile.TemporaryDirectory[str]:
+    """A new directory that only this user may enter, with a short path."""
+    short = len(tempfile.gettempdir().encode()) < _LONGEST_PATH
+    return tempfile.TemporaryDirectory(prefix="kohort-", dir=None if short else "/tmp")  # nosec B108

@@ -1,0 +1,110 @@
+"""What the HTTP port shows of all workers: what each says on a socket of its own, put together."""
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+from kohort.server.monitoring import HttpResponse, Route, json_response
+from kohort.server.supervisor.exposition import merged
+from kohort.server.supervisor.worker_process import WorkerProcess
+from kohort.server.workers import http_socket_of
+
+WITHIN_S: Final = 5.0
+"""Time that a worker has for its response."""
+
+
+class Views:
+    """The routes of the HTTP port; paths and responses are those of one server."""
+
+    def __init__(self, workers: Sequence[WorkerProcess], sockets: Path) -> None:
+        self._workers = workers
+        self._sockets = sockets
+        self.routes: Mapping[str, Route] = {
+            "/health": self._health,
+            "/metrics": self._metrics,
+            "/groups": self._groups,
+            "/groups/": self._group,
+        }
+        self.public: Mapping[str, Route] = {"/health": self._health_alone}
+
+    async def _health(self, _: str) -> HttpResponse:
+        """Whether all workers are there and well."""
+        reasons: list[str] = []
+        healths = await self._ask("/health")
+        for worker, health in zip(self._workers, healths, strict=True):
+            if health is None:
+                reasons.append(f"node {worker.node_id} does not respond")
+            elif health.status is not HTTPStatus.OK:
+                told = json.loads(health.body).get("reasons", ["it is not well"])
+                reasons += (f"node {worker.node_id}: {each}" for each in told)
+        if reasons:
+            return _unavailable(reasons=reasons)
+        return json_response({"status": "ok"})
+
+    async def _health_alone(self, path: str) -> HttpResponse:
+        """The same without reasons, which name topics."""
+        health = await self._health(path)
+        return health if health.status is HTTPStatus.OK else _unavailable()
+
+    async def _metrics(self, _: str) -> HttpResponse:
+        """The metrics of all workers, each with its node as a label."""
+        expositions, content_type = {}, "text/plain"
+        for worker, response in zip(self._workers, await self._ask("/metrics"), strict=True):
+            if response is not None:
+                expositions[worker.node_id] = response.body
+                content_type = response.content_type
+        up = {worker.node_id: int(worker.node_id in expositions) for worker in self._workers}
+        restarts = {worker.node_id: worker.restarts for worker in self._workers}
+        body = await asyncio.to_thread(merged, expositions, up, restarts)
+        return HttpResponse(HTTPStatus.OK, body, content_type)
+
+    async def _groups(self, _: str) -> HttpResponse:
+        """The groups of all workers; none of them if a worker cannot tell its own."""
+        groups: list[Any] = []
+        for response in await self._ask("/groups"):
+            if response is None or response.status is not HTTPStatus.OK:
+                return await self._health("")
+            groups += json.loads(response.body)["groups"]
+        return json_response({"groups": sorted(groups, key=lambda group: group["group_id"])})
+
+    async def _group(self, group_id: str) -> HttpResponse:
+        """The group, as its coordinator shows it."""
+        responses = await self._ask(f"/groups/{quote(group_id, safe='')}")
+        there = [each for each in responses if each is not None]
+        for response in there:
+            if response.status is HTTPStatus.OK:
+                return response
+        if len(there) < len(responses):
+            return await self._health("")
+        return next((each for each in there if each.status is not HTTPStatus.NOT_FOUND), there[0])
+
+    async def _ask(self, target: str) -> list[HttpResponse | None]:
+        """The response of each worker, None if there is none in time."""
+        paths = (http_socket_of(self._sockets, each.index) for each in self._workers)
+        return await asyncio.gather(*(_get(path, target) for path in paths))
+
+
+def _unavailable(**more: Any) -> HttpResponse:
+    return json_response({"status": "unavailable", **more}, HTTPStatus.SERVICE_UNAVAILABLE)
+
+
+async def _get(path: str, target: str) -> HttpResponse | None:
+    try:
+        async with asyncio.timeout(WITHIN_S):
+            reader, writer = await asyncio.open_unix_connection(path)
+            try:
+                writer.write(f"GET {target} HTTP/1.1\r\n\r\n".encode())
+                head, _, body = (await reader.read()).partition(b"\r\n\r\n")
+            finally:
+                writer.close()
+    except (OSError, TimeoutError):
+        return None
+    lines = head.decode().split("\r\n")
+    headers = dict(line.split(": ", 1) for line in lines[1:])
+    if len(body) != int(headers.get("Content-Length", -1)):
+        return None  # it ended amid its response
+    return HttpResponse(HTTPStatus(int(lines[0].split(" ")[1])), body, headers["Content-Type"])

@@ -1,0 +1,125 @@
+"""One worker: a process that is started again whenever it ends."""
+
+import asyncio
+import logging
+import os
+import socket
+import sys
+from contextlib import suppress
+from typing import Final
+
+from kohort.server.logs import fields
+from kohort.server.supervisor.assignment import MAX_LINE, RELOAD, Assignment, Report
+
+logger = logging.getLogger("kohort.serve")
+
+COMMAND: Final = (sys.executable, "-P", "-m", "kohort.cli.worker")
+FIRST_DELAY_S: Final = 0.25
+MAX_DELAY_S: Final = 5.0
+SERVED_WELL_S: Final = 30.0
+"""A worker that served for so long is started again at once when it ends."""
+
+
+class WorkerProcess:
+    """Runs from `run` to `stop`."""
+
+    def __init__(self, assignment: Assignment) -> None:
+        self.index = assignment.worker.index
+        self.node_id: int = assignment.config["node.id"]
+        self.started: asyncio.Future[Report] = asyncio.get_running_loop().create_future()
+        """The report of the first start."""
+        self.restarts = 0
+        self.is_serving = False
+        self._line = assignment.encode()
+        self._stopping = asyncio.Event()
+        self._process: asyncio.subprocess.Process | None = None
+        self._parent: asyncio.StreamWriter | None = None
+
+    def __repr__(self) -> str:
+        pid = None if self._process is None else self._process.pid
+        return f"<WorkerProcess {self.node_id} pid={pid}>"
+
+    async def run(self) -> int:
+        """Have the process run until `stop`; the exit code of the last one.
+
+        One that cannot serve at its first start is not started again.
+        """
+        delay_s = 0.0
+        while True:
+            report, code, served_s = await self._run_once()
+            if report is None and not self.started.done():
+                ended = f"worker {self.index} ended before it served, with code {code}"
+                self.started.set_result(Report(refused=ended))
+            if self._stopping.is_set() or self._was_refused():
+                return code
+            delay_s = 0.0 if served_s > SERVED_WELL_S else delay_s
+            why = {} if report is None or report.refused is None else {"why": report.refused}
+            logger.error(
+                "a worker ended and is started again",
+                extra=fields(node=self.node_id, code=code, in_s=delay_s, **why),
+            )
+            with suppress(TimeoutError):
+                async with asyncio.timeout(delay_s):
+                    await self._stopping.wait()
+            if self._stopping.is_set():
+                return code
+            delay_s = min(max(2 * delay_s, FIRST_DELAY_S), MAX_DELAY_S)
+            self.restarts += 1
+
+    def _was_refused(self) -> bool:
+        return self.started.done() and self.started.result().refused is not None
+
+    async def _run_once(self) -> tuple[Report | None, int, float]:
+        """Start the process and wait for its end: its report, exit code and time of service."""
+        ours, its = socket.socketpair()
+        with its:
+            self._process = await asyncio.create_subprocess_exec(
+                *COMMAND,
+                stdin=its,
+                env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+            )
+        reader, self._parent = await asyncio.open_unix_connection(sock=ours, limit=MAX_LINE)
+        loop = asyncio.get_running_loop()
+        report = served_since = None
+        try:
+            self._parent.write(self._line)
+            if self._stopping.is_set():
+                self._parent.write_eof()
+            with suppress(OSError):
+                line = await reader.readline()
+                if line.endswith(b"\n"):
+                    report = Report.decode(line)
+                    served_since = loop.time()
+                    self._serves(report)
+            code = await self._process.wait()
+        finally:
+            self.is_serving = False
+            self._parent.close()
+            self._parent = None
+        if served_since is None:
+            # Ended by a signal before it served: nothing is lost.
+            return report, max(code, 0) if self._stopping.is_set() else code, 0.0
+        return report, code, loop.time() - served_since
+
+    def _serves(self, report: Report) -> None:
+        self.is_serving = report.refused is None
+        if not self.started.done():
+            self.started.set_result(report)
+        elif self.is_serving:
+            logger.info("a worker serves again", extra=fields(node=self.node_id))
+
+    def reload(self) -> None:
+        """Have it read its files again."""
+        if self._parent is not None and self.is_serving:
+            self._parent.write(RELOAD)
+
+    def stop(self) -> None:
+        """Have it end cleanly, and not be started again. Idempotent."""
+        self._stopping.set()
+        if self._parent is not None and self._parent.can_write_eof():
+            self._parent.write_eof()
+
+    def kill(self) -> None:
+        """End it at once."""
+        if self._process is not None and self._process.returncode is None:
+            self._process.kill()

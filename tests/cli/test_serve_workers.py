@@ -1,0 +1,186 @@
+"""`kohort serve --workers`: several processes that start, serve and end as one server."""
+
+import json
+import os
+import signal
+import socket
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from cli.served import Serve, ask, endpoint
+from kohort.testing.server_process import ServerProcess
+
+PARTITIONS = 6
+RECORDS = 60
+MANY_PARTITIONS = f"--set=num.partitions={PARTITIONS}"
+
+
+def workers_of(server: ServerProcess) -> list[int]:
+    """The ids of the processes of the workers, in the order of their nodes."""
+    pid = server.process.pid
+    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def addresses_of(server: ServerProcess) -> list[str]:
+    line = server.line("listening")
+    others = json.loads(line.partition("others=")[2].partition("]")[0] + "]")
+    return [server.address, *others]
+
+
+def get(server: ServerProcess, path: str) -> tuple[int, str]:
+    url = f"http://{server.logged_address('http')}{path}"
+    try:
+        with urllib.request.urlopen(url, timeout=30) as response:
+            return response.status, response.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def until(condition: Callable[[], Any], seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except FileNotFoundError:
+        return False
+
+
+def produce(address: str, first: int = 0) -> None:
+    """`RECORDS` records, whose values are numbers from `first` on, over all partitions."""
+    producer = Producer({"bootstrap.servers": address})
+    failures: list[Any] = []
+    for number in range(first, first + RECORDS):
+        producer.produce(
+            "t",
+            str(number).encode(),
+            partition=number % PARTITIONS,
+            on_delivery=lambda error, _: failures.append(error) if error else None,
+        )
+    assert producer.flush(60) == 0
+    assert not failures
+
+
+def read_on(address: str, expected: int) -> list[int]:
+    """What the group has not read yet, which is then committed."""
+    settings = {"group.id": "g", "auto.offset.reset": "earliest", "enable.auto.commit": False}
+    consumer = Consumer({"bootstrap.servers": address, **settings})
+    consumer.assign([TopicPartition("t", each) for each in range(PARTITIONS)])
+    offsets = consumer.committed(consumer.assignment(), timeout=60)
+    consumer.assign(offsets)
+    found: list[int] = []
+    deadline = time.monotonic() + 60
+    while len(found) < expected and time.monotonic() < deadline:
+        message = consumer.poll(1)
+        if message is not None and message.error() is None:
+            found.append(int(message.value() or b""))
+    consumer.commit(asynchronous=False)
+    consumer.close()
+    return sorted(found)
+
+
+def test_workers_are_one_server(serve: Serve) -> None:
+    server = serve("--memory", "--dev", "--workers", "3", "--http", "127.0.0.1:0", MANY_PARTITIONS)
+    addresses = addresses_of(server)
+    first = endpoint(addresses[0])[1]
+    assert [endpoint(each)[1] for each in addresses] == [first, first + 1, first + 2]
+    for address in addresses:
+        assert ask(address)[:2] == b"\0\0"
+    until(lambda: get(server, "/health")[0] == 200)
+    produce(addresses[2])
+    assert read_on(addresses[1], RECORDS) == list(range(RECORDS))
+    status, groups = get(server, "/groups")
+    assert (status, [each["group_id"] for each in json.loads(groups)["groups"]]) == (200, ["g"])
+    assert json.loads(get(server, "/groups/g")[1])["group_id"] == "g"
+    assert get(server, "/groups/nope")[0] == 404
+    metrics = get(server, "/metrics")[1]
+    for node in range(3):
+        assert f'kohort_worker_up{{node="{node}"}} 1' in metrics
+        assert f'kohort_requests_total{{node="{node}",api="produce"}}' in metrics
+    assert metrics.count("# TYPE kohort_requests_total counter") == 1
+    assert [line for line in server.lines if "listening" in line] == [server.line("listening")]
+    assert all(" node=" in line for line in server.lines if "created a topic" in line)
+    assert server.stop() == 0
+    assert "stopped" in server.lines[-1]
+
+
+@pytest.mark.parametrize("killed", [0, 1])
+def test_a_worker_that_is_killed_comes_back(serve: Serve, killed: int) -> None:
+    server = serve("--data", "d", "--dev", "--workers", "2", MANY_PARTITIONS)
+    addresses = addresses_of(server)
+    produce(addresses[0])
+    os.kill(workers_of(server)[killed], signal.SIGKILL)
+    assert ask(addresses[1 - killed])[:2] == b"\0\0"
+    produce(addresses[1 - killed], RECORDS)  # waits for the leader of some
+    assert f"node={killed}" in server.line("a worker serves again")
+    assert read_on(addresses[killed], 2 * RECORDS) == list(range(2 * RECORDS))
+    assert server.stop() == 0
+
+
+def test_workers_end_with_their_parent(serve: Serve) -> None:
+    server = serve("--data", "d", "--workers", "2")
+    server.line("listening")
+    workers = workers_of(server)
+    assert len(workers) == 2
+    server.kill()
+    until(lambda: not any(map(is_alive, workers)))
+    again = serve("--data", "d", "--workers", "2")
+    assert "listening" in again.line("listening")
+
+
+def test_a_signal_to_everybody_ends_all_cleanly(serve: Serve) -> None:
+    server = serve("--data", "d", "--workers", "2")
+    server.line("listening")
+    for pid in workers_of(server):
+        os.kill(pid, signal.SIGTERM)
+    assert server.stop() == 0
+
+
+def test_data_stays_when_the_number_of_workers_changes(serve: Serve) -> None:
+    for round_, workers in enumerate(("1", "3", "2", "1")):
+        server = serve("--data", "d", "--dev", "--workers", workers, MANY_PARTITIONS)
+        address = server.address
+        produce(address, round_ * RECORDS)
+        expected = list(range(round_ * RECORDS, (round_ + 1) * RECORDS))
+        assert read_on(address, RECORDS) == expected
+        processes = workers_of(server)
+        # The workers of a parent that is killed end by themselves.
+        server.stop(signal.SIGKILL if workers == "2" else signal.SIGTERM)
+        until(lambda: not any(map(is_alive, processes)))  # noqa: B023
+
+
+@pytest.mark.parametrize("workers", ["1", "2", "3"])
+def test_a_second_server_on_the_same_directory_is_refused(serve: Serve, workers: str) -> None:
+    serve("--data", "d", "--workers", "2").line("listening")
+    second = serve("--data", "d", "--workers", workers)
+    assert second.wait() == 2
+    assert "in use by process" in second.lines[-1]
+
+
+def test_a_port_that_is_taken_is_refused(serve: Serve) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1] - 1
+        server = serve("--memory", "--workers", "2", "--listen", f"127.0.0.1:{port}")
+        assert server.wait() == 2
+    assert "is in use by another process" in server.lines[-1]
+
+
+def test_listeners_need_room_for_the_ports_of_all_workers(serve: Serve) -> None:
+    server = serve(
+        "--memory", "--workers", "2", "--listen", "PLAINTEXT://127.0.0.1:9092,SSL://127.0.0.1:9093"
+    )
+    assert server.wait() == 2
+    assert "PLAINTEXT and SSL are too close to each other" in server.lines[-1]
