@@ -191,9 +191,11 @@ def _announce_workers(config: Config, supervisor: "Supervisor") -> None:
     where = config["log.dir"] if config["storage"] == "local" else "memory"
     first, *others = supervisor.reports
     address, *further = first.addresses.values()
-    named = {"advertised": first.advertised} if first.advertised != address else {}
-    named |= {"further": further} if further else {}
-    named |= {} if supervisor.http_address is None else {"http": str(supervisor.http_address)}
+    named: dict[str, object] = {"further": further} if further else {}
+    if first.advertised != address:
+        named["advertised"] = first.advertised
+    if supervisor.http_address is not None:
+        named["http"] = str(supervisor.http_address)
     logger.info(
         "listening",
         extra=fields(

@@ -111,7 +111,8 @@ class Broker:
         self.certificates = Certificates(self.config)
         self._sasl: SaslListeners | None = None
         self.lost = asyncio.Event()
-        """Set when another process has taken this one's place: it is to end."""
+        """Set when this process is to end: another one has taken its place, or it knows too much.
+        """
         self.http_address: Address | None = None
         """The address of the HTTP port, None if there is none."""
         self.audit_log: AuditLog | None = None
@@ -144,7 +145,7 @@ class Broker:
             self._opened.push_async_callback(self.observer.close)
             self.http_address = await self.observer.start()
             self.config.on_change.append(self._configure)
-            self._cluster.start(self.topics)
+            self._cluster.start(self.topics, self.lost.set)
             self._start_background_tasks()
             self._confirm_start()
         except BaseException:

@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -83,6 +84,12 @@ class Worker:
         return worker_of(partition, self.count) == self.index
 
 
+def _ended(lost: Callable[[], object], following: asyncio.Task[None]) -> None:
+    if not following.cancelled() and (error := following.exception()) is not None:
+        logger.error("the controller cannot be followed; this process ends", exc_info=error)
+        lost()
+
+
 def http_socket_of(sockets: Path, index: int) -> str:
     """The path of a worker's HTTP port."""
     return str(sockets / f"{index}.http")
@@ -119,21 +126,30 @@ class ClusterParts:
         return self._connection(self.worker.index + node_id - self._node_id)
 
     async def begin(self) -> None:
-        """Learn what the controller knows, once it serves, however long it checks its logs."""
+        """Learn what the controller knows, once it serves, however long it checks its logs.
+
+        All that it knows now: a partition of an unknown topic would be set aside.
+        """
         if self._follower is None:
             return
         loop = asyncio.get_running_loop()
         tell_at: float | None = loop.time() + _TELL_AFTER_S
-        while not self._knows_enough():
+        known, end_offset = self._metadata, None
+        while end_offset is None or known.end_offset < end_offset or not self._knows_enough():
             try:
-                for offset, record in await self._follower.read(self._metadata.end_offset):
-                    self._metadata.replay(offset, record)
+                news = await self._follower.read(known.end_offset)
             except (NodeUnreachableError, KafkaError) as error:
                 if tell_at is not None and loop.time() > tell_at:
                     logger.warning("worker 0 does not serve yet", extra=fields(why=error))
                     tell_at = None
                 await asyncio.sleep(_RETRY_AFTER_S)
-        self.cluster_id = self._metadata.state.cluster_id
+                continue
+            for offset, record in news.records:
+                known.replay(offset, record)
+            if not news.records:
+                known.skip(news.end_offset)
+            end_offset = end_offset or news.end_offset
+        self.cluster_id = known.state.cluster_id
 
     def _knows_enough(self) -> bool:
         names = {topic.name for topic in self._metadata.state.topics.values()}
@@ -168,12 +184,13 @@ class ClusterParts:
                 rack=rack,
             )
 
-    def start(self, topics: Topics) -> None:
-        """Follow the controller from now on."""
-        if self._follower is not None:
-            assert isinstance(topics, FollowedTopics)
-            run = self._follower.run(lambda: topics.position, topics.follow)
-            self._following = asyncio.create_task(run)
+    def start(self, topics: Topics, lost: Callable[[], object]) -> None:
+        """Follow the controller from now on; `lost` is called if that cannot go on."""
+        if self._follower is None:
+            return
+        assert isinstance(topics, FollowedTopics)
+        self._following = asyncio.create_task(self._follower.run(topics))
+        self._following.add_done_callback(partial(_ended, lost))
 
     def markers(self, topics: Topics, local: MarkerWriter) -> MarkerWriter:
         """Where transactions end: in the partitions of all nodes."""

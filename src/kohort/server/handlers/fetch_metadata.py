@@ -8,29 +8,28 @@ from kohort.errors import ErrorCode, KafkaError
 from kohort.protocol.messages import response
 from kohort.server.net import Exchange
 from kohort.server.services import Services
-from kohort.server.topics import METADATA, storage_error
+from kohort.server.topics import METADATA, Topics, storage_error
 
 
 async def handle(services: Services, exchange: Exchange, request: Any) -> None:
-    """Respond with batches from the offset on, as soon as there are some or the time is up."""
+    """Respond with batches from the offset on, as soon as there are some or the time is up.
+
+    An offset behind the end is OFFSET_OUT_OF_RANGE: who asks for it knows more than there is.
+    """
     ((wanted,),) = ([*topic.partitions] for topic in request.topics)
-    topics = services.topics
-    topics.followers.reached(exchange.connection, wanted.fetch_offset)
-    exchange.when_connection_closes(topics.followers.gone)
-    with suppress(TimeoutError):
-        async with asyncio.timeout(request.max_wait.total_seconds()):
-            await topics.logged_beyond(wanted.fetch_offset)
-    records, error = b"", ErrorCode.none
-    try:
-        records = topics.logged(wanted.fetch_offset)
-    except KafkaError as failure:
-        error = failure.code
-    except OSError as failure:
-        error = storage_error(failure).code
+    topics, offset = services.topics, wanted.fetch_offset
+    records, error = b"", ErrorCode.offset_out_of_range
+    if offset <= topics.metadata_end_offset:
+        topics.followers.reached(exchange.connection, offset)
+        exchange.when_connection_closes(topics.followers.gone)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(request.max_wait.total_seconds()):
+                await topics.logged_beyond(offset)
+        records, error = _read(topics, offset)
     partition = {
         "partition_index": METADATA.partition,
         "error_code": error,
-        "high_watermark": topics.metadata_end_offset,
+        "high_watermark": topics.logged_end_offset,
         "records": records,
     }
     exchange.respond(
@@ -40,3 +39,12 @@ async def handle(services: Services, exchange: Exchange, request: Any) -> None:
             responses=[{"topic": METADATA.topic, "partitions": [partition]}],
         )
     )
+
+
+def _read(topics: Topics, offset: int) -> tuple[bytes, ErrorCode]:
+    try:
+        return topics.logged(offset), ErrorCode.none
+    except KafkaError as failure:
+        return b"", failure.code
+    except OSError as failure:
+        return b"", storage_error(failure).code

@@ -14,53 +14,84 @@ from kohort.protocol.reading import Read, reader
 
 MAX_RESPONSE: Final = 256 * 1024 * 1024
 """Bytes of a response; no request has a larger one."""
+TIMEOUT_S: Final = 30.0
+"""Time that a node has for its response, as between Kafka's brokers (request.timeout.ms)."""
 _SIZE: Final = 4
 _CLIENT_ID: Final = "node"
 _POSITIVE: Final = 0x7FFFFFFF
 
 
 class NodeUnreachableError(OSError):
-    """The other node is not there, or went away before it responded."""
+    """The other node is not there, went away before it responded, or does not respond in time."""
 
 
 class NodeConnection:
-    """Requests to one node, whose responses come in order."""
+    """Requests to one node, whose responses come in order.
 
-    def __init__(self, path: str) -> None:
+    A node that does not respond in time loses the connection, with all that is in flight: what is
+    asked later must not wait behind it, nor pile up in the socket.
+    """
+
+    def __init__(self, path: str, timeout_s: float = TIMEOUT_S) -> None:
         """`path` is that of the node's Unix socket."""
         self._path = path
+        self._timeout_s = timeout_s
         self._opening = asyncio.Lock()
-        self._writer: asyncio.StreamWriter | None = None
-        self._waiting: deque[asyncio.Future[bytes]] = deque()
-        self._reading: asyncio.Task[None] | None = None
+        self._link: _Link | None = None
         self._ids = count()
 
     def __repr__(self) -> str:
-        return f"<NodeConnection {self._path} {len(self._waiting)} in flight>"
+        return f"<NodeConnection {self._path} {self._link}>"
 
     async def ask(self, api_key: int, version: int, **fields: Any) -> Any:
         """The response to a request with these fields. Raises NodeUnreachableError."""
         body = encode(request(api_key, version, **fields))
-        writer = await self._open()
-        response: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        self._waiting.append(response)
         head = request_head(api_key, version, next(self._ids) & _POSITIVE, _CLIENT_ID)
-        writer.write((len(head) + len(body)).to_bytes(_SIZE, "big") + head + body)
-        body_at = response_body_at(api_key, version)
-        return _response_reader(api_key, version)(await response, body_at)
+        link = await self._open()
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                frame = await link.ask(head, body)
+        except TimeoutError as error:
+            link.end(f"no response within {self._timeout_s:.0f} s")
+            raise NodeUnreachableError(f"no response within {self._timeout_s:.0f} s") from error
+        return _response_reader(api_key, version)(frame, response_body_at(api_key, version))
 
-    async def _open(self) -> asyncio.StreamWriter:
+    async def _open(self) -> "_Link":
         async with self._opening:
-            if self._writer is None:
+            if self._link is None or not self._link.is_open:
                 try:
-                    reader, writer = await asyncio.open_unix_connection(self._path)
+                    self._link = _Link(*await asyncio.open_unix_connection(self._path))
                 except OSError as error:
                     raise NodeUnreachableError(*error.args) from error
-                self._writer = writer
-                self._reading = asyncio.create_task(self._read(reader, writer))
-            return self._writer
+            return self._link
 
-    async def _read(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def close(self) -> None:
+        """Close; what is in flight raises NodeUnreachableError. Idempotent."""
+        if self._link is not None:
+            self._link.end("closed")
+
+
+class _Link:
+    """One opened connection."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.is_open = True
+        self._writer = writer
+        self._waiting: deque[asyncio.Future[bytes]] = deque()
+        self._reading = asyncio.create_task(self._read(reader))
+
+    def __repr__(self) -> str:
+        return f"{len(self._waiting)} in flight"
+
+    async def ask(self, head: bytes, body: bytes) -> bytes:
+        """The frame of the response, without its size. Raises NodeUnreachableError."""
+        response: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._waiting.append(response)
+        self._writer.write((len(head) + len(body)).to_bytes(_SIZE, "big") + head)
+        self._writer.write(body)
+        return await response
+
+    async def _read(self, reader: asyncio.StreamReader) -> None:
         try:
             while True:
                 size = int.from_bytes(await reader.readexactly(_SIZE), "big")
@@ -71,22 +102,17 @@ class NodeConnection:
                 if not response.done():  # who waited for it may have been cancelled
                     response.set_result(frame)
         except (OSError, EOFError, MalformedError) as error:
-            self._lost(error)
-        finally:
-            writer.transport.abort()
+            self.end(f"connection lost: {error}")
 
-    def _lost(self, error: Exception) -> None:
-        self._writer = None
-        waiting, self._waiting = self._waiting, deque()
-        for response in waiting:
-            if not response.done():
-                response.set_exception(NodeUnreachableError(f"connection lost: {error}"))
-
-    def close(self) -> None:
+    def end(self, why: str) -> None:
         """Close; what is in flight raises NodeUnreachableError. Idempotent."""
-        if self._reading is not None:
-            self._reading.cancel()
-        self._lost(EOFError("closed"))
+        self.is_open = False
+        self._reading.cancel()
+        self._writer.transport.abort()
+        while self._waiting:
+            response = self._waiting.popleft()
+            if not response.done():
+                response.set_exception(NodeUnreachableError(why))
 
 
 @cache

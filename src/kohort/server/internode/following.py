@@ -2,10 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Final, TypeAlias
+from collections.abc import Iterable
+from typing import Final, NamedTuple, Protocol
 
-from kohort.errors import KafkaError, KohortError
+from kohort.errors import ErrorCode, KafkaError, KohortError
 from kohort.protocol.apis import BY_NAME
 from kohort.server.internode.connection import NodeConnection, NodeUnreachableError
 from kohort.server.logs import fields
@@ -19,8 +19,33 @@ _VERSION: Final = 12
 _MAX_BYTES: Final = 1 << 20
 _RETRY_AFTER_S: Final = 0.05
 _RETRY_AFTER_ERROR_S: Final = 1.0
+_OUT_OF_RANGE: Final = ErrorCode.offset_out_of_range
 
-Follow: TypeAlias = Callable[[Iterable[tuple[int, MetadataRecord]]], Awaitable[None]]
+
+class News(NamedTuple):
+    """What the controller has logged."""
+
+    records: list[tuple[int, MetadataRecord]]
+    """With their offsets."""
+    end_offset: int
+    """Of all that it has logged durably. Without records, none is before it."""
+
+
+class Follows(Protocol):
+    """What does as the controller says."""
+
+    @property
+    def position(self) -> int:
+        """Offset of the record to be followed next."""
+        ...
+
+    async def follow(self, records: Iterable[tuple[int, MetadataRecord]], /) -> None:
+        """Do as these records say."""
+        ...
+
+    def skip(self, offset: int, /) -> None:
+        """Go on from that offset: the records before it were compacted away."""
+        ...
 
 
 class MetadataFollower:
@@ -30,7 +55,7 @@ class MetadataFollower:
         self._node_id = node_id
         self._connection = connection
 
-    async def read(self, offset: int, wait_ms: int = WAIT_MS) -> list[tuple[int, MetadataRecord]]:
+    async def read(self, offset: int, wait_ms: int = WAIT_MS) -> News:
         """Records from that offset on; none if there are none for so long.
 
         Raises NodeUnreachableError, KafkaError, UndecodableError.
@@ -59,18 +84,27 @@ class MetadataFollower:
         if partition.error_code:
             raise KafkaError(partition.error_code)
         records = decode_batches(partition.records or b"")
-        return [(at, record) for at, record in records if at >= offset]
+        news = [(at, record) for at, record in records if at >= offset]
+        return News(news, partition.high_watermark)
 
-    async def run(self, position: Callable[[], int], follow: Follow) -> None:
-        """Have `follow` do what is read, from `position` on, until this is cancelled."""
+    async def run(self, topics: Follows) -> None:
+        """Have `topics` follow what is read, until this is cancelled.
+
+        Raises KafkaError OFFSET_OUT_OF_RANGE if the controller has logged less than was followed.
+        """
         failure: str | None = None
         while True:
             try:
-                await follow(await self.read(position()))
+                news = await self.read(topics.position)
+                await topics.follow(news.records)
+                if not news.records:
+                    topics.skip(news.end_offset)
                 failure = None
             except NodeUnreachableError:  # it is started again; what is known stays
                 await asyncio.sleep(_RETRY_AFTER_S)
             except (KohortError, OSError, ValueError) as error:
+                if isinstance(error, KafkaError) and error.code == _OUT_OF_RANGE:
+                    raise
                 if repr(error) != failure:
                     failure = repr(error)
                     logger.error("cannot follow the controller", extra=fields(why=error))

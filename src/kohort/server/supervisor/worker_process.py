@@ -75,7 +75,7 @@ class WorkerProcess:
         with its:
             self._process = await asyncio.create_subprocess_exec(
                 *COMMAND,
-                stdin=its,
+                stdin=its.fileno(),
                 env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
             )
         reader, self._parent = await asyncio.open_unix_connection(sock=ours, limit=MAX_LINE)

@@ -44,6 +44,14 @@ class FollowedMetadata:
         self.state.replay(record)
         self.end_offset = offset + 1
 
+    def skip(self, offset: int) -> None:
+        """Go on from that offset: the records before it were compacted away."""
+        self.end_offset = max(self.end_offset, offset)
+
+    @property
+    def durable_end(self) -> int:
+        return self.end_offset
+
     def commit(self, *_: MetadataRecord) -> NoReturn:
         raise _not_controller()
 
@@ -105,6 +113,10 @@ class FollowedTopics(Topics):
     def position(self) -> int:
         """Offset of the record to be followed next."""
         return self._followed.end_offset
+
+    def skip(self, offset: int) -> None:
+        """Go on from that offset: the records before it were compacted away."""
+        self._followed.skip(offset)
 
     async def create_each(self, wanted: Sequence[NewTopic]) -> list[Topic | KafkaError]:
         """Have topics made; in the same order the topic, or why it was not made.

@@ -48,6 +48,11 @@ class Metadata(Protocol):
         ...
 
     @property
+    def durable_end(self) -> int:
+        """Offset behind the records that cannot be lost."""
+        ...
+
+    @property
     def last_change(self) -> int:
         """Number of the latest change, for `durable`."""
         ...
@@ -133,6 +138,11 @@ class MetadataLog:
     def end_offset(self) -> int:
         """Offset of the next record."""
         return self._log.end_offset
+
+    @property
+    def durable_end(self) -> int:
+        """Offset behind the records that are on the disk."""
+        return self._durable_end
 
     @property
     def last_change(self) -> int:

@@ -202,6 +202,11 @@ class Topics:
         """End offset of `__cluster_metadata`."""
         return self._metadata.end_offset
 
+    @property
+    def logged_end_offset(self) -> int:
+        """End offset of what of `__cluster_metadata` is durable."""
+        return self._metadata.durable_end
+
     def logged(self, offset: int) -> bytes:
         """Batches of `__cluster_metadata` from that offset on, as far as they are durable.
 
