@@ -12,7 +12,7 @@ from pathlib import Path
 
 from kohort.cli.exit_codes import FAILED, FOUND
 from kohort.cli.options import RefusedError
-from kohort.cli.storage_places import in_postgres
+from kohort.cli.storage_places import in_postgres, told
 from kohort.log import directory_check
 from kohort.log.findings import Finding, Level
 from kohort.server.config import shown_storage
@@ -28,7 +28,7 @@ def run(options: argparse.Namespace) -> int:
             levels.add(level)
             print(f"{level.value:<8} {what}: {text}", flush=True)
     except OSError as error:
-        raise RefusedError(f"{shown_storage(options.storage)}: {error}") from error
+        raise RefusedError(f"{shown_storage(options.storage)}: {told(error)}") from error
     return next(code for level, code in _CODES.items() if level in levels)
 
 

@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 
 from kohort.cli.exit_codes import FAILED, FOUND
 from kohort.cli.options import RefusedError
-from kohort.cli.storage_places import in_postgres
+from kohort.cli.storage_places import in_postgres, told
 from kohort.errors import KohortError
 from kohort.log import directory_format
 from kohort.log.base import LogDirectory
@@ -72,7 +72,7 @@ def run(options: argparse.Namespace) -> int:
         except RefusedError:
             raise
         except (KohortError, OSError) as error:
-            print(f"kohort: {error}", file=sys.stderr)
+            print(f"kohort: {told(error)}", file=sys.stderr)
             return FAILED
     for each in found:
         print(each)
@@ -88,7 +88,7 @@ def _opened(place: str, how: Callable[[str], T]) -> T:
     try:
         return how(place)
     except (KohortError, OSError) as error:
-        raise RefusedError(f"{shown_storage(place)}: {error}") from error
+        raise RefusedError(f"{shown_storage(place)}: {told(error)}") from error
 
 
 def open_logs(place: str) -> LogDirectory:

@@ -12,3 +12,11 @@ def in_postgres(place: str) -> bool:
     if importlib.util.find_spec("asyncpg") is None:
         raise RefusedError("PostgreSQL needs asyncpg: pip install 'kohort[postgres]'")
     return True
+
+
+def told(error: Exception) -> str:
+    """An error in the words of the disk or the database."""
+    if not isinstance(error, OSError):
+        return str(error)
+    what = error.strerror or str(error)
+    return what if error.filename is None else f"{error.filename}: {what}"

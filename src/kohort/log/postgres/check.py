@@ -24,7 +24,7 @@ _NAME: Final = "kohort storage check"
 _COMMITS: Final = 20
 _SLOW_MS: Final = 20.0
 _PRIVILEGES: Final = {
-    "meta": ("SELECT", "INSERT", "UPDATE"),
+    "meta": ("SELECT", "UPDATE"),
     "nodes": ("SELECT", "INSERT", "UPDATE"),
     "logs": ("SELECT", "INSERT", "UPDATE", "DELETE"),
     "segments": ("SELECT", "INSERT", "UPDATE", "DELETE"),
