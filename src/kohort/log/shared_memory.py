@@ -111,7 +111,10 @@ class SharedMemory:
 
     def crash(self, node: int) -> None:
         """Have the process of a node gone: its lock is free, its session is not over."""
-        self.rows[node].process = None
+        row = self.rows[node]
+        if row.process is not None:
+            row.process.logs.end_all()
+            row.process = None
 
 
 class MemoryStorage:

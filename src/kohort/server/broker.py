@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from kohort.coordinator.config import (
@@ -59,9 +60,17 @@ from kohort.server.net import (
     Sasl,
     certificate_of,
 )
+from kohort.server.nodes import Nodes
 from kohort.server.services import Services, random_ids
+from kohort.server.shared_node import Shared, SharedNode
 from kohort.server.throttling import Throttling
-from kohort.server.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, GroupTopics, Topics
+from kohort.server.topics import (
+    OFFSETS_TOPIC,
+    TRANSACTIONS_TOPIC,
+    GroupTopics,
+    Topics,
+    coordinator_topics,
+)
 from kohort.server.transaction_markers import PartitionMarkers
 from kohort.server.workers import ClusterParts, Worker
 from kohort.transactions.config import TransactionCoordinatorConfig
@@ -99,12 +108,24 @@ class Broker:
         *,
         clock: Clock | None = None,
         worker: Worker | None = None,
+        shared: Shared | None = None,
+        sockets: Path | None = None,
     ) -> None:
-        """`worker`: this server is one of several, and `config` is that of this one."""
+        """`worker`: this server is one of several, and `config` is that of this one.
+
+        `shared` is what several nodes share, each with a `config` of its own; they talk to each
+        other by Unix sockets in the directory `sockets`.
+        """
         self.config = Config() if config is None else config.copy()
         self.clock = SystemClock() if clock is None else clock
         self.node_id = self.config["node.id"]
-        self._cluster = ClusterParts(worker, self.config, self.clock)
+        self._shared = shared
+        self._cluster: ClusterParts | SharedNode
+        if shared is None:
+            self._cluster = ClusterParts(worker, self.config, self.clock)
+        else:
+            assert sockets is not None
+            self._cluster = SharedNode(shared, sockets, self.config, self.clock)
         self.listener = Listeners(ConnectionLimits.of(self.config))
         self.addresses: dict[str, Address] = {}
         """The addresses that the server listens on, by the names of its listeners."""
@@ -124,6 +145,11 @@ class Broker:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+    @property
+    def nodes(self) -> Nodes:
+        """The nodes of the cluster, and who leads what."""
+        return self._cluster.nodes
 
     def __repr__(self) -> str:
         where = getattr(self, "address", "not listening")
@@ -145,7 +171,9 @@ class Broker:
             self._opened.push_async_callback(self.observer.close)
             self.http_address = await self.observer.start()
             self.config.on_change.append(self._configure)
-            self._cluster.start(self.topics, self.lost.set)
+            self._opened.push_async_callback(self._cluster.leave)
+            endpoints = [each.endpoint for each in self.listener.listeners]
+            self._cluster.start(self.topics, endpoints, self.lost.set)
             self._start_background_tasks()
             self._confirm_start()
         except BaseException:
@@ -179,6 +207,8 @@ class Broker:
 
     async def _open_directory(self) -> LogDirectory:
         """The logs. A database is opened in another thread: it may take long to respond."""
+        if self._shared is not None:
+            return self._shared.logs
         worker = self._cluster.worker
         workers = 1 if worker is None else worker.directories
         open_logs = partial(open_directory, self.config, self._cluster.cluster_id, workers)
@@ -235,7 +265,7 @@ class Broker:
 
     def _open_groups(self) -> None:
         self.groups = Groups(
-            self._state_logs(OFFSETS_TOPIC, "offsets.topic"),
+            self._state_logs(OFFSETS_TOPIC),
             self._group_config(),
             self.clock,
             waits_for_disk=self._waits_for_disk,
@@ -252,7 +282,7 @@ class Broker:
             self.topics, self.groups, self.clock, waits_for_disk=self._waits_for_disk
         )
         self.transactions = TransactionCoordinator(
-            self._state_logs(TRANSACTIONS_TOPIC, "transaction.state.log"),
+            self._state_logs(TRANSACTIONS_TOPIC),
             transaction_config(self.config),
             self.clock,
             new_producer_id=self.topics.durable_producer_ids.next,
@@ -286,17 +316,12 @@ class Broker:
     def _waits_for_disk(self) -> bool:
         return waits_for_disk(self.config)
 
-    def _state_logs(self, name: str, settings: str) -> Sequence[Log]:
-        """The logs of a coordinator's topic, created with the settings of that prefix."""
+    def _state_logs(self, name: str) -> Sequence[Log]:
+        """The logs of a coordinator's topic."""
         topic = self.topics.get(name)
         if topic is None:
-            configs = {
-                "cleanup.policy": "compact",
-                "compression.type": "producer",
-                "segment.bytes": str(self.config[f"{settings}.segment.bytes"]),
-            }
-            partitions = self.config[f"{settings}.num.partitions"]
-            topic = self.topics.create(name, partitions, configs, internal=True)
+            new = next(each for each in coordinator_topics(self.config) if each.name == name)
+            topic = self.topics.create(name, new.partitions, new.configs, internal=True)
         return topic.partitions
 
     async def _settle(self) -> None:
@@ -378,9 +403,9 @@ class Broker:
                 ) from error
 
     def _bind_node_socket(self) -> None:
-        worker = self._cluster.worker
-        if worker is not None:
-            self.listener.bind_path(worker.socket_of(worker.index), NODE_LISTENER)
+        path = self._cluster.node_socket
+        if path is not None:
+            self.listener.bind_path(path, NODE_LISTENER)
 
     def reload_files(self) -> None:
         """Go on with the files that are there now: certificates, and the audit log."""

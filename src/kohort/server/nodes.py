@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from typing import NamedTuple, Protocol
 
-from kohort.cluster import NO_LEADER, Leader, worker_of
+from kohort.cluster import NO_LEADER, Cluster, Leader, Place, worker_of
 from kohort.coordinator.partition import partition_for
 from kohort.security.peer import Endpoint
 from kohort.server.topics import Topic, Topics
@@ -118,3 +118,45 @@ class Workers:
 
     def _leader(self, partition: TopicPartition) -> Leader:
         return Leader(self.controller_id + worker_of(partition, self._count), 0)
+
+
+class ClusterNodes:
+    """The nodes of a metadata log, and the leaders that it names."""
+
+    def __init__(self, cluster: Cluster, topics: Topics) -> None:
+        self._cluster = cluster
+        self._topics = topics
+
+    @property
+    def ids(self) -> Collection[int]:
+        return self._cluster.nodes.keys()
+
+    @property
+    def controller_id(self) -> int:
+        return self._cluster.controller_id
+
+    def all(self, endpoint: Endpoint) -> Sequence[Node]:
+        found = (self.node(node_id, endpoint) for node_id in sorted(self._cluster.nodes))
+        return [node for node in found if node is not NOBODY]
+
+    def node(self, node_id: int, endpoint: Endpoint) -> Node:
+        registered = self._cluster.nodes.get(node_id)
+        if registered is None:
+            return NOBODY
+        for listener, host, port in registered.endpoints:
+            if listener == endpoint.listener:
+                return Node(node_id, host, port, registered.rack)
+        return NOBODY
+
+    def leaders(self, topic: Topic) -> Sequence[Leader]:
+        return [
+            self._cluster.leader(Place(topic.id, partition))
+            for partition in range(len(topic.partitions))
+        ]
+
+    def coordinator(self, topic: str, key: str) -> int:
+        known = self._topics.get(topic)
+        if known is None:
+            return NO_LEADER
+        partition = partition_for(key, len(known.partitions))
+        return self._cluster.leader(Place(known.id, partition)).node

@@ -184,7 +184,12 @@ class ClusterParts:
                 rack=rack,
             )
 
-    def start(self, topics: Topics, lost: Callable[[], object]) -> None:
+    @property
+    def node_socket(self) -> str | None:
+        """The path of the socket for other nodes, None without any."""
+        return None if self.worker is None else self.worker.socket_of(self.worker.index)
+
+    def start(self, topics: Topics, _: object, lost: Callable[[], object]) -> None:
         """Follow the controller from now on; `lost` is called if that cannot go on."""
         if self._follower is None:
             return
@@ -203,6 +208,9 @@ class ClusterParts:
         if self.worker is None:
             return local
         return RoutedVerifier(self._node_id, self.nodes, local, self._connections)
+
+    async def leave(self) -> None:
+        """Nobody else can lead what this node leads."""
 
     def close(self) -> None:
         """Ask other nodes nothing more. Idempotent."""

@@ -3,6 +3,7 @@
 from kohort.server.topics.cluster_metadata import (
     BATCH_RECORDS,
     METADATA,
+    ClusterRecord,
     MetadataRecord,
     TopicRecord,
     decode_batches,
@@ -12,6 +13,9 @@ from kohort.server.topics.followed import FollowedMetadata, FollowedTopics
 from kohort.server.topics.leader_epochs import judge
 from kohort.server.topics.metadata_log import storage_error
 from kohort.server.topics.names import INTERNAL, OFFSETS_TOPIC, TRANSACTIONS_TOPIC, validate_name
+from kohort.server.topics.of_coordinators import coordinator_topics
+from kohort.server.topics.shared import SharedTopics
+from kohort.server.topics.shared_metadata import SharedMetadata
 from kohort.server.topics.topic import NewTopic, Topic
 from kohort.server.topics.topics import MAX_PARTITIONS_PER_REQUEST, Topics
 from kohort.server.topics.view import GroupTopics
@@ -23,14 +27,18 @@ __all__ = [
     "METADATA",
     "OFFSETS_TOPIC",
     "TRANSACTIONS_TOPIC",
+    "ClusterRecord",
     "FollowedMetadata",
     "FollowedTopics",
     "GroupTopics",
     "MetadataRecord",
     "NewTopic",
+    "SharedMetadata",
+    "SharedTopics",
     "Topic",
     "TopicRecord",
     "Topics",
+    "coordinator_topics",
     "decode_batches",
     "in_batches",
     "judge",

@@ -1,4 +1,4 @@
-"""Topics of a node that follows the metadata log of another one, as brokers follow a controller."""
+"""Topics of a node that follows a metadata log, as brokers follow a controller."""
 
 import asyncio
 import logging
@@ -20,6 +20,7 @@ from kohort.server.topics.cluster_metadata import (
     TopicDeleted,
     TopicRecord,
 )
+from kohort.server.topics.metadata_log import Metadata
 from kohort.server.topics.reconciliation import places_of
 from kohort.server.topics.topic import NewTopic, Topic
 from kohort.server.topics.topic_logs import Placement
@@ -91,8 +92,16 @@ class Controller(Protocol):
         ...
 
 
-class FollowedTopics(Topics):
-    """The topics as another node tells of them; it alone changes them."""
+class Followed(Metadata, Protocol):
+    """Metadata that other nodes change."""
+
+    def replay(self, offset: int, record: MetadataRecord) -> None:
+        """Replay the record of that offset, which another node has logged."""
+        ...
+
+
+class FollowingTopics(Topics):
+    """Topics that other nodes change too."""
 
     def __init__(
         self,
@@ -100,41 +109,17 @@ class FollowedTopics(Topics):
         config: Config,
         now: Callable[[], Timestamp],
         placement: Placement,
-        metadata: FollowedMetadata,
-        controller: Controller,
+        metadata: Followed,
     ) -> None:
-        """Open the topics of `metadata`, which `controller` changes. Raises as `Topics` does."""
+        """Open the topics of `metadata`. Raises as `Topics` does."""
         super().__init__(logs, config, now, placement, metadata)
         self._followed = metadata
-        self._controller = controller
         self._slices = TimeSlices()
 
     @property
     def position(self) -> int:
         """Offset of the record to be followed next."""
         return self._followed.end_offset
-
-    def skip(self, offset: int) -> None:
-        """Go on from that offset: the records before it were compacted away."""
-        self._followed.skip(offset)
-
-    async def create_each(self, wanted: Sequence[NewTopic]) -> list[Topic | KafkaError]:
-        """Have topics made; in the same order the topic, or why it was not made.
-
-        One that was made and is not known here yet is UNKNOWN_TOPIC_OR_PARTITION.
-        """
-        try:
-            errors = await self._controller.create_each(wanted)
-        except KafkaError as error:
-            return [error for _ in wanted]
-        unknown = KafkaError(ErrorCode.unknown_topic_or_partition)
-        return [
-            error or self.get(new.name) or unknown
-            for new, error in zip(wanted, errors, strict=True)
-        ]
-
-    async def _take_producer_ids(self) -> Sequence[int]:
-        return await self._controller.allocate_producer_ids()
 
     async def follow(self, records: Iterable[tuple[int, MetadataRecord]]) -> None:
         """Do as these records say, each with its offset in the log of the other node.
@@ -197,4 +182,45 @@ class FollowedTopics(Topics):
         self._hide((topic,))
         for _ in self._retire(topic):
             await self._slices.give_way()
-        await self.durable()
+        deleted = [each for each in self._to_remove.items() if each[1] == topic.id]
+        await self._finish_deletions(frozenset({topic.name}), deleted)
+
+
+class FollowedTopics(FollowingTopics):
+    """The topics as another node tells of them; it alone changes them."""
+
+    def __init__(
+        self,
+        logs: LogDirectory,
+        config: Config,
+        now: Callable[[], Timestamp],
+        placement: Placement,
+        metadata: FollowedMetadata,
+        controller: Controller,
+    ) -> None:
+        """Open the topics of `metadata`, which `controller` changes. Raises as `Topics` does."""
+        super().__init__(logs, config, now, placement, metadata)
+        self._known = metadata
+        self._controller = controller
+
+    def skip(self, offset: int) -> None:
+        """Go on from that offset: the records before it were compacted away."""
+        self._known.skip(offset)
+
+    async def create_each(self, wanted: Sequence[NewTopic]) -> list[Topic | KafkaError]:
+        """Have topics made; in the same order the topic, or why it was not made.
+
+        One that was made and is not known here yet is UNKNOWN_TOPIC_OR_PARTITION.
+        """
+        try:
+            errors = await self._controller.create_each(wanted)
+        except KafkaError as error:
+            return [error for _ in wanted]
+        unknown = KafkaError(ErrorCode.unknown_topic_or_partition)
+        return [
+            error or self.get(new.name) or unknown
+            for new, error in zip(wanted, errors, strict=True)
+        ]
+
+    async def _take_producer_ids(self) -> Sequence[int]:
+        return await self._controller.allocate_producer_ids()

@@ -86,6 +86,28 @@ class Metadata(Protocol):
         ...
 
 
+class Lost:
+    """The changes that were taken back, and why."""
+
+    def __init__(self) -> None:
+        self._lost: list[tuple[range, OSError]] = []
+        """Oldest first."""
+
+    def note(self, changes: range, error: OSError) -> None:
+        """Changes with these numbers were taken back."""
+        self._lost.append((changes, error))
+        if len(self._lost) > _FAILURES_KEPT:
+            # The oldest ones become one, with all between them: nobody waits for those any more.
+            (first, _), (second, why) = self._lost[:2]
+            self._lost[:2] = [(range(first.start, second.stop), why)]
+
+    def ensure_kept(self, changes: range) -> None:
+        """Raise the OSError of the first of these changes that was taken back."""
+        for lost, error in self._lost:
+            if lost.start < changes.stop and changes.start < lost.stop:
+                raise _again(error)
+
+
 class MetadataLog:
     """`state`, and the one way to change it.
 
@@ -117,8 +139,7 @@ class MetadataLog:
         """Set, and replaced, when more is durable."""
         self._undo: list[MetadataRecord] = []
         """Replayed in reverse order, they restore `state` as of the last durable change."""
-        self._lost: list[tuple[range, OSError]] = []
-        """The changes that were taken back, and why, oldest first."""
+        self._lost = Lost()
         self._unsynced: set[str] = set()
         self._failure: OSError | None = None
         """Why nothing can be changed now. Threads that sync set it."""
@@ -201,7 +222,7 @@ class MetadataLog:
             if self._round is None:
                 self._round = asyncio.create_task(self._sync_once())
             await asyncio.shield(self._round)
-        self._ensure_kept(pending)
+        self._lost.ensure_kept(pending)
 
     async def _sync_once(self) -> None:
         # A task of its own: the failure of a sync is met once, whoever was cancelled meanwhile.
@@ -252,11 +273,6 @@ class MetadataLog:
         if self._settled == self._appended:
             self._undo.clear()
 
-    def _ensure_kept(self, changes: range) -> None:
-        for lost, error in self._lost:
-            if lost.start < changes.stop and changes.start < lost.stop:
-                raise _again(error)
-
     # After a sync that failed
 
     def _take_back(self, error: OSError) -> None:
@@ -264,7 +280,7 @@ class MetadataLog:
         self._failure = error
         lost = range(self._settled + 1, self._appended + 1)
         if lost:
-            self._note_lost(lost, error)
+            self._lost.note(lost, error)
             self._settled = self._appended
         elif self._retrying is not None:
             return  # another sync has met the same error
@@ -281,13 +297,6 @@ class MetadataLog:
             [each.id for each in undo if isinstance(each, TopicRecord | TopicDeleted)]
         )
         self._retry_soon()
-
-    def _note_lost(self, lost: range, error: OSError) -> None:
-        self._lost.append((lost, error))
-        if len(self._lost) > _FAILURES_KEPT:
-            # The oldest ones become one, with all between them: nobody waits for those any more.
-            (first, _), (second, why) = self._lost[:2]
-            self._lost[:2] = [(range(first.start, second.stop), why)]
 
     def _retry_soon(self) -> None:
         if self._retrying is None:
@@ -322,8 +331,14 @@ class MetadataLog:
             offset = last.last_offset + 1
 
 
+class SupersededError(OSError):
+    """Another node has changed the same thing before."""
+
+
 def storage_error(error: OSError) -> KafkaError:
     """The error for a client whose request the storage failed."""
+    if isinstance(error, SupersededError):
+        return KafkaError(ErrorCode.not_controller, str(error.strerror))  # which clients retry
     return KafkaError(
         ErrorCode.kafka_storage_error, (f"The storage failed: {error.strerror or error}")
     )
@@ -331,7 +346,7 @@ def storage_error(error: OSError) -> KafkaError:
 
 def _again(error: OSError) -> OSError:
     """The same error for another caller: an exception collects the traceback of each `raise`."""
-    return OSError(*error.args)
+    return type(error)(*error.args)
 
 
 def _ignore(_: Collection[UUID]) -> None:

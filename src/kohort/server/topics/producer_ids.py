@@ -49,6 +49,10 @@ class ProducerIdManager:
         self._reserved = end
         return range(start, end)
 
+    def reserved_elsewhere(self, end: int) -> None:
+        """Another node has reserved the ids below `end`."""
+        self._reserved = end
+
     def drop_block(self) -> None:
         """Give no more ids of the block: its reservation may not be on the disk."""
         self._next = self._end

@@ -162,8 +162,11 @@ class TopicLogs:
 
     def remove(self, partition: TopicPartition, topic_id: UUID) -> None:
         """Remove a partition with its records."""
-        if not self._is_here(partition):
-            return
+        if self._is_here(partition):
+            self.remove_anywhere(partition, topic_id)
+
+    def remove_anywhere(self, partition: TopicPartition, topic_id: UUID) -> None:
+        """Remove a partition with its records, wherever it is led."""
         try:
             self._logs.remove(partition, topic_id)
         except OSError as error:

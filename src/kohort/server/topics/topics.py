@@ -144,10 +144,7 @@ class Topics:
             self._metadata.commit(ClusterRecord(logs.directories.cluster_id or new_cluster_id()))
         self.producer_ids = ProducerIdManager(state.producer_ids_end, self._reserve_producer_ids)
         self.durable_producer_ids = DurableProducerIds(self._take_producer_ids)
-        for record in state.topics.values():
-            places |= self._logs.here(places_of(record))
-        for partition, why in reconcile(logs.directories, state, places).items():
-            logs.refuse(partition, why)
+        self._reconcile(logs, places)
         logs.on_reopened.append(self._reopened)
         self._logs.recover(state.topics.values())
         for record in state.topics.values():
@@ -155,6 +152,14 @@ class Topics:
         self._version = self._created_version = self._metadata.end_offset
         self._metadata.flush()
         logs.directories.settle(state.cluster_id)
+
+    def _reconcile(self, logs: LogDirectory, places: dict[TopicPartition, UUID]) -> None:
+        """Have the directories agree with the metadata; `places` are those beside topics."""
+        state = self._metadata.state
+        for record in state.topics.values():
+            places |= self._logs.here(places_of(record))
+        for partition, why in reconcile(logs.directories, state, places).items():
+            logs.refuse(partition, why)
 
     def close(self) -> None:
         """End what goes on beside requests. Idempotent."""
@@ -235,6 +240,12 @@ class Topics:
             await self._reverted()
             raise storage_error(error) from error
         await self.followers.know(self.metadata_end_offset)
+        await self._finish_deletions(names, deleted)
+
+    async def _finish_deletions(
+        self, names: frozenset[str], deleted: Iterable[tuple[TopicPartition, UUID]]
+    ) -> None:
+        """Forget topics whose deletion is on the disk, and remove the records of partitions."""
         self._tell_deleted(names)
         slices = TimeSlices()
         for partition, topic_id in deleted:

@@ -1,0 +1,236 @@
+"""Keeps what a node leads as the metadata log says, and the log as the nodes are.
+
+A tick renews the lease, reads on, appends what is decided (`kohort.cluster.decide`), and takes and
+gives up partitions. Every node does so, and the log takes only decisions that were made on all of
+it. A node whose lease is over by its own clock leads nothing: others may have what it led.
+
+A partition that is planned to move is given up by its leader, which then logs who leads it next.
+Who asks for it meanwhile is told to look for the leader.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Final
+
+from kohort.cluster import (
+    LEASE_MS,
+    MOVES_AT_ONCE,
+    Endpoint,
+    FencedError,
+    Leader,
+    NodeFenced,
+    NodeRegistered,
+    Observed,
+    PartitionLed,
+    Place,
+    SharedStorage,
+    UnknownOutcomeError,
+    decide,
+)
+from kohort.runtime.clock import Clock
+from kohort.server.logs import fields
+from kohort.server.topics import MetadataRecord, SharedMetadata, SharedTopics
+from kohort.types import Instant, Timestamp, TopicPartition
+
+logger = logging.getLogger("kohort.cluster")
+
+TICK_S: Final = 0.5
+"""Time between two ticks at most; what is logged by others wakes a node at once."""
+OWN_LEASE_MS: Final = LEASE_MS * 99 // 100
+"""The lease as its node counts it: the rates of two clocks differ by less than that."""
+_TAKEN_AT_ONCE: Final = 8
+_FAILURES: Final = (OSError, UnknownOutcomeError, TimeoutError)
+
+
+class Ownership:
+    """What one node leads."""
+
+    def __init__(
+        self,
+        storage: SharedStorage,
+        metadata: SharedMetadata,
+        topics: SharedTopics,
+        clock: Clock,
+        *,
+        endpoints: Sequence[Endpoint],
+        rack: str | None,
+        claimed_at: Instant,
+    ) -> None:
+        """`claimed_at`: when the storage was asked for the session, by the node's own clock."""
+        self._storage = storage
+        self._metadata = metadata
+        self._topics = topics
+        self._clock = clock
+        self._endpoints = tuple(endpoints)
+        self._rack = rack
+        self._lease_until = claimed_at + OWN_LEASE_MS
+        self._has_session = True
+        self._trouble: str | None = None
+        self._again = asyncio.Event()
+        """Set when there is something to decide on."""
+        self._running: asyncio.Task[None] | None = None
+        metadata.on_change = self._again.set
+
+    # Running
+
+    def start(self) -> None:
+        """Tick from now on, again and again."""
+        self._running = asyncio.create_task(self._run())
+
+    async def _run(self) -> None:
+        while True:
+            await self.tick()
+            await self._rest()
+
+    async def _rest(self) -> None:
+        """Wait for something to do, at most `TICK_S`."""
+        grown = asyncio.create_task(self._storage.wait_beyond(self._metadata.end_offset))
+        changed = asyncio.create_task(self._again.wait())
+        try:
+            await asyncio.wait(
+                (grown, changed), timeout=TICK_S, return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            for task in (grown, changed):
+                task.cancel()
+        if grown.done() and not grown.cancelled() and grown.exception() is not None:
+            await asyncio.sleep(TICK_S)  # the storage is away: the next tick tells it
+
+    async def tick(self) -> None:
+        """Do what there is to do. Failures of the storage are logged, and over with the lease."""
+        self._again.clear()
+        left_s = max(self._lease_until - self._clock.now(), OWN_LEASE_MS // 2) / 1_000
+        trouble: str | None = None
+        try:
+            async with asyncio.timeout(left_s):
+                await self._tick()
+        except FencedError as error:
+            trouble, self._has_session = str(error), False
+        except _FAILURES as error:
+            trouble = str(error) or type(error).__name__
+        if trouble is not None and trouble != self._trouble:
+            logger.error("this node cannot take part in the cluster", extra=fields(why=trouble))
+        self._trouble = trouble
+        if not self._has_session or self._clock.now() >= self._lease_until:
+            await self._resign()
+
+    async def _tick(self) -> None:
+        asked_at = self._clock.now()
+        if self._has_session:
+            await self._storage.renew()
+        else:
+            await self._storage.claim()
+            self._has_session = True
+        self._lease_until = asked_at + OWN_LEASE_MS
+        observed = await self._storage.observe()
+        while await self._metadata.decide(partial(self._decide, observed)):
+            await self._agree()
+        await self._agree()
+        await self._hand_over()
+
+    # Deciding
+
+    def _decide(self, observed: Observed) -> Sequence[MetadataRecord]:
+        if not self._is_registered:
+            return [self._registration(observed.now)]
+        decided = decide(self._metadata.state.cluster, self._topics.spread, observed)
+        # Its lease is over by now: it renews that before it decides on anybody.
+        return () if NodeFenced(self._storage.node_id) in decided else decided
+
+    def _registration(self, now: Timestamp) -> NodeRegistered:
+        node, session = self._storage.node_id, self._storage.session
+        return NodeRegistered(node, session, self._endpoints, now, self._rack)
+
+    @property
+    def _is_registered(self) -> bool:
+        known = self._metadata.state.cluster.nodes.get(self._storage.node_id)
+        return known is not None and known.session == self._storage.session
+
+    # Leading
+
+    async def _agree(self) -> None:
+        """Lead what the log says, and nothing else. Raises OSError."""
+        mine = self._mine()
+        others = [each for each, epoch in self._topics.led.items() if mine.get(each) != epoch]
+        await self._give_up(others)
+        wanted = [
+            (place, epoch)
+            for place, epoch in self._led_places()
+            if self._topics.partition_of(place) not in self._topics.led
+        ]
+        for start in range(0, len(wanted), _TAKEN_AT_ONCE):
+            some = wanted[start : start + _TAKEN_AT_ONCE]
+            await asyncio.gather(*(self._topics.take(place, epoch) for place, epoch in some))
+
+    def _led_places(self) -> Iterable[tuple[Place, int]]:
+        """What this node leads in its present session, with the epochs."""
+        if not self._is_registered:
+            return ()
+        cluster = self._metadata.state.cluster
+        return ((each, cluster.leaders[each].epoch) for each in cluster.led_by(self._node_id))
+
+    def _mine(self) -> dict[TopicPartition, int]:
+        found = ((self._topics.partition_of(place), epoch) for place, epoch in self._led_places())
+        return {partition: epoch for partition, epoch in found if partition is not None}
+
+    @property
+    def _node_id(self) -> int:
+        return self._storage.node_id
+
+    async def _give_up(self, partitions: Iterable[TopicPartition]) -> None:
+        """Raises OSError if what was appended to one of them last is not known to be written."""
+        await asyncio.gather(*(self._topics.give_up(each) for each in partitions))
+
+    async def _resign(self) -> None:
+        """Lead nothing: what the storage has of it, others may have taken."""
+        with suppress(*_FAILURES):
+            await self._give_up(tuple(self._topics.led))
+
+    # Handing over
+
+    async def _hand_over(self) -> None:
+        """Let go of partitions that are planned to move. Raises as `SharedMetadata.decide`."""
+        cluster = self._metadata.state.cluster
+        moving = [
+            (place, to)
+            for place, to in cluster.moves.items()
+            if cluster.leader(place).node == self._node_id
+        ][:MOVES_AT_ONCE]
+        if not moving:
+            return
+        found = (self._topics.partition_of(place) for place, _ in moving)
+        await self._give_up([each for each in found if each is not None])
+        await self._metadata.decide(partial(self._handed_over, moving))
+        await self._agree()
+
+    def _handed_over(self, moving: Iterable[tuple[Place, int]]) -> Sequence[MetadataRecord]:
+        """The records by which others lead what was let go of."""
+        cluster = self._metadata.state.cluster
+        return [
+            PartitionLed(place, Leader(to, cluster.leaders[place].epoch + 1))
+            for place, to in moving
+            if cluster.moves.get(place) == to and cluster.leader(place).node == self._node_id
+        ]
+
+    # The end
+
+    async def leave(self) -> None:
+        """Give up everything, have others lead it, and end the session. Idempotent."""
+        if self._running is None:
+            return
+        self._running.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._running
+        self._running = None
+        await self._resign()
+        if self._has_session:
+            with suppress(FencedError, *_FAILURES):
+                async with asyncio.timeout(TICK_S):
+                    await self._metadata.decide(self._farewell)
+                    await self._storage.release()
+
+    def _farewell(self) -> Sequence[MetadataRecord]:
+        return [NodeFenced(self._node_id)] if self._is_registered else ()

@@ -1,0 +1,156 @@
+"""One of several nodes that share a storage: what makes a server a part of the cluster."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Final, Protocol
+
+from kohort.cluster import Endpoint as NodeEndpoint
+from kohort.cluster import FencedError, SharedStorage, UnknownOutcomeError
+from kohort.errors import KohortError
+from kohort.log.base import LogDirectory, SharedLogDirectory
+from kohort.log.partition_mark import new_cluster_id
+from kohort.runtime.clock import Clock
+from kohort.runtime.markers import MarkerWriter
+from kohort.runtime.transactions import TransactionVerifier
+from kohort.security.peer import Endpoint
+from kohort.server.config import Config
+from kohort.server.internode import (
+    NodeConnection,
+    NodeConnections,
+    RemoteController,
+    RoutedMarkers,
+    RoutedVerifier,
+)
+from kohort.server.nodes import ClusterNodes
+from kohort.server.ownership import Ownership
+from kohort.server.topics import (
+    ClusterRecord,
+    MetadataRecord,
+    SharedMetadata,
+    SharedTopics,
+    Topics,
+    coordinator_topics,
+)
+
+_RETRY_AFTER_S: Final = 0.1
+STARTED_WITHIN_S: Final = 60.0
+"""Time that the storage has to respond."""
+
+
+class Shared(Protocol):
+    """A storage of several nodes, as one of them has it."""
+
+    @property
+    def storage(self) -> SharedStorage: ...
+
+    @property
+    def logs(self) -> SharedLogDirectory: ...
+
+
+class SharedNode:
+    """The parts of a server that is one of several nodes; see `ClusterParts` for one machine's."""
+
+    worker: None = None
+    controller: RemoteController | None = None
+    """Any node changes topics itself."""
+
+    def __init__(self, shared: Shared, sockets: Path, config: Config, clock: Clock) -> None:
+        """`sockets` is the directory of those by which the nodes talk to each other."""
+        self.shared = shared
+        self._sockets = sockets
+        self._config = config
+        self._clock = clock
+        self._node_id: int = config["node.id"]
+        self._metadata = SharedMetadata(shared.storage, clock.timestamp)
+        self._connections = NodeConnections(self._connect)
+        self._ownership: Ownership | None = None
+        self.cluster_id: str | None = None
+        self.nodes: ClusterNodes
+
+    def _connect(self, node_id: int) -> NodeConnection:
+        return NodeConnection(self._socket_of(node_id))
+
+    def _socket_of(self, node_id: int) -> str:
+        return str(self._sockets / f"{node_id}.sock")
+
+    @property
+    def node_socket(self) -> str:
+        """The path of the socket for other nodes."""
+        return self._socket_of(self._node_id)
+
+    async def begin(self) -> None:
+        """Take the node's place, and know the cluster. Raises KohortError."""
+        try:
+            async with asyncio.timeout(STARTED_WITHIN_S):
+                await self._begin()
+        except TimeoutError as error:
+            raise KohortError("the storage of the cluster does not respond") from error
+        self.cluster_id = self._metadata.state.cluster_id
+
+    async def _begin(self) -> None:
+        while True:
+            self._claimed_at = self._clock.now()
+            try:
+                await self.shared.storage.claim()
+                while await self._metadata.decide(self._missing):
+                    pass
+                return
+            except (OSError, UnknownOutcomeError, FencedError):
+                await asyncio.sleep(_RETRY_AFTER_S)
+
+    def _missing(self) -> Sequence[MetadataRecord]:
+        """What every cluster has."""
+        state = self._metadata.state
+        names = {topic.name for topic in state.topics.values()}
+        missing: list[MetadataRecord] = [
+            topic for topic in coordinator_topics(self._config) if topic.name not in names
+        ]
+        if not state.cluster_id:
+            cluster_id = self.shared.logs.directories.cluster_id or new_cluster_id()
+            missing.insert(0, ClusterRecord(cluster_id))
+        return missing
+
+    def open_topics(self, logs: LogDirectory) -> Topics:  # noqa: ARG002
+        """The topics, of which this node leads no partition yet."""
+        return SharedTopics(self.shared.logs, self._config, self._clock.timestamp, self._metadata)
+
+    def know(self, topics: Topics) -> None:
+        """Find the leaders of these topics from now on."""
+        self.nodes = ClusterNodes(self._metadata.state.cluster, topics)
+
+    def start(
+        self,
+        topics: Topics,
+        endpoints: Iterable[Endpoint],
+        lost: Callable[[], object],  # noqa: ARG002
+    ) -> None:
+        """Be a node of the cluster from now on, which clients reach at these endpoints."""
+        assert isinstance(topics, SharedTopics)
+        self._ownership = Ownership(
+            self.shared.storage,
+            self._metadata,
+            topics,
+            self._clock,
+            endpoints=[NodeEndpoint(each.listener, each.host, each.port) for each in endpoints],
+            rack=self._config["broker.rack"],
+            claimed_at=self._claimed_at,
+        )
+        self._ownership.start()
+
+    def markers(self, topics: Topics, local: MarkerWriter) -> MarkerWriter:
+        """Where transactions end: in the partitions of all nodes."""
+        return RoutedMarkers(self._node_id, self.nodes, topics, local, self._connections)
+
+    def verifier(self, local: TransactionVerifier) -> TransactionVerifier:
+        """Who knows the transactions of all nodes."""
+        return RoutedVerifier(self._node_id, self.nodes, local, self._connections)
+
+    async def leave(self) -> None:
+        """Have other nodes lead what this one led. Idempotent."""
+        if self._ownership is not None:
+            await self._ownership.leave()
+
+    def close(self) -> None:
+        """Ask other nodes nothing more. Idempotent."""
+        self._connections.close()

@@ -1,0 +1,28 @@
+"""The topics of the coordinators, which exist before a server serves."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from kohort.log.partition_mark import new_topic_id
+from kohort.server.config import Config
+from kohort.server.topics.cluster_metadata import TopicRecord
+from kohort.server.topics.names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+
+_SETTINGS: Final = {OFFSETS_TOPIC: "offsets.topic", TRANSACTIONS_TOPIC: "transaction.state.log"}
+"""The prefix of the broker's settings for each."""
+
+
+def coordinator_topics(config: Config) -> Iterator[TopicRecord]:
+    """New ones, with the settings of the server."""
+    for name, settings in _SETTINGS.items():
+        yield TopicRecord(
+            id=new_topic_id(),
+            name=name,
+            partitions=config[f"{settings}.num.partitions"],
+            configs={
+                "cleanup.policy": "compact",
+                "compression.type": "producer",
+                "segment.bytes": str(config[f"{settings}.segment.bytes"]),
+            },
+            internal=True,
+        )

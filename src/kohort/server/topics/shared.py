@@ -1,0 +1,138 @@
+"""Topics of one of several nodes that share a storage: each leads some of the partitions."""
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
+from uuid import UUID
+
+from kohort.cluster import Leader, Place, Purpose, Spread
+from kohort.errors import ErrorCode, KafkaError
+from kohort.log.base import Log, LogDirectory, SharedLogDirectory
+from kohort.log.elsewhere import ElsewhereLog
+from kohort.server.config import Config
+from kohort.server.topics.cluster_metadata import MetadataRecord, ProducerIdsReserved
+from kohort.server.topics.followed import FollowingTopics
+from kohort.server.topics.names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from kohort.server.topics.shared_metadata import SharedMetadata
+from kohort.server.topics.topic import Topic
+from kohort.types import Timestamp, TopicPartition
+
+logger = logging.getLogger("kohort.topics")
+
+_PURPOSES: Final = {OFFSETS_TOPIC: Purpose.GROUPS, TRANSACTIONS_TOPIC: Purpose.TRANSACTIONS}
+_ATTEMPTS: Final = 10
+
+
+class SharedTopics(FollowingTopics):
+    """The topics of the cluster; any node may change them."""
+
+    def __init__(
+        self,
+        logs: SharedLogDirectory,
+        config: Config,
+        now: Callable[[], Timestamp],
+        metadata: SharedMetadata,
+    ) -> None:
+        """Know the topics of `metadata`, and lead no partition yet."""
+        self._led: dict[TopicPartition, int] = {}
+        """The partitions whose logs are here, with their leader epochs."""
+        super().__init__(logs, config, now, self._led.__contains__, metadata)
+        self._shared_logs = logs
+        self._on_reopened = logs.on_reopened
+        metadata.follow = self.follow
+
+    def _reconcile(self, logs: LogDirectory, places: dict[TopicPartition, UUID]) -> None:
+        """What the storage has is that of all nodes."""
+
+    # Leading
+
+    @property
+    def led(self) -> Mapping[TopicPartition, int]:
+        """The partitions that are led here, with their leader epochs, for reading only."""
+        return MappingProxyType(self._led)
+
+    @property
+    def spread(self) -> dict[UUID, Spread]:
+        """The topics of the metadata log, as far as `decide` has to know them."""
+        return {
+            topic_id: Spread(_PURPOSES.get(record.name, Purpose.RECORDS), record.partitions)
+            for topic_id, record in self._metadata.state.topics.items()
+        }
+
+    def partition_of(self, place: Place) -> TopicPartition | None:
+        """A partition by its topic's id; None if there is no such topic or partition."""
+        topic = self.by_id(place.topic_id)
+        if topic is None or place.partition >= len(topic.partitions):
+            return None
+        return TopicPartition(topic.name, place.partition)
+
+    async def take(self, place: Place, epoch: int) -> None:
+        """Lead a partition from now on, in that epoch: its records are served, its shard loads.
+
+        Nothing happens to one that is led here already, or whose topic is gone. Raises OSError.
+        """
+        partition, topic = self.partition_of(place), self.by_id(place.topic_id)
+        if partition is None or topic is None or partition in self._led:
+            return
+        settings = self._logs.settings(topic.effective)
+        log = await self._shared_logs.take(partition, topic.id, settings, epoch)
+        if self.partition_of(place) != partition:
+            await self._shared_logs.release(partition)
+            return
+        self._led[partition] = epoch
+        self._tell_opened(log)
+
+    async def give_up(self, partition: TopicPartition) -> None:
+        """Lead a partition no more: who asks is sent elsewhere, and nothing is written to it.
+
+        Harmless if it is not led here. Raises OSError if the outcome of what was appended last is
+        not known.
+        """
+        if self._led.pop(partition, None) is None:
+            return
+        log = self.log(*partition)
+        if log is not None:
+            self._tell_opened(ElsewhereLog(partition, log.config))
+        await self._shared_logs.release(partition)
+
+    def _tell_opened(self, log: Log) -> None:
+        for tell in tuple(self._on_reopened):
+            tell(log)
+
+    def _retire(self, topic: Topic) -> Iterator[None]:
+        yield from super()._retire(topic)
+        for log in topic.partitions:
+            self._led.pop(log.topic_partition, None)
+
+    def _remove(self, partition: TopicPartition, topic_id: UUID) -> None:
+        """Whoever led it last: that node may be gone."""
+        if self._to_remove.get(partition) == topic_id:
+            del self._to_remove[partition]
+            self._logs.remove_anywhere(partition, topic_id)
+
+    # Nodes
+
+    def leaders(self, topic_id: UUID, partitions: int) -> list[Leader]:
+        """The leader of each partition; its node is `NO_LEADER` where there is none."""
+        leader = self._metadata.state.cluster.leader
+        return [leader(Place(topic_id, partition)) for partition in range(partitions)]
+
+    # Producer ids
+
+    async def _take_producer_ids(self) -> Sequence[int]:
+        for _ in range(_ATTEMPTS):
+            block = self.producer_ids.block()
+            try:
+                await self.durable(self.last_change)
+            except KafkaError:
+                continue  # another node has reserved them
+            return block
+        raise KafkaError(ErrorCode.coordinator_load_in_progress, "no producer ids in hand")
+
+    async def _apply(self, record: MetadataRecord) -> None:
+        if isinstance(record, ProducerIdsReserved):
+            self.producer_ids.reserved_elsewhere(record.end)
+        else:
+            await super()._apply(record)
+            self.responses.clear()

@@ -1,0 +1,258 @@
+"""The metadata log that all nodes append to: a batch gets in only at the end that its author knows.
+
+A change is replayed at once, and appended then: what other nodes have logged meanwhile goes before
+it. Both stay if they are of different things. Else the change of this node is taken back, with all
+that were made after it, and whoever waits for it learns so.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NoReturn, TypeAlias
+from uuid import UUID
+
+from kohort.cluster import FencedError, NodeFenced, SharedStorage, UnknownOutcomeError
+from kohort.errors import ErrorCode, KafkaError
+from kohort.log.base import Log
+from kohort.server.logs import fields
+from kohort.server.topics.cluster_metadata import (
+    ClusterState,
+    MetadataRecord,
+    TopicDeleted,
+    TopicRecord,
+    decode_batches,
+    encode,
+    encode_batch,
+    in_batches,
+)
+from kohort.server.topics.metadata_log import Lost, SupersededError
+from kohort.types import Timestamp
+
+logger = logging.getLogger("kohort.topics")
+
+_RETRY_AFTER_S: Final = 0.1
+_BASE_OFFSET_BYTES: Final = 8
+
+Follow: TypeAlias = Callable[[Sequence[tuple[int, MetadataRecord]]], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """What one `commit` has replayed, and not appended yet."""
+
+    number: int
+    records: Sequence[MetadataRecord]
+    undo: Sequence[MetadataRecord]
+    """In this order."""
+    subjects: frozenset[object]
+
+
+class SharedMetadata:
+    """`state` as all nodes agree on it, with the changes of this one."""
+
+    def __init__(self, storage: SharedStorage, now: Callable[[], Timestamp]) -> None:
+        self.state = ClusterState()
+        self.on_taken_back: Callable[[Collection[UUID]], None] = _ignore
+        self.end_offset = 0
+        """Offset of the next record to be read."""
+        self.follow: Follow = self._replay_all
+        """Has what other nodes have logged done, record by record: each comes back to `replay`."""
+        self.on_change: Callable[[], None] = _nothing
+        """Called when this node has appended a change."""
+        self._storage = storage
+        self._now = now
+        self._pending: deque[_Change] = deque()
+        self._appended = self._settled = 0
+        self._lost = Lost()
+        self._turn = asyncio.Lock()
+        """Held while the end of the log is found out."""
+        self._writing: asyncio.Task[None] | None = None
+
+    @property
+    def durable_end(self) -> int:
+        return self.end_offset
+
+    @property
+    def last_change(self) -> int:
+        return self._appended
+
+    def read(self, _: int) -> NoReturn:
+        raise KafkaError(ErrorCode.unsupported_version)
+
+    async def wait_beyond(self, _: int) -> NoReturn:
+        raise KafkaError(ErrorCode.unsupported_version)
+
+    # Changes by this node
+
+    def commit(self, *records: MetadataRecord) -> None:
+        """Replay the records, which are appended together soon, or taken back."""
+        undo: list[MetadataRecord] = []
+        for record in records:
+            undo += reversed(self.state.inverse(record))
+            self.state.replay(record)
+        self._appended += 1
+        subjects = frozenset(each for record in records for each in _subjects(record))
+        self._pending.append(_Change(self._appended, records, undo[::-1], subjects))
+        self._write_soon()
+
+    def _write_soon(self) -> asyncio.Task[None]:
+        if self._writing is None:
+            self._writing = asyncio.get_running_loop().create_task(self._write())
+        return self._writing
+
+    async def durable(self, change: int | None = None) -> None:
+        """Return when that change, or every change made by now, is in the log.
+
+        Raises OSError if it was taken back.
+        """
+        first = self._settled + 1 if change is None else change
+        pending = range(first, (self._appended if change is None else change) + 1)
+        while pending and self._settled < pending[-1]:
+            await asyncio.shield(self._write_soon())
+        self._lost.ensure_kept(pending)
+
+    async def _write(self) -> None:
+        try:
+            async with self._turn:
+                await self._append_pending()
+        finally:
+            self._writing = None
+
+    async def _append_pending(self) -> None:
+        while self._pending:
+            change = self._pending[0]
+            try:
+                if await self._append(change.records, {}):
+                    self._settle(change)
+                else:
+                    await self._read_on()
+            except (OSError, FencedError) as error:
+                self._take_back(error)
+            except UnknownOutcomeError:
+                await self._find_out(change)
+
+    def _settle(self, change: _Change) -> None:
+        """A change is in the log, at the end as it was known."""
+        self._pending.popleft()
+        self._settled = change.number
+        self.end_offset += len(change.records)
+        self.on_change()
+
+    async def _find_out(self, change: _Change) -> None:
+        """Read on after an append whose outcome is unknown, until something is there."""
+        try:
+            records = await self._read()
+        except (OSError, UnknownOutcomeError):
+            await asyncio.sleep(_RETRY_AFTER_S)
+            return
+        count = len(change.records)
+        if [record for _, record in records[:count]] == list(change.records):
+            self._settle(change)
+            records = records[count:]
+        await self.follow(records)
+
+    async def _append(self, records: Sequence[MetadataRecord], fences: Mapping[int, int]) -> bool:
+        batch = encode_batch(records, self._now())
+        placed = self.end_offset.to_bytes(_BASE_OFFSET_BYTES) + batch[_BASE_OFFSET_BYTES:]
+        return await self._storage.append(self.end_offset, placed, fences)
+
+    # Changes by others
+
+    def replay(self, offset: int, record: MetadataRecord) -> None:
+        """Replay a record that another node has logged."""
+        subjects = _subjects(record)
+        if any(not change.subjects.isdisjoint(subjects) for change in self._pending):
+            self._take_back(SupersededError(None, "another node has changed the same"))
+        self.state.replay(record)
+        self.end_offset = offset + 1
+
+    async def _replay_all(self, records: Sequence[tuple[int, MetadataRecord]]) -> None:
+        for offset, record in records:
+            self.replay(offset, record)
+
+    async def read_on(self) -> None:
+        """Know all that is in the log now. Raises OSError, UnknownOutcomeError."""
+        async with self._turn:
+            await self._read_on()
+
+    async def _read_on(self) -> None:
+        while records := await self._read():
+            await self.follow(records)
+
+    async def _read(self) -> list[tuple[int, MetadataRecord]]:
+        """What follows on the end that is known."""
+        data = await self._storage.read(self.end_offset)
+        return [each for each in decode_batches(data) if each[0] >= self.end_offset]
+
+    async def decide(self, decide: Callable[[], Sequence[MetadataRecord]]) -> bool:
+        """Append what is decided on all that is in the log, and do it; False if there is nothing.
+
+        Nodes that the records fence lose their sessions. Raises FencedError, OSError, and
+        UnknownOutcomeError: then it is to be decided anew.
+        """
+        async with self._turn:
+            await self._append_pending()
+            await self._read_on()
+            decided = decide()
+            for records in in_batches(decided, _chars):
+                nodes = self.state.cluster.nodes
+                fences = {
+                    each.id: nodes[each.id].session
+                    for each in records
+                    if isinstance(each, NodeFenced) and each.id != self._storage.node_id
+                }
+                if not await self._append(records, fences):
+                    break
+                await self.follow([*enumerate(records, self.end_offset)])
+        return bool(decided)
+
+    # Taking back
+
+    def _take_back(self, error: Exception) -> None:
+        """Have `state` as if the changes that were not appended had not been made."""
+        lost = [*self._pending]
+        self._pending.clear()
+        undo = [record for change in reversed(lost) for record in change.undo]
+        for record in undo:
+            self.state.replay(record)
+        why = error if isinstance(error, OSError) else OSError(None, str(error))
+        self._lost.note(range(self._settled + 1, self._appended + 1), why)
+        self._settled = self._appended
+        logger.warning(
+            "changes of topics are taken back", extra=fields(changes=len(lost), why=error)
+        )
+        self.on_taken_back(
+            [each.id for each in undo if isinstance(each, TopicRecord | TopicDeleted)]
+        )
+
+    def flush(self) -> None:
+        """What is read from the log is in it."""
+
+    def log_reopened(self, log: Log) -> None:
+        """The log is no partition of this node."""
+
+    def close(self) -> None:
+        """Append nothing more. Idempotent."""
+        if self._writing is not None:
+            self._writing.cancel()
+
+
+def _subjects(record: MetadataRecord) -> tuple[object, ...]:
+    """What a record says something of; a topic has an id and a name."""
+    key = encode(record)[0]
+    return (key, record.name) if isinstance(record, TopicRecord) else (key,)
+
+
+def _chars(record: MetadataRecord) -> int:
+    key, value = encode(record)
+    return len(key) + len(value or b"")
+
+
+def _ignore(_: Collection[UUID]) -> None:
+    pass
+
+
+def _nothing() -> None:
+    pass

@@ -1,0 +1,141 @@
+"""Several nodes of one cluster in this process, which share memory."""
+
+import asyncio
+import tempfile
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any, Self
+
+from kohort.cluster import Leader, MovePlanned, Place
+from kohort.log.shared_memory import MemoryStorage, SharedMemory
+from kohort.runtime.clock import SystemClock
+from kohort.server.broker import Broker
+from kohort.server.config import Config
+from kohort.server.topics import SharedMetadata
+from kohort.types import Instant, Timestamp
+from server.net.bench import Peer
+
+
+class SharedCluster:
+    """Nodes 1 to `count`."""
+
+    def __init__(self, count: int = 3, **settings: Any) -> None:
+        self.count = count
+        self.clock = MovableClock()
+        self.shared = SharedMemory(self.clock.timestamp)
+        self.storages: dict[int, FailingStorage] = {}
+        self.brokers: dict[int, Broker] = {}
+        self._settings = {name.replace("_", "."): value for name, value in settings.items()}
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        self._sockets = Path(self._stack.enter_context(tempfile.TemporaryDirectory()))
+        for node in range(1, self.count + 1):
+            await self.start(node)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for node in tuple(self.brokers):
+            await self.stop(node)
+        await self._stack.aclose()
+
+    async def start(self, node: int) -> Broker:
+        config = {
+            "listeners": "127.0.0.1:0",
+            "storage": "memory",
+            "node.id": node,
+            "group.initial.rebalance.delay.ms": 0,
+            "offsets.topic.num.partitions": 6,
+            "transaction.state.log.num.partitions": 6,
+        }
+        shared = MemoryNode(self.shared, node)
+        self.storages[node] = shared.storage
+        broker = Broker(
+            Config(config | self._settings),
+            clock=self.clock,
+            shared=shared,
+            sockets=self._sockets,
+        )
+        await broker.start()
+        self.brokers[node] = broker
+        return broker
+
+    async def stop(self, node: int) -> None:
+        await self.brokers.pop(node).close()
+
+    async def peer(self, node: int) -> Peer:
+        """A client of that node."""
+        address = self.brokers[node].address
+        peer = Peer(*await asyncio.open_connection(*address))
+        self._stack.callback(peer.leave)
+        return peer
+
+    @property
+    def address(self) -> str:
+        """Those of all nodes, as `bootstrap.servers`."""
+        return ",".join(str(broker.address) for broker in self.brokers.values())
+
+    async def move(self, place: Place, to: int) -> None:
+        """Have a partition moved, and wait until it is there."""
+        metadata = SharedMetadata(self.storages[to], self.clock.timestamp)
+        await metadata.decide(lambda: [MovePlanned(place, to)])
+        async with asyncio.timeout(10):
+            while metadata.state.cluster.leader(place).node != to:
+                await self.storages[to].wait_beyond(metadata.end_offset)
+                await metadata.read_on()
+
+    async def leaders(self, topic: str) -> list[Leader]:
+        """The leaders of a topic's partitions, once all nodes agree on them and lead them."""
+        async with asyncio.timeout(10):
+            while True:
+                found = [self._leaders(broker, topic) for broker in self.brokers.values()]
+                if found[0] and found == [found[0]] * len(found) and self._serve(topic, found[0]):
+                    return found[0]
+                await asyncio.sleep(0.005)
+
+    def _leaders(self, broker: Broker, topic: str) -> list[Leader]:
+        known = broker.topics.get(topic)
+        return [] if known is None else list(broker.nodes.leaders(known))
+
+    def _serve(self, topic: str, leaders: list[Leader]) -> bool:
+        return all(
+            leader.node in self.brokers
+            and self.brokers[leader.node].topics.log(topic, index).leader_epoch == leader.epoch
+            for index, leader in enumerate(leaders)
+        )
+
+    def place(self, topic: str, partition: int = 0) -> Place:
+        known = next(iter(self.brokers.values())).topics.get(topic)
+        assert known is not None
+        return Place(known.id, partition)
+
+
+class FailingStorage(MemoryStorage):
+    """A storage that fails while it has a `failure`."""
+
+    failure: Exception | None = None
+
+    async def renew(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+        await super().renew()
+
+
+class MemoryNode:
+    """A `Shared` of memory."""
+
+    def __init__(self, shared: SharedMemory, node: int) -> None:
+        self.storage = FailingStorage(shared, node)
+        self.logs = self.storage.logs
+
+
+class MovableClock(SystemClock):
+    """The clocks of the machine, and what a test has set them ahead."""
+
+    ahead_ms = 0
+
+    def now(self) -> Instant:
+        return Instant(super().now() + self.ahead_ms)
+
+    def timestamp(self) -> Timestamp:
+        return Timestamp(super().timestamp() + self.ahead_ms)

@@ -1,0 +1,195 @@
+"""Nodes that share a storage: each leads a part, and all of it moves."""
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+
+from kohort.cluster import LEASE_MS
+from kohort.errors import ErrorCode
+from kohort.protocol.batches import Record, build, iterate
+from server.net.bench import Peer
+from server.nodes_bench import SharedCluster
+
+ORDERS = {"name": "orders", "num_partitions": 6, "replication_factor": 1}
+
+
+async def create(cluster: SharedCluster, node: int) -> None:
+    peer = await cluster.peer(node)
+    answer = await peer.ask("create_topics", 7, topics=[ORDERS], timeout_ms=1_000)
+    assert answer.topics[0].error_code == 0
+
+
+async def test_every_partition_is_led_by_one_node_of_three() -> None:
+    async with SharedCluster() as cluster:
+        await create(cluster, 2)
+        leaders = await cluster.leaders("orders")
+        assert Counter(leader.node for leader in leaders) == {1: 2, 2: 2, 3: 2}
+        # It came first; what it leads moves once the others have been there for a while.
+        for topic in ("__consumer_offsets", "__transaction_state"):
+            assert {leader.node for leader in await cluster.leaders(topic)} == {1}
+
+
+async def test_clients_go_on_when_nodes_leave() -> None:
+    async with SharedCluster() as cluster:
+        await create(cluster, 1)
+        await cluster.leaders("orders")
+        producer = AIOKafkaProducer(bootstrap_servers=cluster.address)
+        consumer = AIOKafkaConsumer(
+            "orders",
+            bootstrap_servers=cluster.address,
+            group_id="g",
+            auto_offset_reset="earliest",
+            metadata_max_age_ms=500,
+        )
+        async with producer, consumer:
+            for at in range(60):
+                if at in (20, 40):
+                    await cluster.stop(at // 20)
+                await producer.send_and_wait("orders", b"%d" % at, partition=at % 6)
+            found: set[bytes] = set()
+            async with asyncio.timeout(20):
+                while len(found) < 60:
+                    for records in (await consumer.getmany(timeout_ms=100)).values():
+                        found |= {record.value for record in records}
+            await consumer.commit()
+            assert sum([await consumer.committed(each) for each in consumer.assignment()]) == 60
+        assert {leader.node for leader in await cluster.leaders("orders")} == {3}
+
+
+async def test_a_partition_that_moves_leaves_nothing_behind() -> None:
+    async with SharedCluster(2) as cluster:
+        await create(cluster, 1)
+        place, former = cluster.place("orders"), (await cluster.leaders("orders"))[0]
+        to = 3 - former.node
+        waiting = asyncio.create_task(fetch(await cluster.peer(former.node), 60_000))
+        await sent(waiting)
+        await cluster.move(place, to)
+        assert (await waiting).error_code is ErrorCode.not_leader_or_follower
+        leader = (await cluster.leaders("orders"))[0]
+        assert leader == (to, former.epoch + 1)
+        assert (await produce(cluster, to, 0)).error_code == 0
+        refused = await produce(cluster, former.node, 0)
+        assert refused.error_code is ErrorCode.not_leader_or_follower
+
+
+async def test_leader_epochs_tell_old_knowledge_and_where_epochs_ended() -> None:
+    async with SharedCluster(2) as cluster:
+        await create(cluster, 1)
+        place, first = cluster.place("orders"), (await cluster.leaders("orders"))[0]
+        assert (await produce(cluster, first.node, 0)).base_offset == 0
+        await cluster.move(place, 3 - first.node)
+        assert (await produce(cluster, 3 - first.node, 0)).base_offset == 1
+        await cluster.move(place, first.node)
+        await cluster.leaders("orders")
+        peer = await cluster.peer(first.node)
+        for known, error in (
+            (1, ErrorCode.fenced_leader_epoch),
+            (2, ErrorCode.none),
+            (3, ErrorCode.unknown_leader_epoch),
+        ):
+            fetched = await fetch(peer, 0, current_leader_epoch=known)
+            assert fetched.error_code is error
+            wanted = {"partition_index": 0, "current_leader_epoch": known, "timestamp": -2}
+            answer = await peer.ask(
+                "list_offsets", 7, replica_id=-1, isolation_level=0,
+                topics=[{"name": "orders", "partitions": [wanted]}],
+            )  # fmt: skip
+            listed = answer.topics[0].partitions[0]
+            assert (listed.error_code, listed.leader_epoch) == (error, -1 if error else 0)
+            assert await end_of_epoch(peer, known, 0) == (error or (0, 1))
+        assert await end_of_epoch(peer, 2, 1) == (1, 2)
+        assert await end_of_epoch(peer, 2, 2) == (2, 2)
+        assert await end_of_epoch(peer, 2, 3) == (-1, -1)
+        records = (await fetch(peer, 0)).records
+        assert [header.partition_leader_epoch for _, header in iterate(records)] == [0, 1]
+
+
+async def test_a_node_that_is_gone_is_replaced_and_one_that_was_fenced_comes_back() -> None:
+    async with SharedCluster(2) as cluster:
+        await create(cluster, 1)
+        former = await cluster.leaders("orders")
+        cluster.shared.fence(1)
+        cluster.clock.ahead_ms += LEASE_MS + 1
+        leaders = await cluster.leaders("orders")
+        while leaders == former:
+            await asyncio.sleep(0.01)
+            leaders = await cluster.leaders("orders")
+        assert sorted(cluster.brokers[1].nodes.ids) == [1, 2]
+        moved = {leader.epoch for leader, old in zip(leaders, former, strict=True) if old != leader}
+        assert moved == {1}
+
+
+async def test_a_node_whose_lease_is_over_serves_nothing() -> None:
+    async with SharedCluster(1) as cluster:
+        await create(cluster, 1)
+        await cluster.leaders("orders")
+        cluster.storages[1].failure = OSError("the storage is away")
+        cluster.clock.ahead_ms += LEASE_MS
+        async with asyncio.timeout(10):
+            while (await produce(cluster, 1, 0)).error_code == 0:
+                pass
+        assert (await produce(cluster, 1, 0)).error_code is ErrorCode.not_leader_or_follower
+        cluster.storages[1].failure = None
+        await cluster.leaders("orders")
+        assert (await produce(cluster, 1, 0)).error_code == 0
+
+
+async def test_one_of_two_nodes_makes_a_topic() -> None:
+    async with SharedCluster(2) as cluster:
+        peers = [await cluster.peer(node) for node in (1, 2)]
+        made = await asyncio.gather(
+            *(peer.ask("create_topics", 7, topics=[ORDERS], timeout_ms=1_000) for peer in peers)
+        )
+        errors = [each.topics[0].error_code for each in made]
+        assert sum(error == 0 for error in errors) == 1
+        assert not {*errors} - {
+            ErrorCode.none, ErrorCode.not_controller, ErrorCode.topic_already_exists
+        }  # fmt: skip
+        assert len(await cluster.leaders("orders")) == 6
+        deleted = {"topics": [{"name": "orders"}], "timeout_ms": 1_000}
+        assert (await peers[0].ask("delete_topics", 6, **deleted)).responses[0].error_code == 0
+        async with asyncio.timeout(10):
+            while cluster.brokers[2].topics.get("orders") is not None:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        assert not [each for each in cluster.shared.logs if each.topic == "orders"]
+
+
+async def produce(cluster: SharedCluster, node: int, partition: int) -> Any:
+    """The response to one batch."""
+    data = {"index": partition, "records": build([Record(None, b"a")])}
+    peer = await cluster.peer(node)
+    answer = await peer.ask(
+        "produce", 9, transactional_id=None, acks=-1, timeout_ms=1_000,
+        topic_data=[{"name": "orders", "partition_data": [data]}],
+    )  # fmt: skip
+    return answer.responses[0].partition_responses[0]
+
+
+async def fetch(peer: Peer, max_wait_ms: int, **fields: Any) -> Any:
+    """The response to a fetch of partition 0 from its start."""
+    wanted = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 10_000, **fields}
+    answer = await peer.ask(
+        "fetch", 12, max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=10_000,
+        topics=[{"topic": "orders", "partitions": [wanted]}],
+    )  # fmt: skip
+    return answer.responses[0].partitions[0]
+
+
+async def end_of_epoch(peer: Peer, known: int, epoch: int) -> Any:
+    """Epoch and end offset, or the error."""
+    wanted = {"partition": 0, "current_leader_epoch": known, "leader_epoch": epoch}
+    answer = await peer.ask(
+        "offset_for_leader_epoch", 4, replica_id=-2,
+        topics=[{"topic": "orders", "partitions": [wanted]}],
+    )  # fmt: skip
+    end = answer.topics[0].partitions[0]
+    return end.error_code or (end.leader_epoch, end.end_offset)
+
+
+async def sent(task: asyncio.Task[Any]) -> None:
+    """Return when the request of a task is likely to wait in the server."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not task.done()
