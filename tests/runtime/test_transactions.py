@@ -17,6 +17,7 @@ from kohort.transactions.requests import (
     DescribeTransaction,
     EndTransaction,
     InitProducerId,
+    TransactionalProducer,
 )
 from kohort.types import TopicPartition
 from runtime.fake_log import FakeLog
@@ -195,7 +196,9 @@ async def test_partitions_are_added_once_the_markers_are_written():
         await served.add(producer)
         served.partitions.gate.clear()
         response = await served.end(producer)
-        add = served.coordinator.add_partitions_after_markers("t", *response[1:], ORDERS, 0)
+        add = served.coordinator.add_partitions_after_markers(
+            TransactionalProducer("t", *response[1:]), ORDERS, 0
+        )
         adding = asyncio.ensure_future(add)
         await settled()
         assert not adding.done()
@@ -231,7 +234,9 @@ async def test_markers_that_take_long_are_not_waited_for():
         response = await served.end(producer)
         loop = asyncio.get_running_loop()
         before = loop.time()
-        add = served.coordinator.add_partitions_after_markers("t", *response[1:], ORDERS, 0)
+        add = served.coordinator.add_partitions_after_markers(
+            TransactionalProducer("t", *response[1:]), ORDERS, 0
+        )
         assert await add is ErrorCode.concurrent_transactions
         assert loop.time() - before == pytest.approx(0.1)
         served.partitions.gate.set()

@@ -35,7 +35,7 @@ from kohort.runtime.transactions import TransactionCoordinator
 from kohort.server.transaction_markers import PartitionMarkers
 from kohort.transactions.config import TransactionCoordinatorConfig
 from kohort.transactions.records import TransactionState
-from kohort.transactions.requests import EndTransaction, InitProducerId
+from kohort.transactions.requests import EndTransaction, InitProducerId, TransactionalProducer
 from kohort.types import TopicPartition
 from log.refusing_disk import CHANGES, Disk
 from runtime.virtual_time import LoopClock, VirtualLoop
@@ -186,7 +186,9 @@ class Server:
     async def _add(self, name, producer, partition):
         """Add a partition, also if the log knows the producer: its last end may be unmarked."""
         added = {partition.topic: frozenset({partition.partition})}
-        error = await self.transactions.add_partitions_after_markers(name, *producer, added, 0)
+        error = await self.transactions.add_partitions_after_markers(
+            TransactionalProducer(name, *producer), added, 0
+        )
         if error:
             raise KafkaError(error)
 

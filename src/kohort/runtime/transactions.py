@@ -1,10 +1,11 @@
 """The transaction coordinator of a process: every shard of `__transaction_state`."""
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from kohort.errors import ErrorCode
 from kohort.log.base import Log
@@ -19,6 +20,7 @@ from kohort.transactions.requests import (
     AddPartitionsResponse,
     ExpireTransactionalIds,
     Request,
+    TransactionalProducer,
     VerifyPartitions,
     VerifyPartitionsResponse,
 )
@@ -33,47 +35,43 @@ _MARKERS_AT_MOST_S: Final = 0.1
 """How long the next transaction waits for markers, as its first Produce v12 does in Kafka."""
 
 
-class TransactionVerifier(Protocol):
+class TransactionVerifier(ABC):
     """What the leaders of partitions ask the coordinator of a transaction."""
 
+    @abstractmethod
     async def add_partitions(
-        self,
-        transactional_id: str,
-        producer_id: int,
-        producer_epoch: int,
-        partitions: Partitions,
-        client_version: int,
+        self, producer: TransactionalProducer, partitions: Partitions, client_version: int
     ) -> ErrorCode:
         """The error of adding partitions to a transaction, `none` if they are in it now."""
-        ...
 
+    @abstractmethod
     async def verify_partitions(
-        self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Partitions
+        self, producer: TransactionalProducer, partitions: Partitions
     ) -> VerifyPartitionsResponse:
         """Which of the partitions are missing in the open transaction."""
-        ...
+
+    @abstractmethod
+    async def markers_written(self, transactional_id: str, timeout_s: float) -> None:
+        """Return when the last transaction has its markers, or after that time.
+
+        After all of that time if they cannot be written yet.
+        """
 
     async def verify(
-        self,
-        transactional_id: str,
-        producer_id: int,
-        producer_epoch: int,
-        partition: TopicPartition,
-        *,
-        add: bool,
+        self, producer: TransactionalProducer, partition: TopicPartition, *, add: bool
     ) -> ErrorCode:
         """`none` if a partition is in the open transaction, or with `add` if it is now.
 
         TRANSACTION_ABORTABLE if it is not; other errors are those of the transaction.
         """
-        ...
+        partitions = {partition.topic: frozenset({partition.partition})}
+        if add:
+            return await self.add_partitions(producer, partitions, BUMPS_EPOCH)
+        error, missing = await self.verify_partitions(producer, partitions)
+        return ErrorCode.transaction_abortable if missing else error
 
-    async def markers_written(self, transactional_id: str, timeout_s: float) -> None:
-        """Return when the last transaction has its markers, or after that time."""
-        ...
 
-
-class TransactionCoordinator(Shards[TransactionHost, TransactionTimesOut]):
+class TransactionCoordinator(Shards[TransactionHost, TransactionTimesOut], TransactionVerifier):
     """All transactional ids that this process coordinates.
 
     The `request_id` of a request passed to `submit` is the function that receives the response.
@@ -146,19 +144,11 @@ class TransactionCoordinator(Shards[TransactionHost, TransactionTimesOut]):
         return await response
 
     async def add_partitions(
-        self,
-        transactional_id: str,
-        producer_id: int,
-        producer_epoch: int,
-        partitions: Partitions,
-        client_version: int,
+        self, producer: TransactionalProducer, partitions: Partitions, client_version: int
     ) -> ErrorCode:
-        """The error of adding partitions to a transaction, `none` if they are in it now."""
         request = AddPartitions(
             request_id=None,
-            transactional_id=transactional_id,
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
+            **producer._asdict(),
             partitions=partitions,
             client_version=client_version,
         )
@@ -166,63 +156,27 @@ class TransactionCoordinator(Shards[TransactionHost, TransactionTimesOut]):
         return response.error
 
     async def add_partitions_after_markers(
-        self,
-        transactional_id: str,
-        producer_id: int,
-        producer_epoch: int,
-        partitions: Partitions,
-        client_version: int,
+        self, producer: TransactionalProducer, partitions: Partitions, client_version: int
     ) -> ErrorCode:
         """As `add_partitions`, but let the last transaction end first, for 100 ms at most.
 
         Kafka refuses with CONCURRENT_TRANSACTIONS at once; librdkafka then sends AddOffsetsToTxn
         again only after 100 ms, although the markers are written in a millisecond.
         """
-        await self._host(transactional_id).markers_written(transactional_id, _MARKERS_AT_MOST_S)
-        producer = (transactional_id, producer_id, producer_epoch)
-        return await self.add_partitions(*producer, partitions, client_version)
+        host = self._host(producer.transactional_id)
+        await host.markers_written(producer.transactional_id, _MARKERS_AT_MOST_S)
+        return await self.add_partitions(producer, partitions, client_version)
 
     async def markers_written(self, transactional_id: str, timeout_s: float) -> None:
-        """Return when the last transaction has its markers, or after that time.
-
-        After all of that time if they cannot be written yet.
-        """
         if not await self._host(transactional_id).markers_written(transactional_id, timeout_s):
             await asyncio.sleep(timeout_s)
 
     async def verify_partitions(
-        self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Partitions
+        self, producer: TransactionalProducer, partitions: Partitions
     ) -> VerifyPartitionsResponse:
-        """Which of the partitions are missing in the open transaction."""
-        request = VerifyPartitions(
-            request_id=None,
-            transactional_id=transactional_id,
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-            partitions=partitions,
-        )
+        request = VerifyPartitions(request_id=None, **producer._asdict(), partitions=partitions)
         response: VerifyPartitionsResponse = await self.ask(request)
         return response
-
-    async def verify(
-        self,
-        transactional_id: str,
-        producer_id: int,
-        producer_epoch: int,
-        partition: TopicPartition,
-        *,
-        add: bool,
-    ) -> ErrorCode:
-        """`none` if a partition is in the open transaction, or with `add` if it is now.
-
-        TRANSACTION_ABORTABLE if it is not; other errors are those of the transaction.
-        """
-        producer = (transactional_id, producer_id, producer_epoch)
-        partitions = {partition.topic: frozenset({partition.partition})}
-        if add:
-            return await self.add_partitions(*producer, partitions, BUMPS_EPOCH)
-        error, missing = await self.verify_partitions(*producer, partitions)
-        return ErrorCode.transaction_abortable if missing else error
 
     async def _expire(self) -> None:
         """Forget ids that were idle for long, in turns that take a few milliseconds each."""

@@ -15,6 +15,14 @@ from kohort.types import RequestId
 NO_EPOCH: Final = -1
 
 
+class TransactionalProducer(NamedTuple):
+    """Who writes in a transaction."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitProducerId:
     """A producer asks for its id and epoch, and fences those before it."""

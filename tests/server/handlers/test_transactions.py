@@ -10,6 +10,7 @@ from kohort.protocol.batches import TRANSACTIONAL
 from kohort.runtime.transactions import TransactionCoordinator
 from kohort.server.transaction_markers import PartitionMarkers
 from kohort.transactions.config import TransactionCoordinatorConfig
+from kohort.transactions.requests import TransactionalProducer
 from kohort.types import TopicPartition
 from server.handlers.bench import batch_of
 from turns import BOUND_MS, longest_turn_ms
@@ -290,9 +291,9 @@ async def test_the_partition_of_a_group_joins_the_transaction(tx):
 async def test_verification_of_offsets(tx, version):
     producer = await tx.init()
     verify = tx.bench.transactions.verify
-    added = await verify("tx", *producer, GROUP_PARTITION, add=version == 5)
+    added = await verify(TransactionalProducer("tx", *producer), GROUP_PARTITION, add=version == 5)
     assert added is (OK if version == 5 else ErrorCode.transaction_abortable)
-    assert await verify("other", *producer, GROUP_PARTITION, add=True) is (
+    assert await verify(TransactionalProducer("other", *producer), GROUP_PARTITION, add=True) is (
         ErrorCode.invalid_producer_id_mapping
     )
 

@@ -97,7 +97,7 @@ async def test_the_transaction_is_verified_and_then_the_group_asked(
     fields = member if version >= 3 else {}
     assert await commit(bench, coordinators, version, **fields) == [[(0, "none")]]
     verified, asked = coordinators.asked
-    assert verified == ("tx", 7, 2, GROUP_LOG, version >= 5)
+    assert verified == (("tx", 7, 2), GROUP_LOG, version >= 5)
     assert (asked.group, asked.producer_id, asked.producer_epoch) == ("g", 7, 2)
     assert asked.verified == "a guard"
     named = ("m", 4, "i") if version >= 3 else ("", -1, None)

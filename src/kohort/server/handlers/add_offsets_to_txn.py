@@ -12,6 +12,7 @@ from kohort.protocol.messages import response
 from kohort.server.handlers import without_fenced
 from kohort.server.net import Exchange
 from kohort.server.services import Services
+from kohort.transactions.requests import TransactionalProducer
 
 FIRST_WITH_FENCED: Final = 2
 
@@ -26,9 +27,9 @@ async def handle(services: Services, exchange: Exchange, request: Any) -> None:
         return
     topic, partition = services.groups.partition_of(request.group_id)
     error = await services.transactions.add_partitions_after_markers(
-        request.transactional_id,
-        request.producer_id,
-        request.producer_epoch,
+        TransactionalProducer(
+            request.transactional_id, request.producer_id, request.producer_epoch
+        ),
         {topic: frozenset({partition})},
         client_version=0,
     )

@@ -20,6 +20,7 @@ from kohort.server.net import Exchange
 from kohort.server.services import Services
 from kohort.server.topics import INTERNAL
 from kohort.transactions.records import Partitions
+from kohort.transactions.requests import TransactionalProducer
 from kohort.transactions.transitions import BUMPS_EPOCH
 
 FIRST_WITH_FENCED: Final = 2
@@ -114,14 +115,14 @@ async def _errors(
     refused = await in_slices(_refused(services, access, partitions, of_broker))
     if refused:
         return Errors(ErrorCode.operation_not_attempted, refused)
-    producer = (transactional_id, producer_id, producer_epoch)
+    producer = TransactionalProducer(transactional_id, producer_id, producer_epoch)
     if not of_broker:
         add = services.transactions.add_partitions_after_markers
-        return Errors(await add(*producer, partitions, 0))
+        return Errors(await add(producer, partitions, 0))
     if not verify_only:
         add = services.transactions.add_partitions
-        return Errors(await add(*producer, partitions, BUMPS_EPOCH))
-    error, missing = await services.transactions.verify_partitions(*producer, partitions)
+        return Errors(await add(producer, partitions, BUMPS_EPOCH))
+    error, missing = await services.transactions.verify_partitions(producer, partitions)
     absent = ErrorCode.transaction_abortable
     return Errors(
         error, {(topic, each): absent for topic, numbers in missing.items() for each in numbers}

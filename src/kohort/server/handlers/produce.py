@@ -57,6 +57,7 @@ from kohort.server.responses import (
 )
 from kohort.server.services import Services
 from kohort.server.topics import Topic, Topics
+from kohort.transactions.requests import TransactionalProducer
 from kohort.transactions.transitions import BUMPS_EPOCH
 
 FIRST_WITH_ZSTD = 7
@@ -279,7 +280,10 @@ async def _handle_verified(
     elif unverified.guards:
         (producer,) = unverified.producers
         verify = partial(
-            _verified, services, context.version, (request.transactional_id, *producer)
+            _verified,
+            services,
+            context.version,
+            TransactionalProducer(request.transactional_id, *producer),
         )
         verified = await verify(unverified.guards)
         for _ in range(_RETRIES):
@@ -298,7 +302,7 @@ async def _handle_verified(
 async def _verified(
     services: Services,
     version: int,
-    producer: tuple[str, int, int],
+    producer: TransactionalProducer,
     guards: Mapping[Log, Verification],
 ) -> Mapping[Log, Verification | ErrorCode]:
     """The guard of each log whose partition is in the transaction, or the error of its batch."""
@@ -309,9 +313,9 @@ async def _verified(
     partitions = {topic: frozenset(each) for topic, each in indexes.items()}
     missing: Mapping[str, frozenset[int]] = {}
     if version >= FIRST_THAT_ADDS:
-        error = await services.verifier.add_partitions(*producer, partitions, BUMPS_EPOCH)
+        error = await services.verifier.add_partitions(producer, partitions, BUMPS_EPOCH)
     else:
-        error, missing = await services.verifier.verify_partitions(*producer, partitions)
+        error, missing = await services.verifier.verify_partitions(producer, partitions)
         if error is ErrorCode.concurrent_transactions:
             error = ErrorCode.not_enough_replicas  # older clients retry after this one
     if error:

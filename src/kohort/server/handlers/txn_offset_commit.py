@@ -26,6 +26,7 @@ from kohort.server.handlers.in_steps import ask, in_slices
 from kohort.server.net import Exchange
 from kohort.server.responses import PartitionResponses
 from kohort.server.services import Services
+from kohort.transactions.requests import TransactionalProducer
 from kohort.types import TopicPartition
 
 FIRST_WITH_LOADING: Final = 2
@@ -82,7 +83,9 @@ async def _verify(services: Services, version: int, request: Any) -> Verificatio
         raise KafkaError(ErrorCode.not_coordinator, "the group log is not served") from None
     if guard is not None:
         error = await services.verifier.verify(
-            *(request.transactional_id, request.producer_id, request.producer_epoch),
+            TransactionalProducer(
+                request.transactional_id, request.producer_id, request.producer_epoch
+            ),
             groups.partition_of(group),
             add=version >= FIRST_THAT_ADDS,
         )

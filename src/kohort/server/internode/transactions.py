@@ -13,8 +13,7 @@ from kohort.server.internode.connection import NodeConnection, NodeUnreachableEr
 from kohort.server.nodes import Nodes
 from kohort.server.topics import TRANSACTIONS_TOPIC, Topics
 from kohort.transactions.records import Partitions
-from kohort.transactions.requests import VerifyPartitionsResponse
-from kohort.transactions.transitions import BUMPS_EPOCH
+from kohort.transactions.requests import TransactionalProducer, VerifyPartitionsResponse
 from kohort.types import TopicPartition
 
 _ADD_PARTITIONS: Final = BY_NAME["add_partitions_to_txn"].key
@@ -44,7 +43,7 @@ class NodeConnections:
             connection.close()
 
 
-class RoutedVerifier:
+class RoutedVerifier(TransactionVerifier):
     """Asks the coordinator of a transaction, wherever it is, whether a partition is in it."""
 
     def __init__(
@@ -57,27 +56,20 @@ class RoutedVerifier:
         self._connections = connections
 
     async def add_partitions(
-        self,
-        transactional_id: str,
-        producer_id: int,
-        producer_epoch: int,
-        partitions: Partitions,
-        client_version: int,
+        self, producer: TransactionalProducer, partitions: Partitions, client_version: int
     ) -> ErrorCode:
-        producer = (transactional_id, producer_id, producer_epoch)
-        node = self._coordinator(transactional_id)
+        node = self._coordinator(producer.transactional_id)
         if node == self._node_id:
-            return await self._local.add_partitions(*producer, partitions, client_version)
+            return await self._local.add_partitions(producer, partitions, client_version)
         errors = await self._ask(node, producer, partitions, verify_only=False)
         return next((error for error in errors.values() if error), ErrorCode.none)
 
     async def verify_partitions(
-        self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Partitions
+        self, producer: TransactionalProducer, partitions: Partitions
     ) -> VerifyPartitionsResponse:
-        producer = (transactional_id, producer_id, producer_epoch)
-        node = self._coordinator(transactional_id)
+        node = self._coordinator(producer.transactional_id)
         if node == self._node_id:
-            return await self._local.verify_partitions(*producer, partitions)
+            return await self._local.verify_partitions(producer, partitions)
         errors = await self._ask(node, producer, partitions, verify_only=True)
         failed = next((each for each in errors.values() if each not in _NOT_ABORTABLE), None)
         if failed is not None:
@@ -88,22 +80,6 @@ class RoutedVerifier:
                 missing.setdefault(topic, set()).add(partition)
         frozen = {topic: frozenset(each) for topic, each in missing.items()}
         return VerifyPartitionsResponse(ErrorCode.none, frozen)
-
-    async def verify(
-        self,
-        transactional_id: str,
-        producer_id: int,
-        producer_epoch: int,
-        partition: TopicPartition,
-        *,
-        add: bool,
-    ) -> ErrorCode:
-        producer = (transactional_id, producer_id, producer_epoch)
-        partitions = {partition.topic: frozenset({partition.partition})}
-        if add:
-            return await self.add_partitions(*producer, partitions, BUMPS_EPOCH)
-        error, missing = await self.verify_partitions(*producer, partitions)
-        return ErrorCode.transaction_abortable if missing else error
 
     async def markers_written(self, transactional_id: str, timeout_s: float) -> None:
         if self._coordinator(transactional_id) == self._node_id:
@@ -117,7 +93,7 @@ class RoutedVerifier:
     async def _ask(
         self,
         node: int,
-        producer: tuple[str, int, int],
+        producer: TransactionalProducer,
         partitions: Partitions,
         *,
         verify_only: bool,
@@ -125,16 +101,13 @@ class RoutedVerifier:
         """(topic, partition) → its error."""
         if node == NO_LEADER:
             return _all(partitions, ErrorCode.coordinator_not_available)
-        transactional_id, producer_id, producer_epoch = producer
         try:
             response = await self._connections.to(node).ask(
                 _ADD_PARTITIONS,
                 _ADD_PARTITIONS_VERSION,
                 transactions=[
                     {
-                        "transactional_id": transactional_id,
-                        "producer_id": producer_id,
-                        "producer_epoch": producer_epoch,
+                        **producer._asdict(),
                         "verify_only": verify_only,
                         "topics": [
                             {"name": topic, "partitions": sorted(numbers)}
