@@ -121,6 +121,14 @@ async def test_the_node_id_is_taken(database: str) -> None:
             await Broker(config(database)).start()
 
 
+async def test_another_node_does_not_serve_at_the_same_time(database: str) -> None:
+    async with Broker(config(database)):
+        with pytest.raises(KohortError, match="serves from this database"):
+            await Broker(config(database, {"node.id": "5"})).start()
+    async with Broker(config(database, {"node.id": "5"})):
+        pass
+
+
 async def test_a_server_that_was_replaced_is_to_end(database: str, postgres: Postgres) -> None:
     schema = database.rpartition("=")[2]
     async with Broker(config(database)) as broker:

@@ -477,6 +477,7 @@ def _open_postgres(config: Config, cluster_id: str | None) -> LogDirectory:
         config["storage"],
         node=config["node.id"],
         cluster_id=cluster_id,
+        exclusive=True,
         stray_retention_ms=config["stray.retention.ms"],
     )
 

@@ -7,7 +7,7 @@ import pytest
 
 from kohort.errors import ErrorCode, KafkaError, KohortError
 from kohort.log.base import LogConfig
-from kohort.log.postgres.fence import RECORDS, STATE
+from kohort.log.postgres.fence import STATE
 from kohort.log.postgres.writer import INSERT
 from log.conftest import NOW, ORDERS, batch, values_of
 
@@ -141,7 +141,3 @@ def test_a_node_that_has_ended_is_free_at_once(open_directory):
     log.append(batch(b"a"), NOW)
     first.close()
     assert values_of(open_directory().open(ORDERS, LogConfig())) == [b"a"]
-
-
-def test_lanes_have_rows_of_their_own():
-    assert len({STATE, *RECORDS}) == 1 + len(RECORDS)

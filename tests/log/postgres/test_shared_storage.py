@@ -171,12 +171,17 @@ class TestTheMetadataLog:
     async def test_a_lost_connection_is_an_unknown_outcome(self, pair, sql):
         first, _ = pair
         await first.append(0, at(0, b"a"), {})
-        await sql.execute(
-            "select pg_terminate_backend(pid) from pg_stat_activity "
-            "where application_name = 'kohort node 1 cluster appends'"
-        )
+        blocking = sql.transaction()
+        await blocking.start()
+        await sql.execute("lock table batches")
+        appending = asyncio.ensure_future(first.append(1, at(1, b"b"), {}))
+        waits = "select count(*) from pg_locks where not granted"
+        while not await sql.fetchval(waits):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        await sql.execute("select pg_terminate_backend(pid) from pg_locks where not granted")
         with pytest.raises(UnknownOutcomeError):
-            await first.append(1, at(1, b"b"), {})
+            await appending
+        await blocking.rollback()
         assert await first.append(1, at(1, b"b"), {})
 
     async def test_a_call_may_be_cancelled(self, pair, sql):

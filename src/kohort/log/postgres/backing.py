@@ -90,6 +90,10 @@ class PostgresBacking:
         rows, self._pending = self._pending, []
         return rows
 
+    def written(self) -> None:
+        """What `take_rows` gave is in the table."""
+        self._cache.trim()
+
     # Segments
 
     def _store(self, base_offset: int) -> PagedStore:

@@ -27,6 +27,7 @@ from kohort.log.postgres.fence import (
     STATE,
     Fence,
     ensure_free,
+    ensure_only,
     lane_of,
 )
 from kohort.log.postgres.lane import Lane, LaneCommit
@@ -66,14 +67,15 @@ class PostgresDirectory:
         *,
         node: int = 1,
         cluster_id: str | None = None,
+        exclusive: bool = False,
         stray_retention_ms: int = _WEEK_MS,
         cached_bytes: int | None = None,
         statement: str = INSERT,
     ) -> None:
         """Take the place of the node in the database, and read which logs there are; blocks.
 
-        A new database is of that cluster, or a new one. `statement` is what lanes append with.
-        Raises KohortError if another process has the node,
+        A new database is of that cluster, or a new one. `exclusive`: no other node serves.
+        `statement` is what lanes append with. Raises KohortError if another process has the node,
         or the tables are not for this Kohort; OSError if the database cannot be used.
         """
         self._url = url
@@ -114,7 +116,7 @@ class PostgresDirectory:
         }
         self._lease = self._link("lease")
         try:
-            found_id, written_by = self._control.query(partial(self._begin, cluster_id))
+            found_id, written_by = self._control.query(partial(self._begin, cluster_id, exclusive))
         except BaseException:
             self._control.close()
             raise
@@ -133,7 +135,7 @@ class PostgresDirectory:
         return Link(self._url, self._name(part))
 
     async def _begin(
-        self, cluster_id: str | None, connection: Connection
+        self, cluster_id: str | None, exclusive: bool, connection: Connection
     ) -> tuple[str | None, str | None]:
         """Take the node's place in that cluster, or any; returns cluster id and version."""
         await schema.prepare(connection)
@@ -148,7 +150,10 @@ class PostgresDirectory:
                 f"{cluster_id}: choose another database, or another schema by search_path"
             )
         await ensure_free(connection, self._node)
-        await self.fence.take(connection)
+        async with connection.transaction():
+            if exclusive:
+                await ensure_only(connection, self._node)
+            await self.fence.take(connection)
         self._control.keep_locked(connection, self._node)
         self._stored = await read_logs(connection, None)
         return found_id, written_by

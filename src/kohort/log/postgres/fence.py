@@ -190,6 +190,22 @@ async def ensure_free(connection: Connection, node: int) -> None:
         raise taken(node)
 
 
+async def ensure_only(connection: Connection, node: int) -> None:
+    """Raise KohortError if another node has a lease.
+
+    None begins one before the end of the transaction under way, if all of them ask for this.
+    """
+    await connection.execute("lock table nodes in share row exclusive mode")
+    other = await connection.fetchval(
+        "select node from nodes where node <> $1 and lane = $2 and lease_until > now()", node, LEASE
+    )
+    if other is not None:
+        raise KohortError(
+            f"node {other} serves from this database, and one server does at a time: stop it, or "
+            "choose another database, or another schema by search_path"
+        )
+
+
 async def _live_lease(connection: Connection, node: int) -> object:
     return await connection.fetchval(
         "select lease_until from nodes where node = $1 and lane = $2 and lease_until > now()",

@@ -29,6 +29,10 @@ class Appending(Protocol):
         """The rows that were appended since this was called last."""
         ...
 
+    def written(self) -> None:
+        """They are in the table."""
+        ...
+
 
 class Member(Syncable, Protocol):
     """A log of a lane."""
@@ -150,6 +154,7 @@ class Lane:
             if commit in current.failed:
                 commit.log.storage_failed(current.failed[commit])
             else:
+                commit.rows.written()
                 commit.log.synced()
         current.end()
 

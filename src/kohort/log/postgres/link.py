@@ -1,5 +1,6 @@
 """One connection to PostgreSQL, opened when it is used and again when it was lost."""
 
+import contextlib
 from typing import Any, Final, TypeAlias
 
 import asyncpg
@@ -44,10 +45,8 @@ class Link:
         """Close the connection at once: the next use opens another."""
         if self._connection is not None:
             connection, self._connection = self._connection, None
-            try:
+            with contextlib.suppress(RuntimeError):  # its event loop has ended
                 connection.terminate()
-            except RuntimeError:
-                pass  # its event loop has ended
 
     async def close(self) -> None:
         """Close the connection as PostgreSQL likes it, without waiting long."""
@@ -59,7 +58,7 @@ class Link:
                 connection.terminate()
 
 
-def retry_delays() -> "list[float]":
+def retry_delays() -> list[float]:
     """Seconds between attempts; the last one is repeated."""
     delays = [FIRST_RETRY_S]
     while delays[-1] < LAST_RETRY_S:

@@ -94,14 +94,18 @@ class PageCache:
         with self._lock:
             self._pages[store, page] = size
             self.size += size
-            looked_at = 0
-            while self.size > self.limit and looked_at < len(self._pages) - 1:
-                (oldest, number), freed = self._pages.popitem(last=False)
-                if oldest.drop(number):
-                    self.size -= freed
-                else:
-                    self._pages[oldest, number] = freed
-                    looked_at += 1
+        self.trim()
+
+    def trim(self) -> None:
+        """Drop pages beyond the limit, but the last that was used, and what is only in memory."""
+        if self.size <= self.limit:
+            return
+        with self._lock:
+            for store, page in tuple(self._pages)[:-1]:
+                if self.size <= self.limit:
+                    break
+                if store.drop(page):
+                    self.size -= self._pages.pop((store, page))
 
     def use(self, store: "PagedStore", page: int) -> None:
         with self._lock:

@@ -1,6 +1,7 @@
 """Which logs the tables have, and for which topics they were made."""
 
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 from uuid import UUID
 
 from kohort.log.postgres.control import Control
@@ -20,18 +21,11 @@ _SET_ASIDE = (
 _REMOVED_AT_ONCE = "select base, next from segments where log = $1 order by base limit 1"
 
 
-class Place(tuple[int, UUID | None]):
+class Place(NamedTuple):
     """A log's number, and the topic it was made for."""
 
-    __slots__ = ()
-
-    @property
-    def number(self) -> int:
-        return self[0]
-
-    @property
-    def topic_id(self) -> UUID | None:
-        return self[1]
+    number: int
+    topic_id: UUID | None
 
 
 class PostgresPlaces:
@@ -60,7 +54,7 @@ class PostgresPlaces:
 
     def add(self, partition: TopicPartition, number: int, topic_id: UUID | None) -> None:
         """There is such a log in the tables."""
-        self._places[partition] = Place((number, topic_id))
+        self._places[partition] = Place(number, topic_id)
 
     def number(self, partition: TopicPartition) -> int:
         """The number of a log, which is made if there is none. Raises OSError."""
