@@ -29,12 +29,16 @@ def storage(capsys: pytest.CaptureFixture[str]) -> Run:
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
     """A data directory with one log."""
-    with closing(LocalDirectory(tmp_path / "data")) as directory:
+    make(tmp_path / "data")
+    return tmp_path / "data"
+
+
+def make(path: Path) -> None:
+    with closing(LocalDirectory(path)) as directory:
         directory.directories.make({ORDERS: UUID(int=7)})
         log = directory.open(ORDERS, LogConfig())
         for _ in range(20):
             log.append(batches.build([Record(None, bytes(50), (), NOW)]), NOW)
-    return tmp_path / "data"
 
 
 def copy(storage: Run, source: object, target: object, *more: str) -> Outcome:
@@ -87,7 +91,7 @@ class TestCopy:
         (data / ".lock").write_text("1\nan earlier start of the machine")
         done = copy(storage, data, tmp_path / "copy")
         assert done.exit_code == 2
-        assert "start and stop it once" in done.stderr
+        assert "start and stop the server once" in done.stderr
 
     def test_damage_ends_it(self, storage: Run, data: Path, tmp_path: Path) -> None:
         damage(data)
@@ -123,6 +127,12 @@ class TestCheckOfADirectory:
         done = storage("check", "--storage", str(data))
         assert done.exit_code == 1
         assert "problem  log: " in done.output
+
+    def test_of_several_workers(self, storage: Run, data: Path) -> None:
+        make(data / "worker1")
+        assert "none of 2 is damaged" in storage("check", "--storage", str(data)).output
+        damage(data / "worker1")
+        assert storage("check", "--storage", str(data)).exit_code == 1
 
     def test_in_use(self, storage: Run, data: Path) -> None:
         with closing(LocalDirectory(data)):

@@ -88,7 +88,8 @@ def _opened(place: str, how: Callable[[str], T]) -> T:
     try:
         return how(place)
     except (KohortError, OSError) as error:
-        raise RefusedError(f"{shown_storage(place)}: {told(error)}") from error
+        where = f"{shown_storage(place)}: " if in_postgres(place) else ""
+        raise RefusedError(where + told(error)) from error
 
 
 def open_logs(place: str) -> LogDirectory:
@@ -99,11 +100,13 @@ def open_logs(place: str) -> LogDirectory:
         return open_source(place)
     path = Path(place)
     if directory_format.examine(path) is None:
-        raise KohortError("is no data directory of Kohort, or of version 0.1")
+        raise KohortError(f"{path} is no data directory of Kohort, or one of version 0.1")
     directory = LocalDirectory(path)
     if directory.last_end is LastEnd.CRASHED:
         directory.close()
-        raise KohortError("the machine went down while a server used it: start and stop it once")
+        raise KohortError(
+            f"the machine went down while a server used {path}: start and stop the server once"
+        )
     return directory
 
 
