@@ -164,14 +164,11 @@ async def lock_node(connection: Connection, node: int) -> bool:
     """Lock the id of a node as long as the connection lasts; False if another process has it."""
     return bool(
         await connection.fetchval(
-            f"select pg_try_advisory_lock({LOCK}, {lock_of('$1::text')})", str(node)
+            "select pg_try_advisory_lock($1, hashtext(current_schema() || ' ' || $2::text))",
+            LOCK,
+            str(node),
         )
     )
-
-
-def lock_of(node: str) -> str:
-    """The second number of the advisory lock of a node, which is of its schema too; in SQL."""
-    return f"hashtext(current_schema() || ' ' || {node})"
 
 
 async def ensure_free(connection: Connection, node: int) -> None:

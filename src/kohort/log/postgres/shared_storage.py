@@ -23,7 +23,6 @@ from kohort.log.postgres.fence import (
     Fence,
     end_session,
     lock_node,
-    lock_of,
     taken,
 )
 from kohort.log.postgres.link import Connection, Link
@@ -32,7 +31,6 @@ from kohort.protocol.batches import read_header
 from kohort.types import Timestamp, TopicPartition
 
 READ_BYTES: Final = 1 << 20
-_ROWS_AT_ONCE: Final = 500
 _HINT_WITHIN_S: Final = 0.5
 """A notification may be lost with its connection."""
 
@@ -48,14 +46,14 @@ _END: Final = (
 _READ: Final = (
     "select data from batches where log = $1 and base >= coalesce("
     "(select max(base) from batches where log = $1 and base <= $2), 0) and next > $2 "
-    f"order by base limit {_ROWS_AT_ONCE}"
+    "order by base limit 500"
 )
 _NODES: Final = (
     "select n.node, n.session, n.lease_until, l.objid is not null as holds_lock from nodes n "
     "left join pg_locks l on l.locktype = 'advisory' and l.granted "
     "and l.database = (select oid from pg_database where datname = current_database()) "
-    f"and l.classid::bigint = {LOCK} "
-    f"and l.objid::bigint = ({lock_of('n.node::text')}::bigint & 4294967295) "
+    "and l.classid::bigint = $2 and l.objid::bigint = "
+    "(hashtext(current_schema() || ' ' || n.node::text)::bigint & 4294967295) "
     "where n.lane = $1 and n.node >= 0"
 )
 
@@ -119,7 +117,7 @@ class PostgresStorage:
             connection.transaction(isolation="repeatable_read", readonly=True),
         ):
             now, started = await connection.fetchrow("select now(), pg_postmaster_start_time()")
-            found = await connection.fetch(_NODES, LEASE)
+            found = await connection.fetch(_NODES, LEASE, LOCK)
         nodes = {
             each["node"]: Liveness(
                 each["session"], _timestamp(each["lease_until"]), each["holds_lock"]
