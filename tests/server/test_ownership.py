@@ -5,6 +5,7 @@ from collections import Counter
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from confluent_kafka import Producer
 
 from kohort.cluster import LEASE_MS
 from kohort.errors import ErrorCode
@@ -72,6 +73,62 @@ async def test_a_partition_that_moves_leaves_nothing_behind() -> None:
         assert (await produce(cluster, to, 0)).error_code == 0
         refused = await produce(cluster, former.node, 0)
         assert refused.error_code is ErrorCode.not_leader_or_follower
+
+
+async def test_who_asks_a_former_leader_is_told_the_new_one() -> None:
+    async with SharedCluster(2) as cluster:
+        await create(cluster, 1)
+        place, former = cluster.place("orders"), (await cluster.leaders("orders"))[0]
+        to = 3 - former.node
+        await cluster.move(place, to)
+        await cluster.leaders("orders")
+        host, port = cluster.brokers[to].address
+        peer = await cluster.peer(former.node)
+        data = {"index": 0, "records": build([Record(None, b"a")])}
+        produced = await peer.ask(
+            "produce", 10, transactional_id=None, acks=-1, timeout_ms=1_000,
+            topic_data=[{"name": "orders", "partition_data": [data]}],
+        )  # fmt: skip
+        wanted = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 10_000}
+        fetched = await peer.ask(
+            "fetch", 16, max_wait_ms=0, min_bytes=1, max_bytes=10_000,
+            topics=[{"topic_id": place.topic_id, "partitions": [wanted]}],
+        )  # fmt: skip
+        for answer, partition in (
+            (produced, produced.responses[0].partition_responses[0]),
+            (fetched, fetched.responses[0].partitions[0]),
+        ):
+            assert partition.error_code is ErrorCode.not_leader_or_follower
+            leader = partition.current_leader
+            assert (leader.leader_id, leader.leader_epoch) == (to, former.epoch + 1)
+            (node,) = answer.node_endpoints
+            assert (node.node_id, node.host, node.port) == (to, host, port)
+
+
+async def test_librdkafka_needs_no_metadata_to_follow_a_partition() -> None:
+    async with SharedCluster(2) as cluster:
+        await create(cluster, 1)
+        former = (await cluster.leaders("orders"))[0]
+        refreshed = {"topic.metadata.refresh.interval.ms": -1}
+        producer = Producer({"bootstrap.servers": cluster.address} | refreshed)
+        await asyncio.to_thread(deliver, producer)
+        await cluster.move(cluster.place("orders"), 3 - former.node)
+        before = requests(cluster, "metadata")
+        await asyncio.to_thread(deliver, producer)
+        assert requests(cluster, "metadata") == before
+
+
+def deliver(producer: Producer) -> None:
+    failures: list[Any] = []
+    producer.produce("orders", b"a", partition=0, on_delivery=lambda e, _: failures.append(e))
+    producer.flush(10)
+    assert failures == [None]
+
+
+def requests(cluster: SharedCluster, api: str) -> int:
+    """How many there were, in all nodes."""
+    counts = [each.listener.statistics().requests for each in cluster.brokers.values()]
+    return sum(each.get(api, 0) for each in counts)
 
 
 async def test_leader_epochs_tell_old_knowledge_and_where_epochs_ended() -> None:

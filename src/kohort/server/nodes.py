@@ -47,6 +47,10 @@ class Nodes(Protocol):
         """The leader of each partition; its node is `NO_LEADER` where there is none."""
         ...
 
+    def leader(self, topic: Topic, partition: int) -> Leader:
+        """The leader of one partition."""
+        ...
+
     def coordinator(self, topic: str, key: str) -> int:
         """The node that coordinates a group or transactional id, `NO_LEADER` if there is none.
 
@@ -74,6 +78,9 @@ class OneNode:
 
     def leaders(self, topic: Topic) -> Sequence[Leader]:
         return (self._leader,) * len(topic.partitions)
+
+    def leader(self, topic: Topic, partition: int) -> Leader:  # noqa: ARG002
+        return self._leader
 
     def coordinator(self, topic: str, key: str) -> int:  # noqa: ARG002
         return self.controller_id
@@ -108,6 +115,9 @@ class Workers:
 
     def leaders(self, topic: Topic) -> Sequence[Leader]:
         return [self._leader(log.topic_partition) for log in topic.partitions]
+
+    def leader(self, topic: Topic, partition: int) -> Leader:
+        return self._leader(TopicPartition(topic.name, partition))
 
     def coordinator(self, topic: str, key: str) -> int:
         known = self._topics.get(topic)
@@ -149,10 +159,10 @@ class ClusterNodes:
         return NOBODY
 
     def leaders(self, topic: Topic) -> Sequence[Leader]:
-        return [
-            self._cluster.leader(Place(topic.id, partition))
-            for partition in range(len(topic.partitions))
-        ]
+        return [self.leader(topic, partition) for partition in range(len(topic.partitions))]
+
+    def leader(self, topic: Topic, partition: int) -> Leader:
+        return self._cluster.leader(Place(topic.id, partition))
 
     def coordinator(self, topic: str, key: str) -> int:
         known = self._topics.get(topic)

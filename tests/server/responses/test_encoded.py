@@ -5,13 +5,17 @@ from uuid import UUID
 
 import pytest
 
+from kohort.cluster import Leader
 from kohort.errors import ErrorCode
 from kohort.log.aborted_index import AbortedTransaction
+from kohort.log.leader_epochs import EpochEndOffset
 from kohort.protocol.batch_validation import RecordError
 from kohort.protocol.building import response
 from kohort.protocol.messages import encode
+from kohort.server.current_leaders import CurrentLeaders
 from kohort.server.fetch import response as fetch
 from kohort.server.fetch.reading import FetchPartitionData, PartitionRequest
+from kohort.server.nodes import Node
 from kohort.server.responses import produce
 from kohort.server.responses.produce import PartitionProduceResponse
 
@@ -161,3 +165,91 @@ def test_fetch_of_nothing(version: int) -> None:
 def test_fetch_with_a_wrong_session(version: int) -> None:
     error = ErrorCode.invalid_fetch_session_epoch
     assert fetch.pack_error(version, error) == encode(response(1, version, error_code=error))
+
+
+LEADERS = CurrentLeaders(
+    {("orders", 0): Leader(2, 7), (ID, 0): Leader(2, 7), (ID, 1): Leader(-1, 3)},
+    [Node(2, "b.example.org", 9_093, None), Node(3, "c" * 200, 9_094, "r1")],
+)
+ENDPOINTS = [
+    {"node_id": node.id, "host": node.host, "port": node.port, "rack": node.rack}
+    for node in LEADERS.nodes
+]
+LEADER_FIELDS = [{"leader_id": 2, "leader_epoch": 7}, {"leader_id": -1, "leader_epoch": 3}, {}]
+
+
+@pytest.mark.parametrize("version", range(10, 14))
+def test_produce_to_partitions_that_have_moved(version: int) -> None:
+    topic = "orders" if version < 13 else ID
+    count = 1 if version < 13 else 3
+    moved = [PartitionProduceResponse(at, ErrorCode.not_leader_or_follower) for at in range(count)]
+    entity = response(
+        0,
+        version,
+        responses=[
+            {
+                "name" if version < 13 else "topic_id": topic,
+                "partition_responses": [
+                    {
+                        "index": each.partition,
+                        "error_code": each.error,
+                        "base_offset": -1,
+                        "log_append_time": -1,
+                        "log_start_offset": -1,
+                        "error_message": None,
+                        "current_leader": LEADER_FIELDS[each.partition],
+                    }
+                    for each in moved
+                ],
+            }
+        ],
+        node_endpoints=ENDPOINTS,
+    )
+    assert produce.pack(version, [(topic, moved)], LEADERS) == encode(entity)
+
+
+@pytest.mark.parametrize("version", range(16, 19))
+def test_fetch_of_partitions_that_have_moved(version: int) -> None:
+    moved = [
+        FetchPartitionData(PartitionRequest(ID, at, 5, 100), ErrorCode.not_leader_or_follower)
+        for at in range(3)
+    ]
+    partitions = [
+        {
+            "partition_index": at,
+            "error_code": ErrorCode.not_leader_or_follower,
+            "high_watermark": -1,
+            "last_stable_offset": -1,
+            "log_start_offset": -1,
+            "aborted_transactions": None,
+            "records": b"",
+            "current_leader": LEADER_FIELDS[at],
+        }
+        for at in range(3)
+    ]
+    entity = response(
+        1,
+        version,
+        responses=[{"topic_id": ID, "partitions": partitions}],
+        node_endpoints=ENDPOINTS,
+    )
+    assert b"".join(fetch.pack(version, moved, moved=LEADERS)) == encode(entity)
+
+
+def test_fetch_beyond_the_end_of_an_epoch() -> None:
+    request = PartitionRequest(ID, 0, 50, 100)
+    diverging = FetchPartitionData(
+        request, ErrorCode.none, 30, 3, diverging=EpochEndOffset(4, 20), last_stable_offset=30
+    )
+    partition = {
+        "partition_index": 0,
+        "error_code": ErrorCode.none,
+        "high_watermark": 30,
+        "last_stable_offset": 30,
+        "log_start_offset": 3,
+        "aborted_transactions": None,
+        "records": b"",
+        "diverging_epoch": {"epoch": 4, "end_offset": 20},
+    }
+    entity = response(1, 16, responses=[{"topic_id": ID, "partitions": [partition]}])
+    assert b"".join(fetch.pack(16, [diverging], moved=LEADERS)[:-1]) == encode(entity)[:-1]

@@ -11,12 +11,19 @@ from kohort.server.fetch.reading import (
     TopicKey,
     read_all,
 )
-from kohort.server.fetch.response import FIRST_WITH_IDS, joined, pack, pack_error
+from kohort.server.fetch.response import (
+    FIRST_WITH_IDS,
+    FIRST_WITH_LEADERS,
+    joined,
+    pack,
+    pack_error,
+)
 from kohort.server.fetch.sessions import FINAL_EPOCH, FetchSessions
 
 __all__ = [
     "FINAL_EPOCH",
     "FIRST_WITH_IDS",
+    "FIRST_WITH_LEADERS",
     "MAX_PARTITIONS_OF_SESSION",
     "NO_SESSION",
     "READ_COMMITTED",

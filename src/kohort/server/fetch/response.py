@@ -1,7 +1,7 @@
 """Encoder for the Fetch response: records go from the log into it without being copied.
 
 `pack` gives, byte for byte, what kio writes for `FetchResponse` (a test compares all versions).
-Throttle times are 0, there are no preferred replicas and no leaders elsewhere.
+Throttle times are 0, and there are no preferred replicas.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,6 +21,7 @@ from kohort.protocol.packing import (
     pack_uuid,
     pack_varint,
 )
+from kohort.server.current_leaders import NO_LEADERS, CurrentLeaders
 from kohort.server.fetch.reading import UNKNOWN, FetchPartitionData, TopicKey
 
 Pieces: TypeAlias = list[Records]
@@ -31,6 +32,7 @@ _JOINED_AT_ONCE: Final = 4_096
 FIRST_WITH_SESSIONS: Final = 7
 FIRST_FLEXIBLE: Final = 12
 FIRST_WITH_IDS: Final = 13
+FIRST_WITH_LEADERS: Final = 16
 
 _THROTTLE: Final = b"\0\0\0\0"
 _NO_TAGS: Final = b"\0"
@@ -41,6 +43,9 @@ _V4: Final = Struct(">ihqq").pack
 _V5: Final = Struct(">ihqqq").pack
 _DIVERGING: Final = Struct(">3siqB").pack
 """One tagged field: tag 0 of 13 bytes, an EpochEndOffset."""
+
+_CURRENT_LEADER: Final = 1
+"""Its tag."""
 
 _TAILS: Final = {
     (version, listed): (
@@ -59,8 +64,17 @@ _TAILS: Final = {
 """
 
 
-def pack(version: int, fetched: Iterable[FetchPartitionData], *, session_id: int = 0) -> Pieces:
-    """FetchResponse v4-18, in pieces: the records among them are those of the log."""
+def pack(
+    version: int,
+    fetched: Iterable[FetchPartitionData],
+    *,
+    session_id: int = 0,
+    moved: CurrentLeaders = NO_LEADERS,
+) -> Pieces:
+    """FetchResponse v4-18, in pieces: the records among them are those of the log.
+
+    `moved` are leaders that are named, from `FIRST_WITH_LEADERS` on.
+    """
     topics: dict[TopicKey, list[FetchPartitionData]] = {}
     for each in fetched:
         topics.setdefault(each.request.topic, []).append(each)
@@ -70,11 +84,11 @@ def pack(version: int, fetched: Iterable[FetchPartitionData], *, session_id: int
         count = pack_compact_array(len(partitions)) if flexible else pack_array(len(partitions))
         parts += (_topic(version, topic), count)
         for each in partitions:
-            _add_partition(parts, version, each)
+            _add_partition(parts, version, each, moved)
         if flexible:
             parts.append(_NO_TAGS)
     if flexible:
-        parts.append(_NO_TAGS)
+        parts.append(moved.node_endpoints())
     return parts
 
 
@@ -114,7 +128,9 @@ def _topic(version: int, topic: TopicKey) -> bytes:
     return pack_uuid(topic)
 
 
-def _add_partition(parts: Pieces, version: int, each: FetchPartitionData) -> None:
+def _add_partition(
+    parts: Pieces, version: int, each: FetchPartitionData, moved: CurrentLeaders
+) -> None:
     wanted, error, high_watermark, log_start_offset, records, diverging, _, stable, aborted = each
     if version >= 5:
         numbers = _V5(wanted.partition, error, high_watermark, stable, log_start_offset)
@@ -123,7 +139,11 @@ def _add_partition(parts: Pieces, version: int, each: FetchPartitionData) -> Non
     listed = error in UNKNOWN or aborted is not None
     tail = _tail(version, aborted) if aborted else _TAILS[version, listed]
     if version >= FIRST_FLEXIBLE:
-        tags = _DIVERGING(b"\1\0\x0d", *diverging, 0) if diverging else _NO_TAGS
+        tags = _NO_TAGS
+        if diverging:
+            tags = _DIVERGING(b"\1\0\x0d", *diverging, 0)
+        elif error:
+            tags = moved.tags((wanted.topic, wanted.partition), _CURRENT_LEADER)
         parts += (numbers, tail, pack_varint(len(records) + 1), records, tags)
     else:
         parts += (numbers, tail, pack_int32(len(records)), records)

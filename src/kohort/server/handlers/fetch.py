@@ -2,7 +2,7 @@
 
 v5 tells the log's start offset, v7 has sessions (KIP-227), v9 checks leader epochs (KIP-320), v11
 could name a nearer replica, v12 is flexible and says which epoch was fetched last (KIP-595), v13
-has topic ids (KIP-516), v15 says who asks in a tagged field (KIP-903), v16 could name a new leader
+has topic ids (KIP-516), v15 says who asks in a tagged field (KIP-903), v16 names a new leader
 (KIP-951), v17 and v18 are for replicas.
 
 The response is sent at once if it has `min_bytes` of records or any error, if there is nothing to
@@ -16,15 +16,18 @@ transactions among them, and wait for that offset to move.
 
 import asyncio
 from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from functools import partial
 from itertools import islice
 from typing import Any, Final
 
-from kohort.errors import KafkaError
+from kohort.errors import ErrorCode, KafkaError
 from kohort.runtime.time_slice import TimeSlices
+from kohort.server.current_leaders import MOVED, NO_LEADERS, CurrentLeaders, current_leaders
 from kohort.server.fetch import (
     FINAL_EPOCH,
     FIRST_WITH_IDS,
+    FIRST_WITH_LEADERS,
     MAX_PARTITIONS_OF_SESSION,
     NO_SESSION,
     READ_COMMITTED,
@@ -185,8 +188,25 @@ def _respond(services: Services, exchange: Exchange, context: FetchContext, size
         _respond_without_partitions(exchange, context)
         return
     session_id, partitions = context.finish()
-    body = pack(exchange.version, partitions, session_id=session_id)
-    exchange.respond_encoded(body, {each.error for each in partitions})
+    errors = {each.error for each in partitions}
+    moved = _moved(services, exchange, errors, partitions)
+    body = pack(exchange.version, partitions, session_id=session_id, moved=moved)
+    exchange.respond_encoded(body, errors)
+
+
+def _moved(
+    services: Services,
+    exchange: Exchange,
+    errors: AbstractSet[ErrorCode],
+    partitions: Iterable[FetchPartitionData],
+) -> CurrentLeaders:
+    """The leaders that the response names; `errors` are those of its partitions."""
+    if MOVED.isdisjoint(errors) or exchange.version < FIRST_WITH_LEADERS:
+        return NO_LEADERS
+    keys = (
+        (each.request.topic, each.request.partition) for each in partitions if each.error in MOVED
+    )
+    return current_leaders(services.nodes, services.topics, exchange.peer.endpoint, keys)
 
 
 def _respond_without_partitions(exchange: Exchange, context: FetchContext) -> None:
@@ -256,9 +276,11 @@ async def _read_in_slices(
 
 async def _respond_in_thread(services: Services, exchange: Exchange, context: FetchContext) -> None:
     session_id, partitions = context.finish(settle=False)
-    encode = partial(pack, exchange.version, partitions, session_id=session_id)
+    errors = {each.error for each in partitions}
+    moved = _moved(services, exchange, errors, partitions)
+    encode = partial(pack, exchange.version, partitions, session_id=session_id, moved=moved)
     body = await services.heavy_work.run(lambda: joined(encode()))
-    exchange.respond_encoded(body, {each.error for each in partitions})
+    exchange.respond_encoded(body, errors)
 
 
 async def _respond_later(

@@ -1,8 +1,8 @@
 """Produce (0) v3-13: one batch for each partition, with a result for each.
 
 v5 has the log's start offset, v7 allows zstd (KIP-110), v8 tells which records are refused
-(KIP-467), v10 could name a new leader (there is none), v13 has topic ids (KIP-516). Batches are
-format v2 in all of them.
+(KIP-467), v10 names a new leader (KIP-951), v13 has topic ids (KIP-516). Batches are format v2 in
+all of them.
 
 acks 1 and -1 are the same on one node: the response says that the batch is in the log, and as
 durable as the server's policy asks. acks 0 has no response, so an error can only be reported by
@@ -20,6 +20,7 @@ TRANSACTION_ABORTABLE.
 import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -45,11 +46,13 @@ from kohort.protocol.request_fast_path import read_single_batch
 from kohort.runtime.clock import Clock
 from kohort.runtime.time_slice import SLICE_S
 from kohort.server.config import waits_for_disk
+from kohort.server.current_leaders import NO_LEADERS, CurrentLeaders, current_leaders
 from kohort.server.handlers import without_fenced
 from kohort.server.handlers.in_steps import AT_ONCE, Pieces, in_slices
 from kohort.server.net import Exchange
 from kohort.server.responses import (
     FIRST_WITH_IDS,
+    FIRST_WITH_LEADERS,
     PartitionProduceResponse,
     TopicProduceResponse,
     pack,
@@ -380,24 +383,45 @@ def _respond(
 ) -> Coroutine[Any, Any, None] | None:
     if len(responses) > AT_ONCE or sum(len(results) for _, results in responses) > AT_ONCE:
         return _respond_in_thread(services, exchange, responses)
-    errors = {each.error for _, partitions in responses for each in partitions}
-    exchange.respond_encoded(pack(exchange.version, responses), errors)
+    errors = _all_errors(responses)
+    moved = _moved(services, exchange, errors, responses)
+    exchange.respond_encoded(pack(exchange.version, responses, moved), errors)
     return None
+
+
+def _all_errors(responses: TopicResponses) -> set[ErrorCode]:
+    return {each.error for _, partitions in responses for each in partitions}
+
+
+def _moved(
+    services: Services, exchange: Exchange, errors: AbstractSet[ErrorCode], topics: TopicResponses
+) -> CurrentLeaders:
+    """The leaders that the response names; `errors` are those of its partitions."""
+    if ErrorCode.not_leader_or_follower not in errors or exchange.version < FIRST_WITH_LEADERS:
+        return NO_LEADERS
+    keys = (
+        (topic, each.partition)
+        for topic, partitions in topics
+        for each in partitions
+        if each.error is ErrorCode.not_leader_or_follower
+    )
+    return current_leaders(services.nodes, services.topics, exchange.peer.endpoint, keys)
 
 
 async def _respond_in_thread(
     services: Services, exchange: Exchange, responses: TopicResponses
 ) -> None:
-    body, errors = await services.heavy_work.run(partial(_encoded, exchange.version, responses))
-    exchange.respond_encoded(body, errors)
+    errors = await services.heavy_work.run(partial(_all_errors, responses))
+    moved = _moved(services, exchange, errors, responses)
+    encode = partial(_encoded, exchange.version, responses, moved)
+    exchange.respond_encoded(await services.heavy_work.run(encode), errors)
 
 
-def _encoded(version: int, responses: TopicResponses) -> tuple[list[bytes], set[ErrorCode]]:
-    """The body and errors of a large response, which is emptied."""
-    errors = {each.error for _, partitions in responses for each in partitions}
-    pieces = Pieces(*parts(version, responses))
+def _encoded(version: int, responses: TopicResponses, moved: CurrentLeaders) -> list[bytes]:
+    """The body of a large response, which is emptied."""
+    pieces = Pieces(*parts(version, responses, moved))
     release(responses)
-    return list(pieces), errors
+    return list(pieces)
 
 
 def _append_all(context: ProduceContext, request: Any) -> Work:

@@ -165,7 +165,7 @@ class RoutedMarkers:
         topic = self._topics.get(partition.topic)
         if topic is None or not 0 <= partition.partition < len(topic.partitions):
             raise KafkaError(ErrorCode.unknown_topic_or_partition)
-        node = self._nodes.leaders(topic)[partition.partition].node
+        node = self._nodes.leader(topic, partition.partition).node
         if node == self._node_id:
             await self._local.write(partition, marker)
             return

@@ -10,6 +10,7 @@ from kohort.server.responses.committed_offsets import pack_topics
 from kohort.server.responses.partition_responses import PartitionResponses
 from kohort.server.responses.produce import (
     FIRST_WITH_IDS,
+    FIRST_WITH_LEADERS,
     PartitionProduceResponse,
     TopicProduceResponse,
     pack,
@@ -21,6 +22,7 @@ from kohort.server.responses.response_collector import ResponseCollector
 __all__ = [
     "CLUSTER_OPERATIONS",
     "FIRST_WITH_IDS",
+    "FIRST_WITH_LEADERS",
     "GROUP_OPERATIONS",
     "OPERATIONS_NOT_REQUESTED",
     "TOPIC_OPERATIONS",

@@ -19,11 +19,15 @@ from kohort.protocol.packing import (
     pack_string,
     pack_uuid,
 )
+from kohort.server.current_leaders import NO_LEADERS, CurrentLeaders
 
 _THROTTLE: Final = b"\0\0\0\0"
 _NO_TAGS: Final = b"\0"
 FIRST_FLEXIBLE: Final = 9
+FIRST_WITH_LEADERS: Final = 10
 FIRST_WITH_IDS: Final = 13
+_CURRENT_LEADER: Final = 0
+"""Its tag."""
 
 _V3: Final = Struct(">ihqq").pack
 _V5: Final = Struct(">ihqqq").pack
@@ -50,17 +54,21 @@ TopicProduceResponse: TypeAlias = tuple[str | UUID | None, list[PartitionProduce
 """Name, from v13 on id, of a topic, and the results of its partitions."""
 
 
-def pack(version: int, topics: Sequence[TopicProduceResponse]) -> bytes:
-    """ProduceResponse v3-13."""
+def pack(
+    version: int, topics: Sequence[TopicProduceResponse], moved: CurrentLeaders = NO_LEADERS
+) -> bytes:
+    """ProduceResponse v3-13; `moved` are leaders that are named, from `FIRST_WITH_LEADERS` on."""
     if version >= FIRST_FLEXIBLE and len(topics) == 1:
         topic, partitions = topics[0]
         if len(partitions) == 1 and not partitions[0].error:  # nearly all are
             name = pack_compact_string(topic) if isinstance(topic, str) else pack_uuid(topic)
             return b"".join((_ONE, name, _ONE, _V5(*partitions[0][:5]), _END_OF_ONE))
-    return b"".join(parts(version, topics))
+    return b"".join(parts(version, topics, moved))
 
 
-def parts(version: int, topics: Sequence[TopicProduceResponse]) -> Iterator[bytes]:
+def parts(
+    version: int, topics: Sequence[TopicProduceResponse], moved: CurrentLeaders = NO_LEADERS
+) -> Iterator[bytes]:
     """The bytes of `pack`, some for each partition."""
     flexible = version >= FIRST_FLEXIBLE
     pack_count = pack_compact_array if flexible else pack_array
@@ -72,13 +80,13 @@ def parts(version: int, topics: Sequence[TopicProduceResponse]) -> Iterator[byte
             yield pack_compact_string(topic) if flexible else pack_string(topic)
         yield pack_count(len(partitions))
         if flexible:
-            yield from _flexible(partitions)
+            yield from _flexible(topic, partitions, moved)
             yield _NO_TAGS
         else:
             yield from _legacy(version, partitions)
     yield _THROTTLE
     if flexible:
-        yield _NO_TAGS
+        yield moved.node_endpoints()
 
 
 def _legacy(version: int, partitions: Iterable[PartitionProduceResponse]) -> Iterable[bytes]:
@@ -95,10 +103,14 @@ def _legacy_errors(each: PartitionProduceResponse) -> bytes:
     return b"".join((pack_array(len(errors)), *errors, pack_string(each.message)))
 
 
-def _flexible(partitions: Iterable[PartitionProduceResponse]) -> Iterable[bytes]:
+def _flexible(
+    topic: str | UUID | None, partitions: Iterable[PartitionProduceResponse], moved: CurrentLeaders
+) -> Iterable[bytes]:
     for each in partitions:
         yield _V5(*each[:5])
         yield _flexible_errors(each)
+        if each.error:
+            yield moved.tags((topic, each.partition), _CURRENT_LEADER)
 
 
 def _flexible_errors(each: PartitionProduceResponse) -> bytes:
@@ -108,6 +120,4 @@ def _flexible_errors(each: PartitionProduceResponse) -> bytes:
         pack_int32(index) + pack_compact_string(message) + _NO_TAGS
         for index, message in each.record_errors
     ]
-    return b"".join(
-        (pack_compact_array(len(errors)), *errors, pack_compact_string(each.message), _NO_TAGS)
-    )
+    return b"".join((pack_compact_array(len(errors)), *errors, pack_compact_string(each.message)))
