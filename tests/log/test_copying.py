@@ -19,6 +19,8 @@ from kohort.log.file_copy import FileTarget
 from kohort.log.local import LocalDirectory
 from kohort.log.postgres.copy import PostgresTarget, open_source
 from kohort.log.postgres.directory import PostgresDirectory
+from kohort.log.postgres.fence import Fence
+from kohort.log.postgres.shared_storage import PostgresStorage
 from kohort.log.segment import unobserved
 from kohort.protocol import batches
 from kohort.types import TopicPartition
@@ -356,6 +358,22 @@ class TestServersOfADatabase:
         PostgresDirectory(database).close()
         with closing(open_source(database)), pytest.raises(KohortError, match="when it has ended"):
             PostgresDirectory(database)
+
+    async def test_a_node_of_a_cluster_does_not_start_meanwhile(self, database):
+        storage = PostgresStorage(database, Fence(1), ORDERS)
+        with (
+            closing(await asyncio.to_thread(PostgresTarget, database)),
+            pytest.raises(KohortError, match="was not completed"),
+        ):
+            await storage.claim()
+        await storage.close()
+
+    async def test_logs_are_not_copied_away_from_a_node(self, database):
+        storage = PostgresStorage(database, Fence(1), ORDERS)
+        await storage.claim()
+        with pytest.raises(KohortError, match="stop it first"):
+            await asyncio.to_thread(open_source, database)
+        await storage.close()
 
     async def test_a_server_that_lost_its_connections_writes_nothing_any_more(
         self, database, postgres

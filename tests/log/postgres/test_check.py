@@ -105,12 +105,13 @@ async def test_tables_of_a_later_version(postgres, tables, schema):
     assert finding.level is Level.PROBLEM
 
 
-async def test_nodes(tables):
-    (finding,) = await found(tables, "nodes")
-    assert finding.text == "1 is stopped"
+async def test_nodes(tables, postgres, schema):
     with closing(PostgresDirectory(tables, node=2)):
-        (finding,) = await found(tables, "nodes")
-    assert finding.text == "1 is stopped, 2 serves"
+        first, second = await found(tables, "node")
+        assert (first.text, second.text) == ("1 is stopped", "2 serves")
+        postgres.execute(f"update {schema}.nodes set lease_until = now()")
+        _, second = await found(tables, "node")
+        assert (second.level, second.text.partition(":")[0]) == (Level.WARNING, "2 hangs")
 
 
 async def test_a_session_for_each_connection(tables):

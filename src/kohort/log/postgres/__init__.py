@@ -8,6 +8,8 @@
     backing     what `PartitionLog` stores beside its batches
     loading     logs as they are in the tables
     places      which logs there are, and of which topics
+    copy        the tables as source and target of copies; alone: no server serves meanwhile
+    check       what an operator should know of a database
     control     the connection of what blocks its caller: start, end, and the metadata log
 
 Appends are decided and readable by the server at once, as with files; they are durable, and

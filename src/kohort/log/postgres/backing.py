@@ -33,6 +33,8 @@ from kohort.types import TopicPartition
 
 LARGEST_SEGMENT: Final = 64 << 20
 """Bytes of a segment at most: opening a log and compaction take in one of them."""
+_ROWS_AT_ONCE: Final = 64
+"""Rows of a whole segment, of some 64 KiB, that one call inserts within its time limit."""
 _OWNER_SYNCS_IN_S: Final = 0.01
 
 
@@ -350,11 +352,15 @@ async def replace_rows(
 ) -> None:
     """Put a segment in the place of all that a log has between two offsets, in a transaction."""
     await _delete(connection, log, *between)
-    await connection.executemany(
-        "insert into batches (log, base, next, epoch, max_ts, data) "
-        "values ($1, $2, $3, $4, $5, $6)",
-        [(log, row.base, row.next, row.epoch, row.max_timestamp, row.data) for row in rows],
-    )
+    for start in range(0, len(rows), _ROWS_AT_ONCE):
+        await connection.executemany(
+            "insert into batches (log, base, next, epoch, max_ts, data) "
+            "values ($1, $2, $3, $4, $5, $6)",
+            [
+                (log, row.base, row.next, row.epoch, row.max_timestamp, row.data)
+                for row in rows[start : start + _ROWS_AT_ONCE]
+            ],
+        )
     await _put(connection, log, segment)
 
 

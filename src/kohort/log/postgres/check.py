@@ -12,7 +12,7 @@ from kohort.cluster import UnknownOutcomeError
 from kohort.errors import KohortError
 from kohort.log.findings import Finding, Level
 from kohort.log.postgres import schema
-from kohort.log.postgres.fence import LEASE
+from kohort.log.postgres.fence import LEASE, LOCK, lock_of
 from kohort.log.postgres.link import Connection, Link
 from kohort.log.postgres.outcomes import outcome
 
@@ -23,6 +23,14 @@ CONNECTIONS: Final = 7
 _NAME: Final = "kohort storage check"
 _COMMITS: Final = 20
 _SLOW_MS: Final = 20.0
+_NODES: Final = (
+    "select n.node, coalesce(n.lease_until > now(), false), exists ("
+    "  select from pg_locks l where l.locktype = 'advisory' and l.granted and l.database = "
+    "  (select oid from pg_database where datname = current_database()) "
+    f"  and l.classid::bigint = {LOCK} "
+    f"  and l.objid::bigint = ({lock_of('n.node::text')}::bigint & 4294967295)"
+    ") from nodes n where n.lane = $1 and n.node >= 0 order by n.node"
+)
 _PRIVILEGES: Final = {
     "meta": ("SELECT", "UPDATE"),
     "nodes": ("SELECT", "INSERT", "UPDATE"),
@@ -169,14 +177,17 @@ async def _privileges(connection: Connection) -> list[Finding]:
 
 
 async def _nodes(connection: Connection) -> list[Finding]:
-    rows = await connection.fetch(
-        "select node, lease_until > now() from nodes where lane = $1 and node >= 0 order by node",
-        LEASE,
-    )
+    """Who serves, by leases and locks."""
+    rows = await connection.fetch(_NODES, LEASE)
     if not rows:
         return [Finding(Level.OK, "nodes", "none has served from here")]
-    told = ", ".join(f"{node} {'serves' if lease else 'is stopped'}" for node, lease in rows)
-    return [Finding(Level.OK, "nodes", told)]
+    found = []
+    for node, has_lease, has_lock in rows:
+        level, state = Level.OK, "serves" if has_lease else "is stopped"
+        if has_lock and not has_lease:
+            level, state = Level.WARNING, "hangs: it holds its lock, and no lease"
+        found.append(Finding(level, "node", f"{node} {state}"))
+    return found
 
 
 async def _size(connection: Connection) -> list[Finding]:

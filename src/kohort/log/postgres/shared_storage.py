@@ -15,7 +15,7 @@ from asyncpg import UniqueViolationError
 
 from kohort.cluster.observed import Liveness, Observed
 from kohort.cluster.storage import LEASE_MS, FencedError
-from kohort.log.postgres import schema
+from kohort.log.postgres import alone, schema
 from kohort.log.postgres.fence import (
     LEASE,
     LOCK,
@@ -88,6 +88,7 @@ class PostgresStorage:
     async def claim(self) -> int:
         async with self._locking.use() as connection:
             await schema.prepare(connection)
+            await alone.ensure_locked(connection, self.node_id)
             if not await lock_node(connection, self.node_id) and await self._has_lease(connection):
                 raise taken(self.node_id)
             await self.fence.take(connection)
