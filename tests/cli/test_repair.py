@@ -37,6 +37,18 @@ def test_nothing_is_damaged(data, capsys):
     assert capsys.readouterr().out == ""
 
 
+def test_the_logs_of_all_workers_are_looked_at(damaged, capsys):
+    (damaged / "kohort.properties").write_text("version=2\nworkers=2\ncluster.id=c\n")
+    LocalDirectory(damaged / "worker1").close()
+    (damaged / "orders-1").rename(damaged / "worker1" / "orders-1")
+    assert run(["repair", str(damaged)]) == 3
+    assert run(["repair", str(damaged), "--execute"]) == 0
+    assert run(["repair", str(damaged), "orders-1"]) == 0
+    using = LocalDirectory(damaged / "worker1")
+    assert run(["repair", str(damaged)]) == 2
+    using.close()
+
+
 def test_it_shows_and_then_cuts(damaged, capsys):
     stored = damaged / "orders-1" / f"{0:020}.log"
     before = stored.read_bytes()

@@ -11,6 +11,8 @@ from cli.served import Serve
 from kohort.cli.offline_users import OfflineUsers
 from kohort.cli.users import list_users
 from kohort.errors import KohortError
+from kohort.log.worker_directories import spread
+from kohort.server.workers import place_of
 
 PASSWORD = "a secret word"
 
@@ -71,6 +73,11 @@ def test_users_of_a_data_directory_are_those_of_its_server(
     assert "--data-dir" in in_use.stderr
     online("users", "remove", "alice")
     change_users(online, password_file)
+    server.stop()
+    spread(data, 3, place_of(3))
+    before = sorted(data.rglob("*-*"))
+    assert offline("users", "list").rows == rows("alice")
+    assert sorted(data.rglob("*-*")) == before
 
 
 @pytest.mark.parametrize(("name", "why"), [("", "must not be empty"), ("n" * 1025, "is too long")])

@@ -56,6 +56,27 @@ async def test_metadata_has_all_workers_and_their_partitions(index: int) -> None
         assert (each.leader_id, each.replica_nodes) == (leader, (leader,))
     cluster = await bench.ask("describe_cluster", 1, endpoint_type=1)
     assert [each.broker_id for each in cluster.brokers] == [10, 11, 12]
+    metadata = {"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}
+    quorum = await bench.ask("describe_quorum", 2, topics=[metadata])
+    (voters,) = quorum.topics[0].partitions
+    assert (voters.leader_id, [each.replica_id for each in voters.current_voters]) == (10, [10])
+    assert [each.listeners[0].port for each in quorum.nodes] == [9092]
+    (directory,) = (await bench.ask("describe_log_dirs", 4, topics=None)).results
+    described = {each.name: each.partitions for each in directory.topics}["t"]
+    mine = [n for n in range(6) if worker_of(TopicPartition("t", n), WORKERS) == index]
+    assert [each.partition_index for each in described] == mine
+
+
+@pytest.mark.parametrize("index", range(WORKERS))
+async def test_clients_of_a_unix_socket_get_those_of_all_workers(index: int) -> None:
+    bench = bench_of(index)
+    own = "unix:/run/k" + (f".{index}" if index else "")
+    endpoint = replace(ENDPOINT, host=own, port=0)
+    assert [(each.host, each.port) for each in bench.nodes.all(endpoint)] == [
+        ("unix:/run/k", 0),
+        ("unix:/run/k.1", 0),
+        ("unix:/run/k.2", 0),
+    ]
 
 
 async def test_logs_that_are_led_elsewhere_are_not_here() -> None:

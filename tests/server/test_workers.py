@@ -1,7 +1,9 @@
 """Workers: what one of them is asked, all know; transactions and groups span them."""
 
 import asyncio
+import json
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +13,7 @@ from kohort.errors import ErrorCode
 from kohort.protocol.apis import NODE_APIS
 from kohort.server.config import ResourceType
 from kohort.server.handlers.forwarding import FORWARDED
-from kohort.server.internode import controller
+from kohort.server.internode import NodeConnection, NodeUnreachableError, controller
 from server.workers_bench import COUNT, Crew
 
 LAST = COUNT - 1
@@ -207,6 +209,91 @@ async def test_a_worker_serves_on_while_the_controller_is_away(
         other.send(other.request("create_partitions", version, **fields))
         assert (await peer.ask("api_versions", 3, **_software())).error_code is ErrorCode.none
         assert await other.closed() == b""
+
+
+async def test_a_worker_that_starts_again_sets_no_partition_aside(tmp_path: Path) -> None:
+    """What it has to know is longer than one response of the controller."""
+    fields = CHANGES["create_acls"][1]["creations"][0]
+    acls = [fields | {"principal": f"User:{number}" + "x" * 20_000} for number in range(60)]
+    async with Crew(2, **WITH_ACLS) as crew:
+        await crew.stop(1)
+        crew.store(1, tmp_path)
+        await crew.start(1)
+        peer = await crew.peer(0)
+        assert not error_of(await peer.ask("create_acls", 3, creations=acls))
+        version, fields = CHANGES["create_topics"]
+        assert not error_of(await peer.ask("create_topics", version, **fields))
+        before = set(crew.brokers[1].logs.names())
+        assert {each.topic for each in before} >= {"orders"}
+        await crew.stop(1)
+        broker = await crew.start(1)
+        assert set(broker.logs.names()) == before
+
+
+async def test_a_worker_ends_that_knows_more_than_the_controller() -> None:
+    async with Crew(2) as crew:
+        peer = await crew.peer(1)
+        version, fields = CHANGES["create_topics"]
+        await peer.ask("create_topics", version, **fields)
+        assert not crew.brokers[1].lost.is_set()
+        await crew.stop(0)
+        await crew.start(0)  # in memory: it has logged less
+        async with asyncio.timeout(30):
+            await crew.brokers[1].lost.wait()
+
+
+async def test_lag_is_known_of_partitions_of_all_workers() -> None:
+    async with Crew(is_observed=True) as crew:
+        peer = await crew.peer(0)
+        version, fields = CHANGES["create_topics"]
+        await peer.ask("create_topics", version, **fields)
+        places = [TopicPartition("orders", number) for number in range(6)]
+        async with AIOKafkaProducer(bootstrap_servers=crew.address) as producer:
+            for place in places:
+                for _ in range(5):
+                    await producer.send_and_wait(*place[:1], b"v", partition=place.partition)
+        consumer = AIOKafkaConsumer(bootstrap_servers=crew.address, group_id="g")
+        async with consumer:
+            consumer.assign(places)
+            await consumer.commit(dict.fromkeys(places, 2))
+        shown = []
+        for broker in crew.brokers.values():
+            if broker.groups.group("g") is not None:
+                response = await broker.observer.group("g")
+                shown = [each["lag"] for each in json.loads(response.body)["offsets"]]
+                text = (await broker.observer.metrics("")).body.decode()
+                assert text.count('kohort_group_lag{group="g",') == 6
+        assert shown == [3] * 6
+
+
+async def test_a_node_that_does_not_respond_is_given_up(tmp_path: Path) -> None:
+    accepted: list[asyncio.StreamWriter] = []
+    responds = False
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        accepted.append(writer)
+        while responds and (size := int.from_bytes(await reader.readexactly(4), "big")):
+            request = await reader.readexactly(size)
+            answer = request[4:8] + bytes(1) + bytes(4) + bytes(2) + (7).to_bytes(8, "big")
+            answer += (1).to_bytes(4, "big") + bytes(1)
+            writer.write(len(answer).to_bytes(4, "big") + answer)
+
+    server = await asyncio.start_unix_server(serve, tmp_path / "s")
+    connection = NodeConnection(str(tmp_path / "s"), timeout_s=0.05)
+    asking = [
+        asyncio.create_task(connection.ask(67, 0, broker_id=1, broker_epoch=-1)) for _ in range(3)
+    ]
+    done, _ = await asyncio.wait(asking)
+    assert [type(each.exception()) for each in done] == [NodeUnreachableError] * 3
+    assert len(accepted) == 1
+    responds = True
+    patient = NodeConnection(str(tmp_path / "s"))
+    assert (await patient.ask(67, 0, broker_id=1, broker_epoch=-1)).producer_id_start == 7
+    patient.close()
+    connection.close()
+    server.close()
+    for writer in accepted:
+        writer.close()
 
 
 def _software() -> dict[str, str]:

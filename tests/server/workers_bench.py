@@ -16,12 +16,14 @@ COUNT = 3
 
 
 class Crew:
-    """Workers 0 to `count` - 1, in memory."""
+    """Workers 0 to `count` - 1, in memory unless `storage` says otherwise."""
 
-    def __init__(self, count: int = COUNT, **settings: Any) -> None:
+    def __init__(self, count: int = COUNT, is_observed: bool = False, **settings: Any) -> None:
         self.count = count
+        self._is_observed = is_observed
         self.port = free_port(count - 1)
         self.brokers: dict[int, Broker] = {}
+        self._stored: dict[int, Path] = {}
         self._settings = {name.replace("_", "."): value for name, value in settings.items()}
         self._stack = AsyncExitStack()
 
@@ -46,13 +48,21 @@ class Crew:
             "offsets.topic.num.partitions": 6,
             "transaction.state.log.num.partitions": 6,
         }
+        if index in self._stored:
+            config |= {"storage": "local", "log.dir": str(self._stored[index])}
         broker = Broker(
             Config(config | self._settings),
-            worker=Worker(index=index, count=self.count, sockets=self._sockets),
+            worker=Worker(
+                index=index, count=self.count, sockets=self._sockets, is_observed=self._is_observed
+            ),
         )
         await broker.start()
         self.brokers[index] = broker
         return broker
+
+    def store(self, index: int, directory: Path) -> None:
+        """Have the worker keep its logs in a directory from its next start on."""
+        self._stored[index] = directory
 
     async def stop(self, index: int) -> None:
         if index in self.brokers:

@@ -8,6 +8,7 @@ from typing import Self
 
 from kohort.cli.options import RefusedError
 from kohort.errors import ErrorCode, KafkaError, KohortError
+from kohort.log import directory_format
 from kohort.runtime.clock import SystemClock
 from kohort.security.scram import (
     BY_MECHANISM,
@@ -21,7 +22,8 @@ from kohort.security.scram import (
 )
 from kohort.server.broker import open_directory
 from kohort.server.config import Config
-from kohort.server.topics import Topics
+from kohort.server.topics import Placement, Topics
+from kohort.server.workers import place_of
 
 
 class OfflineUsers:
@@ -40,9 +42,11 @@ class OfflineUsers:
         config = Config({"log.dir": str(path)})
         with ExitStack() as closing:
             try:
-                logs = open_directory(config)
+                found = directory_format.examine(path)
+                workers = 1 if found is None else found.workers or 1
+                logs = open_directory(config, workers=workers)
                 closing.callback(logs.close)
-                topics = Topics(logs, config, SystemClock().timestamp)
+                topics = Topics(logs, config, SystemClock().timestamp, _first_of(workers))
                 closing.callback(topics.close)
             except (KohortError, OSError) as error:
                 raise RefusedError(f"--data-dir {path}: {error}") from error
@@ -76,6 +80,12 @@ class OfflineUsers:
     def _put(self, user: str, mechanism: str, credential: ScramCredential | None) -> None:
         self._topics.set_scram_credentials({(user, BY_MECHANISM[mechanism]): credential})
         self._topics.flush()
+
+
+def _first_of(workers: int) -> Placement:
+    """Which logs the first of so many workers has: one of them is that of the metadata."""
+    place = place_of(workers)
+    return lambda partition: place(partition) == 0
 
 
 def _validate_name(user: str) -> None:

@@ -10,6 +10,8 @@ stay: the offsets of the damaged ones become a hole, which consumers skip.
 
 import argparse
 import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from kohort.cli.exit_codes import FAILED, FOUND
@@ -18,6 +20,7 @@ from kohort.errors import KohortError
 from kohort.log import directory_format, holes, recovery, repair
 from kohort.log.data_directory import partition_names
 from kohort.log.lock import locked
+from kohort.log.worker_directories import directories_of
 from kohort.suggestions import did_you_mean
 
 _METADATA = "__cluster_metadata-0"
@@ -45,11 +48,13 @@ def run(options: argparse.Namespace) -> int:
     directory: Path = options.directory
     try:
         directory_format.examine(directory)
-        with locked(directory):
-            names = _wanted(directory, options.partitions)
+        directories = directories_of(directory)
+        with ExitStack() as locks:
+            for each in directories:
+                locks.enter_context(locked(each))
             codes = {
-                _repair(str(directory / name), execute=options.execute, keep_rest=options.keep_rest)
-                for name in names
+                _repair(str(path), execute=options.execute, keep_rest=options.keep_rest)
+                for path in _wanted(directories, options.partitions)
             }
     except KohortError as error:
         raise RefusedError(str(error)) from error
@@ -61,13 +66,17 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _wanted(directory: Path, named: list[str]) -> list[str]:
+def _wanted(directories: Sequence[Path], named: list[str]) -> list[Path]:
     """The directories of the logs to check. Raises RefusedError for one that does not exist."""
-    there = [str(partition) for partition in partition_names(directory)]
+    there = {
+        str(partition): directory / str(partition)
+        for directory in directories
+        for partition in partition_names(directory)
+    }
     for name in named:
         if name not in there:
-            raise RefusedError(f"{directory} has no log {name}{did_you_mean(name, there)}")
-    return named or there
+            raise RefusedError(f"{directories[0]} has no log {name}{did_you_mean(name, there)}")
+    return [there[name] for name in named or there]
 
 
 def _repair(path: str, *, execute: bool, keep_rest: bool) -> int:

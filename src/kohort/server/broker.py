@@ -306,6 +306,7 @@ class Broker:
             self.transactions,
             self.logs.problems,
             self.listener.statistics,
+            self._cluster.spans(self.topics),
             self._access,
             None if self.config.https is None else self.certificates.open(self.config.https),
             None if self._cluster.worker is None else self._cluster.worker.http_socket,

@@ -6,6 +6,7 @@ from typing import NamedTuple, Protocol
 from kohort.cluster import NO_LEADER, Cluster, Leader, Place, worker_of
 from kohort.coordinator.partition import partition_for
 from kohort.security.peer import Endpoint
+from kohort.server.addresses import local_socket_of
 from kohort.server.topics import Topic, Topics
 from kohort.types import TopicPartition
 
@@ -110,8 +111,10 @@ class Workers:
         if node_id not in self.ids:
             return NOBODY
         worker = node_id - self.controller_id
-        port = endpoint.port + worker - self._index if endpoint.port else 0
-        return Node(node_id, endpoint.host, port, self._rack)
+        if not endpoint.port:  # a Unix socket
+            first = endpoint.host.removesuffix(f".{self._index}") if self._index else endpoint.host
+            return Node(node_id, local_socket_of(first, worker), 0, self._rack)
+        return Node(node_id, endpoint.host, endpoint.port + worker - self._index, self._rack)
 
     def leaders(self, topic: Topic) -> Sequence[Leader]:
         return [self._leader(log.topic_partition) for log in topic.partitions]

@@ -16,10 +16,12 @@ from kohort.runtime.transactions import TransactionVerifier
 from kohort.security.peer import Endpoint
 from kohort.server.config import Config
 from kohort.server.internode import (
+    FindSpans,
     NodeConnection,
     NodeConnections,
     RemoteController,
     RoutedMarkers,
+    RoutedSpans,
     RoutedVerifier,
 )
 from kohort.server.nodes import ClusterNodes
@@ -145,6 +147,10 @@ class SharedNode:
     def verifier(self, local: TransactionVerifier) -> TransactionVerifier:
         """Who knows the transactions of all nodes."""
         return RoutedVerifier(self._node_id, self.nodes, local, self._connections)
+
+    def spans(self, topics: Topics) -> FindSpans:
+        """Who knows where the logs of all nodes begin and end."""
+        return RoutedSpans(self.nodes, topics, self._connections).find
 
     async def leave(self) -> None:
         """Have other nodes lead what this one led. Idempotent."""

@@ -6,7 +6,7 @@ change it. Each has the logs of a fixed share of the partitions, below a directo
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,13 +20,17 @@ from kohort.runtime.markers import MarkerWriter
 from kohort.runtime.transactions import TransactionVerifier
 from kohort.server.config import Config
 from kohort.server.internode import (
+    FindSpans,
     MetadataFollower,
     NodeConnection,
     NodeConnections,
     NodeUnreachableError,
     RemoteController,
     RoutedMarkers,
+    RoutedSpans,
     RoutedVerifier,
+    Span,
+    local_spans,
 )
 from kohort.server.logs import fields
 from kohort.server.nodes import Nodes, OneNode, Workers
@@ -82,6 +86,13 @@ class Worker:
     def leads(self, partition: TopicPartition) -> bool:
         """Whether this worker has the log of a partition."""
         return worker_of(partition, self.count) == self.index
+
+
+async def _local_spans(
+    topics: Topics, partitions: Iterable[TopicPartition]
+) -> Mapping[TopicPartition, Span]:
+    spans, _ = await local_spans(partitions, topics)
+    return spans
 
 
 def _ended(lost: Callable[[], object], following: asyncio.Task[None]) -> None:
@@ -208,6 +219,12 @@ class ClusterParts:
         if self.worker is None:
             return local
         return RoutedVerifier(self._node_id, self.nodes, local, self._connections)
+
+    def spans(self, topics: Topics) -> FindSpans:
+        """Who knows where the logs of all nodes begin and end."""
+        if self.worker is None:
+            return partial(_local_spans, topics)
+        return RoutedSpans(self.nodes, topics, self._connections).find
 
     async def leave(self) -> None:
         """Nobody else can lead what this node leads."""

@@ -2,31 +2,28 @@
 
 import asyncio
 import json
-from types import SimpleNamespace
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pytest
 
 from kohort.coordinator.journal import Cause, Rebalance
 from kohort.protocol.subscription import Assignment, encode_assignment
+from kohort.server.internode import Span
 from kohort.server.monitoring import group_view
 from kohort.server.monitoring.phases import BOUNDS_S, Phases
 from kohort.testing.bench import Bench
 from kohort.types import Timestamp, TopicPartition
 
+TOPICS: Any = None
+"""No classic group needs them."""
 
-class Topics:
+
+async def spans(_: Iterable[TopicPartition]) -> Mapping[TopicPartition, Span]:
     """Topic "t" has one partition that holds offsets 10 to 50."""
-
-    def log(self, name: str, partition: int) -> Any:
-        return (
-            SimpleNamespace(start_offset=10, high_watermark=50)
-            if (name, partition) == ("t", 0)
-            else None
-        )
+    return {TopicPartition("t", 0): Span(10, 50)}
 
 
-TOPICS: Any = Topics()
 ASSIGNED = encode_assignment(
     Assignment(partitions=(TopicPartition("t", 1), TopicPartition("t", 0)))
 )
@@ -51,7 +48,7 @@ def stable(assignment: bytes = ASSIGNED, **options: Any) -> Bench:
 
 
 def view(bench: Bench) -> dict[str, Any]:
-    shown = asyncio.run(group_view.details(bench.group(), TOPICS, bench.journal))()
+    shown = asyncio.run(group_view.details(bench.group(), TOPICS, bench.journal, spans))()
     return json.loads(json.dumps(shown))  # type: ignore[no-any-return]
 
 
@@ -81,7 +78,7 @@ def test_a_consumer_group() -> None:
     bench = Bench()
     bench.consumer_heartbeat("g", "A", 0, topics=["t"])
     bench.consumer_heartbeat("g", "B", 0, topics=[], regex="t.*")
-    shown = asyncio.run(group_view.details(bench.consumer_group(), TOPICS, bench.journal))()
+    shown = asyncio.run(group_view.details(bench.consumer_group(), TOPICS, bench.journal, spans))()
     assert (shown["type"], shown["state"], shown["epoch"]) == ("consumer", "Stable", 2)
     a, b = shown["members"]
     assert (a["client_id"], a["topics"], a["topic_regex"]) == ("client", ["t"], None)
@@ -173,7 +170,7 @@ def test_phases_are_counted_by_upper_bound() -> None:
 def test_topics_that_may_not_be_described_are_left_out() -> None:
     bench = stable()
     shown = asyncio.run(
-        group_view.details(bench.group(), TOPICS, bench.journal, lambda name: name != "t")
+        group_view.details(bench.group(), TOPICS, bench.journal, spans, lambda name: name != "t")
     )()
     assert [member["assignment"] for member in shown["members"]] == [[]]
     assert view(bench)["members"][0]["assignment"] != []

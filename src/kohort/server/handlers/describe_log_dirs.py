@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kohort.errors import ErrorCode
+from kohort.log.elsewhere import ElsewhereLog
 from kohort.server.config import in_postgres, shown_storage
 from kohort.server.handlers.in_steps import Steps, respond_in_steps
 from kohort.server.handlers.refusing import refuse
@@ -35,7 +36,7 @@ def _steps(services: Services, request: Any) -> Steps:
     sizes: dict[str, dict[int, int]] = {}
     for name, index in _wanted(services, request.topics):
         log = services.topics.log(name, index)
-        if log is not None:
+        if log is not None and not isinstance(log, ElsewhereLog):
             sizes.setdefault(name, {})[index] = log.size
         yield
     topics = []

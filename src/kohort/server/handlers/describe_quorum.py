@@ -1,4 +1,4 @@
-"""DescribeQuorum (55) v0-2: the voters of `__cluster_metadata`, of which this server is the only.
+"""DescribeQuorum (55) v0-2: the voters of `__cluster_metadata`: the controller alone.
 
 v1 has the times of the last fetch, which for a leader are now; v2 has error messages, directory ids
 and the addresses of the voters (KIP-853).
@@ -40,8 +40,9 @@ def _asks_for_metadata(request: Any) -> bool:
 
 def _quorum(services: Services, endpoint: Endpoint) -> Steps:
     now, end = services.clock.timestamp(), services.topics.metadata_end_offset
+    leader = services.nodes.node(services.nodes.controller_id, endpoint)
     voter = {
-        "replica_id": services.node_id,
+        "replica_id": leader.id,
         "log_end_offset": end,
         "last_fetch_timestamp": now,
         "last_caught_up_timestamp": now,
@@ -49,7 +50,7 @@ def _quorum(services: Services, endpoint: Endpoint) -> Steps:
     partition = {
         "partition_index": METADATA.partition,
         "error_message": "",
-        "leader_id": services.node_id,
+        "leader_id": leader.id,
         "leader_epoch": LEADER_EPOCH,
         "high_watermark": end,
         "current_voters": [voter],
@@ -60,8 +61,8 @@ def _quorum(services: Services, endpoint: Endpoint) -> Steps:
         "topics": [{"topic_name": METADATA.topic, "partitions": [partition]}],
         "nodes": [
             {
-                "node_id": services.node_id,
-                "listeners": [{"name": LISTENER, "host": endpoint.host, "port": endpoint.port}],
+                "node_id": leader.id,
+                "listeners": [{"name": LISTENER, "host": leader.host, "port": leader.port}],
             }
         ],
     }

@@ -7,14 +7,19 @@ that writes the metadata log: the others follow the log, and send on what would 
 from kohort.server.internode.connection import NodeConnection, NodeUnreachableError
 from kohort.server.internode.controller import RemoteController
 from kohort.server.internode.following import MetadataFollower
+from kohort.server.internode.spans import FindSpans, RoutedSpans, Span, local_spans
 from kohort.server.internode.transactions import NodeConnections, RoutedMarkers, RoutedVerifier
 
 __all__ = [
+    "FindSpans",
     "MetadataFollower",
     "NodeConnection",
     "NodeConnections",
     "NodeUnreachableError",
     "RemoteController",
     "RoutedMarkers",
+    "RoutedSpans",
     "RoutedVerifier",
+    "Span",
+    "local_spans",
 ]

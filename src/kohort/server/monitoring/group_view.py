@@ -17,6 +17,7 @@ from kohort.coordinator.records import OffsetCommitValue
 from kohort.protocol.framing import MalformedError
 from kohort.protocol.subscription import decode_assignment
 from kohort.runtime.time_slice import TimeSlices
+from kohort.server.internode import FindSpans, Span
 from kohort.server.topics import Topics
 from kohort.types import TopicPartition
 
@@ -35,6 +36,7 @@ async def details(
     group: AnyGroup,
     topics: Topics,
     journal: Sequence[Rebalance],
+    find_spans: FindSpans,
     shows: Callable[[str], bool] = lambda _: True,
 ) -> Callable[[], dict[str, Any]]:
     """Everything about one group, by a function that computes for long: a thread calls it.
@@ -60,11 +62,12 @@ async def details(
             "assignor": group.assignor,
         }
         found = partial(list, consumer_members(group, topics, shows))
+    spans = await find_spans(tuple(group.offsets))
     slices, offsets = TimeSlices(), []
     for partition in tuple(group.offsets):
         value = group.offsets.get(partition)
         if value is not None and shows(partition.topic):  # None: it was deleted meanwhile
-            offsets.append(offset(partition, value, topics))
+            offsets.append(offset(partition, value, spans.get(partition)))
         await slices.give_way()
     return partial(_details, shown, found, offsets, journal)
 
@@ -170,10 +173,11 @@ def _by_topic(assigned: Iterable[TopicPartition]) -> list[dict[str, Any]]:
     return [{"topic": topic, "partitions": partitions} for topic, partitions in found.items()]
 
 
-def offset(partition: TopicPartition, value: OffsetCommitValue, topics: Topics) -> dict[str, Any]:
+def offset(
+    partition: TopicPartition, value: OffsetCommitValue, span: Span | None
+) -> dict[str, Any]:
     """One committed offset with its lag behind the end; nulls if the partition is gone."""
-    log = topics.log(*partition)
-    start, end = (None, None) if log is None else (log.start_offset, log.high_watermark)
+    start, end = (None, None) if span is None else span
     return {
         "topic": partition.topic,
         "partition": partition.partition,

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
@@ -24,11 +24,13 @@ from kohort.runtime.groups import Groups
 from kohort.runtime.time_slice import TimeSlices
 from kohort.runtime.transactions import TransactionCoordinator
 from kohort.server.authorization import Access
+from kohort.server.internode import FindSpans
 from kohort.server.monitoring.group_view import lag
 from kohort.server.monitoring.loop_lag import LoopLag
 from kohort.server.monitoring.rebalances import Rebalances
 from kohort.server.net import ListenerStatistics
 from kohort.server.topics import Topics
+from kohort.types import TopicPartition
 
 __all__ = ["CONTENT_TYPE", "MetricSources", "exposition"]
 
@@ -45,14 +47,24 @@ class MetricSources:
     transactions: TransactionCoordinator
     problems: Problems
     traffic: Callable[[], ListenerStatistics]
+    find_spans: FindSpans
     rebalances: Rebalances
     loop_lag: LoopLag
     access: Access
     """What of groups and topics may be named."""
 
 
-OffsetRow: TypeAlias = tuple[tuple[str, str, str], int, int | None]
-"""Group, topic and partition; the committed offset; the lag, None if the partition is gone."""
+class OffsetRow(NamedTuple):
+    """A committed offset, and its lag: None if that is not known, or the partition is gone."""
+
+    group: str
+    partition: TopicPartition
+    offset: int
+    lag: int | None = None
+
+    @property
+    def labels(self) -> tuple[str, str, str]:
+        return (self.group, self.partition.topic, str(self.partition.partition))
 
 
 async def exposition(sources: MetricSources) -> bytes:
@@ -71,18 +83,16 @@ async def _offset_rows(sources: MetricSources) -> list[OffsetRow]:
             continue
         for partition, value in tuple(islice(group.offsets.items(), MAX_OFFSETS - len(rows))):
             await slices.give_way()
-            if not sources.access.topic(partition.topic):
-                continue
-            log = sources.topics.log(*partition)
-            behind = (
-                None
-                if log is None
-                else lag(value.offset, log.start_offset, log.high_watermark) or 0
-            )
-            values = (group.id, partition.topic, str(partition.partition))
-            rows.append((values, value.offset, behind))
+            if sources.access.topic(partition.topic):
+                rows.append(OffsetRow(group.id, partition, value.offset))
         if len(rows) >= MAX_OFFSETS:
             break
+    spans = await sources.find_spans({row.partition: None for row in rows})
+    for at, row in enumerate(rows):
+        span = spans.get(row.partition)
+        if span is not None:
+            rows[at] = row._replace(lag=lag(row.offset, *span))
+        await slices.give_way()
     return rows
 
 
@@ -101,10 +111,10 @@ def _offsets(rows: Iterable[OffsetRow]) -> tuple[Metric, Metric]:
     behind = GaugeMetricFamily(
         "kohort_group_lag", "Records behind the end of the partition.", labels=labels
     )
-    for values, offset, records in rows:
-        committed.add_metric(values, offset)
-        if records is not None:
-            behind.add_metric(values, records)
+    for row in rows:
+        committed.add_metric(row.labels, row.offset)
+        if row.lag is not None:
+            behind.add_metric(row.labels, row.lag)
     return committed, behind
 
 

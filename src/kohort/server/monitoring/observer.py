@@ -19,6 +19,7 @@ from kohort.runtime.transactions import TransactionCoordinator
 from kohort.server.addresses import Address, cannot_listen
 from kohort.server.authorization import FindAccess
 from kohort.server.config import Config
+from kohort.server.internode import FindSpans
 from kohort.server.monitoring import group_view
 from kohort.server.monitoring.http_port import HttpPort, HttpResponse, json_response
 from kohort.server.monitoring.loop_lag import LoopLag
@@ -43,6 +44,7 @@ class Observer:
         transactions: TransactionCoordinator,
         problems: Problems,
         traffic: Callable[[], ListenerStatistics],
+        find_spans: FindSpans,
         find_access: FindAccess,
         tls: Tls | None = None,
         path: str | None = None,
@@ -57,6 +59,7 @@ class Observer:
         self._transactions = transactions
         self._problems = problems
         self._traffic = traffic
+        self._find_spans = find_spans
         self._tls = tls
         self._path = path
         self._viewer = Viewer(config["http.principal"], find_access)
@@ -133,6 +136,7 @@ class Observer:
             transactions=self._transactions,
             problems=self._problems,
             traffic=self._traffic,
+            find_spans=self._find_spans,
             rebalances=self._rebalances,
             loop_lag=self._loop_lag,
             access=self._viewer.access(),
@@ -165,7 +169,7 @@ class Observer:
             )
         )
         journal = tuple(groups.journal(group_id))
-        details = await group_view.details(group, self._topics, journal, shows)
+        details = await group_view.details(group, self._topics, journal, self._find_spans, shows)
         return await asyncio.to_thread(lambda: json_response(details()))
 
     def _reasons(self) -> list[str]:

@@ -1,6 +1,10 @@
 """The metrics of several workers as one text in Prometheus' format."""
 
 from collections.abc import Iterable, Mapping
+from typing import Final
+
+UP: Final = "kohort_worker_up"
+RESTARTS: Final = "kohort_worker_restarts_total"
 
 
 def merged(
@@ -23,9 +27,9 @@ def merged(
             else:
                 samples.append(_labelled(line, label))
     lines = [line for heads, samples in families.values() for line in (*heads, *samples)]
-    lines += _of_processes("kohort_worker_up", "gauge", "Whether a worker responds.", up)
+    lines += _of_processes(UP, "gauge", "Whether a worker responds.", up)
     lines += _of_processes(
-        "kohort_worker_restarts_total",
+        RESTARTS,
         "counter",
         "Times that a worker was started again.",
         restarts,
