@@ -22,6 +22,7 @@ from kohort.conformance.wire import password
 
 SHA_256: Final = "SCRAM-SHA-256"
 SHA_512: Final = "SCRAM-SHA-512"
+OTHER_PASSWORD: Final = "another"
 
 
 async def begun(stage: Stage, mechanism: str = SHA_256, name: str = "a") -> Login:
@@ -365,8 +366,8 @@ async def changed_password(stage: Stage) -> None:
     user = await create_user(stage, "user", SHA_256)
     one = await begun(stage)
     await one.authenticate(user)
-    await alter_users(stage, upsertions=[upsertion(user, secret="another")])
-    await until_logs_in(stage, user, SHA_256, "another")
+    await alter_users(stage, upsertions=[upsertion(user, secret=OTHER_PASSWORD)])
+    await until_logs_in(stage, user, SHA_256, OTHER_PASSWORD)
     await works(one.client)
     two = await begun(stage, name="b")
     await two.authenticate(user)
@@ -379,8 +380,8 @@ async def password_changes_during_a_login(stage: Stage) -> None:
     user = await create_user(stage, "user", SHA_256)
     one = await begun(stage)
     server_first = await one.first(user)
-    await alter_users(stage, upsertions=[upsertion(user, secret="another")])
-    await until_logs_in(stage, user, SHA_256, "another")
+    await alter_users(stage, upsertions=[upsertion(user, secret=OTHER_PASSWORD)])
+    await until_logs_in(stage, user, SHA_256, OTHER_PASSWORD)
     await one.final(server_first, password(user))
     await works(one.client)
 

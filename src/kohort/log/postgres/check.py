@@ -12,7 +12,7 @@ from kohort.cluster import UnknownOutcomeError
 from kohort.errors import KohortError
 from kohort.log.findings import Finding, Level
 from kohort.log.postgres import schema
-from kohort.log.postgres.fence import LEASE, LOCK, lock_of
+from kohort.log.postgres.fence import LEASE, LOCK
 from kohort.log.postgres.link import Connection, Link
 from kohort.log.postgres.outcomes import outcome
 
@@ -27,8 +27,8 @@ _NODES: Final = (
     "select n.node, coalesce(n.lease_until > now(), false), exists ("
     "  select from pg_locks l where l.locktype = 'advisory' and l.granted and l.database = "
     "  (select oid from pg_database where datname = current_database()) "
-    f"  and l.classid::bigint = {LOCK} "
-    f"  and l.objid::bigint = ({lock_of('n.node::text')}::bigint & 4294967295)"
+    "  and l.classid::bigint = $2 and l.objid::bigint = "
+    "  (hashtext(current_schema() || ' ' || n.node::text)::bigint & 4294967295)"
     ") from nodes n where n.lane = $1 and n.node >= 0 order by n.node"
 )
 _PRIVILEGES: Final = {
@@ -178,7 +178,7 @@ async def _privileges(connection: Connection) -> list[Finding]:
 
 async def _nodes(connection: Connection) -> list[Finding]:
     """Who serves, by leases and locks."""
-    rows = await connection.fetch(_NODES, LEASE)
+    rows = await connection.fetch(_NODES, LEASE, LOCK)
     if not rows:
         return [Finding(Level.OK, "nodes", "none has served from here")]
     found = []
