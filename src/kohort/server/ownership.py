@@ -1,6 +1,6 @@
 """Keeps what a node leads as the metadata log says, and the log as the nodes are.
 
-A tick renews the lease, reads on, appends what is decided (`kohort.cluster.decide`), and takes and
+A node renews its lease, reads on, appends what is decided (`kohort.cluster.decide`), and takes and
 gives up partitions. Every node does so, and the log takes only decisions that were made on all of
 it. A node whose lease is over by its own clock leads nothing: others may have what it led.
 
@@ -30,6 +30,7 @@ from kohort.cluster import (
     UnknownOutcomeError,
     decide,
 )
+from kohort.errors import KohortError
 from kohort.runtime.clock import Clock
 from kohort.server.logs import fields
 from kohort.server.topics import MetadataRecord, SharedMetadata, SharedTopics
@@ -71,18 +72,26 @@ class Ownership:
         self._trouble: str | None = None
         self._again = asyncio.Event()
         """Set when there is something to decide on."""
-        self._running: asyncio.Task[None] | None = None
+        self._running: list[asyncio.Task[None]] = []
         metadata.on_change = self._again.set
 
     # Running
 
     def start(self) -> None:
-        """Tick from now on, again and again."""
-        self._running = asyncio.create_task(self._run())
+        """Keep the lease, and do what there is to do, from now on."""
+        self._running = [
+            asyncio.create_task(self._keep_lease()),
+            asyncio.create_task(self._keep_working()),
+        ]
 
-    async def _run(self) -> None:
+    async def _keep_lease(self) -> None:
         while True:
-            await self.tick()
+            await asyncio.sleep(TICK_S)
+            await self.renew()
+
+    async def _keep_working(self) -> None:
+        while True:
+            await self.work()
             await self._rest()
 
     async def _rest(self) -> None:
@@ -100,36 +109,61 @@ class Ownership:
             await asyncio.sleep(TICK_S)  # the storage is away: the next tick tells it
 
     async def tick(self) -> None:
-        """Do what there is to do. Failures of the storage are logged, and over with the lease."""
-        self._again.clear()
-        left_s = max(self._lease_until - self._clock.now(), OWN_LEASE_MS // 2) / 1_000
-        trouble: str | None = None
+        """`renew` and `work`, once."""
+        await self.renew()
+        await self.work()
+
+    async def renew(self) -> None:
+        """Renew the lease, with a new session if the former one is over.
+
+        Without a lease, lead nothing. Failures of the storage are logged.
+        """
+        asked_at = self._clock.now()
+        left_ms = self._lease_until - asked_at
         try:
-            async with asyncio.timeout(left_s):
-                await self._tick()
-        except FencedError as error:
-            trouble, self._has_session = str(error), False
-        except _FAILURES as error:
-            trouble = str(error) or type(error).__name__
-        if trouble is not None and trouble != self._trouble:
-            logger.error("this node cannot take part in the cluster", extra=fields(why=trouble))
-        self._trouble = trouble
-        if not self._has_session or self._clock.now() >= self._lease_until:
+            async with asyncio.timeout((left_ms if left_ms > 0 else LEASE_MS) / 1_000):
+                if self._has_session:
+                    await self._storage.renew()
+                else:
+                    await self._storage.claim()
+            self._has_session = True
+            self._lease_until = asked_at + OWN_LEASE_MS
+            self._trouble = None
+        except (KohortError, *_FAILURES) as error:
+            if isinstance(error, FencedError):
+                self._has_session = False
+            self._tell(error)
+        if not self._has_lease:
             await self._resign()
 
-    async def _tick(self) -> None:
-        asked_at = self._clock.now()
-        if self._has_session:
-            await self._storage.renew()
-        else:
-            await self._storage.claim()
-            self._has_session = True
-        self._lease_until = asked_at + OWN_LEASE_MS
-        observed = await self._storage.observe()
-        while await self._metadata.decide(partial(self._decide, observed)):
+    @property
+    def _has_lease(self) -> bool:
+        return self._has_session and self._clock.now() < self._lease_until
+
+    def _tell(self, error: Exception) -> None:
+        trouble = str(error) or type(error).__name__
+        if trouble != self._trouble:
+            logger.error("this node cannot take part in the cluster", extra=fields(why=trouble))
+        self._trouble = trouble
+
+    async def work(self) -> None:
+        """Decide on the cluster, and lead what its log says. Failures are logged."""
+        self._again.clear()
+        if not self._has_lease:
+            return
+        try:
+            observed = await self._storage.observe()
+            while await self._metadata.decide(partial(self._decide, observed)):
+                await self._agree()
             await self._agree()
-        await self._agree()
-        await self._hand_over()
+            await self._hand_over()
+        except FencedError as error:
+            self._has_session = False
+            self._tell(error)
+        except _FAILURES as error:
+            self._tell(error)
+        if not self._has_lease:
+            await self._resign()
 
     # Deciding
 
@@ -167,7 +201,7 @@ class Ownership:
 
     def _led_places(self) -> Iterable[tuple[Place, int]]:
         """What this node leads in its present session, with the epochs."""
-        if not self._is_registered:
+        if not (self._is_registered and self._has_lease):
             return ()
         cluster = self._metadata.state.cluster
         return ((each, cluster.leaders[each].epoch) for each in cluster.led_by(self._node_id))
@@ -219,14 +253,12 @@ class Ownership:
 
     async def leave(self) -> None:
         """Give up everything, have others lead it, and end the session. Idempotent."""
-        if self._running is None:
-            return
-        self._running.cancel()
-        with suppress(asyncio.CancelledError):
-            await self._running
-        self._running = None
+        running, self._running = self._running, []
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
         await self._resign()
-        if self._has_session:
+        if running and self._has_session:
             with suppress(FencedError, *_FAILURES):
                 async with asyncio.timeout(TICK_S):
                     await self._metadata.decide(self._farewell)

@@ -1,4 +1,4 @@
-"""The test kit: a server process, and the group coordinator on a clock that the test moves.
+"""The test kit: a server process; the group coordinator, and nodes of a cluster, on test clocks.
 
     from kohort.testing import Bench, ServerProcess
 
@@ -10,16 +10,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from kohort.testing.bench import Bench, Call
+    from kohort.testing.nodes import Node, Nodes
     from kohort.testing.server_process import ServerProcess, ServerProcessError
 
 _MODULES: Final = {
     "Bench": "kohort.testing.bench",
     "Call": "kohort.testing.bench",
+    "Node": "kohort.testing.nodes",
+    "Nodes": "kohort.testing.nodes",
     "ServerProcess": "kohort.testing.server_process",
     "ServerProcessError": "kohort.testing.server_process",
 }
 
-__all__ = ["Bench", "Call", "ServerProcess", "ServerProcessError"]
+__all__ = ["Bench", "Call", "Node", "Nodes", "ServerProcess", "ServerProcessError"]
 
 # Type checkers take a module with __getattr__ for one that has any name.
 if not TYPE_CHECKING:

@@ -1,0 +1,152 @@
+"""Nodes on the clocks of a test: what they lead, and a simulation in which all of them fail."""
+
+from random import Random
+
+import pytest
+
+from effort import examples
+from kohort.cluster import LEASE_MS, MovePlanned, Place
+from kohort.errors import KafkaError, KohortError
+from kohort.protocol import batches
+from kohort.protocol.batches import Record, iterate
+from kohort.server.topics import NewTopic
+from kohort.testing.nodes import START, Node, Nodes
+
+COORDINATORS = {"offsets_topic_num_partitions": 3, "transaction_state_log_num_partitions": 2}
+PARTITIONS = 4
+
+
+async def test_what_a_crashed_node_led_is_led_by_others_with_all_records() -> None:
+    cluster = Nodes(**COORDINATORS)
+    one, two = await cluster.start(1), await cluster.start(2)
+    await one.topics.create_each([NewTopic("orders", PARTITIONS)])
+    await cluster.advance(500)
+    led = {node: len([p for p in node.topics.led if p.topic == "orders"]) for node in (one, two)}
+    assert led == {one: 2, two: 2}
+    for partition in range(PARTITIONS):
+        leader = await cluster.leader("orders", partition)
+        cluster.nodes[leader.node].log("orders", partition).append(batch(partition), START)
+    cluster.crash(1)
+    await cluster.advance(500)
+    assert {(await cluster.leader("orders", at)).node for at in range(PARTITIONS)} == {2}
+    for partition in range(PARTITIONS):
+        assert read(two, partition) == [b"%d" % partition]
+    await cluster.start(1)
+    await cluster.advance(60_000, step_ms=1_000)
+    assert {(await cluster.leader("orders", at)).node for at in range(PARTITIONS)} == {1, 2}
+
+
+async def test_a_planned_move_raises_the_epoch() -> None:
+    cluster = Nodes(**COORDINATORS)
+    one, two = await cluster.start(1), await cluster.start(2)
+    await one.topics.create_each([NewTopic("orders", 1)])
+    await cluster.advance(500)
+    former = await cluster.leader("orders", 0)
+    topic = one.topics.get("orders")
+    assert topic is not None
+    await one.metadata.decide(lambda: [MovePlanned(Place(topic.id, 0), 3 - former.node)])
+    await cluster.advance(1_000)  # one node hands it over, the other takes it
+    assert await cluster.leader("orders", 0) == (3 - former.node, former.epoch + 1)
+    node = {1: one, 2: two}[3 - former.node]
+    assert node.log("orders", 0).leader_epoch == former.epoch + 1
+
+
+def batch(value: int) -> bytes:
+    return batches.build([Record(None, b"%d" % value)])
+
+
+def read(node: Node, partition: int) -> list[bytes]:
+    data = node.log("orders", partition).read(0, 1 << 20)
+    values = []
+    for position, _ in iterate(data):
+        values += [bytes(each.value or b"") for each in batches.decode_records(data, position)]
+    return values
+
+
+class Simulation:
+    """Nodes that crash, hang and come back while producers append; no acknowledged one is lost."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        self.cluster = Nodes(**COORDINATORS)
+        self.hung: dict[int, float] = {}
+        """Until when nodes do not tick."""
+        self.acknowledged: dict[int, list[bytes]] = {at: [] for at in range(PARTITIONS)}
+        self.sent = 0
+
+    async def run(self, steps: int) -> None:
+        node = await self.cluster.start(1)
+        await node.topics.create_each([NewTopic("orders", PARTITIONS)])
+        for _ in range(steps):
+            await self.step()
+        self.hung.clear()
+        for node_id in (1, 2, 3):
+            if node_id not in self.cluster.nodes:
+                self.cluster.elapsed_ms += LEASE_MS + 1
+                await self.cluster.start(node_id)
+        await self.cluster.advance(120_000, step_ms=1_000)
+        await self.check()
+
+    async def step(self) -> None:
+        random = self.random
+        self.cluster.elapsed_ms += random.expovariate(1 / 40)
+        node_id = random.randint(1, 3)
+        node = self.cluster.nodes.get(node_id)
+        match random.random():
+            case x if node is None:
+                if x < 0.2:
+                    await self.start(node_id)
+            case x if x < 0.01:
+                self.cluster.crash(node_id)
+            case x if x < 0.02:
+                self.hung[node_id] = self.cluster.elapsed_ms + random.expovariate(1 / 4_000)
+            case x if x < 0.3:
+                if self.hung.get(node_id, 0) <= self.cluster.elapsed_ms:
+                    await node.tick()
+            case _:
+                await self.produce(node)
+
+    async def start(self, node_id: int) -> None:
+        try:
+            await self.cluster.start(node_id, rate=self.random.uniform(0.997, 1.003))
+        except KohortError:
+            assert node_id in self.cluster.shared.rows
+
+    async def produce(self, node: Node) -> None:
+        """Append through whichever node a client believes in, also one that hangs."""
+        partition = self.random.randrange(PARTITIONS)
+        topic = node.topics.get("orders")
+        if topic is None:
+            return
+        self.sent += 1
+        try:
+            node.log("orders", partition).append(batch(self.sent), node.clock.timestamp())
+        except KafkaError:
+            return
+        self.acknowledged[partition].append(b"%d" % self.sent)
+        leader = await self.cluster.leader("orders", partition)
+        assert leader.node == node.id, f"{node.id} appends to what {leader} leads"
+        assert node.log("orders", partition).leader_epoch == leader.epoch
+
+    async def check(self) -> None:
+        for partition, values in self.acknowledged.items():
+            leader = await self.cluster.leader("orders", partition)
+            node = self.cluster.nodes[leader.node]
+            assert read(node, partition) == values
+            log = node.log("orders", partition)
+            epochs = [header.partition_leader_epoch for _, header in iterate(log.read(0, 1 << 20))]
+            assert epochs == sorted(epochs)
+            for other in self.cluster.nodes.values():
+                assert (other.log("orders", partition).leader_epoch >= 0) is (other is node)
+        counts = sorted(
+            sum(partition.topic == "orders" for partition in node.topics.led)
+            for node in self.cluster.nodes.values()
+        )
+        assert counts == [1, 1, 2]
+
+
+@pytest.mark.parametrize("seed", range(examples(3)))
+async def test_nothing_that_was_appended_is_lost(seed: int) -> None:
+    simulation = Simulation(seed)
+    await simulation.run(1_500)
+    assert sum(map(len, simulation.acknowledged.values())) > 100
