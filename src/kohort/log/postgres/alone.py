@@ -8,13 +8,13 @@ import asyncio
 from typing import Final
 
 from kohort.errors import KohortError
-from kohort.log.postgres.fence import RENEWED_EVERY_S
+from kohort.log.postgres.fence import LOCK, RENEWED_EVERY_S
 from kohort.log.postgres.link import Connection
 
 NODE: Final = -1
 """Stands for all nodes, and is none."""
-_LOCK: Final = 0x6B6F686F
-_KEY: Final = "hashtext(current_schema() || ' copy')"
+_CLAIM: Final = "select pg_try_advisory_lock($1, hashtext(current_schema() || ' copy'))"
+_SHARE: Final = "select pg_try_advisory_lock_shared($1, hashtext(current_schema() || ' copy'))"
 _LEASE: Final = "select max(lease_until) from nodes where lease_until > now()"
 
 
@@ -23,10 +23,7 @@ async def lock(connection: Connection, node: int) -> bool:
 
     False if another process keeps this one away.
     """
-    shared = "" if node == NODE else "_shared"
-    return bool(
-        await connection.fetchval(f"select pg_try_advisory_lock{shared}($1, {_KEY})", _LOCK)
-    )
+    return bool(await connection.fetchval(_CLAIM if node == NODE else _SHARE, LOCK))
 
 
 async def ensure_locked(connection: Connection, node: int) -> None:
