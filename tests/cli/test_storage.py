@@ -10,6 +10,7 @@ from cli.running import Outcome, Run, runner
 from kohort.log.base import LogConfig
 from kohort.log.directory_format import FORMAT_FILE
 from kohort.log.local import LocalDirectory
+from kohort.log.postgres.copy import PostgresTarget
 from kohort.protocol import batches
 from kohort.protocol.batches import Record
 from kohort.types import Timestamp, TopicPartition
@@ -100,6 +101,19 @@ class TestCopy:
         assert "is damaged at byte" in done.stderr
         assert not (tmp_path / "copy").exists()
 
+    def test_a_database_that_takes_no_more(
+        self, storage: Run, data: Path, database: str, postgres: Postgres
+    ) -> None:
+        PostgresTarget(database).close()
+        batches_of = f"alter table {database.rpartition('=')[2]}.batches"
+        postgres.execute(f"{batches_of} add constraint full_disk check (false)")
+        done = copy(storage, data, database)
+        assert done.exit_code == 1
+        assert done.stderr.startswith("kohort: PostgreSQL: new row")
+        assert "was not completed" in storage("check", "--storage", database).output
+        postgres.execute(f"{batches_of} drop constraint full_disk")
+        assert copy(storage, data, database).exit_code == 0
+
     def test_the_password_is_not_shown(self, storage: Run, tmp_path: Path) -> None:
         done = copy(storage, "postgresql://me:secret@127.0.0.1:1/db", tmp_path / "copy")
         assert done.exit_code == 2
@@ -132,7 +146,9 @@ class TestCheckOfADirectory:
         make(data / "worker1")
         assert "none of 2 is damaged" in storage("check", "--storage", str(data)).output
         damage(data / "worker1")
-        assert storage("check", "--storage", str(data)).exit_code == 1
+        done = storage("check", "--storage", str(data))
+        assert done.exit_code == 1
+        assert f"see kohort repair {data} {ORDERS}" in done.output
 
     def test_in_use(self, storage: Run, data: Path) -> None:
         with closing(LocalDirectory(data)):

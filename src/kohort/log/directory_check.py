@@ -47,7 +47,7 @@ def _logs(paths: Sequence[Path]) -> Iterator[Finding]:
             cut = None if recovery.has_swaps(directory) else repair.examine(directory)
             if cut is not None:
                 damaged += 1
-                told = f"{cut.damage}; see kohort repair {path} {each}"
+                told = f"{cut.damage}; see kohort repair {paths[0]} {each}"
                 yield Finding(Level.PROBLEM, "log", told)
     if not damaged:
         yield Finding(Level.OK, "logs", f"none of {logs} is damaged")
