@@ -20,11 +20,13 @@ from benchmarks import (
     spark,
     throughput,
     transactions,
+    workers,
 )
 
 MEASURES = (
     heartbeats,
     commits,
+    workers,
     rebalance,
     consumer_groups,
     throughput,

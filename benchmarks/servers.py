@@ -77,6 +77,7 @@ class Server:
 def start_kohort(*options: str) -> Server:
     """Start `kohort serve --dev` with `options`, default logs and a temporary data directory."""
     name = "Kohort, on disk" if "--data" in options else "Kohort, in memory"
+    name += ", two workers" if "--workers=2" in options else ""
     return _start_kohort(name, free_port(), options, {})
 
 
@@ -180,6 +181,7 @@ def _start_kafka(name: str, port: int, settings: Mapping[str, str]) -> Server:
 SERVERS: Mapping[str, Callable[[], Server]] = {
     "kohort-memory": lambda: start_kohort("--memory"),
     "kohort-data": lambda: start_kohort("--data"),
+    "kohort-workers": lambda: start_kohort("--data", "--workers=2"),
     "kafka": start_kafka,
     "kohort-tls": lambda: start_kohort_with_tls(has_acls=False),
     "kohort-acls": lambda: start_kohort_with_tls(has_acls=True),

@@ -38,6 +38,12 @@ void connect_to(struct connection *c, const char *host, int port, void *owner) {
     watch(c, EPOLL_CTL_ADD, EPOLLIN);
 }
 
+void disconnect(struct connection *c) {
+    close(c->fd);
+    free(c->out.data);
+    free(c->in.data);
+}
+
 void begin_request(struct connection *c, int16_t api_key, int16_t version, bool flexible) {
     c->out.length = 0;
     put_i32(&c->out, 0);

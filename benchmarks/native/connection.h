@@ -24,6 +24,9 @@ typedef void on_answer(struct connection *c, struct reader answer);
 /* Connects, by TLS after `trust`, or ends the program. */
 void connect_to(struct connection *c, const char *host, int port, void *owner);
 
+/* Closes a connection without a request in flight. */
+void disconnect(struct connection *c);
+
 /* Starts a frame in c->out: size, API key, version, correlation id, client id, tags if flexible. */
 void begin_request(struct connection *c, int16_t api_key, int16_t version, bool flexible);
 

@@ -5,7 +5,8 @@
  *     topic       make --topic ("bench") with --partitions
  *     heartbeats  members join and sync, then each has one Heartbeat in flight, for --seconds after --warmup
  *     commits     simple commits of --partitions each, to --groups-each groups of each connection in turn; for
- *                 --seconds after --warmup, or --requests on each connection
+ *                 --seconds after --warmup, or --requests on each connection; with --moves, to the group of
+ *                 --group-size connections
  *     produce     batches of records to --partitions of --topic; for --seconds after --warmup, or --requests each
  *     fetch       reads --batches of each of these partitions again and again, for --seconds after --warmup
  *     connects    new connections, --connections at a time, for --seconds after --warmup: with ApiVersions answered,
@@ -16,6 +17,8 @@
  *     consumer-group       time until a group of the consumer protocol is stable when all members join, when one
  *                 leaves, and when all restart within --over seconds; waits for a line after each
  *     hold        connect, say so, wait for a line; join, say so, wait for a line
+ *
+ * With --moves every connection goes to the coordinator of its group, which may be another node than that of --port.
  *
  * With --tls CERTIFICATES connections are encrypted, to a server that the authorities in this PEM file vouch for.
  *
@@ -36,6 +39,7 @@ struct options {
     const char *mode, *host, *topic, *user, *password;
     int port, connections, group_size, heartbeat_version;
     double over_s;
+    bool moves;    /* every member connects to its coordinator */
     bool unjoined; /* for a server that only echoes: invent generation and member id */
     struct steady steady;
 };
@@ -43,7 +47,7 @@ struct options {
 static struct crowd crowd;
 
 static void connect_all(const struct options *o) {
-    crowd = connect_members(o->host, o->port, o->steady.run, o->connections, o->group_size);
+    crowd = connect_members(o->host, o->port, o->steady.run, o->connections, o->group_size, o->moves);
     crowd.heartbeat_version = o->heartbeat_version;
 }
 
@@ -187,6 +191,7 @@ static const struct option names[] = {
     {"host", required_argument, 0, 'h'},       {"port", required_argument, 0, 'p'},
     {"run", required_argument, 0, 'r'},        {"connections", required_argument, 0, 'c'},
     {"group-size", required_argument, 0, 'g'}, {"heartbeat-version", required_argument, 0, 'v'},
+    {"moves", no_argument, 0, 'm'},
     {"unjoined", no_argument, 0, 'u'},         {"warmup", required_argument, 0, 'w'},
     {"seconds", required_argument, 0, 's'},    {"partitions", required_argument, 0, 'n'},
     {"requests", required_argument, 0, 'q'},   {"groups-each", required_argument, 0, 'e'},
@@ -205,6 +210,7 @@ static void set(struct options *o, int option) {
     case 'g': o->group_size = atoi(optarg); break;
     case 'v': o->heartbeat_version = atoi(optarg); break;
     case 'u': o->unjoined = true; break;
+    case 'm': o->moves = true; break;
     case 'w': o->steady.warmup_s = atof(optarg); break;
     case 's': o->steady.measured_s = atof(optarg); break;
     case 'n': o->steady.partitions = atoi(optarg); break;

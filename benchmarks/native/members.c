@@ -4,6 +4,7 @@
 #define GIVE_UP_AFTER (120000 * MS)
 
 static struct crowd *current; /* whose answers are being worked on */
+static bool asks_for_port;
 
 static bool is_passing(enum error error) {
     return error == COORDINATOR_LOAD_IN_PROGRESS || error == COORDINATOR_NOT_AVAILABLE || error == NOT_COORDINATOR;
@@ -82,8 +83,11 @@ static void on_coordinator(struct member *m, struct reader answer) {
     if (error != NONE && !is_passing(error))
         die("FindCoordinator failed with error %d", error);
     m->due = error == NONE ? 0 : now_ns() + RETRY_AFTER;
-    if (error == NONE)
-        m->phase = JOINING;
+    if (error != NONE)
+        return;
+    m->phase = JOINING;
+    if (asks_for_port)
+        m->port = read_port_of_coordinator(answer);
 }
 
 static void on_member_answer(struct connection *c, struct reader answer) {
@@ -112,7 +116,8 @@ static void find_coordinator(struct member *m) {
     }
 }
 
-struct crowd connect_members(const char *host, int port, const char *run, int count, int size) {
+struct crowd connect_members(const char *host, int port, const char *run, int count, int size, bool moves) {
+    asks_for_port = moves;
     struct crowd crowd = {.count = count, .group_count = (count + size - 1) / size, .heartbeat_version = 4};
     crowd.heartbeat_every = 300 * MS;
     crowd.members = calloc((size_t)count, sizeof *crowd.members);
@@ -125,6 +130,10 @@ struct crowd connect_members(const char *host, int port, const char *run, int co
         m->group->expected++;
         connect_to(&m->connection, host, port, m);
         find_coordinator(m);
+        if (moves && m->port != port) {
+            disconnect(&m->connection);
+            connect_to(&m->connection, host, m->port, m);
+        }
     }
     return crowd;
 }

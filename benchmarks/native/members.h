@@ -24,6 +24,7 @@ struct member {
     uint64_t due; /* ns: when to heartbeat, or to try again; 0: an answer is awaited */
     struct bytes owned; /* of the consumer protocol: the assignment as it came, and the number of its partitions */
     int partitions;
+    int port; /* of the coordinator, if it is asked for */
 };
 
 struct crowd {
@@ -35,8 +36,8 @@ struct crowd {
 };
 
 /* Connects `count` members in groups of `size`, named after `run`, each of which finds its coordinator (which has
- * Apache Kafka make its own topics). Nobody joins yet. */
-struct crowd connect_members(const char *host, int port, const char *run, int count, int size);
+ * Apache Kafka make its own topics), and connects to it if `moves`. Nobody joins yet. */
+struct crowd connect_members(const char *host, int port, const char *run, int count, int size, bool moves);
 
 /* Has everyone join, until each group is stable with all its members. */
 void settle(struct crowd *crowd);

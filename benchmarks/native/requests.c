@@ -33,6 +33,21 @@ enum error read_find_coordinator(struct reader r) {
     return checked(r, error);
 }
 
+static void skip_string(struct reader *r) {
+    int16_t length = get_i16(r);
+    if (length > 0)
+        take(r, (size_t)length);
+}
+
+int read_port_of_coordinator(struct reader r) {
+    get_i32(&r);     /* throttle time */
+    get_i16(&r);     /* error */
+    skip_string(&r); /* its text */
+    get_i32(&r);     /* node */
+    skip_string(&r); /* host */
+    return get_i32(&r);
+}
+
 void send_create_topic(struct connection *c, const char *name, int partitions) {
     begin_request(c, CREATE_TOPICS, 4, false);
     put_i32(&c->out, 1);

@@ -35,6 +35,8 @@ struct joined {
 
 void send_find_coordinator(struct connection *c, const char *group);
 enum error read_find_coordinator(struct reader answer);
+/* Of an answer without an error. */
+int read_port_of_coordinator(struct reader answer);
 
 void send_create_topic(struct connection *c, const char *name, int partitions);
 enum error read_create_topic(struct reader answer);

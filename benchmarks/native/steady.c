@@ -41,7 +41,10 @@ static void ask(struct member *m, int64_t number) {
     }
     char group[NAME_SIZE];
     long index = m - crowd_at_work->members;
-    snprintf(group, sizeof group, "%s-%ld-%ld", plan->run, index, (long)(number % plan->groups_each));
+    if (m->port) /* only the group's coordinator takes commits */
+        snprintf(group, sizeof group, "%s", m->group->name);
+    else
+        snprintf(group, sizeof group, "%s-%ld-%ld", plan->run, index, (long)(number % plan->groups_each));
     send_commit(c, group, plan->partitions, number);
 }
 

@@ -1,0 +1,75 @@
+"""Measure two workers beside one process: `python -m benchmarks.workers`
+
+Heartbeats of members of Stable groups of ten on 100 and then 2,000 connections, and commits of 1
+and then of 100 partitions on 100 connections, as `benchmarks.heartbeats` and `benchmarks.commits`.
+Every connection goes to the coordinator of its group. Commits are of a group of each connection's
+own.
+
+`kohort serve`, `kohort serve --workers 2` and Apache Kafka take turns; all keep their logs on disk.
+Prints requests per second, the ratios to one process and to Apache Kafka, the latency, and the CPU
+time of all processes of a server.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final
+
+from benchmarks import load, rounds
+from benchmarks.report import Column, Target, publish, servers_table
+from benchmarks.servers import Server
+
+SERVERS: Final = ("kohort-data", "kohort-workers", "kafka")
+COLUMNS: Final = (
+    Column("requests/s", "per_s"),
+    Column("× one process", "per_s", "kohort-data"),
+    Column("× Kafka", "per_s", "kafka"),
+    Column("p50 ms", "p50_ms"),
+    Column("p99 ms", "p99_ms"),
+    Column("cores", "cores"),
+    Column("per CPU-second", "per_cpu_s"),
+    Column("load's cores", "load_cores"),
+)
+JVM_WARM_UP_S: Final = 30.0
+MOST_PARTITIONS: Final = 100
+LOADS: Final[dict[str, tuple[str, dict[str, Any]]]] = {
+    "heartbeats, 100 connections": ("heartbeats", {"connections": 100}),
+    "heartbeats, 2,000 connections": ("heartbeats", {"connections": 2_000}),
+    "commits, 1 partition": ("commits", {"connections": 100, "group_size": 1, "partitions": 1}),
+    "commits, 100 partitions": (
+        "commits",
+        {"connections": 100, "group_size": 1, "partitions": MOST_PARTITIONS},
+    ),
+}
+SHARED: Final = "The load takes a part of the cores that the workers share (`load's cores`)."
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Measure, print, and write the section."""
+    plan = rounds.plan(__doc__, servers=SERVERS, seconds=4, argv=argv)
+    parts = []
+    for name, (mode, options) in LOADS.items():
+        print(name, flush=True)
+        measure = partial(load.steady, mode=mode, moves=True, **options)
+        samples = rounds.interleaved(
+            plan, partial(measure, seconds=plan.seconds), warm_up=partial(_warm_up, measure)
+        )
+        parts += [name, servers_table(samples, COLUMNS), _targets(samples, mode)]
+    publish("workers", "Workers", parts, write=plan.write)
+
+
+def _warm_up(measure: Callable[..., load.Steady], key: str, server: Server) -> None:
+    load.make_topic(server, MOST_PARTITIONS)
+    measure(server, seconds=JVM_WARM_UP_S if key == "kafka" else 1)
+
+
+def _targets(samples: rounds.Samples, mode: str) -> str:
+    to_kafka = samples.ratio("kohort-workers", "kafka", "per_s")
+    targets = [Target("two workers / Kafka", to_kafka, 1.3, why=SHARED)]
+    if mode == "heartbeats":
+        to_one = samples.ratio("kohort-workers", "kohort-data", "per_s")
+        targets.insert(0, Target("two workers / one process", to_one, 1.5, why=SHARED))
+    return "\n".join(map(str, targets))
+
+
+if __name__ == "__main__":
+    main()
