@@ -1,5 +1,6 @@
 """`kohort serve --workers`: several processes that start, serve and end as one server."""
 
+import asyncio
 import json
 import os
 import signal
@@ -14,8 +15,11 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from cli.running import runner
 from cli.served import Serve, ask, endpoint
+from kohort.client import ConsumerGroup, Generation
 from kohort.testing.server_process import ServerProcess
+from kohort.types import TopicPartition as ClientPartition
 
 PARTITIONS = 6
 RECORDS = 60
@@ -113,6 +117,61 @@ def test_workers_are_one_server(serve: Serve) -> None:
     assert all(" node=" in line for line in server.lines if "created a topic" in line)
     assert server.stop() == 0
     assert "stopped" in server.lines[-1]
+
+
+def test_commands_see_all_workers(
+    serve: Serve, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server = serve(
+        *("--memory", "--dev", "--workers", "3", MANY_PARTITIONS),
+        f"--set=local.socket={tmp_path}/s",
+    )
+    addresses = addresses_of(server)
+    produce(addresses[0])
+    groups = [f"g{number}" for number in range(6)]
+    for group in groups:
+        commit(addresses[0], group)
+    for place in (addresses[2], f"unix:{tmp_path}/s", f"unix:{tmp_path}/s.2"):
+        run = runner(capsys, "-b", place)
+        assert [row["group"] for row in run("groups", "list", "--output", "json").json] == groups
+        described = run("groups", "describe", "--group", "g3", "--output", "json")
+        assert described.exit_code == 0
+        assert run("topics", "create", "--topic", "of-all", "--partitions", "5").exit_code == 0
+        assert "of-all" in run("topics", "list").output
+        assert run("topics", "delete", "--topic", "of-all").exit_code == 0
+    assert server.stop() == 0
+
+
+def commit(address: str, group: str) -> None:
+    consumer = Consumer({"bootstrap.servers": address, "group.id": group})
+    consumer.commit(offsets=[TopicPartition("t", 0, 1)], asynchronous=False)
+    consumer.close()
+
+
+async def test_members_of_a_group_go_on_while_workers_are_killed(serve: Serve) -> None:
+    """Each worker is killed under load: what was acknowledged is read."""
+    server = serve("--data", "d", "--dev", "--workers", "2", MANY_PARTITIONS)
+    addresses = ",".join(addresses_of(server))
+    seen: set[int] = set()
+
+    async def work(generation: Generation, partition: ClientPartition) -> None:
+        async for batch in generation.records(partition):
+            seen.update(int(record.value or b"") for record in batch.records)
+            await generation.commit({partition: batch.next_offset})
+
+    group = ConsumerGroup("g", topics=["t"], bootstrap=addresses)
+    async with group:
+        running = asyncio.create_task(group.run_until_signal(work))
+        for round_ in range(3):
+            producing = asyncio.to_thread(produce, addresses, round_ * RECORDS)
+            if round_:
+                os.kill(workers_of(server)[round_ - 1], signal.SIGKILL)
+            await producing
+        await asyncio.to_thread(until, lambda: len(seen) == 3 * RECORDS)
+        group.stop()
+        await running
+    assert seen == set(range(3 * RECORDS))
+    assert server.stop() == 0
 
 
 @pytest.mark.parametrize("killed", [0, 1])
