@@ -95,6 +95,20 @@ def error_of(answer: Any) -> ErrorCode:
     return next(filter(None, errors), ErrorCode.none)
 
 
+@pytest.mark.parametrize("size", [20_000, 200_000, 2_000_000])
+async def test_a_large_change_is_forwarded(size: int) -> None:
+    creation = CHANGES["create_acls"][1]["creations"][0]
+    acls = [
+        creation | {"principal": f"User:{number}" + "x" * (size // 100)} for number in range(100)
+    ]
+    async with Crew(2, **WITH_ACLS) as crew:
+        peer = await crew.peer(1)
+        async with asyncio.timeout(60):
+            answer = await peer.ask("create_acls", 3, creations=acls)
+        assert not any(each.error_code for each in answer.results)
+        assert len(answer.results) == 100
+
+
 async def test_a_refusal_comes_back_as_it_is() -> None:
     async with Crew() as crew:
         peer = await crew.peer(1)

@@ -100,7 +100,8 @@ class Dispatcher:
         handle = self._handlers.get(api_key) or self.load(api_key)
         if api_key == API_VERSIONS and not _SERVED_API_VERSIONS.serves(version):
             return handle(self._services, exchange, None)
-        if len(frame) <= LARGE:
+        # What is in an envelope is decoded as its own size asks for.
+        if len(frame) <= LARGE or api_key == ENVELOPE:
             request = decode_request(api_key, version, frame, body_at)
         elif api_key != _PRODUCE or not has_few_elements(api_key, version, frame, body_at, FEW):
             return self._handle_large(handle, exchange, frame, body_at)
