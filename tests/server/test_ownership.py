@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from kohort.protocol.batches import Record, build, iterate
 from server.net.bench import Peer
 from server.nodes_bench import SharedCluster
 
+TEN_S = timedelta(seconds=10)
 ORDERS = {"name": "orders", "num_partitions": 6, "replication_factor": 1}
 
 
@@ -127,6 +129,63 @@ def deliver(producer: Producer) -> None:
     producer.produce("orders", b"a", partition=0, on_delivery=lambda e, _: failures.append(e))
     producer.flush(10)
     assert failures == [None]
+
+
+async def test_a_group_goes_on_where_its_partition_goes() -> None:
+    async with SharedCluster(2, offsets_topic_num_partitions=1) as cluster:
+        (former,) = await cluster.leaders("__consumer_offsets")
+        to = 3 - former.node
+        old, new = await cluster.peer(former.node), await cluster.peer(to)
+        join = {
+            "group_id": "g", "session_timeout": TEN_S, "rebalance_timeout": TEN_S,
+            "member_id": "", "protocol_type": "consumer",
+            "protocols": [{"name": "range", "metadata": b""}],
+        }  # fmt: skip
+        a = await old.ask("join_group", 3, **join)
+        member = {"group_id": "g", "generation_id": 1, "member_id": a.member_id}
+        assignment = [{"member_id": a.member_id, "assignment": b"a"}]
+        assert (await old.ask("sync_group", 2, **member, assignments=assignment)).error_code == 0
+        waiting = asyncio.create_task(
+            (await cluster.peer(former.node)).ask("join_group", 3, **join)
+        )
+        await sent(waiting)
+        assert (await new.ask("heartbeat", 4, **member)).error_code is ErrorCode.not_coordinator
+        await cluster.move(cluster.place("__consumer_offsets"), to)
+        assert (await waiting).error_code is ErrorCode.not_coordinator
+        assert (await old.ask("heartbeat", 4, **member)).error_code is ErrorCode.not_coordinator
+        await cluster.leaders("__consumer_offsets")
+        found = await old.ask("find_coordinator", 2, key="g", key_type=0)
+        assert found.node_id == to
+        async with asyncio.timeout(10):
+            while error := (await new.ask("heartbeat", 4, **member)).error_code:
+                assert error is ErrorCode.coordinator_load_in_progress
+
+
+async def test_a_transaction_ends_though_its_partitions_move() -> None:
+    settings = {"transaction_state_log_num_partitions": 1}
+    async with SharedCluster(2, **settings) as cluster:
+        await create(cluster, 1)
+        await cluster.leaders("orders")
+        producer = AIOKafkaProducer(bootstrap_servers=cluster.address, transactional_id="t")
+        async with producer:
+            for outcome in (producer.commit_transaction, producer.abort_transaction):
+                await producer.begin_transaction()
+                for partition in range(6):
+                    await producer.send_and_wait("orders", b"a", partition=partition)
+                for topic in ("orders", "__transaction_state"):
+                    former = (await cluster.leaders(topic))[0]
+                    await cluster.move(cluster.place(topic), 3 - former.node)
+                    await cluster.leaders(topic)
+                await outcome()
+        leaders = await cluster.leaders("orders")
+        async with asyncio.timeout(10):
+            for partition, leader in enumerate(leaders):
+                log = cluster.brokers[leader.node].topics.log("orders", partition)
+                assert log is not None
+                while log.last_stable_offset < 4:  # two records, two markers
+                    await asyncio.sleep(0.01)
+                assert log.end_offset == 4
+                assert len(log.read_committed(0, 10_000)[1]) == 1
 
 
 async def test_leader_epochs_tell_old_knowledge_and_where_epochs_ended() -> None:
