@@ -182,7 +182,8 @@ async def test_a_transaction_ends_though_its_partitions_move() -> None:
             for partition, leader in enumerate(leaders):
                 log = cluster.brokers[leader.node].topics.log("orders", partition)
                 assert log is not None
-                while log.last_stable_offset < 4:  # two records, two markers
+                # two records, two markers
+                while log.last_stable_offset < 4:  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
                 assert log.end_offset == 4
                 assert len(log.read_committed(0, 10_000)[1]) == 1

@@ -34,6 +34,7 @@ from kohort.log.base import Log
 from kohort.log.producers import Verification
 from kohort.runtime.clock import Clock
 from kohort.runtime.group_log import append_records, append_transactional, read_records
+from kohort.runtime.loading_order import LoadingOrder
 from kohort.runtime.shard_host import HostState, OnceLogged, ShardHost, replay_all
 from kohort.types import Instant, Reply
 
@@ -72,6 +73,7 @@ class GroupHost(ShardHost[Request, Event, Record, Rebalance, Result]):
         waits_for_disk: bool,
         reload_after_s: float,
         at_end_of_turn: Callable[[Callable[[], None]], None],
+        loading_order: LoadingOrder,
         on_timer: Callable[["GroupHost", TimerKey, Instant | None], None],
         on_rebalance: Callable[[Rebalance], None],
         on_append: Callable[[float], None],
@@ -89,6 +91,7 @@ class GroupHost(ShardHost[Request, Event, Record, Rebalance, Result]):
             waits_for_disk=waits_for_disk,
             reload_after_s=reload_after_s,
             at_end_of_turn=at_end_of_turn,
+            loading_order=loading_order,
         )
         self._on_timer = on_timer
         self._on_rebalance = on_rebalance

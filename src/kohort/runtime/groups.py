@@ -91,6 +91,7 @@ class Groups(Shards[GroupHost, TimerKey]):
                 waits_for_disk=waits_for_disk,
                 reload_after_s=reload_after_s,
                 at_end_of_turn=self._at_end_of_turn,
+                loading_order=self._loading_order,
                 on_timer=self._move_timer,
                 on_rebalance=self._ended,
                 on_append=self.appends.observe,

@@ -25,6 +25,7 @@ from kohort.log.base import Log
 from kohort.log.elsewhere import ElsewhereLog
 from kohort.runtime.append_errors import SHARD_FAILED, append_error
 from kohort.runtime.clock import Clock
+from kohort.runtime.loading_order import LoadingOrder
 from kohort.types import Instant, Reply, RequestId, Timestamp
 
 _RELOAD_AFTER_AT_MOST_S: Final = 60.0
@@ -105,10 +106,12 @@ class ShardHost(ABC, Generic[RequestT, EventT, RecordT, EffectT, ResultT]):
         waits_for_disk: bool,
         reload_after_s: float,
         at_end_of_turn: Callable[[Callable[[], None]], None],
+        loading_order: LoadingOrder,
     ) -> None:
         """Host the shard of `log`.
 
-        `at_end_of_turn` has a function called at the end of this turn of the loop.
+        `at_end_of_turn` has a function called at the end of this turn of the loop. `loading_order`
+        is that of all shards whose logs come to this node.
         """
         self.log = log
         self.state = HostState.LOADING
@@ -117,6 +120,7 @@ class ShardHost(ABC, Generic[RequestT, EventT, RecordT, EffectT, ResultT]):
         self._clock = clock
         self._waits_for_disk = waits_for_disk
         self._at_end_of_turn = at_end_of_turn
+        self._loading_order = loading_order
         self._first_reload_after_s = self._reload_after_s = reload_after_s
         self._failure: str | None = None
         """Why the shard failed last, since its last append."""
@@ -214,6 +218,8 @@ class ShardHost(ABC, Generic[RequestT, EventT, RecordT, EffectT, ResultT]):
         return self._refuse(request, self._why_not())
 
     def _why_not(self) -> ErrorCode:
+        if self.state is HostState.LOADING:
+            self._loading_order.ask(self)
         return _WHY_NOT[self.state]
 
     # --- life ---
@@ -235,6 +241,10 @@ class ShardHost(ABC, Generic[RequestT, EventT, RecordT, EffectT, ResultT]):
                 self.state = HostState.ACTIVE
                 await self._begin()
 
+    async def _load_in_order(self) -> None:
+        async with self._loading_order.turn(self):
+            await self.load()
+
     def log_reopened(self, log: Log) -> None:
         """Load the shard from the log that takes the place of a failed one, or of none here.
 
@@ -250,7 +260,7 @@ class ShardHost(ABC, Generic[RequestT, EventT, RecordT, EffectT, ResultT]):
             if self._task is not None:
                 self._task.cancel()
             self.state = HostState.LOADING
-            self._task = asyncio.ensure_future(self.load())
+            self._task = asyncio.ensure_future(self._load_in_order())
 
     async def close(self) -> None:
         """Log the decisions made so far and send their responses.

@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 from kohort.coordinator.partition import partition_for
 from kohort.log.base import Log
 from kohort.runtime.clock import Clock
+from kohort.runtime.loading_order import LoadingOrder
 from kohort.runtime.shard_host import HostState, ShardHost
 from kohort.runtime.timer_driver import TimerDriver
 from kohort.types import Instant
@@ -31,6 +32,7 @@ class Shards(ABC, Generic[HostT, KeyT]):
         )
         self._loading: asyncio.Task[None] | None = None
         self._expiration: asyncio.Task[None] | None = None
+        self._loading_order = LoadingOrder()
         self._ending_turn: list[Callable[[], None]] = []
         """What is to be called at the end of this turn."""
 

@@ -17,6 +17,7 @@ from typing import Final
 from kohort.errors import ErrorCode
 from kohort.log.base import Log
 from kohort.runtime.clock import Clock
+from kohort.runtime.loading_order import LoadingOrder
 from kohort.runtime.shard_host import HostState, ShardHost, replay_all
 from kohort.runtime.time_slice import TimeSlices
 from kohort.runtime.transaction_log import append_records, read_records
@@ -58,6 +59,7 @@ class TransactionHost(ShardHost[Request, Event, TransactionRecord, Markers, Resu
         waits_for_disk: bool,
         reload_after_s: float,
         at_end_of_turn: Callable[[Callable[[], None]], None],
+        loading_order: LoadingOrder,
         on_timer: Callable[["TransactionHost", TransactionTimesOut, Instant | None], None],
         write_markers: Callable[[Markers, int], Awaitable[None]],
     ) -> None:
@@ -72,6 +74,7 @@ class TransactionHost(ShardHost[Request, Event, TransactionRecord, Markers, Resu
             waits_for_disk=waits_for_disk,
             reload_after_s=reload_after_s,
             at_end_of_turn=at_end_of_turn,
+            loading_order=loading_order,
         )
         self._on_timer = on_timer
         self._write_markers = write_markers

@@ -107,6 +107,7 @@ class TransactionCoordinator(Shards[TransactionHost, TransactionTimesOut], Trans
                 waits_for_disk=waits_for_disk,
                 reload_after_s=reload_after_s,
                 at_end_of_turn=self._at_end_of_turn,
+                loading_order=self._loading_order,
                 on_timer=self._move_timer,
                 write_markers=write,
             )

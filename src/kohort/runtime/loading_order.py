@@ -1,0 +1,51 @@
+"""Which shard is loaded next, where many come at once: a node takes over from one that is gone."""
+
+import asyncio
+from collections.abc import AsyncIterator, Hashable
+from contextlib import asynccontextmanager
+
+
+class LoadingOrder:
+    """Shards load one after the other, and those that clients ask for come first."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[Hashable, asyncio.Future[None]] = {}
+        """In this order."""
+        self._is_busy = False
+
+    @asynccontextmanager
+    async def turn(self, shard: Hashable) -> AsyncIterator[None]:
+        """Wait for the turn of a shard, which ends with the block."""
+        await self._wait(shard)
+        try:
+            yield
+        finally:
+            self._go_on()
+
+    async def _wait(self, shard: Hashable) -> None:
+        if not self._is_busy:
+            self._is_busy = True
+            return
+        turn = self._waiting[shard] = asyncio.get_running_loop().create_future()
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if self._waiting.get(shard) is turn:
+                del self._waiting[shard]
+            elif turn.done() and not turn.cancelled():
+                self._go_on()  # it was this one's turn
+            raise
+
+    def _go_on(self) -> None:
+        while self._waiting:
+            turn = self._waiting.pop(next(iter(self._waiting)))
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._is_busy = False
+
+    def ask(self, shard: Hashable) -> None:
+        """A client asks for a shard: it is the next one."""
+        turn = self._waiting.pop(shard, None)
+        if turn is not None:
+            self._waiting = {shard: turn, **self._waiting}
