@@ -60,7 +60,7 @@ async def _forward(
         exchange.api_key, exchange.version, exchange.correlation_id, exchange.client_id
     )
     try:
-        frame = await controller.forward(head + encoded, exchange.peer)
+        frame = await controller.forward((head, encoded), exchange.peer)
     except KafkaError as error:
         exchange.hang_up(error.message or "the controller cannot be reached")
         return

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
 from functools import cache
 from itertools import count
 from typing import Any, Final
@@ -45,7 +46,15 @@ class NodeConnection:
 
     async def ask(self, api_key: int, version: int, **fields: Any) -> Any:
         """The response to a request with these fields. Raises NodeUnreachableError."""
-        body = encode(request(api_key, version, **fields))
+        return await self.ask_encoded(
+            api_key, version, (encode(request(api_key, version, **fields)),)
+        )
+
+    async def ask_encoded(self, api_key: int, version: int, body: Sequence[bytes]) -> Any:
+        """The response to a request with this body, which is not copied to be put together.
+
+        Raises NodeUnreachableError.
+        """
         head = request_head(api_key, version, next(self._ids) & _POSITIVE, _CLIENT_ID)
         link = await self._open()
         try:
@@ -83,12 +92,14 @@ class _Link:
     def __repr__(self) -> str:
         return f"{len(self._waiting)} in flight"
 
-    async def ask(self, head: bytes, body: bytes) -> bytes:
+    async def ask(self, head: bytes, body: Sequence[bytes]) -> bytes:
         """The frame of the response, without its size. Raises NodeUnreachableError."""
         response: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._waiting.append(response)
-        self._writer.write((len(head) + len(body)).to_bytes(_SIZE, "big") + head)
-        self._writer.write(body)
+        size = len(head) + sum(map(len, body))
+        self._writer.write(size.to_bytes(_SIZE, "big") + head)
+        for piece in body:
+            self._writer.write(piece)
         return await response
 
     async def _read(self, reader: asyncio.StreamReader) -> None:

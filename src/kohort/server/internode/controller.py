@@ -1,11 +1,12 @@
 """The controller, as the other nodes ask it."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.protocol.apis import ALL_APIS, BY_NAME
+from kohort.protocol.packing import pack_compact_string, pack_varint
 from kohort.security import Peer
 from kohort.server.internode.connection import NodeConnection, NodeUnreachableError
 from kohort.server.topics import NewTopic
@@ -28,18 +29,15 @@ class RemoteController:
         self._node_id = node_id
         self._connection = connection
 
-    async def forward(self, frame: bytes, peer: Peer) -> bytes:
+    async def forward(self, request: Sequence[bytes], peer: Peer) -> bytes:
         """The response to a client's request, both with header and without size (KIP-590).
 
         The controller judges the client as if it had come to it. Raises KafkaError NOT_CONTROLLER
         if it is not there for long.
         """
-        response = await self._ask(
-            _ENVELOPE,
-            0,
-            request_data=frame,
-            request_principal=str(peer.principal).encode(),
-            client_host_address=peer.host.encode(),
+        envelope = _envelope(request, peer)
+        response = await self._until_it_responds(
+            lambda: self._connection.ask_encoded(_ENVELOPE, 0, envelope)
         )
         _raise(response.error_code)
         data: bytes = response.response_data
@@ -76,12 +74,17 @@ class RemoteController:
         return [refused.get(name) for name, *_ in wanted]
 
     async def _ask(self, api_key: int, version: int, **fields: Any) -> Any:
+        return await self._until_it_responds(
+            lambda: self._connection.ask(api_key, version, **fields)
+        )
+
+    async def _until_it_responds(self, ask: Callable[[], Awaitable[Any]]) -> Any:
         """A request that was sent and has no response is sent again, as Kafka's brokers do."""
         loop = asyncio.get_running_loop()
         until = loop.time() + PATIENCE_S
         while True:
             try:
-                return await self._connection.ask(api_key, version, **fields)
+                return await ask()
             except NodeUnreachableError as error:
                 if loop.time() > until:
                     raise KafkaError(
@@ -92,6 +95,14 @@ class RemoteController:
     def close(self) -> None:
         """Close the connection. Idempotent."""
         self._connection.close()
+
+
+def _envelope(request: Sequence[bytes], peer: Peer) -> Sequence[bytes]:
+    """Body of Envelope v0, with a request that may be large."""
+    size = pack_varint(1 + sum(map(len, request)))
+    no_tags = b"\0"
+    end = pack_compact_string(str(peer.principal)) + pack_compact_string(peer.host) + no_tags
+    return (size, *request, end)
 
 
 def _raise(code: ErrorCode) -> None:

@@ -62,9 +62,7 @@ class Dispatcher:
 
     def load(self, api_key: int) -> Handle:
         """Import the handler module of an API, if that has not happened yet; its `handle`."""
-        if api_key == ENVELOPE:
-            self.register(api_key, self._open_envelope)
-        elif api_key not in self._handlers:
+        if api_key not in self._handlers:
             module = self._module(api_key)
             self.register(api_key, module.handle, getattr(module, "FAST_PATHS", {}))
         return self._handlers[api_key]
@@ -75,11 +73,6 @@ class Dispatcher:
             if ALL_APIS[api_key].name in forwarding.FORWARDED:
                 return forwarding
         return import_module(ALL_APIS[api_key].handler)
-
-    def _open_envelope(
-        self, _services: Services, exchange: Exchange, request: Any
-    ) -> Coroutine[Any, Any, None] | None:
-        return open_envelope(self.dispatch, exchange, request)
 
     def register(
         self, api_key: int, handle: Handle, fast_paths: Mapping[int, FastPath] | None = None
@@ -97,11 +90,12 @@ class Dispatcher:
         fast_path = self._fast_paths.get((api_key, version))
         if fast_path is not None and fast_path(self._services, exchange, frame, body_at):
             return None
+        if api_key == ENVELOPE:
+            return open_envelope(self.dispatch, exchange, frame, body_at)
         handle = self._handlers.get(api_key) or self.load(api_key)
         if api_key == API_VERSIONS and not _SERVED_API_VERSIONS.serves(version):
             return handle(self._services, exchange, None)
-        # What is in an envelope is decoded as its own size asks for.
-        if len(frame) <= LARGE or api_key == ENVELOPE:
+        if len(frame) <= LARGE:
             request = decode_request(api_key, version, frame, body_at)
         elif api_key != _PRODUCE or not has_few_elements(api_key, version, frame, body_at, FEW):
             return self._handle_large(handle, exchange, frame, body_at)

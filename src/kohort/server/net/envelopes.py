@@ -11,6 +11,7 @@ from kohort.errors import ErrorCode
 from kohort.log.storage import loaded
 from kohort.protocol.framing import CONTENT, MalformedError
 from kohort.protocol.messages import encode, frame_head, read_header, response
+from kohort.protocol.packing import read_varint
 from kohort.protocol.throttle_time import with_throttle_time
 from kohort.security import KafkaPrincipal, Peer
 from kohort.server.net.exchange import Body, Exchange
@@ -19,27 +20,48 @@ from kohort.server.net.repeated_requests import RepeatedRequest
 
 ENVELOPE: Final = 58
 _SIZE: Final = bytes(CONTENT)
+_FIELDS: Final = 3
 
 
 def open_envelope(
     dispatch: Callable[[Exchange, bytes, int], Coroutine[Any, Any, None] | None],
     exchange: Exchange,
-    request: Any,
+    envelope: bytes,
+    body_at: int,
 ) -> Coroutine[Any, Any, None] | None:
-    """Dispatch the request in an envelope. Raises MalformedError."""
+    """Dispatch the request in an envelope, a frame with its size. Raises MalformedError.
+
+    What is in it may be large: it is copied once.
+    """
     if not exchange.peer.is_node:
         raise MalformedError(f"API key {ENVELOPE} is not served to clients")
-    frame = _SIZE + request.request_data
+    request, principal, host = _parts(memoryview(envelope), body_at)
+    frame = b"".join((_SIZE, request))
     api_key, version, correlation_id, client_id, body_at = read_header(frame)
     if api_key == ENVELOPE:
         raise MalformedError("an envelope in an envelope")
     peer = replace(
         exchange.peer,
-        principal=KafkaPrincipal.parse(request.request_principal.decode()),
-        host=request.client_host_address.decode(),
+        principal=KafkaPrincipal.parse(str(principal, "utf-8")),
+        host=str(host, "utf-8"),
     )
     inside = Exchange(_Inside(exchange, peer), api_key, version, correlation_id, client_id)
     return dispatch(inside, frame, body_at)
+
+
+def _parts(envelope: memoryview, at: int) -> list[memoryview]:
+    """The fields of Envelope v0 from offset `at` on: request, principal, host."""
+    parts = []
+    try:
+        for _ in range(_FIELDS):
+            size, start = read_varint(envelope, at)
+            at = start + size - 1
+            parts.append(envelope[start:at])
+    except IndexError:
+        at = len(envelope)
+    if at >= len(envelope):  # tagged fields follow
+        raise MalformedError("an envelope that ends too early")
+    return parts
 
 
 class _Inside:
