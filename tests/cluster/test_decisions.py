@@ -23,6 +23,7 @@ from kohort.cluster import (
     Spread,
     decide,
 )
+from kohort.cluster.decisions import LED_AT_ONCE
 from kohort.types import Timestamp
 
 GROUPS = UUID(int=1)
@@ -168,6 +169,19 @@ def test_moves_end_and_are_the_fewest(data: st.DataObject) -> None:
         moved -= sum(max(before[topic, node] - share, 0) for node in nodes)
         assert max(shares(cluster, topic)) <= share
     assert moved <= len(TOPICS) * (len(nodes) - 1)
+
+
+def test_very_many_partitions_get_a_leader_in_parts() -> None:
+    cluster = cluster_of(registered(1), registered(2))
+    topics = {TOPIC: Spread(Purpose.RECORDS, 2 * LED_AT_ONCE + 10)}
+    counts = []
+    while records := decide(cluster, topics, observed(1, 2)):
+        counts.append(len(records))
+        for record in records:
+            cluster.replay(record)
+    assert counts == [LED_AT_ONCE, LED_AT_ONCE, 10]
+    led = Counter(leader.node for leader in cluster.leaders.values())
+    assert set(led.values()) == {LED_AT_ONCE + 5}
 
 
 def test_what_is_known_of_a_deleted_topic_is_forgotten() -> None:

@@ -21,6 +21,8 @@ MOVES_AT_ONCE: Final = 8
 """Partitions that are handed over at a time; others of their nodes are served as ever."""
 SETTLED_AFTER_MS: Final = 30_000
 """Time after a node came until partitions move to it: often several come one after the other."""
+LED_AT_ONCE: Final = 1_000
+"""Partitions that get a leader at a time: it takes 10 ms to find one for each."""
 FORGOTTEN_AT_ONCE: Final = 200
 """Partitions of deleted topics whose leaders are forgotten at a time."""
 
@@ -53,7 +55,12 @@ def decide(
             load.add(place, leader.node)
         else:
             orphans.append((place, leader.epoch + 1))
-    led = tuple(PartitionLed(place, Leader(load.assign(place), epoch)) for place, epoch in orphans)
+    led = tuple(
+        PartitionLed(place, Leader(load.assign(place), epoch))
+        for place, epoch in orphans[:LED_AT_ONCE]
+    )
+    if len(led) < len(orphans):
+        return (*done, *led)
     planned = {place: to for place, to in cluster.moves.items() if place.topic_id in topics}
     for record in led:
         planned.pop(record.place, None)
