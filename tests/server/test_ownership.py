@@ -251,6 +251,15 @@ async def test_a_node_whose_lease_is_over_serves_nothing() -> None:
         assert (await produce(cluster, 1, 0)).error_code == 0
 
 
+async def test_a_node_that_cannot_read_what_is_logged_ends() -> None:
+    async with SharedCluster(2) as cluster:
+        end_offset = cluster.shared.end_offset
+        unknown = end_offset.to_bytes(8) + build([Record(b'{"zone":"x"}', b"{}")])[8:]
+        assert await cluster.storages[1].append(end_offset, unknown, {})
+        for broker in cluster.brokers.values():
+            await asyncio.wait_for(broker.lost.wait(), 10)
+
+
 async def test_one_of_two_nodes_makes_a_topic() -> None:
     async with SharedCluster(2) as cluster:
         peers = [await cluster.peer(node) for node in (1, 2)]

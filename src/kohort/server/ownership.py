@@ -10,7 +10,7 @@ Who asks for it meanwhile is told to look for the leader.
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Final
@@ -77,12 +77,17 @@ class Ownership:
 
     # Running
 
-    def start(self) -> None:
-        """Keep the lease, and do what there is to do, from now on."""
+    def start(self, lost: Callable[[], object]) -> None:
+        """Keep the lease, and do what there is to do, from now on.
+
+        `lost` is called if that cannot go on: a record cannot be read.
+        """
         self._running = [
             asyncio.create_task(self._keep_lease()),
             asyncio.create_task(self._keep_working()),
         ]
+        for task in self._running:
+            task.add_done_callback(partial(_ended, lost))
 
     async def _keep_lease(self) -> None:
         while True:
@@ -256,13 +261,21 @@ class Ownership:
         running, self._running = self._running, []
         for task in running:
             task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
+        ended = await asyncio.gather(*running, return_exceptions=True)
         await self._resign()
         if running and self._has_session:
             with suppress(FencedError, *_FAILURES):
                 async with asyncio.timeout(TICK_S):
-                    await self._metadata.decide(self._farewell)
+                    # Who cannot read the log leaves without a word: others see the session end.
+                    if all(isinstance(each, asyncio.CancelledError) for each in ended):
+                        await self._metadata.decide(self._farewell)
                     await self._storage.release()
 
     def _farewell(self) -> Sequence[MetadataRecord]:
         return [NodeFenced(self._node_id)] if self._is_registered else ()
+
+
+def _ended(lost: Callable[[], object], task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        logger.error("the cluster cannot be followed; this process ends", exc_info=error)
+        lost()

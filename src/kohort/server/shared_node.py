@@ -125,9 +125,12 @@ class SharedNode:
         self,
         topics: Topics,
         endpoints: Iterable[Endpoint],
-        lost: Callable[[], object],  # noqa: ARG002
+        lost: Callable[[], object],
     ) -> None:
-        """Be a node of the cluster from now on, which clients reach at these endpoints."""
+        """Be a node of the cluster from now on, which clients reach at these endpoints.
+
+        `lost` is called if that cannot go on.
+        """
         assert isinstance(topics, SharedTopics)
         self._ownership = Ownership(
             self.shared.storage,
@@ -138,7 +141,7 @@ class SharedNode:
             rack=self._config["broker.rack"],
             claimed_at=self._claimed_at,
         )
-        self._ownership.start()
+        self._ownership.start(lost)
 
     def markers(self, topics: Topics, local: MarkerWriter) -> MarkerWriter:
         """Where transactions end: in the partitions of all nodes."""

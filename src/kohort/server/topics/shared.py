@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Final
 from uuid import UUID
 
-from kohort.cluster import Leader, Place, Purpose, Spread
+from kohort.cluster import Place, Purpose, Spread
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log.base import Log, LogDirectory, SharedLogDirectory
 from kohort.log.elsewhere import ElsewhereLog
@@ -110,13 +110,6 @@ class SharedTopics(FollowingTopics):
         if self._to_remove.get(partition) == topic_id:
             del self._to_remove[partition]
             self._logs.remove_anywhere(partition, topic_id)
-
-    # Nodes
-
-    def leaders(self, topic_id: UUID, partitions: int) -> list[Leader]:
-        """The leader of each partition; its node is `NO_LEADER` where there is none."""
-        leader = self._metadata.state.cluster.leader
-        return [leader(Place(topic_id, partition)) for partition in range(partitions)]
 
     # Producer ids
 
