@@ -14,6 +14,8 @@ from kohort.server.supervisor.assignment import MAX_LINE, RELOAD, Assignment, Re
 logger = logging.getLogger("kohort.serve")
 
 COMMAND: Final = (sys.executable, "-P", "-m", "kohort.cli.worker")
+CANNOT_START: Final = 1
+"""In place of the exit code of a process that was not started."""
 FIRST_DELAY_S: Final = 0.25
 MAX_DELAY_S: Final = 5.0
 SERVED_WELL_S: Final = 30.0
@@ -71,14 +73,11 @@ class WorkerProcess:
 
     async def _run_once(self) -> tuple[Report | None, int, float]:
         """Start the process and wait for its end: its report, exit code and time of service."""
-        ours, its = socket.socketpair()
-        with its:
-            self._process = await asyncio.create_subprocess_exec(
-                *COMMAND,
-                stdin=its.fileno(),
-                env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-            )
-        reader, self._parent = await asyncio.open_unix_connection(sock=ours, limit=MAX_LINE)
+        try:
+            self._process, reader, self._parent = await _started()
+        except OSError as error:
+            logger.error("a process cannot be started", extra=fields(node=self.node_id, why=error))
+            return None, CANNOT_START, 0.0
         loop = asyncio.get_running_loop()
         report = served_since = None
         try:
@@ -123,3 +122,22 @@ class WorkerProcess:
         """End it at once."""
         if self._process is not None and self._process.returncode is None:
             self._process.kill()
+
+
+async def _started() -> tuple[
+    asyncio.subprocess.Process, asyncio.StreamReader, asyncio.StreamWriter
+]:
+    """A new process, and the stream to its standard input, which goes both ways. Raises OSError."""
+    ours, its = socket.socketpair()
+    with its:
+        reader, writer = await asyncio.open_unix_connection(sock=ours, limit=MAX_LINE)
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *COMMAND,
+                stdin=its.fileno(),
+                env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+            )
+        except OSError:
+            writer.close()
+            raise
+    return process, reader, writer

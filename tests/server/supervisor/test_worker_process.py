@@ -1,0 +1,62 @@
+"""A process of a worker: started, started again, and given up."""
+
+import asyncio
+import sys
+from pathlib import Path
+
+import pytest
+
+from kohort.server.config import Config
+from kohort.server.supervisor import worker_process
+from kohort.server.supervisor.assignment import Assignment, Report
+from kohort.server.supervisor.worker_process import WorkerProcess
+from kohort.server.workers import Worker
+
+SERVES_AND_ENDS = f"""
+import socket
+parent = socket.socket(fileno=0)
+parent.sendall({Report(cluster_id="c").encode()!r})
+raise SystemExit(3)
+"""
+REFUSES = SERVES_AND_ENDS.replace('"refused": null', '"refused": "no"')
+
+
+def process(monkeypatch: pytest.MonkeyPatch, *command: str) -> WorkerProcess:
+    monkeypatch.setattr(worker_process, "COMMAND", command)
+    worker = Worker(index=1, count=2, sockets=Path("/tmp/none"))
+    return WorkerProcess(Assignment(worker, Config({"node.id": 6, "ssl.key.password": "secret"})))
+
+
+def test_an_assignment_arrives_as_it_was_sent() -> None:
+    worker = Worker(index=1, count=2, sockets=Path("/tmp/none"), is_observed=True)
+    config = Config({"node.id": 6, "ssl.key.password": "secret", "log.cleanup.policy": ["delete"]})
+    sent = Assignment(worker, config)
+    arrived = Assignment.decode(sent.encode())
+    assert arrived.worker == worker
+    assert dict(arrived.config) == dict(config)
+
+
+async def test_a_process_that_ends_is_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = process(monkeypatch, sys.executable, "-c", SERVES_AND_ENDS)
+    running = asyncio.create_task(worker.run())
+    assert (await worker.started).cluster_id == "c"
+    while worker.restarts < 2:  # noqa: ASYNC110 (nothing tells of it)
+        await asyncio.sleep(0.01)
+    worker.stop()
+    assert await running == 3
+
+
+async def test_a_process_that_is_refused_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = process(monkeypatch, sys.executable, "-c", REFUSES)
+    assert await worker.run() == 3
+    assert worker.started.result().refused == "no"
+    assert worker.restarts == 0
+
+
+@pytest.mark.parametrize("command", [("/does/not/exist",), (sys.executable, "-c", "exit(1)")])
+async def test_a_process_that_does_not_serve_is_given_up(
+    monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    worker = process(monkeypatch, *command)
+    assert await worker.run() == 1
+    assert "ended before it served" in str(worker.started.result().refused)
