@@ -25,6 +25,8 @@ class SharedCluster:
         self.shared = SharedMemory(self.clock.timestamp)
         self.storages: dict[int, FailingStorage] = {}
         self.brokers: dict[int, Broker] = {}
+        self._ports: dict[int, int] = {}
+        """A node that is started again has the same one."""
         self._settings = {name.replace("_", "."): value for name, value in settings.items()}
         self._stack = AsyncExitStack()
 
@@ -41,7 +43,7 @@ class SharedCluster:
 
     async def start(self, node: int) -> Broker:
         config = {
-            "listeners": "127.0.0.1:0",
+            "listeners": f"127.0.0.1:{self._ports.get(node, 0)}",
             "storage": "memory",
             "node.id": node,
             "group.initial.rebalance.delay.ms": 0,
@@ -58,6 +60,7 @@ class SharedCluster:
         )
         await broker.start()
         self.brokers[node] = broker
+        self._ports[node] = broker.address.port
         return broker
 
     async def stop(self, node: int) -> None:

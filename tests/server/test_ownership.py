@@ -9,9 +9,10 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka import Producer
 
-from kohort.cluster import LEASE_MS
+from kohort.cluster import LEASE_MS, NodeFenced
 from kohort.errors import ErrorCode
 from kohort.protocol.batches import Record, build, iterate
+from kohort.server.topics import SharedMetadata
 from server.net.bench import Peer
 from server.nodes_bench import SharedCluster
 
@@ -258,6 +259,20 @@ async def test_a_node_that_cannot_read_what_is_logged_ends() -> None:
         assert await cluster.storages[1].append(end_offset, unknown, {})
         for broker in cluster.brokers.values():
             await asyncio.wait_for(broker.lost.wait(), 10)
+
+
+async def test_a_node_without_a_session_tells_of_itself() -> None:
+    async with SharedCluster(2) as cluster:
+        two = await cluster.peer(2)
+        cluster.storages[2].failure = OSError("the storage is away")
+        storage = cluster.storages[1]
+        metadata = SharedMetadata(storage, cluster.clock.timestamp)
+        await metadata.decide(lambda: [NodeFenced(2)])
+        async with asyncio.timeout(10):
+            while cluster.brokers[2].topics.metadata_end_offset < metadata.end_offset:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        told = await two.ask("metadata", 9, topics=[])
+        assert {broker.node_id for broker in told.brokers} == {1, 2}
 
 
 async def test_one_of_two_nodes_makes_a_topic() -> None:

@@ -134,25 +134,34 @@ class Workers:
 
 
 class ClusterNodes:
-    """The nodes of a metadata log, and the leaders that it names."""
+    """The nodes of a metadata log, and the leaders that it names.
 
-    def __init__(self, cluster: Cluster, topics: Topics) -> None:
+    This node is always one of them, also while it has no session: a client that was told of nobody
+    would find nobody again.
+    """
+
+    def __init__(self, cluster: Cluster, topics: Topics, node_id: int, rack: str | None) -> None:
+        """`node_id` and `rack` are those of this node."""
         self._cluster = cluster
         self._topics = topics
+        self._node_id = node_id
+        self._rack = rack
 
     @property
     def ids(self) -> Collection[int]:
-        return self._cluster.nodes.keys()
+        return self._cluster.nodes.keys() | {self._node_id}
 
     @property
     def controller_id(self) -> int:
         return self._cluster.controller_id
 
     def all(self, endpoint: Endpoint) -> Sequence[Node]:
-        found = (self.node(node_id, endpoint) for node_id in sorted(self._cluster.nodes))
+        found = (self.node(node_id, endpoint) for node_id in sorted(self.ids))
         return [node for node in found if node is not NOBODY]
 
     def node(self, node_id: int, endpoint: Endpoint) -> Node:
+        if node_id == self._node_id:
+            return Node(node_id, endpoint.host, endpoint.port, self._rack)
         registered = self._cluster.nodes.get(node_id)
         if registered is None:
             return NOBODY

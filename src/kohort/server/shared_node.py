@@ -119,7 +119,9 @@ class SharedNode:
 
     def know(self, topics: Topics) -> None:
         """Find the leaders of these topics from now on."""
-        self.nodes = ClusterNodes(self._metadata.state.cluster, topics)
+        self.nodes = ClusterNodes(
+            self._metadata.state.cluster, topics, self._node_id, self._config["broker.rack"]
+        )
 
     def start(
         self,
