@@ -279,6 +279,11 @@ def test_reads_and_writes(session, connect, open_topic, how):
     assert read(session, options | {"subscribe": open_topic}).count() == 3
 
 
+def escaped(value):
+    """As in a properties file."""
+    return value.replace("\\", "\\\\").replace("\n", "\\n")
+
+
 def test_a_file_has_the_secrets_and_no_plan_shows_them(
     session, connect, open_topic, tmp_path, capsys
 ):
@@ -288,7 +293,9 @@ def test_a_file_has_the_secrets_and_no_plan_shows_them(
     }
     file = tmp_path / "client.properties"
     file.write_text(
-        "".join(f"{name.removeprefix('kafka.')}={options[name]}\n" for name in sorted(hidden))
+        "".join(
+            f"{name.removeprefix('kafka.')}={escaped(options[name])}\n" for name in sorted(hidden)
+        )
     )
     by_file = {name: options[name] for name in options.keys() - hidden} | {"security": str(file)}
     write(session, by_file | {"topic": open_topic})
