@@ -110,6 +110,37 @@ async def test_a_statement_whose_answer_was_lost_is_not_repeated(open_directory,
     assert await sql.fetchval("select count(*) from batches") == 3
 
 
+async def test_nothing_is_written_behind_what_is_refused(open_directory, sql):
+    """A batch that was appended while the refused one was in flight would leave a hole."""
+    directory = open_directory()
+    log = directory.open(ORDERS, LogConfig())
+    log.append(batch(b"a"), NOW)
+    await log.durable()
+    await sql.execute("alter table batches add constraint small check (octet_length(data) < 500)")
+    async with sql.transaction():
+        await sql.execute("lock table batches in access exclusive mode")
+        log.append(batch(bytes(1000)), NOW)
+        refused = asyncio.create_task(log.durable())
+        await asyncio.sleep(0.2)  # the statement waits for the table
+        log.append(batch(b"behind"), NOW)
+        behind = asyncio.create_task(log.durable())
+        await asyncio.sleep(0)
+    for waiting in (refused, behind):
+        with pytest.raises((OSError, KafkaError)):
+            await waiting
+    opened = []
+    directory.on_reopened.append(opened.append)
+    await directory.reopen()
+    (again,) = opened
+    assert again.end_offset == 1
+    again.append(batch(b"b"), NOW)
+    await again.durable()
+    assert [tuple(row) for row in await sql.fetch("select base, next from batches order by 1")] == [
+        (0, 1),
+        (1, 2),
+    ]
+
+
 async def test_what_is_refused_ends_the_log_until_it_is_opened_again(open_directory, sql):
     directory = open_directory()
     log = directory.open(ORDERS, LogConfig())

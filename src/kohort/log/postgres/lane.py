@@ -152,7 +152,7 @@ class Lane:
                 self._troubled(None)
         for commit in current.commits:
             if commit in current.failed:
-                commit.log.storage_failed(current.failed[commit])
+                self._end(commit, current.failed[commit])
             else:
                 commit.rows.written()
                 commit.log.synced()
@@ -166,6 +166,14 @@ class Lane:
                 current.failed[commit] = error
         self._in_flight.sort(key=lambda row: row.log not in logs)
         self._take_off(sum(row.log in logs for row in self._in_flight))
+
+    def _end(self, commit: "LaneCommit", error: Exception) -> None:
+        """End a log, with what it has appended since: behind what was refused is a hole."""
+        self.unwritten -= sum(len(row.data) for row in commit.rows.take_rows())
+        if commit in self._next.commits:
+            del self._next.commits[commit]
+            self._next.failed[commit] = error
+        commit.log.storage_failed(error)
 
     def _take_off(self, count: int) -> None:
         self.unwritten -= sum(len(row.data) for row in self._in_flight[:count])
