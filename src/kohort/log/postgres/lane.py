@@ -5,8 +5,6 @@ is never committed before an earlier one of the same log, and an append waits fo
 most.
 """
 
-import asyncio
-import contextlib
 import errno
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
@@ -15,6 +13,7 @@ from kohort.errors import KohortError
 from kohort.log.durability import Syncable
 from kohort.log.postgres.fence import Fence
 from kohort.log.postgres.link import Link
+from kohort.log.postgres.on_loop import Ending, OnLoop
 from kohort.log.postgres.pages import Row
 from kohort.log.postgres.writer import INSERT, Writer, statements
 
@@ -45,24 +44,12 @@ class Member(Syncable, Protocol):
 class _Round:
     """What one pass writes."""
 
-    __slots__ = ("_done", "commits", "failed", "is_over")
+    __slots__ = ("commits", "ending", "failed")
 
     def __init__(self) -> None:
         self.commits: dict[LaneCommit, None] = {}
         self.failed: dict[LaneCommit, Exception] = {}
-        self.is_over = False
-        self._done: asyncio.Future[None] | None = None
-
-    async def done(self) -> None:
-        if not self.is_over:
-            if self._done is None:
-                self._done = asyncio.get_running_loop().create_future()
-            await asyncio.shield(self._done)
-
-    def end(self) -> None:
-        self.is_over = True
-        if self._done is not None and not self._done.done():
-            self._done.set_result(None)
+        self.ending = Ending()
 
 
 class Lane:
@@ -88,47 +75,29 @@ class Lane:
         self._next = _Round()
         self._current: _Round | None = None
         self._in_flight: list[Row] = []
-        self._wake: asyncio.Event | None = None
-        self._task: asyncio.Task[None] | None = None
-        self._closed = False
+        self._writing = OnLoop(self._run)
 
     def request(self, commit: "LaneCommit") -> None:
         """Write the log's rows soon."""
         if commit not in self._next.commits:
             self._next.commits[commit] = None
             if len(self._next.commits) == 1:
-                self._start()
-
-    def _start(self) -> None:
-        if self._task is None or self._task.done():
-            if self._closed:
-                return
-            try:
-                loop = asyncio.get_running_loop()
-            except RuntimeError:
-                return  # the next request in an event loop does it, or the end
-            self._wake = asyncio.Event()
-            self._task = loop.create_task(self._run())
-        assert self._wake is not None
-        self._wake.set()
+                self._writing.wake()
 
     async def wait(self, commit: "LaneCommit") -> None:
         """Return when all that a log has appended is written; raises why it was not."""
         for each in (self._current, self._next):
             if each is not None and commit in each.commits:
                 if each is self._next:
-                    self._start()
-                await each.done()
+                    self._writing.wake()
+                await each.ending.wait()
                 if commit in each.failed:
                     raise each.failed[commit]
 
     async def _run(self) -> None:
-        assert self._wake is not None
         try:
             while True:
-                while not self._next.commits:
-                    self._wake.clear()
-                    await self._wake.wait()
+                await self._writing.until(lambda: self._next.commits)
                 self._current, self._next = self._next, _Round()
                 await self._write(self._current)
                 self._current = None
@@ -156,7 +125,7 @@ class Lane:
             else:
                 commit.rows.written()
                 commit.log.synced()
-        current.end()
+        current.ending.tell()
 
     def _refused(self, current: _Round, rows: Sequence[Row], error: Exception) -> None:
         """Write nothing more of the logs of these rows: there would be a hole."""
@@ -197,10 +166,7 @@ class Lane:
 
     def stop(self) -> None:
         """Write nothing more on the event loop."""
-        self._closed = True
-        if self._task is not None:
-            with contextlib.suppress(RuntimeError):  # its event loop has ended
-                self._task.cancel()
+        self._writing.stop()
         self._link.drop()
 
 

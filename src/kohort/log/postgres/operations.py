@@ -16,6 +16,7 @@ from kohort.cluster import FencedError, UnknownOutcomeError
 from kohort.errors import KohortError
 from kohort.log.postgres.fence import OPERATIONS, Fence
 from kohort.log.postgres.link import Connection, Link, retry_delays
+from kohort.log.postgres.on_loop import Ending, OnLoop
 from kohort.log.postgres.outcomes import outcome
 
 logger = logging.getLogger("kohort.log")
@@ -36,22 +37,17 @@ class Operation:
     can_wait: bool = False
     """Whether the next start may do it."""
     failure: Exception | None = None
-    is_over: bool = False
-    _done: "asyncio.Future[None] | None" = field(default=None)
+    _ending: Ending = field(default_factory=Ending)
 
     async def done(self) -> None:
         """Return when it is committed; raises OSError or KohortError if it never will be."""
-        if not self.is_over:
-            if self._done is None:
-                self._done = asyncio.get_running_loop().create_future()
-            await asyncio.shield(self._done)
+        await self._ending.wait()
         if self.failure is not None:
             raise self.failure
 
     def end(self, failure: Exception | None) -> None:
-        self.failure, self.is_over = failure, True
-        if self._done is not None and not self._done.done():
-            self._done.set_result(None)
+        self.failure = failure
+        self._ending.tell()
 
 
 class Operations:
@@ -64,44 +60,26 @@ class Operations:
         self._of: dict[int, Operation] = {}
         """The last operation of each log."""
         self._unknown = False
-        self._wake: asyncio.Event | None = None
-        self._task: asyncio.Task[None] | None = None
-        self._closed = False
+        self._working = OnLoop(self._run)
 
     def add(self, operation: Operation) -> Operation:
         """Do it soon. Without an event loop, the next one does it, or the end."""
         self._queue.append(operation)
         self._of[operation.log] = operation
-        self._start()
+        self._working.wake()
         return operation
-
-    def _start(self) -> None:
-        if self._task is None or self._task.done():
-            if self._closed:
-                return
-            try:
-                loop = asyncio.get_running_loop()
-            except RuntimeError:
-                return
-            self._wake = asyncio.Event()
-            self._task = loop.create_task(self._run())
-        assert self._wake is not None
-        self._wake.set()
 
     async def settled(self, log: int) -> None:
         """Return when all operations of a log are done. Raises OSError, KohortError."""
         last = self._of.get(log)
         if last is not None:
-            self._start()
+            self._working.wake()
             await last.done()
 
     async def _run(self) -> None:
-        assert self._wake is not None
         try:
             while True:
-                while not self._queue:
-                    self._wake.clear()
-                    await self._wake.wait()
+                await self._working.until(lambda: self._queue)
                 operation = self._queue[0]
                 with contextlib.suppress(OSError, KohortError):  # its log is gone then
                     await operation.appended()
@@ -159,8 +137,5 @@ class Operations:
 
     def stop(self) -> None:
         """Do nothing more on the event loop."""
-        self._closed = True
-        if self._task is not None:
-            with contextlib.suppress(RuntimeError):  # its event loop has ended
-                self._task.cancel()
+        self._working.stop()
         self._link.drop()
