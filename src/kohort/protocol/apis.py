@@ -122,12 +122,15 @@ _TABLE = (
 APIS: Final = MappingProxyType({api.key: api for api in _TABLE})
 """Every API that is served, by key, in the order in which `ApiVersions` lists them."""
 
+ENVELOPE: Final = 58
+ALLOCATE_PRODUCER_IDS: Final = 67
+
 NODE_APIS: Final = MappingProxyType(
     {
         api.key: api
         for api in (
-            _api(58, "envelope", (0, 0), 0),
-            _api(67, "allocate_producer_ids", (0, 0), 0),
+            _api(ENVELOPE, "envelope", (0, 0), 0),
+            _api(ALLOCATE_PRODUCER_IDS, "allocate_producer_ids", (0, 0), 0),
         )
     }
 )

@@ -3,18 +3,17 @@
 from typing import Any
 
 from kohort.errors import ErrorCode, KafkaError
+from kohort.protocol.apis import ALLOCATE_PRODUCER_IDS
 from kohort.protocol.framing import MalformedError
 from kohort.protocol.messages import response
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 
-API_KEY = 67
-
 
 async def handle(services: Services, exchange: Exchange, _request: Any) -> None:
     """Respond with a block of ids whose reservation is durable."""
     if not exchange.peer.is_node:
-        raise MalformedError(f"API key {API_KEY} is not served to clients")
+        raise MalformedError(f"API key {ALLOCATE_PRODUCER_IDS} is not served to clients")
     ids, error = range(0), ErrorCode.none
     try:
         ids = await services.topics.allocate_producer_ids()
@@ -22,7 +21,7 @@ async def handle(services: Services, exchange: Exchange, _request: Any) -> None:
         error = failure.code
     exchange.respond(
         response(
-            API_KEY,
+            ALLOCATE_PRODUCER_IDS,
             exchange.version,
             error_code=error,
             producer_id_start=ids.start,

@@ -5,14 +5,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 from kohort.errors import ErrorCode, KafkaError
-from kohort.protocol.apis import ALL_APIS, BY_NAME
+from kohort.protocol.apis import ALLOCATE_PRODUCER_IDS, BY_NAME, ENVELOPE
 from kohort.protocol.packing import pack_compact_string, pack_varint
 from kohort.security import Peer
 from kohort.server.internode.connection import NodeConnection, NodeUnreachableError
 from kohort.server.topics import NewTopic
 
-_ENVELOPE: Final = next(key for key, api in ALL_APIS.items() if api.name == "envelope")
-_ALLOCATE: Final = next(key for key, api in ALL_APIS.items() if api.name == "allocate_producer_ids")
 _CREATE_TOPICS: Final = BY_NAME["create_topics"].key
 _CREATE_TOPICS_VERSION: Final = 7
 _TIMEOUT_MS: Final = 30_000
@@ -37,7 +35,7 @@ class RemoteController:
         """
         envelope = _envelope(request, peer)
         response = await self._until_it_responds(
-            lambda: self._connection.ask_encoded(_ENVELOPE, 0, envelope)
+            lambda: self._connection.ask_encoded(ENVELOPE, 0, envelope)
         )
         _raise(response.error_code)
         data: bytes = response.response_data
@@ -45,7 +43,9 @@ class RemoteController:
 
     async def allocate_producer_ids(self) -> range:
         """Ids that are given to nobody else. Raises KafkaError."""
-        response = await self._ask(_ALLOCATE, 0, broker_id=self._node_id, broker_epoch=-1)
+        response = await self._ask(
+            ALLOCATE_PRODUCER_IDS, 0, broker_id=self._node_id, broker_epoch=-1
+        )
         _raise(response.error_code)
         start: int = response.producer_id_start
         return range(start, start + response.producer_id_len)

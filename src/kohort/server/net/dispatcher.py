@@ -26,10 +26,10 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any, Final, TypeAlias
 
-from kohort.protocol.apis import ALL_APIS, API_VERSIONS, APIS, BY_NAME
+from kohort.protocol.apis import ALL_APIS, API_VERSIONS, APIS, BY_NAME, ENVELOPE
 from kohort.protocol.messages import decode_large_request, decode_request, has_few_elements
 from kohort.protocol.releasing import release
-from kohort.server.net.envelopes import ENVELOPE, open_envelope
+from kohort.server.net.envelopes import open_envelope
 from kohort.server.net.exchange import Exchange
 from kohort.server.services import Services
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from kohort.errors import ErrorCode
 from kohort.log.storage import loaded
+from kohort.protocol.apis import ENVELOPE
 from kohort.protocol.framing import CONTENT, MalformedError
 from kohort.protocol.messages import encode, frame_head, read_header, response
 from kohort.protocol.packing import read_varint
@@ -18,7 +19,6 @@ from kohort.server.net.exchange import Body, Exchange
 from kohort.server.net.login import Login
 from kohort.server.net.repeated_requests import RepeatedRequest
 
-ENVELOPE: Final = 58
 _SIZE: Final = bytes(CONTENT)
 _FIELDS: Final = 3
 
