@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from kohort.protocol.apis import NODE_APIS
 from kohort.server.config import ResourceType
 from kohort.server.handlers.forwarding import FORWARDED
 from kohort.server.internode import NodeConnection, NodeUnreachableError, controller
+from server.net.bench import Peer
 from server.workers_bench import COUNT, Crew
 
 LAST = COUNT - 1
@@ -242,6 +244,31 @@ async def test_a_worker_that_starts_again_sets_no_partition_aside(tmp_path: Path
         await crew.stop(1)
         broker = await crew.start(1)
         assert set(broker.logs.names()) == before
+
+
+async def change(peer: Peer, api: str) -> None:
+    version, fields = CHANGES[api]
+    assert not error_of(await peer.ask(api, version, **fields))
+
+
+async def test_a_topic_is_recreated_while_a_worker_is_away(tmp_path: Path) -> None:
+    async with Crew(2) as crew:
+        await crew.stop(1)
+        crew.store(1, tmp_path)
+        await crew.start(1)
+        peer = await crew.peer(0)
+        await change(peer, "create_topics")
+        async with AIOKafkaProducer(bootstrap_servers=crew.address) as producer:
+            await producer.send_and_wait("orders", b"old", partition=1)
+        await crew.stop(1)
+        await change(peer, "delete_topics")
+        await change(peer, "create_topics")
+        broker = await crew.start(1)
+        assert not broker.logs.problems.texts(9)
+        log = broker.topics.log("orders", 1)
+        assert log is not None
+        assert log.end_offset == 0
+        assert sum(name.startswith("orders-1.") for name in os.listdir(tmp_path)) == 1, "stray"
 
 
 async def test_a_worker_ends_that_knows_more_than_the_controller() -> None:

@@ -183,6 +183,8 @@ class ClusterState:
         self.cluster_id = ""
         """"" before the first record."""
         self.topics: dict[UUID, TopicRecord] = {}
+        self.deleted: set[UUID] | None = set()
+        """Topics that were deleted; None once nobody looks for their directories any more."""
         self.configs: dict[tuple[ResourceType, str], Mapping[str, str]] = {}
         """By resource; those without configs are left out."""
         self.quotas = QuotaTable()
@@ -198,6 +200,8 @@ class ClusterState:
                 self.topics[record.id] = record
             case TopicDeleted():
                 self.topics.pop(record.id, None)
+                if self.deleted is not None:
+                    self.deleted.add(record.id)
             case ConfigsRecord() if not record.configs:
                 self.configs.pop((record.kind, record.name), None)
             case ConfigsRecord():

@@ -4,17 +4,19 @@
 |---|---|---|
 | marked for the topic | has the partition | it is opened |
 | marked | has no such partition | renamed aside (`-stray`), kept for stray.retention.ms |
+| marked for a deleted topic | has the partition | renamed aside, as above, and made, empty |
 | marked for another topic | has the partition | this partition is refused |
 | without a mark | has the partition | version 0.1: marked; else this partition is refused |
 | without a mark | has no such partition | left as it is |
 | missing | has the partition | made, empty, with a warning |
 
-No crash leaves the mark of another topic in a known partition's place: a damaged mark does, and an
+A worker that is away while a topic is deleted and created again leaves the mark of the deleted one.
+No crash leaves that of any other topic in a known partition's place: a damaged mark does, and an
 operator who swaps directories. A metadata log in such a place is not read.
 """
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import TypeAlias
 from uuid import UUID
 
@@ -70,7 +72,8 @@ def reconcile(
         _refuse_names_that_differ_in_case(state.topics.values())
     marks = directories.marks()
     _mark_known(directories, known, marks)
-    _set_strays_aside(directories, known, marks)
+    deleted = (state.deleted or set()) - state.topics.keys()
+    _set_strays_aside(directories, known, marks, deleted)
     missing, refused = {}, {}
     for each, topic_id in known.items():
         found = marks.get(each)
@@ -133,13 +136,14 @@ def _set_strays_aside(
     directories: PartitionDirectories,
     known: Mapping[TopicPartition, UUID],
     marks: Marks,
+    deleted: Container[UUID],
 ) -> None:
     foreign = []
     for each, topic_id in marks.items():
         if topic_id is None:
             if each not in known:
                 foreign.append(str(each))
-        elif each not in known:
+        elif each not in known or topic_id in deleted:
             directories.set_aside(each)
     if foreign:
         logger.warning(

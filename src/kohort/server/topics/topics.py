@@ -145,6 +145,7 @@ class Topics:
         self.producer_ids = ProducerIdManager(state.producer_ids_end, self._reserve_producer_ids)
         self.durable_producer_ids = DurableProducerIds(self._take_producer_ids)
         self._reconcile(logs, places)
+        state.deleted = None
         logs.on_reopened.append(self._reopened)
         self._logs.recover(state.topics.values())
         for record in state.topics.values():
