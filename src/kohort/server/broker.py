@@ -40,6 +40,7 @@ from kohort.server.audit import AuditLog
 from kohort.server.authorization import access_of
 from kohort.server.background_tasks import BackgroundTasks
 from kohort.server.certificates import Certificates
+from kohort.server.cluster_parts import ClusterParts, OnlyServer
 from kohort.server.config import (
     Config,
     ListenerConfig,
@@ -72,7 +73,7 @@ from kohort.server.topics import (
     coordinator_topics,
 )
 from kohort.server.transaction_markers import PartitionMarkers
-from kohort.server.workers import ClusterParts, Worker
+from kohort.server.workers import Worker, WorkerParts
 from kohort.transactions.config import TransactionCoordinatorConfig
 
 if TYPE_CHECKING:
@@ -120,10 +121,10 @@ class Broker:
         self.clock = SystemClock() if clock is None else clock
         self.node_id = self.config["node.id"]
         self._shared = shared
-        self._cluster: ClusterParts | SharedNode
-        if shared is None:
-            self._cluster = ClusterParts(worker, self.config, self.clock)
-        else:
+        self._cluster: ClusterParts = OnlyServer(self.config, self.clock)
+        if worker is not None:
+            self._cluster = WorkerParts(worker, self.config, self.clock)
+        elif shared is not None:
             assert sockets is not None
             self._cluster = SharedNode(shared, sockets, self.config, self.clock)
         self.listener = Listeners(ConnectionLimits.of(self.config))
@@ -209,9 +210,8 @@ class Broker:
         """The logs. A database is opened in another thread: it may take long to respond."""
         if self._shared is not None:
             return self._shared.logs
-        worker = self._cluster.worker
-        workers = 1 if worker is None else worker.directories
-        open_logs = partial(open_directory, self.config, self._cluster.cluster_id, workers)
+        cluster = self._cluster
+        open_logs = partial(open_directory, self.config, cluster.cluster_id, cluster.directories)
         if not in_postgres(self.config["storage"]):
             return open_logs()
         opening = asyncio.ensure_future(asyncio.to_thread(open_logs))
@@ -309,7 +309,7 @@ class Broker:
             self._cluster.spans(self.topics),
             self._access,
             None if self.config.https is None else self.certificates.open(self.config.https),
-            None if self._cluster.worker is None else self._cluster.worker.http_socket,
+            self._cluster.http_socket,
         )
         self.groups.on_rebalance.append(self.observer.on_rebalance)
 

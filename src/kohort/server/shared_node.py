@@ -51,9 +51,10 @@ class Shared(Protocol):
 
 
 class SharedNode:
-    """The parts of a server that is one of several nodes; see `ClusterParts` for one machine's."""
+    """The `ClusterParts` of a node that shares a storage with others."""
 
-    worker: None = None
+    http_socket: None = None
+    directories = 1
     controller: RemoteController | None = None
     """Any node changes topics itself."""
 

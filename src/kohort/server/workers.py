@@ -6,7 +6,7 @@ change it. Each has the logs of a fixed share of the partitions, below a directo
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -29,11 +29,9 @@ from kohort.server.internode import (
     RoutedMarkers,
     RoutedSpans,
     RoutedVerifier,
-    Span,
-    local_spans,
 )
 from kohort.server.logs import fields
-from kohort.server.nodes import Nodes, OneNode, Workers
+from kohort.server.nodes import Nodes, Workers
 from kohort.server.topics import (
     INTERNAL,
     METADATA,
@@ -88,13 +86,6 @@ class Worker:
         return worker_of(partition, self.count) == self.index
 
 
-async def _local_spans(
-    topics: Topics, partitions: Iterable[TopicPartition]
-) -> Mapping[TopicPartition, Span]:
-    spans, _ = await local_spans(partitions, topics)
-    return spans
-
-
 def _ended(lost: Callable[[], object], following: asyncio.Task[None]) -> None:
     if not following.cancelled() and (error := following.exception()) is not None:
         logger.error("the controller cannot be followed; this process ends", exc_info=error)
@@ -106,35 +97,33 @@ def http_socket_of(sockets: Path, index: int) -> str:
     return str(sockets / f"{index}.http")
 
 
-class ClusterParts:
-    """What makes a server one of several; without a `worker`, it is the only one."""
+class WorkerParts:
+    """The `ClusterParts` of a worker."""
 
-    def __init__(self, worker: Worker | None, config: Config, clock: Clock) -> None:
-        self.worker = worker
+    def __init__(self, worker: Worker, config: Config, clock: Clock) -> None:
+        self._worker = worker
         self._config = config
         self._clock = clock
         self._node_id: int = config["node.id"]
+        self.node_socket = worker.socket_of(worker.index)
+        self.http_socket = worker.http_socket
+        self.directories = worker.directories
         self.controller: RemoteController | None = None
         self.cluster_id: str | None = None
-        """The cluster that the controller is of; None: this node is the controller."""
         self.nodes: Nodes
         self._follower: MetadataFollower | None = None
         self._following: asyncio.Task[None] | None = None
         self._metadata = FollowedMetadata()
-        self._connections: NodeConnections
-        if worker is not None:
-            self._connections = NodeConnections(self._connect)
-            if not worker.is_controller:
-                self.controller = RemoteController(self._node_id, self._connection(0))
-                self._follower = MetadataFollower(self._node_id, self._connection(0))
+        self._connections = NodeConnections(self._connect)
+        if not worker.is_controller:
+            self.controller = RemoteController(self._node_id, self._connection(0))
+            self._follower = MetadataFollower(self._node_id, self._connection(0))
 
     def _connection(self, index: int) -> NodeConnection:
-        assert self.worker is not None
-        return NodeConnection(self.worker.socket_of(index))
+        return NodeConnection(self._worker.socket_of(index))
 
     def _connect(self, node_id: int) -> NodeConnection:
-        assert self.worker is not None
-        return self._connection(self.worker.index + node_id - self._node_id)
+        return self._connection(self._worker.index + node_id - self._node_id)
 
     async def begin(self) -> None:
         """Learn what the controller knows, once it serves, however long it checks its logs.
@@ -168,37 +157,26 @@ class ClusterParts:
 
     def open_topics(self, logs: LogDirectory) -> Topics:
         """The topics, as far as their logs are here. Blocks on the disk; raises as `Topics`."""
-        if self.worker is None:
-            return Topics(logs, self._config, self._clock.timestamp)
         if self.controller is None:
-            return Topics(logs, self._config, self._clock.timestamp, self.worker.leads)
+            return Topics(logs, self._config, self._clock.timestamp, self._worker.leads)
         return FollowedTopics(
             logs,
             self._config,
             self._clock.timestamp,
-            self.worker.leads,
+            self._worker.leads,
             self._metadata,
             self.controller,
         )
 
     def know(self, topics: Topics) -> None:
         """Find the leaders of these topics from now on."""
-        rack = self._config["broker.rack"]
-        if self.worker is None:
-            self.nodes = OneNode(self._node_id, rack)
-        else:
-            self.nodes = Workers(
-                topics,
-                count=self.worker.count,
-                index=self.worker.index,
-                first_id=self._node_id - self.worker.index,
-                rack=rack,
-            )
-
-    @property
-    def node_socket(self) -> str | None:
-        """The path of the socket for other nodes, None without any."""
-        return None if self.worker is None else self.worker.socket_of(self.worker.index)
+        self.nodes = Workers(
+            topics,
+            count=self._worker.count,
+            index=self._worker.index,
+            first_id=self._node_id - self._worker.index,
+            rack=self._config["broker.rack"],
+        )
 
     def start(self, topics: Topics, _: object, lost: Callable[[], object]) -> None:
         """Follow the controller from now on; `lost` is called if that cannot go on."""
@@ -210,20 +188,14 @@ class ClusterParts:
 
     def markers(self, topics: Topics, local: MarkerWriter) -> MarkerWriter:
         """Where transactions end: in the partitions of all nodes."""
-        if self.worker is None:
-            return local
         return RoutedMarkers(self._node_id, self.nodes, topics, local, self._connections)
 
     def verifier(self, local: TransactionVerifier) -> TransactionVerifier:
         """Who knows the transactions of all nodes."""
-        if self.worker is None:
-            return local
         return RoutedVerifier(self._node_id, self.nodes, local, self._connections)
 
     def spans(self, topics: Topics) -> FindSpans:
         """Who knows where the logs of all nodes begin and end."""
-        if self.worker is None:
-            return partial(_local_spans, topics)
         return RoutedSpans(self.nodes, topics, self._connections).find
 
     async def leave(self) -> None:
@@ -237,5 +209,4 @@ class ClusterParts:
             self._follower.close()
         if self.controller is not None:
             self.controller.close()
-        if self.worker is not None:
-            self._connections.close()
+        self._connections.close()

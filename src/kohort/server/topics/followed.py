@@ -189,6 +189,8 @@ class FollowingTopics(Topics):
 class FollowedTopics(FollowingTopics):
     """The topics as another node tells of them; it alone changes them."""
 
+    _followed: FollowedMetadata
+
     def __init__(
         self,
         logs: LogDirectory,
@@ -200,12 +202,11 @@ class FollowedTopics(FollowingTopics):
     ) -> None:
         """Open the topics of `metadata`, which `controller` changes. Raises as `Topics` does."""
         super().__init__(logs, config, now, placement, metadata)
-        self._known = metadata
         self._controller = controller
 
     def skip(self, offset: int) -> None:
         """Go on from that offset: the records before it were compacted away."""
-        self._known.skip(offset)
+        self._followed.skip(offset)
 
     async def create_each(self, wanted: Sequence[NewTopic]) -> list[Topic | KafkaError]:
         """Have topics made; in the same order the topic, or why it was not made.
