@@ -136,9 +136,13 @@ def test_a_used_port_is_refused(serve: Serve) -> None:
     )
 
 
-def test_every_listener_is_told(serve: Serve) -> None:
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_every_listener_is_told(serve: Serve, workers: str) -> None:
     settings = "listener.security.protocol.map=A:PLAINTEXT,B:PLAINTEXT"
-    server = serve("--memory", "--listen", "A://127.0.0.1:0,B://127.0.0.1:0", "--set", settings)
+    server = serve(
+        *("--memory", "--workers", workers),
+        *("--listen", "A://127.0.0.1:0,B://127.0.0.1:0", "--set", settings),
+    )
     assert "B://127.0.0.1:" in server.line("listening")
 
 

@@ -11,7 +11,7 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -170,15 +170,13 @@ def _announce(broker: Broker) -> None:
     advertised = (
         {"advertised": str(broker.advertised)} if broker.advertised != broker.address else {}
     )
-    others = [f"{name}://{address}" for name, address in broker.addresses.items()][1:]
-    further = {"further": others} if others else {}
     http = {} if broker.http_address is None else {"http": str(broker.http_address)}
     logger.info(
         "listening",
         extra=fields(
             address=str(broker.address),
             **advertised,
-            **further,
+            **_further(broker.addresses),
             **http,
             data=where,
             cluster=broker.cluster_id,
@@ -190,8 +188,8 @@ def _announce(broker: Broker) -> None:
 def _announce_workers(config: Config, supervisor: "Supervisor") -> None:
     where = config["log.dir"] if config["storage"] == "local" else "memory"
     first, *others = supervisor.reports
-    address, *further = first.addresses.values()
-    named: dict[str, object] = {"further": further} if further else {}
+    address = next(iter(first.addresses.values()))
+    named = _further(first.addresses)
     if first.advertised != address:
         named["advertised"] = first.advertised
     if supervisor.http_address is not None:
@@ -208,6 +206,12 @@ def _announce_workers(config: Config, supervisor: "Supervisor") -> None:
             after_ms=_age_ms(),
         ),
     )
+
+
+def _further(addresses: Mapping[str, object]) -> dict[str, object]:
+    """The field of the listeners behind the first one."""
+    named = [f"{name}://{address}" for name, address in addresses.items()][1:]
+    return {"further": named} if named else {}
 
 
 class Stop:
