@@ -131,6 +131,12 @@ class MemoryNode:
         self.storage = FailingStorage(shared, node)
         self.logs = self.storage.logs
 
+    async def open(self) -> None:
+        """Memory is there."""
+
+    async def close(self) -> None:
+        """Nothing is connected."""
+
 
 class MovableClock(SystemClock):
     """The clocks of the machine, and what a test has set them ahead."""

@@ -14,7 +14,7 @@ from kohort.errors import ErrorCode
 from kohort.protocol.apis import NODE_APIS
 from kohort.server.config import ResourceType
 from kohort.server.handlers.forwarding import FORWARDED
-from kohort.server.internode import NodeConnection, NodeUnreachableError, controller
+from kohort.server.internode import NodeConnection, NodeUnreachableError, by_socket, controller
 from server.net.bench import Peer
 from server.workers_bench import COUNT, Crew
 
@@ -320,7 +320,7 @@ async def test_a_node_that_does_not_respond_is_given_up(tmp_path: Path) -> None:
             writer.write(len(answer).to_bytes(4, "big") + answer)
 
     server = await asyncio.start_unix_server(serve, tmp_path / "s")
-    connection = NodeConnection(str(tmp_path / "s"), timeout_s=0.05)
+    connection = NodeConnection(by_socket(str(tmp_path / "s")), timeout_s=0.05)
     asking = [
         asyncio.create_task(connection.ask(67, 0, broker_id=1, broker_epoch=-1)) for _ in range(3)
     ]
@@ -328,7 +328,7 @@ async def test_a_node_that_does_not_respond_is_given_up(tmp_path: Path) -> None:
     assert [type(each.exception()) for each in done] == [NodeUnreachableError] * 3
     assert len(accepted) == 1
     responds = True
-    patient = NodeConnection(str(tmp_path / "s"))
+    patient = NodeConnection(by_socket(str(tmp_path / "s")))
     assert (await patient.ask(67, 0, broker_id=1, broker_epoch=-1)).producer_id_start == 7
     patient.close()
     connection.close()

@@ -13,8 +13,8 @@ It is the server of `kohort serve`, and of programs that embed one:
 
 import asyncio
 import logging
-from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -66,6 +66,7 @@ from kohort.server.services import Services, random_ids
 from kohort.server.shared_node import Shared, SharedNode
 from kohort.server.throttling import Throttling
 from kohort.server.topics import (
+    METADATA,
     OFFSETS_TOPIC,
     TRANSACTIONS_TOPIC,
     GroupTopics,
@@ -115,17 +116,19 @@ class Broker:
         """`worker`: this server is one of several, and `config` is that of this one.
 
         `shared` is what several nodes share, each with a `config` of its own; they talk to each
-        other by Unix sockets in the directory `sockets`.
+        other by Unix sockets in the directory `sockets`, or by their listeners. With
+        `cluster.enabled`, it is the database.
         """
         self.config = Config() if config is None else config.copy()
         self.clock = SystemClock() if clock is None else clock
         self.node_id = self.config["node.id"]
+        if shared is None and self.config["cluster.enabled"]:
+            shared = _postgres_cluster(self.config)
         self._shared = shared
         self._cluster: ClusterParts = OnlyServer(self.config, self.clock)
         if worker is not None:
             self._cluster = WorkerParts(worker, self.config, self.clock)
         elif shared is not None:
-            assert sockets is not None
             self._cluster = SharedNode(shared, sockets, self.config, self.clock)
         self.listener = Listeners(ConnectionLimits.of(self.config))
         self.addresses: dict[str, Address] = {}
@@ -159,6 +162,8 @@ class Broker:
     async def start(self) -> None:
         """Open everything, and listen. Raises KohortError, and then nothing stays open."""
         try:
+            if self._shared is not None:
+                self._opened.push_async_callback(self._shared.close)
             self._opened.callback(self._cluster.close)
             await self._cluster.begin()
             await self._open_storage()
@@ -468,12 +473,8 @@ def open_directory(config: Config, cluster_id: str | None = None, workers: int =
 
 
 def _open_postgres(config: Config, cluster_id: str | None) -> LogDirectory:
-    try:
+    with _explained_import():
         from kohort.log.postgres.directory import PostgresDirectory
-    except ImportError as error:
-        raise KohortError(
-            f"logs in PostgreSQL need {error.name}: pip install 'kohort[postgres]'"
-        ) from None
     return PostgresDirectory(
         config["storage"],
         node=config["node.id"],
@@ -481,6 +482,28 @@ def _open_postgres(config: Config, cluster_id: str | None) -> LogDirectory:
         exclusive=True,
         stray_retention_ms=config["stray.retention.ms"],
     )
+
+
+def _postgres_cluster(config: Config) -> Shared:
+    with _explained_import():
+        from kohort.log.postgres.cluster import PostgresCluster
+    return PostgresCluster(
+        config["storage"],
+        config["node.id"],
+        METADATA,
+        stray_retention_ms=config["stray.retention.ms"],
+    )
+
+
+@contextmanager
+def _explained_import() -> Iterator[None]:
+    """Raise KohortError for what is not installed."""
+    try:
+        yield
+    except ImportError as error:
+        raise KohortError(
+            f"logs in PostgreSQL need {error.name}: pip install 'kohort[postgres]'"
+        ) from None
 
 
 def group_config(config: Config) -> GroupCoordinatorConfig:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -14,7 +15,7 @@ from kohort.runtime.clock import Clock
 from kohort.runtime.markers import MarkerWriter
 from kohort.runtime.transactions import TransactionVerifier
 from kohort.security.peer import Endpoint
-from kohort.server.config import Config
+from kohort.server.config import Config, inter_broker_listener
 from kohort.server.internode import (
     FindSpans,
     NodeConnection,
@@ -23,6 +24,7 @@ from kohort.server.internode import (
     RoutedMarkers,
     RoutedSpans,
     RoutedVerifier,
+    by_socket,
 )
 from kohort.server.nodes import ClusterNodes
 from kohort.server.ownership import Ownership
@@ -36,6 +38,7 @@ from kohort.server.topics import (
 )
 
 _RETRY_AFTER_S: Final = 0.1
+_CONNECT_WITHIN_S: Final = 5.0
 STARTED_WITHIN_S: Final = 60.0
 """Time that the storage has to respond."""
 
@@ -49,6 +52,14 @@ class Shared(Protocol):
     @property
     def logs(self) -> SharedLogDirectory: ...
 
+    async def open(self) -> None:
+        """Know what is stored. Raises OSError, KohortError; it may be called again."""
+        ...
+
+    async def close(self) -> None:
+        """Close all connections. Idempotent."""
+        ...
+
 
 class SharedNode:
     """The `ClusterParts` of a node that shares a storage with others."""
@@ -58,9 +69,13 @@ class SharedNode:
     controller: RemoteController | None = None
     """Any node changes topics itself."""
 
-    def __init__(self, shared: Shared, sockets: Path, config: Config, clock: Clock) -> None:
-        """`sockets` is the directory of those by which the nodes talk to each other."""
+    def __init__(self, shared: Shared, sockets: Path | None, config: Config, clock: Clock) -> None:
+        """`sockets` is the directory of those by which the nodes talk to each other.
+
+        Without it, they connect to each other's PLAINTEXT listener.
+        """
         self.shared = shared
+        self._claimed_at = clock.now()
         self._sockets = sockets
         self._config = config
         self._clock = clock
@@ -72,18 +87,35 @@ class SharedNode:
         self.nodes: ClusterNodes
 
     def _connect(self, node_id: int) -> NodeConnection:
-        return NodeConnection(self._socket_of(node_id))
+        if self._sockets is not None:
+            return NodeConnection(by_socket(self._socket_of(self._sockets, node_id)))
+        return NodeConnection(partial(self._connect_by_listener, node_id))
 
-    def _socket_of(self, node_id: int) -> str:
-        return str(self._sockets / f"{node_id}.sock")
+    async def _connect_by_listener(
+        self, node_id: int
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        name = inter_broker_listener(self._config)
+        node = self._metadata.state.cluster.nodes.get(node_id)
+        for endpoint in () if node is None else node.endpoints:
+            if endpoint.listener == name:
+                async with asyncio.timeout(_CONNECT_WITHIN_S):
+                    return await asyncio.open_connection(endpoint.host, endpoint.port)
+        raise OSError(None, f"node {node_id} has no listener {name}")
+
+    def _socket_of(self, sockets: Path, node_id: int) -> str:
+        return str(sockets / f"{node_id}.sock")
 
     @property
-    def node_socket(self) -> str:
-        """The path of the socket for other nodes."""
-        return self._socket_of(self._node_id)
+    def node_socket(self) -> str | None:
+        """The path of the socket for other nodes, None without any."""
+        return None if self._sockets is None else self._socket_of(self._sockets, self._node_id)
 
     async def begin(self) -> None:
         """Take the node's place, and know the cluster. Raises KohortError."""
+        try:
+            await self.shared.open()
+        except OSError as error:
+            raise KohortError(f"the storage cannot be used: {error}") from error
         try:
             async with asyncio.timeout(STARTED_WITHIN_S):
                 await self._begin()
@@ -93,8 +125,8 @@ class SharedNode:
 
     async def _begin(self) -> None:
         while True:
-            self._claimed_at = self._clock.now()
             try:
+                self._claimed_at = self._clock.now()
                 await self.shared.storage.claim()
                 while await self._metadata.decide(self._missing):
                     pass

@@ -29,6 +29,7 @@ from kohort.server.internode import (
     RoutedMarkers,
     RoutedSpans,
     RoutedVerifier,
+    by_socket,
 )
 from kohort.server.logs import fields
 from kohort.server.nodes import Nodes, Workers
@@ -120,7 +121,7 @@ class WorkerParts:
             self._follower = MetadataFollower(self._node_id, self._connection(0))
 
     def _connection(self, index: int) -> NodeConnection:
-        return NodeConnection(self._worker.socket_of(index))
+        return NodeConnection(by_socket(self._worker.socket_of(index)))
 
     def _connect(self, node_id: int) -> NodeConnection:
         return self._connection(self._worker.index + node_id - self._node_id)

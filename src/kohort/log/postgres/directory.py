@@ -12,34 +12,28 @@ from uuid import UUID
 from kohort import __version__
 from kohort.cluster import UnknownOutcomeError
 from kohort.errors import ErrorCode, KafkaError, KohortError
-from kohort.log.backing import Checkpoint
 from kohort.log.base import Log, LogConfig
 from kohort.log.cleaner import clean_all
 from kohort.log.damage import OpeningStoppedError
 from kohort.log.partition_mark import new_cluster_id
 from kohort.log.postgres import alone, schema
-from kohort.log.postgres.backing import PostgresBacking, Shared
 from kohort.log.postgres.control import PATIENCE_S, Control
 from kohort.log.postgres.fence import (
-    METADATA,
-    RECORDS,
     RENEWED_EVERY_S,
-    STATE,
     Fence,
     ensure_free,
     ensure_only,
-    lane_of,
 )
-from kohort.log.postgres.lane import Lane, LaneCommit
 from kohort.log.postgres.link import Connection, Link
 from kohort.log.postgres.log import PostgresLog
-from kohort.log.postgres.operations import Operations
 from kohort.log.postgres.outcomes import DatabaseError, outcome
 from kohort.log.postgres.pages import PageCache
 from kohort.log.postgres.places import PostgresPlaces
 from kohort.log.postgres.reading import RowReader
+from kohort.log.postgres.removing import remove_strays
+from kohort.log.postgres.session import Session
 from kohort.log.postgres.stored import StoredLog, read_logs
-from kohort.log.postgres.writer import INSERT, Writer
+from kohort.log.postgres.writer import INSERT
 from kohort.log.problems import Problems
 from kohort.log.refused import RefusedLog
 from kohort.types import Timestamp, TopicPartition
@@ -96,24 +90,17 @@ class PostgresDirectory:
         self._renewing: asyncio.Task[None] | None = None
         self._trouble: str | None = None
         self._control = Control(url, self._name("control"))
-        operations = Operations(self._link("operations"), self.fence)
-        self._shared = Shared(
-            control=self._control,
-            operations=operations,
-            reader=RowReader(self._link("reading"), self._control),
-            cache=PageCache() if cached_bytes is None else PageCache(cached_bytes),
-            metadata=Writer(self._control.link, self.fence, METADATA),
+        self._reader = RowReader(self._link("reading"), self._control)
+        self._session = Session(
+            self._link,
+            self.fence,
+            self._control,
+            self._reader,
+            PageCache() if cached_bytes is None else PageCache(cached_bytes),
+            self.problems,
+            statement=statement,
+            troubled=self._troubled,
         )
-        self._lanes = {
-            number: Lane(
-                number,
-                self._link(f"lane {number}"),
-                self.fence,
-                statement=statement,
-                troubled=self._troubled,
-            )
-            for number in (STATE, *RECORDS)
-        }
         self._lease = self._link("lease")
         try:
             found_id, written_by = self._control.query(partial(self._begin, cluster_id, exclusive))
@@ -121,7 +108,11 @@ class PostgresDirectory:
             self._control.close()
             raise
         self.directories = PostgresPlaces(
-            self._control, operations, found_id, written_by or __version__, __version__
+            self._control,
+            self._session.operations,
+            found_id,
+            written_by or __version__,
+            __version__,
         )
         for log in self._stored.values():
             self.directories.add(log.topic_partition, log.id, log.topic_id)
@@ -243,25 +234,9 @@ class PostgresDirectory:
             return RefusedLog(stored.topic_partition, config, error)
 
     def _built(self, stored: StoredLog, config: LogConfig) -> PostgresLog:
-        """The log; blocks if it has much behind its last snapshot. Raises KafkaError, OSError."""
-        topic_partition = stored.topic_partition
-        lane = None
-        if topic_partition not in self._owned:
-            lane = self._lanes[lane_of(topic_partition.topic, stored.id)]
-        backing = PostgresBacking(self._shared, stored.id, topic_partition, lane)
-        segments = backing.restore(stored, config.index_interval_bytes)
-        log = PostgresLog(
-            topic_partition,
-            config,
-            backing,
-            segments,
-            Checkpoint(stored.start_offset, 0, stored.cleaned),
-            None if lane is None else partial(LaneCommit, lane, number=stored.id, rows=backing),
-            self.problems,
-            self._shared,
+        return self._session.open(
+            stored, config, self._go_on, synced_by_owner=stored.topic_partition in self._owned
         )
-        log.restore_producers(self._go_on)
-        return log
 
     def refuse(self, topic_partition: TopicPartition, why: str) -> None:
         failure = KafkaError(ErrorCode.kafka_storage_error, why)
@@ -308,7 +283,7 @@ class PostgresDirectory:
 
     async def clean(self, now: Timestamp) -> None:
         await clean_all(self._logs.values(), now)
-        self.directories.remove_strays(self._stray_retention_ms)
+        remove_strays(self._session.operations, self._stray_retention_ms)
 
     # The end
 
@@ -331,10 +306,8 @@ class PostgresDirectory:
             except (OSError, KohortError) as error:
                 failures.append(error)
         self._logs.clear()
-        self._shared.reader.stop()
-        for lane in self._lanes.values():
-            lane.stop()
-        self._shared.operations.stop()
+        self._reader.stop()
+        self._session.stop()
         try:
             if self.fence.lost is None:
                 self._control.run(self._drain())
@@ -352,8 +325,6 @@ class PostgresDirectory:
         def gave_up() -> bool:
             return time.monotonic() > deadline
 
-        for lane in self._lanes.values():
-            await lane.drain(link, gave_up)
-        await self._shared.operations.drain(link, gave_up)
+        await self._session.drain(link, gave_up)
         with outcome():
             await self.fence.release(await link.get())

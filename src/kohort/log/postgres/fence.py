@@ -24,6 +24,8 @@ STATE: Final = 1
 RECORDS: Final = (2, 3)
 OPERATIONS: Final = 9
 LANES: Final = (LEASE, METADATA, STATE, *RECORDS, OPERATIONS)
+CLUSTER: Final = 10
+"""Marks a node of a cluster; nothing is written by it."""
 
 RENEWED_EVERY_S: Final = 0.5
 LOCK: Final = 0x6B6F686F
@@ -60,14 +62,15 @@ class Fence:
                 tell()
         return self.lost
 
-    async def take(self, connection: Connection) -> None:
+    async def take(self, connection: Connection, *, in_cluster: bool = False) -> None:
         """Take the place of whoever was this node before; waits for its writes in flight.
 
         Raises what asyncpg raises.
         """
+        lanes = (*LANES, CLUSTER) if in_cluster else LANES
         sessions: dict[int, int] = {}
         async with connection.transaction():
-            for lane in LANES:
+            for lane in lanes:
                 sessions[lane] = await connection.fetchval(
                     "insert into nodes (node, lane, session, lease_until) "
                     "values ($1, $2, 1, now() + make_interval(secs => $3)) "
@@ -102,14 +105,21 @@ class Fence:
 
     async def hold(self, connection: Connection, lane: int) -> None:
         """Lock the lane's row for the transaction under way. Raises FencedError."""
+        if not await self.holds(connection, lane):
+            raise self.lose()
+
+    async def holds(self, connection: Connection, lane: int) -> bool:
+        """Lock the lane's row for the transaction under way; False if the session is over.
+
+        That is told to nobody: this may be called in any thread.
+        """
         found = await connection.fetchval(
             "select 1 from nodes where node = $1 and lane = $2 and session = $3 for share",
             self.node,
             lane,
             self._sessions[lane],
         )
-        if found is None:
-            raise self.lose()
+        return found is not None
 
     async def renew(self, connection: Connection) -> None:
         """Renew the lease. Raises FencedError, and what asyncpg raises."""
@@ -188,11 +198,16 @@ async def ensure_free(connection: Connection, node: int) -> None:
 
 
 async def ensure_only(connection: Connection, node: int) -> None:
-    """Raise KohortError if another node has a lease.
+    """Raise KohortError if another node has a lease, or the tables are those of a cluster.
 
     None begins one before the end of the transaction under way, if all of them ask for this.
     """
     await connection.execute("lock table nodes in share row exclusive mode")
+    if await connection.fetchval("select true from nodes where lane = $1 limit 1", CLUSTER):
+        raise KohortError(
+            "the database is that of a cluster: set cluster.enabled=true, or choose another "
+            "database, or another schema by search_path"
+        )
     other = await connection.fetchval(
         "select node from nodes where node <> $1 and lane = $2 and lease_until > now()", node, LEASE
     )
@@ -201,6 +216,31 @@ async def ensure_only(connection: Connection, node: int) -> None:
             f"node {other} serves from this database, and one server does at a time: stop it, or "
             "choose another database, or another schema by search_path"
         )
+
+
+_ALONE: Final = (
+    "select node from nodes n where lane = $1 and node <> $2 "
+    "and not exists (select from nodes m where m.node = n.node and m.lane = $3)"
+)
+"""Nodes that serve, or served, from a database without others."""
+
+
+async def ensure_cluster(connection: Connection, node: int) -> None:
+    """Raise KohortError if a server that is no node of a cluster has a lease.
+
+    One that had a lease writes nothing any more. None begins one before the end of the transaction
+    under way.
+    """
+    await connection.execute("lock table nodes in share row exclusive mode")
+    other = await connection.fetchval(f"{_ALONE} and lease_until > now()", LEASE, node, CLUSTER)
+    if other is not None:
+        raise KohortError(
+            f"node {other} serves from this database without cluster.enabled=true: stop it, or "
+            "choose another database, or another schema by search_path"
+        )
+    await connection.execute(
+        f"update nodes set session = session + 1 where node in ({_ALONE})", LEASE, node, CLUSTER
+    )
 
 
 async def _live_lease(connection: Connection, node: int) -> object:

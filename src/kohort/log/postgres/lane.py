@@ -164,6 +164,13 @@ class Lane:
         for some in statements(rows):
             await writer.write(some, gave_up=gave_up)
 
+    def abandon(self, error: Exception) -> None:
+        """Have all that was not written fail with `error`, after `stop`."""
+        for each in (self._current, self._next):
+            if each is not None:
+                each.failed.update(dict.fromkeys(each.commits, error))
+                each.end()
+
     def stop(self) -> None:
         """Write nothing more on the event loop."""
         self._writing.stop()

@@ -12,6 +12,7 @@ from kohort.log.aborted_index import AbortedTransaction
 from kohort.log.backing import Checkpoint
 from kohort.log.base import LogConfig
 from kohort.log.durability import Commit, Syncable
+from kohort.log.leader_epochs import ONLY, LeaderEpochs
 from kohort.log.lookup import Lookup
 from kohort.log.partition import PartitionLog
 from kohort.log.postgres.backing import LARGEST_SEGMENT, PostgresBacking, Shared
@@ -40,9 +41,19 @@ class PostgresLog(PartitionLog):
         commit: Callable[[Syncable], Commit] | None,
         problems: Problems,
         shared: Shared,
+        leader_epochs: LeaderEpochs = ONLY,
     ) -> None:
         """`commit` is None for a log that its owner syncs."""
-        super().__init__(topic_partition, config, backing, segments, checkpoint, commit, problems)
+        super().__init__(
+            topic_partition,
+            config,
+            backing,
+            segments,
+            checkpoint,
+            commit,
+            problems,
+            leader_epochs=leader_epochs,
+        )
         self._rows = backing
         self._shared = shared
         self._loading: dict[PagedStore, asyncio.Task[None]] = {}
@@ -148,6 +159,14 @@ class PostgresLog(PartitionLog):
             self._producers = None
         super().close()
 
+    async def written(self) -> None:
+        """Return when all is written that was appended and stored, also after `close`.
+
+        Raises OSError or KohortError if it was not.
+        """
+        await self._rows.appended()
+        await self._shared.operations.settled(self._rows.number)
+
     def retain(self, now: Timestamp) -> int:
         self.ensure_open()
         return 0 if self._rows.is_swapping else super().retain(now)
@@ -162,7 +181,10 @@ class PostgresLog(PartitionLog):
     async def durable(self) -> None:
         if self._closed is not None:
             raise self._refusal()
-        await super().durable()
+        try:
+            await super().durable()
+        except FencedError as error:
+            raise KafkaError(ErrorCode.not_leader_or_follower, str(error)) from error
         await self._shared.operations.settled(self._rows.number)
 
     def storage_failed(self, error: Exception) -> None:

@@ -89,6 +89,8 @@ class Operations:
             self._link.drop()
 
     def _over(self, operation: Operation) -> None:
+        if not self._queue:
+            return  # all were abandoned
         self._queue.popleft()
         if self._of.get(operation.log) is operation:
             del self._of[operation.log]
@@ -134,6 +136,13 @@ class Operations:
             if not operation.can_wait:
                 await self._do(operation, link, gave_up)
             self._over(operation)
+
+    def abandon(self, error: Exception) -> None:
+        """Have all that is not done fail with `error`, after `stop`."""
+        for operation in self._queue:
+            operation.end(error)
+        self._queue.clear()
+        self._of.clear()
 
     def stop(self) -> None:
         """Do nothing more on the event loop."""

@@ -7,6 +7,7 @@ from uuid import UUID
 from kohort.log.postgres.control import Control
 from kohort.log.postgres.link import Connection
 from kohort.log.postgres.operations import Operation, Operations
+from kohort.log.postgres.removing import nothing_is_appended, remove_rows
 from kohort.types import TopicPartition
 
 _MAKE = (
@@ -14,11 +15,10 @@ _MAKE = (
     "select nextval('log_ids'), i.* from unnest($1::text[], $2::int[], $3::uuid[]) i "
     "returning id, topic, partition, topic_id"
 )
-_SET_ASIDE = (
+SET_ASIDE = (
     "update logs set state = 'stray', state_since = now() where state = 'live' "
     "and (topic, partition) in (select * from unnest($1::text[], $2::int[]))"
 )
-_REMOVED_AT_ONCE = "select base, next from segments where log = $1 order by base limit 1"
 
 
 class Place(NamedTuple):
@@ -36,12 +36,12 @@ class PostgresPlaces:
     def __init__(
         self,
         control: Control,
-        operations: Operations,
+        operations: Operations | None,
         cluster_id: str | None,
         written_by: str,
         version: str,
     ) -> None:
-        """`version` is that of this Kohort."""
+        """`operations` remove logs that are known; `version` is that of this Kohort."""
         self.cluster_id = cluster_id
         self.written_by = written_by
         self._version = version
@@ -77,7 +77,7 @@ class PostgresPlaces:
 
         async def make(connection: Connection) -> list[tuple[int, str, int, UUID | None]]:
             async with connection.transaction():
-                await connection.execute(_SET_ASIDE, topics, numbers)
+                await connection.execute(SET_ASIDE, topics, numbers)
                 rows = await connection.fetch(_MAKE, topics, numbers, list(partitions.values()))
             return [tuple(row) for row in rows]
 
@@ -89,7 +89,7 @@ class PostgresPlaces:
 
     def set_aside(self, partition: TopicPartition) -> str:
         async def update(connection: Connection) -> None:
-            await connection.execute(_SET_ASIDE, [partition.topic], [partition.partition])
+            await connection.execute(SET_ASIDE, [partition.topic], [partition.partition])
 
         number = self._places[partition].number
         self._control.query(update)
@@ -108,48 +108,10 @@ class PostgresPlaces:
                 "update logs set state = 'removed', state_since = now() where id = $1", number
             )
 
-        self._operations.add(Operation(number, f"removing {partition}", mark, _nothing_is_appended))
-        self.remove_rows(number)
-
-    def remove_rows(self, number: int) -> None:
-        """Remove what a removed log has in the tables, in short transactions."""
-
-        async def remove(connection: Connection) -> None:
-            segment = await connection.fetchrow(_REMOVED_AT_ONCE, number)
-            if segment is None:
-                await connection.execute("delete from batches where log = $1", number)
-                await connection.execute("delete from logs where id = $1", number)
-                return
-            base, following = segment
-            await connection.execute(
-                "delete from batches where log = $1 and base < $2", number, following
-            )
-            await connection.execute(
-                "delete from segments where log = $1 and base = $2", number, base
-            )
-            self.remove_rows(number)
-
-        self._operations.add(
-            Operation(number, f"removing log {number}", remove, _nothing_is_appended, can_wait=True)
-        )
-
-    def remove_strays(self, retention_ms: int) -> None:
-        """Remove logs that were set aside longer ago; -1 keeps them."""
-        if retention_ms < 0:
-            return
-
-        async def mark(connection: Connection) -> None:
-            found = await connection.fetch(
-                "update logs set state = 'removed' where state = 'stray' "
-                "and state_since < now() - make_interval(secs => $1) returning id",
-                retention_ms / 1000,
-            )
-            for (number,) in found:
-                self.remove_rows(number)
-
-        self._operations.add(
-            Operation(0, "removing strays", mark, _nothing_is_appended, can_wait=True)
-        )
+        operations = self._operations
+        assert operations is not None
+        operations.add(Operation(number, f"removing {partition}", mark, nothing_is_appended))
+        remove_rows(operations, number)
 
     def settle(self, cluster_id: str) -> None:
         async def update(connection: Connection) -> None:
@@ -159,7 +121,3 @@ class PostgresPlaces:
 
         self._control.query(update)
         self.cluster_id = cluster_id
-
-
-async def _nothing_is_appended() -> None:
-    pass

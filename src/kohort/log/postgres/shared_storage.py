@@ -7,7 +7,7 @@ sessions of others in the same transaction.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
@@ -22,6 +22,7 @@ from kohort.log.postgres.fence import (
     METADATA,
     Fence,
     end_session,
+    ensure_cluster,
     lock_node,
     taken,
 )
@@ -61,9 +62,19 @@ _NODES: Final = (
 class PostgresStorage:
     """The storage that the nodes of a cluster share. For one event loop."""
 
-    def __init__(self, url: str, fence: Fence, metadata: TopicPartition) -> None:
-        """`fence` has the sessions of this process; `metadata` is the log of the cluster."""
+    def __init__(
+        self,
+        url: str,
+        fence: Fence,
+        metadata: TopicPartition,
+        on_claimed: Callable[[Fence], None] = lambda _: None,
+    ) -> None:
+        """`fence` is the node's; `metadata` is the log of the cluster.
+
+        `on_claimed` learns of each session that begins, which has a fence of its own.
+        """
         self.fence = fence
+        self._on_claimed = on_claimed
         self._metadata = metadata
         name = f"kohort node {fence.node} cluster"
         self._locking = _Shared(Link(url, f"{name} lock"))
@@ -71,6 +82,7 @@ class PostgresStorage:
         self._appending = _Shared(Link(url, f"{name} appends"))
         self._reading = _Shared(Link(url, f"{name} reads"))
         self._listening = _Shared(Link(url, f"{name} listens"))
+        self._locked: Connection | None = None
         self._listened: Connection | None = None
         self._number: int | None = None
         self._channel = ""
@@ -91,7 +103,13 @@ class PostgresStorage:
             await alone.ensure_locked(connection, self.node_id)
             if not await lock_node(connection, self.node_id) and await self._has_lease(connection):
                 raise taken(self.node_id)
-            await self.fence.take(connection)
+            self.fence.lose()
+            fence = Fence(self.node_id)
+            async with connection.transaction():
+                await ensure_cluster(connection, self.node_id)
+                await fence.take(connection, in_cluster=True)
+            self.fence, self._locked = fence, connection
+        self._on_claimed(fence)
         return self.session
 
     async def _has_lease(self, connection: Connection) -> bool:
@@ -104,12 +122,20 @@ class PostgresStorage:
         )
 
     async def renew(self) -> None:
+        if self.fence.lost is not None:
+            raise self.fence.lost
         async with self._leasing.use() as connection:
             await self.fence.renew(connection)
+        async with self._locking.use() as connection:
+            if connection is not self._locked:  # the former one was lost, and the locks with it
+                await alone.lock(connection, self.node_id)
+                await lock_node(connection, self.node_id)
+                self._locked = connection
 
     async def release(self) -> None:
         async with self._leasing.use() as connection:
             await self.fence.end(connection)
+        self.fence.lose()
         await self._locking.close()
 
     async def observe(self) -> Observed:

@@ -1,6 +1,6 @@
 """Settings of a server and of its topics, by Kafka's names."""
 
-from kohort.server.config.config import Config, Setting
+from kohort.server.config.config import Config, Setting, inter_broker_listener
 from kohort.server.config.definition import Password, as_text
 from kohort.server.config.group_configs import consumer_group_config
 from kohort.server.config.listeners import ListenerConfig, certificates_of, definition_of
@@ -69,6 +69,7 @@ __all__ = [
     "describe_topic_configs",
     "effective_topic_configs",
     "in_postgres",
+    "inter_broker_listener",
     "read_environment",
     "read_sets",
     "read_toml",

@@ -35,7 +35,7 @@ from kohort.server.config.table import (
 from kohort.server.logs import fields
 from kohort.suggestions import did_you_mean
 
-__all__ = ["Config", "Setting"]
+__all__ = ["Config", "Setting", "inter_broker_listener"]
 
 logger = logging.getLogger("kohort.config")
 
@@ -323,6 +323,8 @@ def _misfits(settings: Mapping[str, Setting]) -> list[str]:
         ]
     if number_of_workers(value("workers")) > 1 and in_postgres(value("storage")):
         found.append("workers: several need storage=local, or memory; start one server by node.id")
+    if value("cluster.enabled") and not in_postgres(value("storage")):
+        found.append("cluster.enabled: nodes share a database; set storage=postgresql://…")
     return found + _misfits_of_listeners(settings)
 
 
@@ -338,8 +340,22 @@ def _misfits_of_listeners(settings: Mapping[str, Setting]) -> list[str]:
         of = name.removeprefix(PREFIX).partition(".")[0]
         if name.startswith(PREFIX) and of not in names:
             found.append(f"{name}: there is no listener {of}{did_you_mean(of, names)}")
+    if value("cluster.enabled") and not any(map(_is_plain, listeners)):
+        found.append(
+            "cluster.enabled: nodes connect to each other by a PLAINTEXT listener; add one on a "
+            "network of their own"
+        )
     found += too_close(listeners, number_of_workers(str(value("workers"))))
     return found if value("insecure") else found + _exposed(listeners, settings)
+
+
+def _is_plain(listener: ListenerConfig) -> bool:
+    return listener.security_protocol is SecurityProtocol.PLAINTEXT
+
+
+def inter_broker_listener(config: Config) -> str:
+    """The name of the listener by which nodes of a cluster connect to each other."""
+    return next(each.name for each in config.listeners if _is_plain(each))
 
 
 def _exposed(listeners: Iterable[ListenerConfig], settings: Mapping[str, Setting]) -> list[str]:

@@ -460,6 +460,11 @@ _OURS = (
         doc="Place of the logs. local: files below log.dir; memory: lost when the server ends; "
         "postgresql://USER@HOST:PORT/DATABASE: tables, which need the extra kohort[postgres].",
     ),
+    _boolean("cluster.enabled", False, ours=True,
+        doc="Whether this server is a node of a cluster: servers with the same storage=postgresql "
+        "and a node.id each share the partitions, and take over from one that is gone. They "
+        "connect to each other by their first PLAINTEXT listener.",
+    ),
     _string("durability", "os", choices=("os", "fsync"), ours=True,
         doc="What an acknowledged append survives. os: a killed process; fsync: a power loss. In "
         "PostgreSQL it is committed, and survives what the database does.",

@@ -4,7 +4,7 @@ Nodes connect to each other by a listener of their own, `NODE_LISTENER`. The con
 that writes the metadata log: the others follow the log, and send on what would change it.
 """
 
-from kohort.server.internode.connection import NodeConnection, NodeUnreachableError
+from kohort.server.internode.connection import NodeConnection, NodeUnreachableError, by_socket
 from kohort.server.internode.controller import RemoteController
 from kohort.server.internode.following import MetadataFollower
 from kohort.server.internode.spans import FindSpans, RoutedSpans, Span, local_spans
@@ -21,5 +21,6 @@ __all__ = [
     "RoutedSpans",
     "RoutedVerifier",
     "Span",
+    "by_socket",
     "local_spans",
 ]

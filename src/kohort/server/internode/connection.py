@@ -2,10 +2,10 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Awaitable, Callable, Sequence
+from functools import cache, partial
 from itertools import count
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from kio.index import load_response_schema
 
@@ -22,6 +22,14 @@ _CLIENT_ID: Final = "node"
 _POSITIVE: Final = 0x7FFFFFFF
 
 
+Connect: TypeAlias = Callable[[], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
+
+
+def by_socket(path: str) -> Connect:
+    """Connects by a node's Unix socket."""
+    return partial(asyncio.open_unix_connection, path)
+
+
 class NodeUnreachableError(OSError):
     """The other node is not there, went away before it responded, or does not respond in time."""
 
@@ -33,16 +41,16 @@ class NodeConnection:
     asked later must not wait behind it, nor pile up in the socket.
     """
 
-    def __init__(self, path: str, timeout_s: float = TIMEOUT_S) -> None:
-        """`path` is that of the node's Unix socket."""
-        self._path = path
+    def __init__(self, connect: Connect, timeout_s: float = TIMEOUT_S) -> None:
+        """`connect` opens a connection to the node as it is reached now; raises OSError."""
+        self._connect = connect
         self._timeout_s = timeout_s
         self._opening = asyncio.Lock()
         self._link: _Link | None = None
         self._ids = count()
 
     def __repr__(self) -> str:
-        return f"<NodeConnection {self._path} {self._link}>"
+        return f"<NodeConnection {self._link}>"
 
     async def ask(self, api_key: int, version: int, **fields: Any) -> Any:
         """The response to a request with these fields. Raises NodeUnreachableError."""
@@ -69,7 +77,7 @@ class NodeConnection:
         async with self._opening:
             if self._link is None or not self._link.is_open:
                 try:
-                    self._link = _Link(*await asyncio.open_unix_connection(self._path))
+                    self._link = _Link(*await self._connect())
                 except OSError as error:
                     raise NodeUnreachableError(*error.args) from error
             return self._link

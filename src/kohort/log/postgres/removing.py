@@ -1,0 +1,50 @@
+"""Removing what deleted partitions have in the tables, in short transactions."""
+
+from typing import Final
+
+from kohort.log.postgres.link import Connection
+from kohort.log.postgres.operations import Operation, Operations
+
+_REMOVED_AT_ONCE: Final = "select base, next from segments where log = $1 order by base limit 1"
+
+
+def remove_rows(operations: Operations, number: int) -> None:
+    """Remove the rows of a log that is marked as removed."""
+
+    async def remove(connection: Connection) -> None:
+        segment = await connection.fetchrow(_REMOVED_AT_ONCE, number)
+        if segment is None:
+            await connection.execute("delete from batches where log = $1", number)
+            await connection.execute("delete from logs where id = $1", number)
+            return
+        base, following = segment
+        await connection.execute(
+            "delete from batches where log = $1 and base < $2", number, following
+        )
+        await connection.execute("delete from segments where log = $1 and base = $2", number, base)
+        remove_rows(operations, number)
+
+    operations.add(
+        Operation(number, f"removing log {number}", remove, nothing_is_appended, can_wait=True)
+    )
+
+
+def remove_strays(operations: Operations, retention_ms: int) -> None:
+    """Remove logs that were set aside longer ago; -1 keeps them."""
+    if retention_ms < 0:
+        return
+
+    async def mark(connection: Connection) -> None:
+        found = await connection.fetch(
+            "update logs set state = 'removed' where state = 'stray' "
+            "and state_since < now() - make_interval(secs => $1) returning id",
+            retention_ms / 1000,
+        )
+        for (number,) in found:
+            remove_rows(operations, number)
+
+    operations.add(Operation(0, "removing strays", mark, nothing_is_appended, can_wait=True))
+
+
+async def nothing_is_appended() -> None:
+    """The `appended` of an operation that waits for no appends."""

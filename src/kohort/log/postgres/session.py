@@ -1,0 +1,107 @@
+"""What a node writes its logs with, as long as it has one session."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import TypeAlias
+
+from kohort.errors import KohortError
+from kohort.log.backing import Checkpoint
+from kohort.log.base import LogConfig
+from kohort.log.leader_epochs import ONLY, LeaderEpochs
+from kohort.log.postgres.backing import PostgresBacking, Shared
+from kohort.log.postgres.control import Control
+from kohort.log.postgres.fence import METADATA, RECORDS, STATE, Fence, lane_of
+from kohort.log.postgres.lane import Lane, LaneCommit
+from kohort.log.postgres.link import Link
+from kohort.log.postgres.log import PostgresLog
+from kohort.log.postgres.operations import Operations
+from kohort.log.postgres.pages import PageCache
+from kohort.log.postgres.reading import RowReader
+from kohort.log.postgres.stored import StoredLog
+from kohort.log.postgres.writer import INSERT, Writer
+from kohort.log.problems import Problems
+from kohort.log.segment import Progress
+
+OpenLink: TypeAlias = Callable[[str], Link]
+"""Makes the connection for one purpose, which is a part of its name."""
+
+
+class Session:
+    """The lanes and operations of one session, and the logs that append by them."""
+
+    def __init__(
+        self,
+        link: OpenLink,
+        fence: Fence,
+        control: Control,
+        reader: RowReader,
+        cache: PageCache,
+        problems: Problems,
+        *,
+        statement: str = INSERT,
+        troubled: Callable[[Exception | None], None] = lambda _: None,
+    ) -> None:
+        """`statement` is what lanes append with; `troubled` is that of `Lane`."""
+        self.fence = fence
+        self.operations = Operations(link("operations"), fence)
+        self._problems = problems
+        self._shared = Shared(
+            control=control,
+            operations=self.operations,
+            reader=reader,
+            cache=cache,
+            metadata=Writer(control.link, fence, METADATA),
+        )
+        self._lanes = {
+            number: Lane(
+                number, link(f"lane {number}"), fence, statement=statement, troubled=troubled
+            )
+            for number in (STATE, *RECORDS)
+        }
+
+    def open(
+        self,
+        stored: StoredLog,
+        config: LogConfig,
+        go_on: Progress,
+        *,
+        synced_by_owner: bool = False,
+        leader_epochs: LeaderEpochs = ONLY,
+    ) -> PostgresLog:
+        """The log; blocks if it has much behind its last snapshot. Raises KafkaError, OSError."""
+        topic_partition = stored.topic_partition
+        lane = None if synced_by_owner else self._lanes[lane_of(topic_partition.topic, stored.id)]
+        backing = PostgresBacking(self._shared, stored.id, topic_partition, lane)
+        segments = backing.restore(stored, config.index_interval_bytes)
+        log = PostgresLog(
+            topic_partition,
+            config,
+            backing,
+            segments,
+            Checkpoint(stored.start_offset, 0, stored.cleaned),
+            None if lane is None else partial(LaneCommit, lane, number=stored.id, rows=backing),
+            self._problems,
+            self._shared,
+            leader_epochs,
+        )
+        log.restore_producers(go_on)
+        return log
+
+    def stop(self) -> None:
+        """Write nothing more on the event loop."""
+        for lane in self._lanes.values():
+            lane.stop()
+        self.operations.stop()
+
+    def abandon(self, error: KohortError) -> None:
+        """Write nothing more, and tell those who wait for it why."""
+        self.stop()
+        for lane in self._lanes.values():
+            lane.abandon(error)
+        self.operations.abandon(error)
+
+    async def drain(self, link: Link, gave_up: Callable[[], bool]) -> None:
+        """Write what is left by another connection, after `stop`; raises as `Lane.drain`."""
+        for lane in self._lanes.values():
+            await lane.drain(link, gave_up)
+        await self.operations.drain(link, gave_up)

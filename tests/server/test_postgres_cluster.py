@@ -1,0 +1,266 @@
+"""Several nodes on one PostgreSQL."""
+
+import asyncio
+import re
+import signal
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import asyncpg
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+
+from kohort.client import ClientConfig, Consumer, Producer, TopicPartition
+from kohort.client.admin import Admin
+from kohort.client.cluster import Cluster
+from kohort.errors import ConfigError, KohortError
+from kohort.server.broker import Broker
+from kohort.server.config import Config
+from kohort.testing.server_process import ServerProcess
+
+PARTITIONS = 6
+WITHIN_S = 60
+"""Time that a machine with other work may take."""
+SETTINGS = {
+    "cluster.enabled": "true",
+    "offsets.topic.num.partitions": "3",
+    "transaction.state.log.num.partitions": "3",
+    "group.initial.rebalance.delay.ms": "0",
+}
+
+
+def config(database: str, node: int, **settings: str) -> Config:
+    own = {"listeners": "127.0.0.1:0", "storage": database, "node.id": str(node)}
+    return Config({**SETTINGS, **own, **settings})
+
+
+class Nodes:
+    """Nodes in this process."""
+
+    def __init__(self, database: str) -> None:
+        self._database = database
+        self.brokers: dict[int, Broker] = {}
+
+    async def start(self, *numbers: int) -> None:
+        for number in numbers:
+            self.brokers[number] = Broker(config(self._database, number))
+            await self.brokers[number].start()
+
+    async def stop(self, number: int) -> None:
+        await self.brokers.pop(number).close()
+
+    @property
+    def client(self) -> ClientConfig:
+        return ClientConfig(bootstrap=",".join(str(each.address) for each in self.brokers.values()))
+
+    def leaders(self, topic: str = "orders") -> set[int]:
+        """Who leads its partitions, as far as all nodes agree and have taken them."""
+        found: set[int] = set()
+        for broker in self.brokers.values():
+            known = broker.topics.get(topic)
+            if known is None:
+                return set()
+            for partition, (node, epoch) in enumerate(broker.nodes.leaders(known)):
+                leader = self.brokers.get(node)
+                log = None if leader is None else leader.topics.log(topic, partition)
+                if log is None or log.leader_epoch != epoch:
+                    return set()
+                found.add(node)
+        return found
+
+    async def led_by(self, *numbers: int) -> None:
+        async with asyncio.timeout(WITHIN_S):
+            while self.leaders() != set(numbers):  # noqa: ASYNC110 - other nodes decide
+                await asyncio.sleep(0.02)
+
+    async def create(self) -> None:
+        await create(self.client)
+
+
+@pytest.fixture
+async def nodes(database: str) -> AsyncIterator[Nodes]:
+    nodes = Nodes(database)
+    yield nodes
+    for number in tuple(nodes.brokers):
+        await nodes.stop(number)
+
+
+async def create(client: ClientConfig) -> None:
+    async with Cluster(client) as cluster:
+        await Admin(cluster).create_topic("orders", partitions=PARTITIONS)
+
+
+async def produce(nodes: Nodes, *values: bytes) -> None:
+    async with Producer(nodes.client) as producer:
+        for at, value in enumerate(values):
+            await producer.send_and_wait("orders", value, partition=at % PARTITIONS)
+
+
+async def consume(nodes: Nodes, count: int) -> set[bytes | None]:
+    """The records of a group that commits them."""
+    async with asyncio.timeout(WITHIN_S), Consumer(nodes.client, group_id="billing") as consumer:
+        await consumer.assign([TopicPartition("orders", each) for each in range(PARTITIONS)])
+        found = {(await anext(consumer)).value for _ in range(count)}
+        await consumer.commit()
+    return found
+
+
+def values(first: int) -> list[bytes]:
+    return [b"%d" % each for each in range(first, first + 2 * PARTITIONS)]
+
+
+async def test_a_node_that_leaves_has_others_lead_what_it_led(nodes: Nodes) -> None:
+    await nodes.start(1, 2)
+    await nodes.create()
+    await nodes.led_by(1, 2)
+    await produce(nodes, *values(0))
+    assert await consume(nodes, 2 * PARTITIONS) == set(values(0))
+    await nodes.stop(1)
+    await nodes.led_by(2)
+    await produce(nodes, *values(100))
+    assert await consume(nodes, 2 * PARTITIONS) == set(values(100))
+
+
+async def test_all_that_was_written_is_there_after_all_nodes_ended(nodes: Nodes) -> None:
+    await nodes.start(1, 2)
+    await nodes.create()
+    await nodes.led_by(1, 2)
+    await produce(nodes, *values(0))
+    cluster_id = nodes.brokers[1].cluster_id
+    await nodes.stop(1)
+    await nodes.stop(2)
+    await nodes.start(3)
+    await nodes.led_by(3)
+    assert nodes.brokers[3].cluster_id == cluster_id
+    assert await consume(nodes, 2 * PARTITIONS) == set(values(0))
+
+
+async def test_a_node_whose_session_was_ended_begins_another(nodes: Nodes, database: str) -> None:
+    await nodes.start(1)
+    await nodes.create()
+    await nodes.led_by(1)
+    await produce(nodes, *values(0))
+    connection = await asyncpg.connect(database)
+    await connection.execute("update nodes set session = session + 1 where node = 1")
+    await connection.close()
+    await produce(nodes, *values(100))
+    assert await consume(nodes, 4 * PARTITIONS) == {*values(0), *values(100)}
+
+
+async def test_a_transaction_spans_the_partitions_of_all_nodes(nodes: Nodes) -> None:
+    await nodes.start(1, 2)
+    await nodes.create()
+    await nodes.led_by(1, 2)
+    async with (
+        asyncio.timeout(WITHIN_S),
+        AIOKafkaProducer(
+            bootstrap_servers=nodes.client.bootstrap, transactional_id="billing"
+        ) as producer,
+        producer.transaction(),
+    ):
+        for partition in range(PARTITIONS):
+            await producer.send_and_wait("orders", b"%d" % partition, partition=partition)
+    consumer = AIOKafkaConsumer(
+        "orders",
+        bootstrap_servers=nodes.client.bootstrap,
+        auto_offset_reset="earliest",
+        isolation_level="read_committed",
+    )
+    async with asyncio.timeout(WITHIN_S), consumer:
+        found = {(await anext(consumer)).value for _ in range(PARTITIONS)}
+    assert found == {b"%d" % partition for partition in range(PARTITIONS)}
+
+
+async def test_a_deleted_topic_leaves_no_rows(nodes: Nodes, database: str) -> None:
+    await nodes.start(1, 2)
+    await nodes.create()
+    await nodes.led_by(1, 2)
+    await produce(nodes, *values(0))
+    async with Cluster(nodes.client) as cluster:
+        await Admin(cluster).delete_topic("orders")
+    connection = await asyncpg.connect(database)
+    left = "select count(*) from logs where topic = 'orders'"
+    async with asyncio.timeout(WITHIN_S):
+        while await connection.fetchval(left):  # noqa: ASYNC110 - the database has no event
+            await asyncio.sleep(0.02)
+    await connection.close()
+
+
+async def test_a_server_alone_does_not_join_a_cluster(nodes: Nodes, database: str) -> None:
+    await nodes.start(1)
+    with pytest.raises(KohortError, match=re.escape("set cluster.enabled=true")):
+        await Broker(config(database, 2, **{"cluster.enabled": "false"})).start()
+
+
+async def test_no_node_joins_a_server_alone(database: str) -> None:
+    async with Broker(config(database, 1, **{"cluster.enabled": "false"})):
+        with pytest.raises(KohortError, match=r"node 1 serves .* without cluster.enabled"):
+            await Broker(config(database, 2)).start()
+
+
+async def test_a_server_alone_becomes_a_node_with_its_records(nodes: Nodes, database: str) -> None:
+    async with Broker(config(database, 1, **{"cluster.enabled": "false"})) as broker:
+        nodes.brokers[1] = broker
+        await nodes.create()
+        await produce(nodes, *values(0))
+        del nodes.brokers[1]
+    await nodes.start(1, 2)
+    await nodes.led_by(1)
+    assert await consume(nodes, 2 * PARTITIONS) == set(values(0))
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"storage": "memory"}, "nodes share a database"),
+        ({"storage": "postgresql://h/d", "listeners": "SASL_PLAINTEXT://127.0.0.1:0"}, "PLAINTEXT"),
+    ],
+)
+def test_what_a_cluster_needs(settings: dict[str, str], why: str) -> None:
+    with pytest.raises(ConfigError, match=rf"cluster\.enabled: .*{why}"):
+        Config({"cluster.enabled": "true", **settings})
+
+
+async def test_nothing_is_lost_when_nodes_are_killed_under_load(
+    database: str, tmp_path: Path
+) -> None:
+    async with AsyncExitStack() as stack:
+
+        def start(node: int) -> ServerProcess:
+            settings = {**SETTINGS, "storage": database, "node.id": str(node)}
+            log = tmp_path / f"{node}.log"
+            return stack.enter_context(ServerProcess(log=log, settings=settings))
+
+        servers = [start(node) for node in range(3)]
+        bootstrap = ",".join(each.address for each in servers)
+        await create(ClientConfig(bootstrap=bootstrap))
+        written: set[tuple[int, int, bytes]] = set()
+        producer = AIOKafkaProducer(
+            bootstrap_servers=bootstrap, enable_idempotence=True, metadata_max_age_ms=500
+        )
+        async with asyncio.timeout(2 * WITHIN_S), producer:
+
+            async def load(count: int) -> None:
+                for each in range(count):
+                    value = b"%d" % (len(written) + each)
+                    sent = await producer.send_and_wait("orders", value, partition=each % 6)
+                    written.add((sent.partition, sent.offset, value))
+
+            for killed in (2, 1):
+                loading = asyncio.create_task(load(300))
+                while len(written) % 300 < 100:  # noqa: ASYNC110 - written by the load
+                    await asyncio.sleep(0.01)
+                servers[killed].process.send_signal(signal.SIGKILL)
+                await loading
+        consumer = AIOKafkaConsumer(
+            "orders", bootstrap_servers=bootstrap, group_id="g", auto_offset_reset="earliest"
+        )
+        found: list[tuple[int, int, bytes]] = []
+        async with asyncio.timeout(WITHIN_S), consumer:
+            while len(found) < len(written):
+                record = await anext(consumer)
+                found.append((record.partition, record.offset, record.value))
+            await consumer.commit()
+        assert len(written) == 600
+        assert set(found) == written
