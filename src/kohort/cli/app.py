@@ -21,6 +21,7 @@ COMMANDS: Final = {
     "acls": "list, add and remove access control lists, in kafka-acls' words",
     "certs": "make an authority and certificates for development",
     "repair": "show what of a damaged log has to be cut off, and cut it; needs the server stopped",
+    "nodes": "list and drain the nodes of a cluster on one PostgreSQL, and move partitions",
     "storage": "copy all data into another place, and check a place: a directory, or PostgreSQL",
     "consume": "print records, as kcat does",
     "produce": "send lines or files as records, as kcat does",

@@ -43,8 +43,9 @@ async def write(log, *values):
 
 
 async def read(log):
-    await log.fetched(0)
-    return values_of(log.read(0, 1 << 20))
+    log.read(0, 1 << 20)  # begins to load what is not in memory
+    await log.loaded()
+    return values_of(log)
 
 
 async def test_the_next_leader_has_all_records_and_knows_the_epochs(node):

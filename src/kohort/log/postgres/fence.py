@@ -27,6 +27,8 @@ LANES: Final = (LEASE, METADATA, STATE, *RECORDS, OPERATIONS)
 CLUSTER: Final = 10
 """Marks a node of a cluster; nothing is written by it."""
 
+OPERATOR: Final = -2
+"""The id of an operator, who leads nothing, and is shown to no node."""
 RENEWED_EVERY_S: Final = 0.5
 LOCK: Final = 0x6B6F686F
 _OWN_STEP: Final = 1 << 30
@@ -253,6 +255,8 @@ async def _live_lease(connection: Connection, node: int) -> object:
 
 def taken(node: int) -> KohortError:
     """The error of a node id that another process has."""
+    if node == OPERATOR:
+        return KohortError("another operator changes the cluster now: try again")
     return KohortError(
         f"another process serves as node {node} from this database: stop it, or give this one "
         "another node.id"

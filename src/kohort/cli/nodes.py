@@ -1,0 +1,107 @@
+"""Show the nodes of a cluster on one PostgreSQL, drain one, or move a partition.
+
+Needs the database, and no node to connect to.
+"""
+
+import argparse
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from kohort.cli.exit_codes import FAILED
+from kohort.cli.options import RefusedError
+from kohort.cli.output import Table, add_output_argument, check_output, print_message, show
+from kohort.cli.storage_places import in_postgres, told
+from kohort.cluster import UnknownOutcomeError
+from kohort.errors import KohortError
+from kohort.server.cluster_admin import ClusterAdmin
+from kohort.server.config import shown_storage
+from kohort.server.topics import METADATA
+
+_COLUMNS: Final = ("NODE", "ENDPOINTS", "RACK", "PARTITIONS", "LEASE-MS", "STATE")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    listing = _command(commands, "list", "show the nodes, and what they lead", _list)
+    add_output_argument(listing)
+    drain = _command(commands, "drain", "have other nodes lead what a node leads", _drain)
+    drain.add_argument("node", metavar="NODE", type=int, help="its node.id")
+    move = _command(commands, "move", "have a node lead a partition", _move)
+    move.add_argument("topic", metavar="TOPIC")
+    move.add_argument("partition", metavar="PARTITION", type=int)
+    move.add_argument("to", metavar="NODE", type=int, help="the node.id of its next leader")
+    for each in (drain, move):
+        each.add_argument(
+            "--timeout", metavar="SECONDS", type=float, default=60.0, help="default: 60"
+        )
+
+
+def _command(
+    commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
+    name: str,
+    what: str,
+    work: Callable[[ClusterAdmin, argparse.Namespace], Awaitable[None]],
+) -> argparse.ArgumentParser:
+    command = commands.add_parser(name, help=what, description=what)
+    command.add_argument(
+        "--storage", metavar="postgresql://…", required=True, help="the database of the cluster"
+    )
+    command.set_defaults(work=work, timeout=60.0, output="table")
+    return command
+
+
+def run(options: argparse.Namespace) -> int:
+    """The exit code. Raises RefusedError."""
+    check_output(options)
+    if not in_postgres(options.storage):
+        raise RefusedError(f"--storage {options.storage}: is no URL of PostgreSQL")
+    try:
+        asyncio.run(_with_cluster(options))
+    except TimeoutError:
+        print_message(f"not done within {options.timeout:.0f} s; it goes on")
+        return FAILED
+    except (OSError, UnknownOutcomeError, KohortError) as error:
+        raise RefusedError(f"{shown_storage(options.storage)}: {told(error)}") from error
+    return 0
+
+
+async def _with_cluster(options: argparse.Namespace) -> None:
+    from kohort.log.postgres.fence import OPERATOR, Fence
+    from kohort.log.postgres.shared_storage import PostgresStorage
+
+    storage = PostgresStorage(options.storage, Fence(OPERATOR), METADATA)
+    try:
+        async with asyncio.timeout(options.timeout):
+            await options.work(ClusterAdmin(storage), options)
+    finally:
+        await storage.close()
+
+
+async def _list(cluster: ClusterAdmin, options: argparse.Namespace) -> None:
+    rows = [
+        {
+            "node": node.id,
+            "endpoints": [f"{name}://{host}:{port}" for name, host, port in node.endpoints],
+            "rack": node.rack,
+            "partitions": partitions,
+            "lease_ms": max(lease_ms, 0),
+            "state": "draining" if node.is_draining else "serving" if lease_ms > 0 else "gone",
+        }
+        for node, partitions, lease_ms in await cluster.nodes()
+    ]
+    cells = [
+        [",".join(value) if isinstance(value, list) else value for value in row.values()]
+        for row in rows
+    ]
+    show(options.output, Table(_COLUMNS, cells), rows)
+
+
+async def _drain(cluster: ClusterAdmin, options: argparse.Namespace) -> None:
+    await cluster.drain(options.node)
+    print_message(f"node {options.node} leads nothing, and may be stopped")
+
+
+async def _move(cluster: ClusterAdmin, options: argparse.Namespace) -> None:
+    await cluster.move(options.topic, options.partition, options.to)
+    print_message(f"node {options.to} leads {options.topic}-{options.partition}")

@@ -1,0 +1,117 @@
+"""What an operator does with the nodes of a cluster, as the storage has them."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from kohort.cluster import (
+    Liveness,
+    MovePlanned,
+    NodeRegistered,
+    Place,
+    SharedStorage,
+)
+from kohort.errors import KohortError
+from kohort.runtime.clock import SystemClock
+from kohort.server.topics import MetadataRecord, SharedMetadata
+
+_LOOKS_EVERY_S: Final = 0.2
+
+
+class NodeStatus(NamedTuple):
+    """A node as the cluster knows it."""
+
+    node: NodeRegistered
+    partitions: int
+    """How many it leads."""
+    lease_left_ms: int
+    """What is left of its lease; 0 or less: it is about to be replaced."""
+
+
+class ClusterAdmin:
+    """Reads and changes the cluster. Its storage is that of no node.
+
+    Methods raise KohortError if the storage has no cluster, OSError and UnknownOutcomeError.
+    """
+
+    def __init__(self, storage: SharedStorage) -> None:
+        self._storage = storage
+        self._metadata = SharedMetadata(storage, SystemClock().timestamp)
+
+    async def nodes(self) -> Sequence[NodeStatus]:
+        """All nodes, in order."""
+        await self._know()
+        observed = await self._storage.observe()
+        cluster = self._metadata.state.cluster
+        gone = Liveness(-1, observed.now)
+        return [
+            NodeStatus(
+                node,
+                sum(1 for _ in cluster.led_by(number)),
+                observed.nodes.get(number, gone).lease_until - observed.now,
+            )
+            for number, node in sorted(cluster.nodes.items())
+        ]
+
+    async def drain(self, node: int) -> None:
+        """Have other nodes lead what this one leads; return when they do.
+
+        It gets no partitions until it is started again.
+        """
+        await self._know()
+        self._ensure_others(node)
+        await self._change(lambda: self._draining(node))
+        while any(True for _ in self._metadata.state.cluster.led_by(node)):
+            await asyncio.sleep(_LOOKS_EVERY_S)
+            await self._metadata.read_on()
+
+    async def move(self, topic: str, partition: int, to: int) -> None:
+        """Have a node lead a partition; return when it does, or the move was called off."""
+        await self._know()
+        place = self._place(topic, partition)
+        self._node(to)
+        await self._change(lambda: self._planned(place, to))
+        cluster = self._metadata.state.cluster
+        while cluster.moves.get(place) == to:
+            await asyncio.sleep(_LOOKS_EVERY_S)
+            await self._metadata.read_on()
+        if cluster.leader(place).node != to:
+            raise KohortError(f"{topic}-{partition}: the move to node {to} was called off")
+
+    async def _know(self) -> None:
+        await self._metadata.read_on()
+        if not self._metadata.state.cluster.nodes:
+            raise KohortError("no node of a cluster serves from this database")
+
+    async def _change(self, decide: Callable[[], Sequence[MetadataRecord]]) -> None:
+        await self._storage.claim()
+        try:
+            await self._metadata.decide(decide)
+        finally:
+            await self._storage.release()
+
+    def _node(self, number: int) -> NodeRegistered:
+        node = self._metadata.state.cluster.nodes.get(number)
+        if node is None:
+            raise KohortError(f"there is no node {number}")
+        return node
+
+    def _ensure_others(self, node: int) -> None:
+        self._node(node)
+        nodes = self._metadata.state.cluster.nodes.values()
+        if all(each.id == node or each.is_draining for each in nodes):
+            raise KohortError(f"no other node takes what node {node} leads")
+
+    def _draining(self, node: int) -> Sequence[MetadataRecord]:
+        return [replace(self._node(node), is_draining=True)]
+
+    def _place(self, topic: str, partition: int) -> Place:
+        for topic_id, record in self._metadata.state.topics.items():
+            if record.name == topic and 0 <= partition < record.partitions:
+                return Place(topic_id, partition)
+        raise KohortError(f"there is no partition {topic}-{partition}")
+
+    def _planned(self, place: Place, to: int) -> Sequence[MetadataRecord]:
+        is_there = self._metadata.state.cluster.leader(place).node == to
+        return [] if is_there else [MovePlanned(place, to)]
