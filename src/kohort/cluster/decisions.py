@@ -28,14 +28,17 @@ FORGOTTEN_AT_ONCE: Final = 200
 
 
 def decide(
-    cluster: Cluster, topics: Mapping[UUID, Spread], observed: Observed
+    cluster: Cluster,
+    topics: Mapping[UUID, Spread],
+    observed: Observed,
+    settled_after_ms: int = SETTLED_AFTER_MS,
 ) -> tuple[ClusterRecord, ...]:
     """What changes now, as records of one batch; nothing if all is as it should be.
 
     Leaders of deleted topics are forgotten. Nodes that are gone are fenced. Partitions without a
     leader get one, each on the node with the fewest. Of those that lie unevenly some are planned to
-    move, and all of nodes that drain. A leader that is not gone keeps its partitions until it hands
-    them over itself.
+    move, once no node came for `settled_after_ms`, and all of nodes that drain. A leader that is not
+    gone keeps its partitions until it hands them over itself.
     """
     live = {
         each.id: each
@@ -70,7 +73,7 @@ def decide(
     called_off = tuple(MovePlanned(place, None) for place in pointless)
     for place, to in planned.items():
         load.move(place, to)
-    settled = all(observed.now - each.registered_at >= SETTLED_AFTER_MS for each in live.values())
+    settled = all(observed.now - each.registered_at >= settled_after_ms for each in live.values())
     moves = _moves(load, planned, live.keys() - set(targets), evens_out=settled)
     return (*done, *led, *called_off, *moves)
 

@@ -58,15 +58,19 @@ class Ownership:
         *,
         endpoints: Sequence[Endpoint],
         rack: str | None,
+        settled_after_ms: int,
         claimed_at: Instant,
     ) -> None:
-        """`claimed_at`: when the storage was asked for the session, by the node's own clock."""
+        """`settled_after_ms` is that of `decide`.
+
+        `claimed_at`: when the storage was asked for the session, by the node's own clock."""
         self._storage = storage
         self._metadata = metadata
         self._topics = topics
         self._clock = clock
         self._endpoints = tuple(endpoints)
         self._rack = rack
+        self._settled_after_ms = settled_after_ms
         self._lease_until = claimed_at + OWN_LEASE_MS
         self._has_session = True
         self._trouble: str | None = None
@@ -175,7 +179,9 @@ class Ownership:
     def _decide(self, observed: Observed) -> Sequence[MetadataRecord]:
         if not self._is_registered:
             return [self._registration(observed.now)]
-        decided = decide(self._metadata.state.cluster, self._topics.spread, observed)
+        decided = decide(
+            self._metadata.state.cluster, self._topics.spread, observed, self._settled_after_ms
+        )
         # Its lease is over by now: it renews that before it decides on anybody.
         return () if NodeFenced(self._storage.node_id) in decided else decided
 

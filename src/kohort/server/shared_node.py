@@ -174,6 +174,7 @@ class SharedNode:
             self._clock,
             endpoints=[NodeEndpoint(each.listener, each.host, each.port) for each in endpoints],
             rack=self._config["broker.rack"],
+            settled_after_ms=self._config["cluster.rebalance.delay.ms"],
             claimed_at=self._claimed_at,
         )
         self._ownership.start(lost)

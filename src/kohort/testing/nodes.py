@@ -66,6 +66,7 @@ class Node:
             self.clock,
             endpoints=(),
             rack=None,
+            settled_after_ms=self._config["cluster.rebalance.delay.ms"],
             claimed_at=claimed_at,
         )
         await self.tick()

@@ -169,7 +169,7 @@ class Lane:
         for each in (self._current, self._next):
             if each is not None:
                 each.failed.update(dict.fromkeys(each.commits, error))
-                each.end()
+                each.ending.tell()
 
     def stop(self) -> None:
         """Write nothing more on the event loop."""

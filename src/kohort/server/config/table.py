@@ -465,6 +465,10 @@ _OURS = (
         "and a node.id each share the partitions, and take over from one that is gone. They "
         "connect to each other by their first PLAINTEXT listener.",
     ),
+    _int("cluster.rebalance.delay.ms", 30_000, ours=True,
+        doc="Time after a node came until partitions move to it: often several come one after the "
+        "other. Partitions without a leader get one at once.",
+    ),
     _string("durability", "os", choices=("os", "fsync"), ours=True,
         doc="What an acknowledged append survives. os: a killed process; fsync: a power loss. In "
         "PostgreSQL it is committed, and survives what the database does.",
