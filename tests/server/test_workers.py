@@ -239,8 +239,11 @@ async def test_a_worker_that_starts_again_sets_no_partition_aside(tmp_path: Path
         assert not error_of(await peer.ask("create_acls", 3, creations=acls))
         version, fields = CHANGES["create_topics"]
         assert not error_of(await peer.ask("create_topics", version, **fields))
-        before = set(crew.brokers[1].logs.names())
-        assert {each.topic for each in before} >= {"orders"}
+        logs = crew.brokers[1].logs
+        async with asyncio.timeout(30):
+            while "orders" not in {each.topic for each in logs.names()}:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        before = set(logs.names())
         await crew.stop(1)
         broker = await crew.start(1)
         assert set(broker.logs.names()) == before

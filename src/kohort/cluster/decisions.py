@@ -37,8 +37,8 @@ def decide(
 
     Leaders of deleted topics are forgotten. Nodes that are gone are fenced. Partitions without a
     leader get one, each on the node with the fewest. Of those that lie unevenly some are planned to
-    move, once no node came for `settled_after_ms`, and all of nodes that drain. A leader that is not
-    gone keeps its partitions until it hands them over itself.
+    move, once no node came for `settled_after_ms`, and all of nodes that drain. A leader that is
+    not gone keeps its partitions until it hands them over itself.
     """
     live = {
         each.id: each
