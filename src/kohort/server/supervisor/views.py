@@ -33,17 +33,8 @@ class Views:
 
     async def _health(self, _: str) -> HttpResponse:
         """Whether all workers are there and well."""
-        reasons: list[str] = []
-        healths = await self._ask("/health")
-        for worker, health in zip(self._workers, healths, strict=True):
-            if health is None:
-                reasons.append(f"node {worker.node_id} does not respond")
-            elif health.status is not HTTPStatus.OK:
-                told = json.loads(health.body).get("reasons", ["it is not well"])
-                reasons += (f"node {worker.node_id}: {each}" for each in told)
-        if reasons:
-            return _unavailable(reasons=reasons)
-        return json_response({"status": "ok"})
+        reasons = self._reasons(await self._ask("/health"))
+        return _unavailable(reasons=reasons) if reasons else json_response({"status": "ok"})
 
     async def _health_alone(self, path: str) -> HttpResponse:
         """The same without reasons, which name topics."""
@@ -64,11 +55,10 @@ class Views:
 
     async def _groups(self, _: str) -> HttpResponse:
         """The groups of all workers; none of them if a worker cannot tell its own."""
-        groups: list[Any] = []
-        for response in await self._ask("/groups"):
-            if response is None or response.status is not HTTPStatus.OK:
-                return await self._health("")
-            groups += json.loads(response.body)["groups"]
+        responses = await self._ask("/groups")
+        if reasons := self._reasons(responses):
+            return _unavailable(reasons=reasons)
+        groups = [group for each in responses if each for group in json.loads(each.body)["groups"]]
         return json_response({"groups": sorted(groups, key=lambda group: group["group_id"])})
 
     async def _group(self, group_id: str) -> HttpResponse:
@@ -78,9 +68,20 @@ class Views:
         for response in there:
             if response.status is HTTPStatus.OK:
                 return response
-        if len(there) < len(responses):
-            return await self._health("")
-        return next((each for each in there if each.status is not HTTPStatus.NOT_FOUND), there[0])
+        reasons = self._reasons(responses)
+        return _unavailable(reasons=reasons) if reasons else there[0]
+
+    def _reasons(self, responses: Sequence[HttpResponse | None]) -> list[str]:
+        """Why workers cannot tell; one without the group can."""
+        reasons: list[str] = []
+        for worker, response in zip(self._workers, responses, strict=True):
+            if response is None:
+                reasons.append(f"node {worker.node_id} does not respond")
+            elif response.status not in (HTTPStatus.OK, HTTPStatus.NOT_FOUND):
+                told = json.loads(response.body)
+                why = told.get("reasons", [told.get("error")])
+                reasons += (f"node {worker.node_id}: {each}" for each in why)
+        return reasons
 
     async def _ask(self, target: str) -> list[HttpResponse | None]:
         """The response of each worker, None if there is none in time."""
