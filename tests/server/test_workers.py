@@ -14,7 +14,13 @@ from kohort.errors import ErrorCode
 from kohort.protocol.apis import NODE_APIS
 from kohort.server.config import ResourceType
 from kohort.server.handlers.forwarding import FORWARDED
-from kohort.server.internode import NodeConnection, NodeUnreachableError, by_socket, controller
+from kohort.server.internode import (
+    NodeConnection,
+    NodeUnreachableError,
+    by_socket,
+    controller,
+    spans,
+)
 from server.net.bench import Peer
 from server.workers_bench import COUNT, Crew
 
@@ -308,6 +314,26 @@ async def test_lag_is_known_of_partitions_of_all_workers() -> None:
                 text = (await broker.observer.metrics("")).body.decode()
                 assert text.count('kohort_group_lag{group="g",') == 6
         assert shown == [3] * 6
+
+
+async def test_lag_is_shown_while_another_worker_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spans, "WITHIN_S", 0.1)
+    async with Crew(2) as crew:
+        peer = await crew.peer(0)
+        version, fields = CHANGES["create_topics"]
+        await peer.ask("create_topics", version, **fields)
+        places = [TopicPartition("orders", number) for number in range(6)]
+        async with AIOKafkaConsumer(bootstrap_servers=crew.address, group_id="g") as consumer:
+            consumer.assign(places)
+            await consumer.commit(dict.fromkeys(places, 0))
+        (shows,) = (each for each, broker in crew.brokers.items() if broker.groups.group("g"))
+        await crew.hang(1 - shows)
+        observer = crew.brokers[shows].observer
+        async with asyncio.timeout(20):
+            response = await observer.group("g")
+            metrics = await observer.metrics("")
+        assert {each["lag"] for each in json.loads(response.body)["offsets"]} == {0, None}
+        assert b'kohort_group_lag{group="g",' in metrics.body
 
 
 async def test_a_node_that_does_not_respond_is_given_up(tmp_path: Path) -> None:

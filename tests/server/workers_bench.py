@@ -68,6 +68,13 @@ class Crew:
         if index in self.brokers:
             await self.brokers.pop(index).close()
 
+    async def hang(self, index: int) -> None:
+        """Have a worker be there, and respond to no other worker."""
+        await self.stop(index)
+        path = Worker(index=index, count=self.count, sockets=self._sockets).socket_of(index)
+        hung = await asyncio.start_unix_server(lambda reader, _: reader.read(), path)
+        self._stack.callback(hung.close)
+
     async def peer(self, index: int) -> Peer:
         """A client of that worker."""
         peer = Peer(*await asyncio.open_connection("127.0.0.1", self.port + index))

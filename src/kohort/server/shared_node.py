@@ -17,8 +17,8 @@ from kohort.runtime.transactions import TransactionVerifier
 from kohort.security.peer import Endpoint
 from kohort.server.config import Config, inter_broker_listener
 from kohort.server.internode import (
+    Connect,
     FindSpans,
-    NodeConnection,
     NodeConnections,
     RemoteController,
     RoutedMarkers,
@@ -82,14 +82,15 @@ class SharedNode:
         self._node_id: int = config["node.id"]
         self._metadata = SharedMetadata(shared.storage, clock.timestamp)
         self._connections = NodeConnections(self._connect)
+        self._spans: RoutedSpans | None = None
         self._ownership: Ownership | None = None
         self.cluster_id: str | None = None
         self.nodes: ClusterNodes
 
-    def _connect(self, node_id: int) -> NodeConnection:
+    def _connect(self, node_id: int) -> Connect:
         if self._sockets is not None:
-            return NodeConnection(by_socket(self._socket_of(self._sockets, node_id)))
-        return NodeConnection(partial(self._connect_by_listener, node_id))
+            return by_socket(self._socket_of(self._sockets, node_id))
+        return partial(self._connect_by_listener, node_id)
 
     async def _connect_by_listener(
         self, node_id: int
@@ -189,7 +190,8 @@ class SharedNode:
 
     def spans(self, topics: Topics) -> FindSpans:
         """Who knows where the logs of all nodes begin and end."""
-        return RoutedSpans(self.nodes, topics, self._connections).find
+        self._spans = RoutedSpans(self.nodes, topics, self._connect)
+        return self._spans.find
 
     async def leave(self) -> None:
         """Have other nodes lead what this one led. Idempotent."""
@@ -198,4 +200,6 @@ class SharedNode:
 
     def close(self) -> None:
         """Ask other nodes nothing more. Idempotent."""
+        if self._spans is not None:
+            self._spans.close()
         self._connections.close()

@@ -20,6 +20,7 @@ from kohort.runtime.markers import MarkerWriter
 from kohort.runtime.transactions import TransactionVerifier
 from kohort.server.config import Config
 from kohort.server.internode import (
+    Connect,
     FindSpans,
     MetadataFollower,
     NodeConnection,
@@ -116,15 +117,14 @@ class WorkerParts:
         self._following: asyncio.Task[None] | None = None
         self._metadata = FollowedMetadata()
         self._connections = NodeConnections(self._connect)
+        self._spans: RoutedSpans | None = None
         if not worker.is_controller:
-            self.controller = RemoteController(self._node_id, self._connection(0))
-            self._follower = MetadataFollower(self._node_id, self._connection(0))
+            first = by_socket(worker.socket_of(0))
+            self.controller = RemoteController(self._node_id, NodeConnection(first))
+            self._follower = MetadataFollower(self._node_id, NodeConnection(first))
 
-    def _connection(self, index: int) -> NodeConnection:
-        return NodeConnection(by_socket(self._worker.socket_of(index)))
-
-    def _connect(self, node_id: int) -> NodeConnection:
-        return self._connection(self._worker.index + node_id - self._node_id)
+    def _connect(self, node_id: int) -> Connect:
+        return by_socket(self._worker.socket_of(self._worker.index + node_id - self._node_id))
 
     async def begin(self) -> None:
         """Learn what the controller knows, once it serves, however long it checks its logs.
@@ -197,7 +197,8 @@ class WorkerParts:
 
     def spans(self, topics: Topics) -> FindSpans:
         """Who knows where the logs of all nodes begin and end."""
-        return RoutedSpans(self.nodes, topics, self._connections).find
+        self._spans = RoutedSpans(self.nodes, topics, self._connect)
+        return self._spans.find
 
     async def leave(self) -> None:
         """Nobody else can lead what this node leads."""
@@ -210,4 +211,6 @@ class WorkerParts:
             self._follower.close()
         if self.controller is not None:
             self.controller.close()
+        if self._spans is not None:
+            self._spans.close()
         self._connections.close()

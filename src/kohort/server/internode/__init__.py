@@ -4,13 +4,19 @@ Nodes connect to each other by a listener of their own, `NODE_LISTENER`. The con
 that writes the metadata log: the others follow the log, and send on what would change it.
 """
 
-from kohort.server.internode.connection import NodeConnection, NodeUnreachableError, by_socket
+from kohort.server.internode.connection import (
+    Connect,
+    NodeConnection,
+    NodeUnreachableError,
+    by_socket,
+)
 from kohort.server.internode.controller import RemoteController
 from kohort.server.internode.following import MetadataFollower
 from kohort.server.internode.spans import FindSpans, RoutedSpans, Span, local_spans
 from kohort.server.internode.transactions import NodeConnections, RoutedMarkers, RoutedVerifier
 
 __all__ = [
+    "Connect",
     "FindSpans",
     "MetadataFollower",
     "NodeConnection",

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from kohort.log.elsewhere import ElsewhereLog
 from kohort.protocol.apis import BY_NAME
 from kohort.runtime.time_slice import TimeSlices
-from kohort.server.internode.connection import NodeUnreachableError
+from kohort.server.internode.connection import Connect, NodeUnreachableError
 from kohort.server.internode.transactions import NodeConnections
 from kohort.server.nodes import Nodes
 from kohort.server.topics import Topics
@@ -15,6 +15,8 @@ from kohort.types import TopicPartition
 
 AT_ONCE: Final = 500
 """Partitions of one request: encoding one takes 20 µs."""
+WITHIN_S: Final = 2.0
+"""Time that a node has for its response: who looks at lags waits for no node that hangs."""
 _LIST_OFFSETS: Final = BY_NAME["list_offsets"].key
 _VERSION: Final = 5
 _LATEST: Final = -1
@@ -52,10 +54,11 @@ async def local_spans(
 class RoutedSpans:
     """Asks the leaders of partitions, whichever nodes they are."""
 
-    def __init__(self, nodes: Nodes, topics: Topics, connections: NodeConnections) -> None:
+    def __init__(self, nodes: Nodes, topics: Topics, connect: Callable[[int], Connect]) -> None:
+        """`connect` tells how each node is reached."""
         self._nodes = nodes
         self._topics = topics
-        self._connections = connections
+        self._connections = NodeConnections(connect, WITHIN_S)
 
     async def find(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, Span]:
         """The spans of those partitions that exist and whose leaders respond."""
@@ -110,3 +113,7 @@ class RoutedSpans:
             for each in topic.partitions
             if not each.error_code
         }
+
+    def close(self) -> None:
+        """Close the connections. Idempotent."""
+        self._connections.close()

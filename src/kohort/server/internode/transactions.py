@@ -9,7 +9,12 @@ from kohort.errors import ErrorCode, KafkaError
 from kohort.protocol.apis import BY_NAME
 from kohort.runtime.markers import Marker, MarkerWriter
 from kohort.runtime.transactions import TransactionVerifier
-from kohort.server.internode.connection import NodeConnection, NodeUnreachableError
+from kohort.server.internode.connection import (
+    TIMEOUT_S,
+    Connect,
+    NodeConnection,
+    NodeUnreachableError,
+)
 from kohort.server.nodes import Nodes
 from kohort.server.topics import TRANSACTIONS_TOPIC, Topics
 from kohort.transactions.records import Partitions
@@ -26,15 +31,18 @@ _NOT_ABORTABLE: Final = frozenset({ErrorCode.none, ErrorCode.transaction_abortab
 class NodeConnections:
     """A connection to each other node that is asked something."""
 
-    def __init__(self, connect: Callable[[int], NodeConnection]) -> None:
+    def __init__(self, connect: Callable[[int], Connect], timeout_s: float = TIMEOUT_S) -> None:
+        """`connect` tells how each node is reached; it has `timeout_s` for each response."""
         self._connect = connect
+        self._timeout_s = timeout_s
         self._open: dict[int, NodeConnection] = {}
 
     def to(self, node_id: int) -> NodeConnection:
         """The connection to a node."""
         connection = self._open.get(node_id)
         if connection is None:
-            connection = self._open[node_id] = self._connect(node_id)
+            connection = NodeConnection(self._connect(node_id), self._timeout_s)
+            self._open[node_id] = connection
         return connection
 
     def close(self) -> None:
