@@ -9,7 +9,9 @@ import pytest
 
 from kohort.client import security
 from kohort.client.errors import AuthenticationError
-from kohort.client.security import MAX_ITERATIONS, Security, scram
+from kohort.client.security import Security, scram
+from kohort.security.scram import ScramMechanism
+from kohort.security.scram_client import MAX_ITERATIONS
 
 
 async def spoken(exchange: security.Exchange, *answers: bytes) -> list[bytes]:
@@ -24,7 +26,7 @@ async def spoken(exchange: security.Exchange, *answers: bytes) -> list[bytes]:
 
 
 async def test_scram_sha_256_as_in_rfc_7677() -> None:
-    exchange = scram("sha256", "user", "pencil", "rOprNGfwEbeRWgbNEkqO")
+    exchange = scram(ScramMechanism.SHA_256, "user", "pencil", "rOprNGfwEbeRWgbNEkqO")
     first = (
         b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
     )
@@ -54,11 +56,12 @@ SALT = base64.b64encode(b"salt").decode()
 )
 async def test_scram_servers_that_are_not_believed(answers: list[bytes], told: str) -> None:
     with pytest.raises(AuthenticationError, match=told):
-        await spoken(scram("sha512", "user", "secret", "nonce"), *answers)
+        await spoken(scram(ScramMechanism.SHA_512, "user", "secret", "nonce"), *answers)
 
 
 async def test_scram_escapes_names() -> None:
-    assert (await spoken(scram("sha256", "a=b,c", "x", "nonce")))[0] == b"n,,n=a=3Db=2Cc,r=nonce"
+    exchange = scram(ScramMechanism.SHA_256, "a=b,c", "x", "nonce")
+    assert await spoken(exchange) == [b"n,,n=a=3Db=2Cc,r=nonce"]
 
 
 def scram_server(digest: str, password: str) -> Callable[[bytes], bytes]:

@@ -6,9 +6,6 @@ function that supplies tokens. GSSAPI would need a system library and is not off
 """
 
 import asyncio
-import base64
-import hashlib
-import hmac
 import json
 import secrets
 import ssl
@@ -21,17 +18,15 @@ from kohort.client.errors import AuthenticationError
 from kohort.client.option_names import checks_names
 from kohort.client.tokens import TokenSource, token_of, validate_source
 from kohort.errors import ConfigError
+from kohort.security.scram import BY_MECHANISM, ScramMechanism
+from kohort.security.scram_client import ScramClient, ScramError
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
-MAX_ITERATIONS: Final = 1_000_000
-"""Most iterations of SCRAM: more would keep the client busy for seconds."""
 _OF_THE_KEY: Final = (
     "; ssl_password is not that of the key, or there is no certificate with its key"
 )
 """All that can be wrong where OpenSSL gives no reason."""
-MIN_ITERATIONS: Final = 4096
-"""Fewest iterations of SCRAM, as in RFC 7677 and Kafka."""
 
 Exchange: TypeAlias = AsyncGenerator[bytes, bytes]
 """One SASL authentication: yields messages to send, and is sent the broker's responses.
@@ -149,9 +144,9 @@ class Security:
                 assert self.token is not None
                 return _oauthbearer(self.token, self.extensions)
             case mechanism:
-                digest = "sha512" if mechanism == "SCRAM-SHA-512" else "sha256"
+                kind = BY_MECHANISM[mechanism or ""]
                 return scram(
-                    digest, self.username or "", self.password or "", secrets.token_urlsafe(24)
+                    kind, self.username or "", self.password or "", secrets.token_urlsafe(24)
                 )
 
 
@@ -171,53 +166,15 @@ async def _plain(username: str, password: str) -> Exchange:
     yield b"\0" + username.encode() + b"\0" + password.encode()
 
 
-async def scram(digest: str, username: str, password: str, nonce: str) -> Exchange:
-    """The exchange of RFC 5802 without channel binding.
-
-    Like Kafka it does not prepare names and passwords (no SASLprep).
-    """
-    name = username.replace("=", "=3D").replace(",", "=2C")
-    first_bare = f"n={name},r={nonce}"
-    server_first = (yield b"n,," + first_bare.encode()).decode()
-    given = _attributes(server_first)
-    if not given.get("r", "").startswith(nonce) or len(given["r"]) == len(nonce):
-        raise AuthenticationError("SCRAM: the broker did not respond to our nonce")
-    salted = await _salted_password(digest, password, given)
-    client_key = hmac.digest(salted, b"Client Key", digest)
-    stored_key = hashlib.new(digest, client_key).digest()
-    without_proof = f"c=biws,r={given['r']}"
-    message = f"{first_bare},{server_first},{without_proof}".encode()
-    signature = hmac.digest(stored_key, message, digest)
-    proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
-    final = _attributes(
-        (yield (f"{without_proof},p={base64.b64encode(proof).decode()}").encode()).decode()
-    )
-    if "e" in final:
-        raise AuthenticationError(f"SCRAM: the broker refused {username!r}: {final['e']}")
-    expected = hmac.digest(hmac.digest(salted, b"Server Key", digest), message, digest)
-    if not hmac.compare_digest(base64.b64encode(expected).decode(), final.get("v", "")):
-        raise AuthenticationError(
-            "SCRAM: the broker does not know our password either: it is not whom it says it is"
-        )
-
-
-def _attributes(message: str) -> dict[str, str]:
-    return {name: value for name, _, value in (part.partition("=") for part in message.split(","))}
-
-
-async def _salted_password(digest: str, password: str, given: Mapping[str, str]) -> bytes:
+async def scram(kind: ScramMechanism, username: str, password: str, nonce: str) -> Exchange:
+    """The exchange of RFC 5802 without channel binding."""
+    client = ScramClient(kind, username, password, nonce)
     try:
-        salt, iterations = base64.b64decode(given["s"], validate=True), int(given["i"])
-    except (KeyError, ValueError):
-        raise AuthenticationError(
-            "SCRAM: the broker's first message has no salt or no iterations"
-        ) from None
-    if not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS:
-        raise AuthenticationError(
-            f"SCRAM: {iterations} iterations; {MIN_ITERATIONS} to {MAX_ITERATIONS} are accepted"
-        )
-    # Takes some milliseconds to a second: too long for the event loop that heartbeats use.
-    return await asyncio.to_thread(hashlib.pbkdf2_hmac, digest, password.encode(), salt, iterations)
+        compute = client.challenged((yield client.first()))
+        # Takes some milliseconds to a second: too long for the event loop that heartbeats use.
+        client.verify((yield client.final(await asyncio.to_thread(compute))))
+    except ScramError as error:
+        raise AuthenticationError(str(error)) from None
 
 
 async def _oauthbearer(source: TokenSource, extensions: Mapping[str, str]) -> Exchange:
