@@ -11,6 +11,7 @@ from kohort.runtime.transactions import TransactionVerifier
 from kohort.security.peer import Endpoint
 from kohort.server.config import Config
 from kohort.server.internode import FindSpans, RemoteController, Span, local_spans
+from kohort.server.net import Dispatch
 from kohort.server.nodes import Nodes, OneNode
 from kohort.server.topics import Topics
 from kohort.types import TopicPartition
@@ -70,6 +71,10 @@ class ClusterParts(Protocol):
         """
         ...
 
+    def guarded(self, dispatch: Dispatch) -> Dispatch:
+        """`dispatch` for as long as no other node can have taken what this one leads."""
+        ...
+
     def markers(self, topics: Topics, local: MarkerWriter) -> MarkerWriter:
         """Where transactions end: in the partitions of all nodes."""
         ...
@@ -118,6 +123,9 @@ class OnlyServer:
         self, topics: Topics, endpoints: Iterable[Endpoint], lost: Callable[[], object]
     ) -> None:
         pass
+
+    def guarded(self, dispatch: Dispatch) -> Dispatch:
+        return dispatch
 
     def markers(self, topics: Topics, local: MarkerWriter) -> MarkerWriter:  # noqa: ARG002
         return local

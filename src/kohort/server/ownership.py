@@ -74,6 +74,8 @@ class Ownership:
         self._lease_until = claimed_at + OWN_LEASE_MS
         self._has_session = True
         self._trouble: str | None = None
+        self._renewed = asyncio.Event()
+        """Set when the lease was renewed, or all was given up."""
         self._again = asyncio.Event()
         """Set when there is something to decide on."""
         self._running: list[asyncio.Task[None]] = []
@@ -144,6 +146,21 @@ class Ownership:
             self._tell(error)
         if not self._has_lease:
             await self._resign()
+        self._renewed.set()
+
+    @property
+    def may_answer(self) -> bool:
+        """Whether no other node can have taken what this one leads.
+
+        A process that was stopped for longer than its lease finds requests before that.
+        """
+        return self._has_lease or not self._topics.led
+
+    async def settled(self) -> None:
+        """Return when this node may answer: the lease is renewed, or nothing is led here."""
+        while not self.may_answer:
+            self._renewed.clear()
+            await self._renewed.wait()
 
     @property
     def _has_lease(self) -> bool:
@@ -269,6 +286,7 @@ class Ownership:
             task.cancel()
         ended = await asyncio.gather(*running, return_exceptions=True)
         await self._resign()
+        self._renewed.set()
         if running and self._has_session:
             with suppress(FencedError, *_FAILURES):
                 async with asyncio.timeout(TICK_S):

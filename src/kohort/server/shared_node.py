@@ -1,10 +1,10 @@
 """One of several nodes that share a storage: what makes a server a part of the cluster."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from kohort.cluster import Endpoint as NodeEndpoint
 from kohort.cluster import FencedError, SharedStorage, UnknownOutcomeError
@@ -26,6 +26,7 @@ from kohort.server.internode import (
     RoutedVerifier,
     by_socket,
 )
+from kohort.server.net import Dispatch, Exchange
 from kohort.server.nodes import ClusterNodes
 from kohort.server.ownership import Ownership
 from kohort.server.topics import (
@@ -179,6 +180,27 @@ class SharedNode:
             claimed_at=self._claimed_at,
         )
         self._ownership.start(lost)
+
+    def guarded(self, dispatch: Dispatch) -> Dispatch:
+        """`dispatch`, which waits for the end of a lease that is over."""
+
+        def guard(
+            exchange: Exchange, frame: bytes, body_at: int
+        ) -> Coroutine[Any, Any, None] | None:
+            if self._ownership is None or self._ownership.may_answer:
+                return dispatch(exchange, frame, body_at)
+            return self._when_settled(dispatch, exchange, frame, body_at)
+
+        return guard
+
+    async def _when_settled(
+        self, dispatch: Dispatch, exchange: Exchange, frame: bytes, body_at: int
+    ) -> None:
+        assert self._ownership is not None
+        await self._ownership.settled()
+        later = dispatch(exchange, frame, body_at)
+        if later is not None:
+            await later
 
     def markers(self, topics: Topics, local: MarkerWriter) -> MarkerWriter:
         """Where transactions end: in the partitions of all nodes."""

@@ -33,6 +33,7 @@ from kohort.server.internode import (
     by_socket,
 )
 from kohort.server.logs import fields
+from kohort.server.net import Dispatch
 from kohort.server.nodes import Nodes, Workers
 from kohort.server.topics import (
     INTERNAL,
@@ -186,6 +187,10 @@ class WorkerParts:
         assert isinstance(topics, FollowedTopics)
         self._following = asyncio.create_task(self._follower.run(topics))
         self._following.add_done_callback(partial(_ended, lost))
+
+    def guarded(self, dispatch: Dispatch) -> Dispatch:
+        """`dispatch`: what a worker leads, no other one takes."""
+        return dispatch
 
     def markers(self, topics: Topics, local: MarkerWriter) -> MarkerWriter:
         """Where transactions end: in the partitions of all nodes."""

@@ -1,6 +1,6 @@
 """TCP connections: bytes in, one request at a time, responses out in order."""
 
-from kohort.server.net.connection import READ_AHEAD, WRITE_TOGETHER, Connection
+from kohort.server.net.connection import READ_AHEAD, WRITE_TOGETHER, Connection, Dispatch
 from kohort.server.net.connection_limits import ConnectionLimits
 from kohort.server.net.dispatcher import Dispatcher, FastPath
 from kohort.server.net.exchange import Exchange
@@ -25,6 +25,7 @@ __all__ = [
     "AuthenticateAnswer",
     "Connection",
     "ConnectionLimits",
+    "Dispatch",
     "Dispatcher",
     "Exchange",
     "FailedLogins",
