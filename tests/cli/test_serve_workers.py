@@ -243,3 +243,39 @@ def test_listeners_need_room_for_the_ports_of_all_workers(serve: Serve) -> None:
     )
     assert server.wait() == 2
     assert "PLAINTEXT and SSL are too close to each other" in server.lines[-1]
+
+
+IN_CLUSTER = (
+    "--set=cluster.rebalance.delay.ms=0",
+    "--set=offsets.topic.num.partitions=3",
+    "--set=transaction.state.log.num.partitions=3",
+    "--set=group.initial.rebalance.delay.ms=0",
+    MANY_PARTITIONS,
+)
+
+
+def test_workers_in_a_database_are_nodes_of_its_cluster(serve: Serve, database: str) -> None:
+    """Two parents, as of two machines: a worker that is killed is replaced, and comes back."""
+    http = ("--http", "127.0.0.1:0")
+    server = serve("--storage", database, "--workers", "2", *http, *IN_CLUSTER)
+    addresses = addresses_of(server)
+    until(lambda: get(server, "/health")[0] == 200)
+    other = serve("--storage", database, "--workers", "2", "--set=node.id=2", *IN_CLUSTER)
+    everybody = ",".join((*addresses, *addresses_of(other)))
+    produce(everybody)
+    os.kill(workers_of(server)[1], signal.SIGKILL)
+    produce(everybody, RECORDS)  # waits for the leader of some
+    assert "node=1" in server.line("a worker serves again")
+    assert read_on(addresses[1], 2 * RECORDS) == list(range(2 * RECORDS))
+    assert 'kohort_worker_restarts_total{node="1"} 1' in get(server, "/metrics")[1]
+    assert server.stop() == 0
+    produce(everybody, 2 * RECORDS)
+    assert read_on(everybody, RECORDS) == list(range(2 * RECORDS, 3 * RECORDS))
+    assert other.stop() == 0
+
+
+def test_the_node_id_of_another_machine_is_refused(serve: Serve, database: str) -> None:
+    serve("--storage", database, "--workers", "2", *IN_CLUSTER).line("listening")
+    second = serve("--storage", database, "--workers", "2", "--set=node.id=1", *IN_CLUSTER)
+    assert second.wait() == 2
+    assert "another process serves as node 1 from this database" in second.lines[-1]

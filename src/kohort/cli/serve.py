@@ -165,8 +165,6 @@ def collect_seldom() -> None:
 
 
 def _announce(broker: Broker) -> None:
-    storage = broker.config["storage"]
-    where = broker.config["log.dir"] if storage == "local" else shown_storage(storage)
     advertised = (
         {"advertised": str(broker.advertised)} if broker.advertised != broker.address else {}
     )
@@ -178,7 +176,7 @@ def _announce(broker: Broker) -> None:
             **advertised,
             **_further(broker.addresses),
             **http,
-            data=where,
+            data=_place(broker.config),
             cluster=broker.cluster_id,
             after_ms=_age_ms(),
         ),
@@ -186,7 +184,6 @@ def _announce(broker: Broker) -> None:
 
 
 def _announce_workers(config: Config, supervisor: "Supervisor") -> None:
-    where = config["log.dir"] if config["storage"] == "local" else "memory"
     first, *others = supervisor.reports
     address = next(iter(first.addresses.values()))
     named = _further(first.addresses)
@@ -201,11 +198,17 @@ def _announce_workers(config: Config, supervisor: "Supervisor") -> None:
             **named,
             others=[next(iter(each.addresses.values())) for each in others],
             workers=len(supervisor.reports),
-            data=where,
+            data=_place(config),
             cluster=first.cluster_id,
             after_ms=_age_ms(),
         ),
     )
+
+
+def _place(config: Config) -> str:
+    """Where the logs are."""
+    storage = config["storage"]
+    return str(config["log.dir"]) if storage == "local" else shown_storage(storage)
 
 
 def _further(addresses: Mapping[str, object]) -> dict[str, object]:

@@ -126,10 +126,16 @@ class Broker:
             shared = _postgres_cluster(self.config)
         self._shared = shared
         self._cluster: ClusterParts = OnlyServer(self.config, self.clock)
-        if worker is not None:
+        if shared is not None:
+            self._cluster = SharedNode(
+                shared,
+                sockets,
+                self.config,
+                self.clock,
+                http_socket=None if worker is None else worker.http_socket,
+            )
+        elif worker is not None:
             self._cluster = WorkerParts(worker, self.config, self.clock)
-        elif shared is not None:
-            self._cluster = SharedNode(shared, sockets, self.config, self.clock)
         self.listener = Listeners(ConnectionLimits.of(self.config))
         self.addresses: dict[str, Address] = {}
         """The addresses that the server listens on, by the names of its listeners."""

@@ -65,17 +65,26 @@ class Shared(Protocol):
 class SharedNode:
     """The `ClusterParts` of a node that shares a storage with others."""
 
-    http_socket: None = None
     directories = 1
     controller: RemoteController | None = None
     """Any node changes topics itself."""
 
-    def __init__(self, shared: Shared, sockets: Path | None, config: Config, clock: Clock) -> None:
+    def __init__(
+        self,
+        shared: Shared,
+        sockets: Path | None,
+        config: Config,
+        clock: Clock,
+        *,
+        http_socket: str | None = None,
+    ) -> None:
         """`sockets` is the directory of those by which the nodes talk to each other.
 
-        Without it, they connect to each other's PLAINTEXT listener.
+        Without it, they connect to each other's PLAINTEXT listener. `http_socket` is the path by
+        which the HTTP port of several processes asks this one.
         """
         self.shared = shared
+        self.http_socket = http_socket
         self._claimed_at = clock.now()
         self._sockets = sockets
         self._config = config

@@ -483,3 +483,16 @@ def test_an_address_is_refused_or_shown_as_it_is_read(text: str) -> None:
 def test_a_host_that_can_be_no_host_is_refused(host: str) -> None:
     with pytest.raises(ConfigError, match="listeners: "):
         Config({"listeners": [f"{host}:9092"]})
+
+
+@pytest.mark.parametrize(("workers", "expected"), [("1", False), ("2", True), ("auto", True)])
+def test_workers_in_a_database_are_a_cluster(workers: str, expected: bool) -> None:
+    config = Config({"storage": "postgresql://h/d", "workers": workers})
+    assert config["cluster.enabled"] is expected
+    assert not Config({"storage": "local", "workers": workers})["cluster.enabled"]
+
+
+def test_workers_in_a_database_are_not_alone() -> None:
+    settings = {"storage": "postgresql://h/d", "workers": "2", "cluster.enabled": "false"}
+    with pytest.raises(ConfigError, match=r"several in one database.*cluster\.enabled=true"):
+        Config(settings)

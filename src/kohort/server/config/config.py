@@ -70,7 +70,7 @@ class Config(Mapping[str, Any]):
     A name that the table lacks is a KeyError.
 
     Synonyms are resolved: `log.retention.ms`, `log.roll.ms` and `node.id` hold what acts, whichever
-    of their names it was set by.
+    of their names it was set by. With `workers` in PostgreSQL, `cluster.enabled` is true.
     """
 
     def __init__(self, settings: Mapping[str, object] | None = None) -> None:
@@ -257,6 +257,11 @@ def _resolve_synonyms(settings: dict[str, Setting]) -> None:
         settings["node.id"] = Setting(
             new.definition, old.value, f"{old.source}: broker.id", old.rank
         )
+    workers, nodes = settings["workers"], settings["cluster.enabled"]
+    if workers.value != "1" and nodes.is_default and in_postgres(str(settings["storage"].value)):
+        settings["cluster.enabled"] = Setting(
+            nodes.definition, True, f"{workers.source}: workers", workers.rank
+        )
 
 
 def _resolve_unit(settings: dict[str, Setting], names: tuple[tuple[str, int], ...]) -> None:
@@ -321,9 +326,10 @@ def _misfits(settings: Mapping[str, Setting]) -> list[str]:
             for name in _OF_THE_AUTHORIZER
             if value(name)
         ]
-    if number_of_workers(value("workers")) > 1 and in_postgres(value("storage")):
-        found.append("workers: several need storage=local, or memory; start one server by node.id")
-    if value("cluster.enabled") and not in_postgres(value("storage")):
+    is_in_postgres = in_postgres(value("storage"))
+    if number_of_workers(value("workers")) > 1 and is_in_postgres and not value("cluster.enabled"):
+        found.append("workers: several in one database are nodes; set cluster.enabled=true")
+    if value("cluster.enabled") and not is_in_postgres:
         found.append("cluster.enabled: nodes share a database; set storage=postgresql://…")
     return found + _misfits_of_listeners(settings)
 

@@ -454,7 +454,8 @@ _PRODUCE_AND_FETCH = (
 _OURS = (
     _string("workers", "1", check=number_of_workers, ours=True,
         doc="Number of processes of kohort serve, or auto: one for each processor. Each is a "
-        "broker of its own, with the next node id and the next port of each listener.",
+        "broker of its own, with the next node id and the next port of each listener. In "
+        "PostgreSQL, with any value but 1, cluster.enabled is true.",
     ),
     _string("storage", "local", check=parse_storage, ours=True,
         doc="Place of the logs. local: files below log.dir; memory: lost when the server ends; "
