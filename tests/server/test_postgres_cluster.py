@@ -207,7 +207,7 @@ async def test_a_server_alone_becomes_a_node_with_its_records(nodes: Nodes, data
         await produce(nodes, *values(0))
         del nodes.brokers[1]
     await nodes.start(1, 2)
-    await nodes.led_by(1)
+    await nodes.led_by(1, 2)
     assert await consume(nodes, 2 * PARTITIONS) == set(values(0))
 
 
