@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Self
 
-from kohort.cluster import Leader, MovePlanned, Place
+from kohort.cluster import Leader, MovePlanned, Observed, Place
 from kohort.log.shared_memory import MemoryStorage, SharedMemory
 from kohort.runtime.clock import SystemClock
 from kohort.server.broker import Broker
@@ -114,9 +114,20 @@ class SharedCluster:
 
 
 class FailingStorage(MemoryStorage):
-    """A storage that fails while it has a `failure`."""
+    """A storage that fails while it has a `failure`, and is as slow as its `gate` has it."""
 
     failure: Exception | None = None
+    gate: asyncio.Semaphore | None = None
+    """Lets those through who have observed the nodes."""
+    observations = 0
+    """How many were begun."""
+
+    async def observe(self) -> Observed:
+        observed = await super().observe()
+        self.observations += 1
+        if self.gate is not None:
+            await self.gate.acquire()
+        return observed
 
     async def renew(self) -> None:
         if self.failure is not None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -258,6 +259,31 @@ async def test_a_node_that_was_stopped_for_longer_than_its_lease_gives_no_old_an
         cluster.storages[1].failure = OSError("the storage is away")
         cluster.clock.ahead_ms += LEASE_MS
         assert (await fetch(peer, 0)).error_code is ErrorCode.not_leader_or_follower
+
+
+async def test_a_node_that_comes_while_the_nodes_are_looked_at_stays() -> None:
+    async with SharedCluster(1) as cluster:
+        storage = cluster.storages[1]
+        storage.gate = asyncio.Semaphore(0)
+        seen = storage.observations
+        await until(lambda: storage.observations > seen)
+        await cluster.start(2)
+        session = cluster.storages[2].session
+        metadata = SharedMetadata(cluster.storages[2], cluster.clock.timestamp)
+        async with asyncio.timeout(20):
+            while 2 not in metadata.state.cluster.nodes:
+                await cluster.storages[2].wait_beyond(metadata.end_offset)
+                await metadata.read_on()
+        storage.gate.release()
+        await until(lambda: storage.observations > seen + 1)
+        storage.gate = None
+        assert cluster.shared.rows[2].session == session
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110 - nothing tells of it
+            await asyncio.sleep(0.005)
 
 
 async def test_a_node_that_cannot_read_what_is_logged_ends() -> None:

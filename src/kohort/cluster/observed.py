@@ -1,8 +1,9 @@
 """What is seen of nodes beside the log: their leases and locks."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
+from kohort.cluster.records import NodeRegistered
 from kohort.types import Timestamp
 
 
@@ -34,3 +35,8 @@ class Observed:
         if liveness is None or liveness.lease_until <= self.now:
             return True
         return self.trusts_locks and not liveness.holds_lock and liveness.session == session
+
+    def with_newcomers(self, nodes: Iterable[NodeRegistered]) -> "Observed":
+        """The same, with nodes there that have registered since this was seen."""
+        alive = {each.id: Liveness(each.session, Timestamp(self.now + 1)) for each in nodes}
+        return replace(self, nodes={**self.nodes, **alive})

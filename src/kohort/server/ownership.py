@@ -10,7 +10,7 @@ Who asks for it meanwhile is told to look for the leader.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Final
@@ -178,8 +178,9 @@ class Ownership:
         if not self._has_lease:
             return
         try:
+            known = set(self._metadata.state.cluster.nodes.values())
             observed = await self._storage.observe()
-            while await self._metadata.decide(partial(self._decide, observed)):
+            while await self._metadata.decide(partial(self._decide, observed, known)):
                 await self._agree()
             await self._agree()
             await self._hand_over()
@@ -193,11 +194,19 @@ class Ownership:
 
     # Deciding
 
-    def _decide(self, observed: Observed) -> Sequence[MetadataRecord]:
+    def _decide(
+        self, observed: Observed, known: Collection[NodeRegistered]
+    ) -> Sequence[MetadataRecord]:
+        """`known`: the nodes that were registered when `observed` was seen."""
         if not self._is_registered:
             return [self._registration(observed.now)]
+        cluster = self._metadata.state.cluster
+        newcomers = [each for each in cluster.nodes.values() if each not in known]
         decided = decide(
-            self._metadata.state.cluster, self._topics.spread, observed, self._settled_after_ms
+            cluster,
+            self._topics.spread,
+            observed.with_newcomers(newcomers),
+            self._settled_after_ms,
         )
         # Its lease is over by now: it renews that before it decides on anybody.
         return () if NodeFenced(self._storage.node_id) in decided else decided
