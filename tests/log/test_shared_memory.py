@@ -51,7 +51,7 @@ def epochs_of(log):
 async def test_a_log_that_moves_has_all_batches_with_their_epochs(nodes, log_append_time):
     config = LogConfig(log_append_time=log_append_time)
     for epoch, node in ((3, nodes[0]), (4, nodes[1]), (7, nodes[0])):
-        log = await node.logs.take(ORDERS, ORDERS_ID, config, epoch)
+        log = await node.logs.take(ORDERS, ORDERS_ID, config, epoch, 0)
         assert log.leader_epoch == epoch
         log.append(batch(b"%d" % epoch), NOW)
         log.append(from_producer(5, 0, log.end_offset // 2), NOW)
@@ -68,12 +68,12 @@ async def test_a_log_that_moves_has_all_batches_with_their_epochs(nodes, log_app
 
 async def test_compaction_leaves_each_batch_its_epoch(nodes):
     for epoch, node in enumerate(nodes):
-        log = await node.logs.take(ORDERS, ORDERS_ID, COMPACTED, epoch)
+        log = await node.logs.take(ORDERS, ORDERS_ID, COMPACTED, epoch, 0)
         for key in (b"a", b"b"):
             log.append(batch(b"%d" % epoch, key=key + b"%d" % epoch), NOW)
             log.append(batch(b"%d" % epoch, key=key), NOW)
         await node.logs.release(ORDERS)
-    log = await nodes[0].logs.take(ORDERS, ORDERS_ID, COMPACTED, 2)
+    log = await nodes[0].logs.take(ORDERS, ORDERS_ID, COMPACTED, 2, 0)
     assert await log.compact(NOW)
     left = [
         (header.base_offset, header.partition_leader_epoch)
@@ -85,7 +85,7 @@ async def test_compaction_leaves_each_batch_its_epoch(nodes):
 
 async def test_a_fenced_node_appends_nothing(nodes, clock):
     one, two = nodes
-    log = await one.logs.take(ORDERS, ORDERS_ID, LogConfig(), 0)
+    log = await one.logs.take(ORDERS, ORDERS_ID, LogConfig(), 0, 0)
     log.append(batch(b"a"), NOW)
     assert await two.append(0, metadata(0), {1: one.session})
     with pytest.raises(KafkaError):
@@ -93,7 +93,7 @@ async def test_a_fenced_node_appends_nothing(nodes, clock):
     for refused in (one.renew(), one.append(1, metadata(1), {})):
         with pytest.raises(FencedError):
             await refused
-    taken = await two.logs.take(ORDERS, ORDERS_ID, LogConfig(), 1)
+    taken = await two.logs.take(ORDERS, ORDERS_ID, LogConfig(), 1, 0)
     assert values_of(taken, 0) == [b"a"]
     former = one.session
     await one.claim()
@@ -137,7 +137,17 @@ async def test_another_process_gets_a_node_that_is_gone(clock):
 
 
 async def test_a_new_topic_of_the_same_name_has_a_log_of_its_own(nodes):
-    log = await nodes[0].logs.take(ORDERS, ORDERS_ID, LogConfig(), 0)
+    log = await nodes[0].logs.take(ORDERS, ORDERS_ID, LogConfig(), 0, 0)
     log.append(batch(b"a"), NOW)
-    log = await nodes[1].logs.take(ORDERS, UUID(int=99), LogConfig(), 0)
+    log = await nodes[1].logs.take(ORDERS, UUID(int=99), LogConfig(), 0, 0)
     assert log.end_offset == 0
+
+
+async def test_who_knows_less_than_the_metadata_log_sets_nothing_aside(nodes):
+    one, two = nodes
+    log = await one.logs.take(ORDERS, ORDERS_ID, LogConfig(), 0, 0)
+    log.append(batch(b"a"), NOW)
+    assert await one.append(0, metadata(0), {})
+    with pytest.raises(OSError, match="another topic"):
+        await two.logs.take(ORDERS, UUID(int=99), LogConfig(), 0, 0)
+    assert (await two.logs.take(ORDERS, UUID(int=99), LogConfig(), 0, 1)).end_offset == 0

@@ -465,13 +465,15 @@ class SharedLogDirectory(LogDirectory, Protocol):
         topic_id: UUID,
         config: LogConfig,
         leader_epoch: int,
+        position: int,
     ) -> Log:
         """Open a log that this node leads from now on, in that epoch; it is made if missing.
 
         It has all that was appended by former leaders, which append no more. What is there of
-        another topic of the same name is not of this log. Other methods may be called meanwhile,
-        `take` and `release` of other logs too. Raises OSError; a damaged log is one that raises
-        KAFKA_STORAGE_ERROR from every method.
+        another topic of the same name is set aside, if `position` is the end of the metadata log:
+        else that topic may be a later one, and this raises OSError. Other methods may be called
+        meanwhile, `take` and `release` of other logs too. Raises OSError; a damaged log is one that
+        raises KAFKA_STORAGE_ERROR from every method.
         """
         ...
 

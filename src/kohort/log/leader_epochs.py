@@ -12,6 +12,14 @@ from typing import Final, NamedTuple
 UNDEFINED: Final = -1
 
 
+class EpochEntry(NamedTuple):
+    """An epoch that has batches, or in which the log is led now."""
+
+    epoch: int
+    start_offset: int
+    """First offset of its batches; without any, the end of the log when it began."""
+
+
 class EpochEndOffset(NamedTuple):
     """The end of the largest epoch that is not larger than one that was asked for."""
 
@@ -29,18 +37,28 @@ class LeaderEpochs:
     ) -> None:
         """The log is led in the epoch `current` from `end_offset` on.
 
-        `batches` are epoch and base offset of those that it has, in order.
+        `batches` are epoch and base offset of those that it has, in order, or `entries` of them. An
+        epoch that ends where it begins is forgotten.
         """
         self._epochs: list[int] = []
         self._starts: list[int] = []
         for epoch, base_offset in chain(batches, [(current, end_offset)]):
             if not self._epochs or epoch > self._epochs[-1]:
+                while self._starts and self._starts[-1] >= base_offset:
+                    self._epochs.pop()
+                    self._starts.pop()
                 self._epochs.append(epoch)
                 self._starts.append(base_offset)
 
     @property
     def current(self) -> int:
         return self._epochs[-1]
+
+    def entries(self, start_offset: int) -> tuple[EpochEntry, ...]:
+        """The epochs of a log that starts at `start_offset`, in order."""
+        first = max(bisect_right(self._starts, start_offset) - 1, 0)
+        starts = (max(self._starts[first], start_offset), *self._starts[first + 1 :])
+        return tuple(map(EpochEntry, self._epochs[first:], starts))
 
     def at(self, offset: int) -> int:
         """The epoch of the record at an offset; of the end: the current one."""

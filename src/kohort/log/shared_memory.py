@@ -192,9 +192,14 @@ class SharedMemoryDirectory(MemoryDirectory):
         topic_id: UUID,
         config: LogConfig,
         leader_epoch: int,
+        position: int,
     ) -> PartitionLog:
         stored = self._shared.logs.get(topic_partition)
-        if stored is None or stored.topic_id != topic_id:
+        if stored is not None and stored.topic_id != topic_id:
+            if position < self._shared.end_offset:
+                raise OSError(None, f"{topic_partition} may be of another topic by now")
+            stored = None
+        if stored is None:
             stored = self._shared.logs[topic_partition] = _StoredLog(topic_id)
         backing = _Backing(stored)
         if not stored.segments:

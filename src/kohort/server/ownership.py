@@ -42,7 +42,7 @@ TICK_S: Final = 0.5
 """Time between two ticks at most; what is logged by others wakes a node at once."""
 OWN_LEASE_MS: Final = LEASE_MS * 99 // 100
 """The lease as its node counts it: the rates of two clocks differ by less than that."""
-_TAKEN_AT_ONCE: Final = 8
+_TAKEN_AT_ONCE: Final = 250
 _FAILURES: Final = (OSError, UnknownOutcomeError, TimeoutError)
 
 

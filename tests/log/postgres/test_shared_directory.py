@@ -1,5 +1,6 @@
 """The logs of several nodes in PostgreSQL: what one has written, the next leader has."""
 
+import asyncio
 from uuid import UUID
 
 import pytest
@@ -7,12 +8,17 @@ import pytest
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log.base import LogConfig
 from kohort.log.postgres.cluster import PostgresCluster
+from kohort.log.postgres.shared_directory import TAKEN_AT_ONCE
+from kohort.protocol import batches
 from kohort.types import TopicPartition
 from log.conftest import NOW, ORDERS, ORDERS_ID, batch, values_of
 
 METADATA_LOG = TopicPartition("__cluster_metadata", 0)
 OTHER_ID = UUID(int=77)
 CONFIG = LogConfig()
+COMPACTED = LogConfig(
+    cleanup_policy=frozenset({"compact"}), segment_bytes=150, min_cleanable_dirty_ratio=0.0
+)
 END_SESSION = "update nodes set session = session + 1 where node = 1"
 
 
@@ -21,8 +27,8 @@ async def node(database):
     """Opens nodes with sessions."""
     made = []
 
-    async def node(number):
-        cluster = PostgresCluster(database, number, METADATA_LOG, stray_retention_ms=-1)
+    async def node(number, url=database):
+        cluster = PostgresCluster(url, number, METADATA_LOG, stray_retention_ms=-1)
         made.append(cluster)
         await cluster.open()
         await cluster.storage.claim()
@@ -33,8 +39,13 @@ async def node(database):
         await each.close()
 
 
-async def take(cluster, epoch, topic_id=ORDERS_ID):
-    return await cluster.logs.take(ORDERS, topic_id, CONFIG, epoch)
+async def take(cluster, epoch, topic_id=ORDERS_ID, config=CONFIG, position=0):
+    return await cluster.logs.take(ORDERS, topic_id, config, epoch, position)
+
+
+def metadata():
+    """A record of the metadata log, which ends at offset 1 with it."""
+    return batches.pack([(b"k", b"v")], NOW)
 
 
 async def write(log, *values):
@@ -121,3 +132,75 @@ async def test_the_log_of_another_topic_of_that_name_is_set_aside(node, sql):
     log = await take(first, 0, OTHER_ID)
     assert log.end_offset == 0
     assert await sql.fetchval("select count(*) from logs where state = 'stray'") == 1
+
+
+async def test_no_later_topic_is_set_aside(node, sql):
+    """A node that lags leads a topic that was deleted, and made again under its name."""
+    lagging, leader = await node(1), await node(2)
+    await take(lagging, 0)
+    await leader.storage.append(0, metadata(), {})
+    await write(await take(leader, 0, OTHER_ID, position=1), b"a")
+    with pytest.raises(OSError, match="another topic"):
+        await take(lagging, 0)
+    assert await read(await take(leader, 0, OTHER_ID, position=1)) == [b"a"]
+    assert await sql.fetchval("select count(*) from logs where state = 'stray'") == 1
+
+
+async def test_many_logs_are_taken_by_few_statements(node, database, postgres):
+    cluster = await node(1, f"{database}&log_statement=all")
+    places = [TopicPartition("orders", number) for number in range(2 * TAKEN_AT_ONCE)]
+    before = postgres.log.count("execute ")
+    taking = [cluster.logs.take(each, ORDERS_ID, CONFIG, 3, 0) for each in places]
+    logs = await asyncio.gather(*taking)
+    assert [log.topic_partition for log in logs] == places
+    assert postgres.log.count("execute ") - before < 50
+
+
+async def test_one_that_cannot_be_taken_leaves_the_others(node, sql):
+    first = await node(1)
+    await write(await take(first, 0), b"a")
+    await write(await take(first, 0), b"b")
+    await first.logs.release(ORDERS)
+    await sql.execute("update batches set next = 9 where base = 0")
+    other = TopicPartition("orders", 1)
+    damaged, log = await asyncio.gather(
+        take(first, 0), first.logs.take(other, ORDERS_ID, CONFIG, 0, 0)
+    )
+    await write(log, b"c")
+    with pytest.raises(KafkaError):
+        damaged.ensure_open()
+
+
+async def test_epochs_are_known_whose_batches_compaction_took_away(node):
+    first = await node(1)
+    for epoch in (4, 6):
+        log = await take(first, epoch, config=COMPACTED)
+        await write(log, b"a" * 50)
+        await write(log, b"b" * 50)
+        await first.logs.release(ORDERS)
+    log = await take(first, 8, config=COMPACTED)
+    assert await log.compact(NOW)
+    await first.logs.release(ORDERS)
+    epochs = (await take(first, 9, config=COMPACTED)).leader_epochs
+    assert [epochs.end_of(epoch, 0, 4) for epoch in (4, 6, 9)] == [(4, 2), (6, 4), (9, 4)]
+
+
+async def test_one_log_that_failed_is_opened_again_in_the_same_session(node, sql):
+    first = await node(1)
+    session = first.storage.session
+    failed = await take(first, 0)
+    other = await first.logs.take(TopicPartition("orders", 1), ORDERS_ID, CONFIG, 0, 0)
+    await write(failed, b"a")
+    await sql.execute("alter table batches add constraint small check (octet_length(data) < 500)")
+    with pytest.raises(OSError, match="small"):
+        await write(failed, bytes(500))
+    reopened = []
+    first.logs.on_reopened.append(reopened.append)
+    await sql.execute("alter table batches drop constraint small")
+    await first.logs.reopen()
+    (log,) = reopened
+    await write(log, b"b")
+    await write(other, b"c")
+    assert await read(log) == [b"a", b"b"]
+    await first.storage.renew()
+    assert first.storage.session == session

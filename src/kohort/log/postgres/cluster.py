@@ -13,7 +13,9 @@ class PostgresCluster:
         self, url: str, node: int, metadata: TopicPartition, *, stray_retention_ms: int
     ) -> None:
         """`metadata` is the log of the cluster. Nothing is connected before `open`."""
-        self.logs = SharedPostgresDirectory(url, node, stray_retention_ms=stray_retention_ms)
+        self.logs = SharedPostgresDirectory(
+            url, node, metadata, stray_retention_ms=stray_retention_ms
+        )
         self.storage = PostgresStorage(url, Fence(node), metadata, self.logs.session_begun)
 
     async def open(self) -> None:

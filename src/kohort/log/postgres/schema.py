@@ -7,7 +7,7 @@ or functions. A batch exists once the transaction that inserts its row has commi
 |---|---|
 | meta | one: the version of the tables, the cluster, and who wrote last |
 | nodes | a node's lanes, each with the session that may write; lane -1 has the lease |
-| logs | the partitions, their checkpoints and snapshots of producers |
+| logs | the partitions, their checkpoints, leader epochs and snapshots of producers |
 | segments | sealed segments: extent, timestamps, index, pages, aborted transactions |
 | batches | record batches as Kafka stores them; after compaction several in a row |
 """
@@ -54,7 +54,8 @@ create table logs (
     start_offset bigint not null default 0,
     cleaned bigint not null default 0,
     producers bytea not null default '',
-    aborted_base bigint not null default 0, aborted bytea not null default ''
+    aborted_base bigint not null default 0, aborted bytea not null default '',
+    leader_epochs bytea not null default ''
 );
 create unique index logs_live on logs (topic, partition) where state = 'live';
 create table segments (

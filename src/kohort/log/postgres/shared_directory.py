@@ -2,12 +2,13 @@
 
 The node writes only in its session, and with a session everything ends that writes in it: what was
 not written then never is. A log that is taken is read after the record by which this node leads it
-was appended. By then no other node writes to it.
+was appended. By then no other node writes to it. Logs that are wanted at a time are taken together.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 from uuid import UUID
 
@@ -16,20 +17,20 @@ from kohort.cluster import FencedError
 from kohort.errors import ErrorCode, KafkaError, KohortError
 from kohort.log.base import Log, LogConfig
 from kohort.log.cleaner import clean_all
-from kohort.log.leader_epochs import LeaderEpochs
 from kohort.log.postgres import schema
 from kohort.log.postgres.control import Control
-from kohort.log.postgres.fence import OPERATIONS, Fence
+from kohort.log.postgres.fence import Fence
 from kohort.log.postgres.link import Connection, Link
 from kohort.log.postgres.log import PostgresLog
+from kohort.log.postgres.on_loop import OnLoop
 from kohort.log.postgres.operations import Operation
 from kohort.log.postgres.outcomes import DatabaseError
 from kohort.log.postgres.pages import PageCache
-from kohort.log.postgres.places import SET_ASIDE, PostgresPlaces
+from kohort.log.postgres.places import PostgresPlaces
 from kohort.log.postgres.reading import RowReader
 from kohort.log.postgres.removing import nothing_is_appended, remove_rows, remove_strays
 from kohort.log.postgres.session import Session
-from kohort.log.postgres.stored import StoredLog, read_logs
+from kohort.log.postgres.taking import Taken, Wanted, take_logs
 from kohort.log.problems import Problems
 from kohort.log.refused import RefusedLog
 from kohort.types import Timestamp, TopicPartition
@@ -38,19 +39,11 @@ logger = logging.getLogger("kohort.log")
 
 DATABASE: Final = TopicPartition("postgresql", 0)
 """The name under which the problems of the database itself are."""
+TAKEN_AT_ONCE: Final = 250
+"""Logs that are taken together: what is stored of them is in memory at a time."""
 RELEASED_WITHIN_S: Final = 2.0
 """Time that the last appends of a log have; then the session ends, and nothing more is written."""
 
-_FIND: Final = (
-    "select id, topic_id from logs where topic = $1 and partition = $2 and state = 'live'"
-)
-_MAKE: Final = (
-    "insert into logs (id, topic, partition, topic_id) values (nextval('log_ids'), $1, $2, $3) "
-    "returning id"
-)
-_EPOCHS: Final = (
-    "select epoch, min(base) from batches where log = $1 group by epoch order by min(base)"
-)
 _REMOVE: Final = (
     "update logs set state = 'removed', state_since = now() where topic = $1 and partition = $2 "
     "and topic_id = $3 and state = 'live' returning id"
@@ -60,8 +53,11 @@ _REMOVE: Final = (
 class SharedPostgresDirectory:
     """The `SharedLogDirectory` of PostgreSQL. For one event loop."""
 
-    def __init__(self, url: str, node: int, *, stray_retention_ms: int) -> None:
-        """Nothing is opened yet: `open_tables` does."""
+    def __init__(
+        self, url: str, node: int, metadata: TopicPartition, *, stray_retention_ms: int
+    ) -> None:
+        """`metadata` is the log of the cluster. Nothing is opened yet: `open_tables` does."""
+        self._metadata = metadata
         self._name = f"kohort node {node}"
         self._url = url
         self._stray_retention_ms = stray_retention_ms
@@ -73,6 +69,10 @@ class SharedPostgresDirectory:
         self._reader = RowReader(self._link("reading"), self._control)
         self._cache = PageCache()
         self._logs: dict[TopicPartition, PostgresLog | RefusedLog] = {}
+        self._taken: dict[TopicPartition, Wanted] = {}
+        """What was asked for when a log was taken, to take it again."""
+        self._wanted: deque[tuple[Wanted, asyncio.Future[PostgresLog | RefusedLog]]] = deque()
+        self._taking = OnLoop(self._take_wanted)
         self._session: Session | None = None
         self._trouble: str | None = None
         self.directories: PostgresPlaces
@@ -117,6 +117,7 @@ class SharedPostgresDirectory:
     def _session_over(self) -> None:
         logs = tuple(self._logs.values())
         self._logs.clear()
+        self._taken.clear()
         if self._session is not None:
             session, self._session = self._session, None
             session.abandon(FencedError())
@@ -146,51 +147,72 @@ class SharedPostgresDirectory:
         topic_id: UUID,
         config: LogConfig,
         leader_epoch: int,
+        position: int,
     ) -> PostgresLog | RefusedLog:
         session = self._current()
-        log = await asyncio.to_thread(
-            self._taken, session, topic_partition, topic_id, config, leader_epoch
-        )
+        wanted = Wanted(topic_partition, topic_id, config, leader_epoch, position)
+        log = await self._take(wanted)
         if session is not self._session:
             raise DatabaseError(None, "the session of this node has ended meanwhile")
-        self._logs[topic_partition] = log
+        self._logs[topic_partition], self._taken[topic_partition] = log, wanted
         return log
 
-    def _taken(
-        self,
-        session: Session,
-        topic_partition: TopicPartition,
-        topic_id: UUID,
-        config: LogConfig,
-        leader_epoch: int,
-    ) -> PostgresLog | RefusedLog:
-        """Raises OSError."""
+    async def _take(self, wanted: Wanted) -> PostgresLog | RefusedLog:
+        future: asyncio.Future[PostgresLog | RefusedLog]
+        future = asyncio.get_running_loop().create_future()
+        self._wanted.append((wanted, future))
+        self._taking.wake()
+        return await future
 
-        async def read(connection: Connection) -> tuple[StoredLog, list[tuple[int, int]]]:
-            number = await _number(connection, session.fence, topic_partition, topic_id)
-            stored = (await read_logs(connection, [number]))[number]
-            return stored, [tuple(row) for row in await connection.fetch(_EPOCHS, number)]
+    async def _take_wanted(self) -> None:
+        while True:
+            await self._taking.until(lambda: self._wanted)
+            count = min(len(self._wanted), TAKEN_AT_ONCE)
+            some = [self._wanted.popleft() for _ in range(count)]
+            found: Sequence[PostgresLog | RefusedLog | OSError]
+            try:
+                found = await asyncio.to_thread(
+                    self._opened, self._current(), [wanted for wanted, _ in some]
+                )
+            except OSError as error:
+                found = [error] * count
+            for (_, future), log in zip(some, found, strict=True):
+                _end(future, log)
+                await asyncio.sleep(0)  # what follows on each log takes a turn of its own
+
+    def _opened(
+        self, session: Session, wanted: Sequence[Wanted]
+    ) -> list[PostgresLog | RefusedLog | OSError]:
+        """The logs in order, or why one cannot be taken. Raises OSError."""
+
+        async def read(connection: Connection) -> list[Taken | DatabaseError]:
+            return await take_logs(connection, session.fence, self._metadata, wanted)
 
         try:
-            stored, batches = self._control.query(read)
+            found = self._control.query(read)
         except FencedError as error:
             raise DatabaseError(None, str(error)) from error
+        return [
+            self._open(session, each.config, taken) if isinstance(taken, Taken) else taken
+            for each, taken in zip(wanted, found, strict=True)
+        ]
+
+    def _open(
+        self, session: Session, config: LogConfig, taken: Taken
+    ) -> PostgresLog | RefusedLog | OSError:
+        stored, epochs = taken
+        topic_partition = stored.topic_partition
         self.problems.end_all(topic_partition)
-        end_offset = max(
-            stored.start_offset,
-            *(each.next for each in stored.segments),
-            *(each.next for each in stored.rows),
-            0,
-        )
-        epochs = LeaderEpochs(leader_epoch, end_offset, batches)
         try:
             return session.open(stored, config, self._go_on, leader_epochs=epochs)
         except KafkaError as error:
             self.problems.begin(topic_partition, str(error))
             return RefusedLog(topic_partition, config, error)
+        except OSError as error:
+            return error
 
     async def release(self, topic_partition: TopicPartition) -> None:
-        log = self._logs.pop(topic_partition, None)
+        log = self._forgotten(topic_partition)
         if log is None:
             return
         self.problems.forget(topic_partition)
@@ -208,10 +230,15 @@ class SharedPostgresDirectory:
                 None, f"what was appended to {topic_partition} last may not be written: {error}"
             ) from error
 
+    def _forgotten(self, topic_partition: TopicPartition) -> PostgresLog | RefusedLog | None:
+        """A log that is not served from now on."""
+        self._taken.pop(topic_partition, None)
+        return self._logs.pop(topic_partition, None)
+
     # Removing
 
     def retire(self, topic_partition: TopicPartition) -> None:
-        log = self._logs.pop(topic_partition, None)
+        log = self._forgotten(topic_partition)
         if log is not None:
             log.end(ErrorCode.unknown_topic_or_partition)
             self.problems.forget(topic_partition)
@@ -265,9 +292,19 @@ class SharedPostgresDirectory:
         self._logs[topic_partition] = RefusedLog(topic_partition, LogConfig(), failure)
 
     async def reopen(self) -> None:
-        """Begin another session if a log has ended, which takes all logs again."""
-        if self._session is not None and any(log.can_reopen for log in self._logs.values()):
-            self._session.fence.lose()
+        for topic_partition, log in tuple(self._logs.items()):
+            wanted = self._taken.get(topic_partition)
+            if not log.can_reopen or wanted is None:
+                continue
+            try:
+                opened = await self._take(wanted)
+            except OSError as error:
+                logger.error("%s cannot be opened again: %s", topic_partition, error)
+                continue
+            if self._logs.get(topic_partition) is log:
+                self._logs[topic_partition] = opened
+                for tell in tuple(self.on_reopened):
+                    tell(opened)
 
     def names(self) -> Iterable[TopicPartition]:
         return tuple(self._logs)
@@ -277,23 +314,20 @@ class SharedPostgresDirectory:
         if self._closed:
             return
         self._closed = True
+        self._taking.stop()
+        while self._wanted:
+            _end(self._wanted.popleft()[1], DatabaseError(None, "the node ends"))
         self._session_over()
         self._reader.stop()
         self._control.close()
 
 
-async def _number(
-    connection: Connection, fence: Fence, partition: TopicPartition, topic_id: UUID
-) -> int:
-    """The number of a partition's log, which is made if there is none.
-
-    One of another topic of that name is set aside. Raises FencedError, and what asyncpg raises.
-    """
-    async with connection.transaction():
-        if not await fence.holds(connection, OPERATIONS):
-            raise FencedError
-        found = await connection.fetchrow(_FIND, *partition)
-        if found is not None and found["topic_id"] == topic_id:
-            return int(found["id"])
-        await connection.execute(SET_ASIDE, [partition.topic], [partition.partition])
-        return int(await connection.fetchval(_MAKE, *partition, topic_id))
+def _end(
+    future: "asyncio.Future[PostgresLog | RefusedLog]", found: PostgresLog | RefusedLog | OSError
+) -> None:
+    if future.done():
+        return  # who waits was cancelled
+    if isinstance(found, OSError):
+        future.set_exception(found)
+    else:
+        future.set_result(found)

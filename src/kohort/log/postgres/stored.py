@@ -1,10 +1,12 @@
 """Logs as they are in the tables, and sealed segments on their way there and back."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from struct import Struct
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from kohort.log.index import SegmentIndex
+from kohort.log.leader_epochs import EpochEntry
 from kohort.log.postgres.link import Connection
 from kohort.log.segment import Segment, SegmentState
 from kohort.log.storage import MemoryStore
@@ -72,10 +74,29 @@ class StoredLog(NamedTuple):
     producers: bytes = b""
     aborted_base: int = 0
     aborted: bytes = b""
+    epochs: bytes = b""
+    """Its leader epochs, as `pack_epochs` has them; without any, all is of epoch 0."""
     segments: Sequence[StoredSegment] = ()
     rows: Sequence[StoredRow] = ()
     now: int = 0
     """Time at which it was read, in ms."""
+
+    @property
+    def end_offset(self) -> int:
+        ends = (each[-1].next for each in (self.segments, self.rows) if each)
+        return max(self.start_offset, *ends, 0)
+
+
+_EPOCH: Final = Struct(">iq")
+
+
+def pack_epochs(epochs: Iterable[EpochEntry]) -> bytes:
+    """Leader epochs with their start offsets, as they are stored."""
+    return b"".join(_EPOCH.pack(*each) for each in epochs)
+
+
+def unpack_epochs(stored: bytes) -> list[EpochEntry]:
+    return [EpochEntry(*each) for each in _EPOCH.iter_unpack(stored)]
 
 
 PUT_SEGMENT: Final = (
@@ -89,7 +110,7 @@ PUT_SEGMENT: Final = (
 
 _LOGS: Final = (
     "select id, topic, partition, topic_id, start_offset, cleaned, producers, aborted_base, "
-    "aborted, (extract(epoch from now()) * 1000)::bigint as now "
+    "aborted, leader_epochs, (extract(epoch from now()) * 1000)::bigint as now "
     "from logs where state = 'live' and ($1::int[] is null or id = any($1)) order by id"
 )
 _SEGMENTS: Final = (
@@ -131,6 +152,7 @@ def _log(found: Any, segments: Sequence[StoredSegment], rows: Sequence[StoredRow
         found["producers"],
         found["aborted_base"],
         found["aborted"],
+        found["leader_epochs"],
         segments,
         rows,
         found["now"],

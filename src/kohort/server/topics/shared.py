@@ -76,7 +76,7 @@ class SharedTopics(FollowingTopics):
         if partition is None or topic is None or partition in self._led:
             return
         settings = self._logs.settings(topic.effective)
-        log = await self._shared_logs.take(partition, topic.id, settings, epoch)
+        log = await self._shared_logs.take(partition, topic.id, settings, epoch, self.position)
         if self.partition_of(place) != partition:
             await self._shared_logs.release(partition)
             return
