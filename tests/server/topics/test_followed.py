@@ -21,7 +21,7 @@ from kohort.server.topics.cluster_metadata import (
     TopicRecord,
     decode_batches,
 )
-from kohort.server.topics.followed import FollowedMetadata, FollowedTopics
+from kohort.server.topics.followed import TOPICS_AT_ONCE, FollowedMetadata, FollowedTopics
 from kohort.server.topics.metadata_log import METADATA_LOG, MetadataLog
 from kohort.server.topics.topic import NewTopic
 from kohort.server.topics.topics import Topics
@@ -173,6 +173,37 @@ async def test_a_partition_without_room_is_refused_and_the_rest_is_served(
             log.ensure_open()
         errors.append(caught.value.code)
     assert set(errors) == {ErrorCode.kafka_storage_error, ErrorCode.not_leader_or_follower}
+
+
+async def test_places_of_many_topics_are_made_together(
+    pair: "Pair", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[int] = []
+    make = pair.logs.directories.make
+    monkeypatch.setattr(
+        *(pair.logs.directories, "make"),
+        lambda places: (made.append(len(places)), make(places)),
+    )
+    names = [f"t{number}" for number in range(TOPICS_AT_ONCE)]
+    await pair.leader.create_each([NewTopic(name, 2) for name in names])
+    await pair.leader.grow("t0", 5)
+    await pair.follow()
+    pair.check(*names)
+    assert len(made) <= 2
+    assert sum(made) == len(set(pair.logs.names()))
+
+
+async def test_a_name_that_is_taken_refuses_its_topic_alone(pair: "Pair", tmp_path: Path) -> None:
+    taken, *others = (
+        topic for topic in map("t{}".format, range(20)) if is_of(1, TopicPartition(topic, 0))
+    )
+    (tmp_path / f"{taken}-0").mkdir()
+    await pair.leader.create_each([NewTopic(name, 1) for name in (taken, *others)])
+    await pair.follow()
+    for name in others:
+        pair.follower.get(name).partitions[0].ensure_open()
+    with pytest.raises(KafkaError, match="did not make it"):
+        pair.follower.get(taken).partitions[0].ensure_open()
 
 
 def _no_room(_: object) -> None:
