@@ -146,27 +146,30 @@ class FollowingTopics(Topics):
         for record in latest:
             if record.name in self._forgetting:
                 await asyncio.wait(self._forgetting.pop(record.name))
-        places = {each.name: self._places_to_make(each) for each in latest}
-        everything = {each: topic for some in places.values() for each, topic in some.items()}
-        if not everything:
+        places: dict[TopicPartition, UUID] = {}
+        for record in latest:
+            places |= self._places_to_make(record)
+            await self._slices.give_way()
+        if not places:
             return
         try:
-            await asyncio.to_thread(self._logs.make_places, everything)
+            await asyncio.to_thread(self._logs.make_places, places)
         except KafkaError:
-            for name, some in places.items():
-                await self._make_or_refuse(name, some)
+            for record in latest:
+                await self._make_or_refuse(record)
 
     def _places_to_make(self, record: TopicRecord) -> dict[TopicPartition, UUID]:
         known = self.by_id(record.id)
         return places_of(record, 0 if known is None else len(known.partitions))
 
-    async def _make_or_refuse(self, name: str, places: Mapping[TopicPartition, UUID]) -> None:
+    async def _make_or_refuse(self, record: TopicRecord) -> None:
+        places = self._places_to_make(record)
         try:
             await asyncio.to_thread(self._logs.make_places, places)
         except KafkaError as error:
             logger.error(
                 "partitions of a topic cannot be served",
-                extra=fields(topic=name, why=error.__cause__ or error),
+                extra=fields(topic=record.name, why=error.__cause__ or error),
             )
             self._logs.refuse(places, f"its directory could not be made: {error}")
 
