@@ -4,7 +4,7 @@ from uuid import UUID
 
 import pytest
 
-from kohort.cluster import LEASE_MS, FencedError
+from kohort.cluster import LEASE_MS, FencedError, Logged
 from kohort.errors import ErrorCode, KafkaError, KohortError
 from kohort.log import scan
 from kohort.log.base import LogConfig
@@ -109,8 +109,8 @@ async def test_the_metadata_log_takes_a_batch_only_at_its_end(nodes):
     await one.renew()
     await two.wait_beyond(0)
     assert await two.append(1, metadata(1), {})
-    assert await one.read(1) == metadata(1)
-    assert await one.read(2) == b""
+    assert await one.read(1) == Logged(metadata(1))
+    assert await one.read(2) == Logged(b"")
 
 
 async def test_one_process_has_a_node(nodes, clock):
@@ -151,3 +151,13 @@ async def test_who_knows_less_than_the_metadata_log_sets_nothing_aside(nodes):
     with pytest.raises(OSError, match="another topic"):
         await two.logs.take(ORDERS, UUID(int=99), LogConfig(), 0, 0)
     assert (await two.logs.take(ORDERS, UUID(int=99), LogConfig(), 0, 1)).end_offset == 0
+
+
+async def test_who_has_read_less_than_a_snapshot_gets_all_of_it(nodes):
+    one, two = nodes
+    for offset in range(4):
+        assert await one.append(offset, metadata(offset), {})
+    await one.compact(3, [metadata(1), metadata(2)])
+    await two.compact(2, [])  # another node has done more
+    assert await two.read(2) == Logged(metadata(1) + metadata(2), 3)
+    assert await two.read(3) == Logged(metadata(3))

@@ -10,10 +10,11 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka import Producer
 
-from kohort.cluster import LEASE_MS, NodeFenced
+from kohort.cluster import LEASE_MS, MovePlanned, NodeFenced
 from kohort.errors import ErrorCode
 from kohort.protocol.batches import Record, build, iterate
 from kohort.server.topics import SharedMetadata
+from kohort.server.topics.shared_metadata import COMPACTED_AFTER
 from server.net.bench import Peer
 from server.nodes_bench import SharedCluster
 
@@ -366,3 +367,17 @@ async def sent(task: asyncio.Task[Any]) -> None:
     for _ in range(20):
         await asyncio.sleep(0)
     assert not task.done()
+
+
+async def test_a_long_metadata_log_is_compacted_for_nodes_that_come() -> None:
+    async with SharedCluster(2) as cluster:
+        await create(cluster, 1)
+        metadata = SharedMetadata(cluster.storages[2], cluster.clock.timestamp)
+        planned = MovePlanned(cluster.place("orders"), None)
+        await metadata.decide(lambda: [planned] * (COMPACTED_AFTER + 1))
+        async with asyncio.timeout(10):
+            while not cluster.shared.compacted:  # noqa: ASYNC110 - a node does so when it can
+                await asyncio.sleep(0.01)
+        await cluster.start(3)
+        assert len(await cluster.leaders("orders")) == 6
+        assert len(cluster.shared.metadata) < 20

@@ -22,7 +22,13 @@ from kohort.cluster.records import (
     Place,
 )
 from kohort.cluster.state import Cluster, Purpose, Spread
-from kohort.cluster.storage import LEASE_MS, FencedError, SharedStorage, UnknownOutcomeError
+from kohort.cluster.storage import (
+    LEASE_MS,
+    FencedError,
+    Logged,
+    SharedStorage,
+    UnknownOutcomeError,
+)
 
 __all__ = [
     "LEASE_MS",
@@ -35,6 +41,7 @@ __all__ = [
     "FencedError",
     "Leader",
     "Liveness",
+    "Logged",
     "MovePlanned",
     "NodeFenced",
     "NodeRegistered",

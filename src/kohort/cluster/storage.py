@@ -6,8 +6,8 @@ node whose session is over writes nothing, whatever it believes. Leases only say
 taken to be gone; they rest on the clock of the storage alone.
 """
 
-from collections.abc import Mapping
-from typing import Final, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple, Protocol
 
 from kohort.cluster.observed import Observed
 from kohort.errors import KohortError
@@ -30,6 +30,14 @@ class UnknownOutcomeError(Exception):
 
     It may still be written later, until somebody writes what excludes it.
     """
+
+
+class Logged(NamedTuple):
+    """A part of the metadata log, in whole batches."""
+
+    data: bytes
+    snapshot_end: int = 0
+    """If it is not 0: what was asked for is compacted away, and `data` gives the state here."""
 
 
 class SharedStorage(Protocol):
@@ -80,11 +88,20 @@ class SharedStorage(Protocol):
         """All nodes and the storage's clock, as they are at one moment."""
         ...
 
-    async def read(self, offset: int) -> bytes:
+    async def read(self, offset: int) -> Logged:
         """Whole batches of the metadata log from the one that holds or follows `offset`.
 
         About a megabyte or less; empty at the end. All that were appended before the call, by
-        whichever node, are seen.
+        whichever node, are seen. If the log was compacted beyond `offset`, all up to where it was:
+        the fold of that is the state there.
+        """
+        ...
+
+    async def compact(self, end_offset: int, batches: Sequence[bytes]) -> None:
+        """Have these batches in the place of all before `end_offset`, in one transaction.
+
+        They give the same state, and end there. Nothing happens if the log was compacted up to
+        there, or further. Raises FencedError.
         """
         ...
 

@@ -1,7 +1,7 @@
 """Logs in memory that several nodes of one process share: for tests, and for embedding."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -9,6 +9,7 @@ from kohort.cluster import (
     LEASE_MS,
     FencedError,
     Liveness,
+    Logged,
     Observed,
 )
 from kohort.errors import ErrorCode, KohortError
@@ -92,6 +93,8 @@ class SharedMemory:
         """The batches of the metadata log."""
         self.end_offset = 0
         """Of the metadata log."""
+        self.compacted = 0
+        """End of the part of it that was compacted."""
         self.logs: dict[TopicPartition, _StoredLog] = {}
         self.grown = asyncio.Event()
         """Set, and replaced, when the metadata log has grown."""
@@ -159,10 +162,20 @@ class MemoryStorage:
         }
         return Observed(self._shared.now(), nodes)
 
-    async def read(self, offset: int) -> bytes:
-        return b"".join(
-            batch for batch in self._shared.metadata if read_header(batch).last_offset >= offset
+    async def read(self, offset: int) -> Logged:
+        if offset < (end := self._shared.compacted):
+            data = [each for each in self._shared.metadata if read_header(each).base_offset < end]
+            return Logged(b"".join(data), end)
+        return Logged(
+            b"".join(each for each in self._shared.metadata if _last_offset(each) >= offset)
         )
+
+    async def compact(self, end_offset: int, batches: Sequence[bytes]) -> None:
+        self._row  # noqa: B018 - raises if the session is over
+        if end_offset > self._shared.compacted:
+            later = [each for each in self._shared.metadata if _last_offset(each) >= end_offset]
+            self._shared.metadata = [*batches, *later]
+            self._shared.compacted = end_offset
 
     async def append(self, end_offset: int, batch: bytes, fences: Mapping[int, int]) -> bool:
         self._row  # noqa: B018 - raises if the session is over
@@ -234,6 +247,10 @@ class SharedMemoryDirectory(MemoryDirectory):
         self._logs.clear()
         for log in logs:
             log.end(ErrorCode.not_leader_or_follower)
+
+
+def _last_offset(batch: bytes) -> int:
+    return read_header(batch).last_offset
 
 
 def _go_on(_: int) -> None:

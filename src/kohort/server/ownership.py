@@ -184,6 +184,8 @@ class Ownership:
                 await self._agree()
             await self._agree()
             await self._hand_over()
+            if self._metadata.state.cluster.controller_id == self._node_id:
+                await self._metadata.compact()
         except FencedError as error:
             self._has_session = False
             self._tell(error)

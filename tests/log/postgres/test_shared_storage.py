@@ -112,16 +112,16 @@ class TestObserving:
 class TestTheMetadataLog:
     async def test_compare_and_append(self, pair):
         first, second = pair
-        assert await second.read(0) == b""
+        assert not (await second.read(0)).data
         assert await first.append(0, at(0, b"a", b"b"), {})
         assert not await second.append(0, at(0, b"c"), {})
         assert not await second.append(1, at(1, b"c"), {})
         assert await second.append(2, at(2, b"c"), {})
-        found = await first.read(0)
+        found = (await first.read(0)).data
         assert [header.base_offset for _, header in batches.iterate(found)] == [0, 2]
-        assert batches.read_header(await first.read(1)).base_offset == 0
-        assert batches.read_header(await first.read(2)).base_offset == 2
-        assert await first.read(3) == b""
+        assert batches.read_header((await first.read(1)).data).base_offset == 0
+        assert batches.read_header((await first.read(2)).data).base_offset == 2
+        assert not (await first.read(3)).data
 
     async def test_one_of_many_gets_an_offset(self, pair):
         for offset in range(20):
@@ -135,10 +135,39 @@ class TestTheMetadataLog:
         for offset in range(5):
             await first.append(offset, at(offset, bytes(400_000)), {})
         offset, reads = 0, 0
-        while found := await first.read(offset):
+        while found := (await first.read(offset)).data:
             *_, (_, last) = batches.iterate(found)
             offset, reads = last.last_offset + 1, reads + 1
         assert (offset, reads) == (5, 3)
+
+    async def test_who_has_read_less_than_a_snapshot_gets_all_of_it(self, pair):
+        first, second = pair
+        for offset in range(4):
+            await first.append(offset, at(offset, b"a"), {})
+        await first.compact(3, [at(1, b"b"), at(2, b"c")])
+        await second.compact(2, [])  # another node has done more
+        for offset in (0, 1, 2):
+            data, end = await second.read(offset)
+            bases = [header.base_offset for _, header in batches.iterate(data)]
+            assert (bases, end) == ([1, 2], 3)
+        data, end = await second.read(3)
+        assert (batches.read_header(data).base_offset, end) == (3, 0)
+        assert await second.append(4, at(4, b"d"), {})
+
+    async def test_the_end_of_a_log_that_is_a_snapshot_is_known(self, pair):
+        first, second = pair
+        await first.append(0, at(0, b"a"), {})
+        await first.compact(1, [])
+        assert not await second.append(0, at(0, b"b"), {})
+        assert await second.append(1, at(1, b"b"), {})
+
+    async def test_who_has_lost_the_session_compacts_nothing(self, pair):
+        first, second = pair
+        await first.append(0, at(0, b"a"), {})
+        await second.append(1, at(1, b"b"), {1: first.session})
+        with pytest.raises(FencedError):
+            await first.compact(1, [])
+        assert batches.read_header((await second.read(0)).data).base_offset == 0
 
     async def test_an_append_ends_the_sessions_of_others(self, pair, sql):
         first, second = pair
@@ -165,7 +194,7 @@ class TestTheMetadataLog:
         waiting = asyncio.ensure_future(second.wait_beyond(0))
         await first.append(0, at(0, b"a"), {})
         await waiting
-        assert await second.read(0)
+        assert (await second.read(0)).data
         await second.wait_beyond(-1)
 
     async def test_a_lost_connection_is_an_unknown_outcome(self, pair, sql):
@@ -195,5 +224,5 @@ class TestTheMetadataLog:
         await asyncio.gather(appending, return_exceptions=True)
         await blocking.rollback()
         while not await first.append(0, at(0, b"a"), {}):
-            if await first.read(0):
+            if (await first.read(0)).data:
                 break

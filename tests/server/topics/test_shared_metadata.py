@@ -1,7 +1,8 @@
 """A metadata log to which several nodes append: all know the same, and nothing is lost silently."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from uuid import UUID
 
 import pytest
@@ -9,9 +10,14 @@ import pytest
 from kohort.cluster import FencedError, Leader, PartitionLed, Place, UnknownOutcomeError
 from kohort.log.shared_memory import MemoryStorage, SharedMemory
 from kohort.server.config.resources import ResourceType
-from kohort.server.topics.cluster_metadata import ConfigsRecord, MetadataRecord, TopicRecord
+from kohort.server.topics.cluster_metadata import (
+    ConfigsRecord,
+    MetadataRecord,
+    TopicDeleted,
+    TopicRecord,
+)
 from kohort.server.topics.metadata_log import SupersededError
-from kohort.server.topics.shared_metadata import SharedMetadata
+from kohort.server.topics.shared_metadata import COMPACTED_AFTER, SharedMetadata
 from kohort.types import Timestamp
 from server.topics.test_topics import content
 
@@ -23,12 +29,15 @@ class FaultyStorage(MemoryStorage):
 
     is_lost: list[bool]
     """Of the next appends, whether they were done."""
+    on_lost: Callable[[], Awaitable[None]] = staticmethod(partial(asyncio.sleep, 0))
+    """Awaited after each of them."""
 
     async def append(self, end_offset, batch, fences):  # type: ignore[no-untyped-def]
         lost = self.is_lost.pop(0) if self.is_lost else None
         done = False if lost is False else await super().append(end_offset, batch, fences)
         if lost is None:
             return done
+        await self.on_lost()
         raise UnknownOutcomeError
 
 
@@ -145,3 +154,76 @@ async def test_decisions_are_made_on_all_that_is_logged(nodes: Nodes) -> None:
     await nodes.settled()
     # Each that got in had read the one before.
     assert nodes.metadata[0].state.cluster.leaders[place].epoch == nodes.shared.end_offset - 1
+
+
+async def test_who_lags_behind_a_snapshot_misses_nothing(nodes: Nodes) -> None:
+    one, two = nodes.metadata
+    one.commit(topic(1, "a"), topic(2, "b"))
+    await one.durable()
+    await nodes.settled()
+    followed: list[MetadataRecord] = []
+
+    async def follow(records: Sequence[tuple[int, MetadataRecord]]) -> None:
+        for offset, record in records:
+            assert offset >= two.end_offset
+            followed.append(record)
+            two.replay(offset, record)
+
+    two.follow = follow
+    one.commit(TopicDeleted(UUID(int=1)))
+    one.commit(topic(3, "c"))
+    one.commit(topic(3, "d"))
+    await one.durable()
+    await one.compact(after=0)
+    one.commit(topic(4, "e"))
+    await one.durable()
+    assert await nodes.settled() == ["b", "d", "e"]
+    assert followed == [TopicDeleted(UUID(int=1)), topic(3, "d"), topic(4, "e")]
+    assert len(nodes.shared.metadata) == 2
+    two.commit(topic(5, "f"))
+    await two.durable()
+    assert await nodes.settled() == ["b", "d", "e", "f"]
+
+
+async def test_a_snapshot_is_read_by_a_new_node(nodes: Nodes) -> None:
+    one, _ = nodes.metadata
+    for number in range(2_000):
+        one.commit(topic(number, f"t{number}"))
+        one.commit(TopicDeleted(UUID(int=number - number % 10)))
+    await one.durable()
+    await one.compact()
+    assert one.end_offset < COMPACTED_AFTER
+    assert len(nodes.shared.metadata) == 4_000
+    await one.compact(after=100)
+    assert len(nodes.shared.metadata) < 20
+    assert len(await nodes.settled()) == 1_800
+    await one.compact(after=100)  # there is nothing to be done
+    assert one.end_offset == nodes.shared.compacted == 4_000
+
+
+async def test_changes_of_who_lags_behind_a_snapshot_are_taken_back(nodes: Nodes) -> None:
+    one, two = nodes.metadata
+    one.commit(topic(1, "a"))
+    await one.durable()
+    await one.compact(after=0)
+    two.commit(topic(2, "b"))
+    with pytest.raises(SupersededError):
+        await two.durable()
+    two.commit(topic(2, "b"))
+    await two.durable()
+    assert await nodes.settled() == ["a", "b"]
+
+
+async def test_an_append_of_unknown_outcome_may_be_compacted(nodes: Nodes) -> None:
+    one, two = nodes.metadata
+    nodes.storages[0].is_lost = [True]
+    nodes.storages[0].on_lost = lambda: compacted(two)
+    one.commit(topic(1, "a"))
+    with pytest.raises(SupersededError):
+        await one.durable()
+    assert await nodes.settled() == ["a"]
+
+
+async def compacted(metadata: SharedMetadata) -> None:
+    await metadata.read_on()
+    await metadata.compact(after=0)

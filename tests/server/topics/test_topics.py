@@ -29,7 +29,7 @@ from kohort.security.acls import AclBinding, AclOperation, AclPermissionType, Pa
 from kohort.security.acls import ResourceType as AclResourceType
 from kohort.security.scram import ScramCredential, ScramMechanism
 from kohort.server.config.resources import ResourceType
-from kohort.server.topics import cluster_metadata
+from kohort.server.topics import cluster_metadata, snapshots
 from kohort.server.topics.cluster_metadata import (
     METADATA,
     AclRecord,
@@ -438,3 +438,23 @@ def test_a_change_that_is_cancelled_before_it_begins(
     asyncio.run(stop_at_once())
     gc.collect()
     assert not [each.message for each in recwarn if "never awaited" in str(each.message)]
+
+
+@given(st.lists(RECORDS), st.lists(RECORDS))
+@settings(max_examples=examples(50))
+def test_a_state_becomes_a_later_one_by_what_differs(
+    records: list[MetadataRecord], more: list[MetadataRecord]
+) -> None:
+    state, later, copy = ClusterState(), ClusterState(), ClusterState()
+    for record in records:
+        state.replay(record)
+    for record in (*records, *more):
+        later.replay(record)
+    for record in snapshots.records_of(later):
+        copy.replay(record)
+    assert content(copy) == content(later)
+    changes = snapshots.difference(state, later)
+    assert len(changes) <= len(more)
+    for record in changes:
+        state.replay(record)
+    assert content(state) == content(later)

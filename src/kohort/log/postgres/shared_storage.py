@@ -2,19 +2,20 @@
 
 A batch of the metadata log is inserted with the end of the log as its key, so of two nodes that
 append at the same offset one is refused. The insert holds the row of its own node, and ends the
-sessions of others in the same transaction.
+sessions of others in the same transaction. Compaction replaces all rows up to an end by those of a
+snapshot; `logs.cleaned` is that end, so who has read less than that knows.
 """
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from asyncpg import UniqueViolationError
 
 from kohort.cluster.observed import Liveness, Observed
-from kohort.cluster.storage import LEASE_MS, FencedError
+from kohort.cluster.storage import LEASE_MS, FencedError, Logged
 from kohort.log.postgres import alone, schema
 from kohort.log.postgres.fence import (
     LEASE,
@@ -41,13 +42,25 @@ _MAKE: Final = (
     "on conflict (topic, partition) where state = 'live' do nothing"
 )
 _END: Final = (
-    "select greatest((select max(next) from batches where log = $1), "
+    "select greatest((select next from batches where log = $1 order by base desc limit 1), "
     "(select start_offset from logs where id = $1))"
 )
 _READ: Final = (
-    "select data from batches where log = $1 and base >= coalesce("
-    "(select max(base) from batches where log = $1 and base <= $2), 0) and next > $2 "
-    "order by base limit 500"
+    "select l.cleaned, b.data from logs l left join lateral ("
+    "  select base, data from batches where log = l.id and base >= coalesce("
+    "  (select max(base) from batches where log = l.id and base <= $2), 0) and next > $2 "
+    "  order by base limit 500"
+    ") b on true where l.id = $1 order by b.base"
+)
+_SNAPSHOT: Final = (
+    "select l.cleaned, b.data from logs l join batches b on b.log = l.id and b.base < l.cleaned "
+    "where l.id = $1 order by b.base"
+)
+_COMPACTED: Final = (
+    "update logs set start_offset = $2, cleaned = $3 where id = $1 and cleaned < $3 returning true"
+)
+_INSERT: Final = (
+    "insert into batches (log, base, next, epoch, max_ts, data) values ($1, $2, $3, $4, $5, $6)"
 )
 _NODES: Final = (
     "select n.node, n.session, n.lease_until, l.objid is not null as holds_lock from nodes n "
@@ -164,41 +177,51 @@ class PostgresStorage:
             self._channel = f"kohort_{await connection.fetchval('select current_schema()')}"
         return self._number
 
-    async def read(self, offset: int) -> bytes:
+    async def read(self, offset: int) -> Logged:
         async with self._reading.use() as connection:
-            rows = await connection.fetch(_READ, await self._log(connection), offset)
+            log = await self._log(connection)
+            rows = await connection.fetch(_READ, log, offset)
+            if rows[0]["cleaned"] > offset:
+                rows = await connection.fetch(_SNAPSHOT, log)
+                return Logged(b"".join(data for _, data in rows), rows[0]["cleaned"])
         found: list[bytes] = []
         size = 0
-        for (data,) in rows:
-            if found and size + len(data) > READ_BYTES:
+        for _, data in rows:
+            if data is None or (found and size + len(data) > READ_BYTES):
                 break
             found.append(data)
             size += len(data)
-        return b"".join(found)
+        return Logged(b"".join(found))
 
-    async def append(self, end_offset: int, batch: bytes, fences: Mapping[int, int]) -> bool:
-        header = read_header(batch)
+    async def compact(self, end_offset: int, batches: Sequence[bytes]) -> None:
         async with self._appending.use() as connection:
             log = await self._log(connection)
+            rows = [_row(log, batch) for batch in batches]
+            async with connection.transaction():
+                await self.fence.hold(connection, METADATA)
+                start_offset = rows[0].base if rows else end_offset
+                if not await connection.fetchval(_COMPACTED, log, start_offset, end_offset):
+                    return
+                for table in ("batches", "segments"):
+                    await connection.execute(
+                        f"delete from {table} where log = $1 and base < $2", log, end_offset
+                    )
+                await connection.executemany(_INSERT, rows)
+
+    async def append(self, end_offset: int, batch: bytes, fences: Mapping[int, int]) -> bool:
+        async with self._appending.use() as connection:
+            log = await self._log(connection)
+            row = _row(log, batch)
             try:
                 async with connection.transaction():
                     await self.fence.hold(connection, METADATA)
                     if await connection.fetchval(_END, log) != end_offset:
                         return False
-                    await connection.execute(
-                        "insert into batches (log, base, next, epoch, max_ts, data) "
-                        "values ($1, $2, $3, $4, $5, $6)",
-                        log,
-                        end_offset,
-                        header.last_offset + 1,
-                        header.partition_leader_epoch,
-                        header.max_timestamp,
-                        batch,
-                    )
+                    await connection.execute(_INSERT, *row)
                     for node in sorted(fences):
                         await end_session(connection, node, fences[node])
                     await connection.execute(
-                        "select pg_notify($1, $2)", self._channel, str(header.last_offset + 1)
+                        "select pg_notify($1, $2)", self._channel, str(row.next)
                     )
             except UniqueViolationError:
                 return False
@@ -226,6 +249,27 @@ class PostgresStorage:
             self._locking, self._leasing, self._appending, self._reading, self._listening,
         ):  # fmt: skip
             await each.close()
+
+
+class _Row(NamedTuple):
+    log: int
+    base: int
+    next: int
+    epoch: int
+    max_timestamp: int
+    data: bytes
+
+
+def _row(log: int, batch: bytes) -> _Row:
+    header = read_header(batch)
+    return _Row(
+        log,
+        header.base_offset,
+        header.last_offset + 1,
+        header.partition_leader_epoch,
+        header.max_timestamp,
+        batch,
+    )
 
 
 def _timestamp(time: datetime | None) -> Timestamp:

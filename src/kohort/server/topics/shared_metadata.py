@@ -3,12 +3,15 @@
 A change is replayed at once, and appended then: what other nodes have logged meanwhile goes before
 it. Both stay if they are of different things. Else the change of this node is taken back, with all
 that were made after it, and whoever waits for it learns so.
+
+A long log is compacted: a snapshot of the state takes the place of its records. A node that has
+read less than the snapshot does what differs between its state and that one.
 """
 
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NoReturn, TypeAlias
 from uuid import UUID
@@ -16,6 +19,7 @@ from uuid import UUID
 from kohort.cluster import FencedError, NodeFenced, SharedStorage, UnknownOutcomeError
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log.base import Log
+from kohort.runtime.time_slice import TimeSlices
 from kohort.server.logs import fields
 from kohort.server.topics.cluster_metadata import (
     ClusterState,
@@ -28,10 +32,13 @@ from kohort.server.topics.cluster_metadata import (
     in_batches,
 )
 from kohort.server.topics.metadata_log import Lost, SupersededError
+from kohort.server.topics.snapshots import difference, records_of
 from kohort.types import Timestamp
 
 logger = logging.getLogger("kohort.topics")
 
+COMPACTED_AFTER: Final = 10_000
+"""Records behind the last snapshot from which on the log is compacted."""
 _RETRY_AFTER_S: Final = 0.1
 _BASE_OFFSET_BYTES: Final = 8
 
@@ -66,6 +73,9 @@ class SharedMetadata:
         self._pending: deque[_Change] = deque()
         self._appended = self._settled = 0
         self._lost = Lost()
+        self._snapshot_end = 0
+        """Where the log was compacted up to, as far as this node knows."""
+        self._slices = TimeSlices()
         self._turn = asyncio.Lock()
         """Held while the end of the log is found out."""
         self._writing: asyncio.Task[None] | None = None
@@ -143,20 +153,20 @@ class SharedMetadata:
     async def _find_out(self, change: _Change) -> None:
         """Read on after an append whose outcome is unknown, until something is there."""
         try:
-            records = await self._read()
+            records = await self._read() or []
         except (OSError, UnknownOutcomeError):
             await asyncio.sleep(_RETRY_AFTER_S)
             return
         count = len(change.records)
-        if [record for _, record in records[:count]] == list(change.records):
+        is_there = [record for _, record in records[:count]] == list(change.records)
+        if is_there and change in self._pending:
             self._settle(change)
             records = records[count:]
         await self.follow(records)
 
     async def _append(self, records: Sequence[MetadataRecord], fences: Mapping[int, int]) -> bool:
-        batch = encode_batch(records, self._now())
-        placed = self.end_offset.to_bytes(_BASE_OFFSET_BYTES) + batch[_BASE_OFFSET_BYTES:]
-        return await self._storage.append(self.end_offset, placed, fences)
+        batch = _batch(records, self.end_offset, self._now())
+        return await self._storage.append(self.end_offset, batch, fences)
 
     # Changes by others
 
@@ -178,13 +188,51 @@ class SharedMetadata:
             await self._read_on()
 
     async def _read_on(self) -> None:
-        while records := await self._read():
+        while (records := await self._read()) is not None:
             await self.follow(records)
 
-    async def _read(self) -> list[tuple[int, MetadataRecord]]:
-        """What follows on the end that is known."""
-        data = await self._storage.read(self.end_offset)
-        return [each for each in decode_batches(data) if each[0] >= self.end_offset]
+    async def _read(self) -> list[tuple[int, MetadataRecord]] | None:
+        """What follows on the end that is known; None if there is nothing."""
+        data, snapshot_end = await self._storage.read(self.end_offset)
+        if not data:
+            return None
+        records: list[tuple[int, MetadataRecord]] = []
+        for each in decode_batches(data):
+            if each[0] >= self.end_offset or snapshot_end:
+                records.append(each)
+            await self._slices.give_way()
+        return self._up_to(snapshot_end, records) if snapshot_end else records
+
+    def _up_to(
+        self, end_offset: int, snapshot: Sequence[tuple[int, MetadataRecord]]
+    ) -> list[tuple[int, MetadataRecord]]:
+        """What leads to the state of a snapshot, in the place of records that are compacted away.
+
+        Nobody knows any more whether changes of this node are among them.
+        """
+        later = ClusterState()
+        for _, record in snapshot:
+            later.replay(record)
+        if self._pending:
+            self._take_back(SupersededError(None, "other nodes have changed much meanwhile"))
+        changes = difference(self.state, later)
+        # Each of them is of a key of which at least one record was logged meanwhile.
+        self._snapshot_end = end_offset
+        self.end_offset = end_offset - len(changes)
+        return [*enumerate(changes, self.end_offset)]
+
+    async def compact(self, after: int = COMPACTED_AFTER) -> None:
+        """Have a snapshot in the place of the log, if more than `after` records make it large.
+
+        Other nodes may append meanwhile. Raises OSError, FencedError, UnknownOutcomeError.
+        """
+        end_offset = self.end_offset
+        if self._pending or end_offset - self._snapshot_end <= after:
+            return
+        records = records_of(self.state)
+        batches = await asyncio.to_thread(_snapshot, records, end_offset, self._now())
+        await self._storage.compact(end_offset, batches)
+        self._snapshot_end = end_offset
 
     async def decide(self, decide: Callable[[], Sequence[MetadataRecord]]) -> bool:
         """Append what is decided on all that is in the log, and do it; False if there is nothing.
@@ -237,6 +285,22 @@ class SharedMetadata:
         """Append nothing more. Idempotent."""
         if self._writing is not None:
             self._writing.cancel()
+
+
+def _batch(records: Sequence[MetadataRecord], base_offset: int, now: int) -> bytes:
+    batch = encode_batch(records, now)
+    return base_offset.to_bytes(_BASE_OFFSET_BYTES) + batch[_BASE_OFFSET_BYTES:]
+
+
+def _snapshot(records: Iterable[MetadataRecord], end_offset: int, now: int) -> list[bytes]:
+    """The records as batches that end at `end_offset`: there were more of them before."""
+    parts = [*in_batches(records, _chars)]
+    base_offset = end_offset - sum(map(len, parts))
+    batches = []
+    for part in parts:
+        batches.append(_batch(part, base_offset, now))
+        base_offset += len(part)
+    return batches
 
 
 def _subjects(record: MetadataRecord) -> tuple[object, ...]:

@@ -1,0 +1,62 @@
+"""A state of the cluster as the records that give it, and the records from one state to another."""
+
+from collections.abc import Iterator
+from itertools import chain
+
+from kohort.cluster import MovePlanned, PartitionLed
+from kohort.server.topics.cluster_metadata import (
+    AclRecord,
+    ClusterRecord,
+    ClusterState,
+    ConfigsRecord,
+    MetadataRecord,
+    ProducerIdsReserved,
+    QuotasRecord,
+    ScramSecretRecord,
+    UserScramCredentialRecord,
+    decode,
+    encode,
+)
+
+
+def records_of(state: ClusterState) -> Iterator[MetadataRecord]:
+    """The records of which `state` is the fold: one of each key, as it is at the time of the call.
+
+    Topics that were deleted are not told of.
+    """
+    users = state.scram_users
+    ends = state.producer_ids_end
+    cluster = state.cluster
+    return chain[MetadataRecord](
+        [ClusterRecord(state.cluster_id)] if state.cluster_id else (),
+        [ProducerIdsReserved(ends)] if ends else (),
+        [ScramSecretRecord(users.secret)] if users.secret else (),
+        tuple(state.topics.values()),
+        (ConfigsRecord(*name, configs) for name, configs in tuple(state.configs.items())),
+        (QuotasRecord(entity, quotas) for entity, quotas in tuple(state.quotas.entities.items())),
+        (AclRecord(*each) for each in state.acls.snapshot().items()),
+        (
+            UserScramCredentialRecord(user, kind, credential)
+            for user, credentials in users.snapshot().items()
+            for kind, credential in credentials.items()
+        ),
+        tuple(cluster.nodes.values()),
+        (PartitionLed(place, leader) for place, leader in tuple(cluster.leaders.items())),
+        (MovePlanned(place, to) for place, to in tuple(cluster.moves.items())),
+    )
+
+
+def difference(state: ClusterState, later: ClusterState) -> list[MetadataRecord]:
+    """The records by which `state` becomes what `later` is: at most one of each key."""
+    known = {encode(record)[0]: record for record in records_of(state)}
+    wanted = {encode(record)[0]: record for record in records_of(later)}
+    changes = [decode(key, None) for key in known if key not in wanted]  # tombstones
+    led = set()
+    for key, record in wanted.items():
+        if known.get(key) != record:
+            changes.append(record)
+            if isinstance(record, PartitionLed):
+                led.add(record.place)
+        elif isinstance(record, MovePlanned) and record.place in led:
+            changes.append(record)  # a new leader ends the plan that there was
+    return changes
