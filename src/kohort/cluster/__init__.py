@@ -25,7 +25,11 @@ from kohort.cluster.state import Cluster, Purpose, Spread
 from kohort.cluster.storage import (
     LEASE_MS,
     FencedError,
+<<<<<<< Updated upstream
     Logged,
+=======
+    NodeTakenError,
+>>>>>>> Stashed changes
     SharedStorage,
     UnknownOutcomeError,
 )
@@ -45,6 +49,7 @@ __all__ = [
     "MovePlanned",
     "NodeFenced",
     "NodeRegistered",
+    "NodeTakenError",
     "Observed",
     "PartitionLed",
     "Place",

@@ -47,6 +47,8 @@ class NodeRegistered:
     rack: str | None = None
     is_draining: bool = False
     """Whether what it leads is to go to other nodes."""
+    machine: str | None = None
+    """What nodes have in common that reach each other by 127.0.0.1; None: not known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,18 @@ class FencedError(KohortError):
         super().__init__("the session of this node is over: another process has ended it")
 
 
+class NodeTakenError(KohortError):
+    """Another process, which is alive, has the id of this node."""
+
+    def __init__(self, node: int, where: str = "") -> None:
+        """`where`: the address of that process, if it is known."""
+        at = f" at {where}" if where else ""
+        super().__init__(
+            f"another process{at} serves as node {node} from this database: stop it, or give this "
+            "one another node.id"
+        )
+
+
 class UnknownOutcomeError(Exception):
     """Whether something was written is not known: the answer was lost.
 
@@ -63,7 +75,7 @@ class SharedStorage(Protocol):
         """Begin a session of this node, with a lease of `LEASE_MS` and the lock; returns it.
 
         Atomic: one of several processes gets it, and what others wrote as this node is written
-        before, or never will be. To be called again after FencedError. Raises KohortError if
+        before, or never will be. To be called again after FencedError. Raises NodeTakenError if
         another process has the id: it holds the lock, and its lease is not over. If the outcome is
         unknown, it may be called again.
         """

@@ -9,10 +9,14 @@ from kohort.cluster import (
     LEASE_MS,
     FencedError,
     Liveness,
+<<<<<<< Updated upstream
     Logged,
+=======
+    NodeTakenError,
+>>>>>>> Stashed changes
     Observed,
 )
-from kohort.errors import ErrorCode, KohortError
+from kohort.errors import ErrorCode
 from kohort.log import scan
 from kohort.log.backing import Checkpoint
 from kohort.log.base import LogConfig
@@ -140,7 +144,7 @@ class MemoryStorage:
     async def claim(self) -> int:
         row = self._shared.rows.setdefault(self.node_id, _Row())
         if row.process not in (None, self) and row.lease_until > self._shared.now():
-            raise KohortError(f"another process serves as node {self.node_id}")
+            raise NodeTakenError(self.node_id)
         self._shared.fence(self.node_id)
         row.process, self.session = self, row.session
         await self.renew()

@@ -83,6 +83,16 @@ def java_host(host: str) -> str:
     return ":".join(f"{int(group, 16):x}" for group in groups)
 
 
+def is_named_loopback(host: str) -> bool:
+    """Whether `host` names this machine to whoever reads it, without a look at how it resolves."""
+    import ipaddress
+
+    try:
+        return ipaddress.ip_address(host.partition("%")[0]).is_loopback
+    except ValueError:
+        return host.lower().rstrip(".").rpartition(".")[2] == "localhost"
+
+
 def is_loopback(host: str) -> bool:
     """Whether only this machine can reach `host`; False for a name that cannot be resolved."""
     import ipaddress

@@ -32,6 +32,7 @@ from kohort.cluster import (
 )
 from kohort.errors import KohortError
 from kohort.runtime.clock import Clock
+from kohort.server.joining import this_machine
 from kohort.server.logs import fields
 from kohort.server.topics import MetadataRecord, SharedMetadata, SharedTopics
 from kohort.types import Instant, Timestamp, TopicPartition
@@ -215,7 +216,9 @@ class Ownership:
 
     def _registration(self, now: Timestamp) -> NodeRegistered:
         node, session = self._storage.node_id, self._storage.session
-        return NodeRegistered(node, session, self._endpoints, now, self._rack)
+        return NodeRegistered(
+            node, session, self._endpoints, now, self._rack, machine=this_machine()
+        )
 
     @property
     def _is_registered(self) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from kohort.cluster import Endpoint as NodeEndpoint
-from kohort.cluster import FencedError, SharedStorage, UnknownOutcomeError
+from kohort.cluster import FencedError, NodeTakenError, SharedStorage, UnknownOutcomeError
 from kohort.errors import KohortError
 from kohort.log.base import LogDirectory, SharedLogDirectory
 from kohort.log.partition_mark import new_cluster_id
@@ -26,6 +26,7 @@ from kohort.server.internode import (
     RoutedVerifier,
     by_socket,
 )
+from kohort.server.joining import ensure_reachable, shown, this_machine, warn_of_other_counts
 from kohort.server.net import Dispatch, Exchange
 from kohort.server.nodes import ClusterNodes
 from kohort.server.ownership import Ownership
@@ -138,12 +139,41 @@ class SharedNode:
         while True:
             try:
                 self._claimed_at = self._clock.now()
-                await self.shared.storage.claim()
+                await self._claim()
                 while await self._metadata.decide(self._missing):
                     pass
+                await self._ensure_fits()
                 return
             except (OSError, UnknownOutcomeError, FencedError):
                 await asyncio.sleep(_RETRY_AFTER_S)
+
+    async def _claim(self) -> None:
+        """Raises NodeTakenError with the address of the process that has the node id."""
+        try:
+            await self.shared.storage.claim()
+        except NodeTakenError as error:
+            await self._metadata.read_on()
+            other = self._metadata.state.cluster.nodes.get(self._node_id)
+            if other is None or not other.endpoints:
+                raise
+            raise NodeTakenError(self._node_id, shown(other.endpoints[0])) from error
+
+    async def _ensure_fits(self) -> None:
+        """Raises KohortError, and ends the session."""
+        cluster = self._metadata.state.cluster
+        observed = await self.shared.storage.observe()
+        others = [
+            each
+            for each in cluster.nodes.values()
+            if each.id != self._node_id and not observed.is_gone(each.id, each.session)
+        ]
+        advertised = [NodeEndpoint(each.name, *each.advertised) for each in self._config.listeners]
+        try:
+            ensure_reachable(advertised, this_machine(), others)
+        except KohortError:
+            await self.shared.storage.release()
+            raise
+        warn_of_other_counts(self._config, self._metadata.state.topics.values())
 
     def _missing(self) -> Sequence[MetadataRecord]:
         """What every cluster has."""

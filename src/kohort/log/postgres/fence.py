@@ -13,7 +13,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from kohort.cluster import LEASE_MS, FencedError
+from kohort.cluster import LEASE_MS, FencedError, NodeTakenError
 from kohort.errors import KohortError
 from kohort.log.postgres.link import Connection
 
@@ -257,10 +257,7 @@ def taken(node: int) -> KohortError:
     """The error of a node id that another process has."""
     if node == OPERATOR:
         return KohortError("another operator changes the cluster now: try again")
-    return KohortError(
-        f"another process serves as node {node} from this database: stop it, or give this one "
-        "another node.id"
-    )
+    return NodeTakenError(node)
 
 
 def lane_of(topic: str, log: int) -> int:

@@ -65,6 +65,7 @@ _NODE_FIELDS: Final = {
     "registeredAt": int,
     "rack": str,
     "draining": bool,
+    "machine": str,
 }
 _ACL_WORDS: Final[Mapping[str, Mapping[str, IntEnum]]] = {
     field: {each.name.lower(): each for each in codes if each > last_of_filters}
@@ -310,6 +311,7 @@ def _encode_node(node: NodeRegistered) -> bytes:
             "draining": node.is_draining,
         }
         | ({} if node.rack is None else {"rack": node.rack})
+        | ({} if node.machine is None else {"machine": node.machine})
     )
 
 
@@ -371,7 +373,8 @@ def _decode_topic(topic_id: UUID, fields: Mapping[str, Any] | None) -> TopicReco
 
 
 def _decode_node(node_id: int, fields: Mapping[str, Any]) -> NodeRegistered:
-    types = {name: of for name, of in _NODE_FIELDS.items() if name != "rack" or name in fields}
+    missing = {"rack", "machine"} - fields.keys()
+    types = {name: of for name, of in _NODE_FIELDS.items() if name not in missing}
     known = _fields("node", fields, types)
     return NodeRegistered(
         node_id,
@@ -380,6 +383,7 @@ def _decode_node(node_id: int, fields: Mapping[str, Any]) -> NodeRegistered:
         Timestamp(known["registeredAt"]),
         known.get("rack"),
         known["draining"],
+        known.get("machine"),
     )
 
 

@@ -1,0 +1,74 @@
+"""Whether a node fits into a cluster: others have to reach what it advertises, and it them."""
+
+import logging
+import os
+import socket
+from collections.abc import Iterable
+
+from kohort.cluster import Endpoint, NodeRegistered
+from kohort.errors import KohortError
+from kohort.server.addresses import Address, is_named_loopback
+from kohort.server.config import Config
+from kohort.server.logs import fields
+from kohort.server.topics import TopicRecord, coordinator_topics
+
+logger = logging.getLogger("kohort.cluster")
+
+
+def this_machine() -> str:
+    """What processes have in common that reach each other by 127.0.0.1.
+
+    On Linux that is the kernel and its name space of networks, which a container has for itself.
+    """
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as boot_id:
+            return f"{boot_id.read().strip()} {os.stat('/proc/self/ns/net').st_ino}"
+    except OSError:
+        return socket.gethostname()
+
+
+def ensure_reachable(
+    advertised: Iterable[Endpoint], machine: str, others: Iterable[NodeRegistered]
+) -> None:
+    """Raise KohortError if this node, or one of another machine, cannot be reached by all.
+
+    `others` are the nodes that are there.
+    """
+    own = _loopback(advertised)
+    for other in others:
+        if other.machine in (None, machine):
+            continue
+        if own is not None:
+            raise KohortError(
+                f"advertised.listeners: {shown(own)} can be reached on this machine only, and node "
+                f"{other.id} of the cluster is on another one: name an address that clients and "
+                "nodes can reach"
+            )
+        theirs = _loopback(other.endpoints)
+        if theirs is not None:
+            raise KohortError(
+                f"node {other.id} of the cluster is on another machine and advertises "
+                f"{shown(theirs)}, which can be reached there only: start it again with "
+                "advertised.listeners that name an address that clients and nodes can reach"
+            )
+
+
+def _loopback(endpoints: Iterable[Endpoint]) -> Endpoint | None:
+    return next((each for each in endpoints if is_named_loopback(each.host)), None)
+
+
+def shown(endpoint: Endpoint) -> str:
+    """The endpoint as users write a listener."""
+    return f"{endpoint.listener}://{Address(endpoint.host, endpoint.port)}"
+
+
+def warn_of_other_counts(config: Config, topics: Iterable[TopicRecord]) -> None:
+    """Log which settings have no effect, because the cluster has its topics already."""
+    partitions = {each.name: each.partitions for each in topics}
+    for own in coordinator_topics(config):
+        found = partitions.get(own.name, own.partitions)
+        if found != own.partitions:
+            logger.warning(
+                "the cluster has another number of partitions than the settings of this node",
+                extra=fields(topic=own.name, cluster=found, settings=own.partitions),
+            )
