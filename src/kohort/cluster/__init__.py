@@ -25,11 +25,8 @@ from kohort.cluster.state import Cluster, Purpose, Spread
 from kohort.cluster.storage import (
     LEASE_MS,
     FencedError,
-<<<<<<< Updated upstream
     Logged,
-=======
     NodeTakenError,
->>>>>>> Stashed changes
     SharedStorage,
     UnknownOutcomeError,
 )

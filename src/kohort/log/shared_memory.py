@@ -9,11 +9,8 @@ from kohort.cluster import (
     LEASE_MS,
     FencedError,
     Liveness,
-<<<<<<< Updated upstream
     Logged,
-=======
     NodeTakenError,
->>>>>>> Stashed changes
     Observed,
 )
 from kohort.errors import ErrorCode
