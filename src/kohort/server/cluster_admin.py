@@ -57,14 +57,18 @@ class ClusterAdmin:
     async def drain(self, node: int) -> None:
         """Have other nodes lead what this one leads; return when they do.
 
-        It gets no partitions until it is started again.
+        It gets no partitions until it is started again. Raises KohortError if that happens
+        meanwhile.
         """
         await self._know()
         self._ensure_others(node)
         await self._change(lambda: self._draining(node))
-        while any(True for _ in self._metadata.state.cluster.led_by(node)):
+        cluster = self._metadata.state.cluster
+        while any(True for _ in cluster.led_by(node)):
             await asyncio.sleep(_LOOKS_EVERY_S)
             await self._metadata.read_on()
+            if node in cluster.nodes and not cluster.nodes[node].is_draining:
+                raise KohortError(f"node {node} was started again, and is not drained any more")
 
     async def move(self, topic: str, partition: int, to: int) -> None:
         """Have a node lead a partition; return when it does, or the move was called off."""
