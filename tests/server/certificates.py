@@ -1,6 +1,7 @@
 """Certificates for tests, as PEM files of a directory."""
 
 import ssl
+from datetime import datetime
 from pathlib import Path
 
 import trustme
@@ -15,13 +16,20 @@ class Authority:
         self.file = directory / f"ca-{id(self)}.pem"
         self._ca.cert_pem.write_to_path(self.file)
 
-    def issue(self, name: str, *hosts: str, common_name: str | None = None) -> Path:
+    def issue(
+        self,
+        name: str,
+        *hosts: str,
+        common_name: str | None = None,
+        expires: datetime | None = None,
+    ) -> Path:
         """A new key and certificate in the file `name`, which only its owner can read."""
         made = self._ca.issue_cert(
             *(hosts or ("localhost", "127.0.0.1")),
             common_name=common_name,
             organization_unit_name="testing",
             key_type=trustme.KeyType.ECDSA,
+            not_after=expires,
         )
         path = self._directory / name
         path.unlink(missing_ok=True)

@@ -18,78 +18,13 @@ from kohort.errors import ConfigError, KohortError
 from kohort.server.broker import Broker
 from kohort.server.config import Config
 from kohort.testing.server_process import ServerProcess
-
-PARTITIONS = 6
-WITHIN_S = 60
-"""Time that a machine with other work may take."""
-SETTINGS = {
-    "cluster.enabled": "true",
-    "cluster.rebalance.delay.ms": "0",
-    "offsets.topic.num.partitions": "3",
-    "transaction.state.log.num.partitions": "3",
-    "group.initial.rebalance.delay.ms": "0",
-}
-
-
-def config(database: str, node: int, **settings: str) -> Config:
-    own = {"listeners": "127.0.0.1:0", "storage": database, "node.id": str(node)}
-    return Config({**SETTINGS, **own, **settings})
-
-
-class Nodes:
-    """Nodes in this process."""
-
-    def __init__(self, database: str) -> None:
-        self._database = database
-        self.brokers: dict[int, Broker] = {}
-
-    async def start(self, *numbers: int) -> None:
-        for number in numbers:
-            self.brokers[number] = Broker(config(self._database, number))
-            await self.brokers[number].start()
-
-    async def stop(self, number: int) -> None:
-        await self.brokers.pop(number).close()
-
-    @property
-    def client(self) -> ClientConfig:
-        return ClientConfig(bootstrap=",".join(str(each.address) for each in self.brokers.values()))
-
-    def leaders(self, topic: str = "orders") -> set[int]:
-        """Who leads its partitions, as far as all nodes agree and have taken them."""
-        found: set[int] = set()
-        for broker in self.brokers.values():
-            known = broker.topics.get(topic)
-            if known is None:
-                return set()
-            for partition, (node, epoch) in enumerate(broker.nodes.leaders(known)):
-                leader = self.brokers.get(node)
-                log = None if leader is None else leader.topics.log(topic, partition)
-                if log is None or log.leader_epoch != epoch:
-                    return set()
-                found.add(node)
-        return found
-
-    async def led_by(self, *numbers: int) -> None:
-        async with asyncio.timeout(WITHIN_S):
-            while self.leaders() != set(numbers):  # noqa: ASYNC110 - other nodes decide
-                await asyncio.sleep(0.02)
-
-    async def create(self) -> None:
-        await create(self.client)
+from server.postgres_nodes_bench import PARTITIONS, SETTINGS, WITHIN_S, Nodes, config, create
 
 
 @pytest.fixture
 async def nodes(database: str) -> AsyncIterator[Nodes]:
-    nodes = Nodes(database)
-    yield nodes
-    for number in tuple(nodes.brokers):
-        await nodes.stop(number)
-
-
-async def create(client: ClientConfig) -> None:
-    async with Cluster(client) as cluster:
-        await Admin(cluster).create_topic("orders", partitions=PARTITIONS)
+    async with Nodes(database) as nodes:
+        yield nodes
 
 
 async def produce(nodes: Nodes, *values: bytes) -> None:
@@ -211,16 +146,9 @@ async def test_a_server_alone_becomes_a_node_with_its_records(nodes: Nodes, data
     assert await consume(nodes, 2 * PARTITIONS) == set(values(0))
 
 
-@pytest.mark.parametrize(
-    ("settings", "why"),
-    [
-        ({"storage": "memory"}, "nodes share a database"),
-        ({"storage": "postgresql://h/d", "listeners": "SASL_PLAINTEXT://127.0.0.1:0"}, "PLAINTEXT"),
-    ],
-)
-def test_what_a_cluster_needs(settings: dict[str, str], why: str) -> None:
-    with pytest.raises(ConfigError, match=rf"cluster\.enabled: .*{why}"):
-        Config({"cluster.enabled": "true", **settings})
+def test_a_cluster_needs_a_database() -> None:
+    with pytest.raises(ConfigError, match=r"cluster\.enabled: nodes share a database"):
+        Config({"cluster.enabled": "true", "storage": "memory"})
 
 
 async def test_nothing_is_lost_when_nodes_are_killed_under_load(

@@ -9,6 +9,13 @@ from collections.abc import Mapping
 from typing import Final
 
 PLAIN_LOGIN_MODULE: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
+SCRAM_LOGIN_MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
+LOGIN_MODULES: Final[Mapping[str, str]] = {
+    "PLAIN": PLAIN_LOGIN_MODULE,
+    "SCRAM-SHA-256": SCRAM_LOGIN_MODULE,
+    "SCRAM-SHA-512": SCRAM_LOGIN_MODULE,
+}
+"""By the mechanisms by which brokers authenticate with each other."""
 
 _FLAGS: Final = ("required", "requisite", "sufficient", "optional")
 _USER: Final = "user_"
@@ -56,3 +63,17 @@ def plain_users(text: str) -> Mapping[str, str]:
     if not all(users) or not all(users.values()):
         raise ValueError("a user has no name or no password")
     return users
+
+
+def own_login(text: str, mechanism: str) -> tuple[str, str]:
+    """Name and password by which a broker authenticates with others, by one of `LOGIN_MODULES`.
+
+    Raises ValueError as `parse_jaas_config`.
+    """
+    module, options = parse_jaas_config(text)
+    if module != LOGIN_MODULES[mechanism]:
+        raise ValueError(f"the login module of {mechanism} is {LOGIN_MODULES[mechanism]}")
+    username, password = options.get("username"), options.get("password")
+    if not username or not password:
+        raise ValueError("brokers need username and password, to authenticate with each other")
+    return username, password

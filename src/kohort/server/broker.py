@@ -125,6 +125,7 @@ class Broker:
         if shared is None and self.config["cluster.enabled"]:
             shared = _postgres_cluster(self.config)
         self._shared = shared
+        self.certificates = Certificates(self.config)
         self._cluster: ClusterParts = OnlyServer(self.config, self.clock)
         if shared is not None:
             self._cluster = SharedNode(
@@ -132,6 +133,7 @@ class Broker:
                 sockets,
                 self.config,
                 self.clock,
+                self.certificates,
                 http_socket=None if worker is None else worker.http_socket,
             )
         elif worker is not None:
@@ -139,7 +141,6 @@ class Broker:
         self.listener = Listeners(ConnectionLimits.of(self.config))
         self.addresses: dict[str, Address] = {}
         """The addresses that the server listens on, by the names of its listeners."""
-        self.certificates = Certificates(self.config)
         self._sasl: SaslListeners | None = None
         self.lost = asyncio.Event()
         """Set when this process is to end: another one has taken its place, or it knows too much.

@@ -15,6 +15,8 @@ from kohort.server.config import Config, ListenerConfig
 from kohort.server.logs import fields
 
 if TYPE_CHECKING:
+    import ssl
+
     from kohort.server.tls import ListenerTls, ServerKeys
 
 logger = logging.getLogger("kohort.serve")
@@ -40,6 +42,10 @@ class Certificates:
 
         tls = self._listeners[listener.name.lower()] = ListenerTls(self._config, listener)
         return tls
+
+    def of_nodes(self, listener: str) -> "ssl.SSLContext":
+        """The context by which this node connects to a listener of others now."""
+        return self._listeners[listener.lower()].for_nodes
 
     async def close(self) -> None:
         """Read nothing any more. Idempotent."""

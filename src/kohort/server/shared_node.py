@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -15,8 +14,10 @@ from kohort.runtime.clock import Clock
 from kohort.runtime.markers import MarkerWriter
 from kohort.runtime.transactions import TransactionVerifier
 from kohort.security.peer import Endpoint
-from kohort.server.config import Config, inter_broker_listener
+from kohort.server.certificates import Certificates
+from kohort.server.config import Config
 from kohort.server.internode import (
+    ByListener,
     Connect,
     FindSpans,
     NodeConnections,
@@ -40,7 +41,6 @@ from kohort.server.topics import (
 )
 
 _RETRY_AFTER_S: Final = 0.1
-_CONNECT_WITHIN_S: Final = 5.0
 STARTED_WITHIN_S: Final = 60.0
 """Time that the storage has to respond."""
 
@@ -76,13 +76,14 @@ class SharedNode:
         sockets: Path | None,
         config: Config,
         clock: Clock,
+        certificates: Certificates,
         *,
         http_socket: str | None = None,
     ) -> None:
         """`sockets` is the directory of those by which the nodes talk to each other.
 
-        Without it, they connect to each other's PLAINTEXT listener. `http_socket` is the path by
-        which the HTTP port of several processes asks this one.
+        Without it, they connect by the listener of `config.inter_broker`. `http_socket` is the path
+        by which the HTTP port of several processes asks this one.
         """
         self.shared = shared
         self.http_socket = http_socket
@@ -92,6 +93,12 @@ class SharedNode:
         self._clock = clock
         self._node_id: int = config["node.id"]
         self._metadata = SharedMetadata(shared.storage, clock.timestamp)
+        inter_broker = config.inter_broker
+        self._by_listener = (
+            None
+            if inter_broker is None
+            else ByListener(inter_broker, certificates, self._endpoint_of)
+        )
         self._connections = NodeConnections(self._connect)
         self._spans: RoutedSpans | None = None
         self._ownership: Ownership | None = None
@@ -101,18 +108,13 @@ class SharedNode:
     def _connect(self, node_id: int) -> Connect:
         if self._sockets is not None:
             return by_socket(self._socket_of(self._sockets, node_id))
-        return partial(self._connect_by_listener, node_id)
+        assert self._by_listener is not None
+        return self._by_listener.connect(node_id)
 
-    async def _connect_by_listener(
-        self, node_id: int
-    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        name = inter_broker_listener(self._config)
+    def _endpoint_of(self, node_id: int, listener: str) -> NodeEndpoint | None:
         node = self._metadata.state.cluster.nodes.get(node_id)
-        for endpoint in () if node is None else node.endpoints:
-            if endpoint.listener == name:
-                async with asyncio.timeout(_CONNECT_WITHIN_S):
-                    return await asyncio.open_connection(endpoint.host, endpoint.port)
-        raise OSError(None, f"node {node_id} has no listener {name}")
+        endpoints = () if node is None else node.endpoints
+        return next((each for each in endpoints if each.listener == listener), None)
 
     def _socket_of(self, sockets: Path, node_id: int) -> str:
         return str(sockets / f"{node_id}.sock")

@@ -48,6 +48,8 @@ class ServerKeys:
     context: ssl.SSLContext
     certificate: bytes
     """The server's, in DER."""
+    for_nodes: ssl.SSLContext | None
+    """The context by which this node connects to others; None: they have another listener."""
     settings: tuple[Any, ...]
     """Values by which they were read, of the names in `RELOADABLE`."""
 
@@ -69,6 +71,12 @@ class ListenerTls:
     def listener(self) -> str:
         """The name of the listener."""
         return self._listener.name
+
+    @property
+    def for_nodes(self) -> ssl.SSLContext:
+        """The context by which this node connects to the same listener of others."""
+        assert self._keys.for_nodes is not None, "nodes connect by another listener"
+        return self._keys.for_nodes
 
     def is_configured_by(self, config: Config) -> bool:
         """Whether what is in use was read by the settings of `config`."""
@@ -114,6 +122,9 @@ class _Reader:
     def __init__(self, config: Config, listener: ListenerConfig) -> None:
         self._config = config
         self._listener = listener
+        inter_broker = config.inter_broker
+        is_for_nodes = inter_broker is not None and inter_broker.listener.name == listener.name
+        self._inter_broker = inter_broker if is_for_nodes else None
 
     def value(self, name: str) -> Any:
         return self._config.of_listener(self._listener.name, name)
@@ -126,18 +137,56 @@ class _Reader:
         return tuple(self.value(name) for name in sorted(RELOADABLE))
 
     def keys(self) -> ServerKeys:
-        """Read keys and certificates into a new context. Raises ConfigError."""
-        settings = self.settings()
+        """Read keys and certificates into new contexts. Raises ConfigError."""
+        settings, wanted = self.settings(), self._client_auth()
+        key_store = self._key_store()
+        trusted = self._trust_store() if wanted != "none" or self._inter_broker else None
+        certificate = _CERTIFICATE.search(key_store)
+        if certificate is None:
+            raise self.error("the key store has no certificate")
         context = GuardedContext(ssl.PROTOCOL_TLS_SERVER)
         context.options |= ssl.OP_CIPHER_SERVER_PREFERENCE | ssl.OP_NO_RENEGOTIATION
+        self._set_up(context, key_store)
+        self._ask_for_certificates(context, wanted, trusted)
+        return ServerKeys(
+            context=context,
+            certificate=ssl.PEM_cert_to_DER_cert(certificate[0]),
+            for_nodes=self._for_nodes(key_store, trusted, context),
+            settings=settings,
+        )
+
+    def _set_up(self, context: ssl.SSLContext, key_store: str) -> None:
         versions = sorted(_VERSIONS[each] for each in self.value("ssl.enabled.protocols"))
         if not versions:
             raise self.error("ssl.enabled.protocols: a version is needed")
         context.minimum_version, context.maximum_version = versions[0], versions[-1]
         self._set_ciphers(context, self.value("ssl.cipher.suites"))
-        certificate = self._load_key(context)
-        self._load_trusted(context)
-        return ServerKeys(context=context, certificate=certificate, settings=settings)
+        self._load_key(context, key_store)
+
+    def _for_nodes(
+        self, key_store: str, trusted: str | None, server: ssl.SSLContext
+    ) -> ssl.SSLContext | None:
+        """The context of this node as a client of others. As in Kafka, it accepts its own."""
+        if self._inter_broker is None:
+            return None
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        self._set_up(context, key_store)
+        if trusted is None:
+            context.load_default_certs()
+        else:
+            self._trust(context, trusted)
+        context.check_hostname = False
+        try:
+            shake_hands(context, server)
+        except ssl.SSLError as error:
+            why = getattr(error, "verify_message", None) or error.reason or error
+            raise self.error(
+                f"nodes connect to each other by it, and would refuse this key store: {why}; its "
+                "certificate has to be valid for servers and clients, and of an authority in "
+                "ssl.truststore.location"
+            ) from None
+        context.check_hostname = self._inter_broker.checks_names
+        return context
 
     def _set_ciphers(self, context: ssl.SSLContext, suites: Iterable[str]) -> None:
         names = [_openssl_name(suite) for suite in suites]
@@ -148,20 +197,15 @@ class _Reader:
                 raise self.error(f"ssl.cipher.suites: {name} is not known here") from None
         context.set_ciphers(":".join(names) or DEFAULT_CIPHERS)
 
-    def _load_key(self, context: ssl.SSLContext) -> bytes:
-        pem = self._key_store()
+    def _load_key(self, context: ssl.SSLContext, key_store: str) -> None:
         password = self.value("ssl.key.password")
-        certificate = _CERTIFICATE.search(pem)
-        if certificate is None:
-            raise self.error("the key store has no certificate")
-        with _as_file(pem) as path:
+        with _as_file(key_store) as path:
             try:
                 # A function, as without a password OpenSSL would ask for it on the terminal.
                 context.load_cert_chain(path, password=lambda: password or "")
             except (OSError, ValueError) as error:
                 why = _reason(error, "there is no private key in PEM that ssl.key.password opens")
                 raise self.error(f"key and certificates cannot be used: {why}") from None
-        return ssl.PEM_cert_to_DER_cert(certificate[0])
 
     def _key_store(self) -> str:
         key, location = self.value("ssl.keystore.key"), self.value("ssl.keystore.location")
@@ -179,28 +223,35 @@ class _Reader:
             )
         return pem
 
-    def _load_trusted(self, context: ssl.SSLContext) -> None:
-        wanted = (
-            self._config.own_of_listener(self._listener.name, "ssl.client.auth") or "none"
-            if self._listener.security_protocol.has_sasl
-            else self.value("ssl.client.auth")
-        )
+    def _client_auth(self) -> str:
+        if self._listener.security_protocol.has_sasl:
+            return self._config.own_of_listener(self._listener.name, "ssl.client.auth") or "none"
+        wanted: str = self.value("ssl.client.auth")
+        return wanted
+
+    def _ask_for_certificates(
+        self, context: ssl.SSLContext, wanted: str, trusted: str | None
+    ) -> None:
         context.verify_mode = _VERIFY[wanted]
         if wanted == "none":
             return
-        pem, location = (
-            self.value("ssl.truststore.certificates"),
-            self.value("ssl.truststore.location"),
-        )
-        if pem is None and location is None:
+        if trusted is None:
             raise self.error(
                 f"ssl.client.auth={wanted} needs ssl.truststore.location: a PEM file of the "
                 "authorities that sign the certificates of clients"
             )
-        if pem is None:
+        self._trust(context, trusted)
+
+    def _trust_store(self) -> str | None:
+        pem: str | None = self.value("ssl.truststore.certificates")
+        location = self.value("ssl.truststore.location")
+        if pem is None and location is not None:
             pem, _ = self._read(location, "ssl.truststore.location")
+        return pem
+
+    def _trust(self, context: ssl.SSLContext, trusted: str) -> None:
         try:
-            context.load_verify_locations(cadata="\n".join(_CERTIFICATE.findall(pem)))
+            context.load_verify_locations(cadata="\n".join(_CERTIFICATE.findall(trusted)))
         except (OSError, ValueError) as error:
             why = _reason(error, "it is not PEM")
             raise self.error(f"the trust store cannot be used: {why}") from None
@@ -236,6 +287,21 @@ def _as_file(text: str) -> Iterator[str]:
         yield path
     finally:
         os.close(descriptor)
+
+
+def shake_hands(client: ssl.SSLContext, server: ssl.SSLContext) -> None:
+    """A handshake of the two in memory. Raises ssl.SSLError if it fails."""
+    to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = [
+        client.wrap_bio(to_client, to_server),
+        server.wrap_bio(to_server, to_client, server_side=True),
+    ]
+    while ends:
+        end = ends.pop(0)
+        try:
+            end.do_handshake()
+        except ssl.SSLWantReadError:
+            ends.append(end)
 
 
 def _openssl_name(suite: str) -> str:

@@ -386,7 +386,7 @@ def test_a_kept_setting_that_is_not_accepted_any_more_takes_no_other_with_it(
 
 FITTED_TOGETHER = re.compile(
     r".*listen.*|broker\.id|log\.retention\.(ms|minutes|hours)|group\.(min|max)\.session.*"
-    r"|group\.consumer\..*"
+    r"|group\.consumer\..*|cluster\.enabled|security\.inter\.broker.*"
 )
 NAMES = st.sampled_from([name for name in TABLE if not FITTED_TOGETHER.fullmatch(name)])
 VALUES = st.one_of(

@@ -1,8 +1,9 @@
 """Settings of a server and of its topics, by Kafka's names."""
 
-from kohort.server.config.config import Config, Setting, inter_broker_listener
+from kohort.server.config.config import Config, Setting
 from kohort.server.config.definition import Password, as_text
 from kohort.server.config.group_configs import consumer_group_config
+from kohort.server.config.inter_broker import InterBroker, NodeLogin
 from kohort.server.config.listeners import ListenerConfig, certificates_of, definition_of
 from kohort.server.config.resource_configs import (
     altered,
@@ -50,7 +51,9 @@ __all__ = [
     "ConfigChange",
     "ConfigEntry",
     "Given",
+    "InterBroker",
     "ListenerConfig",
+    "NodeLogin",
     "Operation",
     "Password",
     "ResourceType",
@@ -69,7 +72,6 @@ __all__ = [
     "describe_topic_configs",
     "effective_topic_configs",
     "in_postgres",
-    "inter_broker_listener",
     "read_environment",
     "read_sets",
     "read_toml",

@@ -6,14 +6,22 @@ how they fit together is reported at once, in one `ConfigError`.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from kohort.errors import ConfigError
 from kohort.security import SecurityProtocol
 from kohort.server.addresses import Address, is_loopback, parse_http
 from kohort.server.config.definition import ConfigDef, Value, as_text
+from kohort.server.config.inter_broker import (
+    LISTENER,
+    PROTOCOL,
+    InterBroker,
+    inter_broker_listener,
+    node_login,
+)
 from kohort.server.config.listeners import (
     HTTP,
     PREFIX,
@@ -35,7 +43,7 @@ from kohort.server.config.table import (
 from kohort.server.logs import fields
 from kohort.suggestions import did_you_mean
 
-__all__ = ["Config", "Setting", "inter_broker_listener"]
+__all__ = ["Config", "Setting"]
 
 logger = logging.getLogger("kohort.config")
 
@@ -167,9 +175,7 @@ class Config(Mapping[str, Any]):
 
     def of_listener(self, listener: str, name: str, mechanism: str | None = None) -> Any:
         """The value of `name` for a listener and a SASL mechanism: its own, or that of all."""
-        return next(
-            self[each] for each in names_for(listener, name, mechanism) if each in self._settings
-        )
+        return _of_listener(self._settings, listener, name, mechanism)
 
     def own_of_listener(self, listener: str, name: str) -> Any:
         """The value that a listener has for itself, None if there is none."""
@@ -185,6 +191,16 @@ class Config(Mapping[str, Any]):
     def listeners(self) -> tuple[ListenerConfig, ...]:
         """In the order in which they are configured."""
         return read_listeners(self.__getitem__, [])
+
+    @property
+    def inter_broker(self) -> InterBroker | None:
+        """How this node connects to others; None without `cluster.enabled`."""
+        if not self["cluster.enabled"]:
+            return None
+        listener = _inter_broker_listener(self._settings, self.listeners)
+        of = partial(self.of_listener, listener.name)
+        algorithm = of("ssl.endpoint.identification.algorithm")
+        return InterBroker(listener, node_login(of, listener), bool(algorithm))
 
     @property
     def workers(self) -> int:
@@ -346,30 +362,46 @@ def _misfits_of_listeners(settings: Mapping[str, Setting]) -> list[str]:
         of = name.removeprefix(PREFIX).partition(".")[0]
         if name.startswith(PREFIX) and of not in names:
             found.append(f"{name}: there is no listener {of}{did_you_mean(of, names)}")
-    if value("cluster.enabled") and not any(map(_is_plain, listeners)):
-        found.append(
-            "cluster.enabled: nodes connect to each other by a PLAINTEXT listener; add one on a "
-            "network of their own"
-        )
+    found += _misfits_of_nodes(settings, listeners)
     found += too_close(listeners, number_of_workers(str(value("workers"))))
     return found if value("insecure") else found + _exposed(listeners, settings)
 
 
-def _is_plain(listener: ListenerConfig) -> bool:
-    return listener.security_protocol is SecurityProtocol.PLAINTEXT
+def _misfits_of_nodes(
+    settings: Mapping[str, Setting], listeners: Sequence[ListenerConfig]
+) -> list[str]:
+    in_cluster = settings["cluster.enabled"].value
+    if not (in_cluster or settings[LISTENER].value or settings[PROTOCOL].rank):
+        return []
+    try:
+        found = _inter_broker_listener(settings, listeners)
+        if in_cluster:
+            node_login(partial(_of_listener, settings, found.name), found)
+    except ValueError as error:
+        return [str(error)]
+    return []
 
 
-def inter_broker_listener(config: Config) -> str:
-    """The name of the listener by which nodes of a cluster connect to each other."""
-    return next(each.name for each in config.listeners if _is_plain(each))
+def _inter_broker_listener(
+    settings: Mapping[str, Setting], listeners: Sequence[ListenerConfig]
+) -> ListenerConfig:
+    return inter_broker_listener(
+        lambda name: settings[name].value, listeners, protocol_is_set=settings[PROTOCOL].rank > 0
+    )
+
+
+def _of_listener(
+    settings: Mapping[str, Setting], listener: str, name: str, mechanism: str | None = None
+) -> Any:
+    names = names_for(listener, name, mechanism)
+    return next(settings[each].value for each in names if each in settings)
 
 
 def _exposed(listeners: Iterable[ListenerConfig], settings: Mapping[str, Setting]) -> list[str]:
     """What other machines could reach without showing who they are."""
     found = []
     for listener in listeners:
-        names = names_for(listener.name, "ssl.client.auth")
-        client_auth = next(settings[name].value for name in names if name in settings)
+        client_auth = _of_listener(settings, listener.name, "ssl.client.auth")
         if problem := exposed(listener, str(client_auth)):
             found.append(problem)
     text = settings["http.listen"].value

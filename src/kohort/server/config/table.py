@@ -8,8 +8,9 @@ import os
 from collections.abc import Callable
 from typing import Any, Final
 
-from kohort.security import KafkaPrincipal, MappingRules
+from kohort.security import KafkaPrincipal, MappingRules, SecurityProtocol
 from kohort.security.authorizer import super_users
+from kohort.security.jaas import LOGIN_MODULES
 from kohort.server.addresses import java_host, parse_http, parse_listener
 from kohort.server.config.definition import INT_MAX, LONG_MAX, ConfigDef, Kind, Value
 from kohort.server.config.storage import parse_storage
@@ -38,6 +39,11 @@ def number_of_workers(text: str) -> int:
     if not (text.isascii() and text.isdigit() and 1 <= int(text) <= MAX_WORKERS):
         raise ValueError(f"{text!r} is neither {AUTO} nor a number from 1 to {MAX_WORKERS}")
     return int(text)
+
+
+def _identification(text: str) -> None:
+    if text.lower() not in ("https", ""):
+        raise ValueError(f"{text!r} is not https, or empty")
 
 
 _HOUR = 3_600_000
@@ -70,6 +76,14 @@ _SERVER = (
     _list("listener.security.protocol.map",
         ("PLAINTEXT:PLAINTEXT", "SSL:SSL", "SASL_PLAINTEXT:SASL_PLAINTEXT", "SASL_SSL:SASL_SSL"),
         doc="Security protocol of each listener, as NAME:PROTOCOL.",
+    ),
+    _string("inter.broker.listener.name", None,
+        doc="Listener by which the nodes of a cluster connect to each other. Null: the one that "
+        "is named as security.inter.broker.protocol.",
+    ),
+    _string("security.inter.broker.protocol", "PLAINTEXT", choices=tuple(SecurityProtocol),
+        doc="Name of the listener by which the nodes of a cluster connect to each other; not "
+        "together with inter.broker.listener.name.",
     ),
     _int("node.id", 0, minimum=0, doc="Id of this broker in responses. Kafka has no default."),
     _int("broker.id", None, minimum=0, doc="Old name of node.id."),
@@ -164,6 +178,11 @@ _TLS = (
     _boolean("ssl.allow.san.changes", False, per_listener=True,
         doc="Whether a certificate that replaces another may lack some of its alternative names.",
     ),
+    _string("ssl.endpoint.identification.algorithm", "https", check=_identification,
+        per_listener=True,
+        doc="https: a node of a cluster connects to others only if their certificates name the "
+        "host. Empty: names do not matter.",
+    ),
     _int("ssl.handshake.timeout.ms", 10_000, minimum=1, ours=True, per_listener=True,
         doc="Time that a client has for the TLS handshake.",
     ),
@@ -196,7 +215,12 @@ _SASL = (
     ),
     _password("sasl.jaas.config", None, per_listener=True,
         doc="Users of PLAIN, with the prefix of a listener and plain: PlainLoginModule required "
-        'user_NAME="PASSWORD" …;, with the module\'s whole name.',
+        'user_NAME="PASSWORD" …;, with the module\'s whole name. username and password are those '
+        "by which a node of a cluster authenticates with others; with SCRAM, of ScramLoginModule.",
+    ),
+    _string("sasl.mechanism.inter.broker.protocol", None, choices=tuple(LOGIN_MODULES),
+        doc="SASL mechanism by which a node of a cluster authenticates with others, if their "
+        "listener has SASL. Kafka's default is GSSAPI.",
     ),
     _long("connections.max.reauth.ms", 0, per_listener=True,
         doc="Longest SASL session, after which a client has to authenticate again (KIP-368); 0: "
@@ -464,7 +488,7 @@ _OURS = (
     _boolean("cluster.enabled", False, ours=True,
         doc="Whether this server is a node of a cluster: servers with the same storage=postgresql "
         "and a node.id each share the partitions, and take over from one that is gone. They "
-        "connect to each other by their first PLAINTEXT listener.",
+        "connect to each other by inter.broker.listener.name.",
     ),
     _int("cluster.rebalance.delay.ms", 30_000, ours=True,
         doc="Time after a node came until partitions move to it: often several come one after the "

@@ -1,21 +1,20 @@
 """What the nodes of a cluster ask each other: requests to the controller, and of transactions.
 
-Nodes connect to each other by a listener of their own, `NODE_LISTENER`. The controller is the node
-that writes the metadata log: the others follow the log, and send on what would change it.
+The workers of a machine connect to each other by a listener of their own, `NODE_LISTENER`, other
+nodes by `inter.broker.listener.name`. Among workers, the controller is the one that writes the
+metadata log: the others follow the log, and send on what would change it.
 """
 
-from kohort.server.internode.connection import (
-    Connect,
-    NodeConnection,
-    NodeUnreachableError,
-    by_socket,
-)
+from kohort.server.internode.by_listener import ByListener
+from kohort.server.internode.connection import Connect, NodeConnection, by_socket
 from kohort.server.internode.controller import RemoteController
 from kohort.server.internode.following import MetadataFollower
+from kohort.server.internode.link import NodeUnreachableError
 from kohort.server.internode.spans import FindSpans, RoutedSpans, Span, local_spans
 from kohort.server.internode.transactions import NodeConnections, RoutedMarkers, RoutedVerifier
 
 __all__ = [
+    "ByListener",
     "Connect",
     "FindSpans",
     "MetadataFollower",

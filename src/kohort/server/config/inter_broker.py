@@ -1,0 +1,79 @@
+"""How the nodes of a cluster connect to each other: by which listener, and as which user.
+
+The rules are those of Kafka's KafkaConfig. Functions raise ValueError with the whole problem.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from kohort.security.jaas import LOGIN_MODULES, own_login
+from kohort.server.config.listeners import PREFIX, ListenerConfig
+
+LISTENER: Final = "inter.broker.listener.name"
+PROTOCOL: Final = "security.inter.broker.protocol"
+MECHANISM: Final = "sasl.mechanism.inter.broker.protocol"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeLogin:
+    """What a node authenticates with at other nodes."""
+
+    mechanism: str
+    username: str
+    password: str = field(repr=False)
+
+
+class InterBroker(NamedTuple):
+    """How this node connects to others."""
+
+    listener: ListenerConfig
+    """Its own; others have one of the same name."""
+    login: NodeLogin | None
+    """None: the listener has no SASL."""
+    checks_names: bool
+    """Whether a certificate has to name the host that is connected to."""
+
+
+def inter_broker_listener(
+    value: Callable[[str], Any], listeners: Sequence[ListenerConfig], *, protocol_is_set: bool
+) -> ListenerConfig:
+    """The listener by which nodes connect; `protocol_is_set`: whether a source has `PROTOCOL`."""
+    name, names = value(LISTENER), ", ".join(each.name for each in listeners)
+    if name is not None and protocol_is_set:
+        raise ValueError(f"{LISTENER}: only it or {PROTOCOL} can be set; leave out {PROTOCOL}")
+    wanted = value(PROTOCOL) if name is None else name.upper()
+    found = next((each for each in listeners if each.name == wanted), None)
+    if found is not None:
+        return found
+    if name is not None:
+        raise ValueError(f"{LISTENER}: {wanted} is none of listeners ({names})")
+    raise ValueError(
+        f"{PROTOCOL}: nodes connect to each other by the listener named {wanted}, and there is "
+        f"none; name one of listeners ({names}) by {LISTENER}"
+    )
+
+
+def node_login(of: Callable[..., Any], listener: ListenerConfig) -> NodeLogin | None:
+    """What a node authenticates with. `of` is `Config.of_listener` of this listener."""
+    if not listener.security_protocol.has_sasl:
+        return None
+    mechanism, enabled = of(MECHANISM), of("sasl.enabled.mechanisms")
+    if mechanism not in enabled:
+        what = "is needed" if mechanism is None else f"{mechanism} is not enabled"
+        raise ValueError(
+            f"{MECHANISM}: {what}, as {listener.name}, by which nodes connect to each other, has "
+            f"SASL; name one of its sasl.enabled.mechanisms ({', '.join(enabled)})"
+        )
+    setting = f"{PREFIX}{listener.name.lower()}.{mechanism.lower()}.sasl.jaas.config"
+    text = of("sasl.jaas.config", mechanism)
+    if text is None:
+        raise ValueError(
+            f"{setting}: nodes need it, to authenticate with each other: "
+            f'{LOGIN_MODULES[mechanism]} required username="…" password="…";'
+        )
+    try:
+        username, password = own_login(text, mechanism)
+    except ValueError as error:
+        raise ValueError(f"{setting}: {error}") from None
+    return NodeLogin(mechanism=mechanism, username=username, password=password)
