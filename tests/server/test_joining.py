@@ -37,16 +37,24 @@ def node(machine: str | None, *hosts: str) -> NodeRegistered:
     ],
 )
 def test_nodes_that_reach_each_other(hosts: list[str], other: NodeRegistered) -> None:
-    ensure_reachable(endpoints(*hosts), HERE, [other])
+    ensure_reachable(endpoints(*hosts), HERE, [other], "L0")
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "localhost", "LOCALHOST.", "::1"])
 def test_an_address_of_one_machine_is_refused_when_there_are_two(host: str) -> None:
     own = r"^advertised\.listeners: L1://.*:9092 can be reached on this machine only, and node 7"
     with pytest.raises(KohortError, match=own):
-        ensure_reachable(endpoints("10.0.0.2", host), HERE, [node(THERE, "10.0.0.1")])
+        ensure_reachable(endpoints("10.0.0.2", host), HERE, [node(THERE, "10.0.0.1")], "L1")
     with pytest.raises(KohortError, match=r"^node 7 .* is on another machine and advertises L0://"):
-        ensure_reachable(endpoints("10.0.0.2"), HERE, [node(THERE, host)])
+        ensure_reachable(endpoints("10.0.0.2"), HERE, [node(THERE, host)], "L0")
+
+
+def test_a_listener_may_be_for_the_clients_of_one_machine(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
+    others = [node(THERE, "10.0.0.1", "localhost"), node("elsewhere", "10.0.0.3", "localhost")]
+    ensure_reachable(endpoints("10.0.0.2", "localhost"), HERE, others, "L0")
+    (record,) = caplog.records
+    assert vars(record).items() >= fields(listeners=["L1://localhost:9092"]).items()
 
 
 async def test_a_node_that_others_cannot_reach_does_not_start() -> None:

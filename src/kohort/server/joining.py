@@ -28,13 +28,19 @@ def this_machine() -> str:
 
 
 def ensure_reachable(
-    advertised: Iterable[Endpoint], machine: str, others: Iterable[NodeRegistered]
+    advertised: Iterable[Endpoint],
+    machine: str,
+    others: Iterable[NodeRegistered],
+    between_nodes: str,
 ) -> None:
     """Raise KohortError if this node, or one of another machine, cannot be reached by all.
 
-    `others` are the nodes that are there.
+    `others` are the nodes that are there, and `between_nodes` is the listener by which they
+    connect. Another listener may be for the clients of one machine, as with the published ports of
+    containers; a warning tells of it.
     """
-    own = _loopback(advertised)
+    loopback = {each.listener: each for each in advertised if is_named_loopback(each.host)}
+    own = loopback.pop(between_nodes, None)
     for other in others:
         if other.machine in (None, machine):
             continue
@@ -44,17 +50,26 @@ def ensure_reachable(
                 f"{other.id} of the cluster is on another one: name an address that clients and "
                 "nodes can reach"
             )
-        theirs = _loopback(other.endpoints)
+        theirs = _loopback(other.endpoints, between_nodes)
         if theirs is not None:
             raise KohortError(
                 f"node {other.id} of the cluster is on another machine and advertises "
                 f"{shown(theirs)}, which can be reached there only: start it again with "
                 "advertised.listeners that name an address that clients and nodes can reach"
             )
+        if loopback:
+            logger.warning(
+                "clients of other machines cannot connect to what a listener advertises",
+                extra=fields(listeners=[shown(each) for each in loopback.values()]),
+            )
+            loopback = {}
 
 
-def _loopback(endpoints: Iterable[Endpoint]) -> Endpoint | None:
-    return next((each for each in endpoints if is_named_loopback(each.host)), None)
+def _loopback(endpoints: Iterable[Endpoint], listener: str) -> Endpoint | None:
+    return next(
+        (each for each in endpoints if each.listener == listener and is_named_loopback(each.host)),
+        None,
+    )
 
 
 def shown(endpoint: Endpoint) -> str:

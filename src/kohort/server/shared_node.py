@@ -169,9 +169,12 @@ class SharedNode:
             for each in cluster.nodes.values()
             if each.id != self._node_id and not observed.is_gone(each.id, each.session)
         ]
-        advertised = [NodeEndpoint(each.name, *each.advertised) for each in self._config.listeners]
+        listeners = self._config.listeners
+        inter_broker = self._config.inter_broker
+        between_nodes = listeners[0] if inter_broker is None else inter_broker.listener
+        advertised = [NodeEndpoint(each.name, *each.advertised) for each in listeners]
         try:
-            ensure_reachable(advertised, this_machine(), others)
+            ensure_reachable(advertised, this_machine(), others, between_nodes.name)
         except KohortError:
             await self.shared.storage.release()
             raise
