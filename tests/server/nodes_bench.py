@@ -121,6 +121,7 @@ class FailingStorage(MemoryStorage):
     """Lets those through who have observed the nodes."""
     observations = 0
     """How many were begun."""
+    renewals = 0
 
     async def observe(self) -> Observed:
         observed = await super().observe()
@@ -130,6 +131,7 @@ class FailingStorage(MemoryStorage):
         return observed
 
     async def renew(self) -> None:
+        self.renewals += 1
         if self.failure is not None:
             raise self.failure
         await super().renew()

@@ -267,7 +267,7 @@ async def test_a_node_that_comes_while_the_nodes_are_looked_at_stays() -> None:
         storage = cluster.storages[1]
         storage.gate = asyncio.Semaphore(0)
         seen = storage.observations
-        await until(lambda: storage.observations > seen)
+        await until(lambda: storage.observations == seen + 2)  # by two tasks
         await cluster.start(2)
         session = cluster.storages[2].session
         metadata = SharedMetadata(cluster.storages[2], cluster.clock.timestamp)
@@ -275,8 +275,9 @@ async def test_a_node_that_comes_while_the_nodes_are_looked_at_stays() -> None:
             while 2 not in metadata.state.cluster.nodes:
                 await cluster.storages[2].wait_beyond(metadata.end_offset)
                 await metadata.read_on()
-        storage.gate.release()
-        await until(lambda: storage.observations > seen + 1)
+        for _ in range(2):
+            storage.gate.release()
+        await until(lambda: storage.observations == seen + 4)
         storage.gate = None
         assert cluster.shared.rows[2].session == session
 
@@ -381,3 +382,14 @@ async def test_a_long_metadata_log_is_compacted_for_nodes_that_come() -> None:
         await cluster.start(3)
         assert len(await cluster.leaders("orders")) == 6
         assert len(cluster.shared.metadata) < 20
+
+
+async def test_others_are_looked_at_more_often_than_leases_are_renewed() -> None:
+    async with SharedCluster(2) as cluster:
+        await create(cluster, 1)
+        await cluster.leaders("orders")
+        storage = cluster.storages[1]
+        looked, renewed = storage.observations, storage.renewals
+        while storage.renewals < renewed + 3:  # noqa: ASYNC110 - as time goes by
+            await asyncio.sleep(0.01)
+        assert storage.observations - looked > 2 * 3

@@ -41,6 +41,8 @@ logger = logging.getLogger("kohort.cluster")
 
 TICK_S: Final = 0.5
 """Time between two ticks at most; what is logged by others wakes a node at once."""
+LOOKS_EVERY_S: Final = 0.2
+"""Time between two looks at the other nodes: one that is gone is replaced so soon."""
 OWN_LEASE_MS: Final = LEASE_MS * 99 // 100
 """The lease as its node counts it: the rates of two clocks differ by less than that."""
 _TAKEN_AT_ONCE: Final = 250
@@ -92,6 +94,7 @@ class Ownership:
         self._running = [
             asyncio.create_task(self._keep_lease()),
             asyncio.create_task(self._keep_working()),
+            asyncio.create_task(self._keep_looking()),
         ]
         for task in self._running:
             task.add_done_callback(partial(_ended, lost))
@@ -100,6 +103,16 @@ class Ownership:
         while True:
             await asyncio.sleep(TICK_S)
             await self.renew()
+
+    async def _keep_looking(self) -> None:
+        """Decide at once when a node is gone; the rest of a tick costs more than a look."""
+        while True:
+            await asyncio.sleep(LOOKS_EVERY_S)
+            with suppress(*_FAILURES):
+                observed = await self._storage.observe()
+                nodes = self._metadata.state.cluster.nodes.values()
+                if any(observed.is_gone(each.id, each.session) for each in nodes):
+                    self._again.set()
 
     async def _keep_working(self) -> None:
         while True:

@@ -72,6 +72,8 @@ class PostgresPlaces:
         self._make(partitions)
 
     def _make(self, partitions: Mapping[TopicPartition, UUID | None]) -> None:
+        if not partitions:
+            return
         topics = [each.topic for each in partitions]
         numbers = [each.partition for each in partitions]
 

@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 from uuid import UUID
 
 from kohort import __version__
@@ -50,6 +50,11 @@ _REMOVE: Final = (
 )
 
 
+_Log: TypeAlias = PostgresLog | RefusedLog
+_Future: TypeAlias = "asyncio.Future[_Log]"
+_Taking: TypeAlias = tuple[Wanted, _Future]
+
+
 class SharedPostgresDirectory:
     """The `SharedLogDirectory` of PostgreSQL. For one event loop."""
 
@@ -68,10 +73,10 @@ class SharedPostgresDirectory:
         self._control = Control(url, f"{self._name} control")
         self._reader = RowReader(self._link("reading"), self._control)
         self._cache = PageCache()
-        self._logs: dict[TopicPartition, PostgresLog | RefusedLog] = {}
+        self._logs: dict[TopicPartition, _Log] = {}
         self._taken: dict[TopicPartition, Wanted] = {}
         """What was asked for when a log was taken, to take it again."""
-        self._wanted: deque[tuple[Wanted, asyncio.Future[PostgresLog | RefusedLog]]] = deque()
+        self._wanted: deque[_Taking] = deque()
         self._taking = OnLoop(self._take_wanted)
         self._session: Session | None = None
         self._trouble: str | None = None
@@ -148,7 +153,7 @@ class SharedPostgresDirectory:
         config: LogConfig,
         leader_epoch: int,
         position: int,
-    ) -> PostgresLog | RefusedLog:
+    ) -> _Log:
         session = self._current()
         wanted = Wanted(topic_partition, topic_id, config, leader_epoch, position)
         log = await self._take(wanted)
@@ -157,9 +162,8 @@ class SharedPostgresDirectory:
         self._logs[topic_partition], self._taken[topic_partition] = log, wanted
         return log
 
-    async def _take(self, wanted: Wanted) -> PostgresLog | RefusedLog:
-        future: asyncio.Future[PostgresLog | RefusedLog]
-        future = asyncio.get_running_loop().create_future()
+    async def _take(self, wanted: Wanted) -> _Log:
+        future: _Future = asyncio.get_running_loop().create_future()
         self._wanted.append((wanted, future))
         self._taking.wake()
         return await future
@@ -169,21 +173,21 @@ class SharedPostgresDirectory:
             await self._taking.until(lambda: self._wanted)
             count = min(len(self._wanted), TAKEN_AT_ONCE)
             some = [self._wanted.popleft() for _ in range(count)]
-            found: Sequence[PostgresLog | RefusedLog | OSError]
+            loop = asyncio.get_running_loop()
             try:
-                found = await asyncio.to_thread(
-                    self._opened, self._current(), [wanted for wanted, _ in some]
-                )
+                await asyncio.to_thread(self._open_all, self._current(), some, loop)
             except OSError as error:
-                found = [error] * count
-            for (_, future), log in zip(some, found, strict=True):
-                _end(future, log)
-                await asyncio.sleep(0)  # what follows on each log takes a turn of its own
+                for _, future in some:
+                    _end(future, error)
 
-    def _opened(
-        self, session: Session, wanted: Sequence[Wanted]
-    ) -> list[PostgresLog | RefusedLog | OSError]:
-        """The logs in order, or why one cannot be taken. Raises OSError."""
+    def _open_all(
+        self, session: Session, some: Sequence[_Taking], loop: asyncio.AbstractEventLoop
+    ) -> None:
+        """Take logs, and tell of each when it is open: one may have much to read.
+
+        Raises OSError.
+        """
+        wanted = [each for each, _ in some]
 
         async def read(connection: Connection) -> list[Taken | DatabaseError]:
             return await take_logs(connection, session.fence, self._metadata, wanted)
@@ -192,14 +196,11 @@ class SharedPostgresDirectory:
             found = self._control.query(read)
         except FencedError as error:
             raise DatabaseError(None, str(error)) from error
-        return [
-            self._open(session, each.config, taken) if isinstance(taken, Taken) else taken
-            for each, taken in zip(wanted, found, strict=True)
-        ]
+        for (each, future), taken in zip(some, found, strict=True):
+            log = self._open(session, each.config, taken) if isinstance(taken, Taken) else taken
+            loop.call_soon_threadsafe(_end, future, log)
 
-    def _open(
-        self, session: Session, config: LogConfig, taken: Taken
-    ) -> PostgresLog | RefusedLog | OSError:
+    def _open(self, session: Session, config: LogConfig, taken: Taken) -> _Log | OSError:
         stored, epochs = taken
         topic_partition = stored.topic_partition
         self.problems.end_all(topic_partition)
@@ -230,7 +231,7 @@ class SharedPostgresDirectory:
                 None, f"what was appended to {topic_partition} last may not be written: {error}"
             ) from error
 
-    def _forgotten(self, topic_partition: TopicPartition) -> PostgresLog | RefusedLog | None:
+    def _forgotten(self, topic_partition: TopicPartition) -> _Log | None:
         """A log that is not served from now on."""
         self._taken.pop(topic_partition, None)
         return self._logs.pop(topic_partition, None)
@@ -282,7 +283,7 @@ class SharedPostgresDirectory:
         config: LogConfig,  # noqa: ARG002
         *,
         synced_by_owner: bool = False,  # noqa: ARG002
-    ) -> PostgresLog | RefusedLog:
+    ) -> _Log:
         """A log that was taken."""
         return self._logs[topic_partition]
 
@@ -322,9 +323,7 @@ class SharedPostgresDirectory:
         self._control.close()
 
 
-def _end(
-    future: "asyncio.Future[PostgresLog | RefusedLog]", found: PostgresLog | RefusedLog | OSError
-) -> None:
+def _end(future: _Future, found: _Log | OSError) -> None:
     if future.done():
         return  # who waits was cancelled
     if isinstance(found, OSError):

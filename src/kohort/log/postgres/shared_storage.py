@@ -63,12 +63,13 @@ _INSERT: Final = (
     "insert into batches (log, base, next, epoch, max_ts, data) values ($1, $2, $3, $4, $5, $6)"
 )
 _NODES: Final = (
-    "select n.node, n.session, n.lease_until, l.objid is not null as holds_lock from nodes n "
+    "select now() as now, pg_postmaster_start_time() as started, n.node, n.session, "
+    "n.lease_until, l.objid is not null as holds_lock "
+    "from (select) one left join nodes n on n.lane = $1 and n.node >= 0 "
     "left join pg_locks l on l.locktype = 'advisory' and l.granted "
     "and l.database = (select oid from pg_database where datname = current_database()) "
     "and l.classid::bigint = $2 and l.objid::bigint = "
-    "(hashtext(current_schema() || ' ' || n.node::text)::bigint & 4294967295) "
-    "where n.lane = $1 and n.node >= 0"
+    "(hashtext(current_schema() || ' ' || n.node::text)::bigint & 4294967295)"
 )
 
 
@@ -152,17 +153,15 @@ class PostgresStorage:
         await self._locking.close()
 
     async def observe(self) -> Observed:
-        async with (
-            self._leasing.use() as connection,
-            connection.transaction(isolation="repeatable_read", readonly=True),
-        ):
-            now, started = await connection.fetchrow("select now(), pg_postmaster_start_time()")
+        async with self._leasing.use() as connection:
             found = await connection.fetch(_NODES, LEASE, LOCK)
+        now, started = found[0]["now"], found[0]["started"]
         nodes = {
             each["node"]: Liveness(
                 each["session"], _timestamp(each["lease_until"]), each["holds_lock"]
             )
             for each in found
+            if each["node"] is not None
         }
         since = _timestamp(now) - _timestamp(started)
         return Observed(_timestamp(now), nodes, trusts_locks=since > 2 * LEASE_MS)
