@@ -52,6 +52,19 @@ async def test_each_group_has_its_entry_in_order(bench: Bench, version: int, cou
         assert [p.committed_offset for p in topic.partitions] == [7, 8, 9]
 
 
+@pytest.mark.parametrize("version", range(1, 8))
+async def test_each_partition_says_that_another_coordinator_has_to_be_asked(
+    bench: Bench, version: int
+) -> None:
+    bench.groups = Committed(3)
+    topics = [{"name": "orders", "partition_indexes": [0, 1]}]
+    response = await bench.ask("offset_fetch", version, group_id="unknown", topics=topics)
+    (topic,) = response.topics
+    errors = [each.error_code for each in topic.partitions]
+    assert errors == [ErrorCode.not_coordinator] * 2
+    assert version == 1 or response.error_code == ErrorCode.not_coordinator
+
+
 async def test_no_groups_at_all(bench: Bench) -> None:
     response = await bench.ask("offset_fetch", 8, groups=[])
     assert response.groups == ()

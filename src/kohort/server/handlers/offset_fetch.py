@@ -6,7 +6,9 @@ epoch (KIP-320); v6 is flexible; v7 adds require_stable (KIP-447); v8 asks about
 topics by id.
 
 An error of the whole group stands in every partition in v1, at the top in v2-7 and in the group's
-entry from v8.
+entry from v8. In v2-7 those by which a client asks again, or another coordinator, stand in every
+partition too: aiokafka (0.14) reads no others, and would begin at its `auto_offset_reset` as if
+nothing was committed. Other clients read the one at the top first.
 """
 
 import asyncio
@@ -38,6 +40,12 @@ REPEATED_UP_TO: Final = 1024 * 1024
 
 FIRST_WITH_THROTTLE: Final = 3
 FIRST_FLEXIBLE: Final = 6
+FIRST_WITH_GROUPS: Final = 8
+_ASKED_AGAIN: Final = (
+    ErrorCode.coordinator_load_in_progress,
+    ErrorCode.coordinator_not_available,
+    ErrorCode.not_coordinator,
+)
 _HEAD: Final = b"\0\0\0\0"
 """The throttle time; from v8 on the groups and the tags follow."""
 _BEFORE_GROUP: Final = len(_HEAD) + 1
@@ -50,7 +58,7 @@ def handle(
 ) -> Coroutine[Any, Any, None] | None:
     """Ask the shard of every group, and respond once all of them have."""
     version = exchange.version
-    asked = request.groups if version >= 8 else (request,)
+    asked = request.groups if version >= FIRST_WITH_GROUPS else (request,)
     if len(asked) != 1:
         return _fetch_many(services, exchange, request)
     group = _Group(services, exchange, asked[0])
@@ -98,7 +106,7 @@ def _respond(exchange: Exchange, group: "_Group", response: OffsetFetchResponse)
 
 def _fields(version: int, group: "_Group", response: OffsetFetchResponse) -> _Fields:
     entry = group.entry(response)
-    return {"groups": [entry]} if version >= 8 else entry
+    return {"groups": [entry]} if version >= FIRST_WITH_GROUPS else entry
 
 
 async def _fetch_everything(
@@ -114,7 +122,7 @@ async def _fetch_everything(
     throttle = _HEAD if version >= FIRST_WITH_THROTTLE else b""
     errors: set[int] = set()
     pieces = await group.pack_everything(response, TimeSlices(), errors)
-    if version >= 8:
+    if version >= FIRST_WITH_GROUPS:
         pieces = [throttle, pack_compact_array(1), *pieces, _TAGS]
     else:
         pieces = [throttle, *pieces]
@@ -281,7 +289,7 @@ class _Group:
     def entry(self, response: OffsetFetchResponse) -> _Fields:
         """This group's part of the response."""
         fields = {"error_code": response.error, "topics": self._entries(response)}
-        return fields | {"group_id": self.id} if self._version >= 8 else fields
+        return fields | {"group_id": self.id} if self._version >= FIRST_WITH_GROUPS else fields
 
     async def pack_everything(
         self, response: OffsetFetchResponse, slices: TimeSlices, errors: set[int]
@@ -295,18 +303,17 @@ class _Group:
             slices,
             errors,
         )
-        if version >= 8:
+        if version >= FIRST_WITH_GROUPS:
             packed.insert(0, pack_compact_string(self.id))
         packed.append(pack_int16(NONE) + (_TAGS if version >= FIRST_FLEXIBLE else b""))
         return packed
 
     def _entries(self, response: OffsetFetchResponse) -> list[_Fields]:
         if response.error is not NONE:
-            return (
-                [_refused(each, response.error) for each in self._topics]
-                if self._version == 1
-                else []
+            in_partitions = self._version == 1 or (
+                self._version < FIRST_WITH_GROUPS and response.error in _ASKED_AGAIN
             )
+            return [_refused(each, response.error) for each in self._topics if in_partitions]
         if self._everything:
             return self._committed(self._visible(response.offsets))
         refused = (_refused(each, error) for each in self._topics if (error := self._error(each)))
