@@ -10,6 +10,7 @@ import pytest
 
 from kohort.cluster import worker_of
 from kohort.errors import ErrorCode, KafkaError
+from kohort.log.base import Log
 from kohort.log.elsewhere import ElsewhereLog
 from kohort.log.local import LocalDirectory
 from kohort.log.memory import MemoryDirectory
@@ -159,20 +160,39 @@ async def test_records_are_followed_once(pair: "Pair") -> None:
     assert pair.follower.version == version
 
 
-async def test_a_partition_without_room_is_refused_and_the_rest_is_served(
+async def test_a_partition_without_room_is_refused_until_there_is_some(
     pair: "Pair", monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pair.logs.directories, "make", _no_room)
-    await pair.leader.create_each([NewTopic("t", 4)])
+    with monkeypatch.context() as full:
+        full.setattr(pair.logs.directories, "make", _no_room)
+        await pair.leader.create_each([NewTopic("t", 4), NewTopic("gone", 4)])
+        await pair.follow()
+        await pair.leader.grow("t", 8)
+        pair.leader.delete("gone")
+        await pair.leader.durable()
+        await pair.follow()
+        errors = {error_of(log) for log in partitions_of(pair, "t")}
+        assert errors == {ErrorCode.kafka_storage_error, ErrorCode.not_leader_or_follower}
+        assert len(pair.logs.problems)
     await pair.follow()
-    found = pair.follower.get("t")
+    pair.check("t")
+    errors = {error_of(log) for log in partitions_of(pair, "t")}
+    assert errors == {None, ErrorCode.not_leader_or_follower}
+    assert not len(pair.logs.problems)
+
+
+def partitions_of(pair: "Pair", name: str) -> Sequence[Log]:
+    found = pair.follower.get(name)
     assert found is not None
-    errors = []
-    for log in found.partitions:
-        with pytest.raises(KafkaError) as caught:
-            log.ensure_open()
-        errors.append(caught.value.code)
-    assert set(errors) == {ErrorCode.kafka_storage_error, ErrorCode.not_leader_or_follower}
+    return found.partitions
+
+
+def error_of(log: Log) -> ErrorCode | None:
+    try:
+        log.ensure_open()
+    except KafkaError as error:
+        return error.code
+    return None
 
 
 async def test_places_of_many_topics_are_made_together(
@@ -201,9 +221,9 @@ async def test_a_name_that_is_taken_refuses_its_topic_alone(pair: "Pair", tmp_pa
     await pair.leader.create_each([NewTopic(name, 1) for name in (taken, *others)])
     await pair.follow()
     for name in others:
-        pair.follower.get(name).partitions[0].ensure_open()
+        assert error_of(partitions_of(pair, name)[0]) is None
     with pytest.raises(KafkaError, match="did not make it"):
-        pair.follower.get(taken).partitions[0].ensure_open()
+        partitions_of(pair, taken)[0].ensure_open()
 
 
 def _no_room(_: object) -> None:

@@ -119,6 +119,8 @@ class FollowingTopics(Topics):
         super().__init__(logs, config, now, placement, metadata)
         self._followed = metadata
         self._slices = TimeSlices()
+        self._unmade: dict[UUID, dict[TopicPartition, UUID]] = {}
+        """Partitions, by topic, whose directories could not be made yet."""
 
     @property
     def position(self) -> int:
@@ -129,8 +131,9 @@ class FollowingTopics(Topics):
         """Do as these records say, each with its offset in the log of the other node.
 
         Records that were followed already are left out. A partition whose directory cannot be made
-        is refused.
+        is refused; each call tries it again.
         """
+        await self._make_unmade()
         new = [each for each in records if each[0] >= self._followed.end_offset]
         for _, run in groupby(new, _run_of):
             some = [*run]
@@ -172,6 +175,23 @@ class FollowingTopics(Topics):
                 extra=fields(topic=record.name, why=error.__cause__ or error),
             )
             self._logs.refuse(places, f"its directory could not be made: {error}")
+            if error.code == ErrorCode.kafka_storage_error:
+                self._unmade.setdefault(record.id, {}).update(places)
+
+    async def _make_unmade(self) -> None:
+        """Serve what was refused if the disk takes it now, as it may once it has room again."""
+        for topic_id, places in tuple(self._unmade.items()):
+            topic = self.by_id(topic_id)
+            try:
+                if topic is not None:
+                    await asyncio.to_thread(self._logs.make_places, places)
+            except KafkaError:
+                return
+            del self._unmade[topic_id]
+            if topic is not None:
+                for partition in self._logs.here(places):
+                    self._logs.open_again(partition, self._logs.settings(topic.effective))
+                    await self._slices.give_way()
 
     async def _apply(self, record: MetadataRecord) -> None:
         match record:

@@ -111,6 +111,13 @@ class TopicLogs:
         except OSError as error:
             self._logs.refuse(partition, f"the log could not be opened again: {error}")
 
+    def open_again(self, partition: TopicPartition, settings: LogConfig) -> None:
+        """Open the log of a partition that was refused, or refuse it again."""
+        self._logs.retire(partition)
+        self.open_or_refuse(partition, settings)
+        for tell in self._logs.on_reopened:
+            tell(self._logs.open(partition, settings))
+
     def refuse(self, places: Iterable[TopicPartition], why: str) -> None:
         """Have the logs of these partitions, which are not open, raise `why`."""
         for partition in filter(self._is_here, places):
