@@ -187,6 +187,20 @@ def test_a_worker_that_is_killed_comes_back(serve: Serve, killed: int) -> None:
     assert server.stop() == 0
 
 
+def test_a_worker_does_not_start_without_its_directory(serve: Serve, tmp_path: Path) -> None:
+    server = serve("--data", str(tmp_path / "d"), "--dev", "--workers", "2", MANY_PARTITIONS)
+    addresses = addresses_of(server)
+    produce(addresses[0])
+    own, aside = tmp_path / "d" / "worker1", tmp_path / "aside"
+    own.rename(aside)
+    os.kill(workers_of(server)[1], signal.SIGKILL)
+    assert f"{own} is missing" in server.line(" why=")
+    aside.rename(own)
+    assert "node=1" in server.line("a worker serves again")
+    assert read_on(addresses[0], RECORDS) == list(range(RECORDS))
+    assert server.stop() == 0
+
+
 def test_workers_end_with_their_parent(serve: Serve) -> None:
     server = serve("--data", "d", "--workers", "2")
     server.line("listening")

@@ -8,6 +8,7 @@ import gc
 import signal
 import socket
 import sys
+from pathlib import Path
 
 from kohort.cli.options import REFUSED, RefusedError
 from kohort.cli.serve import (
@@ -19,6 +20,7 @@ from kohort.cli.serve import (
     loop_factory,
     start_unless_stopped,
 )
+from kohort.log.worker_directories import ensure_there
 from kohort.server.broker import Broker
 from kohort.server.logs import configure
 from kohort.server.net import raise_limit
@@ -41,7 +43,7 @@ async def run() -> int:
     collect_seldom()
     obeying = asyncio.create_task(_obey(reader, broker, stop))
     try:
-        if not await start_unless_stopped(broker.start(), stop):
+        if not await start_unless_stopped(_start(broker), stop):
             return 0
     except RefusedError as refusal:
         writer.write(Report(refused=str(refusal)).encode())
@@ -52,6 +54,13 @@ async def run() -> int:
     await first(stop.asked, broker.lost)
     obeying.cancel()
     return 0 if await close(broker) and not broker.lost.is_set() else FAILED
+
+
+async def _start(broker: Broker) -> None:
+    """Start, unless what the worker has served before is gone. Raises KohortError."""
+    if broker.config["storage"] == "local":
+        ensure_there(Path(broker.config["log.dir"]))
+    await broker.start()
 
 
 def _report(broker: Broker) -> Report:

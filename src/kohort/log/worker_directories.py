@@ -126,6 +126,14 @@ def _locked(locks: ExitStack, path: Path) -> DirectoryLock:
     return lock
 
 
+def ensure_there(path: Path) -> None:
+    """Raise KohortError if the directory of a worker, which `spread` has made, is gone."""
+    if not (path / FORMAT_FILE).exists():
+        raise KohortError(
+            f"{path} is missing, which has the partitions of a worker; restore it from a copy"
+        )
+
+
 def _ensure_whole(path: Path, workers: int) -> None:
     """Raise KohortError if the directory of a worker is missing."""
     for each in (directory_of(path, number) for number in range(1, workers)):
