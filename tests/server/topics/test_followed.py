@@ -1,6 +1,7 @@
 """Topics of a node that reads what another one has logged of them."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 from kohort.cluster import worker_of
 from kohort.errors import ErrorCode, KafkaError
-from kohort.log.base import Log
+from kohort.log.base import Log, LogConfig
 from kohort.log.elsewhere import ElsewhereLog
 from kohort.log.local import LocalDirectory
 from kohort.log.memory import MemoryDirectory
@@ -179,6 +180,28 @@ async def test_a_partition_without_room_is_refused_until_there_is_some(
     errors = {error_of(log) for log in partitions_of(pair, "t")}
     assert errors == {None, ErrorCode.not_leader_or_follower}
     assert not len(pair.logs.problems)
+
+
+async def test_a_log_that_cannot_be_opened_costs_one_partition(
+    pair: "Pair", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_log = pair.logs.open
+    places = (TopicPartition("t", number) for number in range(8))
+    failing = {next(each for each in places if is_of(1, each))}
+
+    def fail_once(partition: TopicPartition, settings: LogConfig) -> Log:
+        if partition in failing:
+            failing.remove(partition)
+            raise OSError(16, "Device or resource busy")
+        return open_log(partition, settings)
+
+    monkeypatch.setattr(pair.logs, "open", fail_once)
+    await pair.leader.create_each([NewTopic("t", 8)])
+    await pair.follow()
+    pair.check("t")
+    errors = Counter(error_of(log) for log in partitions_of(pair, "t"))
+    assert errors[ErrorCode.kafka_storage_error] == 1
+    assert errors[None]
 
 
 def partitions_of(pair: "Pair", name: str) -> Sequence[Log]:

@@ -205,6 +205,11 @@ class FollowingTopics(Topics):
                 self._tell_acls_changed()
 
     async def _apply_topic(self, record: TopicRecord) -> None:
+        settings = self._logs.settings(self._logs.effective(record.configs))
+        for partition in self._logs.here(self._places_to_make(record)):
+            # The record is not read again: a log that fails must not cost the whole topic.
+            self._logs.open_or_refuse(partition, settings)
+            await self._slices.give_way()
         topic = self.by_id(record.id)
         if topic is None:
             self._added(await self._logs.opened_in_slices(record, self._slices))
