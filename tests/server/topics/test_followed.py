@@ -284,6 +284,19 @@ async def test_producer_ids_are_those_of_the_other_node(pair: "Pair") -> None:
     assert len(set(given)) == 300
 
 
+async def test_producers_try_again_while_the_other_node_is_away(
+    pair: "Pair", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pair, "allocate_producer_ids", _is_away)
+    with pytest.raises(KafkaError) as caught:
+        await pair.follower.durable_producer_ids.fill()
+    assert caught.value.code is ErrorCode.coordinator_load_in_progress
+
+
+async def _is_away() -> range:
+    raise KafkaError(ErrorCode.not_controller)
+
+
 async def test_what_is_not_durable_is_not_told() -> None:
     log: Any = MemoryDirectory().open(METADATA, METADATA_LOG)
     metadata = MetadataLog(log, lambda: NOW, "0.2")

@@ -276,4 +276,9 @@ class FollowedTopics(FollowingTopics):
         ]
 
     async def _take_producer_ids(self) -> Sequence[int]:
-        return await self._controller.allocate_producer_ids()
+        try:
+            return await self._controller.allocate_producer_ids()
+        except KafkaError as error:
+            # As in Kafka: producers retry it, while many end at another error.
+            code = ErrorCode.coordinator_load_in_progress
+            raise KafkaError(code, f"no producer ids in hand: {error.message}") from error
