@@ -17,6 +17,7 @@ from kohort.log.local import LocalDirectory
 from kohort.log.memory import MemoryDirectory
 from kohort.server.config import Config
 from kohort.server.config.resources import ResourceType
+from kohort.server.topics import followed
 from kohort.server.topics.cluster_metadata import (
     METADATA,
     ClusterRecord,
@@ -271,6 +272,32 @@ async def test_topics_are_made_by_the_other_node(pair: "Pair") -> None:
     assert made.code is ErrorCode.unknown_topic_or_partition  # it has not followed yet
     assert isinstance(refused, KafkaError)
     assert refused.code is ErrorCode.invalid_topic_exception
+    await pair.follow()
+    pair.check("t")
+
+
+async def test_a_topic_is_asked_for_once_while_the_other_node_hangs(
+    pair: "Pair", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(followed, "CREATED_WITHIN_S", 0.01)
+    asked: list[Sequence[NewTopic]] = []
+    responds = asyncio.Event()
+    create_each = pair.create_each
+
+    async def hang(wanted: Sequence[NewTopic]) -> list[KafkaError | None]:
+        asked.append(wanted)
+        await responds.wait()
+        return await create_each(wanted)
+
+    monkeypatch.setattr(pair, "create_each", hang)
+    for _ in range(2):
+        (unknown,) = await pair.follower.create_each([NewTopic("t", 4)])
+        assert isinstance(unknown, KafkaError)
+        assert unknown.code is ErrorCode.unknown_topic_or_partition
+    assert len(asked) == 1
+    responds.set()
+    while pair.leader.get("t") is None:  # noqa: ASYNC110 (nothing tells of it)
+        await asyncio.sleep(0)
     await pair.follow()
     pair.check("t")
 

@@ -30,6 +30,8 @@ from kohort.types import Timestamp, TopicPartition
 
 TOPICS_AT_ONCE: Final = 100
 """Topics whose directories are made together: each by itself waits for the disk several times."""
+CREATED_WITHIN_S: Final = 1.0
+"""Time that a client waits for a topic that is created because it asked for it."""
 
 logger = logging.getLogger("kohort.topics")
 
@@ -255,6 +257,8 @@ class FollowedTopics(FollowingTopics):
         """Open the topics of `metadata`, which `controller` changes. Raises as `Topics` does."""
         super().__init__(logs, config, now, placement, metadata)
         self._controller = controller
+        self._creating: dict[str, asyncio.Task[dict[str, KafkaError]]] = {}
+        """What the controller is asked to make, by topic."""
 
     def skip(self, offset: int) -> None:
         """Go on from that offset: the records before it were compacted away."""
@@ -263,17 +267,38 @@ class FollowedTopics(FollowingTopics):
     async def create_each(self, wanted: Sequence[NewTopic]) -> list[Topic | KafkaError]:
         """Have topics made; in the same order the topic, or why it was not made.
 
-        One that was made and is not known here yet is UNKNOWN_TOPIC_OR_PARTITION.
+        One that is not known here in time is UNKNOWN_TOPIC_OR_PARTITION: clients ask again, and
+        what else they ask must not wait for a controller that is away.
         """
-        try:
-            errors = await self._controller.create_each(wanted)
-        except KafkaError as error:
-            return [error for _ in wanted]
+        new = [each for each in wanted if each.name not in self._creating]
+        if new:
+            self._creating |= dict.fromkeys(
+                (each.name for each in new), asyncio.create_task(self._have_created(new))
+            )
+        creating = {each.name: self._creating[each.name] for each in wanted}
+        if creating:
+            await asyncio.wait(set(creating.values()), timeout=CREATED_WITHIN_S)
         unknown = KafkaError(ErrorCode.unknown_topic_or_partition)
         return [
-            error or self.get(new.name) or unknown
-            for new, error in zip(wanted, errors, strict=True)
+            (task.result().get(name) if task.done() else None) or self.get(name) or unknown
+            for name, task in creating.items()
         ]
+
+    async def _have_created(self, wanted: Sequence[NewTopic]) -> dict[str, KafkaError]:
+        """By name, why the controller did not make a topic."""
+        try:
+            errors = await self._controller.create_each(wanted)
+        except KafkaError:
+            return {}
+        finally:
+            for each in wanted:
+                del self._creating[each.name]
+        return {each.name: error for each, error in zip(wanted, errors, strict=True) if error}
+
+    def close(self) -> None:
+        super().close()
+        for task in self._creating.values():
+            task.cancel()
 
     async def _take_producer_ids(self) -> Sequence[int]:
         try:
