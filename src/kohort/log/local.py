@@ -85,6 +85,7 @@ class LocalDirectory:
         """The log that `reopen` checks now."""
         self.on_reopened: list[Callable[[Log], None]] = []
         self.on_lost: list[Callable[[], None]] = []
+        self.on_written: list[Callable[[float], None]] = []
         self._closed = False
         self._stopped = False
         self.problems = Problems()

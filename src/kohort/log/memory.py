@@ -70,6 +70,7 @@ class MemoryDirectory:
         self.problems = Problems()
         self.on_reopened: list[Callable[[Log], None]] = []
         self.on_lost: list[Callable[[], None]] = []
+        self.on_written: list[Callable[[float], None]] = []
 
     def recover(self, logs: Iterable[tuple[TopicPartition, LogConfig]]) -> None:
         pass

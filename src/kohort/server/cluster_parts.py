@@ -12,6 +12,7 @@ from kohort.security.peer import Endpoint
 from kohort.server.config import Config
 from kohort.server.internode import FindSpans, RemoteController, Span, local_spans
 from kohort.server.net import Dispatch
+from kohort.server.node_status import NodeStatus
 from kohort.server.nodes import Nodes, OneNode
 from kohort.server.topics import Topics
 from kohort.types import TopicPartition
@@ -87,6 +88,10 @@ class ClusterParts(Protocol):
         """Who knows where the logs of all nodes begin and end."""
         ...
 
+    def status(self) -> NodeStatus | None:
+        """This node in its cluster at this moment; None: it shares no storage."""
+        ...
+
     async def leave(self) -> None:
         """Have other nodes lead what this one led. Idempotent."""
         ...
@@ -135,6 +140,9 @@ class OnlyServer:
 
     def spans(self, topics: Topics) -> FindSpans:
         return partial(_local_spans, topics)
+
+    def status(self) -> NodeStatus | None:
+        return None
 
     async def leave(self) -> None:
         pass

@@ -34,6 +34,7 @@ from kohort.errors import KohortError
 from kohort.runtime.clock import Clock
 from kohort.server.joining import this_machine
 from kohort.server.logs import fields
+from kohort.server.node_status import NodeStatus
 from kohort.server.topics import MetadataRecord, SharedMetadata, SharedTopics
 from kohort.types import Instant, Timestamp, TopicPartition
 
@@ -74,8 +75,11 @@ class Ownership:
         self._endpoints = tuple(endpoints)
         self._rack = rack
         self._settled_after_ms = settled_after_ms
-        self._lease_until = claimed_at + OWN_LEASE_MS
+        self._leased_at = claimed_at
+        """When the lease was asked for last, and given."""
         self._has_session = True
+        self._sessions = 1
+        self._away_since: Instant | None = None
         self._trouble: str | None = None
         self._renewed = asyncio.Event()
         """Set when the lease was renewed, or all was given up."""
@@ -144,19 +148,22 @@ class Ownership:
         Without a lease, lead nothing. Failures of the storage are logged.
         """
         asked_at = self._clock.now()
-        left_ms = self._lease_until - asked_at
+        left_ms = self._leased_at + OWN_LEASE_MS - asked_at
         try:
             async with asyncio.timeout((left_ms if left_ms > 0 else LEASE_MS) / 1_000):
                 if self._has_session:
                     await self._storage.renew()
                 else:
                     await self._storage.claim()
+                    self._sessions += 1
             self._has_session = True
-            self._lease_until = asked_at + OWN_LEASE_MS
-            self._trouble = None
+            self._leased_at = asked_at
+            self._trouble = self._away_since = None
         except (KohortError, *_FAILURES) as error:
             if isinstance(error, FencedError):
                 self._has_session = False
+            if not isinstance(error, KohortError) and self._away_since is None:
+                self._away_since = asked_at
             self._tell(error)
         if not self._has_lease:
             await self._resign()
@@ -178,7 +185,25 @@ class Ownership:
 
     @property
     def _has_lease(self) -> bool:
-        return self._has_session and self._clock.now() < self._lease_until
+        return self._has_session and self._clock.now() < self._leased_at + OWN_LEASE_MS
+
+    def status(self) -> NodeStatus:
+        """This node at this moment."""
+        now, topics = self._clock.now(), self._topics
+        since = now if self._away_since is None else self._away_since
+        return NodeStatus(
+            nodes=len(self._metadata.state.cluster.nodes),
+            led=topics.led_by_purpose(),
+            awaited=max(sum(1 for _ in self._led_places()) - len(topics.led), 0),
+            taken=topics.taken,
+            given_up=topics.given_up,
+            has_lease=self._has_lease,
+            is_registered=self._is_registered,
+            lease_age_s=(now - self._leased_at) / 1_000,
+            sessions=self._sessions,
+            away_s=(now - since) / 1_000,
+            trouble=self._trouble,
+        )
 
     def _tell(self, error: Exception) -> None:
         trouble = str(error) or type(error).__name__

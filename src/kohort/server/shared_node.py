@@ -29,6 +29,7 @@ from kohort.server.internode import (
 )
 from kohort.server.joining import ensure_reachable, shown, this_machine, warn_of_other_counts
 from kohort.server.net import Dispatch, Exchange
+from kohort.server.node_status import STARTING, NodeStatus
 from kohort.server.nodes import ClusterNodes
 from kohort.server.ownership import Ownership
 from kohort.server.topics import (
@@ -258,6 +259,10 @@ class SharedNode:
         """Who knows where the logs of all nodes begin and end."""
         self._spans = RoutedSpans(self.nodes, topics, self._connect)
         return self._spans.find
+
+    def status(self) -> NodeStatus:
+        """This node at this moment."""
+        return STARTING if self._ownership is None else self._ownership.status()
 
     async def leave(self) -> None:
         """Have other nodes lead what this one led. Idempotent."""

@@ -205,6 +205,9 @@ class WorkerParts:
         self._spans = RoutedSpans(self.nodes, topics, self._connect)
         return self._spans.find
 
+    def status(self) -> None:
+        """The partitions of this node are always its own."""
+
     async def leave(self) -> None:
         """Nobody else can lead what this node leads."""
 

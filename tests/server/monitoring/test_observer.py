@@ -4,13 +4,14 @@ import asyncio
 import json
 import logging
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kohort.cluster import LEASE_MS
 from kohort.coordinator.journal import Cause, Rebalance
 from kohort.security.acls import (
     CLUSTER_NAME,
@@ -28,6 +29,7 @@ from kohort.server.monitoring.observer import Observer
 from kohort.server.supervisor.exposition import RESTARTS, UP
 from kohort.types import Timestamp
 from server.net.bench import Peer
+from server.nodes_bench import SharedCluster
 
 OPERATIONS = Path(__file__).parents[3] / "docs" / "operations.md"
 REBALANCE = Rebalance(
@@ -74,6 +76,66 @@ async def test_health_is_bad_when_the_directory_is_gone(tmp_path: Path) -> None:
         data.rename(tmp_path / "elsewhere")
         assert broker.observer.health("").status is HTTPStatus.SERVICE_UNAVAILABLE
         (tmp_path / "elsewhere").rename(data)
+
+
+async def test_a_server_alone_is_ready_when_all_is_loaded() -> None:
+    async with Broker(Config({"listeners": "127.0.0.1:0", "storage": "memory"})) as broker:
+        loaded = broker.groups.is_loaded and broker.transactions.is_loaded
+        assert (broker.observer.ready("").status is HTTPStatus.OK) is loaded
+        await broker.groups.loaded()
+        await broker.transactions.loaded()
+        assert broker.observer.ready("").status is HTTPStatus.OK
+        assert broker.observer.ready_alone("").body == b'{"status": "ok"}\n'
+
+
+async def test_a_node_shows_its_part_of_the_cluster() -> None:
+    async with SharedCluster(2) as cluster:
+        await cluster.leaders("__consumer_offsets")
+        observer = cluster.brokers[1].observer
+        await until_ready(observer)
+        assert observer.health("").status is HTTPStatus.OK
+        text = (await observer.metrics("")).body.decode().splitlines()
+        for sample in (
+            'kohort_partitions_led{purpose="groups"} 6.0',
+            'kohort_partitions_led{purpose="transactions"} 6.0',
+            'kohort_partitions_led{purpose="records"} 0.0',
+            "kohort_cluster_nodes 2.0",
+            "kohort_partitions_awaited 0.0",
+            "kohort_partitions_taken_total 12.0",
+            "kohort_partitions_given_up_total 0.0",
+            "kohort_node_sessions_total 1.0",
+            "kohort_database_away_seconds 0.0",
+        ):
+            assert sample in text
+
+
+async def test_a_node_without_its_storage_is_neither_well_nor_ready() -> None:
+    async with SharedCluster(1) as cluster:
+        observer, storage = cluster.brokers[1].observer, cluster.storages[1]
+        await until_ready(observer)
+        storage.failure = OSError("nobody is there")
+        await until(lambda: observer.health("").status is not HTTPStatus.OK)
+        assert observer.ready("").status is HTTPStatus.OK  # others take nothing yet
+        cluster.clock.ahead_ms += LEASE_MS
+        for answer in (observer.ready(""), observer.health("")):
+            assert answer.status is HTTPStatus.SERVICE_UNAVAILABLE
+            away, lease = json.loads(answer.body)["reasons"][-2:]
+            assert re.fullmatch(r"the database has .* for \d+ s: nobody is there", away)
+            assert lease == "this node has no lease, and leads nothing"
+        storage.failure = None
+        await until_ready(observer)
+        samples = (await observer.metrics("")).body.decode().splitlines()
+        assert "kohort_database_away_seconds 0.0" in samples
+
+
+async def until_ready(observer: Observer) -> None:
+    await until(lambda: observer.ready("").status is HTTPStatus.OK)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110 - nothing tells of it
+            await asyncio.sleep(0.005)
 
 
 async def test_a_rebalance_is_one_line_with_its_causes(

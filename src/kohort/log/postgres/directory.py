@@ -78,6 +78,7 @@ class PostgresDirectory:
         self.fence = Fence(node)
         self.fence.on_lost.append(self._lost)
         self.on_lost: list[Callable[[], None]] = []
+        self.on_written: list[Callable[[float], None]] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self.on_reopened: list[Callable[[Log], None]] = []
         self.problems = Problems()
@@ -100,6 +101,7 @@ class PostgresDirectory:
             self.problems,
             statement=statement,
             troubled=self._troubled,
+            written=self._written,
         )
         self._lease = self._link("lease")
         try:
@@ -167,6 +169,10 @@ class PostgresDirectory:
             log.end(ErrorCode.not_leader_or_follower)
         for tell in tuple(self.on_lost):
             tell()
+
+    def _written(self, seconds: float) -> None:
+        for tell in self.on_written:
+            tell(seconds)
 
     def _troubled(self, error: Exception | None) -> None:
         if error is None and self._trouble is not None:

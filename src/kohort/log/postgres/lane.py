@@ -6,6 +6,7 @@ most.
 """
 
 import errno
+import time
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
@@ -63,8 +64,12 @@ class Lane:
         *,
         statement: str = INSERT,
         troubled: Callable[[Exception | None], None] = lambda _: None,
+        written: Callable[[float], None] = lambda _: None,
     ) -> None:
-        """`troubled` learns why nothing can be written, and of None when it can again."""
+        """`troubled` learns why nothing can be written, and of None when it can again.
+
+        `written` learns the seconds that each statement took, with all its attempts.
+        """
         self.number = number
         self.unwritten = 0
         """Bytes of rows that are not written yet."""
@@ -72,6 +77,7 @@ class Lane:
         self._fence = fence
         self._writer = Writer(link, fence, number, statement)
         self._troubled = troubled
+        self._written = written
         self._next = _Round()
         self._current: _Round | None = None
         self._in_flight: list[Row] = []
@@ -110,11 +116,13 @@ class Lane:
             self._in_flight += commit.rows.take_rows()
         while self._in_flight:
             some = next(statements(self._in_flight))
+            began = time.perf_counter()
             try:
                 await self._writer.write(some, troubled=self._troubled)
             except (OSError, KohortError) as error:
                 self._refused(current, some, error)
             else:
+                self._written(time.perf_counter() - began)
                 for row in some:
                     row.store.durable = row.end
                 self._take_off(len(some))

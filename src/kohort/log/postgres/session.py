@@ -40,8 +40,9 @@ class Session:
         *,
         statement: str = INSERT,
         troubled: Callable[[Exception | None], None] = lambda _: None,
+        written: Callable[[float], None] = lambda _: None,
     ) -> None:
-        """`statement` is what lanes append with; `troubled` is that of `Lane`."""
+        """`statement` is what lanes append with; `troubled` and `written` are those of `Lane`."""
         self.fence = fence
         self.operations = Operations(link("operations"), fence)
         self._problems = problems
@@ -54,7 +55,12 @@ class Session:
         )
         self._lanes = {
             number: Lane(
-                number, link(f"lane {number}"), fence, statement=statement, troubled=troubled
+                number,
+                link(f"lane {number}"),
+                fence,
+                statement=statement,
+                troubled=troubled,
+                written=written,
             )
             for number in (STATE, *RECORDS)
         }

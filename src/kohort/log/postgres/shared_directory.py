@@ -70,6 +70,7 @@ class SharedPostgresDirectory:
         self.on_reopened: list[Callable[[Log], None]] = []
         self.on_lost: list[Callable[[], None]] = []
         """Never called: a node whose session is over begins another one."""
+        self.on_written: list[Callable[[float], None]] = []
         self._control = Control(url, f"{self._name} control")
         self._reader = RowReader(self._link("reading"), self._control)
         self._cache = PageCache()
@@ -116,6 +117,7 @@ class SharedPostgresDirectory:
             self._cache,
             self.problems,
             troubled=self._troubled,
+            written=self._written,
         )
         fence.on_lost.append(self._session_over)
 
@@ -135,6 +137,10 @@ class SharedPostgresDirectory:
         if self._session is None:
             raise DatabaseError(None, "this node has no session")
         return self._session
+
+    def _written(self, seconds: float) -> None:
+        for tell in self.on_written:
+            tell(seconds)
 
     def _troubled(self, error: Exception | None) -> None:
         if error is None and self._trouble is not None:

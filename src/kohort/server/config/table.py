@@ -520,12 +520,12 @@ _OURS = (
         "machines.",
     ),
     _string("http.listen", None, check=parse_http, ours=True,
-        doc="Address of the HTTP port with /metrics, /health and /groups, as HOST:PORT or "
+        doc="Address of the HTTP port with /metrics, /health, /ready and /groups, as HOST:PORT or "
         "https://HOST:PORT; null: none. Its TLS has the settings of a listener named HTTP.",
     ),
     _password("http.token", None, ours=True,
         doc="Token that the HTTP port asks for as Authorization: Bearer TOKEN, but for the status "
-        "in /health; null: none.",
+        "in /health and /ready; null: none.",
     ),
     _string("http.principal", "User:ANONYMOUS", check=KafkaPrincipal.parse, ours=True,
         doc="Principal of all who use the HTTP port: with an authorizer, the port shows the "

@@ -21,6 +21,7 @@ from prometheus_client.registry import Collector
 from kohort import __version__
 from kohort.log.problems import Problems
 from kohort.runtime.groups import Groups
+from kohort.runtime.histogram import Histogram
 from kohort.runtime.time_slice import TimeSlices
 from kohort.runtime.transactions import TransactionCoordinator
 from kohort.server.authorization import Access
@@ -29,6 +30,7 @@ from kohort.server.monitoring.group_view import lag
 from kohort.server.monitoring.loop_lag import LoopLag
 from kohort.server.monitoring.rebalances import Rebalances
 from kohort.server.net import ListenerStatistics
+from kohort.server.node_status import NodeStatus
 from kohort.server.topics import Topics
 from kohort.types import TopicPartition
 
@@ -52,6 +54,9 @@ class MetricSources:
     loop_lag: LoopLag
     access: Access
     """What of groups and topics may be named."""
+    node: NodeStatus | None
+    """None: the server shares no storage."""
+    database_appends: Histogram
 
 
 class OffsetRow(NamedTuple):
@@ -118,6 +123,29 @@ def _offsets(rows: Iterable[OffsetRow]) -> tuple[Metric, Metric]:
     return committed, behind
 
 
+def _of_node(node: NodeStatus | None) -> Iterator[Metric]:
+    """Samples are those of a node that shares a storage with others."""
+    led = GaugeMetricFamily(
+        "kohort_partitions_led", "Partitions that this node leads.", labels=("purpose",)
+    )
+    for purpose, count in {} if node is None else node.led.items():
+        led.add_metric((purpose.value,), count)
+    yield led
+    for name, what, field in (
+        ("kohort_cluster_nodes", "Nodes of the cluster that are there.", "nodes"),
+        ("kohort_partitions_awaited", "Partitions to be led, and not taken yet.", "awaited"),
+        ("kohort_lease_age_seconds", "Time since the lease was renewed.", "lease_age_s"),
+        ("kohort_database_away_seconds", "Time without a response of the database.", "away_s"),
+    ):
+        yield GaugeMetricFamily(name, what, None if node is None else getattr(node, field))
+    for name, what, field in (
+        ("kohort_partitions_taken", "Partitions that this node began to lead.", "taken"),
+        ("kohort_partitions_given_up", "Partitions that this node ceased to lead.", "given_up"),
+        ("kohort_node_sessions", "Sessions that this node has begun.", "sessions"),
+    ):
+        yield CounterMetricFamily(name, what, None if node is None else getattr(node, field))
+
+
 class _Read(Collector):
     """Metrics that were read already."""
 
@@ -144,6 +172,13 @@ class _Metrics(Collector):
         yield from self._group_counts()
         yield from self._rebalances()
         yield from self._transactions()
+        yield from _of_node(self._sources.node)
+        yield HistogramMetricFamily(
+            "kohort_database_append_seconds",
+            "Duration of statements that append to logs in PostgreSQL.",
+            self._sources.database_appends.buckets(),
+            self._sources.database_appends.sum_s,
+        )
         yield GaugeMetricFamily(
             "kohort_log_problems",
             "Logs that are damaged, or that the disk refuses.",

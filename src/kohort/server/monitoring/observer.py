@@ -13,6 +13,7 @@ from kohort.coordinator.journal import Rebalance
 from kohort.errors import KohortError
 from kohort.log.problems import Problems
 from kohort.runtime.groups import Groups
+from kohort.runtime.histogram import Histogram
 from kohort.runtime.shard_host import HostState
 from kohort.runtime.time_slice import TimeSlices
 from kohort.runtime.transactions import TransactionCoordinator
@@ -26,9 +27,11 @@ from kohort.server.monitoring.loop_lag import LoopLag
 from kohort.server.monitoring.rebalances import Rebalances
 from kohort.server.monitoring.viewer import Viewer
 from kohort.server.net import ListenerStatistics, Tls
+from kohort.server.node_status import NodeStatus
 from kohort.server.topics import Topics
 
 _WELL: Final = (HostState.ACTIVE.value, HostState.ELSEWHERE.value)
+DATABASE_BOUNDS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 _PROBLEMS_TOLD: Final = 100
 """Most problems of logs in one response."""
 
@@ -46,10 +49,13 @@ class Observer:
         traffic: Callable[[], ListenerStatistics],
         find_spans: FindSpans,
         find_access: FindAccess,
+        node_status: Callable[[], NodeStatus | None],
         tls: Tls | None = None,
         path: str | None = None,
     ) -> None:
         """`find_access` says what the HTTP port shows; with `tls`, it is one of HTTPS.
+
+        `node_status` has what this node is in its cluster, if it shares a storage.
 
         With `path`, the port is a Unix socket there, for whoever may open it.
         """
@@ -60,11 +66,14 @@ class Observer:
         self._problems = problems
         self._traffic = traffic
         self._find_spans = find_spans
+        self._node_status = node_status
         self._tls = tls
         self._path = path
         self._viewer = Viewer(config["http.principal"], find_access)
         self._rebalances = Rebalances()
         self._loop_lag = LoopLag()
+        self.database_appends = Histogram(DATABASE_BOUNDS_S)
+        """Durations of statements that append to logs in a database."""
         self._port: HttpPort | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -76,11 +85,12 @@ class Observer:
         self._port = HttpPort(
             {
                 "/health": self.health,
+                "/ready": self.ready,
                 "/metrics": self.metrics,
                 "/groups": self.groups,
                 "/groups/": self.group,
             },
-            public={"/health": self.health_alone},
+            public={"/health": self.health_alone, "/ready": self.ready_alone},
             token=self._config["http.token"],
             tls=self._tls,
         )
@@ -113,18 +123,31 @@ class Observer:
         """Whether every shard serves, no log has a problem, and the directory takes writes."""
         if not self._viewer.sees_cluster():
             return self.health_alone("")
-        reasons = self._reasons()
-        if reasons:
-            return json_response(
-                {"status": "unavailable", "reasons": reasons}, HTTPStatus.SERVICE_UNAVAILABLE
-            )
-        return json_response({"status": "ok"})
+        return _of_reasons(self._reasons())
 
     def health_alone(self, _: str) -> HttpResponse:
         """The same without reasons, which name topics."""
-        if self._reasons():
-            return json_response({"status": "unavailable"}, HTTPStatus.SERVICE_UNAVAILABLE)
-        return json_response({"status": "ok"})
+        return _status_alone(self._reasons())
+
+    def ready(self, _: str) -> HttpResponse:
+        """Whether this node serves all that it is to lead."""
+        if not self._viewer.sees_cluster():
+            return self.ready_alone("")
+        return _of_reasons(self._unready())
+
+    def ready_alone(self, _: str) -> HttpResponse:
+        """The same without reasons."""
+        return _status_alone(self._unready())
+
+    def _unready(self) -> list[str]:
+        reasons, status = self._loading(), self._node_status()
+        if status is not None and not status.is_ready:
+            reasons += status.reasons() or [
+                f"{status.awaited} partitions are yet to be taken"
+                if status.is_registered
+                else "this node is about to register"
+            ]
+        return reasons
 
     async def metrics(self, _: str) -> HttpResponse:
         """Prometheus text format."""
@@ -140,6 +163,8 @@ class Observer:
             rebalances=self._rebalances,
             loop_lag=self._loop_lag,
             access=self._viewer.access(),
+            node=self._node_status(),
+            database_appends=self.database_appends,
         )
         return HttpResponse(HTTPStatus.OK, await exposition(sources), CONTENT_TYPE)
 
@@ -173,18 +198,25 @@ class Observer:
         return await asyncio.to_thread(lambda: json_response(details()))
 
     def _reasons(self) -> list[str]:
-        reasons = [
+        reasons = self._loading()
+        status = self._node_status()
+        if status is not None:
+            reasons += status.reasons()
+        reasons += self._problems.texts(_PROBLEMS_TOLD)
+        config = self._config
+        if config["storage"] == "local":
+            reasons += _unwritable(config["log.dir"])
+        return reasons
+
+    def _loading(self) -> list[str]:
+        """Of shards that do not serve."""
+        return [
             f"{count} of {sum(shards.values())} {kind} partitions are {state}"
             for kind, coordinator in (("group", self._groups), ("transaction", self._transactions))
             for shards in (coordinator.statistics()["shards"],)
             for state, count in shards.items()
             if count and state not in _WELL
         ]
-        reasons += self._problems.texts(_PROBLEMS_TOLD)
-        config = self._config
-        if config["storage"] == "local":
-            reasons += _unwritable(config["log.dir"])
-        return reasons
 
 
 async def listening(port: HttpPort, wanted: Address) -> Address:
@@ -194,6 +226,21 @@ async def listening(port: HttpPort, wanted: Address) -> Address:
     except OSError as error:
         raise KohortError(cannot_listen(wanted, error, "--http")) from error
     return Address(wanted.host, bound.port)
+
+
+def _of_reasons(reasons: list[str]) -> HttpResponse:
+    """Why something is not well; it is without reasons."""
+    if reasons:
+        return json_response(
+            {"status": "unavailable", "reasons": reasons}, HTTPStatus.SERVICE_UNAVAILABLE
+        )
+    return json_response({"status": "ok"})
+
+
+def _status_alone(reasons: list[str]) -> HttpResponse:
+    if reasons:
+        return json_response({"status": "unavailable"}, HTTPStatus.SERVICE_UNAVAILABLE)
+    return json_response({"status": "ok"})
 
 
 def _listed(summaries: list[dict[str, Any]]) -> HttpResponse:

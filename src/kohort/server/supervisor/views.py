@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
@@ -24,22 +25,26 @@ class Views:
         self._workers = workers
         self._sockets = sockets
         self.routes: Mapping[str, Route] = {
-            "/health": self._health,
+            "/health": partial(self._status, "/health"),
+            "/ready": partial(self._status, "/ready"),
             "/metrics": self._metrics,
             "/groups": self._groups,
             "/groups/": self._group,
         }
-        self.public: Mapping[str, Route] = {"/health": self._health_alone}
+        self.public: Mapping[str, Route] = {
+            "/health": partial(self._status_alone, "/health"),
+            "/ready": partial(self._status_alone, "/ready"),
+        }
 
-    async def _health(self, _: str) -> HttpResponse:
-        """Whether all workers are there and well."""
-        reasons = self._reasons(await self._ask("/health"))
+    async def _status(self, path: str, _: str) -> HttpResponse:
+        """Whether all workers are there and well, or ready."""
+        reasons = self._reasons(await self._ask(path))
         return _unavailable(reasons=reasons) if reasons else json_response({"status": "ok"})
 
-    async def _health_alone(self, path: str) -> HttpResponse:
+    async def _status_alone(self, path: str, _: str) -> HttpResponse:
         """The same without reasons, which name topics."""
-        health = await self._health(path)
-        return health if health.status is HTTPStatus.OK else _unavailable()
+        status = await self._status(path, "")
+        return status if status.status is HTTPStatus.OK else _unavailable()
 
     async def _metrics(self, _: str) -> HttpResponse:
         """The metrics of all workers, each with its node as a label."""

@@ -37,6 +37,8 @@ class SharedTopics(FollowingTopics):
         """Know the topics of `metadata`, and lead no partition yet."""
         self._led: dict[TopicPartition, int] = {}
         """The partitions whose logs are here, with their leader epochs."""
+        self.taken = self.given_up = 0
+        """Partitions that were led from some time on, and those no more."""
         super().__init__(logs, config, now, self._led.__contains__, metadata)
         self._shared_logs = logs
         self._on_reopened = logs.on_reopened
@@ -51,6 +53,15 @@ class SharedTopics(FollowingTopics):
     def led(self) -> Mapping[TopicPartition, int]:
         """The partitions that are led here, with their leader epochs, for reading only."""
         return MappingProxyType(self._led)
+
+    def led_by_purpose(self) -> Mapping[Purpose, int]:
+        """How many partitions of each purpose are led here."""
+        found = dict.fromkeys(Purpose, 0)
+        for name, purpose in _PURPOSES.items():
+            topic = self.get(name)
+            logs = () if topic is None else topic.partitions
+            found[purpose] = sum(log.topic_partition in self._led for log in logs)
+        return found | {Purpose.RECORDS: len(self._led) - sum(found.values())}
 
     @property
     def spread(self) -> dict[UUID, Spread]:
@@ -81,6 +92,7 @@ class SharedTopics(FollowingTopics):
             await self._shared_logs.release(partition)
             return
         self._led[partition] = epoch
+        self.taken += 1
         self._tell_opened(log)
 
     async def give_up(self, partition: TopicPartition) -> None:
@@ -91,6 +103,7 @@ class SharedTopics(FollowingTopics):
         """
         if self._led.pop(partition, None) is None:
             return
+        self.given_up += 1
         log = self.log(*partition)
         if log is not None:
             self._tell_opened(ElsewhereLog(partition, log.config))
