@@ -273,7 +273,7 @@ def test_workers_in_a_database_are_nodes_of_its_cluster(serve: Serve, database: 
     http = ("--http", "127.0.0.1:0")
     server = serve("--storage", database, "--workers", "2", *http, *IN_CLUSTER)
     addresses = addresses_of(server)
-    until(lambda: get(server, "/health")[0] == 200)
+    until(lambda: get(server, "/ready")[0] == 200)
     other = serve("--storage", database, "--workers", "2", "--set=node.id=2", *IN_CLUSTER)
     everybody = ",".join((*addresses, *addresses_of(other)))
     produce(everybody)
@@ -282,6 +282,8 @@ def test_workers_in_a_database_are_nodes_of_its_cluster(serve: Serve, database: 
     assert "node=1" in server.line("a worker serves again")
     assert read_on(addresses[1], 2 * RECORDS) == list(range(2 * RECORDS))
     assert 'kohort_worker_restarts_total{node="1"} 1' in get(server, "/metrics")[1]
+    groups = json.loads(get(server, "/groups")[1])
+    assert [each["group_id"] for each in groups["groups"]] == ["g"]
     assert server.stop() == 0
     produce(everybody, 2 * RECORDS)
     assert read_on(everybody, RECORDS) == list(range(2 * RECORDS, 3 * RECORDS))

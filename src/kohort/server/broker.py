@@ -321,9 +321,8 @@ class Broker:
             self.listener.statistics,
             self._cluster.spans(self.topics),
             self._access,
-            self._cluster.status,
+            self._cluster,
             None if self.config.https is None else self.certificates.open(self.config.https),
-            self._cluster.http_socket,
         )
         self.groups.on_rebalance.append(self.observer.on_rebalance)
         self.logs.on_written.append(self.observer.database_appends.observe)

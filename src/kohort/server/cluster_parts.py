@@ -10,7 +10,13 @@ from kohort.runtime.markers import MarkerWriter
 from kohort.runtime.transactions import TransactionVerifier
 from kohort.security.peer import Endpoint
 from kohort.server.config import Config
-from kohort.server.internode import FindSpans, RemoteController, Span, local_spans
+from kohort.server.internode import (
+    FindSpans,
+    GroupsElsewhere,
+    RemoteController,
+    Span,
+    local_spans,
+)
 from kohort.server.net import Dispatch
 from kohort.server.node_status import NodeStatus
 from kohort.server.nodes import Nodes, OneNode
@@ -92,6 +98,10 @@ class ClusterParts(Protocol):
         """This node in its cluster at this moment; None: it shares no storage."""
         ...
 
+    async def groups_elsewhere(self) -> GroupsElsewhere | None:
+        """The groups that other nodes coordinate; None: it shares no storage."""
+        ...
+
     async def leave(self) -> None:
         """Have other nodes lead what this one led. Idempotent."""
         ...
@@ -142,6 +152,9 @@ class OnlyServer:
         return partial(_local_spans, topics)
 
     def status(self) -> NodeStatus | None:
+        return None
+
+    async def groups_elsewhere(self) -> GroupsElsewhere | None:
         return None
 
     async def leave(self) -> None:

@@ -20,8 +20,10 @@ from kohort.server.internode import (
     ByListener,
     Connect,
     FindSpans,
+    GroupsElsewhere,
     NodeConnections,
     RemoteController,
+    RoutedGroups,
     RoutedMarkers,
     RoutedSpans,
     RoutedVerifier,
@@ -101,6 +103,7 @@ class SharedNode:
             else ByListener(inter_broker, certificates, self._endpoint_of)
         )
         self._connections = NodeConnections(self._connect)
+        self._groups = RoutedGroups(self._connect)
         self._spans: RoutedSpans | None = None
         self._ownership: Ownership | None = None
         self.cluster_id: str | None = None
@@ -264,6 +267,10 @@ class SharedNode:
         """This node at this moment."""
         return STARTING if self._ownership is None else self._ownership.status()
 
+    async def groups_elsewhere(self) -> GroupsElsewhere:
+        """The groups that other nodes coordinate."""
+        return await self._groups.list(sorted(set(self.nodes.ids) - {self._node_id}))
+
     async def leave(self) -> None:
         """Have other nodes lead what this one led. Idempotent."""
         if self._ownership is not None:
@@ -273,4 +280,5 @@ class SharedNode:
         """Ask other nodes nothing more. Idempotent."""
         if self._spans is not None:
             self._spans.close()
+        self._groups.close()
         self._connections.close()

@@ -208,6 +208,9 @@ class WorkerParts:
     def status(self) -> None:
         """The partitions of this node are always its own."""
 
+    async def groups_elsewhere(self) -> None:
+        """Who looks at groups asks all workers."""
+
     async def leave(self) -> None:
         """Nobody else can lead what this node leads."""
 

@@ -4,7 +4,8 @@ import asyncio
 import json
 import logging
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from datetime import timedelta
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -126,6 +127,56 @@ async def test_a_node_without_its_storage_is_neither_well_nor_ready() -> None:
         await until_ready(observer)
         samples = (await observer.metrics("")).body.decode().splitlines()
         assert "kohort_database_away_seconds 0.0" in samples
+
+
+async def test_any_node_shows_the_groups_of_all() -> None:
+    async with SharedCluster(3, cluster_rebalance_delay_ms=0) as cluster:
+        await until(lambda: len({*led(cluster)}) == 3)
+        await cluster.leaders("__consumer_offsets")
+        names = [f"g{number}" for number in range(12)]
+        for name in names:
+            node = coordinator(cluster, name)
+            answer = await (await cluster.peer(node)).ask("join_group", 3, **join(name))
+            assert not answer.error_code
+        assert {coordinator(cluster, name) for name in names} == {1, 2, 3}
+        for broker in cluster.brokers.values():
+            told = json.loads((await broker.observer.groups("")).body)
+            assert [each["group_id"] for each in told["groups"]] == sorted(names)
+            assert {each["type"] for each in told["groups"]} == {"classic"}
+            assert told["silent_nodes"] == []
+        name = next(each for each in names if coordinator(cluster, each) == 2)
+        assert (await cluster.brokers[2].observer.group(name)).status is HTTPStatus.OK
+        answer = await cluster.brokers[1].observer.group(name)
+        assert answer.status is HTTPStatus.MISDIRECTED_REQUEST
+        assert json.loads(answer.body)["coordinator"] == 2
+
+
+async def test_a_node_that_does_not_tell_its_groups_is_named() -> None:
+    async with SharedCluster(2) as cluster:
+        await until(lambda: len(cluster.brokers[1].nodes.ids) == 2)
+        await cluster.brokers[2].listener.close(0)
+        told = json.loads((await cluster.brokers[1].observer.groups("")).body)
+        assert told == {"groups": [], "silent_nodes": [2]}
+
+
+def led(cluster: SharedCluster) -> Iterator[int]:
+    """The leaders of the partitions of groups, as node 1 knows them."""
+    topic = cluster.brokers[1].topics.get("__consumer_offsets")
+    assert topic is not None
+    return (leader.node for leader in cluster.brokers[1].nodes.leaders(topic))
+
+
+def coordinator(cluster: SharedCluster, group: str) -> int:
+    return cluster.brokers[1].nodes.coordinator("__consumer_offsets", group)
+
+
+def join(group: str) -> dict[str, Any]:
+    timeout = timedelta(seconds=60)
+    return {
+        "group_id": group, "session_timeout": timeout, "rebalance_timeout": timeout,
+        "member_id": "", "protocol_type": "consumer",
+        "protocols": [{"name": "range", "metadata": b""}],
+    }  # fmt: skip
 
 
 async def until_ready(observer: Observer) -> None:

@@ -9,6 +9,7 @@ from kohort.server.internode.by_listener import ByListener
 from kohort.server.internode.connection import Connect, NodeConnection, by_socket
 from kohort.server.internode.controller import RemoteController
 from kohort.server.internode.following import MetadataFollower
+from kohort.server.internode.groups import GroupsElsewhere, RoutedGroups
 from kohort.server.internode.link import NodeUnreachableError
 from kohort.server.internode.spans import FindSpans, RoutedSpans, Span, local_spans
 from kohort.server.internode.transactions import NodeConnections, RoutedMarkers, RoutedVerifier
@@ -17,11 +18,13 @@ __all__ = [
     "ByListener",
     "Connect",
     "FindSpans",
+    "GroupsElsewhere",
     "MetadataFollower",
     "NodeConnection",
     "NodeConnections",
     "NodeUnreachableError",
     "RemoteController",
+    "RoutedGroups",
     "RoutedMarkers",
     "RoutedSpans",
     "RoutedVerifier",

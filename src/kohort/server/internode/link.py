@@ -15,6 +15,8 @@ from kohort.protocol.reading import Read, reader
 
 MAX_RESPONSE: Final = 256 * 1024 * 1024
 """Bytes of a response; no request has a larger one."""
+_LARGE: Final = 64 * 1024
+"""Bytes of a response beyond which it is decoded in a thread."""
 _SIZE: Final = 4
 _CLIENT_ID: Final = "node"
 _POSITIVE: Final = 0x7FFFFFFF
@@ -70,7 +72,10 @@ class Link:
         for piece in body:
             self._writer.write(piece)
         frame = await response
-        return _response_reader(api_key, version)(frame, response_body_at(api_key, version))
+        read, at = _response_reader(api_key, version), response_body_at(api_key, version)
+        if len(frame) > _LARGE:
+            return await asyncio.to_thread(read, frame, at)
+        return read(frame, at)
 
     async def _read(self, reader: asyncio.StreamReader) -> None:
         try:

@@ -32,6 +32,16 @@ def summary(group: AnyGroup) -> dict[str, Any]:
     }
 
 
+def summary_elsewhere(row: Any) -> dict[str, Any]:
+    """The line of a group that another node has told of, in its ListGroups response."""
+    return {
+        "group_id": row.group_id,
+        "state": row.group_state,
+        "protocol_type": row.protocol_type,
+        "type": row.group_type,
+    }
+
+
 async def details(
     group: AnyGroup,
     topics: Topics,

@@ -3,12 +3,13 @@
 import asyncio
 import importlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from itertools import chain
 from operator import itemgetter
 from typing import Any, Final
 
+from kohort.cluster import NO_LEADER
 from kohort.coordinator.journal import Rebalance
 from kohort.errors import KohortError
 from kohort.log.problems import Problems
@@ -19,6 +20,7 @@ from kohort.runtime.time_slice import TimeSlices
 from kohort.runtime.transactions import TransactionCoordinator
 from kohort.server.addresses import Address, cannot_listen
 from kohort.server.authorization import FindAccess
+from kohort.server.cluster_parts import ClusterParts
 from kohort.server.config import Config
 from kohort.server.internode import FindSpans
 from kohort.server.monitoring import group_view
@@ -27,8 +29,7 @@ from kohort.server.monitoring.loop_lag import LoopLag
 from kohort.server.monitoring.rebalances import Rebalances
 from kohort.server.monitoring.viewer import Viewer
 from kohort.server.net import ListenerStatistics, Tls
-from kohort.server.node_status import NodeStatus
-from kohort.server.topics import Topics
+from kohort.server.topics import OFFSETS_TOPIC, Topics
 
 _WELL: Final = (HostState.ACTIVE.value, HostState.ELSEWHERE.value)
 DATABASE_BOUNDS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
@@ -49,15 +50,12 @@ class Observer:
         traffic: Callable[[], ListenerStatistics],
         find_spans: FindSpans,
         find_access: FindAccess,
-        node_status: Callable[[], NodeStatus | None],
+        cluster: ClusterParts,
         tls: Tls | None = None,
-        path: str | None = None,
     ) -> None:
         """`find_access` says what the HTTP port shows; with `tls`, it is one of HTTPS.
 
-        `node_status` has what this node is in its cluster, if it shares a storage.
-
-        With `path`, the port is a Unix socket there, for whoever may open it.
+        With `http_socket` of `cluster`, the port is a Unix socket there, for whoever may open it.
         """
         self._config = config
         self._topics = topics
@@ -66,9 +64,8 @@ class Observer:
         self._problems = problems
         self._traffic = traffic
         self._find_spans = find_spans
-        self._node_status = node_status
+        self._cluster = cluster
         self._tls = tls
-        self._path = path
         self._viewer = Viewer(config["http.principal"], find_access)
         self._rebalances = Rebalances()
         self._loop_lag = LoopLag()
@@ -79,8 +76,8 @@ class Observer:
 
     async def start(self) -> Address | None:
         """Open the HTTP port; its address, None if it has none. Raises KohortError."""
-        wanted, bound = self._config.http_listen, None
-        if wanted is None and self._path is None:
+        wanted, bound, path = self._config.http_listen, None, self._cluster.http_socket
+        if wanted is None and path is None:
             return None
         self._port = HttpPort(
             {
@@ -94,8 +91,8 @@ class Observer:
             token=self._config["http.token"],
             tls=self._tls,
         )
-        if self._path is not None:
-            self._port.start_on_path(self._path)
+        if path is not None:
+            self._port.start_on_path(path)
         else:
             assert wanted is not None
             bound = await listening(self._port, wanted)
@@ -140,7 +137,7 @@ class Observer:
         return _status_alone(self._unready())
 
     def _unready(self) -> list[str]:
-        reasons, status = self._loading(), self._node_status()
+        reasons, status = self._loading(), self._cluster.status()
         if status is not None and not status.is_ready:
             reasons += status.reasons() or [
                 f"{status.awaited} partitions are yet to be taken"
@@ -163,21 +160,30 @@ class Observer:
             rebalances=self._rebalances,
             loop_lag=self._loop_lag,
             access=self._viewer.access(),
-            node=self._node_status(),
+            node=self._cluster.status(),
             database_appends=self.database_appends,
         )
         return HttpResponse(HTTPStatus.OK, await exposition(sources), CONTENT_TYPE)
 
     async def groups(self, _: str) -> HttpResponse:
-        """Every group that may be shown: looked at in slices, and written in another thread."""
+        """Every group of the cluster that may be shown.
+
+        They are looked at in slices, and written in another thread.
+        """
         if not self._groups.is_loaded:
             return self.health("")
-        access, slices, summaries = self._viewer.access(), TimeSlices(), []
+        elsewhere = await self._cluster.groups_elsewhere()
+        access, slices, shown = self._viewer.access(), TimeSlices(), {}
         for group in tuple(self._groups.groups()):
             if access.group(group.id):
-                summaries.append(group_view.summary(group))
+                shown[group.id] = group_view.summary(group)
             await slices.give_way()
-        return await asyncio.to_thread(_listed, summaries)
+        for row in () if elsewhere is None else elsewhere.groups:
+            if access.group(row.group_id):
+                shown.setdefault(row.group_id, group_view.summary_elsewhere(row))
+            await slices.give_way()
+        silent = {} if elsewhere is None else {"silent_nodes": elsewhere.silent}
+        return await asyncio.to_thread(_listed, [*shown.values()], silent)
 
     async def group(self, group_id: str) -> HttpResponse:
         """One group: looked at in slices, and written in another thread."""
@@ -185,8 +191,10 @@ class Observer:
         if not groups.is_loaded:
             return self.health("")
         group = groups.group(group_id)
-        if group is None or not self._viewer.access().group(group_id):
-            return json_response({"error": f"no group {group_id!r}"}, HTTPStatus.NOT_FOUND)
+        if not self._viewer.access().group(group_id):
+            return _no_group(group_id)
+        if group is None:
+            return self._elsewhere(group_id)
         shows = await self._viewer.topics(
             chain(
                 (topic.name for topic in self._topics.all()),
@@ -197,9 +205,21 @@ class Observer:
         details = await group_view.details(group, self._topics, journal, self._find_spans, shows)
         return await asyncio.to_thread(lambda: json_response(details()))
 
+    def _elsewhere(self, group_id: str) -> HttpResponse:
+        """The response for a group that this node does not have."""
+        coordinator = self._cluster.nodes.coordinator(OFFSETS_TOPIC, group_id)
+        is_here = coordinator == self._config["node.id"]
+        if is_here or self._cluster.status() is None:
+            return _no_group(group_id)
+        told = f"node {coordinator}" if coordinator != NO_LEADER else "no node now"
+        return json_response(
+            {"error": f"{told} coordinates group {group_id!r}", "coordinator": coordinator},
+            HTTPStatus.MISDIRECTED_REQUEST,
+        )
+
     def _reasons(self) -> list[str]:
         reasons = self._loading()
-        status = self._node_status()
+        status = self._cluster.status()
         if status is not None:
             reasons += status.reasons()
         reasons += self._problems.texts(_PROBLEMS_TOLD)
@@ -243,8 +263,12 @@ def _status_alone(reasons: list[str]) -> HttpResponse:
     return json_response({"status": "ok"})
 
 
-def _listed(summaries: list[dict[str, Any]]) -> HttpResponse:
-    return json_response({"groups": sorted(summaries, key=itemgetter("group_id"))})
+def _listed(summaries: list[dict[str, Any]], more: Mapping[str, Any]) -> HttpResponse:
+    return json_response({"groups": sorted(summaries, key=itemgetter("group_id")), **more})
+
+
+def _no_group(group_id: str) -> HttpResponse:
+    return json_response({"error": f"no group {group_id!r}"}, HTTPStatus.NOT_FOUND)
 
 
 async def _import_metrics() -> None:

@@ -84,7 +84,8 @@ class Supervisor:
         wanted, https = self._config.http_listen, self._config.https
         if wanted is None:
             return
-        views = Views(self._workers, sockets)
+        share_storage = self._config["cluster.enabled"]
+        views = Views(self._workers, sockets, share_storage=share_storage)
         self._opened.push_async_callback(self._certificates.close)
         port = HttpPort(
             views.routes,

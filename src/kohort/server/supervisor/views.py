@@ -14,6 +14,8 @@ from kohort.server.supervisor.exposition import merged
 from kohort.server.supervisor.worker_process import WorkerProcess
 from kohort.server.workers import http_socket_of
 
+_TOLD: Final = (HTTPStatus.OK, HTTPStatus.NOT_FOUND, HTTPStatus.MISDIRECTED_REQUEST)
+"""What workers respond that can tell of groups."""
 WITHIN_S: Final = 5.0
 """Time that a worker has for its response."""
 
@@ -21,14 +23,17 @@ WITHIN_S: Final = 5.0
 class Views:
     """The routes of the HTTP port; paths and responses are those of one server."""
 
-    def __init__(self, workers: Sequence[WorkerProcess], sockets: Path) -> None:
+    def __init__(
+        self, workers: Sequence[WorkerProcess], sockets: Path, *, share_storage: bool
+    ) -> None:
+        """`share_storage`: each worker tells the groups of the whole cluster."""
         self._workers = workers
         self._sockets = sockets
         self.routes: Mapping[str, Route] = {
             "/health": partial(self._status, "/health"),
             "/ready": partial(self._status, "/ready"),
             "/metrics": self._metrics,
-            "/groups": self._groups,
+            "/groups": self._groups_of_cluster if share_storage else self._groups,
             "/groups/": self._group,
         }
         self.public: Mapping[str, Route] = {
@@ -66,6 +71,15 @@ class Views:
         groups = [group for each in responses if each for group in json.loads(each.body)["groups"]]
         return json_response({"groups": sorted(groups, key=lambda group: group["group_id"])})
 
+    async def _groups_of_cluster(self, _: str) -> HttpResponse:
+        """The groups of all nodes, as the first worker tells them that can."""
+        responses = []
+        for worker in self._workers:
+            responses.append(await _get(http_socket_of(self._sockets, worker.index), "/groups"))
+            if responses[-1] is not None and responses[-1].status is HTTPStatus.OK:
+                return responses[-1]
+        return _unavailable(reasons=self._reasons(responses))
+
     async def _group(self, group_id: str) -> HttpResponse:
         """The group, as its coordinator shows it."""
         responses = await self._ask(f"/groups/{quote(group_id, safe='')}")
@@ -74,7 +88,7 @@ class Views:
             if response.status is HTTPStatus.OK:
                 return response
         reasons = self._reasons(responses)
-        return _unavailable(reasons=reasons) if reasons else there[0]
+        return _unavailable(reasons=reasons) if reasons else _nearest(there)
 
     def _reasons(self, responses: Sequence[HttpResponse | None]) -> list[str]:
         """Why workers cannot tell; one without the group can."""
@@ -82,7 +96,7 @@ class Views:
         for worker, response in zip(self._workers, responses, strict=True):
             if response is None:
                 reasons.append(f"node {worker.node_id} does not respond")
-            elif response.status not in (HTTPStatus.OK, HTTPStatus.NOT_FOUND):
+            elif response.status not in _TOLD:
                 told = json.loads(response.body)
                 why = told.get("reasons", [told.get("error")])
                 reasons += (f"node {worker.node_id}: {each}" for each in why)
@@ -92,6 +106,12 @@ class Views:
         """The response of each worker, None if there is none in time."""
         paths = (http_socket_of(self._sockets, each.index) for each in self._workers)
         return await asyncio.gather(*(_get(path, target) for path in paths))
+
+
+def _nearest(responses: Sequence[HttpResponse]) -> HttpResponse:
+    """The response of the coordinator to who asks for a group that is not there, if it is here."""
+    unknown = (each for each in responses if each.status is HTTPStatus.NOT_FOUND)
+    return next(unknown, responses[0])
 
 
 def _unavailable(**more: Any) -> HttpResponse:
