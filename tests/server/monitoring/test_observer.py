@@ -91,6 +91,7 @@ async def test_a_server_alone_is_ready_when_all_is_loaded() -> None:
 
 async def test_a_node_shows_its_part_of_the_cluster() -> None:
     async with SharedCluster(2) as cluster:
+        await until(lambda: all(len(each.nodes.ids) == 2 for each in cluster.brokers.values()))
         await cluster.leaders("__consumer_offsets")
         observer = cluster.brokers[1].observer
         await until_ready(observer)
