@@ -5,11 +5,17 @@ and then of 100 partitions on 100 connections, as `benchmarks.heartbeats` and `b
 Every connection goes to the coordinator of its group. Commits are of a group of each connection's
 own.
 
+The load needs a part of the cores, and with one heartbeat in flight on each connection most of that
+is the kernel's, for one packet each. Heartbeats are therefore also sent four at once on each
+connection, the next four when all are answered. No client does so; it leaves the cores to the
+servers, as clients on other machines do.
+
 `kohort serve`, `kohort serve --workers 2` and Apache Kafka take turns; all keep their logs on disk.
 Prints requests per second, the ratios to one process and to Apache Kafka, the latency, and the CPU
 time of all processes of a server.
 """
 
+import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
@@ -34,13 +40,20 @@ MOST_PARTITIONS: Final = 100
 LOADS: Final[dict[str, tuple[str, dict[str, Any]]]] = {
     "heartbeats, 100 connections": ("heartbeats", {"connections": 100}),
     "heartbeats, 2,000 connections": ("heartbeats", {"connections": 2_000}),
+    "heartbeats, 100 connections, four in flight on each": (
+        "heartbeats",
+        {"connections": 100, "in_flight": 4},
+    ),
+    "heartbeats, 2,000 connections, four in flight on each": (
+        "heartbeats",
+        {"connections": 2_000, "in_flight": 4},
+    ),
     "commits, 1 partition": ("commits", {"connections": 100, "group_size": 1, "partitions": 1}),
     "commits, 100 partitions": (
         "commits",
         {"connections": 100, "group_size": 1, "partitions": MOST_PARTITIONS},
     ),
 }
-SHARED: Final = "The load takes a part of the cores that the workers share (`load's cores`)."
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -64,11 +77,24 @@ def _warm_up(measure: Callable[..., load.Steady], key: str, server: Server) -> N
 
 def _targets(samples: rounds.Samples, mode: str) -> str:
     to_kafka = samples.ratio("kohort-workers", "kafka", "per_s")
-    targets = [Target("two workers / Kafka", to_kafka, 1.3, why=SHARED)]
+    targets = [Target("two workers / Kafka", to_kafka, 1.3, why=_why(samples))]
     if mode == "heartbeats":
         to_one = samples.ratio("kohort-workers", "kohort-data", "per_s")
-        targets.insert(0, Target("two workers / one process", to_one, 1.5, why=SHARED))
+        targets.insert(0, Target("two workers / one process", to_one, 1.5, why=_why(samples)))
     return "\n".join(map(str, targets))
+
+
+def _why(samples: rounds.Samples) -> str:
+    """How much more the cores have room for, if a request costs what it costs one process."""
+    of_server = samples.median("kohort-data", "cores")
+    of_load = samples.median("kohort-data", "load_cores")
+    if of_server is None or of_load is None:
+        return ""
+    cores, used = os.cpu_count() or 1, of_server + of_load
+    return (
+        f"One process and the load take {used:.2f} of the {cores} cores, "
+        f"so that there is room for {cores / used:.2f} × as much."
+    )
 
 
 if __name__ == "__main__":

@@ -66,10 +66,10 @@ static void send_rest(struct connection *c) {
     c->blocked = blocked;
 }
 
-static void start_sending(struct connection *c) {
+static void start_sending(struct connection *c, int requests) {
     if (c->waiting)
         die("a second request on a connection");
-    c->waiting = true;
+    c->waiting = requests;
     c->sent = 0;
     c->sent_at = now_ns();
     send_rest(c);
@@ -77,31 +77,38 @@ static void start_sending(struct connection *c) {
 
 void send_request(struct connection *c) {
     patch_i32(&c->out, 0, (int32_t)(c->out.length - 4));
-    start_sending(c);
+    start_sending(c, 1);
 }
 
-void send_again(struct connection *c) {
-    patch_i32(&c->out, CORRELATION_AT, ++c->correlation);
-    start_sending(c);
+void send_again(struct connection *c, int times) {
+    struct reader r = {c->out.data, c->out.data + c->out.length, true};
+    size_t frame = 4 + (size_t)get_i32(&r);
+    reserve(&c->out, frame * (size_t)times);
+    for (int i = 0; i < times; i++) {
+        if (i)
+            memcpy(c->out.data + (size_t)i * frame, c->out.data, frame);
+        patch_i32(&c->out, (size_t)i * frame + CORRELATION_AT, ++c->correlation);
+    }
+    c->out.length = frame * (size_t)times;
+    start_sending(c, times);
 }
 
-/* With one request in flight there is at most one answer, and nothing behind it. */
-static bool hand_over(struct connection *c, const uint8_t *data, size_t length, on_answer *answered) {
+/* Hands over the first answer if it is whole; its bytes, or 0. */
+static size_t hand_over(struct connection *c, const uint8_t *data, size_t length, on_answer *answered) {
     struct reader r = {data, data + length, true};
     if (length < 4)
-        return false;
-    size_t size = (uint32_t)get_i32(&r);
-    if (length < 4 + size)
-        return false;
-    if (length > 4 + size || !c->waiting)
+        return 0;
+    size_t size = 4 + (size_t)(uint32_t)get_i32(&r);
+    if (length < size)
+        return 0;
+    if (!c->waiting)
         die("an answer that was not asked for");
-    int32_t correlation = get_i32(&r);
-    if (!r.ok || correlation != c->correlation)
-        die("correlation id %d instead of %d", correlation, c->correlation);
-    c->waiting = false;
-    c->in.length = 0;
+    r.end = data + size;
+    int32_t correlation = get_i32(&r), expected = c->correlation - --c->waiting;
+    if (!r.ok || correlation != expected)
+        die("correlation id %d instead of %d", correlation, expected);
     answered(c, r);
-    return true;
+    return size;
 }
 
 /* Whether there was something. */
@@ -112,12 +119,18 @@ static bool receive_once(struct connection *c, on_answer *answered) {
             return false;
         die("the server closed a connection: %s", count ? strerror(errno) : "end of stream");
     }
-    if (c->in.length == 0 && hand_over(c, chunk, (size_t)count, answered))
-        return true;
-    size_t before = c->in.length;
-    put(&c->in, chunk, (size_t)count);
-    if (before)
-        hand_over(c, c->in.data, c->in.length, answered);
+    bool is_part = c->in.length;
+    if (is_part)
+        put(&c->in, chunk, (size_t)count);
+    const uint8_t *at = is_part ? c->in.data : chunk;
+    size_t left = is_part ? c->in.length : (size_t)count;
+    for (size_t size; (size = hand_over(c, at, left, answered)); left -= size)
+        at += size;
+    if (is_part)
+        memmove(c->in.data, at, left);
+    else if (left)
+        put(&c->in, at, left);
+    c->in.length = left;
     return true;
 }
 

@@ -1,4 +1,4 @@
-/* Non-blocking connections with one request in flight each, on one epoll. */
+/* Non-blocking connections on one epoll, each with one frame in flight, or with some copies of one. */
 #ifndef CONNECTION_H
 #define CONNECTION_H
 
@@ -8,10 +8,10 @@
 struct connection {
     int fd;
     struct tls *tls;    /* NULL: not encrypted */
-    int32_t correlation;
-    bool waiting;       /* a request is in flight */
+    int32_t correlation; /* of the last request that was sent */
+    int waiting;        /* requests without an answer so far */
     uint64_t sent_at;   /* ns, just before its first byte went */
-    struct bytes out;   /* the frame in flight, kept so that it can be sent again */
+    struct bytes out;   /* the frames in flight, kept so that they can be sent again */
     size_t sent;
     bool blocked;       /* the socket took only a part of it */
     struct bytes in;    /* the part of an answer that came so far */
@@ -33,8 +33,8 @@ void begin_request(struct connection *c, int16_t api_key, int16_t version, bool 
 /* Fills in the size, and sends. */
 void send_request(struct connection *c);
 
-/* Sends the last frame again under the next correlation id. */
-void send_again(struct connection *c);
+/* Sends the last frame again, `times` at once, under the next correlation ids. All are answered so far. */
+void send_again(struct connection *c, int times);
 
 /* Waits for at most `timeout_ms`, and hands whole answers to `answered`. */
 void poll_answers(int timeout_ms, on_answer *answered);

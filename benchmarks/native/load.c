@@ -3,7 +3,7 @@
  *     load MODE --port P [--host 127.0.0.1] [--run NAME] [--connections N] [--group-size 10] …
  *
  *     topic       make --topic ("bench") with --partitions
- *     heartbeats  members join and sync, then each has one Heartbeat in flight, for --seconds after --warmup
+ *     heartbeats  members join and sync, then each has --in-flight Heartbeats (1), for --seconds after --warmup
  *     commits     simple commits of --partitions each, to --groups-each groups of each connection in turn; for
  *                 --seconds after --warmup, or --requests on each connection; with --moves, to the group of
  *                 --group-size connections
@@ -27,7 +27,10 @@
  * or is closed, so that its connections are there while the server is looked at; then its members leave their groups, so
  * that nobody's session ends in the middle of the next measurement.
  */
+#define _GNU_SOURCE /* SCHED_BATCH */
+#include <errno.h>
 #include <getopt.h>
+#include <sched.h>
 #include <signal.h>
 
 #include "connects.h"
@@ -198,6 +201,7 @@ static const struct option names[] = {
     {"topic", required_argument, 0, 't'},      {"over", required_argument, 0, 'o'},
     {"tls", required_argument, 0, 'l'},        {"batches", required_argument, 0, 'b'},
     {"user", required_argument, 0, 'U'},       {"password", required_argument, 0, 'P'},
+    {"in-flight", required_argument, 0, 'i'},
     {0},
 };
 
@@ -222,18 +226,27 @@ static void set(struct options *o, int option) {
     case 'b': o->steady.batches = atoi(optarg); break;
     case 'U': o->user = optarg; break;
     case 'P': o->password = optarg; break;
+    case 'i': o->steady.in_flight = atoi(optarg); break;
     default: die("see the head of load.c");
     }
+}
+
+/* Clients elsewhere do not take the processor from the server with each answer. */
+static void yield_to_the_server(void) {
+    struct sched_param none = {0};
+    if (sched_setscheduler(0, SCHED_BATCH, &none))
+        die("sched_setscheduler: %s", strerror(errno));
 }
 
 int main(int argc, char **argv) {
     struct options o = {.host = "127.0.0.1", .connections = 1, .group_size = 10, .heartbeat_version = 4};
     o.topic = TOPIC;
     o.over_s = 5;
-    o.steady = (struct steady){.warmup_s = 1, .measured_s = 4, .groups_each = 1, .run = "bench"};
+    o.steady = (struct steady){.warmup_s = 1, .measured_s = 4, .groups_each = 1, .in_flight = 1, .run = "bench"};
     for (int option; (option = getopt_long(argc, argv, "", names, NULL)) != -1;)
         set(&o, option);
     signal(SIGPIPE, SIG_IGN);
+    yield_to_the_server();
     o.mode = optind < argc ? argv[optind] : "";
     for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
         if (strcmp(modes[i].name, o.mode) == 0) {

@@ -19,7 +19,7 @@ static void ask_for_records(struct connection *c, int32_t partition, int64_t num
     if (plan->records == FETCHED)
         send_fetch(c, plan->topic, partition, number % fetches * BATCHES_OF_FETCH * RECORDS_OF_BATCH);
     else if (number)
-        send_again(c);
+        send_again(c, 1);
     else
         send_produce(c, plan->topic, partition);
 }
@@ -32,7 +32,7 @@ static void ask(struct member *m, int64_t number) {
     }
     if (!plan->partitions) {
         if (number)
-            send_again(c);
+            send_again(c, plan->in_flight);
         else if (plan->is_consumer)
             send_consumer_heartbeat(c, m->group->name, NULL, m->id, m->generation, NULL);
         else
@@ -77,6 +77,8 @@ static void on_steady_answer(struct connection *c, struct reader answer) {
     } else if (!is_worth_a_retry(error, *answered)) {
         die("a request failed with error %d", error);
     }
+    if (c->waiting)
+        return;
     if (is_over(*answered))
         busy--;
     else

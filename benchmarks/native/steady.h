@@ -1,4 +1,4 @@
-/* One request in flight on every connection, for as long as wanted: heartbeats, simple commits, Produce or Fetch. */
+/* Requests in flight on every connection, for as long as wanted: heartbeats, simple commits, Produce or Fetch. */
 #ifndef STEADY_H
 #define STEADY_H
 
@@ -15,6 +15,7 @@ struct steady {
     const char *topic;
     bool is_consumer;  /* heartbeats are those of the consumer protocol */
     int groups_each;   /* a connection commits to these many groups in turn */
+    int in_flight;     /* heartbeats that a connection sends at once, and the next when all are answered */
     const char *run;
 };
 
