@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -37,11 +38,16 @@ class Nodes:
         database: str,
         settings: Mapping[str, str] | None = None,
         security: Security = PLAINTEXT,
+        sockets: Path | None = None,
     ) -> None:
-        """`settings` of all nodes, and `security` of clients at their first listeners."""
+        """`settings` of all nodes, and `security` of clients at their first listeners.
+
+        `sockets` is the directory of each node's `local.socket`.
+        """
         self._database = database
         self.settings = dict(settings or {})
         self.security = security
+        self._sockets = sockets
         self.brokers: dict[int, Broker] = {}
 
     async def __aenter__(self) -> Self:
@@ -58,7 +64,8 @@ class Nodes:
 
     async def start(self, *numbers: int) -> None:
         for number in numbers:
-            self.brokers[number] = Broker(config(self._database, number, **self.settings))
+            own = {} if self._sockets is None else {"local.socket": f"{self._sockets}/{number}"}
+            self.brokers[number] = Broker(config(self._database, number, **self.settings, **own))
             await self.brokers[number].start()
 
     async def stop(self, number: int) -> None:

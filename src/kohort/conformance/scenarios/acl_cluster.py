@@ -46,6 +46,28 @@ def _markers(stage: Stage) -> Fields:
     return {"markers": [marker]}
 
 
+def _verification(stage: Stage) -> Fields:
+    transaction = {
+        "transactional_id": stage.topic_named("id"),
+        "producer_id": 5,
+        "producer_epoch": 0,
+        "verify_only": True,
+        "topics": [{"name": stage.topic, "partitions": [0]}],
+    }
+    return {"transactions": [transaction]}
+
+
+def _leader_epochs(stage: Stage) -> Fields:
+    partition = {"partition": 0, "current_leader_epoch": -1, "leader_epoch": 0}
+    return {"replica_id": -1, "topics": [{"topic": stage.topic, "partitions": [partition]}]}
+
+
+def _first_offsets(stage: Stage) -> Fields:
+    partition = {"partition_index": 0, "current_leader_epoch": -1, "timestamp": -2}
+    topics = [{"name": stage.topic, "partitions": [partition]}]
+    return {"replica_id": -1, "isolation_level": 0, "topics": topics}
+
+
 def _reassignments(stage: Stage) -> Fields:
     partitions = [{"partition_index": 0, "replicas": [77]}, {"partition_index": 1}]
     return {"timeout": 5_000, "topics": [{"name": stage.topic, "partitions": partitions}]}
@@ -196,6 +218,9 @@ APIS: Final[dict[str, tuple[str, tuple[int, ...], int, Values]]] = {
         DESCRIBE,
         lambda _: {"include_cluster_authorized_operations": True},
     ),
+    "verify_partitions": ("AddPartitionsToTxn", (4, 5), CLUSTER_ACTION, _verification),
+    "offset_for_leader_epoch": ("OffsetForLeaderEpoch", (4,), CLUSTER_ACTION, _leader_epochs),
+    "list_offsets": ("ListOffsets", (7,), CLUSTER_ACTION, _first_offsets),
 }  # fmt: skip
 """By scenario: an API, versions of it, the operation that it needs, and the request."""
 

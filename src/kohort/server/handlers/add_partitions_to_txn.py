@@ -2,7 +2,7 @@
 
 v0-3 come from producers, which since KIP-890 need it no more: their first Produce adds a partition.
 v2 knows PRODUCER_FENCED (KIP-588), v3 is flexible. v4-5 come from brokers, with many transactions
-in one request, some of them to be verified only.
+in one request, some of them to be verified only: they need CLUSTER_ACTION, and nothing else.
 
 If one partition does not exist, none is added, and the others get OPERATION_NOT_ATTEMPTED.
 """
@@ -109,7 +109,7 @@ async def _errors(
     verify_only: bool = False,
 ) -> Errors:
     """Add or verify the partitions of one transaction."""
-    if not access.transactional_id(transactional_id):
+    if not of_broker and not access.transactional_id(transactional_id):
         return Errors(ErrorCode.transactional_id_authorization_failed)
     partitions = await in_slices(_partitions(topics))
     refused = await in_slices(_refused(services, access, partitions, of_broker))

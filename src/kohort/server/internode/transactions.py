@@ -1,6 +1,7 @@
 """Transactions whose coordinator, or some of whose partitions, are led by other nodes."""
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -11,11 +12,14 @@ from kohort.runtime.markers import Marker, MarkerWriter
 from kohort.runtime.transactions import TransactionVerifier
 from kohort.server.internode.connection import TIMEOUT_S, Connect, NodeConnection
 from kohort.server.internode.link import NodeUnreachableError
+from kohort.server.logs import fields
 from kohort.server.nodes import Nodes
 from kohort.server.topics import TRANSACTIONS_TOPIC, Topics
 from kohort.transactions.records import Partitions
 from kohort.transactions.requests import TransactionalProducer, VerifyPartitionsResponse
 from kohort.types import TopicPartition
+
+logger = logging.getLogger("kohort.transactions")
 
 _ADD_PARTITIONS: Final = BY_NAME["add_partitions_to_txn"].key
 _ADD_PARTITIONS_VERSION: Final = 5
@@ -32,6 +36,7 @@ class NodeConnections:
         self._connect = connect
         self._timeout_s = timeout_s
         self._open: dict[int, NodeConnection] = {}
+        self._refused_by: set[int] = set()
 
     def to(self, node_id: int) -> NodeConnection:
         """The connection to a node."""
@@ -40,6 +45,17 @@ class NodeConnections:
             connection = NodeConnection(self._connect(node_id), self._timeout_s)
             self._open[node_id] = connection
         return connection
+
+    def note(self, node_id: int, error: ErrorCode) -> None:
+        """A node has responded; the log has it once if it refuses what this one asks."""
+        if error != ErrorCode.cluster_authorization_failed:
+            self._refused_by.discard(node_id)
+        elif node_id not in self._refused_by:
+            self._refused_by.add(node_id)
+            logger.error(
+                "another node refuses this one: its principal needs CLUSTER_ACTION on the cluster",
+                extra=fields(other=node_id),
+            )
 
     def close(self) -> None:
         """Close all. Idempotent."""
@@ -122,6 +138,10 @@ class RoutedVerifier(TransactionVerifier):
             )
         except NodeUnreachableError:
             return _all(partitions, ErrorCode.coordinator_not_available)
+        self._connections.note(node, response.error_code)
+        if response.error_code == ErrorCode.cluster_authorization_failed:
+            # As in Kafka, clients do not learn of it.
+            return _all(partitions, ErrorCode.invalid_txn_state)
         if response.error_code:
             return _all(partitions, response.error_code)
         return {
@@ -227,9 +247,12 @@ class RoutedMarkers:
                 }
             ],
         )
-        return {
+        errors = {
             TopicPartition(topic.name, each.partition_index): each.error_code
             for result in response.markers
             for topic in result.topics
             for each in topic.partitions
         }
+        for error in set(errors.values()):
+            self._connections.note(node, error)
+        return errors
