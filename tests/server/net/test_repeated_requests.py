@@ -329,3 +329,51 @@ async def test_a_request_is_repeated_behind_others() -> None:
         assert [await peer.correlation_id() for _ in range(2)] == [4, 5]
         peer.send(frames[5])
         assert await peer.correlation_id() == 6
+
+
+async def test_requests_that_come_together_are_not_parsed_again() -> None:
+    async with Wire() as wire:
+        wire.groups.answers[Heartbeat] = HeartbeatResponse()
+        parse, parsed = heartbeat_handler.FAST_PATHS[4], 0
+
+        def count(*request: Any) -> bool:
+            nonlocal parsed
+            parsed += 1
+            return parse(*request)
+
+        wire.dispatcher.register(HEARTBEAT, heartbeat_handler.handle, {4: count})
+        peer = await wire.peer()
+        fields = {"group_id": "g", "generation_id": 1, "member_id": "m"}
+        same = [peer.request("heartbeat", 4, **fields) for _ in range(100)]
+        fields["generation_id"] = 2
+        other = [peer.request("heartbeat", 4, **fields) for _ in range(2)]
+        peer.send(b"".join((*same, *other)))
+        assert [await peer.correlation_id() for _ in range(102)] == list(range(1, 103))
+        assert parsed == 2
+        assert [each.generation for each in wire.groups.submitted] == [1] * 100 + [2] * 2
+
+
+async def test_commits_that_come_together_are_decided_one_after_the_other() -> None:
+    async with Broker(Config(MEMORY)) as broker:
+        await broker.groups.loaded()
+        peer = Peer(*await asyncio.open_connection(*broker.address))
+        topic = {"name": "t", "num_partitions": 1, "replication_factor": 1}
+        await peer.ask("create_topics", 5, topics=[topic])
+
+        def commit(offset: int) -> bytes:
+            partitions = [{"partition_index": 0, "committed_offset": offset}]
+            topics = [{"name": "t", "partitions": partitions}]
+            return peer.request("offset_commit", 8, group_id="g", topics=topics)
+
+        def fetch() -> bytes:
+            topics = [{"name": "t", "partition_indexes": [0]}]
+            return peer.request("offset_fetch", 7, group_id="g", topics=topics)
+
+        peer.send(commit(1) + commit(2) + fetch() + commit(3) + commit(4) + fetch())
+        for offset in (2, 4):
+            for _ in range(2):
+                told = await peer.answer("offset_commit", 8)
+                assert told.topics[0].partitions[0].error_code == 0
+            fetched = await peer.answer("offset_fetch", 7)
+            assert fetched.topics[0].partitions[0].committed_offset == offset
+        peer.leave()

@@ -6,10 +6,10 @@ no task, no future and no await between its bytes and those of the response.
 *Order.* Kafka works on one request of a connection at a time, so the next frame is only taken when
 the request before it has ended. A heartbeat sent behind a parked JoinGroup waits.
 
-*Steps.* A frame that comes to a connection at rest is first compared with the last request that
-may be repeated (`repeated_requests`). Any other frame has its header read and is dispatched
-(`dispatcher`). Every request begins in `_begin` and ends in `_end`, which count requests and
-errors; bytes are counted where the transport takes and gives them.
+*Steps.* A frame is first compared with the last request that may be repeated
+(`repeated_requests`). Any other frame has its header read and is dispatched (`dispatcher`). Every
+request begins in `_begin` and ends in `_end`, which count requests and errors; bytes are counted
+where the transport takes and gives them.
 
 *Bounds.* The bytes that wait for their turn are bounded: reading pauses when `READ_AHEAD` bytes
 wait behind a request in progress, or when a large frame has to wait for memory (`request_memory`).
@@ -372,7 +372,8 @@ class Connection(asyncio.Protocol):
         else:
             self._out.append(frame)
             self._out_size += len(frame)
-            self._go_on()
+            if not self._pumping:
+                self._go_on()
 
     def _go_on(self) -> None:
         if self._throttled is not None:
@@ -431,7 +432,10 @@ class Connection(asyncio.Protocol):
             if frame is None:
                 self._starved = True
                 break
-            self._serve(frame)
+            # What repeats a request gives no memory back: it has none if its frame is small.
+            repeated = self._repeated if len(frame) <= UNMETERED else None
+            if repeated is None or not self._repeat(frame, repeated):
+                self._serve(frame)
         else:
             self._pump_next_turn()
         if self._is_over:
