@@ -492,7 +492,8 @@ async def test_an_error_of_the_whole_group_stands_where_the_version_has_it(versi
             assert answer.topics[0].partitions[0].committed_offset == -1
         else:
             assert group_of(answer).error_code == 14
-            assert group_of(answer).topics == ()
+            named = [("orders", [(0, 14), (1, 14)])] if version < 8 else []
+            assert codes(group_of(answer).topics) == named
 
 
 async def test_offset_fetch_of_many_groups_is_answered_once_in_the_order_asked() -> None:
