@@ -659,3 +659,15 @@ async def test_a_shard_that_is_elsewhere_from_the_start_needs_no_loading():
     async with serving(elsewhere(log)) as served:
         assert served.groups.is_loaded
         assert served.groups.heartbeat("g", 3, "m0", None) is ErrorCode.not_coordinator
+
+
+@virtual_time
+async def test_offsets_of_topics_that_were_deleted_while_a_shard_was_elsewhere_stay():
+    """Its leader has deleted those that had to go. These are of a new topic of that name."""
+    log = FakeLog()
+    async with serving(log) as leader, serving(elsewhere(log)) as served:
+        served.groups.topics_deleted(["t"])
+        await answer(leader.commit("g", {T0: 7}))
+        served.groups.log_reopened(log)
+        await turns(4)
+        assert served.groups.group("g").offsets[T0].offset == 7

@@ -275,8 +275,11 @@ class GroupHost(ShardHost[Request, Event, Record, Rebalance, Result]):
         """Have the offsets of these topics go, now or before the shard serves.
 
         Returns the task that goes on with it if they are many. No topic of such a name may be
-        created before that ends: its commits would go too.
+        created before that ends: its commits would go too. Nothing happens if another node leads
+        the partition: that one knows it, too.
         """
+        if self.state is HostState.ELSEWHERE:
+            return None
         self._deleted_topics |= names
         if self.state is not HostState.ACTIVE:
             return None
@@ -385,6 +388,10 @@ class GroupHost(ShardHost[Request, Event, Record, Rebalance, Result]):
         await super().close()
         if self._forgetting is not None:
             self._forgetting.cancel()
+
+    def _stop(self, state: HostState) -> None:
+        super()._stop(state)
+        self._deleted_topics.clear()
 
     def _drop(self, refused: ErrorCode, dropped: ErrorCode) -> None:
         lost = [item for item in self._after_append if isinstance(item, Rebalance)]
