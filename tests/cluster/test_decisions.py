@@ -3,6 +3,7 @@
 from collections import Counter
 from uuid import UUID
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,7 +24,7 @@ from kohort.cluster import (
     Spread,
     decide,
 )
-from kohort.cluster.decisions import LED_AT_ONCE
+from kohort.cluster.decisions import DRAINED_AT_ONCE, LED_AT_ONCE
 from kohort.types import Timestamp
 
 GROUPS = UUID(int=1)
@@ -123,15 +124,20 @@ def test_partitions_move_to_a_new_node_when_all_is_quiet() -> None:
     assert not apply(cluster, observed(1, 2))
 
 
-def test_few_partitions_move_at_a_time() -> None:
-    cluster = cluster_of(registered(1), registered(2, is_draining=True))
-    for partition in range(10):
-        cluster.replay(PartitionLed(Place(GROUPS, partition), Leader(2, 0)))
-    apply(cluster, observed(1, 2))
-    assert len(cluster.moves) == MOVES_AT_ONCE
+@pytest.mark.parametrize(
+    ("is_draining", "at_once"), [(False, MOVES_AT_ONCE), (True, DRAINED_AT_ONCE)]
+)
+def test_few_partitions_move_at_a_time(is_draining: bool, at_once: int) -> None:
+    cluster = cluster_of(registered(1), registered(2, is_draining=is_draining))
+    topics = {TOPIC: Spread(Purpose.RECORDS, 2 * at_once + 4)}
+    for partition in range(2 * at_once + 4):
+        cluster.replay(PartitionLed(Place(TOPIC, partition), Leader(2, 0)))
+    for record in decide(cluster, topics, observed(1, 2)):
+        cluster.replay(record)
+    assert len(cluster.moves) == at_once
     place = next(iter(cluster.moves))
     cluster.replay(PartitionLed(place, Leader(1, 1)))
-    assert len(apply(cluster, observed(1, 2))) == 1
+    assert len(decide(cluster, topics, observed(1, 2))) == 1
 
 
 def test_a_move_to_a_node_that_is_gone_is_called_off() -> None:

@@ -32,6 +32,7 @@ from kohort.coordinator.topics import FixedTopics, TopicImage
 from kohort.log.base import LogConfig
 from kohort.log.local import LocalDirectory
 from kohort.runtime.group_log import read_records
+from kohort.runtime.log_reading import read_batches
 from kohort.types import Instant, Timestamp, TopicPartition
 from peers import kafka
 
@@ -164,7 +165,7 @@ def loaded(data: Path, shards: int, groups: Iterable[str] = ()) -> dict[str, Sha
     for number in range(shards):
         shard = Shard(GroupCoordinatorConfig())
         log = directory.open(TopicPartition("__consumer_offsets", number), LogConfig())
-        for records in read_records(log):
+        for records in read_records(read_batches(log)):
             for record in records:
                 shard.replay(record)
         for group in (*GROUPS, "gone", "working", *IN_TRANSACTIONS, *groups):

@@ -12,6 +12,7 @@ from kohort.protocol.batches import (
     iterate,
 )
 from kohort.runtime.group_log import read_records
+from kohort.runtime.log_reading import read_batches
 from kohort.testing.bench import Bench
 from runtime.fake_log import FakeLog
 from runtime.kafka_group_log import LISTED, SAID, SAID_STABLE, group_log
@@ -20,7 +21,7 @@ NOW = 1_700_000_000_000
 
 
 def entries(log):
-    return [entry for part in read_records(log) for entry in part]
+    return [entry for part in read_records(read_batches(log)) for entry in part]
 
 
 @pytest.fixture
@@ -92,4 +93,4 @@ def test_a_marker_that_decides_on_many_offsets_ends_a_part():
     many = [(KEY[:-4] + number.to_bytes(4, "big"), VALUE) for number in range(800)]
     end = control_batch(4, 3, commit=True, coordinator_epoch=0, timestamp=NOW)
     log = log_of(encoded(*many), end, encoded((KEY, VALUE)))
-    assert [len(part) for part in read_records(log)] == [801, 1]
+    assert [len(part) for part in read_records(read_batches(log))] == [801, 1]

@@ -27,6 +27,7 @@ from kohort.protocol.batches import decode_records
 from kohort.runtime import group_host
 from kohort.runtime.clock import SystemClock
 from kohort.runtime.group_log import append_records, read_records
+from kohort.runtime.log_reading import read_batches
 from kohort.types import TopicPartition
 from runtime.fake_log import FakeLog
 from runtime.served import RELOAD_AFTER_S, answer, serving, turns
@@ -137,7 +138,7 @@ def test_a_log_is_read_some_batches_at_a_time():
     log = FakeLog()
     for group in range(5):
         append_records(log, [records(str(group), 120, 4_000)], 0)
-    parts = list(read_records(log))
+    parts = list(read_records(read_batches(log)))
     assert len(parts) > 1
     assert [record for part in parts for record in part] == [
         r for g in range(5) for r in records(str(g), 120, 4_000)
@@ -145,7 +146,7 @@ def test_a_log_is_read_some_batches_at_a_time():
 
 
 def test_an_empty_log_is_read_at_once():
-    assert list(read_records(FakeLog())) == []
+    assert list(read_records(read_batches(FakeLog()))) == []
 
 
 def test_batches_carry_the_time():

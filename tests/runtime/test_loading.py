@@ -20,6 +20,7 @@ from kohort.errors import ErrorCode, KafkaError
 from kohort.log.elsewhere import ElsewhereLog
 from kohort.protocol.batches import CONTROL, Record, build, pack
 from kohort.runtime.group_log import append_records, read_records
+from kohort.runtime.log_reading import read_batches
 from kohort.testing.bench import Bench
 from runtime.fake_log import FakeLog
 from runtime.served import Served, answer, serving, turns
@@ -564,7 +565,9 @@ def test_the_bytes_of_a_log_make_the_state_that_its_records_made(bench):
     bench.leave("g", follower)
     bench.commit("h", {T0: 1})
     bench.delete("h")
-    loaded = Bench(log=[record for part in read_records(log_of(*bench.log)) for record in part])
+    loaded = Bench(
+        log=[record for part in read_records(read_batches(log_of(*bench.log))) for record in part]
+    )
     assert loaded.shard.logged_state() == bench.shard.logged_state()
 
 

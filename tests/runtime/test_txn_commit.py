@@ -16,6 +16,7 @@ from kohort.protocol.batches import (
     read_marker,
 )
 from kohort.runtime.group_log import read_records
+from kohort.runtime.log_reading import read_batches
 from kohort.testing.bench import Bench
 from kohort.types import TopicPartition
 from runtime.fake_log import FakeLog
@@ -61,7 +62,7 @@ def kinds(log):
 
 
 def entries(log):
-    return [entry for part in read_records(log) for entry in part]
+    return [entry for part in read_records(read_batches(log)) for entry in part]
 
 
 def state(log):

@@ -10,6 +10,7 @@ from kohort.coordinator.config import GroupCoordinatorConfig
 from kohort.log.base import LogConfig
 from kohort.log.memory import memory_log
 from kohort.runtime.group_log import read_records
+from kohort.runtime.log_reading import read_batches
 from kohort.testing.bench import Bench
 from kohort.types import TopicPartition
 from runtime.served import Served
@@ -87,7 +88,7 @@ class History:
         }
 
     def logged(self):
-        entries = [entry for part in read_records(self.log) for entry in part]
+        entries = [entry for part in read_records(read_batches(self.log)) for entry in part]
         return Bench(log=entries).shard.logged_state()
 
 

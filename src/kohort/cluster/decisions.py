@@ -19,6 +19,8 @@ from kohort.cluster.state import Cluster, Spread, places
 
 MOVES_AT_ONCE: Final = 8
 """Partitions that are handed over at a time; others of their nodes are served as ever."""
+DRAINED_AT_ONCE: Final = 64
+"""Moves away from draining nodes that are planned at a time, so that their targets read ahead."""
 SETTLED_AFTER_MS: Final = 30_000
 """Time after a node came until partitions move to it: often several come one after the other."""
 LED_AT_ONCE: Final = 1_000
@@ -90,10 +92,10 @@ def _moves(
     load: Load, planned: Mapping[Place, int], draining: Collection[int], *, evens_out: bool
 ) -> Iterator[MovePlanned]:
     """Further moves, as many as may be under way: from draining nodes first."""
-    free = max(MOVES_AT_ONCE - len(planned), 0)
     leaving = load.of(draining)
-    for place in leaving[:free]:
+    for place in leaving[: max(DRAINED_AT_ONCE - len(planned), 0)]:
         yield MovePlanned(place, load.reassign(place))
+    free = max(MOVES_AT_ONCE - len(planned), 0)
     fixed = set(planned)
     for _ in range(free if evens_out and not leaving else 0):
         move = load.best_move(fixed)

@@ -78,6 +78,8 @@ class MovePlanned:
 
     place: Place
     to: int | None
+    is_ready: bool = False
+    """Whether that node has read it. If it ends and comes back, it reads all of it again, later."""
 
 
 ClusterRecord: TypeAlias = NodeRegistered | NodeFenced | PartitionLed | MovePlanned

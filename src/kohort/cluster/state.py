@@ -45,6 +45,8 @@ class Cluster:
         """
         self.moves: dict[Place, int] = {}
         """The node that is to lead a place next."""
+        self.ready: set[Place] = set()
+        """The places among them that their next leader has read."""
 
     def replay(self, record: ClusterRecord) -> None:
         match record:
@@ -53,15 +55,28 @@ class Cluster:
             case NodeFenced():
                 self.nodes.pop(record.id, None)
             case PartitionLed(place=place, leader=leader):
-                self.moves.pop(place, None)
+                self._plan(MovePlanned(place, None))
                 if leader == Leader():
                     self.leaders.pop(place, None)
                 else:
                     self.leaders[place] = leader
-            case MovePlanned(to=None):
-                self.moves.pop(record.place, None)
-            case MovePlanned(to=int(to)):
-                self.moves[record.place] = to
+            case MovePlanned():
+                self._plan(record)
+
+    def _plan(self, record: MovePlanned) -> None:
+        place, to, is_ready = record.place, record.to, record.is_ready
+        if to is None:
+            self.moves.pop(place, None)
+        else:
+            self.moves[place] = to
+        if to is not None and is_ready:
+            self.ready.add(place)
+        else:
+            self.ready.discard(place)
+
+    def planned(self, place: Place) -> MovePlanned:
+        """What is planned for a partition, as a record."""
+        return MovePlanned(place, self.moves.get(place), place in self.ready)
 
     def inverse(self, record: ClusterRecord) -> tuple[ClusterRecord, ...]:
         """The records that undo `record`, which is about to be replayed."""
@@ -69,10 +84,10 @@ class Cluster:
             case NodeRegistered(id=node) | NodeFenced(id=node):
                 return (self.nodes.get(node, NodeFenced(node)),)
             case PartitionLed(place=place):
-                planned = MovePlanned(place, self.moves.get(place))
-                return (PartitionLed(place, self.leaders.get(place, Leader())), planned)
+                led = PartitionLed(place, self.leaders.get(place, Leader()))
+                return (led, self.planned(place))
             case MovePlanned(place=place):
-                return (MovePlanned(place, self.moves.get(place)),)
+                return (self.planned(place),)
 
     def leader(self, place: Place) -> Leader:
         """The leader of a partition; its node is `NO_LEADER` if it has none, or that is fenced."""

@@ -19,6 +19,7 @@ from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from kohort.log.aborted_index import AbortedTransaction
+from kohort.log.backing import Checkpoint
 from kohort.log.leader_epochs import LeaderEpochs
 from kohort.log.lookup import Lookup
 from kohort.log.partition_directories import PartitionDirectories
@@ -152,6 +153,11 @@ class Log(Protocol):
     @property
     def size(self) -> int:
         """Bytes on disk or in memory."""
+        ...
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        """State that its batches do not tell: it changes when some of them are removed."""
         ...
 
     def ensure_open(self) -> None:
@@ -455,35 +461,4 @@ class LogDirectory(Protocol):
 
     def close(self) -> None:
         """Close every log, and release the directory. Idempotent."""
-        ...
-
-
-class SharedLogDirectory(LogDirectory, Protocol):
-    """The logs of a cluster, as one of its nodes sees them."""
-
-    async def take(
-        self,
-        topic_partition: TopicPartition,
-        topic_id: UUID,
-        config: LogConfig,
-        leader_epoch: int,
-        position: int,
-    ) -> Log:
-        """Open a log that this node leads from now on, in that epoch; it is made if missing.
-
-        It has all that was appended by former leaders, which append no more. What is there of
-        another topic of the same name is set aside, if `position` is the end of the metadata log:
-        else that topic may be a later one, and this raises OSError. Other methods may be called
-        meanwhile, `take` and `release` of other logs too. Raises OSError; a damaged log is one that
-        raises KAFKA_STORAGE_ERROR from every method.
-        """
-        ...
-
-    async def release(self, topic_partition: TopicPartition) -> None:
-        """Close a log that another node is to lead: its batches stay.
-
-        From the first turn on its methods raise NOT_LEADER_OR_FOLLOWER. On return nothing is
-        written to it any more. Harmless if it is not open. Raises OSError if the outcome of what
-        was appended last is not known.
-        """
         ...

@@ -866,7 +866,7 @@ class PartitionLog:
 
     @property
     def checkpoint(self) -> Checkpoint:
-        """State that its segments do not contain."""
+        """State that its batches do not tell: it changes when some of them are removed."""
         return Checkpoint(self.start_offset, self.recovery_point, self._cleaned)
 
     def _save(self) -> None:

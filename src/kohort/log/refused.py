@@ -6,6 +6,7 @@ from typing import NoReturn
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log.aborted_index import AbortedTransaction
+from kohort.log.backing import Checkpoint
 from kohort.log.base import Appended, LogConfig
 from kohort.log.leader_epochs import ONLY
 from kohort.log.lookup import Lookup
@@ -36,6 +37,7 @@ class RefusedLog:
         self.can_reopen = can_reopen
         self.start_offset = self.end_offset = self.high_watermark = UNKNOWN
         self.size = 0
+        self.checkpoint = Checkpoint()
         self.leader_epoch = UNKNOWN
         self.leader_epochs = ONLY
 

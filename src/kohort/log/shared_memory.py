@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 from uuid import UUID
 
 from kohort.cluster import (
@@ -23,9 +24,12 @@ from kohort.log.memory import MemoryBacking, MemoryDirectory
 from kohort.log.partition import PartitionLog
 from kohort.log.partition_mark import new_cluster_id
 from kohort.log.segment import Segment
-from kohort.log.storage import MemoryStore
+from kohort.log.standby import StandbyLog
+from kohort.log.storage import MemoryStore, loaded
 from kohort.protocol.batches import Buffer, read_header
 from kohort.types import Timestamp, TopicPartition
+
+_READ_BYTES: Final = 1 << 18
 
 
 class SharedMemoryStore(MemoryStore):
@@ -48,6 +52,15 @@ class _StoredLog:
         for segment in self.segments:
             for _, header in scan.headers(segment.log, 0):
                 yield header.partition_leader_epoch, header.base_offset
+
+    async def read_on(self, offset: int) -> bytes:
+        """Whole batches from the one that holds or follows `offset`; empty at the end."""
+        for segment in self.segments:
+            if segment.end_offset > offset:
+                records = segment.read(offset, _READ_BYTES, at_least_one=True)
+                if records:
+                    return loaded(records, len(records))
+        return b""
 
 
 class _Backing(MemoryBacking):
@@ -230,6 +243,14 @@ class SharedMemoryDirectory(MemoryDirectory):
         log.restore_producers(_go_on)
         self._logs[topic_partition] = log
         return log
+
+    async def stand_by(
+        self, topic_partition: TopicPartition, topic_id: UUID, config: LogConfig
+    ) -> StandbyLog:
+        stored = self._shared.logs.get(topic_partition)
+        if stored is None or stored.topic_id != topic_id:
+            stored = _StoredLog(topic_id)  # the one that leads it has not made it yet
+        return StandbyLog(topic_partition, config, stored.checkpoint, stored.read_on)
 
     async def release(self, topic_partition: TopicPartition) -> None:
         log = self._logs.pop(topic_partition, None)

@@ -6,7 +6,7 @@ what was decided before them, and then replayed: the log decides on the epoch of
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
@@ -35,7 +35,8 @@ from kohort.log.producers import Verification
 from kohort.runtime.clock import Clock
 from kohort.runtime.group_log import append_records, append_transactional, read_records
 from kohort.runtime.loading_order import LoadingOrder
-from kohort.runtime.shard_host import HostState, OnceLogged, ShardHost, replay_all
+from kohort.runtime.log_reading import Batches
+from kohort.runtime.shard_host import HostState, OnceLogged, ShardHost
 from kohort.types import Instant, Reply
 
 _GROUPS_AT_ONCE: Final = 1_000
@@ -335,8 +336,11 @@ class GroupHost(ShardHost[Request, Event, Record, Rebalance, Result]):
 
     # --- groups as the content of a shard ---
 
-    async def _read_log(self) -> None:
-        await replay_all(self.log, read_records(self.log), self.shard.replay)
+    def _records_in(self, reads: Iterable[Batches]) -> Iterator[Sequence[Record]]:
+        # Entries that only logs have are replayed as records are.
+        return cast("Iterator[Sequence[Record]]", read_records(reads))
+
+    async def _replayed(self) -> None:
         await self._forget_topics_before_serving()
 
     async def _begin(self) -> None:

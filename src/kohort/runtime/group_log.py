@@ -29,7 +29,7 @@ from kohort.protocol.batches import (
     read_marker,
 )
 from kohort.runtime.commit_runs import read_batch
-from kohort.runtime.log_reading import read_batches
+from kohort.runtime.log_reading import Batches
 from kohort.types import Timestamp
 
 _BATCH_BYTES = 1 << 19
@@ -117,17 +117,16 @@ def _key_head(group: str, topic: str) -> bytes:
 _cached_key_head = lru_cache(maxsize=4_096)(_key_head)
 
 
-def read_records(log: Log) -> Iterator[list[Entry]]:
-    """All records of the log, in chunks that are read and replayed in some milliseconds each.
+def read_records(reads: Iterable[Batches]) -> Iterator[list[Entry]]:
+    """All records of these batches, in chunks that are replayed in some milliseconds each.
 
     Records of protocols that are not served are skipped. Offsets of a transactional batch
     come as `TransactionalOffsets`, and the marker that decides on them in its place.
 
-    Raises CorruptRecordError if a record does not follow the schema, KafkaError if the log is not
-    served or damaged, OSError.
+    Raises CorruptRecordError if a record does not follow the schema, and as `reads` does.
     """
     pending: Counter[int] = Counter()
-    for batches in read_batches(log):
+    for batches in reads:
         found: list[Entry] = []
         rows = 0
         for batch, header in batches:

@@ -106,7 +106,7 @@ class Groups(Shards[GroupHost, TimerKey]):
         """Decide by other settings from now on."""
         self._config = config
         for host in self._hosts:
-            host.shard.config = config
+            host.configure(config)
 
     def _new_shard(self) -> Shard:
         return Shard(self._config, self._topics)

@@ -15,17 +15,20 @@ shard is loaded from the log, on the same path as at start.
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
 from functools import partial
-from typing import ClassVar, Final, Generic, Protocol, TypeAlias, TypeVar, cast
+from typing import Any, ClassVar, Final, Generic, Protocol, TypeAlias, TypeVar, cast
 
 from kohort.errors import ErrorCode, KohortError
 from kohort.log.base import Log
 from kohort.log.elsewhere import ElsewhereLog
+from kohort.log.standby import StandbyLog
 from kohort.runtime.append_errors import SHARD_FAILED, append_error
 from kohort.runtime.clock import Clock
 from kohort.runtime.loading_order import LoadingOrder
+from kohort.runtime.log_reading import Batches, read_batches
+from kohort.runtime.standby import Standby
 from kohort.types import Instant, Reply, RequestId, Timestamp
 
 _RELOAD_AFTER_AT_MOST_S: Final = 60.0
@@ -73,6 +76,9 @@ _ResultT_co = TypeVar("_ResultT_co", covariant=True)
 
 class Shard(Protocol[_EventT_contra, _RecordT_contra, _ResultT_co]):
     """The pure core: it decides, and its state is what was replayed."""
+
+    config: Any
+    """The settings that it decides by."""
 
     def handle(
         self, event: _EventT_contra, now: Instant, timestamp: Timestamp, /
@@ -132,12 +138,18 @@ class ShardHost(ABC, Generic[RequestT, EventT, RecordT, EffectT, ResultT]):
         """What follows as soon as the current append is durable."""
         self._flushing = False
         self._task: asyncio.Task[None] | None = None
+        self._standby: Standby[Shard[RequestT | EventT, RecordT, ResultT], RecordT] | None = None
+        """What the shard is replayed into while another node serves it."""
 
     # --- what differs between shards ---
 
     @abstractmethod
-    async def _read_log(self) -> None:
-        """Bring a new shard to the state of the log; raises whatever keeps it from that."""
+    def _records_in(self, reads: Iterable[Batches]) -> Iterator[Sequence[RecordT]]:
+        """The records of batches, in chunks that are replayed in some milliseconds each."""
+
+    @abstractmethod
+    async def _replayed(self) -> None:
+        """Do what is left once the log is replayed; raises what keeps the shard from serving."""
 
     @abstractmethod
     async def _begin(self) -> None:
@@ -231,7 +243,8 @@ class ShardHost(ABC, Generic[RequestT, EventT, RecordT, EffectT, ResultT]):
             return
         log = self.log
         try:
-            await self._read_log()
+            await self._replay_log()
+            await self._replayed()
         # the disk's, or records that are not of the schema: the other shards load on
         except Exception as e:
             if self.log is log:
@@ -241,6 +254,17 @@ class ShardHost(ABC, Generic[RequestT, EventT, RecordT, EffectT, ResultT]):
                 self.state = HostState.ACTIVE
                 await self._begin()
 
+    async def _replay_log(self) -> None:
+        """Replay the log, or what the standby has not replayed of it."""
+        log, standby = self.log, self._standby
+        self._standby = None
+        if standby is not None and standby.goes_on_in(log):
+            self.shard = standby.shard
+            chunks = standby.rest(log)
+        else:
+            chunks = self._records_in(read_batches(log))
+        await replay_all(log, chunks, self.shard.replay)
+
     async def _load_in_order(self) -> None:
         async with self._loading_order.turn(self):
             await self.load()
@@ -249,11 +273,14 @@ class ShardHost(ABC, Generic[RequestT, EventT, RecordT, EffectT, ResultT]):
         """Load the shard from the log that takes the place of a failed one, or of none here.
 
         A log elsewhere takes its place when another node is to lead the partition: nothing is
-        decided here any more, and whoever waits is told to look for the coordinator.
+        decided here any more, and whoever waits is told to look for the coordinator. A `StandbyLog`
+        is followed, and the log that takes its place is read from there on.
         """
         self.log = log
         if isinstance(log, ElsewhereLog):
             self._stop(HostState.ELSEWHERE)
+            if isinstance(log, StandbyLog):
+                self._stand_by(log)
         elif self.state is HostState.ACTIVE:
             self._fail(KohortError("its log was opened again"))
         elif self.state in (HostState.FAILED, HostState.ELSEWHERE):
@@ -261,6 +288,18 @@ class ShardHost(ABC, Generic[RequestT, EventT, RecordT, EffectT, ResultT]):
                 self._task.cancel()
             self.state = HostState.LOADING
             self._task = asyncio.ensure_future(self._load_in_order())
+
+    def _stand_by(self, log: StandbyLog) -> None:
+        shard = self._new_shard()
+        self._standby = Standby(log, shard, self._records_in)
+        following = self._standby.follow(shard.replay, partial(self._loading_order.turn, self))
+        self._task = asyncio.ensure_future(following)
+
+    def configure(self, config: Any) -> None:
+        """Decide by other settings from now on."""
+        self.shard.config = config
+        if self._standby is not None:
+            self._standby.shard.config = config
 
     async def close(self) -> None:
         """Log the decisions made so far and send their responses.
@@ -275,7 +314,7 @@ class ShardHost(ABC, Generic[RequestT, EventT, RecordT, EffectT, ResultT]):
         self._stop(HostState.CLOSED)
 
     def _stop(self, state: HostState) -> None:
-        self.state = state
+        self.state, self._standby = state, None
         if self._task is not None:
             self._task.cancel()
         self._drop(ErrorCode.not_coordinator, ErrorCode.not_coordinator)

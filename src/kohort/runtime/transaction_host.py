@@ -9,7 +9,7 @@ shard that is loaded again does not write the markers twice.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from typing import Final
@@ -18,7 +18,8 @@ from kohort.errors import ErrorCode
 from kohort.log.base import Log
 from kohort.runtime.clock import Clock
 from kohort.runtime.loading_order import LoadingOrder
-from kohort.runtime.shard_host import HostState, ShardHost, replay_all
+from kohort.runtime.log_reading import Batches
+from kohort.runtime.shard_host import HostState, ShardHost
 from kohort.runtime.time_slice import TimeSlices
 from kohort.runtime.transaction_log import append_records, read_records
 from kohort.transactions.records import TransactionRecord
@@ -96,8 +97,10 @@ class TransactionHost(ShardHost[Request, Event, TransactionRecord, Markers, Resu
         await asyncio.wait((ending.task,), timeout=timeout_s)
         return True
 
-    async def _read_log(self) -> None:
-        await replay_all(self.log, read_records(self.log), self.shard.replay)
+    def _records_in(self, reads: Iterable[Batches]) -> Iterator[Sequence[TransactionRecord]]:
+        return read_records(reads)
+
+    async def _replayed(self) -> None:
         await self._forget_lost_ends()
 
     async def _forget_lost_ends(self) -> None:

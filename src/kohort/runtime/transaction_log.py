@@ -6,7 +6,7 @@ from typing import Final
 
 from kohort.log.base import Log
 from kohort.protocol.batches import decode_records, encode_pair
-from kohort.runtime.log_reading import read_batches
+from kohort.runtime.log_reading import Batches
 from kohort.transactions.records import TransactionRecord, decode, encode
 from kohort.types import Timestamp
 
@@ -32,13 +32,12 @@ def append_records(log: Log, records: Iterable[TransactionRecord], now: Timestam
         log.append_encoded(b"".join(parts), len(parts), now)
 
 
-def read_records(log: Log) -> Iterator[list[TransactionRecord]]:
-    """All records of the log, in chunks that are read and replayed in some milliseconds each.
+def read_records(reads: Iterable[Batches]) -> Iterator[list[TransactionRecord]]:
+    """All records of these batches, in chunks that are replayed in some milliseconds each.
 
-    Raises CorruptRecordError if a record does not follow the schema, KafkaError if the log is not
-    served or damaged, OSError.
+    Raises CorruptRecordError if a record does not follow the schema, and as `reads` does.
     """
-    for batches in read_batches(log):
+    for batches in reads:
         if not batches:
             yield []
         for batch, header in batches:

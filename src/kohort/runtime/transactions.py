@@ -118,7 +118,7 @@ class TransactionCoordinator(Shards[TransactionHost, TransactionTimesOut], Trans
         """Decide by other settings from now on."""
         self._config = config
         for host in self._hosts:
-            host.shard.config = config
+            host.configure(config)
 
     def _new_shard(self) -> Shard:
         return Shard(self._config, self._new_producer_id)

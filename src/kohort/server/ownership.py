@@ -4,23 +4,29 @@ A node renews its lease, reads on, appends what is decided (`kohort.cluster.deci
 gives up partitions. Every node does so, and the log takes only decisions that were made on all of
 it. A node whose lease is over by its own clock leads nothing: others may have what it led.
 
-A partition that is planned to move is given up by its leader, which then logs who leads it next.
-Who asks for it meanwhile is told to look for the leader.
+A partition that is planned to move is read by the node that is to lead it, while the leader serves
+it. That node logs that it is ready; then the leader lets go of the partition, and logs who leads it
+next. Who asks for it in between is told to look for the leader, for some milliseconds. If the next
+leader is not ready in time, or has lost what it read, it reads all of it afterwards. A leader that
+is gone is replaced as ever.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
 from kohort.cluster import (
     LEASE_MS,
     MOVES_AT_ONCE,
+    NO_LEADER,
     Endpoint,
     FencedError,
     Leader,
+    MovePlanned,
     NodeFenced,
     NodeRegistered,
     Observed,
@@ -46,6 +52,8 @@ LOOKS_EVERY_S: Final = 0.2
 """Time between two looks at the other nodes: one that is gone is replaced so soon."""
 OWN_LEASE_MS: Final = LEASE_MS * 99 // 100
 """The lease as its node counts it: the rates of two clocks differ by less than that."""
+READY_WITHIN_MS: Final = 60_000
+"""Time that the next leader of a partition has to read it; then it gets the partition as it is."""
 _TAKEN_AT_ONCE: Final = 250
 _FAILURES: Final = (OSError, UnknownOutcomeError, TimeoutError)
 
@@ -63,9 +71,10 @@ class Ownership:
         endpoints: Sequence[Endpoint],
         rack: str | None,
         settled_after_ms: int,
+        drained_within_ms: int,
         claimed_at: Instant,
     ) -> None:
-        """`settled_after_ms` is that of `decide`.
+        """`settled_after_ms` is that of `decide`, `drained_within_ms` that of `leave`.
 
         `claimed_at`: when the storage was asked for the session, by the node's own clock."""
         self._storage = storage
@@ -75,6 +84,7 @@ class Ownership:
         self._endpoints = tuple(endpoints)
         self._rack = rack
         self._settled_after_ms = settled_after_ms
+        self._drained_within_ms = drained_within_ms
         self._leased_at = claimed_at
         """When the lease was asked for last, and given."""
         self._has_session = True
@@ -85,6 +95,11 @@ class Ownership:
         """Set when the lease was renewed, or all was given up."""
         self._again = asyncio.Event()
         """Set when there is something to decide on."""
+        self._worked = asyncio.Event()
+        """Set whenever `work` has ended."""
+        self._planned: dict[tuple[Place, int], Instant] = {}
+        """Moves of what is led here, and since when they are known."""
+        self._is_leaving = False
         self._running: list[asyncio.Task[None]] = []
         metadata.on_change = self._again.set
 
@@ -222,6 +237,7 @@ class Ownership:
             while await self._metadata.decide(partial(self._decide, observed, known)):
                 await self._agree()
             await self._agree()
+            await self._stand_by()
             await self._hand_over()
             if self._metadata.state.cluster.controller_id == self._node_id:
                 await self._metadata.compact()
@@ -230,6 +246,8 @@ class Ownership:
             self._tell(error)
         except _FAILURES as error:
             self._tell(error)
+        finally:
+            self._worked.set()
         if not self._has_lease:
             await self._resign()
 
@@ -255,7 +273,9 @@ class Ownership:
     def _registration(self, now: Timestamp) -> NodeRegistered:
         node, session = self._storage.node_id, self._storage.session
         return NodeRegistered(
-            node, session, self._endpoints, now, self._rack, machine=this_machine()
+            *(node, session, self._endpoints, now, self._rack),
+            machine=this_machine(),
+            is_draining=self._is_leaving,
         )
 
     @property
@@ -305,20 +325,69 @@ class Ownership:
 
     # Handing over
 
-    async def _hand_over(self) -> None:
-        """Let go of partitions that are planned to move. Raises as `SharedMetadata.decide`."""
+    async def _stand_by(self) -> None:
+        """Read what this node is to lead next, and say what of it is read.
+
+        Raises OSError, and as `SharedMetadata.decide`.
+        """
+        coming = self._coming()
+        wanted = {self._topics.partition_of(place) for place in coming}
+        for partition in self._topics.standbys.keys() - wanted:
+            self._topics.stand_down(partition)
+        await asyncio.gather(*(self._topics.stand_by(each, self._again.set) for each in coming))
+        for log in self._topics.standbys.values():
+            log.look()
+        if self._read():
+            await self._metadata.decide(self._read)
+
+    def _coming(self) -> list[Place]:
+        """What this node is to lead next, and others lead now."""
         cluster = self._metadata.state.cluster
-        moving = [
-            (place, to)
+        return [
+            place
             for place, to in cluster.moves.items()
-            if cluster.leader(place).node == self._node_id
-        ][:MOVES_AT_ONCE]
+            if to == self._node_id and cluster.leader(place).node not in (to, NO_LEADER)
+        ]
+
+    def _read(self) -> Sequence[MetadataRecord]:
+        """The records of what this node has read, and has not said so."""
+        known = self._metadata.state.cluster.ready
+        read = {each for each, log in self._topics.standbys.items() if log.is_ready}
+        return [
+            MovePlanned(place, self._node_id, is_ready=True)
+            for place in self._coming()
+            if place not in known and self._topics.partition_of(place) in read
+        ]
+
+    async def _hand_over(self) -> None:
+        """Let go of partitions that their next leaders have read.
+
+        Raises as `SharedMetadata.decide`.
+        """
+        due = self._due()
+        moving = due[:MOVES_AT_ONCE]
         if not moving:
             return
+        if len(moving) < len(due):
+            self._again.set()
         found = (self._topics.partition_of(place) for place, _ in moving)
         await self._give_up([each for each in found if each is not None])
         await self._metadata.decide(partial(self._handed_over, moving))
         await self._agree()
+
+    def _due(self) -> list[tuple[Place, int]]:
+        """The partitions to let go of, with their next leaders."""
+        cluster, now = self._metadata.state.cluster, self._clock.now()
+        self._planned = {
+            move: self._planned.get(move, now)
+            for move in cluster.moves.items()
+            if cluster.leader(move[0]).node == self._node_id
+        }
+        return [
+            move
+            for move, since in self._planned.items()
+            if move[0] in cluster.ready or now - since >= READY_WITHIN_MS
+        ]
 
     def _handed_over(self, moving: Iterable[tuple[Place, int]]) -> Sequence[MetadataRecord]:
         """The records by which others lead what was let go of."""
@@ -332,7 +401,12 @@ class Ownership:
     # The end
 
     async def leave(self) -> None:
-        """Give up everything, have others lead it, and end the session. Idempotent."""
+        """Give up everything, have others lead it, and end the session. Idempotent.
+
+        Until `drained_within_ms` is over, what they read goes to them as in any move.
+        """
+        if self._running and self._drained_within_ms:
+            await self._drain()
         running, self._running = self._running, []
         for task in running:
             task.cancel()
@@ -346,6 +420,27 @@ class Ownership:
                     if all(isinstance(each, asyncio.CancelledError) for each in ended):
                         await self._metadata.decide(self._farewell)
                     await self._storage.release()
+
+    async def _drain(self) -> None:
+        self._is_leaving = True
+        with suppress(Exception):  # whatever fails, what is left is taken over
+            async with asyncio.timeout(self._drained_within_ms / 1_000):
+                await self._metadata.decide(self._draining)
+                self._again.set()
+                while self._topics.led and self._can_drain():
+                    self._worked.clear()
+                    await self._worked.wait()
+
+    def _draining(self) -> Sequence[MetadataRecord]:
+        if not (self._is_registered and self._can_drain()):
+            return ()
+        return [replace(self._metadata.state.cluster.nodes[self._node_id], is_draining=True)]
+
+    def _can_drain(self) -> bool:
+        """Whether there is another node that takes what this one leads, and this one works."""
+        nodes = self._metadata.state.cluster.nodes.values()
+        has_targets = any(not (each.is_draining or each.id == self._node_id) for each in nodes)
+        return has_targets and not any(task.done() for task in self._running)
 
     def _farewell(self) -> Sequence[MetadataRecord]:
         return [NodeFenced(self._node_id)] if self._is_registered else ()

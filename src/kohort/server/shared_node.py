@@ -8,8 +8,9 @@ from typing import Any, Final, Protocol
 from kohort.cluster import Endpoint as NodeEndpoint
 from kohort.cluster import FencedError, NodeTakenError, SharedStorage, UnknownOutcomeError
 from kohort.errors import KohortError
-from kohort.log.base import LogDirectory, SharedLogDirectory
+from kohort.log.base import LogDirectory
 from kohort.log.partition_mark import new_cluster_id
+from kohort.log.shared import SharedLogDirectory
 from kohort.runtime.clock import Clock
 from kohort.runtime.markers import MarkerWriter
 from kohort.runtime.transactions import TransactionVerifier
@@ -225,6 +226,7 @@ class SharedNode:
             endpoints=[NodeEndpoint(each.listener, each.host, each.port) for each in endpoints],
             rack=self._config["broker.rack"],
             settled_after_ms=self._config["cluster.rebalance.delay.ms"],
+            drained_within_ms=self._config["cluster.drain.timeout.ms"],
             claimed_at=self._claimed_at,
         )
         self._ownership.start(lost)

@@ -67,6 +67,7 @@ class Node:
             endpoints=(),
             rack=None,
             settled_after_ms=self._config["cluster.rebalance.delay.ms"],
+            drained_within_ms=self._config["cluster.drain.timeout.ms"],
             claimed_at=claimed_at,
         )
         await self.tick()

@@ -241,7 +241,8 @@ RECORDS: st.SearchStrategy[MetadataRecord] = st.one_of(
         PLACES,
         st.just(Leader()) | st.builds(Leader, st.integers(-1, 2), st.integers(0, 9)),
     ),
-    st.builds(MovePlanned, PLACES, st.none() | st.integers(0, 2)),
+    st.builds(MovePlanned, PLACES, st.none()),
+    st.builds(MovePlanned, PLACES, st.integers(0, 2), st.booleans()),
     st.builds(ClusterRecord, st.text()),
     st.builds(ProducerIdsReserved, st.integers(0, 2**63 - 1)),
     st.builds(
@@ -296,6 +297,7 @@ def folded(records: list[MetadataRecord]) -> tuple[Any, ...]:
 def content(state: ClusterState) -> tuple[Any, ...]:
     quotas, users = state.quotas.entities, state.scram_users
     credentials = users.secret, users.snapshot()
+    cluster = state.cluster
     return (
         state.cluster_id,
         state.topics,
@@ -304,7 +306,7 @@ def content(state: ClusterState) -> tuple[Any, ...]:
         state.producer_ids_end,
         credentials,
         state.acls.snapshot(),
-        (state.cluster.nodes, state.cluster.leaders, state.cluster.moves),
+        (cluster.nodes, cluster.leaders, cluster.moves, cluster.ready),
     )
 
 

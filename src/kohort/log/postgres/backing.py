@@ -37,6 +37,8 @@ _ROWS_AT_ONCE: Final = 64
 """Rows of a whole segment, of some 64 KiB, that one call inserts within its time limit."""
 _OWNER_SYNCS_IN_S: Final = 0.01
 
+_CLEANED: Final = "update logs set cleaned = greatest(cleaned, $2) where id = $1"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shared:
@@ -291,6 +293,8 @@ class PostgresBacking:
 
         async def put(connection: Connection) -> None:
             await replace_rows(connection, self.number, (first, end), new, rows)
+            # Together with the rows: who reads them on learns that they are others.
+            await connection.execute(_CLEANED, self.number, new.next)
 
         await self._add(f"compacting {self._name}", put).done()
 

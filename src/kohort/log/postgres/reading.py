@@ -13,6 +13,16 @@ _SELECT: Final = (
     "select data from batches where log = $1 and base >= $2 and base < $3 order by base"
 )
 
+READ_ON_BYTES: Final = 1 << 18
+_SELECT_ON: Final = (
+    "select data from (select data, sum(octet_length(data)) over (order by base) "
+    "- octet_length(data) as before from ("
+    "  select base, data from batches where log = $1 and base >= coalesce("
+    "  (select max(base) from batches where log = $1 and base <= $2), 0) and next > $2 "
+    "  order by base limit 1000"
+    ") as following) as measured where before < $3 order by before"
+)
+
 
 async def _read(connection: Connection, rows: Range) -> list[bytes]:
     return [found[0] for found in await connection.fetch(_SELECT, *rows)]
@@ -54,6 +64,26 @@ class RowReader:
                     return
             await asyncio.sleep(delay)
         raise DatabaseError(None, f"PostgreSQL cannot be read: {failure}") from failure
+
+    async def read_on(self, log: int, offset: int) -> bytes:
+        """Whole batches from the one that holds or follows `offset`; empty at the end.
+
+        They are those of whole rows, of `READ_ON_BYTES` in all and the last one. Raises OSError.
+        """
+        if self._turn is None:
+            self._turn = asyncio.Lock()
+        async with self._turn:
+            rows = None
+            try:
+                with outcome():
+                    connection = await self._link.get()
+                    rows = await connection.fetch(_SELECT_ON, log, offset, READ_ON_BYTES)
+            except UnknownOutcomeError as error:
+                raise DatabaseError(None, f"PostgreSQL cannot be read: {error}") from error
+            finally:
+                if rows is None:
+                    self._link.drop()
+        return b"".join(row[0] for row in rows)
 
     def stop(self) -> None:
         """Read nothing more."""

@@ -9,12 +9,14 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Final, TypeAlias
 from uuid import UUID
 
 from kohort import __version__
 from kohort.cluster import FencedError
 from kohort.errors import ErrorCode, KafkaError, KohortError
+from kohort.log.backing import Checkpoint
 from kohort.log.base import Log, LogConfig
 from kohort.log.cleaner import clean_all
 from kohort.log.postgres import schema
@@ -33,6 +35,7 @@ from kohort.log.postgres.session import Session
 from kohort.log.postgres.taking import Taken, Wanted, take_logs
 from kohort.log.problems import Problems
 from kohort.log.refused import RefusedLog
+from kohort.log.standby import StandbyLog
 from kohort.types import Timestamp, TopicPartition
 
 logger = logging.getLogger("kohort.log")
@@ -44,6 +47,10 @@ TAKEN_AT_ONCE: Final = 250
 RELEASED_WITHIN_S: Final = 2.0
 """Time that the last appends of a log have; then the session ends, and nothing more is written."""
 
+_CHECKPOINT: Final = (
+    "select id, start_offset, cleaned from logs "
+    "where topic = $1 and partition = $2 and topic_id = $3 and state = 'live'"
+)
 _REMOVE: Final = (
     "update logs set state = 'removed', state_since = now() where topic = $1 and partition = $2 "
     "and topic_id = $3 and state = 'live' returning id"
@@ -218,6 +225,21 @@ class SharedPostgresDirectory:
         except OSError as error:
             return error
 
+    async def stand_by(
+        self, topic_partition: TopicPartition, topic_id: UUID, config: LogConfig
+    ) -> StandbyLog:
+        async def find(connection: Connection) -> tuple[int, int, int] | tuple[()]:
+            return tuple(await connection.fetchrow(_CHECKPOINT, *topic_partition, topic_id) or ())
+
+        found = await asyncio.to_thread(self._control.query, find)
+        if not found:  # the node that leads it has not made it yet
+            return StandbyLog(topic_partition, config, Checkpoint(), _nothing_yet)
+        number, start_offset, cleaned = found
+        checkpoint = Checkpoint(start_offset, cleaned=cleaned)
+        return StandbyLog(
+            topic_partition, config, checkpoint, partial(self._reader.read_on, number)
+        )
+
     async def release(self, topic_partition: TopicPartition) -> None:
         log = self._forgotten(topic_partition)
         if log is None:
@@ -327,6 +349,10 @@ class SharedPostgresDirectory:
         self._session_over()
         self._reader.stop()
         self._control.close()
+
+
+async def _nothing_yet(_: int) -> bytes:
+    return b""
 
 
 def _end(future: _Future, found: _Log | OSError) -> None:

@@ -298,8 +298,9 @@ def encode(record: MetadataRecord) -> tuple[bytes, bytes | None]:
         case PartitionLed(leader=leader):
             led = None if leader == Leader() else _json(leader._asdict())
             return _key_of("leader of", record.place), led
-        case MovePlanned(to=to):
-            return _key_of("move of", record.place), None if to is None else _json({"to": to})
+        case MovePlanned(to=to, is_ready=is_ready):
+            move = None if to is None else _json({"to": to, "ready": is_ready})
+            return _key_of("move of", record.place), move
 
 
 def _encode_node(node: NodeRegistered) -> bytes:
@@ -357,8 +358,11 @@ def decode(key: bytes, value: bytes | None) -> MetadataRecord:
             place = Place(_id("leader", text), partition)
             return PartitionLed(place, Leader() if fields is None else _leader(fields))
         case {"move of": str(text), "partition": int(partition), **rest} if not rest:
-            to = None if fields is None else _fields("move", fields, {"to": int})["to"]
-            return MovePlanned(Place(_id("move", text), partition), to)
+            place = Place(_id("move", text), partition)
+            if fields is None:
+                return MovePlanned(place, None)
+            move = _fields("move", fields, {"to": int, "ready": bool})
+            return MovePlanned(place, move["to"], move["ready"])
     raise UndecodableError(f"is of the unknown kind {_shown(key)}")
 
 

@@ -8,8 +8,10 @@ from uuid import UUID
 
 from kohort.cluster import Place, Purpose, Spread
 from kohort.errors import ErrorCode, KafkaError
-from kohort.log.base import Log, LogDirectory, SharedLogDirectory
+from kohort.log.base import Log, LogDirectory
 from kohort.log.elsewhere import ElsewhereLog
+from kohort.log.shared import SharedLogDirectory
+from kohort.log.standby import StandbyLog
 from kohort.server.config import Config
 from kohort.server.topics.cluster_metadata import MetadataRecord, ProducerIdsReserved
 from kohort.server.topics.followed import FollowingTopics
@@ -40,6 +42,7 @@ class SharedTopics(FollowingTopics):
         self.taken = self.given_up = 0
         """Partitions that were led from some time on, and those no more."""
         super().__init__(logs, config, now, self._led.__contains__, metadata)
+        self._standbys: dict[TopicPartition, StandbyLog] = {}
         self._shared_logs = logs
         self._on_reopened = logs.on_reopened
         metadata.follow = self.follow
@@ -71,6 +74,11 @@ class SharedTopics(FollowingTopics):
             for topic_id, record in self._metadata.state.topics.items()
         }
 
+    @property
+    def standbys(self) -> Mapping[TopicPartition, StandbyLog]:
+        """The partitions that are to be led here next, and are read meanwhile."""
+        return MappingProxyType(self._standbys)
+
     def partition_of(self, place: Place) -> TopicPartition | None:
         """A partition by its topic's id; None if there is no such topic or partition."""
         topic = self.by_id(place.topic_id)
@@ -93,7 +101,32 @@ class SharedTopics(FollowingTopics):
             return
         self._led[partition] = epoch
         self.taken += 1
+        self._standbys.pop(partition, None)
         self._tell_opened(log)
+
+    async def stand_by(self, place: Place, on_ready: Callable[[], object]) -> None:
+        """Read a partition that another node leads, to serve it soon after that lets it go.
+
+        `on_ready` is called when it has been read, if that takes time. Nothing happens to one that
+        is led or read here already, or whose topic is gone. Raises OSError.
+        """
+        partition, topic = self.partition_of(place), self.by_id(place.topic_id)
+        if partition is None or topic is None:
+            return
+        if partition in self._standbys or partition in self._led:
+            return
+        settings = self._logs.settings(topic.effective)
+        log = await self._shared_logs.stand_by(partition, topic.id, settings)
+        if self.partition_of(place) == partition:
+            log.on_ready = on_ready
+            self._standbys[partition] = log
+            self._tell_opened(log)
+
+    def stand_down(self, partition: TopicPartition) -> None:
+        """Read a partition no more. Harmless if it is not read here."""
+        log = self._standbys.pop(partition, None)
+        if log is not None:
+            self._tell_opened(ElsewhereLog(partition, log.config))
 
     async def give_up(self, partition: TopicPartition) -> None:
         """Lead a partition no more: who asks is sent elsewhere, and nothing is written to it.
@@ -117,6 +150,7 @@ class SharedTopics(FollowingTopics):
         yield from super()._retire(topic)
         for log in topic.partitions:
             self._led.pop(log.topic_partition, None)
+            self._standbys.pop(log.topic_partition, None)
 
     def _remove(self, partition: TopicPartition, topic_id: UUID) -> None:
         """Whoever led it last: that node may be gone."""

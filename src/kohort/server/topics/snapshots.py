@@ -42,7 +42,7 @@ def records_of(state: ClusterState) -> Iterator[MetadataRecord]:
         ),
         tuple(cluster.nodes.values()),
         (PartitionLed(place, leader) for place, leader in tuple(cluster.leaders.items())),
-        (MovePlanned(place, to) for place, to in tuple(cluster.moves.items())),
+        map(cluster.planned, tuple(cluster.moves)),
     )
 
 
