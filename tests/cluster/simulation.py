@@ -18,6 +18,7 @@ from kohort.cluster import (
     ClusterRecord,
     Leader,
     Liveness,
+    MovePlanned,
     NodeFenced,
     NodeRegistered,
     Observed,
@@ -157,6 +158,7 @@ class Process:
             self.late = (self.end, decided)
         else:
             self.append(decided)
+        self.say_ready(random)
         self.hand_over(random)
 
     def rejoin(self) -> None:
@@ -177,10 +179,17 @@ class Process:
         }
         return Observed(Timestamp(int(self.storage.now)), nodes, trusts_locks=random.random() < 0.9)
 
+    def say_ready(self, random: Random) -> None:
+        """Say that this node has read what it is to lead, late, more than once, or never."""
+        for place, to in sorted(self.cluster.moves.items()):
+            if to == self.id and random.random() < 0.3:
+                self.append([MovePlanned(place, to, is_ready=True)])
+
     def hand_over(self, random: Random) -> None:
         for place, to in sorted(self.cluster.moves.items()):
             leader = self.cluster.leader(place)
-            if leader.node == self.id and random.random() < 0.5:
+            in_time = place in self.cluster.ready or random.random() < 0.05
+            if leader.node == self.id and in_time and random.random() < 0.5:
                 self.append([PartitionLed(place, Leader(to, leader.epoch + 1))])
 
     def serve(self, place: Place) -> None:

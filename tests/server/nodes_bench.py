@@ -5,14 +5,17 @@ import tempfile
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Self
+from uuid import UUID
 
 from kohort.cluster import Leader, MovePlanned, Observed, Place
-from kohort.log.shared_memory import MemoryStorage, SharedMemory
+from kohort.log.base import LogConfig
+from kohort.log.shared_memory import MemoryStorage, SharedMemory, SharedMemoryDirectory
+from kohort.log.standby import StandbyLog
 from kohort.runtime.clock import SystemClock
 from kohort.server.broker import Broker
 from kohort.server.config import Config
 from kohort.server.topics import SharedMetadata
-from kohort.types import Instant, Timestamp
+from kohort.types import Instant, Timestamp, TopicPartition
 from server.net.bench import Peer
 
 
@@ -78,10 +81,15 @@ class SharedCluster:
         """Those of all nodes, as `bootstrap.servers`."""
         return ",".join(str(broker.address) for broker in self.brokers.values())
 
-    async def move(self, place: Place, to: int) -> None:
-        """Have a partition moved, and wait until it is there."""
+    async def plan_move(self, place: Place, to: int) -> SharedMetadata:
+        """Have a partition moved; the metadata that tells when it is there."""
         metadata = SharedMetadata(self.storages[to], self.clock.timestamp)
         await metadata.decide(lambda: [MovePlanned(place, to)])
+        return metadata
+
+    async def move(self, place: Place, to: int) -> None:
+        """Have a partition moved, and wait until it is there."""
+        metadata = await self.plan_move(place, to)
         async with asyncio.timeout(10):
             while metadata.state.cluster.leader(place).node != to:
                 await self.storages[to].wait_beyond(metadata.end_offset)
@@ -113,15 +121,42 @@ class SharedCluster:
         return Place(known.id, partition)
 
 
+class SlowLogs(SharedMemoryDirectory):
+    """Logs that a standby reads on only while `is_readable` is set."""
+
+    def __init__(self, shared: SharedMemory) -> None:
+        super().__init__(shared)
+        self.is_readable = asyncio.Event()
+        self.is_readable.set()
+
+    async def stand_by(
+        self, topic_partition: TopicPartition, topic_id: UUID, config: LogConfig
+    ) -> StandbyLog:
+        standby = await super().stand_by(topic_partition, topic_id, config)
+        read_on = standby.read_on
+
+        async def read_slowly(offset: int) -> bytes:
+            await self.is_readable.wait()
+            return await read_on(offset)
+
+        standby.read_on = read_slowly
+        return standby
+
+
 class FailingStorage(MemoryStorage):
     """A storage that fails while it has a `failure`, and is as slow as its `gate` has it."""
 
+    logs: SlowLogs
     failure: Exception | None = None
     gate: asyncio.Semaphore | None = None
     """Lets those through who have observed the nodes."""
     observations = 0
     """How many were begun."""
     renewals = 0
+
+    def __init__(self, shared: SharedMemory, node_id: int) -> None:
+        super().__init__(shared, node_id)
+        self.logs = SlowLogs(shared)
 
     async def observe(self) -> Observed:
         observed = await super().observe()

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import timedelta
 from typing import Any
 
@@ -10,11 +10,12 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka import Producer
 
-from kohort.cluster import LEASE_MS, MovePlanned, NodeFenced
+from kohort.cluster import LEASE_MS, MovePlanned, NodeFenced, PartitionLed
 from kohort.errors import ErrorCode
 from kohort.protocol.batches import Record, build, iterate
-from kohort.server.topics import SharedMetadata
+from kohort.server.topics import SharedMetadata, SharedTopics, decode_batches
 from kohort.server.topics.shared_metadata import COMPACTED_AFTER
+from kohort.types import TopicPartition
 from server.net.bench import Peer
 from server.nodes_bench import SharedCluster
 
@@ -162,6 +163,118 @@ async def test_a_group_goes_on_where_its_partition_goes() -> None:
         async with asyncio.timeout(10):
             while error := (await new.ask("heartbeat", 4, **member)).error_code:
                 assert error is ErrorCode.coordinator_load_in_progress
+
+
+async def test_a_partition_is_served_until_its_next_leader_has_read_it() -> None:
+    async with SharedCluster(2, offsets_topic_num_partitions=1) as cluster:
+        await create(cluster, 1)
+        (former,) = await cluster.leaders("__consumer_offsets")
+        to = 3 - former.node
+        logs = cluster.storages[to].logs
+        logs.is_readable.clear()
+        assert await commit(cluster, former.node, 1) == 0
+        await cluster.plan_move(cluster.place("__consumer_offsets"), to)
+        async with asyncio.timeout(10):
+            while not standbys(cluster, to):  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+            before = cluster.storages[former.node].observations
+            while cluster.storages[former.node].observations < before + 2:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        assert await commit(cluster, former.node, 2) == 0
+        assert await commit(cluster, to, 3) == ErrorCode.not_coordinator
+        logs.is_readable.set()
+        async with asyncio.timeout(10):
+            while error := await commit(cluster, to, 4):
+                assert error in (ErrorCode.not_coordinator, ErrorCode.coordinator_load_in_progress)
+        assert await commit(cluster, former.node, 5) == ErrorCode.not_coordinator
+        assert not standbys(cluster, to)
+        group = cluster.brokers[to].groups.group("g")
+        assert group is not None
+        assert group.offsets["orders", 0].offset == 4
+        assert not cluster.brokers[former.node].groups.group("g")
+
+
+async def test_a_plan_that_is_called_off_leaves_all_as_it_was() -> None:
+    async with SharedCluster(2, offsets_topic_num_partitions=1) as cluster:
+        await create(cluster, 1)
+        leaders = await cluster.leaders("__consumer_offsets")
+        former, place = leaders[0].node, cluster.place("__consumer_offsets")
+        cluster.storages[3 - former].logs.is_readable.clear()
+        metadata = await cluster.plan_move(place, 3 - former)
+        async with asyncio.timeout(10):
+            while not standbys(cluster, 3 - former):  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+            await metadata.decide(lambda: [MovePlanned(place, None)])
+            while standbys(cluster, 3 - former):  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+        assert await cluster.leaders("__consumer_offsets") == leaders
+        assert await commit(cluster, former, 1) == 0
+        cluster.storages[3 - former].logs.is_readable.set()
+
+
+async def test_a_node_that_is_stopped_hands_over_what_it_leads_before_it_is_gone() -> None:
+    async with SharedCluster(cluster_rebalance_delay_ms=0) as cluster:
+        await create(cluster, 1)
+        topics = ("orders", "__consumer_offsets", "__transaction_state")
+        for topic in topics:
+            while set(await shares(cluster, topic)) != {2}:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        await cluster.stop(1)
+        for topic in topics:
+            assert await shares(cluster, topic) == [3, 3]
+        fenced = NodeFenced(1)
+        records = [
+            record
+            for batch in cluster.shared.metadata
+            for _, record in decode_batches(batch)
+            if record == fenced or isinstance(record, PartitionLed)
+        ]
+        assert records[-1] == fenced
+
+
+async def test_what_is_not_read_in_time_is_taken_over_when_a_node_is_gone() -> None:
+    async with SharedCluster(2, cluster_drain_timeout_ms=200) as cluster:
+        await create(cluster, 1)
+        await cluster.leaders("orders")
+        assert await commit(cluster, 1, 1) == 0
+        cluster.storages[2].logs.is_readable.clear()
+        await cluster.stop(1)
+        for topic in ("orders", "__consumer_offsets", "__transaction_state"):
+            assert {leader.node for leader in await cluster.leaders(topic)} == {2}
+        async with asyncio.timeout(10):
+            while error := await commit(cluster, 2, 2):
+                assert error == ErrorCode.coordinator_load_in_progress
+
+
+async def test_nodes_that_nobody_can_replace_end_at_once() -> None:
+    async with SharedCluster(2, cluster_drain_timeout_ms=600_000) as cluster:
+        async with asyncio.timeout(60):
+            await asyncio.gather(cluster.stop(1), cluster.stop(2))
+            await cluster.start(1)
+            await cluster.stop(1)
+
+
+async def commit(cluster: SharedCluster, node: int, offset: int) -> int:
+    """The error of committing an offset of partition 0 of "orders"."""
+    peer = await cluster.peer(node)
+    partition = {"partition_index": 0, "committed_offset": offset, "committed_metadata": ""}
+    answer = await peer.ask(
+        "offset_commit", 5, group_id="g", generation_id_or_member_epoch=-1, member_id="",
+        topics=[{"name": "orders", "partitions": [partition]}],
+    )  # fmt: skip
+    return int(answer.topics[0].partitions[0].error_code)
+
+
+def standbys(cluster: SharedCluster, node: int) -> Collection[TopicPartition]:
+    """What a node reads before it leads it."""
+    topics = cluster.brokers[node].topics
+    assert isinstance(topics, SharedTopics)
+    return topics.standbys.keys()
+
+
+async def shares(cluster: SharedCluster, topic: str) -> list[int]:
+    """How many partitions of a topic each of its leaders leads."""
+    return list(Counter(leader.node for leader in await cluster.leaders(topic)).values())
 
 
 async def test_a_transaction_ends_though_its_partitions_move() -> None:

@@ -1,14 +1,18 @@
 """Nodes on the clocks of a test: what they lead, and a simulation in which all of them fail."""
 
+from contextlib import suppress
 from random import Random
 
 import pytest
 
 from effort import examples
-from kohort.cluster import LEASE_MS, MovePlanned, Place
+from kohort.cluster import LEASE_MS, FencedError, MovePlanned, Place
 from kohort.errors import KafkaError, KohortError
+from kohort.log.base import Log
+from kohort.log.standby import StandbyLog
 from kohort.protocol import batches
 from kohort.protocol.batches import Record, iterate
+from kohort.server.ownership import READY_WITHIN_MS
 from kohort.server.topics import NewTopic
 from kohort.testing.nodes import START, Node, Nodes
 
@@ -51,6 +55,31 @@ async def test_a_planned_move_raises_the_epoch() -> None:
     assert node.log("orders", 0).leader_epoch == former.epoch + 1
 
 
+async def test_a_next_leader_that_is_never_ready_gets_the_partition_all_the_same() -> None:
+    cluster = Nodes(**COORDINATORS)
+    for node_id in (1, 2):
+        node = await cluster.start(node_id)
+        node.storage.logs.on_reopened.append(begin_reading)
+    await cluster.nodes[1].topics.create_each([NewTopic("orders", 1)])
+    await cluster.advance(500)
+    former = await cluster.leader("orders", 0)
+    topic = node.topics.get("orders")
+    assert topic is not None
+    place = Place(topic.id, 0)
+    await node.metadata.decide(lambda: [MovePlanned(place, 3 - former.node)])
+    await cluster.advance(READY_WITHIN_MS, step_ms=1_000)
+    assert await cluster.leader("orders", 0) == former
+    assert cluster.nodes[former.node].log("orders", 0).leader_epoch == former.epoch
+    await cluster.advance(2_000, step_ms=1_000)
+    assert await cluster.leader("orders", 0) == (3 - former.node, former.epoch + 1)
+
+
+def begin_reading(log: Log) -> None:
+    """Read what is to be led next, without an end."""
+    if isinstance(log, StandbyLog):
+        log.begin_reading()
+
+
 def batch(value: int) -> bytes:
     return batches.build([Record(None, b"%d" % value)])
 
@@ -73,13 +102,17 @@ class Simulation:
         """Until when nodes do not tick."""
         self.acknowledged: dict[int, list[bytes]] = {at: [] for at in range(PARTITIONS)}
         self.sent = 0
+        self.reading: list[StandbyLog] = []
+        """What is read before it is led, and not yet to the end."""
 
     async def run(self, steps: int) -> None:
-        node = await self.cluster.start(1)
-        await node.topics.create_each([NewTopic("orders", PARTITIONS)])
+        await self.start(1)
+        await self.cluster.nodes[1].topics.create_each([NewTopic("orders", PARTITIONS)])
         for _ in range(steps):
             await self.step()
         self.hung.clear()
+        for log in self.reading:
+            log.end_reading()
         for node_id in (1, 2, 3):
             if node_id not in self.cluster.nodes:
                 self.cluster.elapsed_ms += LEASE_MS + 1
@@ -100,6 +133,8 @@ class Simulation:
                 self.cluster.crash(node_id)
             case x if x < 0.02:
                 self.hung[node_id] = self.cluster.elapsed_ms + random.expovariate(1 / 4_000)
+            case x if x < 0.04:
+                await self.move(node)
             case x if x < 0.3:
                 if self.hung.get(node_id, 0) <= self.cluster.elapsed_ms:
                     await node.tick()
@@ -108,9 +143,28 @@ class Simulation:
 
     async def start(self, node_id: int) -> None:
         try:
-            await self.cluster.start(node_id, rate=self.random.uniform(0.997, 1.003))
+            node = await self.cluster.start(node_id, rate=self.random.uniform(0.997, 1.003))
         except KohortError:
             assert node_id in self.cluster.shared.rows
+        else:
+            node.storage.logs.on_reopened.append(self.read)
+
+    def read(self, log: Log) -> None:
+        """Begin to read what is to be led next, which may take long."""
+        if isinstance(log, StandbyLog):
+            log.begin_reading()
+            self.reading.append(log)
+
+    async def move(self, node: Node) -> None:
+        """Plan a move of a partition, call one off, or have one that was planned read."""
+        if self.reading and self.random.random() < 0.5:
+            self.reading.pop(self.random.randrange(len(self.reading))).end_reading()
+            return
+        topic, to = node.topics.get("orders"), self.random.choice((None, 1, 2, 3))
+        if topic is not None:
+            planned = MovePlanned(Place(topic.id, self.random.randrange(PARTITIONS)), to)
+            with suppress(FencedError):
+                await node.metadata.decide(lambda: [planned])
 
     async def produce(self, node: Node) -> None:
         """Append through whichever node a client believes in, also one that hangs."""

@@ -495,9 +495,8 @@ _OURS = (
         "other. Partitions without a leader get one at once.",
     ),
     _int("cluster.drain.timeout.ms", 5_000, ours=True,
-        doc="Time that a node which is stopped has to hand its partitions over one by one. The "
-        "other nodes read them first. What is left then is taken over as from a node that is "
-        "gone. 0: all of it at once.",
+        doc="Time that a node which is stopped has to hand its partitions over. The other nodes "
+        "read them first. What is left then is taken over as from a node that is gone. 0: all.",
     ),
     _string("durability", "os", choices=("os", "fsync"), ours=True,
         doc="What an acknowledged append survives. os: a killed process; fsync: a power loss. In "
