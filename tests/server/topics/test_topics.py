@@ -244,7 +244,7 @@ RECORDS: st.SearchStrategy[MetadataRecord] = st.one_of(
     st.builds(MovePlanned, PLACES, st.none()),
     st.builds(MovePlanned, PLACES, st.integers(0, 2), st.booleans()),
     st.builds(ClusterRecord, st.text()),
-    st.builds(ProducerIdsReserved, st.integers(0, 2**63 - 1)),
+    st.builds(ProducerIdsReserved, st.integers(1, 2**63 - 1)),
     st.builds(
         ConfigsRecord,
         st.sampled_from(ResourceType),
