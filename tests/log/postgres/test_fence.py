@@ -141,3 +141,16 @@ def test_a_node_that_has_ended_is_free_at_once(open_directory):
     log.append(batch(b"a"), NOW)
     first.close()
     assert values_of(open_directory().open(ORDERS, LogConfig())) == [b"a"]
+
+
+async def test_what_waits_for_a_server_that_was_replaced_is_told_to_ask_another(
+    open_directory, sql
+):
+    log = open_directory().open(ORDERS, LogConfig())
+    log.append(batch(b"a"), NOW)
+    await log.durable()
+    await sql.execute(TAKE_OVER)
+    log.trim(1)
+    with pytest.raises(KafkaError) as refused:
+        await log.durable()
+    assert refused.value.code is ErrorCode.not_leader_or_follower

@@ -183,9 +183,9 @@ class PostgresLog(PartitionLog):
             raise self._refusal()
         try:
             await super().durable()
+            await self._shared.operations.settled(self._rows.number)
         except FencedError as error:
             raise KafkaError(ErrorCode.not_leader_or_follower, str(error)) from error
-        await self._shared.operations.settled(self._rows.number)
 
     def storage_failed(self, error: Exception) -> None:
         """End the log: its rows were not written, and what is in the table is read again."""
