@@ -37,7 +37,8 @@ help:
 	@echo "make conformance  start an Apache Kafka and compare with it, answer by answer"
 	@echo "make bench        measure against peers"
 	@echo "make chaos        kill a server 200 times under real clients and 100 times under transactions,"
-	@echo "                  and Spark queries of a group 50 times; check what they were promised"
+	@echo "                  nodes of a cluster as often, with all else that fails, and Spark queries of"
+	@echo "                  a group 50 times; check what they were promised"
 	@echo "make fuzz         feed broken bytes to the wire, the decoders, the logs: a million inputs"
 	@echo "make clean        remove what was made, but not ./data"
 
@@ -87,6 +88,8 @@ bench: $(INSTALLED)
 chaos: $(INSTALLED)
 	PYTHONPATH=tests $(BIN)/python -m live.chaos
 	PYTHONPATH=tests $(BIN)/python -m live.chaos.bank
+	PYTHONPATH=tests $(BIN)/python -m live.cluster
+	PYTHONPATH=tests $(BIN)/python -m live.cluster.bank
 	$(BIN)/pytest -m "clients and long" tests/spark/test_member_chaos.py
 
 # A million inputs, guided by coverage where `atheris` has a wheel for this Python.

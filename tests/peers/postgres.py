@@ -36,6 +36,7 @@ SETTINGS = {
     "shared_buffers": "32MB",
     "max_wal_size": "256MB",
     "autovacuum_naptime": "5s",
+    "wal_retrieve_retry_interval": "200ms",
 }
 START_SECONDS = 60.0
 
@@ -120,21 +121,48 @@ class Postgres:
 
         Without `fsync` it is faster, and loses data when the machine goes down.
         """
-        directory = Path(tempfile.mkdtemp(prefix="kohort-postgres-"))
         chosen = {**SETTINGS, "fsync": "on" if fsync else "off", **settings}
-        cluster = cls(port or free_port(), directory, chosen, _user())
+        return cls._made(
+            port, chosen, "initdb", "--username", "kohort", "--auth", "trust",
+            "--encoding", "UTF8", "--locale", "C", "--no-sync",
+        )  # fmt: skip
+
+    @classmethod
+    def _made(cls, port: int, settings: dict[str, str], *program: str) -> Self:
+        """A cluster whose data a program makes, started."""
+        directory = Path(tempfile.mkdtemp(prefix="kohort-postgres-"))
+        cluster = cls(port or free_port(), directory, settings, _user())
         try:
             if cluster.user is not None:
                 shutil.chown(directory, cluster.user, int(_group_of(cluster.user)))
-            cluster._run(
-                "initdb", "--pgdata", str(directory / "data"), "--username", "kohort",
-                "--auth", "trust", "--encoding", "UTF8", "--locale", "C", "--no-sync",
-            )  # fmt: skip
+            cluster._run(*program, "--pgdata", str(directory / "data"))
             cluster.run()
         except BaseException:
             shutil.rmtree(directory, ignore_errors=True)
             raise
         return cluster
+
+    def standby(self, port: int = 0) -> Self:
+        """Start a standby of this cluster; every commit waits for it when this returns."""
+        standby = self._made(
+            port, self.settings, "pg_basebackup", "--dbname", self.url, "--write-recovery-conf",
+            "--checkpoint", "fast", "--wal-method", "stream", "--no-sync",
+        )  # fmt: skip
+        self._wait_for_standbys("*")
+        is_synchronous = "select count(*) from pg_stat_replication where sync_state = 'sync'"
+        while self.execute(is_synchronous) == ["0"]:
+            time.sleep(0.05)
+        return standby
+
+    def promote(self) -> None:
+        """Have this standby take writes, whose commits wait for no other; back when it does."""
+        self._wait_for_standbys("")
+        self.execute("select pg_promote()")
+
+    def _wait_for_standbys(self, names: str) -> None:
+        self.execute(
+            f"alter system set synchronous_standby_names = '{names}'", "select pg_reload_conf()"
+        )
 
     def _run(self, program: str, *arguments: str) -> None:
         command = _as_user((str(programs() / program), *arguments), self.user)
@@ -160,9 +188,8 @@ class Postgres:
         ready = [str(programs() / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port)]
         while subprocess.run(ready, check=False).returncode:
             if self.process.poll() is not None or time.monotonic() > deadline:
-                tail = self.log[-3000:]
-                self.stop()
-                raise PostgresUnavailableError(f"PostgreSQL did not start:\n{tail}")
+                self._end_process()
+                raise PostgresUnavailableError(f"PostgreSQL did not start:\n{self.log[-3000:]}")
             time.sleep(0.05)
 
     def execute(self, *statements: str) -> list[str]:
@@ -200,6 +227,10 @@ class Postgres:
 
     def stop(self) -> None:
         """Stop the server and remove its data."""
+        self._end_process()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _end_process(self) -> None:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGQUIT)
         try:
@@ -207,7 +238,6 @@ class Postgres:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait(10)
-        shutil.rmtree(self.directory, ignore_errors=True)
 
     def __enter__(self) -> Self:
         return self

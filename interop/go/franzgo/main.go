@@ -138,7 +138,7 @@ func security(options lines.Options) []kgo.Opt {
 // settings of the group and the client, without its callbacks.
 func settings(options lines.Options) []kgo.Opt {
 	opts := []kgo.Opt{
-		kgo.SeedBrokers(options["bootstrap"]),
+		kgo.SeedBrokers(options.Bootstrap()...),
 		kgo.ClientID(options["client"]),
 		kgo.ConsumerGroup(options["group"]),
 		kgo.ConsumeTopics(options.Topics()...),
@@ -188,7 +188,7 @@ func produce(options lines.Options) error {
 	topics := map[string]*kgo.Client{}
 	for codec, topic := range options.TopicOfCodec() {
 		client, err := kgo.NewClient(append(security(options),
-			kgo.SeedBrokers(options["bootstrap"]),
+			kgo.SeedBrokers(options.Bootstrap()...),
 			kgo.ProducerBatchCompression(codecs[codec]),
 			kgo.ProducerLinger(5*time.Millisecond),
 			kgo.RetryBackoffFn(func(int) time.Duration { return 100 * time.Millisecond }),

@@ -40,6 +40,9 @@ func (o Options) Milliseconds(name string) time.Duration {
 	return time.Duration(number) * time.Millisecond
 }
 
+// Bootstrap are the addresses of brokers.
+func (o Options) Bootstrap() []string { return strings.Split(o["bootstrap"], ",") }
+
 // Topics are the topics to consume.
 func (o Options) Topics() []string { return strings.Split(o["topics"], ",") }
 

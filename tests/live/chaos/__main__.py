@@ -27,7 +27,7 @@ import tempfile
 from contextlib import nullcontext
 from pathlib import Path
 
-from live.chaos.run import Chaos
+from live.chaos.lone import Chaos
 from peers.postgres import Postgres
 
 

@@ -6,6 +6,7 @@ import logging
 import random
 import warnings
 from collections.abc import Awaitable, Iterator
+from pathlib import Path
 
 import aiokafka
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
@@ -16,8 +17,6 @@ from kohort.errors import KohortError
 from live.chaos.ledger import Ledger, Partition
 from live.chaos.settings import (
     HEARTBEAT_MS,
-    LIFE_SECONDS,
-    MEMBER_SECONDS,
     PARTITIONS,
     RECORDS_A_SECOND,
     SESSION_MS,
@@ -27,24 +26,37 @@ from live.chaos.settings import (
     ProducerPlan,
 )
 
+logger = logging.getLogger("kohort.chaos")
+
 RETRY_SECONDS = 0.2
 
 
 @contextlib.contextmanager
-def without_complaints() -> Iterator[None]:
-    """Keep quiet what the clients log and warn of while their server is down."""
+def complaints_in(file: Path) -> Iterator[None]:
+    """Write to a file what the clients log and warn of while their servers are down."""
     loggers = [logging.getLogger(name) for name in ("aiokafka", "kohort", "asyncio")]
-    levels = [logger.level for logger in loggers]
+    handler = logging.FileHandler(file)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(name)s %(message)s"))
     for logger in loggers:
-        logger.setLevel(logging.CRITICAL)
+        logger.addHandler(handler)
+        logger.propagate = False
     try:
         with warnings.catch_warnings():
             # Of producers whose start failed.
             warnings.filterwarnings("ignore", "Unclosed AIOKafkaProducer", ResourceWarning)
             yield
     finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
+        for logger in loggers:
+            logger.removeHandler(handler)
+            logger.propagate = True
+        handler.close()
+
+
+def write_tasks(file: Path) -> None:
+    """Append where each task of the event loop is."""
+    with file.open("a") as log:
+        for task in asyncio.all_tasks():
+            task.print_stack(file=log)
 
 
 class Sending:
@@ -52,7 +64,7 @@ class Sending:
 
     def __init__(self, plan: ProducerPlan, ledger: Ledger, rng: random.Random) -> None:
         self.plan, self.ledger, self.rng = plan, ledger, rng
-        self.client = f"producer {plan.topic}"
+        self.client = plan.name
         self.value = 0
         self.waiting: set[asyncio.Task[None]] = set()
 
@@ -60,7 +72,7 @@ class Sending:
         """Send through this producer for a while, and wait for every outcome."""
         async with producer:
             loop = asyncio.get_running_loop()
-            ends = loop.time() + self.rng.uniform(*LIFE_SECONDS)
+            ends = loop.time() + self.rng.uniform(*self.plan.life_seconds)
             while loop.time() < ends and not stop.is_set():
                 if len(self.waiting) < UNACKNOWLEDGED:
                     await self._send(producer)
@@ -107,8 +119,10 @@ async def produce(
             )
         try:
             await sending.one_life(producer, stop)
-        except (AioKafkaError, KohortError):
-            await asyncio.sleep(RETRY_SECONDS)  # the server is down as the client begins
+        except (AioKafkaError, KohortError) as error:  # the server is down as the client begins
+            logger.warning("%s gave up: %r", plan.name, error)
+            ledger.replaced[plan.name] += 1
+            await asyncio.sleep(RETRY_SECONDS)
 
 
 # --- aiokafka ---
@@ -151,10 +165,12 @@ async def consume_aiokafka(
         consumer.subscribe(list(plan.topics), listener=Listener(plan, consumer, ledger))
         try:
             await consumer.start()
-            ends = loop.time() + rng.uniform(*MEMBER_SECONDS)
+            ends = loop.time() + rng.uniform(*plan.life_seconds)
             while loop.time() < ends and not stop.is_set():
                 await _step(plan, consumer, ledger)
-        except AioKafkaError:
+        except AioKafkaError as error:
+            logger.warning("%s gave up: %r", plan.name, error)
+            ledger.replaced[plan.name] += 1
             await asyncio.sleep(RETRY_SECONDS)
         finally:
             await _stopped(consumer)
@@ -226,7 +242,7 @@ async def consume_kohort(
             protocol=rng.choice(plan.protocols),
             leave_group_on_close=False if silent else None,
         )
-        asyncio.get_running_loop().call_later(rng.uniform(*MEMBER_SECONDS), group.stop)
+        asyncio.get_running_loop().call_later(rng.uniform(*plan.life_seconds), group.stop)
         stopping = asyncio.ensure_future(stop.wait())
         stopping.add_done_callback(lambda _, group=group: group.stop())
         try:

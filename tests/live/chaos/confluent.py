@@ -9,8 +9,6 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from live.chaos.ledger import Ledger
 from live.chaos.settings import (
     HEARTBEAT_MS,
-    LIFE_SECONDS,
-    MEMBER_SECONDS,
     PARTITIONS,
     RECORDS_A_SECOND,
     SESSION_MS,
@@ -27,7 +25,7 @@ def produce(
     plan: ProducerPlan, address: str, ledger: Ledger, stop: threading.Event, rng: random.Random
 ) -> None:
     value = 0
-    client = f"producer {plan.topic}"
+    client = plan.name
 
     def delivered(error, message):
         if error is not None:
@@ -52,7 +50,7 @@ def produce(
                 **QUIET,
             }
         )
-        ends = time.monotonic() + rng.uniform(*LIFE_SECONDS)
+        ends = time.monotonic() + rng.uniform(*plan.life_seconds)
         while time.monotonic() < ends and not stop.is_set():
             if len(producer) < UNACKNOWLEDGED:
                 at = value % PARTITIONS
@@ -83,7 +81,7 @@ def consume(
             }
         )
         consumer.subscribe(list(plan.topics), on_assign=assigned)
-        ends = time.monotonic() + rng.uniform(*MEMBER_SECONDS)
+        ends = time.monotonic() + rng.uniform(*plan.life_seconds)
         while time.monotonic() < ends and not stop.is_set():
             _step(plan, consumer, ledger)
         consumer.close()

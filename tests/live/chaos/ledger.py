@@ -5,8 +5,8 @@ container, which Python does whole.
 """
 
 import time
-from collections import defaultdict
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
@@ -54,18 +54,23 @@ class Ledger:
     """What any member read, by partition and offset."""
     partitions: dict[str, int] = field(default_factory=dict)
     """Partitions of each topic that has grown."""
+    report: Callable[[str], None] = lambda _: None
     violations: list[str] = field(default_factory=list)
     """What was seen to be wrong while the run went on."""
     active: dict[str, float] = field(default_factory=dict)
     """By client: when it last succeeded with its work, by the monotonic clock."""
+    outages: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    """By client: the longest time from one success to the next, in seconds."""
+    replaced: Counter[str] = field(default_factory=Counter)
+    """By client: how often its library gave up, and another instance took its place."""
 
     def record_acknowledged(self, client: str, partition: Partition, offset: int, value: int):
         self.acknowledged[partition[0]].append(Acknowledged(partition, offset, value))
-        self.active[client] = time.monotonic()
+        self._succeeded(client)
 
     def record_committed(self, client: str, group: str, partition: Partition, offset: int) -> None:
         self.committed[group, partition].append(offset)
-        self.active[client] = time.monotonic()
+        self._succeeded(client)
 
     def record_owned(
         self, group: str, generation: int | None, member_id: str, partitions: Iterable[Partition]
@@ -76,10 +81,16 @@ class Ledger:
         known = self.read.setdefault((partition, offset), value)
         if known != value:
             self.violation(f"{client} read {value!r} at {partition} {offset}, before it {known!r}")
-        self.active[client] = time.monotonic()
+        self._succeeded(client)
+
+    def _succeeded(self, client: str) -> None:
+        now = time.monotonic()
+        self.outages[client] = max(self.outages[client], now - self.active.get(client, now))
+        self.active[client] = now
 
     def violation(self, text: str) -> None:
         self.violations.append(text)
+        self.report(f"VIOLATION {text}")
 
     def highest_commits(self) -> dict[tuple[str, Partition], int]:
         """The highest offset that a member of the group was told is committed, by partition."""

@@ -1,11 +1,12 @@
-"""A chaos run: the server, its killer, all clients, and the reading of what is left."""
+"""A chaos run: servers that something is done to, all clients, and the reading of what is left."""
 
 import asyncio
 import contextlib
 import random
-import signal
 import threading
 import time
+import traceback
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -19,7 +20,6 @@ from kohort.client.cluster import Cluster
 from kohort.client.config import ClientConfig
 from kohort.client.offset_and_metadata import OffsetAndMetadata
 from kohort.errors import KohortError
-from kohort.testing.server_process import ServerProcess
 from kohort.types import GroupId
 from kohort.types import TopicPartition as OurTopicPartition
 from live.chaos import aio, confluent
@@ -33,26 +33,11 @@ from live.chaos.settings import (
     MOST_PARTITIONS,
     PARTITIONS,
     PRODUCERS,
-    SERVER_SETTINGS,
-    SESSION_MS,
     TOPICS,
+    MemberPlan,
+    ProducerPlan,
 )
-from peers.kafka import free_port
 
-STARTING_SHARE = 0.15
-"""Kills that come before the server listens."""
-BRIEF_SHARE = 0.4
-"""Kills that come while clients still return."""
-BRIEF_SECONDS = (0.05, 1.0)
-WORKING_SECONDS = (1.0, 6.0)
-"""How long the server lives else, after it listens."""
-CALM_EVERY = 10
-"""Kills from one calm to the next."""
-CALM_SECONDS = (SESSION_MS / 1000 + 1, SESSION_MS / 1000 + 4)
-"""A member that ended while the server was down is expired, for which its session begins anew with
-each start; without a calm, groups would wait for such members all the time, and commit nothing.
-"""
-DOWN_SECONDS = (0.0, 0.4)
 FIRST_SECONDS = 5.0
 """Undisturbed, so that every group has begun."""
 RECOVERY_SECONDS = 120.0
@@ -80,80 +65,106 @@ class Outcome:
         )
 
 
-class Chaos:
-    """One run. `while_down` is called with this object after each kill."""
+@dataclass(frozen=True)
+class Plans:
+    """Which clients there are."""
+
+    producers: tuple[ProducerPlan, ...] = PRODUCERS
+    members: tuple[MemberPlan, ...] = MEMBERS
+
+
+class Run(ABC):
+    """One run, whose subclass knows the servers and what is done to them."""
 
     def __init__(
         self,
-        directory: Path,
+        address: str,
+        log: Path,
         *,
         kills: int,
         seed: int,
-        durability: str = "os",
-        storage: str = "",
+        plans: Plans = Plans(),
         recovery_seconds: float = RECOVERY_SECONDS,
-        while_down: Callable[["Chaos"], None] = lambda _: None,
         report: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self.directory, self.kills, self.seed = directory, kills, seed
-        self.durability, self.while_down, self.report = durability, while_down, report
+        """`address`: the servers' `bootstrap.servers`; `log` gets what the clients log."""
+        self.kills, self.seed = kills, seed
         self.recovery_seconds = recovery_seconds
-        self.storage = storage
-        """The URL of the database with the logs; "" if they are in files."""
-        self.ledger = Ledger()
+        self.report = report
+        self.ledger = Ledger(report=report)
         self.killed = 0
+        self.random = random.Random(seed)
+        self.address = address
+        self._plans, self._log = plans, log
+        self.clients = {each.name for each in (*plans.producers, *plans.members)}
+        """Names of all who have to go on."""
+        self.groups = list(GROUPS)
+        self.topics = [*TOPICS, GROUP_LOG]
+        """Those that are read at the end."""
+        self.at_rest: Callable[[], None] = lambda: None
+        """Called when nobody works any more, before all is read."""
         self._began = 0.0
-        self._random = random.Random(seed)
-        self._address = f"127.0.0.1:{free_port()}"
 
-    @property
-    def data(self) -> Path:
-        """The server's data directory."""
-        return self.directory / "data"
+    @abstractmethod
+    async def start(self) -> None:
+        """Start the servers; back when they serve."""
+
+    @abstractmethod
+    async def disturb(self) -> None:
+        """Let the clients work for a while, and do something to the servers."""
+
+    @abstractmethod
+    async def heal(self) -> None:
+        """Have all servers serve again."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """End the servers."""
 
     def run(self) -> Outcome:
-        with aio.without_complaints():
+        with aio.complaints_in(self._log):
             return asyncio.run(self._run())
-
-    def _start(self) -> ServerProcess:
-        return ServerProcess(
-            f"--listen={self._address}",
-            f"--storage={self.storage}" if self.storage else f"--data={self.data}",
-            f"--durability={self.durability}",
-            log=self.directory / "server.log",
-            settings=SERVER_SETTINGS,
-        )
 
     async def _run(self) -> Outcome:
         self._began = time.monotonic()
         # More threads than asyncio would have: each client of librdkafka keeps one.
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(2 * len(TOPICS) + 8))
-        server = self._start()
         try:
-            await asyncio.to_thread(server.line, "listening")
+            await self.start()
             await self._make_topics_and_groups()
-            async with self._clients():
+            async with self.working():
                 await asyncio.sleep(FIRST_SECONDS)
-                for _ in range(self.kills):
-                    server = await self._kill(server)
-                await asyncio.to_thread(server.line, "listening")
-                await self._all_go_on(time.monotonic())
-                self.report(f"all went on after {self._elapsed_s:.0f} s")
-            self.report(f"all ended after {self._elapsed_s:.0f} s")
+                while not self.is_over():
+                    await self.disturb()
+                await self.heal()
+                await self.all_go_on()
+                self.report(f"all went on after {self.elapsed_s:.0f} s")
+            self.report(f"all ended after {self.elapsed_s:.0f} s")
+            await asyncio.to_thread(self.at_rest)
             names = await self._topic_names()
             contents = await asyncio.to_thread(self._read_all)
+            violations = [*self.ledger.violations, *self.check(contents, names)]
         finally:
-            server.stop()
-        violations = [*self.ledger.violations, *self._check(contents, names)]
-        return Outcome(self.seed, self.killed, self._elapsed_s, self.ledger, violations)
+            self.stop()
+        return Outcome(self.seed, self.killed, self.elapsed_s, self.ledger, violations)
+
+    def is_over(self) -> bool:
+        """Whether enough was done to the servers."""
+        return self.killed >= self.kills
+
+    def count_kill(self) -> None:
+        """Count a kill of a server, and tell of each tenth."""
+        self.killed += 1
+        if self.killed % 10 == 0:
+            self.report(str(Outcome(self.seed, self.killed, self.elapsed_s, self.ledger)))
 
     @property
-    def _elapsed_s(self) -> float:
+    def elapsed_s(self) -> float:
         return time.monotonic() - self._began
 
     async def _make_topics_and_groups(self) -> None:
         """Each group begins with committed offsets: no member ever has to do without."""
-        async with Cluster(ClientConfig(bootstrap=self._address)) as cluster:
+        async with Cluster(ClientConfig(bootstrap=self.address)) as cluster:
             admin = Admin(cluster)
             for topic in TOPICS:
                 await admin.create_topic(topic)
@@ -162,55 +173,36 @@ class Chaos:
                 for topic in TOPICS
                 for number in range(PARTITIONS)
             }
-            for group in GROUPS:
-                await admin.commit(GroupId(group), starts)
-
-    async def _kill(self, server: ServerProcess) -> ServerProcess:
-        """Kill the server at a random moment, and start the next one."""
-        kind = self._random.random()
-        is_calm = self.killed % CALM_EVERY == CALM_EVERY - 1
-        if kind < STARTING_SHARE and not is_calm:
-            await asyncio.sleep(self._random.uniform(0, 0.8))
-        else:
-            span = BRIEF_SECONDS if kind < STARTING_SHARE + BRIEF_SHARE else WORKING_SECONDS
-            if is_calm:
-                span = CALM_SECONDS
-            await asyncio.to_thread(server.line, "listening")
-            await asyncio.sleep(self._random.uniform(*span))
-        ended = server.process.poll()
-        if ended is not None:
-            self.ledger.violation(f"the server ended by itself: {ended}\n{server.log_tail()}")
-        server.stop(signal.SIGKILL)
-        self.killed += 1
-        self.while_down(self)
-        await asyncio.sleep(self._random.uniform(*DOWN_SECONDS))
-        if self.killed % 10 == 0:
-            self.report(str(Outcome(self.seed, self.killed, self._elapsed_s, self.ledger)))
-        return self._start()
+            for group in self.groups:
+                # A node of a cluster may learn of the topics a little later.
+                while any((await admin.commit(GroupId(group), starts)).values()):  # noqa: ASYNC110
+                    await asyncio.sleep(0.1)
 
     # --- clients ---
 
     @contextlib.asynccontextmanager
-    async def _clients(self):
+    async def working(self):
         """Every client at work; on leaving, each ends its work in order."""
         stop, stop_threads = asyncio.Event(), threading.Event()
         tasks = [
             asyncio.create_task(self._watch_commits(stop)),
-            asyncio.create_task(self._grow(stop, random.Random(self._random.random()))),
+            asyncio.create_task(self._grow(stop, random.Random(self.random.random()))),
         ]
-        for plan in (*PRODUCERS, *MEMBERS):
-            rng = random.Random(self._random.random())
-            is_producer = plan in PRODUCERS
+        for plan in (*self._plans.producers, *self._plans.members):
+            rng = random.Random(self.random.random())
+            is_producer = isinstance(plan, ProducerPlan)
             if plan.client == "confluent":
                 work = confluent.produce if is_producer else confluent.consume
                 running = asyncio.to_thread(
-                    work, plan, self._address, self.ledger, stop_threads, rng
+                    work, plan, self.address, self.ledger, stop_threads, rng
                 )
             else:
                 consume = aio.consume_aiokafka if plan.client == "aiokafka" else aio.consume_kohort
                 work = aio.produce if is_producer else consume
-                running = work(plan, self._address, self.ledger, stop, rng)
+                running = work(plan, self.address, self.ledger, stop, rng)
             tasks.append(asyncio.create_task(running, name=str(plan)))
+        for task in tasks:
+            task.add_done_callback(self._look_at_end)
         try:
             yield
         finally:
@@ -223,14 +215,17 @@ class Chaos:
             for task in ended:
                 if task.cancelled():
                     self.ledger.violation(f"{task.get_name()} was cancelled")
-                elif (error := task.exception()) is not None:
-                    self.ledger.violation(f"{task.get_name()} failed: {error!r}")
+
+    def _look_at_end(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            where = "".join(traceback.format_exception(error))
+            self.ledger.violation(f"{task.get_name()} failed: {where}")
 
     async def _grow(self, stop: asyncio.Event, rng: random.Random) -> None:
         """Add partitions to the growing topic, one after the other."""
         count = PARTITIONS
         async with Cluster(
-            ClientConfig(bootstrap=self._address, default_api_timeout_ms=2_000)
+            ClientConfig(bootstrap=self.address, default_api_timeout_ms=2_000)
         ) as cluster:
             admin = Admin(cluster)
             while count < MOST_PARTITIONS and not stop.is_set():
@@ -246,13 +241,13 @@ class Chaos:
     async def _watch_commits(self, stop: asyncio.Event) -> None:
         """See that no committed offset is ever lower than one that was acknowledged before."""
         async with Cluster(
-            ClientConfig(bootstrap=self._address, default_api_timeout_ms=2_000)
+            ClientConfig(bootstrap=self.address, default_api_timeout_ms=2_000)
         ) as cluster:
             admin = Admin(cluster)
             while not stop.is_set():
                 highest = self.ledger.highest_commits()
                 try:
-                    answers = await admin.committed(GROUPS)
+                    answers = await admin.committed(self.groups)
                 except KohortError:
                     answers = {}
                 for group, offsets in answers.items():
@@ -267,25 +262,27 @@ class Chaos:
                             )
                 await asyncio.sleep(0.1)
 
-    async def _all_go_on(self, since: float) -> None:
-        """Wait until each client has succeeded with something since then."""
-        wanted = {f"producer {each.topic}" for each in PRODUCERS} | {each.name for each in MEMBERS}
-        late = set(wanted)
+    async def all_go_on(self) -> None:
+        """Wait until each client has succeeded with something from now on."""
+        since = time.monotonic()
+        late = set(self.clients)
         while late and time.monotonic() < since + self.recovery_seconds:
             await asyncio.sleep(0.1)
-            late = wanted - {name for name, at in list(self.ledger.active.items()) if at > since}
+            active = list(self.ledger.active.items())
+            late = self.clients - {name for name, at in active if at > since}
         if late:
-            self.ledger.violation(f"did not go on after the last kill: {sorted(late)}")
+            aio.write_tasks(self._log)
+            self.ledger.violation(f"did not go on after {self.killed} kills: {sorted(late)}")
 
     # --- what is left ---
 
     def _read_all(self) -> dict[str, dict[int, Content]]:
-        return {topic: dict(self._read_topic(topic)) for topic in (*TOPICS, GROUP_LOG)}
+        return {topic: dict(self._read_topic(topic)) for topic in self.topics}
 
     def _read_topic(self, topic: str) -> Iterator[tuple[int, Content]]:
         consumer = Consumer(
             {
-                "bootstrap.servers": self._address,
+                "bootstrap.servers": self.address,
                 "group.id": "reader",
                 "log_level": 0,
                 # The fetch of a partition waits until that of the one before has returned.
@@ -295,7 +292,7 @@ class Chaos:
         try:
             for number in consumer.list_topics(topic, timeout=20).topics[topic].partitions:
                 tp = TopicPartition(topic, number, OFFSET_BEGINNING)
-                _, end = consumer.get_watermark_offsets(tp, timeout=20)
+                end = _end(consumer, tp)
                 consumer.assign([tp])
                 content: list[tuple[int, bytes | None, bytes | None]] = []
                 deadline = time.monotonic() + 60
@@ -311,15 +308,28 @@ class Chaos:
             consumer.close()
 
     async def _topic_names(self) -> dict[UUID, str]:
-        async with Cluster(ClientConfig(bootstrap=self._address)) as cluster:
+        async with Cluster(ClientConfig(bootstrap=self.address)) as cluster:
             topics = (await cluster.metadata()).topics
             return {topic.id: name for name, topic in topics.items()}
 
-    def _check(
+    def check(
         self, contents: dict[str, dict[int, Content]], names: Mapping[UUID, str]
     ) -> Iterator[str]:
+        """What is wrong with what is left."""
         for topic, idempotent in TOPICS.items():
             yield from check_records(self.ledger, topic, idempotent, contents[topic])
         log = GroupLog.of(contents[GROUP_LOG], names)
         yield from check_commits(self.ledger, log)
         yield from check_owners(self.ledger, log)
+
+
+def _end(consumer: Consumer, partition: TopicPartition) -> int:
+    """The end offset; a leader that has just started may not know it at once."""
+    deadline = time.monotonic() + RECOVERY_SECONDS
+    while True:
+        try:
+            return consumer.get_watermark_offsets(partition, timeout=20)[1]
+        except KafkaException:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)

@@ -34,6 +34,11 @@ class ProducerPlan:
     client: ClientName
     idempotent: bool
     grows: bool = False
+    life_seconds: tuple[float, float] = LIFE_SECONDS
+
+    @property
+    def name(self) -> str:
+        return f"producer {self.topic}"
 
     @property
     def topic(self) -> str:
@@ -49,6 +54,7 @@ class MemberPlan:
     number: int
     protocols: tuple[Protocol, ...] = ("classic",)
     """Each life draws one of them."""
+    life_seconds: tuple[float, float] = MEMBER_SECONDS
 
     @property
     def name(self) -> str:

@@ -8,7 +8,8 @@ import pytest
 
 from kohort.coordinator.records import OffsetCommitRecord, decode
 from kohort.protocol.batches import decode_records, iterate
-from live.chaos.run import GROUP_LOG, Chaos
+from live.chaos.lone import Chaos
+from live.chaos.run import GROUP_LOG
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(400)]
 

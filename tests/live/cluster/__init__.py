@@ -1,0 +1,1 @@
+"""Several nodes on one PostgreSQL under real clients, while everything fails."""
