@@ -184,3 +184,9 @@ class TestCheckOfADatabase:
     def test_that_is_not_there(self, storage: Run) -> None:
         done = storage("check", "--storage", "postgresql://kohort@127.0.0.1:1/postgres")
         assert done.exit_code == 2
+
+    def test_whose_password_ends_too_early(self, storage: Run) -> None:
+        done = storage("check", "--storage", "postgresql://kohort:sec/ret@127.0.0.1:1/postgres")
+        assert done.exit_code == 2
+        assert "sec" not in done.stderr
+        assert "ret@" not in done.stderr

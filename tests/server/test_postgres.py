@@ -144,9 +144,30 @@ async def test_a_database_that_cannot_be_used(database: str) -> None:
     assert "secret" not in str(refused.value)
 
 
-def test_the_password_is_not_shown() -> None:
-    storage = config("postgresql://kohort:secret@db:5432/kafka?sslmode=require")["storage"]
-    assert as_text(storage) == "postgresql://db:5432/kafka"
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://kohort:secret@db:5432/kafka?sslmode=require", "postgresql://db:5432/kafka"),
+        ("postgresql://kohort@db/kafka?sslpassword=secret", "postgresql://db/kafka"),
+        ("postgresql:///kafka?host=/run&password=secret", "postgresql:///kafka"),
+        ("postgresql://kohort:secret@[::1]:5432,db/kafka", "postgresql://[::1]:5432,db/kafka"),
+        ("postgresql://kohort@%2Frun%2Fdb/kafka", "postgresql://%2Frun%2Fdb/kafka"),
+        ("postgresql://kohort:a@secret@db/kafka", "postgresql://db/kafka"),
+        ("postgresql://kohort:a:secret@db/kafka", "postgresql://db/kafka"),
+    ],
+)
+def test_the_password_is_not_shown(url: str, shown: str) -> None:
+    assert as_text(config(url)["storage"]) == shown
+
+
+@pytest.mark.parametrize("ends", ["/", "?", "#", "[", "]", "/1?", "?x=", "?1"])
+@pytest.mark.parametrize("first", ["secret", "1"])
+def test_a_password_that_ends_too_early_is_refused_and_not_shown(first: str, ends: str) -> None:
+    url = f"postgresql://kohort:{first}{ends}secret@db:5432/kafka?search_path=kohort"
+    assert "secret" not in str(as_text(url))
+    with pytest.raises(KohortError, match=r"write / \? # @") as refused:
+        config(url)
+    assert "secret" not in str(refused.value)
 
 
 @pytest.mark.parametrize("storage", ["disk", "mysql://db", "postgresql:", "sqlite:///x"])

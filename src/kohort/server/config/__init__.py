@@ -23,7 +23,7 @@ from kohort.server.config.sources import (
     read_sets,
     read_toml,
 )
-from kohort.server.config.storage import in_postgres, shown_storage, waits_for_disk
+from kohort.server.config.storage import in_postgres, parse_storage, shown_storage, waits_for_disk
 from kohort.server.config.table import DYNAMIC, RELOADABLE, TABLE
 from kohort.server.config.topic_configs import (
     CONFIG_TYPES,
@@ -72,6 +72,7 @@ __all__ = [
     "describe_topic_configs",
     "effective_topic_configs",
     "in_postgres",
+    "parse_storage",
     "read_environment",
     "read_sets",
     "read_toml",

@@ -1,13 +1,16 @@
 """The place of the logs, which `storage` names."""
 
+import re
 from typing import Final, Protocol
-from urllib.parse import urlsplit
 
 from kohort.suggestions import did_you_mean
 
 LOCAL: Final = "local"
 MEMORY: Final = "memory"
 _SCHEMES: Final = ("postgresql", "postgres")
+_HOST: Final = re.compile(r"(?:\[[0-9A-Fa-f:.]*(?:%[^\]]*)?\]|[^:\[\]]*)(?::[0-9]{1,5})?")
+_URL: Final = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<rest>.*)", re.DOTALL)
+_PARAMETERS: Final = re.compile("[?#]")
 
 
 class _Settings(Protocol):
@@ -16,14 +19,36 @@ class _Settings(Protocol):
 
 def parse_storage(text: str) -> str:
     """`local`, `memory` or the URL of a PostgreSQL database. Raises ValueError."""
-    if text not in (LOCAL, MEMORY):
-        parts = urlsplit(text)
-        if parts.scheme not in _SCHEMES or not text.startswith(f"{parts.scheme}://"):
-            raise ValueError(
-                f"{shown_storage(text)!r} is not local, memory or postgresql://…"
-                f"{did_you_mean(text, (LOCAL, MEMORY))}"
-            )
+    if text in (LOCAL, MEMORY):
+        return text
+    scheme, separator, rest = text.partition("://")
+    if scheme not in _SCHEMES or not separator:
+        raise ValueError(
+            f"{shown_storage(text)!r} is not local, memory or postgresql://…"
+            f"{did_you_mean(text, (LOCAL, MEMORY))}"
+        )
+    if not _is_parsed_as_meant(rest):
+        raise ValueError(
+            f"{shown_storage(text)!r} is not postgresql://USER@HOST:PORT/DATABASE?NAME=VALUE&…; in "
+            "a password or a parameter, write / ? # @ [ ] as %2F %3F %23 %40 %5B %5D"
+        )
     return text
+
+
+def _is_parsed_as_meant(rest: str) -> bool:
+    """Whether a URL without its scheme has hosts, a database and parameters as it should.
+
+    The errors of those who take it apart later would show parts of a password.
+    """
+    if "#" in rest:
+        return False
+    place, _, query = rest.partition("?")
+    authority, _, database = place.partition("/")
+    user, at, hosts = authority.rpartition("@")
+    if "@" in database or ("@" in query and not at) or set("[]") & {*user}:
+        return False
+    parameters = query.split("&") if query else ()
+    return all(map(_HOST.fullmatch, hosts.split(","))) and all("=" in each for each in parameters)
 
 
 def in_postgres(storage: str) -> bool:
@@ -32,11 +57,17 @@ def in_postgres(storage: str) -> bool:
 
 
 def shown_storage(storage: str) -> str:
-    """The value without the user, the password and the parameters of a URL."""
-    parts = urlsplit(storage)
-    if not parts.netloc:
+    """The value without the user, the password and the parameters of a URL.
+
+    As little as that of a URL whose password has characters that end the password.
+    """
+    url = _URL.fullmatch(storage)
+    if url is None:
         return storage
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+    place = _PARAMETERS.split(url["rest"], maxsplit=1)[0]
+    if "@" in url["rest"] and "@" not in place:
+        return f"{url['scheme']}://…"
+    return f"{url['scheme']}://{place.rpartition('@')[2]}"
 
 
 def waits_for_disk(config: _Settings) -> bool:
