@@ -1,7 +1,9 @@
 """Setup of every test run: Hypothesis profiles, JVM flags, garbage collection, workers, reruns."""
 
 import os
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +16,7 @@ from peers.postgres import Postgres, PostgresUnavailableError
 load_profiles()
 os.environ[spark.VARIABLE] = " ".join(spark.options())
 
+OPERATIONS = Path(__file__).parents[1] / "docs" / "operations.md"
 RERUN_LINES = 8
 """Lines of a failure that the list of reruns shows."""
 
@@ -73,3 +76,20 @@ def postgres() -> Iterator[Postgres]:
 def database(postgres: Postgres) -> str:
     """The URL of a schema of its own in PostgreSQL."""
     return postgres.new_schema()
+
+
+@pytest.fixture
+def as_application(postgres: Postgres, database: str) -> Iterator[str]:
+    """The URL of a role with the documented privileges on the tables, which another role made."""
+    from kohort.log.postgres.directory import PostgresDirectory
+
+    PostgresDirectory(database).close()
+    schema = database.rpartition("=")[2]
+    (sql,) = re.findall(r"^```sql\n(.*?)^```", OPERATIONS.read_text(), re.MULTILINE | re.DOTALL)
+    role = f"role_of_{schema}"
+    postgres.execute(
+        f"create role {role} login",
+        *re.sub(r"\bkohort\b", schema, sql).replace("kohort_server", role).split(";")[:-1],
+    )
+    yield database.replace("kohort@", f"{role}@")
+    postgres.execute(f"drop owned by {role}", f"drop role {role}")

@@ -1,8 +1,6 @@
 """What a check of a database finds."""
 
-import re
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
@@ -11,8 +9,6 @@ from kohort.log.findings import Level
 from kohort.log.postgres.check import check
 from kohort.log.postgres.directory import PostgresDirectory
 from log.conftest import DAY, NOW, ORDERS, ORDERS_ID, batch, fill
-
-OPERATIONS = Path(__file__).parents[3] / "docs" / "operations.md"
 
 
 @pytest.fixture
@@ -30,19 +26,6 @@ def tables(database):
 async def found(database, what):
     """The findings of one kind."""
     return [each for each in await check(database) if each.what == what]
-
-
-@pytest.fixture
-def as_application(postgres, schema, tables):
-    """The URL of a role with the privileges that the documentation names."""
-    (sql,) = re.findall(r"^```sql\n(.*?)^```", OPERATIONS.read_text(), re.MULTILINE | re.DOTALL)
-    role = f"role_of_{schema}"
-    postgres.execute(
-        f"create role {role} login",
-        *re.sub(r"\bkohort\b", schema, sql).replace("kohort_server", role).split(";")[:-1],
-    )
-    yield tables.replace("kohort@", f"{role}@")
-    postgres.execute(f"drop owned by {role}", f"drop role {role}")
 
 
 async def test_the_documented_privileges_suffice(as_application):
