@@ -25,6 +25,7 @@ from kohort.cluster.state import Cluster, Purpose, Spread
 from kohort.cluster.storage import (
     LEASE_MS,
     FencedError,
+    HistoryLostError,
     Logged,
     NodeTakenError,
     SharedStorage,
@@ -40,6 +41,7 @@ __all__ = [
     "ClusterRecord",
     "Endpoint",
     "FencedError",
+    "HistoryLostError",
     "Leader",
     "Liveness",
     "Logged",

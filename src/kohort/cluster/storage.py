@@ -37,6 +37,16 @@ class NodeTakenError(KohortError):
         )
 
 
+class HistoryLostError(KohortError):
+    """The storage has gone back: what this process has read of the metadata log is not there."""
+
+    def __init__(self, end_offset: int) -> None:
+        super().__init__(
+            f"the database has lost what was logged of the cluster before offset {end_offset}, as "
+            "after a failover to a standby that lagged behind"
+        )
+
+
 class UnknownOutcomeError(Exception):
     """Whether something was written is not known: the answer was lost.
 
@@ -76,7 +86,8 @@ class SharedStorage(Protocol):
 
         Atomic: one of several processes gets it, and what others wrote as this node is written
         before, or never will be. To be called again after FencedError. Raises NodeTakenError if
-        another process has the id: it holds the lock, and its lease is not over. If the outcome is
+        another process has the id: it holds the lock, and its lease is not over. Raises
+        HistoryLostError if this process has to begin anew. If the outcome is
         unknown, it may be called again.
         """
         ...
@@ -97,7 +108,10 @@ class SharedStorage(Protocol):
         ...
 
     async def observe(self) -> Observed:
-        """All nodes and the storage's clock, as they are at one moment."""
+        """All nodes and the storage's clock, as they are at one moment.
+
+        May raise FencedError if the session of this process is over.
+        """
         ...
 
     async def read(self, offset: int) -> Logged:

@@ -25,6 +25,7 @@ from kohort.cluster import (
     NO_LEADER,
     Endpoint,
     FencedError,
+    HistoryLostError,
     Leader,
     MovePlanned,
     NodeFenced,
@@ -127,7 +128,7 @@ class Ownership:
         """Decide at once when a node is gone; the rest of a tick costs more than a look."""
         while True:
             await asyncio.sleep(LOOKS_EVERY_S)
-            with suppress(*_FAILURES):
+            with suppress(FencedError, *_FAILURES):
                 observed = await self._storage.observe()
                 nodes = self._metadata.state.cluster.nodes.values()
                 if any(observed.is_gone(each.id, each.session) for each in nodes):
@@ -160,7 +161,7 @@ class Ownership:
     async def renew(self) -> None:
         """Renew the lease, with a new session if the former one is over.
 
-        Without a lease, lead nothing. Failures of the storage are logged.
+        Without a lease, lead nothing. Failures of the storage are logged. Raises HistoryLostError.
         """
         asked_at = self._clock.now()
         left_ms = self._leased_at + OWN_LEASE_MS - asked_at
@@ -174,6 +175,8 @@ class Ownership:
             self._has_session = True
             self._leased_at = asked_at
             self._trouble = self._away_since = None
+        except HistoryLostError:
+            raise  # what this process knows is not so
         except (KohortError, *_FAILURES) as error:
             if isinstance(error, FencedError):
                 self._has_session = False
@@ -258,7 +261,7 @@ class Ownership:
     ) -> Sequence[MetadataRecord]:
         """`known`: the nodes that were registered when `observed` was seen."""
         if not self._is_registered:
-            return [self._registration(observed.now)]
+            return [*self._led_anew(), self._registration(observed.now)]
         cluster = self._metadata.state.cluster
         newcomers = [each for each in cluster.nodes.values() if each not in known]
         decided = decide(
@@ -269,6 +272,15 @@ class Ownership:
         )
         # Its lease is over by now: it renews that before it decides on anybody.
         return () if NodeFenced(self._storage.node_id) in decided else decided
+
+    def _led_anew(self) -> Iterable[PartitionLed]:
+        """What this node led before its session, in epochs of its own.
+
+        Records of an epoch are in one session: the storage may have lost the end of the former.
+        """
+        cluster = self._metadata.state.cluster
+        for place in cluster.led_by(self._node_id):
+            yield PartitionLed(place, Leader(self._node_id, cluster.leaders[place].epoch + 1))
 
     def _registration(self, now: Timestamp) -> NodeRegistered:
         node, session = self._storage.node_id, self._storage.session

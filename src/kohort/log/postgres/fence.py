@@ -13,9 +13,10 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from kohort.cluster import LEASE_MS, FencedError, NodeTakenError
+from kohort.cluster import LEASE_MS, FencedError, NodeTakenError, UnknownOutcomeError
 from kohort.errors import KohortError
 from kohort.log.postgres.link import Connection
+from kohort.log.postgres.outcomes import DatabaseError, outcome
 
 LEASE: Final = -1
 METADATA: Final = 0
@@ -31,6 +32,7 @@ OPERATOR: Final = -2
 """The id of an operator, who leads nothing, and is shown to no node."""
 RENEWED_EVERY_S: Final = 0.5
 LOCK: Final = 0x6B6F686F
+_TIMELINE: Final = "select left(pg_walfile_name(pg_current_wal_lsn()), 8)"
 _OWN_STEP: Final = 1 << 30
 """A node steps its own sessions by more than one, and at random: nobody who takes its place does.
 """
@@ -44,6 +46,8 @@ class Fence:
         self.lost: FencedError | None = None
         """Set once another process has taken this one's place."""
         self.on_lost: list[Callable[[], None]] = []
+        self.timeline = ""
+        """That of the database in which the sessions began (`timeline_of`)."""
         self._sessions: dict[int, int] = {}
         self._steps: dict[int, int] = {}
         """The sessions that lanes are being changed to."""
@@ -64,25 +68,39 @@ class Fence:
                 tell()
         return self.lost
 
-    async def take(self, connection: Connection, *, in_cluster: bool = False) -> None:
+    async def take(
+        self, connection: Connection, *, in_cluster: bool = False, after: "Fence | None" = None
+    ) -> None:
         """Take the place of whoever was this node before; waits for its writes in flight.
 
+        The sessions are later than those of `after`, also in a database that has forgotten them.
         Raises what asyncpg raises.
         """
+        former = {} if after is None else after._sessions
         lanes = (*LANES, CLUSTER) if in_cluster else LANES
         sessions: dict[int, int] = {}
         async with connection.transaction():
             for lane in lanes:
                 sessions[lane] = await connection.fetchval(
                     "insert into nodes (node, lane, session, lease_until) "
-                    "values ($1, $2, 1, now() + make_interval(secs => $3)) "
-                    "on conflict (node, lane) do update set session = nodes.session + 1, "
+                    "values ($1, $2, $4::bigint + 1, now() + make_interval(secs => $3)) "
+                    "on conflict (node, lane) do update set "
+                    "session = greatest(nodes.session, $4) + 1, "
                     "lease_until = excluded.lease_until returning session",
                     self.node,
                     lane,
                     LEASE_MS / 1000 if lane == LEASE else None,
+                    former.get(lane, 0),
                 )
         self._sessions, self._steps, self.lost = sessions, {}, None
+
+    async def ensure_timeline(self, connection: Connection) -> None:
+        """Raise FencedError if the database is not the one in which the sessions began.
+
+        Raises UnknownOutcomeError if it is a standby, and what asyncpg raises.
+        """
+        if await timeline_of(connection) != self.timeline:
+            raise self.lose()
 
     async def step(self, connection: Connection, lane: int) -> None:
         """Change the own session of a lane: a statement that was lost is not committed later.
@@ -152,6 +170,21 @@ class Fence:
             LEASE,
             self._sessions[LEASE],
         )
+
+
+async def timeline_of(connection: Connection) -> str:
+    """The history that a database goes on with: another one after each promotion or restore.
+
+    "" if the database does not tell. Raises UnknownOutcomeError if it is a standby, or lost, and
+    what asyncpg raises.
+    """
+    if await connection.fetchval("select pg_is_in_recovery()"):
+        raise UnknownOutcomeError("the database is a standby")
+    try:
+        with outcome():
+            return str(await connection.fetchval(_TIMELINE))
+    except DatabaseError:
+        return ""
 
 
 async def end_session(connection: Connection, node: int, session: int) -> None:

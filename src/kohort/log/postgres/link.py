@@ -1,6 +1,7 @@
 """One connection to PostgreSQL, opened when it is used and again when it was lost."""
 
 import contextlib
+from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeAlias
 
 import asyncpg
@@ -8,6 +9,7 @@ import asyncpg
 from kohort.log.postgres.outcomes import outcome
 
 Connection: TypeAlias = "asyncpg.Connection[Any]"
+Opened: TypeAlias = Callable[[Connection], Awaitable[None]]
 
 CONNECT_WITHIN_S: Final = 5.0
 STATEMENT_WITHIN_S: Final = 30.0
@@ -19,14 +21,21 @@ LAST_RETRY_S: Final = 1.0
 class Link:
     """A connection of one event loop; the owner has one statement at a time."""
 
-    def __init__(self, url: str, name: str) -> None:
-        """`name` is what PostgreSQL shows of the connection."""
+    def __init__(self, url: str, name: str, opened: Opened | None = None) -> None:
+        """`name` is what PostgreSQL shows of the connection.
+
+        `opened` is called with each new one, which is not used if that raises.
+        """
         self._url = url
         self._name = name
+        self._opened = opened
         self._connection: Connection | None = None
 
     async def get(self) -> Connection:
-        """The connection. Raises DatabaseError if it is refused, UnknownOutcomeError if lost."""
+        """The connection. Raises DatabaseError if it is refused, UnknownOutcomeError if lost.
+
+        Raises what `opened` does.
+        """
         if self._connection is None or self._connection.is_closed():
             with outcome():
                 self._connection = await asyncpg.connect(
@@ -39,7 +48,18 @@ class Link:
                         "jit": "off",
                     },
                 )
+                if self._opened is not None:
+                    await self._ensure_usable(self._opened, self._connection)
         return self._connection
+
+    async def _ensure_usable(self, opened: Opened, connection: Connection) -> None:
+        usable = False
+        try:
+            await opened(connection)
+            usable = True
+        finally:
+            if not usable:
+                self.drop()
 
     def drop(self) -> None:
         """Close the connection at once: the next use opens another."""

@@ -22,7 +22,7 @@ from kohort.log.cleaner import clean_all
 from kohort.log.postgres import schema
 from kohort.log.postgres.control import Control
 from kohort.log.postgres.fence import Fence
-from kohort.log.postgres.link import Connection, Link
+from kohort.log.postgres.link import Connection, Link, Opened
 from kohort.log.postgres.log import PostgresLog
 from kohort.log.postgres.on_loop import OnLoop
 from kohort.log.postgres.operations import Operation
@@ -87,6 +87,8 @@ class SharedPostgresDirectory:
         self._wanted: deque[_Taking] = deque()
         self._taking = OnLoop(self._take_wanted)
         self._session: Session | None = None
+        self._ends: dict[tuple[TopicPartition, UUID], int] = {}
+        """What was durable of the logs that were led before."""
         self._trouble: str | None = None
         self.directories: PostgresPlaces
         self._closed = False
@@ -94,8 +96,8 @@ class SharedPostgresDirectory:
     def __repr__(self) -> str:
         return f"<SharedPostgresDirectory {self._name} {len(self._logs)} logs>"
 
-    def _link(self, part: str) -> Link:
-        return Link(self._url, f"{self._name} {part}")
+    def _link(self, part: str, opened: Opened | None = None) -> Link:
+        return Link(self._url, f"{self._name} {part}", opened)
 
     async def open_tables(self) -> None:
         """Make the tables if there are none, and know their cluster. Raises OSError, KohortError.
@@ -117,7 +119,7 @@ class SharedPostgresDirectory:
     def session_begun(self, fence: Fence) -> None:
         """Write by this session from now on, until it is lost."""
         self._session = Session(
-            self._link,
+            partial(self._link, opened=fence.ensure_timeline),
             fence,
             self._control,
             self._reader,
@@ -130,6 +132,8 @@ class SharedPostgresDirectory:
 
     def _session_over(self) -> None:
         logs = tuple(self._logs.values())
+        for partition in self._logs:
+            self._remember_end(partition)
         self._logs.clear()
         self._taken.clear()
         if self._session is not None:
@@ -138,6 +142,23 @@ class SharedPostgresDirectory:
         for log in logs:
             log.end(ErrorCode.not_leader_or_follower)
         self._troubled(None)
+
+    def _remember_end(self, partition: TopicPartition) -> None:
+        log = self._logs.get(partition)
+        if isinstance(log, PostgresLog):
+            self._ends[partition, self._taken[partition].topic_id] = log.high_watermark
+
+    def _ensure_told(self, wanted: Wanted, log: _Log) -> None:
+        """Log what the database has lost of a log that was led here before."""
+        before = self._ends.pop((wanted.topic_partition, wanted.topic_id), 0)
+        if isinstance(log, PostgresLog) and log.end_offset < before:
+            logger.error(
+                "%s: the database has lost what was acknowledged from offset %d to %d, as after a "
+                "failover to a standby that lagged behind",
+                wanted.topic_partition,
+                log.end_offset,
+                before - 1,
+            )
 
     def _current(self) -> Session:
         """Raises DatabaseError."""
@@ -172,6 +193,7 @@ class SharedPostgresDirectory:
         log = await self._take(wanted)
         if session is not self._session:
             raise DatabaseError(None, "the session of this node has ended meanwhile")
+        self._ensure_told(wanted, log)
         self._logs[topic_partition], self._taken[topic_partition] = log, wanted
         return log
 
@@ -241,6 +263,7 @@ class SharedPostgresDirectory:
         )
 
     async def release(self, topic_partition: TopicPartition) -> None:
+        self._remember_end(topic_partition)
         log = self._forgotten(topic_partition)
         if log is None:
             return

@@ -15,7 +15,13 @@ from typing import Any, Final, NamedTuple
 from asyncpg import UniqueViolationError
 
 from kohort.cluster.observed import Liveness, Observed
-from kohort.cluster.storage import LEASE_MS, FencedError, Logged
+from kohort.cluster.storage import (
+    LEASE_MS,
+    FencedError,
+    HistoryLostError,
+    Logged,
+    UnknownOutcomeError,
+)
 from kohort.log.postgres import alone, schema
 from kohort.log.postgres.fence import (
     LEASE,
@@ -26,6 +32,7 @@ from kohort.log.postgres.fence import (
     ensure_cluster,
     lock_node,
     taken,
+    timeline_of,
 )
 from kohort.log.postgres.link import Connection, Link
 from kohort.log.postgres.outcomes import outcome
@@ -92,13 +99,15 @@ class PostgresStorage:
         self._metadata = metadata
         name = f"kohort node {fence.node} cluster"
         self._locking = _Shared(Link(url, f"{name} lock"))
-        self._leasing = _Shared(Link(url, f"{name} lease"))
-        self._appending = _Shared(Link(url, f"{name} appends"))
-        self._reading = _Shared(Link(url, f"{name} reads"))
+        self._leasing = _Shared(Link(url, f"{name} lease", self._ensure_timeline))
+        self._appending = _Shared(Link(url, f"{name} appends", self._ensure_timeline))
+        self._reading = _Shared(Link(url, f"{name} reads", self._await_timeline))
         self._listening = _Shared(Link(url, f"{name} listens"))
         self._locked: Connection | None = None
         self._listened: Connection | None = None
         self._number: int | None = None
+        self._last: _Row | None = None
+        """The last batch of the metadata log that this process has read or appended."""
         self._channel = ""
         self._known_end = 0
         self._news = asyncio.Event()
@@ -117,14 +126,36 @@ class PostgresStorage:
             await alone.ensure_locked(connection, self.node_id)
             if not await lock_node(connection, self.node_id) and await self._has_lease(connection):
                 raise taken(self.node_id)
-            self.fence.lose()
-            fence = Fence(self.node_id)
+            former, fence = self.fence, Fence(self.node_id)
+            former.lose()
+            fence.timeline = await timeline_of(connection)
+            if former.timeline not in ("", fence.timeline):
+                await self._ensure_history(connection)
             async with connection.transaction():
                 await ensure_cluster(connection, self.node_id)
-                await fence.take(connection, in_cluster=True)
+                await fence.take(connection, in_cluster=True, after=former)
             self.fence, self._locked = fence, connection
         self._on_claimed(fence)
         return self.session
+
+    async def _ensure_timeline(self, connection: Connection) -> None:
+        """Raise FencedError if the database has another history than that of the session."""
+        if self.fence.lost is None and self.session >= 0:
+            await self.fence.ensure_timeline(connection)
+
+    async def _await_timeline(self, connection: Connection) -> None:
+        """Raise UnknownOutcomeError until a session has begun in this history."""
+        if await timeline_of(connection) != self.fence.timeline and self.session >= 0:
+            raise UnknownOutcomeError("the database has another history")
+
+    async def _ensure_history(self, connection: Connection) -> None:
+        """Raise HistoryLostError if the last batch that is known is not in the metadata log."""
+        last = self._last
+        if last is None:
+            return
+        known = "select data from batches where log = $1 and base = $2"
+        if await connection.fetchval(known, last.log, last.base) != last.data:
+            raise HistoryLostError(last.next)
 
     async def _has_lease(self, connection: Connection) -> bool:
         return bool(
@@ -182,6 +213,7 @@ class PostgresStorage:
             rows = await connection.fetch(_READ, log, offset)
             if rows[0]["cleaned"] > offset:
                 rows = await connection.fetch(_SNAPSHOT, log)
+                self._know(log, [data for _, data in rows])
                 return Logged(b"".join(data for _, data in rows), rows[0]["cleaned"])
         found: list[bytes] = []
         size = 0
@@ -190,7 +222,13 @@ class PostgresStorage:
                 break
             found.append(data)
             size += len(data)
+        self._know(log, found)
         return Logged(b"".join(found))
+
+    def _know(self, log: int, batches: Sequence[bytes]) -> None:
+        """Remember the last of these rows, each of which has one batch."""
+        if batches:
+            self._last = _row(log, batches[-1])
 
     async def compact(self, end_offset: int, batches: Sequence[bytes]) -> None:
         async with self._appending.use() as connection:
@@ -206,6 +244,7 @@ class PostgresStorage:
                         f"delete from {table} where log = $1 and base < $2", log, end_offset
                     )
                 await connection.executemany(_INSERT, rows)
+            self._know(log, batches)
 
     async def append(self, end_offset: int, batch: bytes, fences: Mapping[int, int]) -> bool:
         async with self._appending.use() as connection:
@@ -224,6 +263,7 @@ class PostgresStorage:
                     )
             except UniqueViolationError:
                 return False
+            self._last = row
         return True
 
     async def wait_beyond(self, offset: int) -> None:

@@ -1,0 +1,118 @@
+"""A PostgreSQL that has lost what was acknowledged, as after a failover to a standby that lags."""
+
+import asyncio
+import logging
+import shutil
+from collections.abc import AsyncIterator
+
+import pytest
+from aiokafka import AIOKafkaProducer
+
+from kohort.client import Consumer, TopicPartition
+from kohort.client.admin import Admin
+from kohort.client.cluster import Cluster
+from kohort.server.topics import Topic
+from peers.postgres import Postgres, PostgresUnavailableError
+from server.postgres_nodes_bench import PARTITIONS, WITHIN_S, Nodes
+
+PLACES = [TopicPartition("orders", each) for each in range(PARTITIONS)]
+
+
+class Standby:
+    """A copy of a database, which goes on from where it was made."""
+
+    def __init__(self, primary: Postgres) -> None:
+        self._primary = primary
+        self._data = primary.directory / "data"
+        self._copy = primary.directory / "copy"
+
+    def copy(self) -> None:
+        self._primary.copy(self._copy)
+
+    def promote(self) -> None:
+        self._primary.end()
+        shutil.rmtree(self._data)
+        self._copy.rename(self._data)
+        (self._data / "recovery.signal").touch()
+        self._primary.run()
+
+
+@pytest.fixture
+async def primary() -> AsyncIterator[Postgres]:
+    try:
+        cluster = await asyncio.to_thread(Postgres.start, restore_command="false")
+    except PostgresUnavailableError as error:
+        pytest.skip(str(error))
+    with cluster:
+        yield cluster
+
+
+async def produce(nodes: Nodes, value: bytes) -> None:
+    """One record in each partition, and nothing that the metadata log has."""
+    producer = AIOKafkaProducer(
+        bootstrap_servers=nodes.client.bootstrap, enable_idempotence=False, metadata_max_age_ms=500
+    )
+    async with asyncio.timeout(WITHIN_S), producer:
+        for partition in range(PARTITIONS):
+            await producer.send_and_wait("orders", value, partition=partition)
+
+
+async def consume(nodes: Nodes, count: int) -> list[bytes | None]:
+    async with asyncio.timeout(WITHIN_S), Consumer(nodes.client) as consumer:
+        await consumer.assign(PLACES)
+        await consumer.seek_to_beginning(*PLACES)
+        return sorted([(await anext(consumer)).value for _ in range(count)])
+
+
+def topic(nodes: Nodes) -> Topic:
+    found = nodes.brokers[1].topics.get("orders")
+    assert found is not None
+    return found
+
+
+def epochs(nodes: Nodes) -> list[int]:
+    return [leader.epoch for leader in nodes.brokers[1].nodes.leaders(topic(nodes))]
+
+
+async def test_what_a_standby_has_lost_is_told_and_not_written_behind(
+    primary: Postgres, caplog: pytest.LogCaptureFixture
+) -> None:
+    standby = Standby(primary)
+    async with Nodes(primary.url) as nodes:
+        await nodes.start(1, 2)
+        await nodes.create()
+        await nodes.led_by(1, 2)
+        await produce(nodes, b"a")
+        await asyncio.to_thread(standby.copy)
+        await produce(nodes, b"lost")
+        former = epochs(nodes)
+        with caplog.at_level(logging.ERROR, logger="kohort.log"):
+            await asyncio.to_thread(standby.promote)
+            await produce(nodes, b"b")
+        await nodes.led_by(1, 2)
+        assert all(new > old for new, old in zip(epochs(nodes), former, strict=True))
+        assert await consume(nodes, 2 * PARTITIONS) == [b"a"] * PARTITIONS + [b"b"] * PARTITIONS
+        told = [each.getMessage() for each in caplog.records]
+        for partition in range(PARTITIONS):
+            what = f"orders-{partition}: the database has lost what was acknowledged from offset 1"
+            assert any(text.startswith(what) for text in told)
+
+
+async def test_a_node_ends_if_the_database_has_lost_what_was_logged_of_the_cluster(
+    primary: Postgres,
+) -> None:
+    standby = Standby(primary)
+    async with Nodes(primary.url) as nodes:
+        await nodes.start(1)
+        await nodes.create()
+        await nodes.led_by(1)
+        await asyncio.to_thread(standby.copy)
+        async with asyncio.timeout(WITHIN_S), Cluster(nodes.client) as cluster:
+            await Admin(cluster).create_topic("lost", partitions=1)
+        await asyncio.to_thread(standby.promote)
+        async with asyncio.timeout(WITHIN_S):
+            await nodes.brokers[1].lost.wait()
+        await nodes.stop(1)
+        await nodes.start(1)
+        await nodes.led_by(1)
+        assert nodes.brokers[1].topics.get("lost") is None
