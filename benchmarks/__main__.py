@@ -6,6 +6,7 @@ A run takes about 80 minutes on two cores.
 import sys
 
 from benchmarks import (
+    cluster,
     commits,
     consume,
     consumer_groups,
@@ -27,6 +28,7 @@ MEASURES = (
     heartbeats,
     commits,
     workers,
+    cluster,
     rebalance,
     consumer_groups,
     throughput,

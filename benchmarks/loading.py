@@ -32,7 +32,7 @@ PARTITIONS: Final = 100
 TOPICS: Final = 10_000
 TOPIC: Final = "loading"
 AT_ONCE: Final = 100
-ASKED: Final = range(0, GROUPS, 50)
+ASKED: Final = 200
 """Groups that ask for their offsets: some of each shard, without being a load of their own."""
 COLUMNS: Final = (
     Column("listening, s", "listening_s"),
@@ -101,7 +101,7 @@ def _restart(data: Path, *, asks_groups: bool) -> Restart:
         listening_s = time.monotonic() - server.started
         times = [NOT_MEASURED]
         if asks_groups:
-            times = [each - server.started for each in asyncio.run(_served(address))]
+            times = [each - server.started for each in asyncio.run(served(address))]
         cpu_s, resident_mb = _cpu_s(server.process.pid), _resident_mb(server.process.pid)
         begun = time.monotonic()
         server.stop()
@@ -115,7 +115,7 @@ def _restart(data: Path, *, asks_groups: bool) -> Restart:
         )
 
 
-def fill_groups(address: str) -> None:
+def fill_groups(address: str, groups: int = GROUPS) -> None:
     """Commit one offset of each partition in each group, one request for each group."""
     offsets = {
         TopicPartition(TOPIC, number): OffsetAndMetadata(offset=number)
@@ -126,7 +126,7 @@ def fill_groups(address: str) -> None:
         async with Cluster(ClientConfig(bootstrap=address)) as cluster:
             admin = Admin(cluster)
             await admin.create_topic(TOPIC, partitions=PARTITIONS)
-            for first in range(0, GROUPS, AT_ONCE):
+            for first in range(0, groups, AT_ONCE):
                 some = range(first, first + AT_ONCE)
                 await asyncio.gather(*(admin.commit(_group_id(each), offsets) for each in some))
 
@@ -146,8 +146,9 @@ def fill_topics(address: str) -> None:
     asyncio.run(fill())
 
 
-async def _served(address: str) -> list[float]:
+async def served(address: str, groups: int = GROUPS) -> list[float]:
     """When each of the groups that are asked got its offsets."""
+    asked = range(0, groups, max(groups // ASKED, 1))
 
     async def one(admin: Admin, group: GroupId) -> float:
         responses = await admin.committed([group], [TopicPartition(TOPIC, 0)])
@@ -158,7 +159,7 @@ async def _served(address: str) -> list[float]:
     config = ClientConfig(bootstrap=address, retry_backoff_ms=100, retry_backoff_max_ms=100)
     async with Cluster(config) as cluster:
         admin = Admin(cluster)
-        return await asyncio.gather(*(one(admin, _group_id(each)) for each in ASKED))
+        return await asyncio.gather(*(one(admin, _group_id(each)) for each in asked))
 
 
 def _group_id(number: int) -> GroupId:

@@ -28,8 +28,8 @@ def tree(pid: int) -> list[int]:
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system time since the start, to 10 ms."""
-    return sum(int(field) for each in tree(pid) for field in _stat(each)[11:13]) / _TICKS_PER_S
+    """User and system time since the start, to 10 ms, with that of children that have ended."""
+    return sum(int(field) for each in tree(pid) for field in _stat(each)[11:15]) / _TICKS_PER_S
 
 
 class Meter:

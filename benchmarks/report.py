@@ -26,6 +26,7 @@ ORDER = (
     "heartbeats",
     "commits",
     "workers",
+    "cluster",
     "rebalance",
     "consumer_groups",
     "throughput",

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Self
 
 from tests.peers.kafka import Kafka, KafkaUnavailableError
+from tests.peers.postgres import Postgres, PostgresUnavailableError
 
 from benchmarks import processes, secured, tools
 from kohort.testing.server_process import ServerProcess
@@ -45,40 +46,71 @@ class Server:
         """What the load program has to do otherwise for it."""
         self.listeners: secured.Listeners | None = None
         """The listeners of a server with TLS; None without TLS."""
-        self._end = end
+        self.beside: tuple[int, ...] = ()
+        """Other processes without which it does not serve."""
+        self.ends: list[Callable[[], object]] = [end]
+        """Called in this order when the server is ended."""
 
     @property
     def address(self) -> str:
         return f"127.0.0.1:{self.port}"
 
+    @property
+    def _pids(self) -> tuple[int, ...]:
+        return (self.pid, *self.beside)
+
     def cpu_seconds(self) -> float:
         """CPU time since its start."""
-        return processes.cpu_seconds(self.pid)
+        return sum(map(processes.cpu_seconds, self._pids))
 
     def resident_bytes(self) -> int:
         """Resident memory now."""
-        return processes.resident_bytes(self.pid)
+        return sum(map(processes.resident_bytes, self._pids))
 
     def pause(self) -> None:
         """Stop its use of CPU until `resume`, during the measurement of another server."""
-        processes.send_to_tree(self.pid, signal.SIGSTOP)
+        for pid in self._pids:
+            processes.send_to_tree(pid, signal.SIGSTOP)
 
     def resume(self) -> None:
         """Resume it; without effect if it is not paused."""
-        processes.send_to_tree(self.pid, signal.SIGCONT)
+        for pid in reversed(self._pids):
+            processes.send_to_tree(pid, signal.SIGCONT)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._end()
+        for end in self.ends:
+            end()
 
 
 def start_kohort(*options: str) -> Server:
     """Start `kohort serve --dev` with `options`, default logs and a temporary data directory."""
     name = "Kohort, on disk" if "--data" in options else "Kohort, in memory"
     name += ", two workers" if "--workers=2" in options else ""
+    name += ", fsync" if "--set=durability=fsync" in options else ""
     return _start_kohort(name, free_port(), options, {})
+
+
+def start_kohort_on_postgres() -> Server:
+    """Start Kohort on a PostgreSQL of its own, whose CPU time and memory are the server's too."""
+    with ExitStack() as stack:
+        database = stack.enter_context(start_postgres())
+        server = _start_kohort("Kohort, PostgreSQL", free_port(), ("--storage", database.url), {})
+        server.beside = (database.process.pid,)
+        server.ends.append(stack.pop_all().close)
+    return server
+
+
+def start_postgres() -> Postgres:
+    """Start PostgreSQL with fsync, and memory as an operator gives it."""
+    try:
+        return Postgres.start(
+            fsync=True, shared_buffers="256MB", max_wal_size="2GB", max_connections="100"
+        )
+    except PostgresUnavailableError as error:
+        raise tools.MissingError(str(error)) from error
 
 
 def start_kohort_with_tls(*, has_acls: bool) -> Server:
@@ -181,6 +213,8 @@ def _start_kafka(name: str, port: int, settings: Mapping[str, str]) -> Server:
 SERVERS: Mapping[str, Callable[[], Server]] = {
     "kohort-memory": lambda: start_kohort("--memory"),
     "kohort-data": lambda: start_kohort("--data"),
+    "kohort-fsync": lambda: start_kohort("--data", "--set=durability=fsync"),
+    "kohort-postgres": start_kohort_on_postgres,
     "kohort-workers": lambda: start_kohort("--data", "--workers=2"),
     "kafka": start_kafka,
     "kohort-tls": lambda: start_kohort_with_tls(has_acls=False),

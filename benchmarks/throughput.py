@@ -66,9 +66,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parts = []
     for size, count in RECORDS.items():
         print(f"{count:,} records of {size:,} B", flush=True)
-        samples = rounds.interleaved(
-            plan, _measure(size, count), warm_up=_warm_up(size, count // 2)
-        )
+        samples = rounds.interleaved(plan, measure(size, count), warm_up=warm_up(size, count // 2))
         targets = [
             Target(
                 f"{what}, Kohort / Kafka", samples.ratio("kohort-data", "kafka", f"{what}_mb_s"), 1
@@ -83,15 +81,19 @@ def main(argv: Sequence[str] | None = None) -> None:
     publish("throughput", "Produce and consume", parts, write=plan.write)
 
 
-def _warm_up(size: int, count: int) -> Callable[[str, Server], None]:
-    def warm_up(_key: str, server: Server) -> None:
-        _measure(size, count)(server)
+def warm_up(size: int, count: int) -> Callable[[str, Server], None]:
+    """Fills a topic and reads it, for nothing."""
 
-    return warm_up
+    def fill(_key: str, server: Server) -> None:
+        measure(size, count)(server)
+
+    return fill
 
 
-def _measure(size: int, count: int) -> Callable[[Server], Throughput]:
-    def measure(server: Server) -> Throughput:
+def measure(size: int, count: int) -> Callable[[Server], Throughput]:
+    """Measures a server with `count` records of `size` bytes."""
+
+    def measured(server: Server) -> Throughput:
         # A name of its own: Kafka deletes topics later than it says so.
         topic = f"perf-{secrets.token_hex(4)}"
         admin = AdminClient({"bootstrap.servers": server.address, "log_level": 0})
@@ -103,7 +105,7 @@ def _measure(size: int, count: int) -> Callable[[Server], Throughput]:
         finally:
             _finish(admin.delete_topics([topic]))
 
-    return measure
+    return measured
 
 
 def _finish(futures: Mapping[str, Future[None]]) -> None:
