@@ -89,9 +89,11 @@ class ClusterAdmin:
             raise KohortError("no node of a cluster serves from this database")
 
     async def _change(self, decide: Callable[[], Sequence[MetadataRecord]]) -> None:
+        """Append what is decided until that is nothing: nodes may append right before."""
         await self._storage.claim()
         try:
-            await self._metadata.decide(decide)
+            while await self._metadata.decide(decide):
+                pass
         finally:
             await self._storage.release()
 
@@ -108,7 +110,8 @@ class ClusterAdmin:
             raise KohortError(f"no other node takes what node {node} leads")
 
     def _draining(self, node: int) -> Sequence[MetadataRecord]:
-        return [replace(self._node(node), is_draining=True)]
+        known = self._node(node)
+        return [] if known.is_draining else [replace(known, is_draining=True)]
 
     def _place(self, topic: str, partition: int) -> Place:
         for topic_id, record in self._metadata.state.topics.items():
@@ -117,5 +120,6 @@ class ClusterAdmin:
         raise KohortError(f"there is no partition {topic}-{partition}")
 
     def _planned(self, place: Place, to: int) -> Sequence[MetadataRecord]:
-        is_there = self._metadata.state.cluster.leader(place).node == to
-        return [] if is_there else [MovePlanned(place, to)]
+        cluster = self._metadata.state.cluster
+        is_done = cluster.leader(place).node == to or cluster.moves.get(place) == to
+        return [] if is_done else [MovePlanned(place, to)]
