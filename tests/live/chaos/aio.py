@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import faulthandler
 import logging
 import random
 import warnings
@@ -52,11 +53,12 @@ def complaints_in(file: Path) -> Iterator[None]:
         handler.close()
 
 
-def write_tasks(file: Path) -> None:
-    """Append where each task of the event loop is."""
+def write_stacks(file: Path) -> None:
+    """Append where each task of the event loop is, and each thread."""
     with file.open("a") as log:
         for task in asyncio.all_tasks():
             task.print_stack(file=log)
+        faulthandler.dump_traceback(log)
 
 
 class Sending:
@@ -168,7 +170,8 @@ async def consume_aiokafka(
             ends = loop.time() + rng.uniform(*plan.life_seconds)
             while loop.time() < ends and not stop.is_set():
                 await _step(plan, consumer, ledger)
-        except AioKafkaError as error:
+        # KeyError: of a request that timed out on a connection that had ended (aiokafka 0.14).
+        except (AioKafkaError, KeyError) as error:
             logger.warning("%s gave up: %r", plan.name, error)
             ledger.replaced[plan.name] += 1
             await asyncio.sleep(RETRY_SECONDS)

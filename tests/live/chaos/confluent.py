@@ -32,7 +32,10 @@ def produce(
             ledger.violation(f"{client} could not deliver {message.value()!r}: {error}")
         else:
             at = (message.topic(), message.partition())
-            ledger.record_acknowledged(client, at, message.offset(), int(message.value()))
+            offset = message.offset()
+            # None: it learned only that the record was a duplicate.
+            known = -1 if offset is None else offset
+            ledger.record_acknowledged(client, at, known, int(message.value()))
 
     def failed(error):
         if error.fatal():

@@ -166,8 +166,9 @@ class Run(ABC):
         """Each group begins with committed offsets: no member ever has to do without."""
         async with Cluster(ClientConfig(bootstrap=self.address)) as cluster:
             admin = Admin(cluster)
-            for topic in TOPICS:
-                await admin.create_topic(topic)
+            for topic in self.topics:
+                if topic != GROUP_LOG:
+                    await admin.create_topic(topic)
             starts = {
                 OurTopicPartition(topic, number): OffsetAndMetadata(offset=0)
                 for topic in TOPICS
@@ -271,7 +272,7 @@ class Run(ABC):
             active = list(self.ledger.active.items())
             late = self.clients - {name for name, at in active if at > since}
         if late:
-            aio.write_tasks(self._log)
+            aio.write_stacks(self._log)
             self.ledger.violation(f"did not go on after {self.killed} kills: {sorted(late)}")
 
     # --- what is left ---
