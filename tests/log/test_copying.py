@@ -325,25 +325,34 @@ class TestLeaderEpochs:
         with closing(PostgresDirectory(database)) as directory:
             directory.directories.make({ORDERS: ORDERS_ID})
             log = directory.open(ORDERS, SMALL)
-            log.leader_epoch = 3
-            fill(log, 20)
-            log.leader_epoch = 5
-            fill(log, 20)
+            for log.leader_epoch in (0, 3, 5):
+                fill(log, 20)
         with closing(open_source(database)) as directory:
             yield directory
 
-    def test_are_kept_in_tables(self, tables, postgres):
-        with copied(tables, PostgresPlace(postgres.new_schema())) as copy:
+    def test_are_kept(self, tables, postgres, tmp_path):
+        files, back = FilePlace(tmp_path / "copy"), PostgresPlace(postgres.new_schema())
+        with copied(tables, files) as copy:
             assert list(differences(tables, copy)) == []
-            log = copy.open(ORDERS, SMALL)
-            assert batches.read_header(log.read(39, 1)).partition_leader_epoch == 5
+            with copied(copy, back):
+                pass
+        for place in (files, back):
+            with closing(place.opened()) as again:
+                self.ensure_as_before(again)
 
-    def test_have_no_place_in_files(self, tables, tmp_path):
-        with (
-            closing(FileTarget(tmp_path / "copy")) as target,
-            pytest.raises(KohortError, match="several nodes"),
-        ):
-            copy_all(tables, target)
+    def ensure_as_before(self, directory):
+        """The log is led on in the last epoch of its former leaders, which had no batch."""
+        log = directory.open(ORDERS, SMALL, leader_epoch=7)
+        epochs = log.leader_epochs
+        assert (log.leader_epoch, epochs.entries(0)) == (7, ((0, 0), (3, 20), (5, 40), (7, 60)))
+        assert batches.read_header(log.read(59, 1)).partition_leader_epoch == 5
+
+    def test_of_deleted_records_are_gone(self, tables, tmp_path):
+        log = tables.open(ORDERS, SMALL)
+        log.trim(30)
+        with copied(tables, FilePlace(tmp_path / "copy")) as copy:
+            log = copy.open(ORDERS, SMALL)
+            assert log.leader_epochs.entries(0) == ((3, 30), (5, 40))
 
 
 class TestServersOfADatabase:

@@ -83,7 +83,7 @@ def test_a_recovered_log_is_opened_without_another_check(crashed, monkeypatch):
     torn = max((crashed / "orders-1").glob("*.log"))
     os.truncate(torn, torn.stat().st_size - 1)
     directory = LocalDirectory(crashed)
-    directory.recover((each, SMALL) for each in LOGS)
+    directory.recover((each, SMALL, 0) for each in LOGS)
     monkeypatch.delattr(Segment, "recover")
     for each in LOGS:
         log = directory.open(each, SMALL)
@@ -102,7 +102,7 @@ def test_a_damaged_log_is_refused_and_the_others_are_served(crashed):
     (crashed / "orders-2" / "checkpoint").write_text("recovery_point 60\n")
     os.truncate(first, first.stat().st_size // 2)
     directory = LocalDirectory(crashed)
-    directory.recover((each, SMALL) for each in LOGS)
+    directory.recover((each, SMALL, 0) for each in LOGS)
     for each in LOGS:
         log = directory.open(each, SMALL)
         if each == LOGS[2]:
@@ -120,7 +120,7 @@ def test_it_ends_when_the_server_is_stopped(crashed):
 
     def logs():
         for each in LOGS:
-            yield each, SMALL
+            yield each, SMALL, 0
         directory.stop_opening()
 
     with pytest.raises(OpeningStoppedError):
@@ -132,7 +132,7 @@ def test_it_ends_when_the_server_is_stopped(crashed):
 @pytest.mark.parametrize("config", [LogConfig(index_interval_bytes=200)])
 def test_files_that_are_open_stay_bounded(crashed, config):
     directory = LocalDirectory(crashed, max_open_files=4)
-    directory.recover((each, config) for each in LOGS)
+    directory.recover((each, config, 0) for each in LOGS)
     for each in LOGS:
         records_of(directory.open(each, config))
     links = (f"/proc/self/fd/{number}" for number in os.listdir("/proc/self/fd"))
@@ -147,6 +147,6 @@ def test_after_another_end_nothing_is_checked_beforehand(data, caplog):
     directory.close()
     directory = LocalDirectory(data)
     with caplog.at_level("INFO", "kohort.log"):
-        directory.recover((each, SMALL) for each in LOGS)
+        directory.recover((each, SMALL, 0) for each in LOGS)
     assert not caplog.messages
     directory.close()

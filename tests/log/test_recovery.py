@@ -186,7 +186,7 @@ class TestTheMachineWentDown:
         (data / ".clean-shutdown").unlink()
         (data / ".lock").write_text("1\nan earlier boot\n")
         directory = LocalDirectory(data)
-        directory.recover([(ORDERS, config)])
+        directory.recover([(ORDERS, config, 0)])
         assert records_of(directory.open(ORDERS, config)) == before
         directory.close()
 

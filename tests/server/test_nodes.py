@@ -1,16 +1,21 @@
 """What clients are told of the nodes of a cluster."""
 
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kohort.cluster import Leader, worker_of
+from kohort.cluster import Leader, PartitionLed, Place, worker_of
 from kohort.errors import ErrorCode
 from kohort.log.elsewhere import ElsewhereLog
+from kohort.log.local import LocalDirectory
 from kohort.server.nodes import NOBODY, OneNode, Workers
-from kohort.server.topics import OFFSETS_TOPIC, Topic, Topics
+from kohort.server.topics import METADATA, OFFSETS_TOPIC, Topic, Topics
+from kohort.server.topics.metadata_log import METADATA_LOG, MetadataLog
 from kohort.types import TopicPartition
 from server.handlers.bench import Bench
 from server.identities import ENDPOINT
@@ -142,3 +147,53 @@ def test_a_node_that_is_not_there() -> None:
     assert Workers(Bench().topics, count=2, index=0, first_id=1, rack=None).node(3, ENDPOINT) is (
         NOBODY
     )
+
+
+def led_by_others(bench: Bench, partitions: int) -> None:
+    """Make a topic whose partitions were led in the epochs 5, 6, … by nodes that are gone."""
+    topic = bench.topics.create("t", partitions)
+    log = MetadataLog(bench.directory.open(METADATA, METADATA_LOG), bench.clock.timestamp, "")
+    for partition in range(partitions):
+        log.commit(PartitionLed(Place(topic.id, partition), Leader(77, 5 + partition)))
+
+
+async def epochs_told(bench: Bench) -> list[int]:
+    topics = [{"name": "t"}]
+    (told,) = (await bench.ask("metadata", 12, topics=topics)).topics
+    return [each.leader_epoch for each in told.partitions]
+
+
+class TestLeaderEpochs:
+    """Of partitions that nodes of a cluster have led before."""
+
+    @pytest.fixture
+    def bench(self, tmp_path: Path) -> Iterator[Bench]:
+        bench = Bench()
+        with closing(LocalDirectory(tmp_path)) as bench.directory:
+            bench.restart()
+            led_by_others(bench, 3)
+        with closing(LocalDirectory(tmp_path)) as bench.directory:
+            yield bench
+
+    async def test_a_server_that_is_alone_goes_on_with_them(self, bench: Bench) -> None:
+        bench.restart()
+        assert await epochs_told(bench) == [5, 6, 7]
+        asked = [
+            {"partition": 1, "current_leader_epoch": epoch, "leader_epoch": 6} for epoch in (5, 6)
+        ]
+        (told,) = (
+            await bench.ask(
+                "offset_for_leader_epoch", 4, topics=[{"topic": "t", "partitions": asked}]
+            )
+        ).topics
+        assert [
+            (each.error_code, each.leader_epoch, each.end_offset) for each in told.partitions
+        ] == [
+            (ErrorCode.fenced_leader_epoch, -1, -1),
+            (ErrorCode.none, 6, 0),
+        ]
+
+    async def test_each_worker_tells_those_of_all(self, bench: Bench) -> None:
+        bench.topics = Topics(bench.directory, bench.config, bench.clock.timestamp, lambda _: False)
+        bench.nodes = Workers(bench.topics, count=WORKERS, index=1, first_id=10, rack=None)
+        assert await epochs_told(bench) == [5, 6, 7]

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, Protocol
 
+from kohort.log.leader_epochs import EpochEntry
 from kohort.log.segment import Segment
 from kohort.protocol.batches import Buffer
 
@@ -15,6 +16,8 @@ class Checkpoint(NamedTuple):
     """All below is on the disk for certain."""
     cleaned: int = 0
     """All below was compacted."""
+    epochs: tuple[EpochEntry, ...] = ()
+    """Its leader epochs; none if it was never led in another one than 0."""
 
 
 class Backing(Protocol):

@@ -116,7 +116,7 @@ class Log(Protocol):
     def leader_epoch(self) -> int:
         """The epoch in which this node leads the partition, of every batch that is appended.
 
-        0 where it leads it for good; -1 if the log is not served.
+        0 where there never was another leader; -1 if the log is not served.
         """
         ...
 
@@ -404,22 +404,29 @@ class LogDirectory(Protocol):
         """Say that every log was opened and the server serves. Raises OSError."""
         ...
 
-    def recover(self, logs: Iterable[tuple[TopicPartition, LogConfig]]) -> None:
+    def recover(self, logs: Iterable[tuple[TopicPartition, LogConfig, int]]) -> None:
         """Check logs that are opened next, if the machine went down: sooner than one by one.
 
-        `open` tells what is wrong with a log. Raises OpeningStoppedError.
+        Each comes with its leader epoch, as for `open`, which tells what is wrong with a log.
+        Raises OpeningStoppedError.
         """
         ...
 
     def open(
-        self, topic_partition: TopicPartition, config: LogConfig, *, synced_by_owner: bool = False
+        self,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        *,
+        synced_by_owner: bool = False,
+        leader_epoch: int = 0,
     ) -> Log:
         """The log of that partition, made if missing; the same object as long as it is open.
 
         A log that was there and is damaged, or cannot be read, is one that raises KafkaError
         KAFKA_STORAGE_ERROR from every method. `synced_by_owner`: the caller syncs what
         `Log.unsynced` names, whatever the durability of the directory; what is replaced in it is
-        synced first. Raises OSError if a new one cannot be made.
+        synced first. `leader_epoch` is that in which this node leads it, unless it has a larger
+        one. Raises OSError if a new one cannot be made.
         """
         ...
 

@@ -8,7 +8,7 @@ several.
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from hashlib import blake2b
 from typing import Final, NamedTuple, Protocol
 from uuid import UUID
@@ -19,6 +19,7 @@ from kohort.log.aborted_index import AbortedTransaction, IndexState
 from kohort.log.backing import Checkpoint
 from kohort.log.base import LogConfig, LogDirectory
 from kohort.log.damage import CorruptLogError, Damage
+from kohort.log.leader_epochs import EpochEntry, LeaderEpochs
 from kohort.log.partition import PartitionLog
 from kohort.log.segment import Progress, Segment, unobserved
 from kohort.protocol.batches import Buffer
@@ -107,24 +108,38 @@ def copy_all(source: LogDirectory, target: Target, progress: Progress = unobserv
 def copy_log(log: PartitionLog, copy: LogCopy, largest_segment: int, progress: Progress) -> None:
     """Copy one log. Raises CorruptLogError, OSError."""
     indexes: dict[int, IndexState] = {}
+    epochs: dict[int, int] = {}
     for segment in log.segments:
         is_last = segment is log.segments[-1]
-        for piece, is_end in _pieces(segment, copy, largest_segment, progress):
+        for piece, is_end in _pieces(segment, copy, largest_segment, epochs, progress):
             if piece.aborted.store.size:
                 indexes[piece.base_offset] = piece.aborted.state()
             copy.store(piece, is_active=is_last and is_end)
-    copy.finish(log.checkpoint, bytes(log.producers_for(indexes)))
+    entries = _entries(log, epochs)
+    copy.finish(log.checkpoint._replace(epochs=entries), bytes(log.producers_for(indexes)))
+
+
+def _entries(log: PartitionLog, epochs: Mapping[int, int]) -> tuple[EpochEntry, ...]:
+    """The leader epochs of a log whose batches have these `epochs`, with their first offsets."""
+    current = max(log.leader_epoch, *epochs, 0)
+    if not current:
+        return ()
+    found = LeaderEpochs(current, log.end_offset, epochs.items())
+    return found.entries(log.start_offset)
 
 
 def _pieces(
-    segment: Segment, copy: LogCopy, largest: int, progress: Progress
+    segment: Segment, copy: LogCopy, largest: int, epochs: dict[int, int], progress: Progress
 ) -> Iterator[tuple[Segment, bool]]:
-    """The segments that one becomes, each filled, and whether it is the last one of them."""
+    """The segments that one becomes, each filled, and whether it is the last one of them.
+
+    `epochs` gets the first offset of each leader epoch.
+    """
     aborted = deque(segment.aborted.entries())
     base_offset, position, is_end = segment.base_offset, 0, False
     while not is_end:
         piece = copy.new_segment(base_offset)
-        position = _fill(piece, segment, position, largest, progress)
+        position = _fill(piece, segment, position, largest, epochs, progress)
         is_end = position == segment.size
         if is_end:
             piece.end_offset = segment.end_offset
@@ -135,15 +150,21 @@ def _pieces(
         yield piece, is_end
 
 
-def _fill(piece: Segment, source: Segment, position: int, largest: int, progress: Progress) -> int:
+def _fill(
+    piece: Segment,
+    source: Segment,
+    position: int,
+    largest: int,
+    epochs: dict[int, int],
+    progress: Progress,
+) -> int:
     """Copy batches from `position` on; returns where those begin that did not fit."""
     waiting: list[Buffer] = []
     size = 0
     for at, header, batch in scan.intact(source.log, position, piece.base_offset):
         if piece.size + size and piece.size + size + len(batch) > largest:
             break
-        if header.partition_leader_epoch and not piece.log.has_epochs:
-            raise _led_by_nodes(header.base_offset)
+        epochs.setdefault(header.partition_leader_epoch, header.base_offset)
         piece.note(piece.size + size, len(batch), header.last_offset, header.max_timestamp)
         waiting.append(batch)
         size += len(batch)
@@ -163,13 +184,6 @@ def _write(piece: Segment, waiting: list[Buffer], progress: Progress) -> None:
     waiting.clear()
     piece.log.append((content,))
     progress(len(content))
-
-
-def _led_by_nodes(offset: int) -> KohortError:
-    return KohortError(
-        f"the batch at offset {offset} has a leader epoch, and files have none: several nodes have "
-        "served these logs, which stay in PostgreSQL"
-    )
 
 
 def _damaged(segment: Segment, position: int, offset: int) -> CorruptLogError:

@@ -104,5 +104,7 @@ class FileLogCopy:
     def finish(self, checkpoint: Checkpoint, producers: bytes) -> None:
         synced = checkpoint._replace(recovery_point=self._end_offset)
         files.store_checkpoint(self._path, synced, durable=True)
+        if checkpoint.epochs:
+            files.store_epochs(self._path, checkpoint.epochs, durable=True)
         files.replace_file(f"{self._path}/{files.PRODUCERS}", producers, durable=True)
         sync_all((self._path,))

@@ -1,9 +1,10 @@
 """The files of one log, named as Kafka's: `<base offset, 20 digits>.log`, `.index`, `.timeindex`,
 and `.txnindex` where transactions were aborted.
 
-The directory also has `checkpoint` (the log's name, start offset and the like) and `producers` (a
-snapshot), each replaced as a whole. A file of these whose name ends in `.cleaned`, `.swap`,
-`.deleted` or `.new` is of unfinished work, which `recovery` completes or removes.
+The directory also has `checkpoint` (the log's name, start offset and the like), `producers` (a
+snapshot) and maybe `leader-epoch-checkpoint`, each replaced as a whole. A file of these whose name
+ends in `.cleaned`, `.swap`, `.deleted` or `.new` is of unfinished work, which `recovery` completes
+or removes.
 """
 
 import contextlib
@@ -19,12 +20,14 @@ from threading import Lock
 from crc32c import crc32c
 
 from kohort.errors import ErrorCode, KafkaError
+from kohort.log import leader_epoch_checkpoint
 from kohort.log.aborted_index import TXNINDEX
 from kohort.log.aside import keep_whole
 from kohort.log.backing import Checkpoint
 from kohort.log.durability import rewrite, rewrite_end, sync_all, write_whole
 from kohort.log.health import DiskHealth
 from kohort.log.index import OFFSET_ROW, SegmentIndex
+from kohort.log.leader_epochs import EpochEntry
 from kohort.log.segment import Segment
 from kohort.log.storage import LOG_SUFFIX, PRIVATE, FileStore, OpenFiles, size_of
 from kohort.protocol.batches import Buffer
@@ -48,6 +51,7 @@ def open_segment(
     files: OpenFiles,
     interval: int = 4096,
     ending: str = "",
+    latest_epoch: int = 0,
 ) -> Segment:
     """The segment with that base offset, of `size` bytes; no file is opened yet. Raises OSError."""
     start = f"{directory}/{base_offset:020}"
@@ -56,7 +60,7 @@ def open_segment(
         path = start + suffix + ending
         return FileStore(path, size_of(path) if size else 0, files)
 
-    log = FileStore(start + LOG + ending, size, files)
+    log = FileStore(start + LOG + ending, size, files, latest_epoch)
     return Segment(base_offset, log, SegmentIndex(index(INDEX), index(TIMEINDEX)), interval)
 
 
@@ -98,7 +102,7 @@ def read_file(path: str) -> bytes:
 
 def encode_checkpoint(checkpoint: Checkpoint, log: str) -> bytes:
     """The content of the file; `log` is the name of the log's directory."""
-    lines = {**checkpoint._asdict(), _LOG: log}
+    lines = {name: getattr(checkpoint, name) for name in _OFFSETS} | {_LOG: log}
     content = "".join(f"{name} {value}\n" for name, value in lines.items()).encode()
     return content + _checksum(content)
 
@@ -121,12 +125,12 @@ def decode_checkpoint(content: bytes) -> Checkpoint:
             raise ValueError("its end is missing")
     elif _checksum(written) != found + checksum:
         raise ValueError("the checksum is not that of the checkpoint")
-    known: dict[str, int] = {}
+    known = dict.fromkeys(_OFFSETS, 0)
     for line in written.decode(errors="replace").splitlines():
         name, _, value = line.partition(" ")
-        if name in Checkpoint._fields and value.isdecimal():
+        if name in known and value.isdecimal():
             known[name] = int(value)
-    return Checkpoint(**known)
+    return Checkpoint(known["start_offset"], known["recovery_point"], known["cleaned"])
 
 
 def load_checkpoint(directory: str, log: str | None) -> Checkpoint:
@@ -162,17 +166,40 @@ def _checksum(content: bytes) -> bytes:
     return _CHECKSUM + b"%08x\n" % crc32c(content)
 
 
+_OFFSETS = ("start_offset", "recovery_point", "cleaned")
 _CHECKSUM = b"crc32c "
 _LOG = "log"
 _LOG_LINE = re.compile(rb"^log ([!-~]+)$", re.MULTILINE)
+
+
+def store_epochs(directory: str, entries: Sequence[EpochEntry], *, durable: bool) -> None:
+    """Have the leader epochs of the log in `directory` in their file. Raises OSError."""
+    path = f"{directory}/{leader_epoch_checkpoint.NAME}"
+    content = leader_epoch_checkpoint.encode(entries)
+    if content != read_file(path):
+        replace_file(path, content, durable=durable)
+
+
+def load_epochs(directory: str) -> tuple[EpochEntry, ...]:
+    """The leader epochs of the log in `directory`, as its file has them.
+
+    A broken file is read as if there were none: the batches tell as much. Raises OSError.
+    """
+    path = f"{directory}/{leader_epoch_checkpoint.NAME}"
+    content = read_file(path)
+    try:
+        return leader_epoch_checkpoint.decode(content) if content else ()
+    except ValueError as error:
+        logger.warning("%s is broken: %s", path, error)
+        return ()
 
 
 class FileBacking:
     """A log in a directory of its own."""
 
     __slots__ = (
-        "_executor", "_files", "_has_new_names", "_health", "_is_durable", "_path", "_pending",
-        "_recovery_point",
+        "_executor", "_files", "_has_new_names", "_health", "_is_durable", "_latest_epoch", "_path",
+        "_pending", "_recovery_point",
         "_storing", "_syncing",
     )  # fmt: skip
 
@@ -181,14 +208,16 @@ class FileBacking:
         path: str,
         files: OpenFiles,
         executor: Executor,
-        recovery_point: int,
+        checkpoint: Checkpoint,
         *,
         durable: bool,
         saves_in_sync: bool,
         has_new_names: bool,
         health: DiskHealth,
     ) -> None:
-        """`durable`: files are synced before they are replaced; `health` gets the disk's failures.
+        """`checkpoint` is that of the log as it was found.
+
+        `durable`: files are synced before they are replaced; `health` gets the disk's failures.
 
         `has_new_names`: the names of its files may not be on the disk.
 
@@ -200,7 +229,8 @@ class FileBacking:
         self._is_durable = durable
         self._storing = Lock() if saves_in_sync else None
         self._health = health
-        self._recovery_point = recovery_point
+        self._recovery_point = checkpoint.recovery_point
+        self._latest_epoch = checkpoint.epochs[-1].epoch if checkpoint.epochs else 0
         self._has_new_names = has_new_names
         self._pending: Checkpoint | None = None
         """Saved, but not stored yet."""
@@ -208,7 +238,14 @@ class FileBacking:
 
     def new_segment(self, base_offset: int, interval: int) -> Segment:
         self._has_new_names = True
-        return open_segment(self._path, base_offset, 0, self._files, interval)
+        return self._open_segment(base_offset, 0, self._files, interval)
+
+    def _open_segment(
+        self, base_offset: int, size: int, files: OpenFiles, interval: int = 4096, ending: str = ""
+    ) -> Segment:
+        return open_segment(
+            self._path, base_offset, size, files, interval, ending, self._latest_epoch
+        )
 
     def sealed(self, segment: Segment) -> None:
         """Sync it in the background, so that no crash of the machine puts it in doubt."""
@@ -315,6 +352,8 @@ class FileBacking:
 
     def _store(self, checkpoint: Checkpoint) -> None:
         store_checkpoint(self._path, checkpoint, durable=self._is_durable)
+        if checkpoint.epochs:
+            store_epochs(self._path, checkpoint.epochs, durable=self._is_durable)
 
     def save_producers(self, snapshot: Buffer) -> None:
         replace_file(f"{self._path}/{PRODUCERS}", snapshot, durable=False)
@@ -326,7 +365,7 @@ class FileBacking:
         for suffix in (LOG, *INDEXES):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(segment_path(self._path, base_offset, suffix + CLEANED))
-        return open_segment(self._path, base_offset, 0, OpenFiles(), ending=CLEANED)
+        return self._open_segment(base_offset, 0, OpenFiles(), ending=CLEANED)
 
     def begin_swap(self, old: Sequence[Segment], new: Segment) -> Callable[[], None] | None:
         new.close()
@@ -350,7 +389,7 @@ class FileBacking:
             with contextlib.suppress(FileNotFoundError):
                 os.rename(path + CLEANED, path)
         os.rename(self._swap_path(old), segment_path(self._path, base_offset, LOG))
-        segment = open_segment(self._path, base_offset, size, self._files)
+        segment = self._open_segment(base_offset, size, self._files)
         segment.end_offset, segment.modified = end_offset, modified
         return segment
 

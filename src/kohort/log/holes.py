@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from kohort.log import aside, files, recovery, scan
+from kohort.log.leader_epochs import LeaderEpochs
 from kohort.log.repair import read_checkpoint, remove_indexes
 from kohort.log.segment import LARGEST, Segment
 from kohort.log.storage import OpenFiles
@@ -39,6 +40,8 @@ class Hole:
     """First offset that is missing."""
     next_offset: int
     """Offset of the next valid record."""
+    leader_epoch: int
+    """That of the first record that is missing."""
 
     def __str__(self) -> str:
         return (
@@ -54,6 +57,7 @@ def find(directory: str) -> list[Hole]:
     Damage at the end, with nothing valid behind it, is none: `repair.examine` finds it.
     """
     cleaned = read_checkpoint(directory).cleaned
+    epochs = LeaderEpochs.of(files.load_epochs(directory))
     segments = recovery.found_segments(directory, OpenFiles())
     nexts = [following.base_offset for _, following in pairwise(segments)]
     try:
@@ -64,6 +68,7 @@ def find(directory: str) -> list[Hole]:
                 end=end,
                 offset=offset,
                 next_offset=next_offset,
+                leader_epoch=epochs.at(offset),
             )
             for segment, limit in zip(segments, [*nexts, None], strict=True)
             for start, end, offset, next_offset in _in_segment(
@@ -175,7 +180,7 @@ def _fillers(hole: Hole) -> Iterator[bytes]:
     for offset in range(hole.offset, hole.next_offset, LARGEST):
         header = template._replace(
             base_offset=offset,
-            partition_leader_epoch=0,
+            partition_leader_epoch=hole.leader_epoch,
             last_offset_delta=min(hole.next_offset - offset, LARGEST) - 1,
         )
         yield replace_records(header, b"", 0, NO_TIMESTAMP)

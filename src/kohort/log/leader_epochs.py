@@ -5,11 +5,13 @@ that was ever acknowledged. So what consumers learn is only whose records they h
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Final, NamedTuple
 
 UNDEFINED: Final = -1
+LARGEST: Final = 2**31 - 1
+"""The largest leader epoch that a batch can have."""
 
 
 class EpochEntry(NamedTuple):
@@ -49,6 +51,11 @@ class LeaderEpochs:
                     self._starts.pop()
                 self._epochs.append(epoch)
                 self._starts.append(base_offset)
+
+    @classmethod
+    def of(cls, entries: Sequence[EpochEntry]) -> "LeaderEpochs":
+        """Those with these entries, the last one current; without any, `ONLY`."""
+        return cls(*entries[-1], entries[:-1]) if entries else ONLY
 
     @property
     def current(self) -> int:

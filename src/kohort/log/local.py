@@ -24,8 +24,9 @@ from kohort.log.damage import OpeningStoppedError
 from kohort.log.data_directory import DataDirectory, checked_name, partition_names
 from kohort.log.directory_format import DirectoryFormat
 from kohort.log.durability import GroupCommit, sync_all
-from kohort.log.files import FileBacking
+from kohort.log.files import FileBacking, store_epochs
 from kohort.log.health import DiskHealth
+from kohort.log.leader_epochs import LeaderEpochs
 from kohort.log.lock import DirectoryLock
 from kohort.log.parallel_recovery import Found, Outcome, recover_all
 from kohort.log.partition import PartitionLog
@@ -81,6 +82,8 @@ class LocalDirectory:
         """Logs that were closed without a sync, and may be opened again."""
         self._owned: set[TopicPartition] = set()
         """Logs that their owners sync."""
+        self._leader_epochs: dict[TopicPartition, int] = {}
+        """In which logs are led, if that is not 0."""
         self._reopening: TopicPartition | None = None
         """The log that `reopen` checks now."""
         self.on_reopened: list[Callable[[Log], None]] = []
@@ -135,10 +138,14 @@ class LocalDirectory:
         if self._stopped:
             raise OpeningStoppedError
 
-    def recover(self, logs: Iterable[tuple[TopicPartition, LogConfig]]) -> None:
+    def recover(self, logs: Iterable[tuple[TopicPartition, LogConfig, int]]) -> None:
         if self._lock.last_end is not LastEnd.CRASHED:
             return
-        configs = {each: config for each, config in logs if each not in self._logs}
+        configs: dict[TopicPartition, LogConfig] = {}
+        for topic_partition, config, leader_epoch in logs:
+            if topic_partition not in self._logs:
+                configs[topic_partition] = config
+                self._lead(topic_partition, leader_epoch)
         if not configs:
             return
 
@@ -151,6 +158,10 @@ class LocalDirectory:
 
         paths = {each: self._directory(each) for each in configs}
         self._recovered = recover_all(paths, load, self._recovery_threads)
+
+    def _lead(self, topic_partition: TopicPartition, leader_epoch: int) -> None:
+        if leader_epoch:
+            self._leader_epochs[topic_partition] = leader_epoch
 
     def _recovery(
         self, topic_partition: TopicPartition, config: LogConfig, progress: Progress
@@ -165,6 +176,7 @@ class LocalDirectory:
             LastEnd.CRASHED,
             compacted=config.is_compacted,
             log=str(topic_partition),
+            leader_epoch=self._leader_epochs.get(topic_partition, 0),
             progress=progress,
         )
         for segment in segments:
@@ -173,10 +185,16 @@ class LocalDirectory:
         return segments, checkpoint
 
     def open(
-        self, topic_partition: TopicPartition, config: LogConfig, *, synced_by_owner: bool = False
+        self,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        *,
+        synced_by_owner: bool = False,
+        leader_epoch: int = 0,
     ) -> PartitionLog | RefusedLog:
         log = self._logs.get(topic_partition)
         if log is None:
+            self._lead(topic_partition, leader_epoch)
             if synced_by_owner:
                 self._owned.add(topic_partition)
             log = self._open(topic_partition, config, synced_by_owner)
@@ -264,6 +282,7 @@ class LocalDirectory:
             last_end,
             compacted=config.is_compacted,
             log=str(topic_partition),
+            leader_epoch=self._leader_epochs.get(topic_partition, 0),
             progress=self._go_on,
         )
         backing = self._backing(
@@ -320,6 +339,7 @@ class LocalDirectory:
             holes=not synced_by_owner,
             compacted=config.is_compacted,
             log=str(topic_partition),
+            leader_epoch=self._leader_epochs.get(topic_partition, 0),
             whole_indexes=is_checked or self._lock.has_whole_indexes,
             progress=self._go_on,
         )
@@ -333,6 +353,8 @@ class LocalDirectory:
             # The first append makes the file of an empty segment.
             has_new_names=last_end is not LastEnd.CLEAN or segments[-1].log.file() is None,
         )
+        if checkpoint.epochs:
+            store_epochs(path, checkpoint.epochs, durable=self._durable or synced_by_owner)
         for segment in segments[:-1]:
             # a killed process left it in memory: the recovery point waits for it
             if segment.unsynced:
@@ -345,6 +367,7 @@ class LocalDirectory:
             checkpoint,
             partial(GroupCommit, executor=self._executor) if in_commits else None,
             self.problems,
+            LeaderEpochs.of(checkpoint.epochs),
         )
         if in_commits:
             _sync_found(path, segments)  # what readers see from the start is durable
@@ -365,7 +388,7 @@ class LocalDirectory:
             path,
             files,
             self._executor,
-            checkpoint.recovery_point,
+            checkpoint,
             durable=durable,
             saves_in_sync=saves_in_sync,
             has_new_names=has_new_names,
@@ -381,6 +404,7 @@ class LocalDirectory:
             log.end(ErrorCode.unknown_topic_or_partition)
             self.problems.forget(topic_partition)
             self._retired.add(topic_partition)
+            self._leader_epochs.pop(topic_partition, None)
 
     def remove(self, topic_partition: TopicPartition, topic_id: UUID) -> None:
         self.retire(topic_partition)

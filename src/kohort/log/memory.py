@@ -72,7 +72,7 @@ class MemoryDirectory:
         self.on_lost: list[Callable[[], None]] = []
         self.on_written: list[Callable[[float], None]] = []
 
-    def recover(self, logs: Iterable[tuple[TopicPartition, LogConfig]]) -> None:
+    def recover(self, logs: Iterable[tuple[TopicPartition, LogConfig, int]]) -> None:
         pass
 
     def open(
@@ -81,6 +81,7 @@ class MemoryDirectory:
         config: LogConfig,
         *,
         synced_by_owner: bool = False,  # noqa: ARG002
+        leader_epoch: int = 0,  # noqa: ARG002
     ) -> PartitionLog:
         log = self._logs.get(topic_partition)
         if log is None:

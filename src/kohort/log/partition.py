@@ -17,7 +17,7 @@ from kohort.log.base import Appended, LogConfig
 from kohort.log.compaction import Cleaned, Compaction, StoppedError
 from kohort.log.damage import CorruptLogError
 from kohort.log.durability import Commit, Syncable, sync_all
-from kohort.log.leader_epochs import ONLY, LeaderEpochs
+from kohort.log.leader_epochs import ONLY, EpochEntry, LeaderEpochs
 from kohort.log.lookup import Found, Lookup
 from kohort.log.problems import Problems
 from kohort.log.producers import (
@@ -78,7 +78,8 @@ class PartitionLog:
         problems: Problems | None = None,
         leader_epochs: LeaderEpochs = ONLY,
     ) -> None:
-        """`segments` are in order, durable, the last one ready to append.
+        """`segments` are in order, durable, the last one ready to append; `leader_epochs` are
+        stored.
 
         `commit` makes what has appends durable; None if they are once they are in their segment.
         """
@@ -93,6 +94,8 @@ class PartitionLog:
         self._segments = segments
         self._cleaned = checkpoint.cleaned
         self._saved = checkpoint
+        if checkpoint.epochs != self._epochs():
+            self._saved = checkpoint._replace(epochs=self._epochs())
         self._problems = Problems() if problems is None else problems
         self._commit = None if commit is None else commit(self)
         self._durable_at: tuple[Segment, int] | None = None
@@ -869,8 +872,13 @@ class PartitionLog:
         """State that its batches do not tell: it changes when some of them are removed."""
         return Checkpoint(self.start_offset, self.recovery_point, self._cleaned)
 
+    def _epochs(self) -> tuple[EpochEntry, ...]:
+        if not self.leader_epochs.current:
+            return ()
+        return self.leader_epochs.entries(self.start_offset)
+
     def _save(self) -> None:
-        checkpoint = self.checkpoint
+        checkpoint = self.checkpoint._replace(epochs=self._epochs())
         if checkpoint != self._saved:
             self._backing.save(checkpoint)
             self._saved = checkpoint

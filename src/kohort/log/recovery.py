@@ -21,13 +21,14 @@ import contextlib
 import logging
 import os
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from enum import Enum
-from itertools import pairwise
+from itertools import chain, pairwise
 
-from kohort.log import aside, files, scan
+from kohort.log import aside, files, leader_epoch_checkpoint, scan
 from kohort.log.backing import Checkpoint
 from kohort.log.damage import CorruptLogError, Damage
+from kohort.log.leader_epochs import EpochEntry, LeaderEpochs
 from kohort.log.segment import Progress, Segment, unobserved
 from kohort.log.storage import OpenFiles
 
@@ -38,7 +39,7 @@ _INDEX = re.compile(r"(\d{20})\.index")
 _SWAP = re.compile(r"(\d{20})-(\d{20})\.swap")
 _LEFTOVER = re.compile(
     r"\d{20}\.(log|index|timeindex|txnindex)\.(cleaned|deleted)"
-    r"|(\d{20}\.log|checkpoint|producers|partition\.metadata)\.new"
+    r"|(\d{20}\.log|checkpoint|producers|partition\.metadata|leader-epoch-checkpoint)\.new"
 )
 """Unfinished work, by the exact names that are given to it: other files are an operator's."""
 
@@ -61,6 +62,7 @@ def load(
     compacted: bool = False,
     whole_indexes: bool = False,
     log: str | None = None,
+    leader_epoch: int = 0,
     progress: Progress = unobserved,
 ) -> tuple[list[Segment], Checkpoint]:
     """The segments in the directory `path`, the last one ready to append, and the checkpoint.
@@ -68,7 +70,8 @@ def load(
     `holes`: whether what was not synced may be missing in the middle after CRASHED; not so where
     every batch was synced before the next. `compacted`: its policy is to compact, so offsets may be
     missing in sealed segments whatever the checkpoint says. `whole_indexes`: no power loss can have
-    taken rows of them. Raises CorruptLogError, and then no segment was changed; KafkaError if the
+    taken rows of them. `leader_epoch` is that in which the log is led from now on, or was. Raises
+    CorruptLogError, and then no segment was changed; KafkaError if the
     directory has another log than `log`, where that is given; OSError.
     """
     names = os.listdir(path)
@@ -78,7 +81,11 @@ def load(
     checkpoint = Checkpoint()
     if files.CHECKPOINT in names:
         checkpoint = files.load_checkpoint(path, log)
-    segments = _segments(path, names, open_files, interval)
+    known = files.load_epochs(path) if leader_epoch_checkpoint.NAME in names else ()
+    latest_epoch = max(leader_epoch, *(each.epoch for each in known), 0)
+    if last_end is LastEnd.CRASHED:
+        known = ()  # it may be an older one
+    segments = _segments(path, names, open_files, interval, latest_epoch)
     if last_end is LastEnd.KILLED:
         _tell_of_lost_records(path, names, segments)
     try:
@@ -90,7 +97,7 @@ def load(
             segment.close()
         raise
     if not segments or segments[-1].end_offset < checkpoint.start_offset:
-        segments = _start_anew(path, segments, checkpoint, open_files, interval)
+        segments = _start_anew(path, segments, checkpoint, open_files, interval, latest_epoch)
     elif segments[-1].end_offset:
         _tell_of_lost_start(path, names, segments[0].base_offset, checkpoint, last_end)
     if last_end is not LastEnd.CLEAN:
@@ -99,7 +106,23 @@ def load(
     return segments, checkpoint._replace(
         recovery_point=min(checkpoint.recovery_point, end_offset),
         cleaned=min(checkpoint.cleaned, end_offset),
+        epochs=_epochs(segments, known, latest_epoch, checkpoint.start_offset),
     )
+
+
+def _epochs(
+    segments: list[Segment], known: Sequence[EpochEntry], current: int, start_offset: int
+) -> tuple[EpochEntry, ...]:
+    """The leader epochs: those that are `known`, or those of all batches if these lack some."""
+    if not current:
+        return ()
+    start_offset, end_offset = max(start_offset, segments[0].base_offset), segments[-1].end_offset
+    found: Iterable[tuple[int, int]] = [each for each in known if each.start_offset < end_offset]
+    last = max(each.last_epoch for each in segments[-2:])
+    begins_with = min((offset for _, offset in found), default=end_offset)
+    if begins_with > start_offset or last != max((epoch for epoch, _ in found), default=-1):
+        found = chain.from_iterable(each.epochs() for each in segments)
+    return LeaderEpochs(current, end_offset, found).entries(start_offset)
 
 
 def all_missing(path: str, checkpoint: Checkpoint) -> Damage | None:
@@ -127,15 +150,16 @@ def has_swaps(path: str) -> bool:
 
 def found_segments(path: str, open_files: OpenFiles, interval: int = 4096) -> list[Segment]:
     """The segments in the directory `path`, in order and unchecked. Raises OSError."""
-    return _segments(path, os.listdir(path), open_files, interval)
+    latest_epoch = max((each.epoch for each in files.load_epochs(path)), default=0)
+    return _segments(path, os.listdir(path), open_files, interval, latest_epoch)
 
 
 def _segments(
-    path: str, names: Iterable[str], open_files: OpenFiles, interval: int
+    path: str, names: Iterable[str], open_files: OpenFiles, interval: int, latest_epoch: int
 ) -> list[Segment]:
     matches = map(_SEGMENT.fullmatch, names)
     bases = sorted(int(match[1]) for match in matches if match)
-    segments = [_found(path, base, open_files, interval) for base in bases]
+    segments = [_found(path, base, open_files, interval, latest_epoch) for base in bases]
     for segment, following in pairwise(segments):
         segment.end_offset = following.base_offset
     return segments
@@ -195,9 +219,13 @@ def _distrust(segments: list[Segment], recovery_point: int) -> None:
         segment.unsynced = segment.size > 0 and segment.end_offset > recovery_point
 
 
-def _found(path: str, base_offset: int, open_files: OpenFiles, interval: int) -> Segment:
+def _found(
+    path: str, base_offset: int, open_files: OpenFiles, interval: int, latest_epoch: int
+) -> Segment:
     status = os.stat(files.segment_path(path, base_offset, files.LOG))
-    segment = files.open_segment(path, base_offset, status.st_size, open_files, interval)
+    segment = files.open_segment(
+        path, base_offset, status.st_size, open_files, interval, latest_epoch=latest_epoch
+    )
     segment.created = segment.modified = status.st_mtime_ns // 1_000_000
     return segment
 
@@ -320,7 +348,12 @@ class _Opening:
 
 
 def _start_anew(
-    path: str, segments: list[Segment], checkpoint: Checkpoint, open_files: OpenFiles, interval: int
+    path: str,
+    segments: list[Segment],
+    checkpoint: Checkpoint,
+    open_files: OpenFiles,
+    interval: int,
+    latest_epoch: int,
 ) -> list[Segment]:
     """Start with one empty segment, because the log is new or all its untrimmed data is lost."""
     for segment in segments:
@@ -329,7 +362,8 @@ def _start_anew(
         logger.warning(
             "%r of %s ends before the log's start: it is kept in %s", segment, path, kept
         )
-    return [files.open_segment(path, checkpoint.start_offset, 0, open_files, interval)]
+    start = checkpoint.start_offset
+    return [files.open_segment(path, start, 0, open_files, interval, latest_epoch=latest_epoch)]
 
 
 def _tidy(path: str, names: list[str]) -> None:

@@ -147,6 +147,8 @@ def read_checkpoint(directory: str) -> Checkpoint:
 
 
 def _lower_checkpoint(directory: str, end_offset: int) -> None:
-    lowered = Checkpoint(*(min(value, end_offset) for value in read_checkpoint(directory)))
+    known = read_checkpoint(directory)
+    start_offset, recovery_point, cleaned = (min(value, end_offset) for value in known[:3])
+    lowered = Checkpoint(start_offset, recovery_point, cleaned)
     files.store_checkpoint(directory, lowered, durable=True)
     aside.sync_directory(directory)

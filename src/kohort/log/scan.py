@@ -24,9 +24,6 @@ from kohort.protocol.batch_format import (
 from kohort.protocol.batches import Header, read_header
 
 _EPOCH_AT = 12
-_EPOCH = 0
-"""The leader epoch of batches in files: one node leads them for good."""
-_EPOCH_BYTES = _EPOCH.to_bytes(4)
 _STEP = 8 * 1024
 _SCAN = 256 * 1024
 """Bytes that are read at once: they are still in the processor's cache for their CRC."""
@@ -62,9 +59,9 @@ def intact(
 ) -> Iterator[tuple[int, Header, memoryview]]:
     """(position, header, bytes) of the batches from `position` on, up to the first damaged one.
 
-    A batch is damaged if it is cut, if it fails its CRC, if its offsets do not follow `next_offset`
-    and each other, or if its leader epoch (outside the CRC) is none that is written to such a
-    store. Raises OSError.
+    A batch is damaged if it is cut, if it fails its CRC, or if its offsets do not follow
+    `next_offset` and each other. So it is if its leader epoch, which lies outside the CRC, is lower
+    than the one before, or larger than any of the store. Raises OSError.
     """
     for at, fields, batch in _intact(store, position, next_offset):
         yield at, Header._make(fields), batch
@@ -89,7 +86,8 @@ def _intact(
 
     One loop without calls: a recovery comes here for every batch of a log.
     """
-    unpack, checksum, has_epochs = HEADER.unpack_from, crc32c, store.has_epochs
+    unpack, checksum = HEADER.unpack_from, crc32c
+    epoch, latest_epoch = 0, store.latest_epoch
     smallest = HEADER_SIZE - SIZE_OVERHEAD
     wanted = _SCAN
     while position + HEADER_SIZE <= store.size:
@@ -98,10 +96,10 @@ def _intact(
         at = end = 0
         while at + HEADER_SIZE <= available:
             fields = unpack(chunk, at)
-            base_offset, length, epoch, magic, crc, _, last_offset_delta = fields[:7]
+            base_offset, length, next_epoch, magic, crc, _, last_offset_delta = fields[:7]
             if magic != MAGIC or length < smallest or last_offset_delta < 0:
                 return
-            if base_offset < next_offset or (epoch != _EPOCH and not has_epochs):
+            if base_offset < next_offset or not epoch <= next_epoch <= latest_epoch:
                 return
             end = at + length + SIZE_OVERHEAD
             if end > available:
@@ -109,7 +107,7 @@ def _intact(
             if checksum(chunk[at + ATTRIBUTES_AT : end]) != crc:
                 return
             yield position + at, fields, chunk[at:end]
-            next_offset = base_offset + last_offset_delta + 1
+            next_offset, epoch = base_offset + last_offset_delta + 1, next_epoch
             at = end
         if position + end > store.size or (not at and end <= wanted):
             return  # it is cut
@@ -188,6 +186,7 @@ def next_start(store: Store, position: int, next_offset: int) -> int | None:
 
     Its CRC is right, and its offsets do not lie before `next_offset`. Raises OSError.
     """
+    start_of_epoch = bytes(4 - (store.latest_epoch.bit_length() + 7) // 8)
     while position + HEADER_SIZE <= store.size:
         chunk = store.read(position, _SCAN)
         at = 0
@@ -196,8 +195,8 @@ def next_start(store: Store, position: int, next_offset: int) -> int | None:
             if at + HEADER_SIZE > len(chunk):
                 break
             if (
-                chunk.startswith(_EPOCH_BYTES, at + _EPOCH_AT)
-                and _may_follow(read_header(chunk, at), next_offset)
+                chunk.startswith(start_of_epoch, at + _EPOCH_AT)
+                and read_header(chunk, at).base_offset >= next_offset
                 and _fits(store, position + at, next_offset)
             ):
                 return position + at
@@ -212,7 +211,3 @@ def _fits(store: Store, position: int, next_offset: int) -> bool:
     if not is_plausible(header) or position + header.size > store.size:
         return False
     return next(intact(store, position, next_offset), None) is not None
-
-
-def _may_follow(header: Header, next_offset: int) -> bool:
-    return header.base_offset >= next_offset and header.partition_leader_epoch == _EPOCH

@@ -300,6 +300,25 @@ class Segment:
                 raise
             raise self._corrupt_from(position) from error
 
+    def epochs(self) -> Iterator[tuple[int, int]]:
+        """Leader epoch and base offset of at least the first batch of each epoch.
+
+        Raises CorruptLogError, OSError.
+        """
+        last_epoch = self.last_epoch
+        for _, header in self.headers():
+            yield header.partition_leader_epoch, header.base_offset
+            if header.partition_leader_epoch == last_epoch:
+                break
+
+    @property
+    def last_epoch(self) -> int:
+        """Leader epoch of its last batch, -1 if it has none. Raises CorruptLogError, OSError."""
+        if not self.log.size:
+            return -1
+        position = self.position(self.end_offset - 1)
+        return read_header(self.log.read(position, HEADER_SIZE)).partition_leader_epoch
+
     # Checking what was found on disk
 
     def _check(self, position: int, count: int) -> int:

@@ -35,8 +35,8 @@ class Readable(Protocol):
     size: int
 
     @property
-    def has_epochs(self) -> bool:
-        """Whether its batches may have leader epochs other than 0."""
+    def latest_epoch(self) -> int:
+        """The largest leader epoch that one of its batches may have."""
         ...
 
     def read(self, position: int, count: int) -> bytes:
@@ -207,13 +207,12 @@ def size_of(path: str) -> int:
 class FileStore:
     """A file, which is made by the first append."""
 
-    __slots__ = ("_fd", "_file", "_files", "_torn", "path", "size", "used")
+    __slots__ = ("_fd", "_file", "_files", "_torn", "latest_epoch", "path", "size", "used")
 
-    has_epochs = False
-
-    def __init__(self, path: str, size: int, files: OpenFiles) -> None:
+    def __init__(self, path: str, size: int, files: OpenFiles, latest_epoch: int = 0) -> None:
         self.path = path
         self.size = size
+        self.latest_epoch = latest_epoch
         self.used = False
         self._files = files
         self._file: OpenFile | None = None
@@ -284,7 +283,7 @@ class FileStore:
         return FileStore(path, size_of(path), self._files)
 
     def reader(self) -> "FileStore":
-        return FileStore(self.path, self.size, OpenFiles())
+        return FileStore(self.path, self.size, OpenFiles(), self.latest_epoch)
 
     def close(self) -> None:
         if self._fd >= 0:
@@ -311,7 +310,7 @@ class MemoryStore:
 
     __slots__ = ("_data", "size")
 
-    has_epochs = False
+    latest_epoch = 0
 
     def __init__(self, data: bytearray | None = None) -> None:
         self._data = bytearray() if data is None else data

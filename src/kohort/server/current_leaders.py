@@ -68,7 +68,7 @@ def current_leaders(
     for key in islice(moved, MOST_NAMED):
         name, partition = key
         topic = topics.get(name) if isinstance(name, str) else name and topics.by_id(name)
-        if topic:
+        if topic and partition < len(topic.partitions):
             leader = nodes.leader(topic, partition)
             if leader != Leader():
                 leaders[key] = leader

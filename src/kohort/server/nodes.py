@@ -5,6 +5,7 @@ from typing import NamedTuple, Protocol
 
 from kohort.cluster import NO_LEADER, Cluster, Leader, Place, worker_of
 from kohort.coordinator.partition import partition_for
+from kohort.log.base import Log
 from kohort.security.peer import Endpoint
 from kohort.server.addresses import local_socket_of
 from kohort.server.topics import Topic, Topics
@@ -61,13 +62,12 @@ class Nodes(Protocol):
 
 
 class OneNode:
-    """This node, which leads everything in epoch 0 for good."""
+    """This node, which leads everything for good."""
 
     def __init__(self, node_id: int, rack: str | None) -> None:
         self.ids: Collection[int] = (node_id,)
         self.controller_id = node_id
         self._rack = rack
-        self._leader = Leader(node_id, 0)
 
     def all(self, endpoint: Endpoint) -> Sequence[Node]:
         return (self.node(self.controller_id, endpoint),)
@@ -78,10 +78,13 @@ class OneNode:
         return Node(node_id, endpoint.host, endpoint.port, self._rack)
 
     def leaders(self, topic: Topic) -> Sequence[Leader]:
-        return (self._leader,) * len(topic.partitions)
+        return [self._leader(log) for log in topic.partitions]
 
-    def leader(self, topic: Topic, partition: int) -> Leader:  # noqa: ARG002
-        return self._leader
+    def leader(self, topic: Topic, partition: int) -> Leader:
+        return self._leader(topic.partitions[partition])
+
+    def _leader(self, log: Log) -> Leader:
+        return Leader(self.controller_id, max(log.leader_epoch, 0))
 
     def coordinator(self, topic: str, key: str) -> int:  # noqa: ARG002
         return self.controller_id
@@ -117,20 +120,24 @@ class Workers:
         return Node(node_id, endpoint.host, endpoint.port + worker - self._index, self._rack)
 
     def leaders(self, topic: Topic) -> Sequence[Leader]:
-        return [self._leader(log.topic_partition) for log in topic.partitions]
+        return [self._leader(topic, log) for log in topic.partitions]
 
     def leader(self, topic: Topic, partition: int) -> Leader:
-        return self._leader(TopicPartition(topic.name, partition))
+        return self._leader(topic, topic.partitions[partition])
 
     def coordinator(self, topic: str, key: str) -> int:
         known = self._topics.get(topic)
         if known is None:
             return NO_LEADER
         partition = partition_for(key, len(known.partitions))
-        return self._leader(TopicPartition(topic, partition)).node
+        return self._node_of(TopicPartition(topic, partition))
 
-    def _leader(self, partition: TopicPartition) -> Leader:
-        return Leader(self.controller_id + worker_of(partition, self._count), 0)
+    def _leader(self, topic: Topic, log: Log) -> Leader:
+        epoch = self._topics.leader_epoch(topic.id, log.topic_partition.partition)
+        return Leader(self._node_of(log.topic_partition), max(epoch, log.leader_epoch))
+
+    def _node_of(self, partition: TopicPartition) -> int:
+        return self.controller_id + worker_of(partition, self._count)
 
 
 class ClusterNodes:

@@ -190,11 +190,11 @@ async def test_a_log_that_cannot_be_opened_costs_one_partition(
     places = (TopicPartition("t", number) for number in range(8))
     failing = {next(each for each in places if is_of(1, each))}
 
-    def fail_once(partition: TopicPartition, settings: LogConfig) -> Log:
+    def fail_once(partition: TopicPartition, settings: LogConfig, *, leader_epoch: int) -> Log:
         if partition in failing:
             failing.remove(partition)
             raise OSError(16, "Device or resource busy")
-        return open_log(partition, settings)
+        return open_log(partition, settings, leader_epoch=leader_epoch)
 
     monkeypatch.setattr(pair.logs, "open", fail_once)
     await pair.leader.create_each([NewTopic("t", 8)])

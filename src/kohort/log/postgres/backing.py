@@ -320,7 +320,6 @@ class PackedRow(NamedTuple):
     base: int
     next: int
     epoch: int
-    """That of the last one."""
     max_timestamp: int
     data: bytes
 
@@ -328,7 +327,8 @@ class PackedRow(NamedTuple):
 def _rows_of(store: Store) -> Iterator[PackedRow]:
     start, base, following, epoch, latest = 0, -1, 0, 0, -1
     for position, header in scan.headers(store, 0):
-        if position - start > PAGE_BYTES:
+        is_led_on = base < 0 or header.partition_leader_epoch == epoch
+        if position - start > PAGE_BYTES or not is_led_on:
             data = store.read(start, position - start)
             yield PackedRow(start, base, following, epoch, latest, data)
             start, base, latest = position, -1, -1

@@ -11,6 +11,7 @@ from kohort.log.postgres.control import Control
 from kohort.log.postgres.directory import PostgresDirectory
 from kohort.log.postgres.link import Connection
 from kohort.log.postgres.pages import PAGE_BYTES
+from kohort.log.postgres.stored import pack_epochs
 from kohort.log.segment import Segment
 from kohort.log.shared_memory import SharedMemoryStore
 from kohort.log.storage import MemoryStore
@@ -104,11 +105,13 @@ class PostgresLogCopy:
 
         async def update(connection: Connection) -> None:
             await connection.execute(
-                "update logs set start_offset = $2, cleaned = $3, producers = $4 where id = $1",
+                "update logs set start_offset = $2, cleaned = $3, producers = $4, "
+                "leader_epochs = $5 where id = $1",
                 self._number,
                 start,
                 checkpoint.cleaned,
                 producers,
+                pack_epochs(checkpoint.epochs),
             )
 
         self._control.query(update)

@@ -33,6 +33,7 @@ from kohort.log.postgres.reading import RowReader
 from kohort.log.postgres.removing import remove_strays
 from kohort.log.postgres.session import Session
 from kohort.log.postgres.stored import StoredLog, read_logs
+from kohort.log.postgres.taking import epochs_of
 from kohort.log.postgres.writer import INSERT
 from kohort.log.problems import Problems
 from kohort.log.refused import RefusedLog
@@ -87,6 +88,8 @@ class PostgresDirectory:
         """Logs as they were found at the start, until they are opened."""
         self._owned: set[TopicPartition] = set()
         """Logs that their owners sync."""
+        self._leader_epochs: dict[TopicPartition, int] = {}
+        """In which logs are led, if that is not 0."""
         self._stopped = self._closed = False
         self._renewing: asyncio.Task[None] | None = None
         self._trouble: str | None = None
@@ -210,15 +213,22 @@ class PostgresDirectory:
 
     # Opening
 
-    def recover(self, logs: Iterable[tuple[TopicPartition, LogConfig]]) -> None:
+    def recover(self, logs: Iterable[tuple[TopicPartition, LogConfig, int]]) -> None:
         pass
 
     def open(
-        self, topic_partition: TopicPartition, config: LogConfig, *, synced_by_owner: bool = False
+        self,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        *,
+        synced_by_owner: bool = False,
+        leader_epoch: int = 0,
     ) -> PostgresLog | RefusedLog:
         log = self._logs.get(topic_partition)
         if log is None:
             self._go_on()
+            if leader_epoch:
+                self._leader_epochs[topic_partition] = leader_epoch
             if synced_by_owner:
                 self._owned.add(topic_partition)
             number = self.directories.number(topic_partition)
@@ -241,7 +251,11 @@ class PostgresDirectory:
 
     def _built(self, stored: StoredLog, config: LogConfig) -> PostgresLog:
         return self._session.open(
-            stored, config, self._go_on, synced_by_owner=stored.topic_partition in self._owned
+            stored,
+            config,
+            self._go_on,
+            synced_by_owner=stored.topic_partition in self._owned,
+            leader_epochs=epochs_of(stored, self._leader_epochs.get(stored.topic_partition, 0)),
         )
 
     def refuse(self, topic_partition: TopicPartition, why: str) -> None:
@@ -279,6 +293,7 @@ class PostgresDirectory:
         if log is not None:
             log.end(ErrorCode.unknown_topic_or_partition)
             self.problems.forget(topic_partition)
+            self._leader_epochs.pop(topic_partition, None)
 
     def remove(self, topic_partition: TopicPartition, topic_id: UUID) -> None:
         self.retire(topic_partition)

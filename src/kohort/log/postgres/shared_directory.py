@@ -325,7 +325,7 @@ class SharedPostgresDirectory:
     def confirm_start(self) -> None:
         """The lease is renewed by whoever has the session."""
 
-    def recover(self, logs: Iterable[tuple[TopicPartition, LogConfig]]) -> None:
+    def recover(self, logs: Iterable[tuple[TopicPartition, LogConfig, int]]) -> None:
         """PostgreSQL has done so."""
 
     def open(
@@ -334,6 +334,7 @@ class SharedPostgresDirectory:
         config: LogConfig,  # noqa: ARG002
         *,
         synced_by_owner: bool = False,  # noqa: ARG002
+        leader_epoch: int = 0,  # noqa: ARG002
     ) -> _Log:
         """A log that was taken."""
         return self._logs[topic_partition]

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from kohort.cluster import FencedError
 from kohort.log.base import LogConfig
-from kohort.log.leader_epochs import EpochEntry, LeaderEpochs
+from kohort.log.leader_epochs import ONLY, EpochEntry, LeaderEpochs
 from kohort.log.postgres.fence import OPERATIONS, Fence
 from kohort.log.postgres.link import Connection
 from kohort.log.postgres.outcomes import DatabaseError
@@ -66,7 +66,7 @@ async def take_logs(
         if number is None or number not in stored:
             found.append(_is_behind(each))
         else:
-            found.append(Taken(stored[number], _epochs(stored[number], each.leader_epoch)))
+            found.append(Taken(stored[number], epochs_of(stored[number], each.leader_epoch)))
     await _lead(connection, fence, [each for each in found if isinstance(each, Taken)])
     return found
 
@@ -124,8 +124,12 @@ def _is_behind(wanted: Wanted) -> DatabaseError:
     )
 
 
-def _epochs(stored: StoredLog, current: int) -> LeaderEpochs:
+def epochs_of(stored: StoredLog, current: int) -> LeaderEpochs:
+    """The epochs of a log that is led in `current`, unless it has a larger one."""
     known = unpack_epochs(stored.epochs)
+    current = max(current, *(each.epoch for each in known), 0)
+    if not current:
+        return ONLY
     if not known and stored.end_offset > stored.start_offset:
         known = [EpochEntry(0, stored.start_offset)]  # of a server alone
     return LeaderEpochs(current, stored.end_offset, known)

@@ -191,8 +191,9 @@ class FollowingTopics(Topics):
                 return
             del self._unmade[topic_id]
             if topic is not None:
+                settings = self._logs.settings(topic.effective)
                 for partition in self._logs.here(places):
-                    self._logs.open_again(partition, self._logs.settings(topic.effective))
+                    self._logs.open_again(partition, topic_id, settings)
                     await self._slices.give_way()
 
     async def _apply(self, record: MetadataRecord) -> None:
@@ -210,7 +211,7 @@ class FollowingTopics(Topics):
         settings = self._logs.settings(self._logs.effective(record.configs))
         for partition in self._logs.here(self._places_to_make(record)):
             # The record is not read again: a log that fails must not cost the whole topic.
-            self._logs.open_or_refuse(partition, settings)
+            self._logs.open_or_refuse(partition, record.id, settings)
             await self._slices.give_way()
         topic = self.by_id(record.id)
         if topic is None:

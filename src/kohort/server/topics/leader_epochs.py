@@ -1,7 +1,7 @@
 """Leader epochs (KIP-101, KIP-320) as clients name them.
 
 An epoch tells a client that its knowledge of the leader is old, or that of the leader is. Where a
-partition has one leader for good, the epoch is 0 and never moves.
+partition has one leader for good, the epoch never moves.
 """
 
 from kohort.errors import ErrorCode

@@ -36,9 +36,19 @@ def everywhere(_: TopicPartition) -> bool:
 class TopicLogs:
     """Opens and removes what a log directory has of topics."""
 
-    def __init__(self, logs: LogDirectory, config: Config, placement: Placement) -> None:
-        """`placement` says which partitions have their logs here; others are led elsewhere."""
+    def __init__(
+        self,
+        logs: LogDirectory,
+        config: Config,
+        placement: Placement,
+        leader_epoch: Callable[[UUID, int], int],
+    ) -> None:
+        """`placement` says which partitions have their logs here; others are led elsewhere.
+
+        `leader_epoch` tells in which epoch a partition is led.
+        """
         self._logs = logs
+        self._leader_epoch = leader_epoch
         self._config = config
         self._is_here = placement
         self._effective = lru_cache(_EFFECTIVE_KEPT)(self._effective_configs)
@@ -61,7 +71,7 @@ class TopicLogs:
     def recover(self, records: Iterable[TopicRecord]) -> None:
         """Check the logs of these topics after a crash of the machine."""
         self._logs.recover(
-            (partition, settings)
+            (partition, settings, self._leader_epoch(record.id, partition.partition))
             for record in records
             for settings in (self.settings(self.effective(record.configs)),)
             for partition in self.here(places_of(record))
@@ -85,7 +95,10 @@ class TopicLogs:
         return Topic(record, logs, effective)
 
     async def open_in_slices(
-        self, places: Iterable[TopicPartition], effective: Mapping[str, Any], slices: TimeSlices
+        self,
+        places: Mapping[TopicPartition, UUID],
+        effective: Mapping[str, Any],
+        slices: TimeSlices,
     ) -> tuple[Log, ...]:
         """`open`, giving way to others: a log takes 30 µs, and there may be 10,000."""
         logs = []
@@ -94,27 +107,32 @@ class TopicLogs:
             await slices.give_way()
         return tuple(logs)
 
-    def open(self, places: Iterable[TopicPartition], effective: Mapping[str, Any]) -> Iterator[Log]:
+    def open(
+        self, places: Mapping[TopicPartition, UUID], effective: Mapping[str, Any]
+    ) -> Iterator[Log]:
         """The logs of partitions, each opened when it is taken. Raises KafkaError, OSError."""
         settings = self.settings(effective)
-        return (self._open(each, settings) for each in places)
+        return (self._open(each, topic_id, settings) for each, topic_id in places.items())
 
-    def _open(self, partition: TopicPartition, settings: LogConfig) -> Log:
-        if self._is_here(partition):
-            return self._logs.open(partition, settings)
-        return ElsewhereLog(partition, settings)
+    def _open(self, partition: TopicPartition, topic_id: UUID, settings: LogConfig) -> Log:
+        if not self._is_here(partition):
+            return ElsewhereLog(partition, settings)
+        epoch = self._leader_epoch(topic_id, partition.partition)
+        return self._logs.open(partition, settings, leader_epoch=epoch)
 
-    def open_or_refuse(self, partition: TopicPartition, settings: LogConfig) -> None:
+    def open_or_refuse(
+        self, partition: TopicPartition, topic_id: UUID, settings: LogConfig
+    ) -> None:
         """Open the log of a partition, or refuse the partition if that fails."""
         try:
-            self._open(partition, settings)
+            self._open(partition, topic_id, settings)
         except OSError as error:
             self._logs.refuse(partition, f"the log could not be opened again: {error}")
 
-    def open_again(self, partition: TopicPartition, settings: LogConfig) -> None:
+    def open_again(self, partition: TopicPartition, topic_id: UUID, settings: LogConfig) -> None:
         """Open the log of a partition that was refused, or refuse it again."""
         self._logs.retire(partition)
-        self.open_or_refuse(partition, settings)
+        self.open_or_refuse(partition, topic_id, settings)
         for tell in self._logs.on_reopened:
             tell(self._logs.open(partition, settings))
 

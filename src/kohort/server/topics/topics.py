@@ -22,6 +22,7 @@ from secrets import token_bytes
 from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
+from kohort.cluster import Place
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log.base import Log, LogDirectory
 from kohort.log.partition_mark import new_cluster_id, new_topic_id
@@ -99,7 +100,7 @@ class Topics:
         Raises KohortError if the data directory cannot be used as it is, OSError if the storage
         fails.
         """
-        self._logs = TopicLogs(logs, config, placement)
+        self._logs = TopicLogs(logs, config, placement, self.leader_epoch)
         self._config = config
         self._now = now
         self._topics: dict[str, Topic] = {}
@@ -192,6 +193,11 @@ class Topics:
         if topic is None or not 0 <= partition < len(topic.partitions):
             return None
         return topic.partitions[partition]
+
+    def leader_epoch(self, topic_id: UUID, partition: int) -> int:
+        """The epoch in which a partition is led, as far as the metadata tell; 0 at first."""
+        leader = self._metadata.state.cluster.leaders.get(Place(topic_id, partition))
+        return 0 if leader is None else leader.epoch
 
     @property
     def version(self) -> int:
@@ -764,9 +770,11 @@ class Topics:
         self._claimed.claim(record.name)
         self._to_tell.discard(record.name)
         settings = self._logs.settings(self._logs.effective(record.configs))
-        for partition in places_of(record):
+        for partition, topic_id in places_of(record).items():
             self._to_remove.pop(partition, None)
-            self._to_revert.append(partial(self._logs.open_or_refuse, partition, settings))
+            self._to_revert.append(
+                partial(self._logs.open_or_refuse, partition, topic_id, settings)
+            )
         self._to_revert.append(lambda: self._add(self._logs.opened(record)))
 
     # Logs
