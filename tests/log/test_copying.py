@@ -5,6 +5,7 @@ import os
 from contextlib import closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from uuid import UUID
 
 import pytest
 from hypothesis import given, settings
@@ -39,6 +40,7 @@ from .conftest import (
 from .test_transaction_histories import OPERATIONS, History
 
 SMALL = LogConfig(segment_bytes=2_000, index_interval_bytes=200)
+OTHER_ID = UUID(int=8)
 COMPACTED = LogConfig(
     segment_bytes=2_000,
     index_interval_bytes=200,
@@ -210,15 +212,112 @@ def test_the_cluster_stays_the_same(source, place):
         assert copy.directories.marks() == source.directories.marks()
 
 
-def test_a_copy_that_was_interrupted_is_not_served_and_begins_anew(source, place):
-    log = source.open(ORDERS, SMALL)
-    fill(log, 20)
-    with closing(place.target()) as target:
-        copy_log(log, target.add_log(TopicPartition("other", 0), ORDERS_ID), 1 << 30, unobserved)
+class CopyEnds(Exception):  # noqa: N818
+    """A copy ends."""
+
+
+class Counted:
+    """Counts the bytes that a copy writes, and interrupts it at a write."""
+
+    def __init__(self, writes=None):
+        self.left = writes
+        self.size = self.there = 0
+
+    def __call__(self, size):
+        self.size += size
+        if self.left is not None:
+            self.left -= 1
+            if not self.left:
+                raise CopyEnds
+
+    def already(self, size):
+        self.there += size
+
+
+def interrupt(source, place, writes):
+    """Begin or go on with a copy that ends at one of its writes; what it has written."""
+    counted = Counted(writes)
+    with closing(place.target()) as target, pytest.raises(CopyEnds):
+        copy_all(source, target, counted, counted.already)
     with pytest.raises(KohortError, match="was not completed"):
         place.opened()
-    with copied(source, place) as copy:
+    return counted
+
+
+def go_on(source, place):
+    """Complete a copy, and compare; what it has written."""
+    counted = Counted()
+    with closing(place.target()) as target:
+        copy_all(source, target, counted, counted.already)
+    with closing(place.opened()) as copy:
         assert list(differences(source, copy)) == []
+    return counted
+
+
+class TestACopyThatWasInterrupted:
+    @pytest.fixture
+    def logs(self, source):
+        """Three logs of some segments."""
+        partitions = [TopicPartition("payments", number) for number in range(3)]
+        source.directories.remove(ORDERS, ORDERS_ID)
+        source.directories.make(dict.fromkeys(partitions, ORDERS_ID))
+        logs = [source.open(each, SMALL) for each in partitions]
+        for log in logs:
+            with_everything(log)
+        return logs
+
+    def test_goes_on(self, source, place, logs):
+        """Wherever it was interrupted: a log that was copied whole is not copied again."""
+        segments = [len(log.segments) for log in logs]
+        for there, writes in ((0, 1), (0, segments[0] + 2), (1, segments[1] + 2)):
+            counted = interrupt(source, place, writes)
+            assert counted.there == sum(log.size for log in logs[:there])
+        last = go_on(source, place)
+        assert (last.there, last.size) == (logs[0].size + logs[1].size, logs[2].size)
+
+    def test_that_everything_was_copied_is_seen(self, source, place, logs):
+        with closing(place.target()) as target:
+            target.complete = interrupted
+            with pytest.raises(CopyEnds):
+                copy_all(source, target)
+        assert go_on(source, place).size == 0
+
+    @pytest.mark.parametrize("change", ["append", "trim", "delete", "recreate"])
+    def test_never_mixes_with_what_a_server_did_meanwhile(self, source, place, logs, change):
+        interrupt(source, place, len(logs[0].segments) + 1)
+        partition = logs[0].topic_partition
+        if change == "append":
+            fill(logs[0], 1)
+        elif change == "trim":
+            logs[0].trim(9)
+        else:
+            source.remove(partition, ORDERS_ID)
+        if change == "recreate":
+            source.directories.make({partition: OTHER_ID})
+        assert go_on(source, place).there == 0
+
+    def test_of_another_cluster_is_not_touched(self, source, place, logs, tmp_path):
+        interrupt(source, place, len(logs[0].segments) + 1)
+        with (
+            closing(LocalDirectory(tmp_path / "other")) as other,
+            closing(place.target()) as target,
+            pytest.raises(KohortError, match=r"another cluster.*(rm -r|drop schema)"),
+        ):
+            copy_all(other, target)
+        assert go_on(source, place).there == logs[0].size
+
+    def test_leaves_nothing_that_is_not_in_the_source(self, source, place):
+        log = source.open(ORDERS, SMALL)
+        fill(log, 20)
+        with closing(place.target()) as target:
+            target.begin(source.directories.cluster_id)
+            for name in ("other", "another"):
+                copy_log(log, target.add_log(TopicPartition(name, 0), ORDERS_ID), 1_000, unobserved)
+        go_on(source, place)
+
+
+def interrupted(_):
+    raise CopyEnds
 
 
 def test_a_place_that_has_data_is_refused(source, place):
@@ -314,7 +413,7 @@ def test_a_full_disk_leaves_a_copy_that_is_not_served(source, tmp_path, monkeypa
 
 
 def test_no_other_version_takes_an_unfinished_copy():
-    assert directory_format.decode_format(directory_format.UNFINISHED_COPY) is None
+    assert directory_format.decode_format(directory_format.unfinished_copy("id")) is None
 
 
 class TestLeaderEpochs:

@@ -1,8 +1,8 @@
 """Copy all data of a server into an empty place: a data directory, or a schema of PostgreSQL.
 
 Servers have to be stopped. No server takes the copy before it is complete; a copy that was
-interrupted begins anew when the command is given again. Then every byte of both places is read and
-compared: batches, offsets, producers, transactions.
+interrupted goes on, partition by partition, when the command is given again. Then every byte of
+both places is read and compared: batches, offsets, producers, transactions.
 """
 
 import argparse
@@ -18,11 +18,11 @@ from kohort.cli.options import RefusedError
 from kohort.cli.storage_places import in_postgres, told
 from kohort.errors import KohortError
 from kohort.log import directory_format
-from kohort.log.base import LogDirectory
-from kohort.log.copying import Target, copy_all, differences, logs_of
+from kohort.log.copying import Source, Target, copy_all, differences, logs_of
 from kohort.log.file_copy import FileTarget
 from kohort.log.local import LocalDirectory
 from kohort.log.recovery import LastEnd
+from kohort.log.worker_logs import WorkerLogs
 from kohort.server.config import shown_storage
 
 T = TypeVar("T")
@@ -40,6 +40,13 @@ class _Progress:
         self._total = total
         self._done = 0
         self._began = self._told = time.monotonic()
+        self.there = 0
+        """Logs that did not have to be copied."""
+
+    def already(self, count: int) -> None:
+        """So many bytes of a log are there."""
+        self._total -= count
+        self.there += 1
 
     def __call__(self, count: int) -> None:
         self._done += count
@@ -64,8 +71,10 @@ def run(options: argparse.Namespace) -> int:
             if not options.verify_only:
                 with closing(_opened(options.target, open_target)) as target:
                     copying = _Progress("copied", total)
-                    copy_all(source, target, copying)
-                    print(f"copied {len(logs)} partitions, {copying.summary()}", flush=True)
+                    copy_all(source, target, copying, copying.already)
+                    there = f", {copying.there} were there" if copying.there else ""
+                    count = len(logs) - copying.there
+                    print(f"copied {count} partitions, {copying.summary()}{there}", flush=True)
             with closing(_opened(options.target, open_logs)) as copy:
                 comparing = _Progress("compared", 2 * total)
                 found = list(differences(source, copy, comparing))
@@ -92,16 +101,18 @@ def _opened(place: str, how: Callable[[str], T]) -> T:
         raise RefusedError(where + told(error)) from error
 
 
-def open_logs(place: str) -> LogDirectory:
+def open_logs(place: str) -> Source:
     """The logs of stopped servers. Raises KohortError, OSError."""
     if in_postgres(place):
         from kohort.log.postgres.copy import open_source
 
         return open_source(place)
     path = Path(place)
-    if directory_format.examine(path) is None:
+    found = directory_format.examine(path)
+    if found is None:
         raise KohortError(f"{path} is no data directory of Kohort, or one of version 0.1")
-    directory = LocalDirectory(path)
+    several = found.workers > 1
+    directory = WorkerLogs(path, found.workers) if several else LocalDirectory(path)
     if directory.last_end is LastEnd.CRASHED:
         directory.close()
         raise KohortError(

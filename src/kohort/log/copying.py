@@ -5,6 +5,9 @@ transactions, the state of its producers, and its checkpoint. So offsets, timest
 open transactions and what compaction has left are the same in the copy, whatever its place is. Each
 batch is checked by its CRC on the way. A segment that is too large for the other place becomes
 several.
+
+A copy that was interrupted goes on: a log that was copied whole, and is as long as then, is not
+copied again. Any other one is copied anew. Whoever goes on compares the places in the end.
 """
 
 from collections import deque
@@ -17,7 +20,7 @@ from kohort.errors import KohortError
 from kohort.log import scan
 from kohort.log.aborted_index import AbortedTransaction, IndexState
 from kohort.log.backing import Checkpoint
-from kohort.log.base import LogConfig, LogDirectory
+from kohort.log.base import Log, LogConfig
 from kohort.log.damage import CorruptLogError, Damage
 from kohort.log.leader_epochs import EpochEntry, LeaderEpochs
 from kohort.log.partition import PartitionLog
@@ -45,18 +48,59 @@ class LogCopy(Protocol):
         ...
 
 
+class Places(Protocol):
+    """Which logs there are; `PartitionDirectories` has more."""
+
+    @property
+    def cluster_id(self) -> str | None: ...
+
+    def marks(self) -> Mapping[TopicPartition, UUID | None]: ...
+
+
+class Source(Protocol):
+    """Logs to be read; a `LogDirectory` has more."""
+
+    @property
+    def directories(self) -> Places: ...
+
+    def open(self, topic_partition: TopicPartition, config: LogConfig, /) -> Log: ...
+
+    def close(self) -> None: ...
+
+
+class Extent(NamedTuple):
+    """How long a log is: what a server cannot append to it or remove without changing."""
+
+    start_offset: int
+    end_offset: int
+    size: int
+    cleaned: int
+    """Up to where it was compacted."""
+
+
 class Target(Protocol):
     """A place for a copy of all logs, which no server serves from until it is complete."""
 
     largest_segment: int
     """Bytes of a segment at most, unless a single batch is larger."""
 
+    def begin(self, cluster_id: str) -> None:
+        """Copy that cluster, or go on. Raises KohortError if another one was begun, OSError."""
+        ...
+
+    def copied(self, partition: TopicPartition, topic_id: UUID) -> Extent | None:
+        """The log as it was copied whole before; None if it was not. Raises OSError."""
+        ...
+
     def add_log(self, partition: TopicPartition, topic_id: UUID) -> LogCopy:
-        """Make the place of a log. Raises OSError."""
+        """Make the place of a log, without what may be there of it. Raises OSError."""
         ...
 
     def complete(self, cluster_id: str) -> None:
-        """Let servers use the copy, once all of it is durable. Raises OSError."""
+        """Let servers use the copy, once all of it is durable. Raises OSError.
+
+        It has the logs that were asked for or added; what else a former copy left is removed.
+        """
         ...
 
     def close(self) -> None:
@@ -81,7 +125,7 @@ class LogContents(NamedTuple):
     aborted: tuple[AbortedTransaction, ...]
 
 
-def logs_of(directory: LogDirectory) -> Iterator[tuple[PartitionLog, UUID]]:
+def logs_of(directory: Source) -> Iterator[tuple[PartitionLog, UUID]]:
     """Every log, with the id of its topic. Raises KafkaError for a damaged one, OSError."""
     for partition, topic_id in sorted(directory.directories.marks().items()):
         if topic_id is not None:
@@ -91,18 +135,33 @@ def logs_of(directory: LogDirectory) -> Iterator[tuple[PartitionLog, UUID]]:
             yield log, topic_id
 
 
-def copy_all(source: LogDirectory, target: Target, progress: Progress = unobserved) -> None:
+def copy_all(
+    source: Source,
+    target: Target,
+    progress: Progress = unobserved,
+    already: Progress = unobserved,
+) -> None:
     """Copy all logs, and complete the copy; if that fails it is not complete.
 
-    Raises KohortError if a log is damaged, or version 0.1 has left the logs; OSError.
+    `already` is called with the bytes of each log that was copied before. Raises KohortError if a
+    log is damaged, version 0.1 has left the logs, or the target has a part of another copy;
+    OSError.
     """
     cluster_id = source.directories.cluster_id
     if cluster_id is None:
         raise KohortError("version 0.1 has left the logs: start a server with them once")
+    target.begin(cluster_id)
     for log, topic_id in logs_of(source):
+        if target.copied(log.topic_partition, topic_id) == _extent(log):
+            already(log.size)
+            continue
         copy = target.add_log(log.topic_partition, topic_id)
         copy_log(log, copy, target.largest_segment, progress)
     target.complete(cluster_id)
+
+
+def _extent(log: PartitionLog) -> Extent:
+    return Extent(log.start_offset, log.end_offset, log.size, log.checkpoint.cleaned)
 
 
 def copy_log(log: PartitionLog, copy: LogCopy, largest_segment: int, progress: Progress) -> None:
@@ -192,9 +251,7 @@ def _damaged(segment: Segment, position: int, offset: int) -> CorruptLogError:
     return CorruptLogError(Damage(file=file, position=position, offset=offset, what=what))
 
 
-def differences(
-    source: LogDirectory, copy: LogDirectory, progress: Progress = unobserved
-) -> Iterator[str]:
+def differences(source: Source, copy: Source, progress: Progress = unobserved) -> Iterator[str]:
     """What differs between two places of logs, as text. Raises KohortError, OSError."""
     ids = source.directories.cluster_id, copy.directories.cluster_id
     if ids[0] != ids[1]:

@@ -37,8 +37,8 @@ VERSION: Final = 2
 MOVING: Final = 0
 """In place of the number of workers while partitions are moved."""
 
-UNFINISHED_COPY: Final = b"copy=unfinished\n"
-"""The content of `kohort.properties` while a copy is made; no version of Kohort serves from it."""
+_UNFINISHED: Final = b"copy=unfinished\n"
+_ITS_CLUSTER: Final = b"cluster.id="
 
 METADATA_NAME: Final = "__cluster_metadata-0"
 _OURS_BEFORE_METADATA: Final = frozenset((".lock", ".clean-shutdown", FORMAT_FILE + ".new"))
@@ -93,19 +93,33 @@ def _refuse_foreign(path: Path, foreign: set[str]) -> None:
         )
 
 
-def is_unfinished_copy(path: Path) -> bool:
-    """Whether a copy into the directory was begun, and not completed. Raises OSError."""
+def unfinished_copy(cluster_id: str) -> bytes:
+    """The content of `kohort.properties` while that cluster is copied into the directory.
+
+    No version of Kohort serves from it.
+    """
+    return b"%s%s%s\n" % (_UNFINISHED, _ITS_CLUSTER, cluster_id.encode())
+
+
+def cluster_of_unfinished_copy(path: Path) -> str | None:
+    """The id of the cluster whose copy into the directory was begun, and not completed.
+
+    None if there is no such copy. Raises OSError.
+    """
     try:
-        return (path / FORMAT_FILE).read_bytes() == UNFINISHED_COPY
+        content = (path / FORMAT_FILE).read_bytes()
     except FileNotFoundError:
-        return False
+        return None
+    if not content.startswith(_UNFINISHED):
+        return None
+    return content.rpartition(_ITS_CLUSTER)[2].decode(errors="replace").strip()
 
 
 def _readable(path: Path, content: bytes) -> DirectoryFormat:
-    if content == UNFINISHED_COPY:
+    if content.startswith(_UNFINISHED):
         raise KohortError(
             f"{path} has a copy that was not completed: run the same kohort storage copy again, "
-            "which begins anew"
+            "which goes on"
         )
     found = decode_format(content)
     if found is None:

@@ -9,8 +9,9 @@ from typing import Final
 from uuid import UUID
 
 from kohort.errors import KohortError
-from kohort.log import directory_format, files
+from kohort.log import directory_format, files, recovery
 from kohort.log.backing import Checkpoint
+from kohort.log.copying import Extent
 from kohort.log.data_directory import (
     checked_name,
     partition_names,
@@ -18,7 +19,8 @@ from kohort.log.data_directory import (
 )
 from kohort.log.durability import sync_all
 from kohort.log.lock import DirectoryLock
-from kohort.log.partition_mark import write_mark
+from kohort.log.partition_mark import read_mark, write_mark
+from kohort.log.repair import read_checkpoint
 from kohort.log.segment import LARGEST, Segment
 from kohort.log.storage import OpenFiles
 from kohort.types import TopicPartition
@@ -32,13 +34,15 @@ class FileTarget:
     largest_segment = LARGEST
 
     def __init__(self, path: Path) -> None:
-        """Lock the directory, which is made if there is none; what a copy has left is removed.
+        """Lock the directory, which is made if there is none.
 
-        Raises KohortError if it has anything else, or another process uses it.
+        Raises KohortError if it has anything but what a copy has left, or another process uses it.
         """
         self._path = path
-        is_unfinished = directory_format.is_unfinished_copy(path)
-        if not is_unfinished and (
+        self._logs: set[TopicPartition] = set()
+        """Those of the source."""
+        self._begun = directory_format.cluster_of_unfinished_copy(path)
+        if self._begun is None and (
             directory_format.examine(path) is not None or (path.exists() and partition_names(path))
         ):
             raise KohortError(
@@ -46,14 +50,14 @@ class FileTarget:
                 "remove what is in this one"
             )
         self._lock = DirectoryLock(path)
-        try:
-            if is_unfinished:
-                for each in partition_names(path):
-                    remove_partition_directory(self._at(each), marked=False)
-            self._put_format(directory_format.UNFINISHED_COPY)
-        except BaseException:
-            self.close()
-            raise
+
+    def begin(self, cluster_id: str) -> None:
+        if self._begun not in (None, cluster_id):
+            raise KohortError(
+                f"{self._path} has a part of a copy of another cluster, {self._begun}: remove it "
+                f"(rm -r {self._path}), or name another directory"
+            )
+        self._put_format(directory_format.unfinished_copy(cluster_id))
 
     def _put_format(self, content: bytes) -> None:
         path = str(self._path)
@@ -63,13 +67,28 @@ class FileTarget:
     def _at(self, partition: TopicPartition) -> str:
         return f"{self._path}/{checked_name(partition)}"
 
-    def add_log(self, partition: TopicPartition, topic_id: UUID) -> "FileLogCopy":
+    def copied(self, partition: TopicPartition, topic_id: UUID) -> Extent | None:
+        self._logs.add(partition)
         path = self._at(partition)
+        if read_mark(path) != topic_id or not os.path.exists(f"{path}/{files.PRODUCERS}"):
+            return None
+        checkpoint = read_checkpoint(path)
+        size = sum(segment.size for segment in recovery.found_segments(path, OpenFiles()))
+        return Extent(checkpoint.start_offset, checkpoint.recovery_point, size, checkpoint.cleaned)
+
+    def add_log(self, partition: TopicPartition, topic_id: UUID) -> "FileLogCopy":
+        self._logs.add(partition)
+        path = self._at(partition)
+        if os.path.exists(path):
+            remove_partition_directory(path, marked=False)
         os.mkdir(path)
         write_mark(path, topic_id)
         return FileLogCopy(path)
 
     def complete(self, cluster_id: str) -> None:
+        for each in partition_names(self._path):
+            if each not in self._logs:
+                remove_partition_directory(self._at(each), marked=False)
         sync_all((str(self._path),))
         self._put_format(directory_format.encode_format(cluster_id))
         self._lock.confirm()
@@ -106,5 +125,7 @@ class FileLogCopy:
         files.store_checkpoint(self._path, synced, durable=True)
         if checkpoint.epochs:
             files.store_epochs(self._path, checkpoint.epochs, durable=True)
+        sync_all((self._path,))
+        # With this file, the log was copied whole.
         files.replace_file(f"{self._path}/{files.PRODUCERS}", producers, durable=True)
         sync_all((self._path,))

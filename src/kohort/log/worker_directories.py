@@ -83,7 +83,7 @@ def spread(path: Path, workers: int, place: Place) -> None:
             f"{path} was made by Kohort 0.1; start it once with one worker, which converts it"
         )
     if found is not None:
-        _ensure_whole(path, found.workers)
+        ensure_whole(path, found.workers)
         if found.workers == workers:
             _ensure_unused(path)
             return
@@ -134,7 +134,7 @@ def ensure_there(path: Path) -> None:
         )
 
 
-def _ensure_whole(path: Path, workers: int) -> None:
+def ensure_whole(path: Path, workers: int) -> None:
     """Raise KohortError if the directory of a worker is missing."""
     for each in (directory_of(path, number) for number in range(1, workers)):
         if not (each / FORMAT_FILE).exists():

@@ -1,9 +1,12 @@
 """Tables as the source and as the target of a copy."""
 
+from functools import partial
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from kohort.errors import KohortError
 from kohort.log.backing import Checkpoint
+from kohort.log.copying import Extent
 from kohort.log.index import SegmentIndex
 from kohort.log.postgres import alone, schema
 from kohort.log.postgres.backing import LARGEST_SEGMENT, packed, replace_rows
@@ -18,9 +21,18 @@ from kohort.log.storage import MemoryStore
 from kohort.types import TopicPartition
 
 _NAME = "kohort storage copy"
+_BEGIN = (
+    "update meta set cluster_id = $1 where cluster_id is null or cluster_id = $1 returning true"
+)
 _ADD_LOG = (
     "insert into logs (id, topic, partition, topic_id) values (nextval('log_ids'), $1, $2, $3) "
     "on conflict (topic, partition) where state = 'live' do update set topic_id = $3 returning id"
+)
+_FIRST_END = "select next from segments where log = $1 order by base limit 1"
+_FOUND = (
+    "select l.id, l.topic, l.partition, l.topic_id, l.start_offset, "
+    "greatest(l.start_offset, max(s.next)), coalesce(sum(s.size), 0)::bigint, l.cleaned, "
+    "l.producers <> '' from logs l left join segments s on s.log = l.id group by l.id"
 )
 
 
@@ -36,17 +48,44 @@ def open_source(url: str) -> PostgresDirectory:
     return PostgresDirectory(url, node=alone.NODE)
 
 
+class _Found(NamedTuple):
+    """A log that is there."""
+
+    number: int
+    topic_id: UUID
+    extent: Extent | None
+    """None: it was not copied whole."""
+
+
+async def _remove_some(log: int, connection: Connection) -> bool:
+    """Remove a segment of a log, or the log if it has none; whether it is still there."""
+    async with connection.transaction():
+        end = await connection.fetchval(_FIRST_END, log)
+        await connection.execute(
+            "delete from batches where log = $1 and ($2::bigint is null or base < $2)", log, end
+        )
+        await connection.execute("delete from segments where log = $1 and base < $2", log, end)
+        if end is None:
+            await connection.execute("delete from logs where id = $1", log)
+    return end is not None
+
+
 class PostgresTarget:
     """The `Target` in tables. Every method raises OSError."""
 
     largest_segment = LARGEST_SEGMENT
 
     def __init__(self, url: str) -> None:
-        """Make the tables or empty them of what a copy has left.
+        """Make the tables, if there are none.
 
-        Raises KohortError if they have anything else, or another process uses them.
+        Raises KohortError if they have anything but what a copy has left, or another process uses
+        them.
         """
         self._control = Control(url, _NAME)
+        self._found: dict[TopicPartition, _Found] = {}
+        """Logs that a copy has left which was interrupted."""
+        self._logs: set[TopicPartition] = set()
+        """Those of the source."""
         try:
             self._control.query(self._begin)
         except BaseException:
@@ -58,14 +97,47 @@ class PostgresTarget:
         await schema.begin_copy(connection)
         self._control.keep_locked(connection, alone.NODE)
 
+    def begin(self, cluster_id: str) -> None:
+        async def begin(connection: Connection) -> list[Any]:
+            if not await connection.fetchval(_BEGIN, cluster_id):
+                schema = await connection.fetchval("select current_schema()")
+                raise KohortError(
+                    "the tables have a part of a copy of another cluster: remove it (drop schema "
+                    f"{schema} cascade), or name another schema by the search_path of the URL"
+                )
+            found: list[Any] = await connection.fetch(_FOUND)
+            return found
+
+        for number, topic, partition, topic_id, *extent, is_whole in self._control.query(begin):
+            self._found[TopicPartition(topic, partition)] = _Found(
+                number, topic_id, Extent(*extent) if is_whole else None
+            )
+
+    def copied(self, partition: TopicPartition, topic_id: UUID) -> Extent | None:
+        self._logs.add(partition)
+        found = self._found.get(partition)
+        return None if found is None or found.topic_id != topic_id else found.extent
+
     def add_log(self, partition: TopicPartition, topic_id: UUID) -> "PostgresLogCopy":
+        self._logs.add(partition)
+        self._remove(partition)
+
         async def add(connection: Connection) -> int:
             found: int = await connection.fetchval(_ADD_LOG, *partition, topic_id)
             return found
 
         return PostgresLogCopy(self._control, self._control.query(add))
 
+    def _remove(self, partition: TopicPartition) -> None:
+        found = self._found.pop(partition, None)
+        if found is not None:
+            while self._control.query(partial(_remove_some, found.number)):
+                pass
+
     def complete(self, cluster_id: str) -> None:
+        for partition in self._found.keys() - self._logs:
+            self._remove(partition)
+
         async def complete(connection: Connection) -> None:
             await schema.complete_copy(connection, cluster_id)
 

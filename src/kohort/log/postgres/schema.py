@@ -88,7 +88,7 @@ async def prepare(connection: "Connection[object]") -> None:
             elif version < 0:
                 raise KohortError(
                     "a copy into the tables was not completed: run the same kohort storage copy "
-                    "again, which begins anew"
+                    "again, which goes on"
                 )
             ensure_known(version)
     finally:
@@ -105,23 +105,24 @@ def ensure_known(version: int) -> None:
 
 
 async def begin_copy(connection: "Connection[object]") -> None:
-    """Have empty tables that no server uses, by a negative version, until `complete_copy`.
+    """Have tables that no server uses, by a negative version, until `complete_copy`.
 
-    Raises KohortError if they have the logs of a server, and as `prepare`.
+    They are empty, or have what a copy has left. Raises KohortError if they have the logs of a
+    server, and as `prepare`.
     """
     async with connection.transaction():
         version = await tables_version(connection)
         ensure_known(version)
+        if version < 0:
+            return
         if version == 0:
             await _create(connection)
-        elif version < 0:
-            await connection.execute("truncate logs, segments, batches")
         elif await connection.fetchval("select exists (select from logs)"):
             raise KohortError(
                 "the tables have data, and a copy needs empty ones: name another schema by the "
                 "search_path of the URL, or drop this one"
             )
-        await connection.execute("update meta set version = $1", -VERSION)
+        await connection.execute("update meta set version = $1, cluster_id = null", -VERSION)
 
 
 async def complete_copy(connection: "Connection[object]", cluster_id: str) -> None:
