@@ -2,7 +2,6 @@
 
 from contextlib import closing
 from pathlib import Path
-from uuid import UUID
 
 import pytest
 
@@ -11,8 +10,11 @@ from kohort.log.base import LogConfig
 from kohort.log.directory_format import FORMAT_FILE
 from kohort.log.local import LocalDirectory
 from kohort.log.postgres.copy import PostgresTarget
+from kohort.log.worker_directories import spread
 from kohort.protocol import batches
 from kohort.protocol.batches import Record
+from kohort.server.config import Config
+from kohort.server.topics import Topics
 from kohort.types import Timestamp, TopicPartition
 from peers.postgres import Postgres
 
@@ -29,17 +31,19 @@ def storage(capsys: pytest.CaptureFixture[str]) -> Run:
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """A data directory with one log."""
+    """A data directory with the metadata log and two others."""
     make(tmp_path / "data")
     return tmp_path / "data"
 
 
 def make(path: Path) -> None:
     with closing(LocalDirectory(path)) as directory:
-        directory.directories.make({ORDERS: UUID(int=7)})
-        log = directory.open(ORDERS, LogConfig())
-        for _ in range(20):
-            log.append(batches.build([Record(None, bytes(50), (), NOW)]), NOW)
+        topics = Topics(directory, Config({"storage": "memory"}), lambda: NOW)
+        for log in topics.create("orders", 2).partitions:
+            for _ in range(20):
+                log.append(batches.build([Record(None, bytes(50), (), NOW)]), NOW)
+        topics.flush()
+        topics.close()
 
 
 def copy(storage: Run, source: object, target: object, *more: str) -> Outcome:
@@ -50,8 +54,8 @@ class TestCopy:
     def test_there_and_back(self, storage: Run, data: Path, database: str, tmp_path: Path) -> None:
         done = copy(storage, data, database)
         assert (done.exit_code, done.stderr) == (0, "")
-        assert "copied 1 partitions" in done.output
-        assert "verified: both places have the same 1 partitions" in done.output
+        assert "copied 3 partitions" in done.output
+        assert "verified: both places have the same 3 partitions" in done.output
         assert copy(storage, database, tmp_path / "back").exit_code == 0
         log = f"{ORDERS}/{0:020}.log"
         assert (tmp_path / "back" / log).read_bytes() == (data / log).read_bytes()
@@ -80,6 +84,28 @@ class TestCopy:
         for source in (tmp_path / "nothing", database):
             assert copy(storage, source, tmp_path / "copy").exit_code == 2
         assert not (tmp_path / "nothing").exists()
+
+    def test_of_several_workers(
+        self, storage: Run, data: Path, database: str, tmp_path: Path
+    ) -> None:
+        spread(data, 3, lambda partition: partition.partition)
+        done = copy(storage, data, database)
+        assert (done.exit_code, done.stderr) == (0, "")
+        assert "verified: both places have the same 3 partitions" in done.output
+        assert copy(storage, database, tmp_path / "back").exit_code == 0
+        assert copy(storage, tmp_path / "back", data, "--verify-only").exit_code == 0
+
+    def test_a_worker_whose_directory_is_missing(
+        self, storage: Run, data: Path, tmp_path: Path
+    ) -> None:
+        spread(data, 3, lambda partition: partition.partition)
+        (data / "worker1").rename(tmp_path / "elsewhere")
+        for done in (
+            copy(storage, data, tmp_path / "copy"),
+            storage("check", "--storage", str(data)),
+        ):
+            assert done.exit_code in (1, 2)
+            assert "worker1 is missing" in done.output + done.stderr
 
     def test_a_server_is_running(self, storage: Run, data: Path, tmp_path: Path) -> None:
         with closing(LocalDirectory(data)):
@@ -133,7 +159,7 @@ class TestCheckOfADirectory:
         before = sorted((each, each.stat().st_mtime_ns) for each in data.rglob("*"))
         done = storage("check", "--storage", str(data))
         assert done.exit_code == 0
-        assert "ok       logs: none of 1 is damaged" in done.output
+        assert "ok       logs: none of 3 is damaged" in done.output
         assert sorted((each, each.stat().st_mtime_ns) for each in data.rglob("*")) == before
 
     def test_with_damage(self, storage: Run, data: Path) -> None:
@@ -143,8 +169,8 @@ class TestCheckOfADirectory:
         assert "problem  log: " in done.output
 
     def test_of_several_workers(self, storage: Run, data: Path) -> None:
-        make(data / "worker1")
-        assert "none of 2 is damaged" in storage("check", "--storage", str(data)).output
+        spread(data, 2, lambda partition: int(partition == ORDERS))
+        assert storage("check", "--storage", str(data)).exit_code == 0
         damage(data / "worker1")
         done = storage("check", "--storage", str(data))
         assert done.exit_code == 1

@@ -2,7 +2,9 @@
 
 For PostgreSQL: version, encryption, sessions (a pooler of transactions cannot be used), settings
 that lose data, privileges, tables, nodes, and how long a commit takes. For a data directory, whose
-server must be stopped: format, lock, free space, and damage in any log. Nothing is changed.
+server must be stopped: format, lock and free space. If no server uses the place, every batch is
+read: damage, gaps, the order of leader epochs, logs without a topic and topics without a log.
+Nothing is changed.
 """
 
 import argparse
@@ -16,6 +18,7 @@ from kohort.cli.storage_places import in_postgres, told
 from kohort.log import directory_check
 from kohort.log.findings import Finding, Level
 from kohort.server.config import shown_storage
+from kohort.server.topics import known_partitions
 
 _CODES = {Level.PROBLEM: FAILED, Level.WARNING: FOUND, Level.OK: 0}
 
@@ -36,5 +39,5 @@ def _findings(place: str) -> Iterable[Finding]:
     if in_postgres(place):
         from kohort.log.postgres.check import check
 
-        return asyncio.run(check(place))
-    return directory_check.check(Path(place))
+        return asyncio.run(check(place, known_partitions))
+    return directory_check.check(Path(place), known_partitions)

@@ -1,19 +1,25 @@
 """What `kohort storage check` looks at in a data directory; nothing is changed."""
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
 from kohort.errors import KohortError
-from kohort.log import directory_format, recovery, repair
+from kohort.log import directory_format, files, leader_epoch_checkpoint, recovery, repair, scan
 from kohort.log.data_directory import partition_names
-from kohort.log.findings import Finding, Level
+from kohort.log.directory_format import METADATA_NAME
+from kohort.log.findings import Finding, Fold, Known, Level
+from kohort.log.leader_epochs import LeaderEpochs
 from kohort.log.lock import locked
-from kohort.log.worker_directories import directories_of
+from kohort.log.partition_mark import MARK, base64_id, read_mark
+from kohort.log.storage import OpenFiles
+from kohort.log.worker_directories import directories_of, ensure_whole
+from kohort.protocol.batches import Header
+from kohort.types import TopicPartition
 
 
-def check(path: Path) -> Iterator[Finding]:
+def check(path: Path, fold: Fold) -> Iterator[Finding]:
     """What there is to say of the directory; every byte is read. Raises OSError."""
     try:
         found = directory_format.examine(path)
@@ -22,6 +28,11 @@ def check(path: Path) -> Iterator[Finding]:
         return
     if found is None:
         yield Finding(Level.WARNING, "format", "no server has made it yet, or version 0.1 did")
+        return
+    try:
+        ensure_whole(path, found.workers)
+    except KohortError as error:
+        yield Finding(Level.PROBLEM, "format", str(error))
         return
     text = f"version {found.version}, of Kohort {found.written_by}, cluster {found.cluster_id}"
     yield Finding(Level.OK, "format", text)
@@ -33,21 +44,122 @@ def check(path: Path) -> Iterator[Finding]:
             for each in paths:
                 locks.enter_context(locked(each))
             yield Finding(Level.OK, "lock", "no server uses it")
-            yield from _logs(paths)
+            yield from _check_logs(paths, fold)
     except KohortError as error:
         yield Finding(Level.WARNING, "lock", f"{error}; the logs were not checked")
 
 
-def _logs(paths: Sequence[Path]) -> Iterator[Finding]:
+def _check_logs(paths: Sequence[Path], fold: Fold) -> Iterator[Finding]:
+    try:
+        known = _known(paths[0], fold)
+    except (KohortError, ValueError) as error:
+        known = None
+        yield Finding(Level.PROBLEM, "metadata", f"{error}; topics and logs were not compared")
+    yield from _logs(paths, known or {})
+    if known is not None:
+        yield from _places(paths, known)
+
+
+def _known(path: Path, fold: Fold) -> Mapping[TopicPartition, Known] | None:
+    """The partitions of all topics; None in a new directory. Raises KohortError, ValueError."""
+    if not partition_names(path):
+        return None
+    directory = path / METADATA_NAME
+    if not directory.is_dir():
+        raise KohortError(f"{directory} is missing: restore it from a backup")
+    return fold(bytes(batch) for _, _, batch in _batches(str(directory)))
+
+
+def _batches(directory: str, leader_epoch: int = 0) -> Iterator[tuple[str, Header, memoryview]]:
+    """File, header and bytes of the batches of a log, in order."""
+    for segment in recovery.found_segments(directory, OpenFiles(), leader_epoch=leader_epoch):
+        file = files.segment_path(directory, segment.base_offset, files.LOG)
+        for _, header, batch in scan.intact(segment.log, 0, segment.base_offset):
+            yield file, header, batch
+        segment.log.close()
+
+
+def _logs(paths: Sequence[Path], known: Mapping[TopicPartition, Known]) -> Iterator[Finding]:
     logs = damaged = 0
     for path in paths:
         for each in partition_names(path):
             logs += 1
             directory = str(path / str(each))
-            cut = None if recovery.has_swaps(directory) else repair.examine(directory)
+            epoch = known[each].leader_epoch if each in known else 0
+            cut = None if recovery.has_swaps(directory) else repair.examine(directory, epoch)
             if cut is not None:
                 damaged += 1
                 told = f"{cut.damage}; see kohort repair {paths[0]} {each}"
                 yield Finding(Level.PROBLEM, "log", told)
+            else:
+                yield from _epochs(directory, epoch)
     if not damaged:
         yield Finding(Level.OK, "logs", f"none of {logs} is damaged")
+
+
+def _epochs(directory: str, leader_epoch: int) -> Iterator[Finding]:
+    """What is wrong with the leader epochs of a log that has some."""
+    entries = files.load_epochs(directory)
+    if not entries and not leader_epoch:
+        return
+    stored, last = LeaderEpochs.of(entries), 0
+    start_offset = repair.read_checkpoint(directory).start_offset
+    for file, header, _ in _batches(directory, leader_epoch):
+        offset, epoch = header.base_offset, header.partition_leader_epoch
+        if epoch < last:
+            text = (
+                f"{file} has a batch of the leader epoch {epoch} at offset {offset}, behind one of "
+                f"{last}: restore the file from a backup; clients may read records twice"
+            )
+            yield Finding(Level.PROBLEM, "epoch", text)
+            return
+        if header.last_offset >= start_offset and stored.at(max(offset, start_offset)) != epoch:
+            path = f"{directory}/{leader_epoch_checkpoint.NAME}"
+            text = (
+                f"{path} does not have the leader epoch {epoch}, which begins at offset {offset}: "
+                "remove the file, and the next start writes it again"
+            )
+            yield Finding(Level.WARNING, "epoch", text)
+            return
+        last = epoch
+
+
+def _places(paths: Sequence[Path], known: Mapping[TopicPartition, Known]) -> Iterator[Finding]:
+    """Compare the directories of partitions with the topics."""
+    missing = set(known)
+    for path in paths:
+        for each in partition_names(path):
+            if str(each) == METADATA_NAME:
+                continue
+            missing.discard(each)
+            finding = _place(path / str(each), known.get(each))
+            if finding is not None:
+                yield finding
+    for each in sorted(missing):
+        text = (
+            f"{paths[0] / str(each)} is missing: restore it from a backup, or the next start makes "
+            "it, without records"
+        )
+        yield Finding(Level.WARNING, "topics", text)
+    if not missing:
+        yield Finding(Level.OK, "topics", f"each of {len(known)} partitions has its log")
+
+
+def _place(directory: Path, known: Known | None) -> Finding | None:
+    found = read_mark(str(directory))
+    if known is None and found is not None:
+        text = (
+            f"{directory} belongs to no topic: the next start renames it, and removes it after "
+            "stray.retention.ms"
+        )
+        return Finding(Level.WARNING, "topics", text)
+    if known is None:
+        text = f"{directory} has no {MARK}, and is left as it is"
+        return Finding(Level.WARNING, "topics", text)
+    if found == known.topic_id:
+        return None
+    text = (
+        f"{directory} belongs to another topic, or has no {MARK}: that of its topic has the line "
+        f"'topic_id: {base64_id(known.topic_id)}'; its partition is not served"
+    )
+    return Finding(Level.PROBLEM, "topics", text)

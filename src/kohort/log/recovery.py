@@ -148,9 +148,11 @@ def has_swaps(path: str) -> bool:
     return any(_SWAP.fullmatch(name) for name in os.listdir(path))
 
 
-def found_segments(path: str, open_files: OpenFiles, interval: int = 4096) -> list[Segment]:
+def found_segments(
+    path: str, open_files: OpenFiles, interval: int = 4096, leader_epoch: int = 0
+) -> list[Segment]:
     """The segments in the directory `path`, in order and unchecked. Raises OSError."""
-    latest_epoch = max((each.epoch for each in files.load_epochs(path)), default=0)
+    latest_epoch = max(leader_epoch, *(each.epoch for each in files.load_epochs(path)), 0)
     return _segments(path, os.listdir(path), open_files, interval, latest_epoch)
 
 

@@ -30,10 +30,13 @@ class Cut:
     """The segments behind the one that is damaged, which are taken out whole."""
 
 
-def examine(directory: str) -> Cut | None:
-    """What has to be cut off the log in `directory`; None if it is not damaged. Raises OSError."""
+def examine(directory: str, leader_epoch: int = 0) -> Cut | None:
+    """What has to be cut off the log in `directory`; None if it is not damaged.
+
+    No batch has a larger epoch than `leader_epoch` and those of the log's own file. Raises OSError.
+    """
     checkpoint = read_checkpoint(directory)
-    segments = recovery.found_segments(directory, OpenFiles())
+    segments = recovery.found_segments(directory, OpenFiles(), leader_epoch=leader_epoch)
     if not segments and (damage := recovery.all_missing(directory, checkpoint)):
         return Cut(damage=damage, end_offset=damage.offset, bytes=0, batches=0, files=())
     try:

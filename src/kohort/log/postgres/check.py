@@ -1,19 +1,20 @@
 """What `kohort storage check` looks at in a PostgreSQL database; nothing is changed."""
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from statistics import median
-from typing import Final
+from typing import Any, Final
 
 from asyncpg import PostgresError
 
 from kohort.cluster import UnknownOutcomeError
 from kohort.errors import KohortError
-from kohort.log.findings import Finding, Level
+from kohort.log.findings import Finding, Fold, Level
 from kohort.log.postgres import schema
 from kohort.log.postgres.fence import LEASE, LOCK
 from kohort.log.postgres.link import Connection, Link
+from kohort.log.postgres.log_check import check_logs
 from kohort.log.postgres.outcomes import outcome
 
 OLDEST: Final = 140000
@@ -41,7 +42,7 @@ _PRIVILEGES: Final = {
 """What a server needs of tables that another role has made; docs/operations.md has the GRANTs."""
 
 
-async def check(url: str) -> list[Finding]:
+async def check(url: str, fold: Fold) -> list[Finding]:
     """What there is to say of the database. Raises OSError if it cannot be reached."""
     found: list[Finding] = []
     async with _connected(url) as connection, _connected(url) as other:
@@ -51,8 +52,14 @@ async def check(url: str) -> list[Finding]:
         tables = await _tables(connection)
         found += tables
         if all(each.level is Level.OK for each in tables):
-            found += await _nodes(connection)
+            nodes = await connection.fetch(_NODES, LEASE, LOCK)
+            found += _nodes(nodes)
             found += await _size(connection)
+            if any(has_lease or has_lock for _, has_lease, has_lock in nodes):
+                text = "a server uses them, so they were not checked"
+                found.append(Finding(Level.OK, "logs", text))
+            else:
+                found += await check_logs(connection, fold)
         found += await _latency(connection)
     return found
 
@@ -176,9 +183,8 @@ async def _privileges(connection: Connection) -> list[Finding]:
     return [Finding(Level.OK, "privileges", "a server has all that it needs")]
 
 
-async def _nodes(connection: Connection) -> list[Finding]:
+def _nodes(rows: Sequence[Any]) -> list[Finding]:
     """Who serves, by leases and locks."""
-    rows = await connection.fetch(_NODES, LEASE, LOCK)
     if not rows:
         return [Finding(Level.OK, "nodes", "none has served from here")]
     found = []

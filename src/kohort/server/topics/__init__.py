@@ -11,6 +11,7 @@ from kohort.server.topics.cluster_metadata import (
 )
 from kohort.server.topics.followed import FollowedMetadata, FollowedTopics
 from kohort.server.topics.leader_epochs import judge
+from kohort.server.topics.logged_partitions import known_partitions
 from kohort.server.topics.metadata_log import storage_error
 from kohort.server.topics.names import INTERNAL, OFFSETS_TOPIC, TRANSACTIONS_TOPIC, validate_name
 from kohort.server.topics.of_coordinators import coordinator_topics
@@ -44,6 +45,7 @@ __all__ = [
     "decode_batches",
     "in_batches",
     "judge",
+    "known_partitions",
     "storage_error",
     "validate_name",
 ]

@@ -1,0 +1,23 @@
+"""What the metadata log tells of partitions, for checks of logs without a server."""
+
+from collections.abc import Iterable
+
+from kohort.cluster import Leader, Place
+from kohort.log.findings import Known
+from kohort.server.topics.cluster_metadata import ClusterState, decode_batches
+from kohort.server.topics.reconciliation import places_of
+from kohort.types import TopicPartition
+
+
+def known_partitions(batches: Iterable[bytes]) -> dict[TopicPartition, Known]:
+    """The `Fold` of the metadata log. Raises UndecodableError."""
+    state = ClusterState()
+    for each in batches:
+        for _, record in decode_batches(each):
+            state.replay(record)
+    known: dict[TopicPartition, Known] = {}
+    for topic in state.topics.values():
+        for partition, topic_id in places_of(topic).items():
+            leader = state.cluster.leaders.get(Place(topic_id, partition.partition), Leader())
+            known[partition] = Known(topic_id, max(leader.epoch, 0))
+    return known
