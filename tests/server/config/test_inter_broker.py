@@ -7,6 +7,7 @@ import pytest
 from kohort.errors import ConfigError
 from kohort.security.jaas import PLAIN_LOGIN_MODULE, SCRAM_LOGIN_MODULE
 from kohort.server.config import Config, InterBroker, NodeLogin
+from kohort.server.net import ConnectionLimits
 
 CLUSTER = {"cluster.enabled": True, "storage": "postgresql://h/d"}
 SCRAM = {
@@ -131,3 +132,9 @@ def test_what_cannot_connect_nodes_is_refused_with_what_to_do(
 def test_a_listener_that_is_named_has_to_exist_without_a_cluster_too() -> None:
     with pytest.raises(ConfigError, match="is none of listeners"):
         Config({"inter.broker.listener.name": "INSIDE"})
+
+
+def test_limits_of_all_listeners_do_not_hold_up_that_of_nodes() -> None:
+    config = Config(several("SSL") | INSIDE)
+    assert ConnectionLimits.of(config).for_nodes == "INSIDE"
+    assert ConnectionLimits.of(Config(CLUSTER)).for_nodes is None

@@ -532,6 +532,22 @@ async def test_more_than_max_connections_wait_until_one_ends() -> None:
         assert wire.listener.statistics().connections == 2
 
 
+async def test_limits_of_all_listeners_do_not_keep_out_nodes() -> None:
+    async with Wire(connections=1, creation_rate=1, for_nodes="PLAINTEXT") as wire:
+        serve_heartbeats(wire)
+        for peer in [await wire.peer() for _ in range(3)]:
+            assert (await peer.ask("heartbeat", 4, **HEARTBEAT)).error_code == 0
+
+
+async def test_a_limit_of_their_own_listener_holds_up_nodes() -> None:
+    async with Wire(connections_of={"PLAINTEXT": 1}, for_nodes="PLAINTEXT") as wire:
+        serve_heartbeats(wire)
+        first, second = [await wire.peer() for _ in range(2)]
+        second.send(second.request("heartbeat", 4, **HEARTBEAT))
+        assert (await first.ask("heartbeat", 4, **HEARTBEAT)).error_code == 0
+        assert await second.is_silent()
+
+
 async def test_max_connections_of_a_listener_that_clients_raise() -> None:
     async with Wire(connections_of={"PLAINTEXT": 1}) as wire:
         serve_heartbeats(wire)

@@ -22,6 +22,11 @@ class ConnectionLimits:
     """Connections per second."""
     creation_rate_of: Mapping[str, int] = field(default_factory=dict)
     """By listener."""
+    for_nodes: str | None = None
+    """The listener by which nodes connect to each other, if clients have others.
+
+    As in Kafka, `connections` and `creation_rate` do not hold it up: clients could cut off a node.
+    """
     idle_ms: int = 600_000
     """0 or less: connections may be idle for ever."""
     request_bytes: int = 104_857_600
@@ -41,7 +46,9 @@ class ConnectionLimits:
                 if (own := config.own_of_listener(listener, name)) is not None
             }
 
+        inter_broker = config.inter_broker if len(listeners) > 1 else None
         return cls(
+            for_nodes=None if inter_broker is None else inter_broker.listener.name,
             connections=config["max.connections"],
             connections_of=of_each("max.connections"),
             connections_per_ip=config["max.connections.per.ip"],

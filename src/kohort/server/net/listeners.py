@@ -99,7 +99,9 @@ class Listeners:
             host=shown.host,
             port=shown.port or address.port,
         )
-        rates = (self._rate(None), self._rate(config.name))
+        rates: tuple[CreationRate, ...] = (self._rate(config.name),)
+        if config.name != self._limits.for_nodes:
+            rates = (self._rate(None), *rates)
         self._add(endpoint, sockets, protection, rates)
         return address
 

@@ -92,9 +92,10 @@ class OpenConnections:
         if endpoint.port == 0:  # a Unix socket
             return True
         limits, name = self._limits, endpoint.listener
-        return self._limited.total() < limits.connections and self._limited[
-            name
-        ] < limits.connections_of.get(name, limits.connections)
+        own = limits.connections_of.get(name)
+        if own is not None and self._limited[name] >= own:
+            return False
+        return name == limits.for_nodes or self._limited.total() < limits.connections
 
     def is_full_of(self, host: str) -> bool:
         """Whether `max.connections.per.ip` allows an address no further connection."""
