@@ -91,7 +91,8 @@ def resident_bytes(pid: int) -> int:
 def send_to_tree(pid: int, number: int) -> None:
     """Send a signal to the process and its descendants."""
     for each in tree(pid):
-        os.kill(each, number)
+        with suppress(ProcessLookupError):  # one that has ended meanwhile
+            os.kill(each, number)
 
 
 def _stat(pid: int) -> list[str]:

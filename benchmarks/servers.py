@@ -5,7 +5,6 @@ to start one. Starting raises `MissingError` if this machine lacks a requirement
 measurement continues without that peer.
 """
 
-import os
 import shutil
 import signal
 import socket
@@ -289,9 +288,10 @@ def _await(process: subprocess.Popen[bytes], ready: Callable[[], bool], director
 
 def _ender(process: subprocess.Popen[bytes], directory: str) -> Callable[[], None]:
     def end() -> None:
-        # Its data is thrown away: nothing is worth a clean end.
+        # Its data is thrown away: nothing is worth a clean end. Workers would stay stopped for as
+        # long as the measurement, and then use CPU in the next one.
         if process.poll() is None:
-            os.kill(process.pid, signal.SIGKILL)
+            processes.send_to_tree(process.pid, signal.SIGKILL)
         process.wait(10)
         shutil.rmtree(directory, ignore_errors=True)
 
