@@ -10,10 +10,11 @@ import pytest
 from kohort.client import ClientConfig, Consumer, Producer, TopicPartition
 from kohort.client.admin import Admin
 from kohort.client.cluster import Cluster
-from kohort.errors import KohortError
+from kohort.errors import ErrorCode, KohortError
 from kohort.server.broker import Broker
 from kohort.server.config import Config, as_text
 from peers.postgres import Postgres
+from server.net.bench import Peer
 
 WAITING = (
     "select count(*) > 0 from pg_stat_activity "
@@ -184,3 +185,31 @@ async def test_groups_are_loaded_from_what_is_not_in_memory(database: str) -> No
     async with Broker(config(database)) as broker:
         await broker.groups.loaded()
         assert len(tuple(broker.groups.groups())) == 20
+
+
+async def test_changes_that_wait_for_the_database_do_not_hold_the_loop(database: str) -> None:
+    operator = await asyncpg.connect(database)
+    async with Broker(config(database)) as broker:
+        peers = [Peer(*await asyncio.open_connection(*broker.address)) for _ in range(3)]
+        locked = operator.transaction()
+        await locked.start()
+        await operator.execute("lock table batches in exclusive mode")
+        changes = [asyncio.create_task(set_quota(peer, f"c{n}")) for n, peer in enumerate(peers)]
+        async with Cluster(ClientConfig(bootstrap=str(broker.address))) as cluster:
+            while len(broker.topics.quotas.entities) < len(peers):
+                await cluster.metadata()
+        assert not any(change.done() for change in changes)
+        await locked.rollback()
+        assert await asyncio.gather(*changes) == [ErrorCode.none] * len(peers)
+        for peer in peers:
+            peer.leave()
+    await operator.close()
+
+
+async def set_quota(peer: Peer, client_id: str) -> ErrorCode:
+    entry = {
+        "entity": [{"entity_type": "client-id", "entity_name": client_id}],
+        "ops": [{"key": "producer_byte_rate", "value": 1e6, "remove": False}],
+    }
+    answer = await peer.ask("alter_client_quotas", 1, entries=[entry], validate_only=False)
+    return ErrorCode(answer.entries[0].error_code)

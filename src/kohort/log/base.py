@@ -344,6 +344,11 @@ class Log(Protocol):
         """
         ...
 
+    @property
+    def syncs_in_order(self) -> bool:
+        """Whether appends may be synced together: what of them is stored has no hole."""
+        ...
+
     def unsynced(self) -> list[str]:
         """The files and directories that were written to since this was last called."""
         ...

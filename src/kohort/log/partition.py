@@ -67,6 +67,8 @@ class PartitionLog:
         "topic_partition",
     )  # fmt: skip
 
+    syncs_in_order = False
+
     def __init__(
         self,
         topic_partition: TopicPartition,

@@ -22,6 +22,8 @@ UNKNOWN = -1
 class RefusedLog:
     """A `Log` that raises why it is not served, whatever is asked of it; its offsets are -1."""
 
+    syncs_in_order = False
+
     def __init__(
         self,
         topic_partition: TopicPartition,

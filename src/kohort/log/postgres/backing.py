@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from threading import Lock
 from typing import Final, NamedTuple
 
 from kohort.cluster import UnknownOutcomeError
@@ -70,6 +71,8 @@ class PostgresBacking:
         self.appended: Callable[[], Awaitable[None]] = self._written_by_owner
         """Returns when all that was appended is written."""
         self._pending: list[Row] = []
+        self._owner = Lock()
+        """Held while rows of a log that its owner syncs come or go: that is in several threads."""
         self._unwritten = 0
         """Rows that the owner has not synced."""
         self._producers = b""
@@ -84,11 +87,13 @@ class PostgresBacking:
     # Rows
 
     def _added(self, row: Row) -> None:
-        self._pending.append(row)
-        if self._lane is None:
-            self._unwritten += 1
-        else:
+        if self._lane is not None:
+            self._pending.append(row)
             self._lane.unwritten += len(row.data)
+            return
+        with self._owner:
+            self._pending.append(row)
+            self._unwritten += 1
 
     def take_rows(self) -> list[Row]:
         rows, self._pending = self._pending, []
@@ -222,8 +227,12 @@ class PostgresBacking:
         return [str(self._name)] if self._pending and self._lane is None else []
 
     def sync(self, names: Iterable[str]) -> None:  # noqa: ARG002
-        if self._lane is None and self._pending:
-            self._shared.control.run(self._write(self.take_rows()))
+        if self._lane is not None:
+            return
+        with self._owner:
+            rows = self.take_rows()
+        if rows:
+            self._shared.control.run(self._write(rows))
 
     async def _write(self, rows: Sequence[Row]) -> None:
         deadline = asyncio.get_running_loop().time() + PATIENCE_S
@@ -236,7 +245,8 @@ class PostgresBacking:
             raise DatabaseError(None, f"PostgreSQL cannot be written: {error}") from error
         for row in rows:
             row.store.durable = row.end
-        self._unwritten -= len(rows)
+        with self._owner:
+            self._unwritten -= len(rows)
 
     async def _written_by_owner(self) -> None:
         while self._unwritten:  # noqa: ASYNC110 - another thread writes them
@@ -264,8 +274,9 @@ class PostgresBacking:
         pass
 
     def taken_back(self, end_offset: int) -> None:
-        self._pending = [row for row in self._pending if row.base < end_offset]
-        self._unwritten = len(self._pending)
+        with self._owner:
+            self._pending = [row for row in self._pending if row.base < end_offset]
+            self._unwritten = len(self._pending)
 
     # Compaction
 

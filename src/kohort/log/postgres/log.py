@@ -31,6 +31,8 @@ class PostgresLog(PartitionLog):
 
     __slots__ = ("_failure", "_loading", "_rows", "_shared")
 
+    syncs_in_order = True
+
     def __init__(
         self,
         topic_partition: TopicPartition,

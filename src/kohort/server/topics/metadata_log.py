@@ -112,7 +112,7 @@ class MetadataLog:
     """`state`, and the one way to change it.
 
     Every change is synced, whatever the durability of the server, and a batch is on the disk before
-    the next one is appended: so a hole in the log is damage, and never a power loss.
+    the next one is appended, unless the log never has holes: so one is damage, and no power loss.
 
     After a sync that failed nobody knows what of the log is on the disk. The changes that were not
     durable are taken back, in `state` and in the log, and further ones are refused until the end of
@@ -137,8 +137,11 @@ class MetadataLog:
         self._durable_end = log.end_offset
         self._grown = asyncio.Event()
         """Set, and replaced, when more is durable."""
-        self._undo: list[MetadataRecord] = []
-        """Replayed in reverse order, they restore `state` as of the last durable change."""
+        self._undo: list[tuple[int, MetadataRecord]] = []
+        """Replayed in reverse order, they restore `state` as of the last durable change.
+
+        Each has the number of the change that it takes back.
+        """
         self._lost = Lost()
         self._unsynced: set[str] = set()
         self._failure: OSError | None = None
@@ -193,22 +196,23 @@ class MetadataLog:
     def commit(self, *records: MetadataRecord) -> None:
         """Append the records as one batch, and replay them.
 
-        It waits for the disk if the batch before was not made `durable`. Raises KafkaError
-        KAFKA_STORAGE_ERROR, and then nothing has happened.
+        It waits for the disk if the batch before was not made `durable`, and one after it could
+        be stored without it. Raises KafkaError KAFKA_STORAGE_ERROR, and then nothing has happened.
         """
         now = self._now()
         try:
             if self._failure is not None:
                 self._retry_soon()
                 raise _again(self._failure)
-            if self._settled < self._appended:
+            if self._settled < self._appended and not self._log.syncs_in_order:
                 self.flush()
             self._log.append(encode_batch(records, now), now)
         except OSError as error:
             raise storage_error(error) from error
         self._appended += 1
         for record in records:
-            self._undo += reversed(self.state.inverse(record))
+            inverse = reversed(self.state.inverse(record))
+            self._undo += ((self._appended, each) for each in inverse)
             self.state.replay(record)
 
     async def durable(self, change: int | None = None) -> None:
@@ -270,8 +274,7 @@ class MetadataLog:
             self._durable_end = end_offset
             self._grown.set()
             self._grown = asyncio.Event()
-        if self._settled == self._appended:
-            self._undo.clear()
+        self._undo = [each for each in self._undo if each[0] > self._settled]
 
     # After a sync that failed
 
@@ -284,7 +287,7 @@ class MetadataLog:
             self._settled = self._appended
         elif self._retrying is not None:
             return  # another sync has met the same error
-        undo, self._undo = self._undo[::-1], []
+        undo, self._undo = [record for _, record in reversed(self._undo)], []
         for record in undo:
             self.state.replay(record)
         self._log.owner_sync_failed(error, self._durable_end)
