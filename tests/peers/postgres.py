@@ -25,7 +25,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from peers.kafka import building, free_port
+from .kafka import building, free_port
 
 USERS = ("postgres", "nobody")
 """Users that the server may run as when the tests run as root."""
