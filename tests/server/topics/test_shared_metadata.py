@@ -201,6 +201,29 @@ async def test_a_snapshot_is_read_by_a_new_node(nodes: Nodes) -> None:
     assert one.end_offset == nodes.shared.compacted == 4_000
 
 
+async def test_a_snapshot_is_of_whole_batches(nodes: Nodes) -> None:
+    one, two = nodes.metadata
+    half_way, go_on = asyncio.Event(), asyncio.Event()
+
+    async def follow(records: Sequence[tuple[int, MetadataRecord]]) -> None:
+        for offset, record in records:
+            two.replay(offset, record)
+            half_way.set()
+            await go_on.wait()
+
+    two.follow = follow
+    one.commit(topic(1, "a"), topic(2, "b"))
+    await one.durable()
+    reading = asyncio.create_task(two.read_on())
+    await half_way.wait()
+    compacting = asyncio.create_task(two.compact(after=0))
+    await asyncio.sleep(0)
+    go_on.set()
+    await asyncio.gather(reading, compacting)
+    assert nodes.shared.compacted == one.end_offset == 2
+    assert await nodes.settled() == ["a", "b"]
+
+
 async def test_changes_of_who_lags_behind_a_snapshot_are_taken_back(nodes: Nodes) -> None:
     one, two = nodes.metadata
     one.commit(topic(1, "a"))

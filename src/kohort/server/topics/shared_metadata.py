@@ -226,10 +226,11 @@ class SharedMetadata:
 
         Other nodes may append meanwhile. Raises OSError, FencedError, UnknownOutcomeError.
         """
-        end_offset = self.end_offset
-        if self._pending or end_offset - self._snapshot_end <= after:
-            return
-        records = records_of(self.state)
+        async with self._turn:  # else the state may be that in the midst of a batch
+            end_offset = self.end_offset
+            if self._pending or end_offset - self._snapshot_end <= after:
+                return
+            records = records_of(self.state)
         batches = await asyncio.to_thread(_snapshot, records, end_offset, self._now())
         await self._storage.compact(end_offset, batches)
         self._snapshot_end = end_offset
