@@ -1,12 +1,13 @@
 """What the nodes of a cluster share, in PostgreSQL."""
 
 import asyncio
+import contextlib
 
 import pytest
 
 from kohort.cluster import FencedError, UnknownOutcomeError
 from kohort.errors import KohortError
-from kohort.log.postgres.fence import LEASE, METADATA, STATE, Fence
+from kohort.log.postgres.fence import LEASE, LOCK, METADATA, STATE, Fence, lock_node
 from kohort.log.postgres.shared_storage import PostgresStorage
 from kohort.protocol import batches
 from kohort.protocol.batch_format import START
@@ -14,6 +15,16 @@ from kohort.types import TopicPartition
 from log.conftest import batch
 
 METADATA_LOG = TopicPartition("__cluster_metadata", 0)
+SLOW_COMMITS = """
+create function wait() returns trigger language plpgsql as $$ begin
+    begin perform pg_advisory_xact_lock(7);
+    exception when query_canceled then perform pg_advisory_xact_lock(7); end;
+    return null;
+end $$;
+create constraint trigger waits after insert on batches deferrable initially deferred
+    for each row execute function wait()
+"""
+"""A commit takes until lock 7 is free, whoever still waits for it."""
 LEASES_OVER = f"update nodes set lease_until = now() where lane = {LEASE}"
 
 
@@ -107,6 +118,22 @@ class TestObserving:
         assert (await second.observe()).is_gone(2, second.session)
         await second.renew()
         assert not (await second.observe()).is_gone(2, second.session)
+
+    async def test_a_lock_that_another_connection_has_is_taken_later(self, pair, sql):
+        first, second = pair
+        await sql.execute(
+            "select pg_terminate_backend(pid) from pg_locks where classid::bigint = $1 and "
+            "objid::bigint = hashtext(current_schema() || ' 1')::bigint & 4294967295",
+            LOCK,
+        )
+        while not await lock_node(sql, 1):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        with contextlib.suppress(UnknownOutcomeError):  # the connection was lost
+            await first.renew()
+        await first.renew()
+        await sql.fetch("select pg_advisory_unlock_all()")
+        await first.renew()
+        assert (await second.observe()).nodes[1].holds_lock
 
 
 class TestTheMetadataLog:
@@ -226,3 +253,43 @@ class TestTheMetadataLog:
         while not await first.append(0, at(0, b"a"), {}):
             if (await first.read(0)).data:
                 break
+
+    async def test_what_was_read_after_an_unknown_outcome_is_all_there_is(self, pair, sql):
+        first, _ = pair
+        await first.read(0)
+        await sql.execute(SLOW_COMMITS)
+        await sql.execute("select pg_advisory_lock(7)")
+        appending = asyncio.ensure_future(first.append(0, at(0, b"a"), {}))
+        waits = "select count(*) from pg_locks where not granted and locktype = $1"
+        while not await sql.fetchval(waits, "advisory"):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        appending.cancel()
+        await asyncio.gather(appending, return_exceptions=True)
+        reading = asyncio.ensure_future(first.read(0))
+        while not (reading.done() or await sql.fetchval(waits, "transactionid")):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        await sql.execute("select pg_advisory_unlock(7)")
+        found = (await reading).data
+        assert [header.base_offset for _, header in batches.iterate(found)] == [0]
+        assert await first.append(1, at(1, b"b"), {})
+
+    async def test_a_batch_that_was_compacted_away_is_not_lost(self, pair):
+        first, second = pair
+        await first.append(0, at(0, b"a"), {})
+        await second.append(1, at(1, b"b"), {})
+        await first.compact(2, [at(1, b"c")])
+        second.fence.timeline = "of a former primary"
+        await second.claim()
+
+    async def test_a_schema_may_have_a_long_name(self, sql, database):
+        name = "s" * 63
+        await sql.execute(f"create schema {name}")
+        storage = PostgresStorage(f"{database.rpartition('=')[0]}={name}", Fence(1), METADATA_LOG)
+        try:
+            await storage.claim()
+            await storage.wait_beyond(0)
+            assert await storage.append(0, at(0, b"a"), {})
+            await storage.wait_beyond(0)
+        finally:
+            await storage.close()
+            await sql.execute(f"drop schema {name} cascade")

@@ -48,6 +48,8 @@ _MAKE: Final = (
     "insert into logs (id, topic, partition) values (nextval('log_ids'), $1, $2) "
     "on conflict (topic, partition) where state = 'live' do nothing"
 )
+_CHANNEL: Final = "select 'kohort_' || md5(current_schema())"
+"""A name of a schema may be as long as that of a channel."""
 _END: Final = (
     "select greatest((select next from batches where log = $1 order by base desc limit 1), "
     "(select start_offset from logs where id = $1))"
@@ -66,6 +68,10 @@ _SNAPSHOT: Final = (
 _COMPACTED: Final = (
     "update logs set start_offset = $2, cleaned = $3 where id = $1 and cleaned < $3 returning true"
 )
+_KNOWN: Final = (
+    "select l.cleaned, b.data from logs l left join batches b on b.log = l.id and b.base = $2 "
+    "where l.id = $1"
+)
 _INSERT: Final = (
     "insert into batches (log, base, next, epoch, max_ts, data) values ($1, $2, $3, $4, $5, $6)"
 )
@@ -78,6 +84,15 @@ _NODES: Final = (
     "and l.classid::bigint = $2 and l.objid::bigint = "
     "(hashtext(current_schema() || ' ' || n.node::text)::bigint & 4294967295)"
 )
+
+
+class _Row(NamedTuple):
+    log: int
+    base: int
+    next: int
+    epoch: int
+    max_timestamp: int
+    data: bytes
 
 
 class PostgresStorage:
@@ -108,6 +123,8 @@ class PostgresStorage:
         self._number: int | None = None
         self._last: _Row | None = None
         """The last batch of the metadata log that this process has read or appended."""
+        self._is_settled = True
+        """Whether no append may be under way that nobody waits for."""
         self._channel = ""
         self._known_end = 0
         self._news = asyncio.Event()
@@ -134,7 +151,7 @@ class PostgresStorage:
             async with connection.transaction():
                 await ensure_cluster(connection, self.node_id)
                 await fence.take(connection, in_cluster=True, after=former)
-            self.fence, self._locked = fence, connection
+            self.fence, self._locked, self._is_settled = fence, connection, True
         self._on_claimed(fence)
         return self.session
 
@@ -149,12 +166,16 @@ class PostgresStorage:
             raise UnknownOutcomeError("the database has another history")
 
     async def _ensure_history(self, connection: Connection) -> None:
-        """Raise HistoryLostError if the last batch that is known is not in the metadata log."""
+        """Raise HistoryLostError if the last batch that is known is not in the metadata log.
+
+        One that was compacted away since is taken to have been there.
+        """
         last = self._last
         if last is None:
             return
-        known = "select data from batches where log = $1 and base = $2"
-        if await connection.fetchval(known, last.log, last.base) != last.data:
+        found = await connection.fetchrow(_KNOWN, last.log, last.base)
+        cleaned, data = found or (0, None)
+        if cleaned < last.next and data != last.data:
             raise HistoryLostError(last.next)
 
     async def _has_lease(self, connection: Connection) -> bool:
@@ -174,8 +195,9 @@ class PostgresStorage:
         async with self._locking.use() as connection:
             if connection is not self._locked:  # the former one was lost, and the locks with it
                 await alone.lock(connection, self.node_id)
-                await lock_node(connection, self.node_id)
-                self._locked = connection
+                # The database may still have the former one: then the next time.
+                if await lock_node(connection, self.node_id):
+                    self._locked = connection
 
     async def release(self) -> None:
         async with self._leasing.use() as connection:
@@ -203,11 +225,25 @@ class PostgresStorage:
         """The number of the metadata log, which is made if there is none."""
         if self._number is None:
             await connection.execute(_MAKE, *self._metadata)
-            self._number = int(await connection.fetchval(_FIND, *self._metadata))
-            self._channel = f"kohort_{await connection.fetchval('select current_schema()')}"
+            number = int(await connection.fetchval(_FIND, *self._metadata))
+            self._channel = await connection.fetchval(_CHANNEL)
+            self._number = number  # at last: another task goes by it
         return self._number
 
+    async def _settle(self, connection: Connection) -> None:
+        """Have an append whose outcome is unknown committed by now, or never. Raises FencedError.
+
+        Without it, it could be committed after others were read that do not show it.
+        """
+        if not self._is_settled:
+            await self.fence.step(connection, METADATA)
+            self._is_settled = True
+
     async def read(self, offset: int) -> Logged:
+        if not self._is_settled:
+            with contextlib.suppress(FencedError):  # who has ended the session has waited for it
+                async with self._appending.use() as connection:
+                    await self._settle(connection)
         async with self._reading.use() as connection:
             log = await self._log(connection)
             rows = await connection.fetch(_READ, log, offset)
@@ -250,20 +286,28 @@ class PostgresStorage:
         async with self._appending.use() as connection:
             log = await self._log(connection)
             row = _row(log, batch)
-            try:
-                async with connection.transaction():
-                    await self.fence.hold(connection, METADATA)
-                    if await connection.fetchval(_END, log) != end_offset:
-                        return False
-                    await connection.execute(_INSERT, *row)
-                    for node in sorted(fences):
-                        await end_session(connection, node, fences[node])
-                    await connection.execute(
-                        "select pg_notify($1, $2)", self._channel, str(row.next)
-                    )
-            except UniqueViolationError:
-                return False
-            self._last = row
+            await self._settle(connection)
+            self._is_settled = False
+            is_appended = await self._insert(connection, row, end_offset, fences)
+            self._is_settled = True
+            if is_appended:
+                self._last = row
+        return is_appended
+
+    async def _insert(
+        self, connection: Connection, row: _Row, end_offset: int, fences: Mapping[int, int]
+    ) -> bool:
+        try:
+            async with connection.transaction():
+                await self.fence.hold(connection, METADATA)
+                if await connection.fetchval(_END, row.log) != end_offset:
+                    return False
+                await connection.execute(_INSERT, *row)
+                for node in sorted(fences):
+                    await end_session(connection, node, fences[node])
+                await connection.execute("select pg_notify($1, $2)", self._channel, str(row.next))
+        except UniqueViolationError:
+            return False
         return True
 
     async def wait_beyond(self, offset: int) -> None:
@@ -288,15 +332,6 @@ class PostgresStorage:
             self._locking, self._leasing, self._appending, self._reading, self._listening,
         ):  # fmt: skip
             await each.close()
-
-
-class _Row(NamedTuple):
-    log: int
-    base: int
-    next: int
-    epoch: int
-    max_timestamp: int
-    data: bytes
 
 
 def _row(log: int, batch: bytes) -> _Row:
