@@ -1,6 +1,7 @@
 """What a data directory says of its last end is changed only when it is true."""
 
 import os
+from contextlib import closing
 
 import pytest
 
@@ -52,6 +53,25 @@ def test_killed_during_the_check_it_is_checked_again(crashed):
     directory.confirm_start()
     kill(directory)
     assert LocalDirectory(crashed).last_end is LastEnd.KILLED
+
+
+@pytest.mark.parametrize("function", ["pwrite", "truncate", "fsync"])
+@pytest.mark.parametrize("owner", ["1", "123456789"])
+def test_killed_while_it_takes_the_directory_the_process_was_killed(
+    data, monkeypatch, function, owner
+):
+    def kill_here(*_):
+        raise OSError("killed")
+
+    kill(LocalDirectory(data))
+    _, boot, _ = (data / ".lock").read_text().split("\n")
+    (data / ".lock").write_text(f"{owner}\n{boot}\n")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, function, kill_here)
+        with pytest.raises(OSError, match="killed"):
+            LocalDirectory(data)
+    with closing(LocalDirectory(data)) as directory:
+        assert directory.last_end is LastEnd.KILLED
 
 
 def test_a_start_that_is_refused_forgets_nothing(crashed):

@@ -57,8 +57,10 @@ class DirectoryLock:
 
     def _write(self, boot: str) -> None:
         self._boot = boot
-        os.truncate(self._fd, 0)
-        os.pwrite(self._fd, f"{os.getpid()}\n{boot}\n".encode(), 0)
+        content = f"{os.getpid()}\n{boot}\n".encode()
+        os.pwrite(self._fd, content, 0)
+        # A process that is killed before this leaves more lines, which nobody reads.
+        os.truncate(self._fd, len(content))
         os.fsync(self._fd)
 
     def confirm(self) -> None:
@@ -145,7 +147,7 @@ def locked(path: Path) -> Iterator[None]:
 
 def _lock(fd: int, path: Path) -> str:
     """The boot id in the lock file, once the lock is held. Raises KohortError if it is not."""
-    owner, _, boot = os.read(fd, 200).decode(errors="replace").partition("\n")
+    owner, _, rest = os.read(fd, 200).decode(errors="replace").partition("\n")
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -153,7 +155,7 @@ def _lock(fd: int, path: Path) -> str:
             f"{path} is in use by process {owner or 'unknown'}; stop that server or "
             "give this one another directory"
         ) from None
-    return boot.strip()
+    return rest.partition("\n")[0].strip()
 
 
 def boot_id() -> str:
