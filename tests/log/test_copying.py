@@ -490,7 +490,7 @@ class TestServersOfADatabase:
         directory.directories.make({ORDERS: ORDERS_ID})
         log = directory.open(ORDERS, SMALL)
         postgres.execute(
-            "select pg_terminate_backend(pid) from pg_stat_activity "
+            "select pg_terminate_backend(pid, 10000) from pg_stat_activity "
             "where application_name like 'kohort node%'"
         )
         source = await asyncio.to_thread(open_source, database)
