@@ -179,4 +179,4 @@ class TestOfTables:
         tables("insert into batches values (77, 0, 1, 0, 0, '')")
         ((level, what, text),) = await self.check(database)
         assert (level, what) == (Level.WARNING, "rows")
-        assert "1 rows of batches are of log 77" in text
+        assert "batches has rows of log 77" in text
