@@ -10,9 +10,10 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka import Producer
 
-from kohort.cluster import LEASE_MS, MovePlanned, NodeFenced, PartitionLed
+from kohort.cluster import LEASE_MS, NO_LEADER, MovePlanned, NodeFenced, PartitionLed
 from kohort.errors import ErrorCode
 from kohort.protocol.batches import Record, build, iterate
+from kohort.server.broker import Broker
 from kohort.server.topics import SharedMetadata, SharedTopics, decode_batches
 from kohort.server.topics.shared_metadata import COMPACTED_AFTER
 from kohort.types import TopicPartition
@@ -37,6 +38,36 @@ async def test_every_partition_is_led_by_one_node_of_three() -> None:
         # It came first; what it leads moves once the others have been there for a while.
         for topic in ("__consumer_offsets", "__transaction_state"):
             assert {leader.node for leader in await cluster.leaders(topic)} == {1}
+
+
+async def test_new_partitions_have_leaders_when_their_creation_is_told() -> None:
+    grown = [{"name": "orders", "count": 9, "assignments": None}]
+    async with SharedCluster(1) as cluster:
+        broker, peer, storage = cluster.brokers[1], await cluster.peer(1), cluster.storages[1]
+
+        async def told(api: str, version: int, topics: list[dict[str, Any]]) -> list[int]:
+            await peer.ask(api, version, topics=topics, timeout_ms=1_000)
+            return leading(broker)
+
+        for api, version, topics in (
+            ("create_topics", 7, [ORDERS]),
+            ("create_partitions", 3, grown),
+        ):
+            gate = storage.gate = asyncio.Semaphore(0)
+            creating = asyncio.create_task(told(api, version, topics))
+            await until(lambda: NO_LEADER in leading(broker))
+            await asyncio.wait((creating,), timeout=0.3)
+            storage.gate = None
+            for _ in range(9):
+                gate.release()
+            assert set(await creating) == {1}
+        assert len(leading(broker)) == 9
+
+
+def leading(broker: Broker) -> list[int]:
+    """The leaders of the topic; none if it is not there."""
+    topic = broker.topics.get("orders")
+    return [] if topic is None else [leader.node for leader in broker.nodes.leaders(topic)]
 
 
 async def test_clients_go_on_when_nodes_leave() -> None:

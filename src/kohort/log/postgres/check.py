@@ -21,6 +21,8 @@ OLDEST: Final = 140000
 """The oldest version of PostgreSQL that has what Kohort uses."""
 CONNECTIONS: Final = 7
 """Of one server."""
+CONNECTIONS_OF_NODE: Final = 11
+"""Of a node of a cluster."""
 _NAME: Final = "kohort storage check"
 _COMMITS: Final = 20
 _SLOW_MS: Final = 20.0
@@ -142,7 +144,9 @@ async def _settings(connection: Connection) -> list[Finding]:
     reserved = int(settings["superuser_reserved_connections"])
     free = int(settings["max_connections"]) - reserved - used + 2  # those of this check
     level = Level.WARNING if free < CONNECTIONS else Level.OK
-    text = f"{free} are free; a server has {CONNECTIONS}"
+    text = (
+        f"{free} are free; a server has {CONNECTIONS}, a node of a cluster {CONNECTIONS_OF_NODE}"
+    )
     return [*found, Finding(level, "connections", text)]
 
 

@@ -1,29 +1,34 @@
 """Topics of one of several nodes that share a storage: each leads some of the partitions."""
 
+import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Final
 from uuid import UUID
 
-from kohort.cluster import Place, Purpose, Spread
+from kohort.cluster import NO_LEADER, Place, Purpose, Spread
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log.base import Log, LogDirectory
 from kohort.log.elsewhere import ElsewhereLog
 from kohort.log.shared import SharedLogDirectory
 from kohort.log.standby import StandbyLog
+from kohort.runtime.time_slice import TimeSlices
 from kohort.server.config import Config
 from kohort.server.topics.cluster_metadata import MetadataRecord, ProducerIdsReserved
 from kohort.server.topics.followed import FollowingTopics
 from kohort.server.topics.names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from kohort.server.topics.shared_metadata import SharedMetadata
-from kohort.server.topics.topic import Topic
+from kohort.server.topics.topic import NewTopic, Topic
 from kohort.types import Timestamp, TopicPartition
 
 logger = logging.getLogger("kohort.topics")
 
 _PURPOSES: Final = {OFFSETS_TOPIC: Purpose.GROUPS, TRANSACTIONS_TOPIC: Purpose.TRANSACTIONS}
 _ATTEMPTS: Final = 10
+LED_WITHIN_S: Final = 5.0
+"""Time that a new partition has to get a leader before its creation is told to be done."""
 
 
 class SharedTopics(FollowingTopics):
@@ -41,6 +46,8 @@ class SharedTopics(FollowingTopics):
         """The partitions whose logs are here, with their leader epochs."""
         self.taken = self.given_up = 0
         """Partitions that were led from some time on, and those no more."""
+        self._applied = asyncio.Event()
+        """Set after each record."""
         super().__init__(logs, config, now, self._led.__contains__, metadata)
         self._standbys: dict[TopicPartition, StandbyLog] = {}
         self._shared_logs = logs
@@ -176,3 +183,28 @@ class SharedTopics(FollowingTopics):
         else:
             await super()._apply(record)
             self.responses.clear()
+        self._applied.set()
+
+    # New partitions, which have a leader when their creation is told, as in Kafka
+
+    async def create_each(self, wanted: Sequence[NewTopic]) -> list[Topic | KafkaError]:
+        made = await super().create_each(wanted)
+        await self._led_soon([each for each in made if isinstance(each, Topic)])
+        return made
+
+    async def grow(self, name: str, total: int) -> Topic:
+        topic = await super().grow(name, total)
+        await self._led_soon([topic])
+        return topic
+
+    async def _led_soon(self, topics: Iterable[Topic]) -> None:
+        """Return when all partitions have a leader, or did not get one in time."""
+        cluster, slices = self._metadata.state.cluster, TimeSlices()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LED_WITHIN_S):
+                for topic in topics:
+                    for partition in range(len(topic.partitions)):
+                        while cluster.leader(Place(topic.id, partition)).node == NO_LEADER:
+                            self._applied.clear()
+                            await self._applied.wait()
+                        await slices.give_way()
