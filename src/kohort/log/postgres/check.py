@@ -144,9 +144,7 @@ async def _settings(connection: Connection) -> list[Finding]:
     reserved = int(settings["superuser_reserved_connections"])
     free = int(settings["max_connections"]) - reserved - used + 2  # those of this check
     level = Level.WARNING if free < CONNECTIONS else Level.OK
-    text = (
-        f"{free} are free; a server has {CONNECTIONS}, a node of a cluster {CONNECTIONS_OF_NODE}"
-    )
+    text = f"{free} are free; a server has {CONNECTIONS}, a node of a cluster {CONNECTIONS_OF_NODE}"
     return [*found, Finding(level, "connections", text)]
 
 
