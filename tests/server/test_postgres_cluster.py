@@ -1,6 +1,7 @@
 """Several nodes on one PostgreSQL."""
 
 import asyncio
+import gc
 import re
 import signal
 from collections.abc import AsyncIterator
@@ -19,6 +20,11 @@ from kohort.server.broker import Broker
 from kohort.server.config import Config
 from kohort.testing.server_process import ServerProcess
 from server.postgres_nodes_bench import PARTITIONS, SETTINGS, WITHIN_S, Nodes, config, create
+
+TERMINATE = (
+    "select pg_terminate_backend(pid) from pg_stat_activity "
+    "where application_name like 'kohort node%'"
+)
 
 
 @pytest.fixture
@@ -82,6 +88,24 @@ async def test_a_node_whose_session_was_ended_begins_another(nodes: Nodes, datab
     await connection.close()
     await produce(nodes, *values(100))
     assert await consume(nodes, 4 * PARTITIONS) == {*values(0), *values(100)}
+
+
+async def test_lost_connections_leave_no_exception_that_nobody_retrieves(
+    nodes: Nodes, database: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    await nodes.start(1, 2)
+    await nodes.create()
+    await nodes.led_by(1, 2)
+    connection = await asyncpg.connect(database)
+    for first in (0, 100, 200):
+        await connection.execute(TERMINATE)
+        await produce(nodes, *values(first))
+    await connection.close()
+    assert await consume(nodes, 6 * PARTITIONS) == {*values(0), *values(100), *values(200)}
+    for number in (1, 2):
+        await nodes.stop(number)
+    gc.collect()
+    assert "never retrieved" not in caplog.text
 
 
 async def test_a_transaction_spans_the_partitions_of_all_nodes(nodes: Nodes) -> None:
