@@ -87,13 +87,15 @@ class Verification:
     The log compares guards by identity.
     """
 
-    __slots__ = ("epoch", "lowest_sequence", "seen", "tv2")
+    __slots__ = ("epoch", "has_ended", "lowest_sequence", "seen", "tv2")
 
     def __init__(self, epoch: int, sequence: int, tv2: bool, now: int) -> None:
         self.epoch = epoch
         self.lowest_sequence = sequence
         """The lowest one of the batches that are being verified, all of that epoch."""
         self.tv2 = tv2
+        self.has_ended = False
+        """Whether a marker came meanwhile: the log takes no batch by this guard any more."""
         self.seen = now
         """When the first of them came (ms)."""
 
@@ -305,7 +307,8 @@ class Producers:
         producer.timestamp, producer.seen, producer.packed = timestamp, now, b""
         producer.coordinator_epoch = marker.coordinator_epoch
         self.is_transactional = True
-        self._verifying.pop(producer_id, None)
+        if (verifying := self._verifying.pop(producer_id, None)) is not None:
+            verifying.has_ended = True
         first_offset = self._open.pop(producer_id, None)
         if first_offset is None:
             return None

@@ -22,6 +22,7 @@ from kohort.protocol.building import request
 from kohort.protocol.error_codes import errors_in
 from kohort.protocol.messages import decode_request, encode
 from kohort.quotas import ClientQuotas
+from kohort.runtime.transactions import TransactionVerifier
 from kohort.security import Peer
 from kohort.server.audit import AuditLog
 from kohort.server.authorization import access_of
@@ -146,6 +147,8 @@ class Bench:
         """Who asks."""
         self.audit: AuditLog | None = None
         self.nodes: Nodes | None = None
+        self.verifier: TransactionVerifier | None = None
+        """Who asks the coordinators of other nodes, None if there are none."""
         """None: one node."""
         self.directory: Any = FaultyDirectory(MemoryDirectory())
         self.restart()
@@ -167,7 +170,7 @@ class Bench:
             topics=self.topics,
             groups=self.groups,
             transactions=self.transactions,
-            verifier=self.transactions,
+            verifier=self.verifier or self.transactions,
             markers=PartitionMarkers(self.topics, self.groups, self.clock, waits_for_disk=False),
             fetch_sessions=self.fetch_sessions,
             throttling=self.throttling,

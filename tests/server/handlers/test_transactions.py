@@ -8,6 +8,7 @@ import pytest
 from kohort.errors import ErrorCode
 from kohort.protocol.batches import TRANSACTIONAL
 from kohort.runtime.transactions import TransactionCoordinator
+from kohort.server.internode import RoutedVerifier
 from kohort.server.transaction_markers import PartitionMarkers
 from kohort.transactions.config import TransactionCoordinatorConfig
 from kohort.transactions.requests import TransactionalProducer
@@ -400,6 +401,28 @@ async def test_a_write_waits_a_moment_for_the_end_of_the_last_transaction(tx):
     await asyncio.sleep(0)
     tx.bench.groups.gate.set()
     assert await waiting == [OK]
+
+
+class MarkersFirst(RoutedVerifier):
+    """A coordinator on another node, which consents once the last transaction has ended here."""
+
+    def __init__(self, tx):
+        self._tx = tx
+
+    async def add_partitions(self, producer, partitions, client_version):
+        coordinator = self._tx.bench.transactions
+        self._tx.bench.groups.gate.set()
+        await coordinator.markers_written(producer.transactional_id, 30)
+        return await coordinator.add_partitions(producer, partitions, client_version)
+
+
+async def test_a_marker_that_comes_while_another_node_is_asked_refuses_no_batch(tx):
+    producer = await tx.init()
+    await tx.produce(producer)
+    tx.bench.groups.gate.clear()
+    following = await tx.end(producer)
+    tx.bench.verifier = MarkersFirst(tx)
+    assert await tx.produce(following) == [OK]
 
 
 @pytest.mark.parametrize("first", ["partitions", "offsets"])

@@ -8,6 +8,7 @@ import pytest
 from kohort.coordinator.requests import OffsetToCommit
 from kohort.coordinator.responses import OffsetCommitResponse
 from kohort.errors import ErrorCode, KafkaError
+from kohort.log.producers import Verification
 from kohort.protocol.building import request
 from kohort.server.handlers import txn_offset_commit
 from kohort.types import TopicPartition
@@ -17,16 +18,24 @@ KEY = 28
 GROUP_LOG = TopicPartition("__consumer_offsets", 3)
 
 
+def new_guard() -> Verification:
+    return Verification(2, -1, tv2=False, now=0)
+
+
 class Coordinators:
     """The group coordinator and the transaction coordinator, with what both were asked."""
 
     def __init__(self) -> None:
         self.asked: list[Any] = []
-        self.guard: object = "a guard"
+        self.guard: Verification | Exception | None = new_guard()
+        self.ended_by_markers = 0
+        """How many guards are ended while the transaction is verified."""
         self.verdict = ErrorCode.none
         self.error = ErrorCode.none
 
-    def begin_verification(self, group: str, producer_id: int, producer_epoch: int) -> object:
+    def begin_verification(
+        self, group: str, producer_id: int, producer_epoch: int
+    ) -> Verification | None:
         if isinstance(self.guard, Exception):
             raise self.guard
         return self.guard
@@ -37,6 +46,11 @@ class Coordinators:
     async def verify(self, *asked: object, add: bool) -> ErrorCode:
         self.asked.append((*asked, add))
         await asyncio.sleep(0)
+        if self.ended_by_markers:
+            self.ended_by_markers -= 1
+            assert isinstance(self.guard, Verification)
+            self.guard.has_ended = True
+            self.guard = new_guard()
         return self.verdict
 
     def submit(self, commit: Any) -> None:
@@ -89,6 +103,23 @@ def topic(name: str, *partitions: int) -> dict[str, Any]:
     }
 
 
+async def test_what_markers_ended_meanwhile_is_verified_again(
+    bench: Bench, coordinators: Coordinators
+) -> None:
+    coordinators.ended_by_markers = 2
+    assert await commit(bench, coordinators) == [[(0, "none")]]
+    *verified, asked = coordinators.asked
+    assert verified == [(("tx", 7, 2), GROUP_LOG, True)] * 3
+    assert asked.verified is coordinators.guard
+
+
+async def test_a_commit_whose_guards_are_ended_each_time_is_to_be_repeated(
+    bench: Bench, coordinators: Coordinators
+) -> None:
+    coordinators.ended_by_markers = 100
+    assert await commit(bench, coordinators) == [[(0, "concurrent_transactions")]]
+
+
 @pytest.mark.parametrize("version", range(6))
 async def test_the_transaction_is_verified_and_then_the_group_asked(
     bench: Bench, coordinators: Coordinators, version: int
@@ -99,7 +130,7 @@ async def test_the_transaction_is_verified_and_then_the_group_asked(
     verified, asked = coordinators.asked
     assert verified == (("tx", 7, 2), GROUP_LOG, version >= 5)
     assert (asked.group, asked.producer_id, asked.producer_epoch) == ("g", 7, 2)
-    assert asked.verified == "a guard"
+    assert asked.verified is coordinators.guard
     named = ("m", 4, "i") if version >= 3 else ("", -1, None)
     assert (asked.member_id, asked.generation, asked.instance_id) == named
     of = bench.topics.get("orders")

@@ -290,16 +290,21 @@ async def _handle_verified(
         )
         verified = await verify(unverified.guards)
         for _ in range(_RETRIES):
-            if ErrorCode.concurrent_transactions not in verified.values():
+            if ErrorCode.concurrent_transactions in verified.values():
+                await services.verifier.markers_written(request.transactional_id, _RETRY_AFTER_S)
+            elif not any(map(_has_ended, verified.values())):
                 break
-            await services.verifier.markers_written(request.transactional_id, _RETRY_AFTER_S)
-            # The markers that are waited for end the guards from before them.
+            # Markers of the last transaction end the guards from before them.
             renewed = await in_slices(_begin_verification(context, request))
             verified = await verify(renewed.guards)
         context = context._replace(verified=verified)
     later = _handle(services, exchange, request, context)
     if later is not None:
         await later
+
+
+def _has_ended(verified: Verification | ErrorCode) -> bool:
+    return isinstance(verified, Verification) and verified.has_ended
 
 
 async def _verified(

@@ -34,6 +34,8 @@ FIRST_WITH_EPOCHS: Final = 2
 FIRST_WITH_MEMBERS: Final = 3
 FIRST_WITH_ABORTABLE: Final = 4
 FIRST_THAT_ADDS: Final = 5
+_TRIES: Final = 5
+"""Verifications of a commit; markers of the last transaction end those from before them."""
 
 
 async def handle(services: Services, exchange: Exchange, request: Any) -> None:
@@ -74,9 +76,17 @@ async def _commit(
 
 async def _verify(services: Services, version: int, request: Any) -> Verification | None:
     """The guard of the transaction, None if there is nothing to verify. Raises KafkaError."""
-    group, groups = request.group_id, services.groups
-    if not group:
+    if not request.group_id:
         return None  # the shard refuses it
+    for _ in range(_TRIES):
+        guard = await _verify_once(services, version, request)
+        if guard is None or not guard.has_ended:
+            return guard
+    raise KafkaError(ErrorCode.concurrent_transactions)
+
+
+async def _verify_once(services: Services, version: int, request: Any) -> Verification | None:
+    group, groups = request.group_id, services.groups
     try:
         guard = groups.begin_verification(group, request.producer_id, request.producer_epoch)
     except (KafkaError, OSError):
