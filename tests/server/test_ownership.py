@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Collection
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
@@ -12,13 +13,16 @@ from confluent_kafka import Producer
 
 from kohort.cluster import LEASE_MS, NO_LEADER, MovePlanned, NodeFenced, PartitionLed
 from kohort.errors import ErrorCode
+from kohort.log.shared_memory import SharedMemory
 from kohort.protocol.batches import Record, build, iterate
 from kohort.server.broker import Broker
-from kohort.server.topics import SharedMetadata, SharedTopics, decode_batches
+from kohort.server.config import Config
+from kohort.server.ownership import Ownership
+from kohort.server.topics import SharedMetadata, SharedTopics, TopicRecord, decode_batches
 from kohort.server.topics.shared_metadata import COMPACTED_AFTER
 from kohort.types import TopicPartition
 from server.net.bench import Peer
-from server.nodes_bench import SharedCluster
+from server.nodes_bench import MemoryNode, MovableClock, SharedCluster
 
 TEN_S = timedelta(seconds=10)
 ORDERS = {"name": "orders", "num_partitions": 6, "replication_factor": 1}
@@ -426,7 +430,7 @@ async def test_a_node_that_comes_while_the_nodes_are_looked_at_stays() -> None:
         assert cluster.shared.rows[2].session == session
 
 
-async def until(condition: Callable[[], bool]) -> None:
+async def until(condition: Callable[[], object]) -> None:
     async with asyncio.timeout(20):
         while not condition():  # noqa: ASYNC110 - nothing tells of it
             await asyncio.sleep(0.005)
@@ -537,3 +541,36 @@ async def test_others_are_looked_at_more_often_than_leases_are_renewed() -> None
         while storage.renewals < renewed + 3:  # noqa: ASYNC110 - as time goes by
             await asyncio.sleep(0.01)
         assert storage.observations - looked > 2 * 3
+
+
+async def test_partitions_are_opened_once_though_one_of_them_fails() -> None:
+    clock = MovableClock()
+    node = MemoryNode(SharedMemory(clock.timestamp), 1)
+    metadata = SharedMetadata(node.storage, clock.timestamp)
+    await node.storage.claim()
+    metadata.commit(TopicRecord(id=UUID(int=1), name="orders", partitions=3))
+    await metadata.durable()
+    topics = SharedTopics(node.logs, Config({"node.id": 1}), clock.timestamp, metadata)
+    ownership = Ownership(
+        node.storage, metadata, topics, clock, endpoints=[], rack=None, settled_after_ms=0,
+        drained_within_ms=0, claimed_at=clock.now(),
+    )  # fmt: skip
+    taken: Counter[int] = Counter()
+    is_open, take = asyncio.Event(), node.logs.take
+
+    async def take_slowly(partition: TopicPartition, *wanted: Any) -> Any:
+        taken[partition.partition] += 1
+        if taken[1] == 1 == partition.partition:
+            raise OSError("the database is away")
+        await is_open.wait()
+        return await take(partition, *wanted)
+
+    node.logs.take = take_slowly  # type: ignore[method-assign]
+    working = asyncio.create_task(ownership.work())
+    await until(lambda: taken[2])
+    await sent(working)
+    is_open.set()
+    await working
+    await ownership.work()
+    assert taken == {0: 1, 1: 2, 2: 1}
+    assert len(topics.led) == topics.taken == 3

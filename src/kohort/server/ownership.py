@@ -13,7 +13,7 @@ is gone is replaced as ever.
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -309,7 +309,7 @@ class Ownership:
         ]
         for start in range(0, len(wanted), _TAKEN_AT_ONCE):
             some = wanted[start : start + _TAKEN_AT_ONCE]
-            await asyncio.gather(*(self._topics.take(place, epoch) for place, epoch in some))
+            await _all(self._topics.take(place, epoch) for place, epoch in some)
 
     def _led_places(self) -> Iterable[tuple[Place, int]]:
         """What this node leads in its present session, with the epochs."""
@@ -328,7 +328,7 @@ class Ownership:
 
     async def _give_up(self, partitions: Iterable[TopicPartition]) -> None:
         """Raises OSError if what was appended to one of them last is not known to be written."""
-        await asyncio.gather(*(self._topics.give_up(each) for each in partitions))
+        await _all(self._topics.give_up(each) for each in partitions)
 
     async def _resign(self) -> None:
         """Lead nothing: what the storage has of it, others may have taken."""
@@ -346,7 +346,7 @@ class Ownership:
         wanted = {self._topics.partition_of(place) for place in coming}
         for partition in self._topics.standbys.keys() - wanted:
             self._topics.stand_down(partition)
-        await asyncio.gather(*(self._topics.stand_by(each, self._again.set) for each in coming))
+        await _all(self._topics.stand_by(each, self._again.set) for each in coming)
         for log in self._topics.standbys.values():
             log.look()
         if self._read():
@@ -456,6 +456,13 @@ class Ownership:
 
     def _farewell(self) -> Sequence[MetadataRecord]:
         return [NodeFenced(self._node_id)] if self._is_registered else ()
+
+
+async def _all(work: Iterable[Awaitable[None]]) -> None:
+    """Return when all of it is done. Raises a failure only then: nothing goes on unseen."""
+    for failure in await asyncio.gather(*work, return_exceptions=True):
+        if failure is not None:
+            raise failure
 
 
 def _ended(lost: Callable[[], object], task: asyncio.Task[None]) -> None:
