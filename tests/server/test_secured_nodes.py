@@ -181,6 +181,30 @@ async def test_a_node_needs_cluster_action(
         assert await read(nodes, PARTITIONS) == [b"billing"] * PARTITIONS
 
 
+async def test_nodes_become_another_user_one_by_one(
+    database: str, authority: Authority, tmp_path: Path
+) -> None:
+    async with secured(database, authority, tmp_path, scram) as nodes:
+        await nodes.start(1)
+        await set_up(nodes, CLUSTER_ACTION, CLUSTER_ACTION._replace(principal="User:later"))
+        await nodes.start(2)
+        await nodes.create()
+        await nodes.led_by(1, 2)
+        async with Cluster(nodes.client) as cluster:
+            await Admin(cluster).set_scram_password("later", "n3w")
+        module = f"{SCRAM_LOGIN_MODULE} required username=later password=n3w;"
+        nodes.settings["listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config"] = module
+        for number in (1, 2):
+            await nodes.stop(number)
+            await nodes.start(number)
+            await nodes.led_by(1, 2)
+            await write(nodes, "billing")
+        async with Cluster(nodes.client) as cluster:
+            await Admin(cluster).delete_scram_credential("nodes")
+        await write(nodes, "billing")
+        assert len(await read(nodes, 3 * PARTITIONS)) == 3 * PARTITIONS
+
+
 async def test_a_client_without_cluster_action_can_use_no_api_of_nodes(database: str) -> None:
     settings = {"authorizer.class.name": AUTHORIZER, "super.users": "User:admin"}
     async with Nodes(database, settings) as nodes:
