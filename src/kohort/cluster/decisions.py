@@ -20,7 +20,10 @@ from kohort.cluster.state import Cluster, Spread, places
 MOVES_AT_ONCE: Final = 8
 """Partitions that are handed over at a time; others of their nodes are served as ever."""
 DRAINED_AT_ONCE: Final = 64
-"""Moves away from draining nodes that are planned at a time, so that their targets read ahead."""
+"""Moves away from draining nodes that are planned at a time, so that their targets read ahead.
+
+More are planned when half of them are done.
+"""
 SETTLED_AFTER_MS: Final = 30_000
 """Time after a node came until partitions move to it: often several come one after the other."""
 LED_AT_ONCE: Final = 1_000
@@ -93,8 +96,9 @@ def _moves(
 ) -> Iterator[MovePlanned]:
     """Further moves, as many as may be under way: from draining nodes first."""
     leaving = load.of(draining)
-    for place in leaving[: max(DRAINED_AT_ONCE - len(planned), 0)]:
-        yield MovePlanned(place, load.reassign(place))
+    if len(planned) <= DRAINED_AT_ONCE // 2:
+        for place in leaving[: DRAINED_AT_ONCE - len(planned)]:
+            yield MovePlanned(place, load.reassign(place))
     free = max(MOVES_AT_ONCE - len(planned), 0)
     fixed = set(planned)
     for _ in range(free if evens_out and not leaving else 0):

@@ -55,6 +55,8 @@ OWN_LEASE_MS: Final = LEASE_MS * 99 // 100
 """The lease as its node counts it: the rates of two clocks differ by less than that."""
 READY_WITHIN_MS: Final = 60_000
 """Time that the next leader of a partition has to read it; then it gets the partition as it is."""
+SAID_EVERY_MS: Final = 200
+"""Time between two records by which a node says what it has read, if it reads more."""
 _TAKEN_AT_ONCE: Final = 250
 _FAILURES: Final = (OSError, UnknownOutcomeError, TimeoutError)
 
@@ -100,6 +102,8 @@ class Ownership:
         """Set whenever `work` has ended."""
         self._planned: dict[tuple[Place, int], Instant] = {}
         """Moves of what is led here, and since when they are known."""
+        self._said_at = claimed_at
+        """When this node said last what it has read."""
         self._is_leaving = False
         self._running: list[asyncio.Task[None]] = []
         metadata.on_change = self._again.set
@@ -349,7 +353,10 @@ class Ownership:
         await _all(self._topics.stand_by(each, self._again.set) for each in coming)
         for log in self._topics.standbys.values():
             log.look()
-        if self._read():
+        read, now = self._read(), self._clock.now()
+        unread = len(coming) - len(self._metadata.state.cluster.ready.intersection(coming))
+        if read and (len(read) == unread or now - self._said_at >= SAID_EVERY_MS):
+            self._said_at = now
             await self._metadata.decide(self._read)
 
     def _coming(self) -> list[Place]:
@@ -384,7 +391,8 @@ class Ownership:
             self._again.set()
         found = (self._topics.partition_of(place) for place, _ in moving)
         await self._give_up([each for each in found if each is not None])
-        await self._metadata.decide(partial(self._handed_over, moving))
+        while await self._metadata.decide(partial(self._handed_over, moving)):
+            pass  # until it is logged: nobody serves them now
         await self._agree()
 
     def _due(self) -> list[tuple[Place, int]]:
