@@ -239,6 +239,9 @@ class Ownership:
         if not self._has_lease:
             return
         try:
+            # First what others wait for: that this node leads what it was given.
+            await self._metadata.read_on()
+            await self._agree()
             known = set(self._metadata.state.cluster.nodes.values())
             observed = await self._storage.observe()
             while await self._metadata.decide(partial(self._decide, observed, known)):

@@ -22,6 +22,7 @@ from kohort.log.segment import Progress, Segment
 from kohort.log.storage import Records
 from kohort.types import Timestamp, TopicPartition
 
+_FEW_BYTES = 64 * 1024
 _REPLACED_WITHIN_S = 0.01
 """Pause before another look at a segment that is being replaced by a compacted one."""
 
@@ -156,8 +157,8 @@ class PostgresLog(PartitionLog):
         self._rows.forget_producers()
 
     def close(self) -> None:
-        # As the rows behind the last snapshot are few, or none, most logs need no other.
-        if not self._since_snapshot:
+        # Few rows behind the last snapshot are read sooner than another one is stored.
+        if self._since_snapshot <= _FEW_BYTES:
             self._producers = None
         super().close()
 

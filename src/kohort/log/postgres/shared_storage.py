@@ -75,6 +75,17 @@ _KNOWN: Final = (
 _INSERT: Final = (
     "insert into batches (log, base, next, epoch, max_ts, data) values ($1, $2, $3, $4, $5, $6)"
 )
+_APPEND: Final = f"""
+with fence as (
+    select 1 from nodes where node = $7 and lane = $8 and session = $9 for share
+), appended as (
+    insert into batches (log, base, next, epoch, max_ts, data)
+    select $1::int, $2::bigint, $3::bigint, $4::int, $5::bigint, $6::bytea from fence
+    where ({_END}) = $2
+    returning next
+)
+select (select count(*) from fence), (select count(pg_notify($10, next::text)) from appended)
+"""
 _NODES: Final = (
     "select now() as now, pg_postmaster_start_time() as started, n.node, n.session, "
     "n.lease_until, l.objid is not null as holds_lock "
@@ -285,30 +296,35 @@ class PostgresStorage:
     async def append(self, end_offset: int, batch: bytes, fences: Mapping[int, int]) -> bool:
         async with self._appending.use() as connection:
             log = await self._log(connection)
-            row = _row(log, batch)
+            row = _row(log, batch)._replace(base=end_offset)
             await self._settle(connection)
             self._is_settled = False
-            is_appended = await self._insert(connection, row, end_offset, fences)
+            is_appended = await self._insert(connection, row, fences)
             self._is_settled = True
             if is_appended:
                 self._last = row
         return is_appended
 
-    async def _insert(
-        self, connection: Connection, row: _Row, end_offset: int, fences: Mapping[int, int]
-    ) -> bool:
+    async def _insert(self, connection: Connection, row: _Row, fences: Mapping[int, int]) -> bool:
         try:
-            async with connection.transaction():
-                await self.fence.hold(connection, METADATA)
-                if await connection.fetchval(_END, row.log) != end_offset:
+            async with connection.transaction() if fences else contextlib.nullcontext():
+                if not await self._append(connection, row):
                     return False
-                await connection.execute(_INSERT, *row)
                 for node in sorted(fences):
                     await end_session(connection, node, fences[node])
-                await connection.execute("select pg_notify($1, $2)", self._channel, str(row.next))
         except UniqueViolationError:
             return False
         return True
+
+    async def _append(self, connection: Connection, row: "_Row") -> bool:
+        """Append at the end by one statement. Raises FencedError, UniqueViolationError."""
+        session = self.fence.session(METADATA)
+        holds, appended = await connection.fetchrow(
+            _APPEND, *row, self.node_id, METADATA, session, self._channel
+        )
+        if not holds:
+            raise self.fence.lose()
+        return bool(appended)
 
     async def wait_beyond(self, offset: int) -> None:
         async with self._listening.use() as connection:

@@ -27,10 +27,15 @@ _END: Final = (
     "select b.next from logs l join batches b on b.log = l.id "
     "where l.topic = $1 and l.partition = $2 and l.state = 'live' order by b.base desc limit 1"
 )
-_LEAD: Final = (
-    "update logs set leader_epochs = i.epochs from unnest($1::int[], $2::bytea[]) i (id, epochs) "
-    "where logs.id = i.id"
+_LEAD: Final = """
+with fence as (
+    select 1 from nodes where node = $3 and lane = $4 and session = $5 for share
+), led as (
+    update logs set leader_epochs = i.epochs
+    from fence, unnest($1::int[], $2::bytea[]) i (id, epochs) where logs.id = i.id
 )
+select count(*) from fence
+"""
 
 
 class Wanted(NamedTuple):
@@ -75,24 +80,12 @@ async def _numbers(
     connection: Connection, fence: Fence, metadata: TopicPartition, wanted: Sequence[Wanted]
 ) -> dict[TopicPartition, int]:
     """The numbers of logs; those are missing that another topic of that name may have now."""
-    numbers: dict[TopicPartition, int] = {}
+    numbers, missing, others = await _found(connection, wanted)
+    if not (missing or others):
+        return numbers
     async with connection.transaction():
         await _hold(connection, fence)
-        found = {
-            TopicPartition(topic, partition): (number, topic_id)
-            for number, topic, partition, topic_id in await connection.fetch(
-                _FIND, *_columns(wanted)
-            )
-        }
-        missing, others = [], []
-        for each in wanted:
-            number, topic_id = found.get(each.topic_partition, (None, None))
-            if number is None:
-                missing.append(each)
-            elif topic_id == each.topic_id:
-                numbers[each.topic_partition] = number
-            else:
-                others.append(each)
+        numbers, missing, others = await _found(connection, wanted)
         if others:
             # Who knows the whole metadata log knows the latest topic of that name. The end is read
             # after the logs: one that was made meanwhile is of a topic that was logged before.
@@ -105,6 +98,27 @@ async def _numbers(
             for number, *place in await connection.fetch(_MAKE, *_columns(missing), topic_ids):
                 numbers[TopicPartition(*place)] = number
     return numbers
+
+
+async def _found(
+    connection: Connection, wanted: Sequence[Wanted]
+) -> tuple[dict[TopicPartition, int], list[Wanted], list[Wanted]]:
+    """The numbers of logs that are there, those that are missing, and those of other topics."""
+    found = {
+        TopicPartition(topic, partition): (number, topic_id)
+        for number, topic, partition, topic_id in await connection.fetch(_FIND, *_columns(wanted))
+    }
+    numbers: dict[TopicPartition, int] = {}
+    missing, others = [], []
+    for each in wanted:
+        number, topic_id = found.get(each.topic_partition, (None, None))
+        if number is None:
+            missing.append(each)
+        elif topic_id == each.topic_id:
+            numbers[each.topic_partition] = number
+        else:
+            others.append(each)
+    return numbers, missing, others
 
 
 def _columns(wanted: Sequence[Wanted]) -> tuple[list[str], list[int]]:
@@ -143,6 +157,9 @@ async def _lead(connection: Connection, fence: Fence, taken: Sequence[Taken]) ->
         if packed != stored.epochs:
             changed[stored.id] = packed
     if changed:
-        async with connection.transaction():
-            await _hold(connection, fence)
-            await connection.execute(_LEAD, list(changed), list(changed.values()))
+        columns = list(changed), list(changed.values())
+        held = await connection.fetchval(
+            _LEAD, *columns, fence.node, OPERATIONS, fence.session(OPERATIONS)
+        )
+        if not held:
+            raise FencedError
