@@ -25,6 +25,13 @@ create constraint trigger waits after insert on batches deferrable initially def
     for each row execute function wait()
 """
 """A commit takes until lock 7 is free, whoever still waits for it."""
+LOCKED_BY = (
+    "select pid from pg_locks l join pg_stat_activity a using (pid) "
+    "where l.locktype = 'advisory' and a.application_name = $1 "
+    "and l.objid::bigint in (select hashtext(current_schema() || ' ' || n.node::text)::bigint "
+    "& 4294967295 from nodes n)"
+)
+"""The process of the database that has a node's lock for a connection of that name."""
 LEASES_OVER = f"update nodes set lease_until = now() where lane = {LEASE}"
 
 
@@ -134,6 +141,14 @@ class TestObserving:
         await sql.fetch("select pg_advisory_unlock_all()")
         await first.renew()
         assert (await second.observe()).nodes[1].holds_lock
+
+    async def test_a_lock_whose_connection_was_lost_is_taken_again_at_once(self, pair, sql):
+        name = "kohort node 1 cluster lock"
+        former = await sql.fetchval(LOCKED_BY, name)
+        await sql.execute("select pg_terminate_backend($1)", former)
+        async with asyncio.timeout(60):
+            while await sql.fetchval(LOCKED_BY, name) in (None, former):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
 
 
 class TestTheMetadataLog:

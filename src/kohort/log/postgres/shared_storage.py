@@ -130,6 +130,7 @@ class PostgresStorage:
         self._reading = _Shared(Link(url, f"{name} reads", self._await_timeline))
         self._listening = _Shared(Link(url, f"{name} listens"))
         self._locked: Connection | None = None
+        self._locking_again: asyncio.Task[None] | None = None
         self._listened: Connection | None = None
         self._number: int | None = None
         self._last: _Row | None = None
@@ -162,7 +163,8 @@ class PostgresStorage:
             async with connection.transaction():
                 await ensure_cluster(connection, self.node_id)
                 await fence.take(connection, in_cluster=True, after=former)
-            self.fence, self._locked, self._is_settled = fence, connection, True
+            self.fence, self._is_settled = fence, True
+            self._hold(connection)
         self._on_claimed(fence)
         return self.session
 
@@ -203,12 +205,29 @@ class PostgresStorage:
             raise self.fence.lost
         async with self._leasing.use() as connection:
             await self.fence.renew(connection)
+        await self._lock_again()
+
+    async def _lock_again(self) -> None:
+        """Hold the lock, if its connection was lost. Raises OSError, UnknownOutcomeError."""
         async with self._locking.use() as connection:
-            if connection is not self._locked:  # the former one was lost, and the locks with it
+            if connection is not self._locked:
                 await alone.lock(connection, self.node_id)
                 # The database may still have the former one: then the next time.
                 if await lock_node(connection, self.node_id):
-                    self._locked = connection
+                    self._hold(connection)
+
+    def _hold(self, connection: Connection) -> None:
+        """This connection has the lock; others replace a node without one at once."""
+        self._locked = connection
+        connection.add_termination_listener(self._lock_lost)
+
+    def _lock_lost(self, connection: object) -> None:
+        if connection is self._locked and self.fence.lost is None:
+            self._locking_again = asyncio.create_task(self._lock_soon())
+
+    async def _lock_soon(self) -> None:
+        with contextlib.suppress(OSError, UnknownOutcomeError):  # `renew` tries it again
+            await self._lock_again()
 
     async def release(self) -> None:
         async with self._leasing.use() as connection:
@@ -344,6 +363,9 @@ class PostgresStorage:
 
     async def close(self) -> None:
         """Close all connections; the session and the lease stay."""
+        self._locked = None
+        if self._locking_again is not None:
+            self._locking_again.cancel()
         for each in (
             self._locking, self._leasing, self._appending, self._reading, self._listening,
         ):  # fmt: skip
