@@ -1,6 +1,8 @@
 """Who leads what, and what moves."""
 
+import sys
 from collections import Counter
+from types import FrameType
 from uuid import UUID
 
 import pytest
@@ -190,6 +192,29 @@ def test_very_many_partitions_get_a_leader_in_parts() -> None:
     assert counts == [LED_AT_ONCE, LED_AT_ONCE, 10]
     led = Counter(leader.node for leader in cluster.leaders.values())
     assert set(led.values()) == {LED_AT_ONCE + 5}
+
+
+def test_the_next_moves_are_found_in_few_steps() -> None:
+    nodes = range(20)
+    cluster = cluster_of(*map(registered, nodes))
+    topics = {UUID(int=number): Spread(Purpose.RECORDS, 20) for number in range(1, 101)}
+    for topic_id in topics:
+        for node in nodes:
+            cluster.replay(PartitionLed(Place(topic_id, node), Leader(node, 0)))
+    cluster.replay(registered(20))
+    calls = 0
+
+    def count(_: FrameType, event: str, __: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    sys.setprofile(count)
+    try:
+        moves = decide(cluster, topics, observed(*nodes, 20))
+    finally:
+        sys.setprofile(None)
+    assert len(moves) == MOVES_AT_ONCE
+    assert calls < 20 * len(cluster.leaders)
 
 
 def test_what_is_known_of_a_deleted_topic_is_forgotten() -> None:

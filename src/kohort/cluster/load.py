@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
 from uuid import UUID
 
 from kohort.cluster.records import Place
@@ -16,35 +17,35 @@ class Load:
         self._targets = targets
         self._topics = topics
         self._leader: dict[Place, int] = {}
-        self._places: dict[tuple[int, UUID], set[Place]] = {}
+        self._places: dict[int, dict[UUID, set[Place]]] = {}
         """By node and topic."""
-        self._of_purpose: Counter[tuple[int, Purpose]] = Counter()
+        self._of_purpose: dict[Purpose, Counter[int]] = {each: Counter() for each in Purpose}
         self._of_node: Counter[int] = Counter()
 
     def add(self, place: Place, node: int) -> None:
         """A node leads the partition."""
         self._leader[place] = node
-        self._places.setdefault((node, place.topic_id), set()).add(place)
-        self._of_purpose[node, self._purpose(place.topic_id)] += 1
+        self._places.setdefault(node, {}).setdefault(place.topic_id, set()).add(place)
+        self._of_purpose[self._purpose(place.topic_id)][node] += 1
         self._of_node[node] += 1
 
     def assign(self, place: Place) -> int:
         """Have the node with the fewest lead the partition; returns the node."""
-        node = self._emptiest(place.topic_id)
+        node = self._next(place.topic_id)
         self.add(place, node)
         return node
 
     def move(self, place: Place, to: int) -> None:
         """Have another node lead the partition."""
         node = self._leader[place]
-        self._places[node, place.topic_id].remove(place)
-        self._of_purpose[node, self._purpose(place.topic_id)] -= 1
+        self._places[node][place.topic_id].remove(place)
+        self._of_purpose[self._purpose(place.topic_id)][node] -= 1
         self._of_node[node] -= 1
         self.add(place, to)
 
     def reassign(self, place: Place) -> int:
         """Have the node with the fewest lead a partition that has a leader; returns the node."""
-        node = self._emptiest(place.topic_id)
+        node = self._next(place.topic_id)
         self.move(place, node)
         return node
 
@@ -53,44 +54,64 @@ class Load:
         return sorted(place for place, node in self._leader.items() if node in nodes)
 
     def best_move(self, fixed: Collection[Place]) -> tuple[Place, int] | None:
-        """The move that evens out most; None if none does. The partitions `fixed` stay.
+        """A move that evens out; None if none does. The partitions `fixed` stay.
 
         Each move makes the sum of squares of the numbers by purpose less, or leaves it and makes
         that of the numbers by topic less. So moves end.
         """
-        best, best_gain = None, (0, 0)
-        for (node, topic_id), all_there in sorted(self._places.items()):
-            to = self._emptiest(topic_id)
-            gain = self._gain(topic_id, node, to)
-            if gain > best_gain and (movable := all_there.difference(fixed)):
-                best, best_gain = (min(movable), to), gain
+        found = [self._best_of(purpose, fixed) for purpose in Purpose]
+        moves = [each for each in found if each is not None]
+        if not moves:
+            return None
+        best = max(moves, key=lambda move: move.gain)
+        return best.place, best.to
+
+    def _best_of(self, purpose: Purpose, fixed: Collection[Place]) -> "_Move | None":
+        """The best move away from the node with the most partitions of a purpose.
+
+        If it is even, the best of all moves that leave it so.
+        """
+        counts = self._of_purpose[purpose]
+        emptiest = self._with_fewest(purpose)
+        least = counts[emptiest[0]]
+        best: _Move | None = None
+        for node in sorted(counts, key=lambda node: (-counts[node], node)):
+            gain = counts[node] - least - 1  # 0: the two nodes would only change places
+            if gain < 0 or (best is not None and best.gain[0] > 0):
+                break
+            for topic_id, there in self._places[node].items():
+                if self._purpose(topic_id) is not purpose:
+                    continue
+                to = self._emptiest(topic_id, emptiest)
+                gains = (gain, len(there) - self._count(to, topic_id) - 1)
+                if gains > (best.gain if best else (0, 0)) and (movable := there.difference(fixed)):
+                    best = _Move(gains, min(movable), to)
         return best
 
-    def _gain(self, topic_id: UUID, node: int, to: int) -> tuple[int, int]:
-        """What a move evens out: of the topic's purpose, then of the topic.
+    def _next(self, topic_id: UUID) -> int:
+        """The node that is to get the next partition of a topic."""
+        return self._emptiest(topic_id, self._with_fewest(self._purpose(topic_id)))
 
-        0: the two nodes would only change places.
-        """
-        purpose = self._purpose(topic_id)
-        return (
-            self._of_purpose[node, purpose] - self._of_purpose[to, purpose] - 1,
-            self._count(node, topic_id) - self._count(to, topic_id) - 1,
-        )
+    def _with_fewest(self, purpose: Purpose) -> Sequence[int]:
+        counts = self._of_purpose[purpose]
+        least = min(counts[node] for node in self._targets)
+        return [node for node in self._targets if counts[node] == least]
 
-    def _emptiest(self, topic_id: UUID) -> int:
-        purpose = self._purpose(topic_id)
-        return min(
-            self._targets,
-            key=lambda node: (
-                self._of_purpose[node, purpose],
-                self._count(node, topic_id),
-                self._of_node[node],
-                node,
-            ),
-        )
+    def _emptiest(self, topic_id: UUID, nodes: Sequence[int]) -> int:
+        """The node with the fewest partitions of a topic, and then in all."""
+        if len(nodes) == 1:
+            return nodes[0]
+        return min(nodes, key=lambda node: (self._count(node, topic_id), self._of_node[node], node))
 
     def _count(self, node: int, topic_id: UUID) -> int:
-        return len(self._places.get((node, topic_id), ()))
+        return len(self._places.get(node, {}).get(topic_id, ()))
 
     def _purpose(self, topic_id: UUID) -> Purpose:
         return self._topics[topic_id].purpose
+
+
+class _Move(NamedTuple):
+    gain: tuple[int, int]
+    """What it evens out: of the partition's purpose, then of its topic."""
+    place: Place
+    to: int
