@@ -166,8 +166,8 @@ async def test_who_has_read_less_than_a_snapshot_gets_all_of_it(nodes):
 
 async def read_all(standby):
     """The batches that a standby reads, one read after the other."""
-    found, offset = [], standby.checkpoint.start_offset
-    while data := await standby.read_on(offset):
+    found, offset = [], (await standby.source.checkpoint()).start_offset
+    while data := await standby.source.read_on(offset):
         found += [header.base_offset for _, header in batches.iterate(data)]
         offset = found[-1] + 1
     return found
@@ -176,7 +176,7 @@ async def read_all(standby):
 async def test_the_next_leader_reads_what_the_leader_appends(nodes):
     config = LogConfig(segment_bytes=200)
     log = await nodes[0].logs.take(ORDERS, ORDERS_ID, config, 0, 0)
-    standby = await nodes[1].logs.stand_by(ORDERS, ORDERS_ID, config)
+    standby = nodes[1].logs.stand_by(ORDERS, ORDERS_ID, config)
     with pytest.raises(KafkaError) as refused:
         standby.read(0, 100)
     assert refused.value.code is ErrorCode.not_leader_or_follower
@@ -185,25 +185,26 @@ async def test_the_next_leader_reads_what_the_leader_appends(nodes):
             log.append(batch(b"%d" % log.end_offset), NOW)
         assert await read_all(standby) == list(range(count))
     assert len(log.segments) > 1
-    assert await standby.read_on(5) == b""
+    assert await standby.source.read_on(5) == b""
 
 
 async def test_the_checkpoint_tells_that_batches_were_removed(nodes):
     log = await nodes[0].logs.take(ORDERS, ORDERS_ID, COMPACTED, 0, 0)
     for value in range(4):
         log.append(batch(b"%d" % value, key=b"a"), NOW)
-    standby = await nodes[1].logs.stand_by(ORDERS, ORDERS_ID, COMPACTED)
-    assert standby.checkpoint == log.checkpoint
+    standby = nodes[1].logs.stand_by(ORDERS, ORDERS_ID, COMPACTED)
+    before = await standby.source.checkpoint()
+    assert before == log.checkpoint
     assert await log.compact(NOW)
     await nodes[0].logs.release(ORDERS)
     taken = await nodes[1].logs.take(ORDERS, ORDERS_ID, COMPACTED, 1, 0)
-    assert standby.checkpoint != taken.checkpoint
-    assert (await nodes[0].logs.stand_by(ORDERS, ORDERS_ID, COMPACTED)).checkpoint == (
+    assert before != taken.checkpoint
+    assert await nodes[0].logs.stand_by(ORDERS, ORDERS_ID, COMPACTED).source.checkpoint() == (
         taken.checkpoint
     )
 
 
 async def test_there_is_nothing_to_read_before_the_leader_has_made_the_log(nodes):
-    standby = await nodes[1].logs.stand_by(ORDERS, ORDERS_ID, LogConfig())
+    standby = nodes[1].logs.stand_by(ORDERS, ORDERS_ID, LogConfig())
     assert await read_all(standby) == []
-    assert standby.checkpoint == Checkpoint()
+    assert await standby.source.checkpoint() == Checkpoint()

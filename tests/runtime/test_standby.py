@@ -34,16 +34,36 @@ class MovingLog(FakeLog):
         self.read_offsets.append(offset)
         return super().read(offset, max_bytes, **options)
 
+    def read_ahead(self, offset):
+        if self.failure_to_read is not None:
+            raise self.failure_to_read
+        return super().read(offset, 1)
+
     def elsewhere(self):
         return ElsewhereLog(self.topic_partition, self.config)
 
     def standby(self):
-        return StandbyLog(self.topic_partition, self.config, self.checkpoint, self.read_on)
+        return StandbyLog(self.topic_partition, self.config, Ahead(self))
+
+
+class Ahead:
+    """The `Source` of a log, which gives one batch at a time."""
+
+    def __init__(self, log):
+        self.log = log
+        self.read = getattr(log, "read_ahead", lambda offset: log.read(offset, 1))
+
+    async def checkpoint(self):
+        return self.log.checkpoint
 
     async def read_on(self, offset):
-        if self.failure_to_read is not None:
-            raise self.failure_to_read
-        return super().read(offset, 1) if offset < self.end_offset else b""
+        await asyncio.sleep(0)
+        at = offset
+        while at < self.log.end_offset:
+            if data := self.read(at):
+                return data
+            at += 1  # a read does not cross segments
+        return b""
 
 
 def moving_log():
@@ -202,20 +222,9 @@ class Moves(History):
             self.following = Served([ElsewhereLog(self.log.topic_partition, self.log.config)])
             self.following.groups.start()
             await self.following.groups.loaded()
-        coming = StandbyLog(
-            self.log.topic_partition, self.log.config, self.log.checkpoint, self.read_on
-        )
+        coming = StandbyLog(self.log.topic_partition, self.log.config, Ahead(self.log))
         self.following.logs = [coming]
         self.following.groups.log_reopened(coming)
-
-    async def read_on(self, offset):
-        await asyncio.sleep(0)
-        if offset >= self.log.end_offset:
-            return b""
-        at = offset
-        while not (data := self.log.read(at, 1)):
-            at += 1  # a read does not cross segments
-        return data
 
     async def move(self):
         if self.following is None:

@@ -8,9 +8,10 @@ from typing import Any, Self
 from uuid import UUID
 
 from kohort.cluster import Leader, MovePlanned, Observed, Place
+from kohort.log.backing import Checkpoint
 from kohort.log.base import LogConfig
 from kohort.log.shared_memory import MemoryStorage, SharedMemory, SharedMemoryDirectory
-from kohort.log.standby import StandbyLog
+from kohort.log.standby import Source, StandbyLog
 from kohort.runtime.clock import SystemClock
 from kohort.server.broker import Broker
 from kohort.server.config import Config
@@ -129,18 +130,27 @@ class SlowLogs(SharedMemoryDirectory):
         self.is_readable = asyncio.Event()
         self.is_readable.set()
 
-    async def stand_by(
+    def stand_by(
         self, topic_partition: TopicPartition, topic_id: UUID, config: LogConfig
     ) -> StandbyLog:
-        standby = await super().stand_by(topic_partition, topic_id, config)
-        read_on = standby.read_on
-
-        async def read_slowly(offset: int) -> bytes:
-            await self.is_readable.wait()
-            return await read_on(offset)
-
-        standby.read_on = read_slowly
+        standby = super().stand_by(topic_partition, topic_id, config)
+        standby.source = SlowSource(standby.source, self.is_readable)
         return standby
+
+
+class SlowSource:
+    """A `Source` that is read only while an event is set."""
+
+    def __init__(self, source: Source, is_readable: asyncio.Event) -> None:
+        self._source = source
+        self._is_readable = is_readable
+
+    async def checkpoint(self) -> Checkpoint:
+        return await self._source.checkpoint()
+
+    async def read_on(self, offset: int) -> bytes:
+        await self._is_readable.wait()
+        return await self._source.read_on(offset)
 
 
 class FailingStorage(MemoryStorage):

@@ -29,10 +29,10 @@ class SharedLogDirectory(LogDirectory, Protocol):
         """
         ...
 
-    async def stand_by(
+    def stand_by(
         self, topic_partition: TopicPartition, topic_id: UUID, config: LogConfig
     ) -> StandbyLog:
-        """A log that another node leads, to be read while that appends to it. Raises OSError."""
+        """A log that another node leads, to be read while that appends to it."""
         ...
 
     async def release(self, topic_partition: TopicPartition) -> None:

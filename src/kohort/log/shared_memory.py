@@ -53,15 +53,6 @@ class _StoredLog:
             for _, header in scan.headers(segment.log, 0):
                 yield header.partition_leader_epoch, header.base_offset
 
-    async def read_on(self, offset: int) -> bytes:
-        """Whole batches from the one that holds or follows `offset`; empty at the end."""
-        for segment in self.segments:
-            if segment.end_offset > offset:
-                records = segment.read(offset, _READ_BYTES, at_least_one=True)
-                if records:
-                    return loaded(records, len(records))
-        return b""
-
 
 class _Backing(MemoryBacking):
     """The storage of a shared log."""
@@ -132,6 +123,33 @@ class SharedMemory:
         if row.process is not None:
             row.process.logs.end_all()
             row.process = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """The `Source` of a log, which its leader may yet have to make."""
+
+    shared: SharedMemory
+    topic_partition: TopicPartition
+    topic_id: UUID
+
+    @property
+    def _stored(self) -> _StoredLog:
+        stored = self.shared.logs.get(self.topic_partition)
+        if stored is None or stored.topic_id != self.topic_id:
+            return _StoredLog(self.topic_id)
+        return stored
+
+    async def checkpoint(self) -> Checkpoint:
+        return self._stored.checkpoint
+
+    async def read_on(self, offset: int) -> bytes:
+        for segment in self._stored.segments:
+            if segment.end_offset > offset:
+                records = segment.read(offset, _READ_BYTES, at_least_one=True)
+                if records:
+                    return loaded(records, len(records))
+        return b""
 
 
 class MemoryStorage:
@@ -244,13 +262,10 @@ class SharedMemoryDirectory(MemoryDirectory):
         self._logs[topic_partition] = log
         return log
 
-    async def stand_by(
+    def stand_by(
         self, topic_partition: TopicPartition, topic_id: UUID, config: LogConfig
     ) -> StandbyLog:
-        stored = self._shared.logs.get(topic_partition)
-        if stored is None or stored.topic_id != topic_id:
-            stored = _StoredLog(topic_id)  # the one that leads it has not made it yet
-        return StandbyLog(topic_partition, config, stored.checkpoint, stored.read_on)
+        return StandbyLog(topic_partition, config, _Source(self._shared, topic_partition, topic_id))
 
     async def release(self, topic_partition: TopicPartition) -> None:
         log = self._logs.pop(topic_partition, None)

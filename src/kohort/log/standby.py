@@ -1,7 +1,8 @@
 """The log of a partition that another node leads, and that this node is to lead next."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from typing import Protocol
 
 from kohort.log.backing import Checkpoint
 from kohort.log.base import LogConfig
@@ -9,28 +10,34 @@ from kohort.log.elsewhere import ElsewhereLog
 from kohort.types import TopicPartition
 
 
+class Source(Protocol):
+    """What another node appends to a log, as far as it cannot be lost."""
+
+    async def checkpoint(self) -> Checkpoint:
+        """The checkpoint of the log as it is stored now. Raises OSError.
+
+        A log that has another one when it is taken has removed batches since: what was read is to
+        be read again.
+        """
+        ...
+
+    async def read_on(self, offset: int) -> bytes:
+        """Whole batches from the one that holds or follows `offset`; empty at the end.
+
+        About a megabyte or less. Raises OSError.
+        """
+        ...
+
+
 class StandbyLog(ElsewhereLog):
-    """A `Log` that refuses everything as one elsewhere, but can be read on by who is to serve it.
+    """A `Log` that refuses everything as one elsewhere, but whose `source` can be read.
 
     It is ready when its reader has come to the end once, at once if there is no reader.
     """
 
-    def __init__(
-        self,
-        topic_partition: TopicPartition,
-        config: LogConfig,
-        checkpoint: Checkpoint,
-        read_on: Callable[[int], Awaitable[bytes]],
-    ) -> None:
-        """`checkpoint` is what was stored before anything was read.
-
-        A log that has another one when it is taken has removed batches since: what was read is to
-        be read again. `read_on` gives whole batches from the one that holds or follows an offset,
-        about a megabyte or less, empty at the end. They cannot be lost. It raises OSError.
-        """
+    def __init__(self, topic_partition: TopicPartition, config: LogConfig, source: Source) -> None:
         super().__init__(topic_partition, config)
-        self.checkpoint = checkpoint
-        self.read_on = read_on
+        self.source = source
         self.is_ready = True
         self.on_ready: Callable[[], object] = _nothing
         """Called when it becomes ready."""

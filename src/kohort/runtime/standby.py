@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Generic, TypeAlias, TypeVar
 
+from kohort.log.backing import Checkpoint
 from kohort.log.base import Log
 from kohort.log.standby import StandbyLog
 from kohort.runtime.log_reading import Batches, batches_in, read_batches
@@ -25,7 +26,9 @@ class Standby(Generic[ShardT, RecordT]):
         self.log = log
         self.shard = shard
         self._records_in = records_in
-        self._offset = log.checkpoint.start_offset
+        self._checkpoint: Checkpoint | None = None
+        """As it was before anything was read."""
+        self._offset = 0
         """Of the batch that is to be read next."""
         self._chunks: Iterator[Sequence[RecordT]] = iter(())
         """What was read before it, and not replayed."""
@@ -55,8 +58,12 @@ class Standby(Generic[ShardT, RecordT]):
 
     async def _read(self) -> None:
         """Read more; wait until there may be some if there is none, or it cannot be had now."""
+        source = self.log.source
         try:
-            data = await self.log.read_on(self._offset)
+            if self._checkpoint is None:
+                self._checkpoint = await source.checkpoint()
+                self._offset = self._checkpoint.start_offset
+            data = await source.read_on(self._offset)
         except OSError:
             await self.log.pause()
             return
@@ -72,7 +79,7 @@ class Standby(Generic[ShardT, RecordT]):
         return (
             not self._is_broken
             and log.topic_partition == self.log.topic_partition
-            and log.checkpoint == self.log.checkpoint
+            and log.checkpoint == self._checkpoint
             and self._offset <= log.end_offset
         )
 

@@ -240,7 +240,7 @@ class Ownership:
             return
         try:
             # First what others wait for: that this node leads what it was given.
-            await self._metadata.read_on()
+            await self._metadata.read_news()
             await self._agree()
             known = set(self._metadata.state.cluster.nodes.values())
             observed = await self._storage.observe()
@@ -347,13 +347,14 @@ class Ownership:
     async def _stand_by(self) -> None:
         """Read what this node is to lead next, and say what of it is read.
 
-        Raises OSError, and as `SharedMetadata.decide`.
+        Raises as `SharedMetadata.decide`.
         """
         coming = self._coming()
         wanted = {self._topics.partition_of(place) for place in coming}
         for partition in self._topics.standbys.keys() - wanted:
             self._topics.stand_down(partition)
-        await _all(self._topics.stand_by(each, self._again.set) for each in coming)
+        for place in coming:
+            self._topics.stand_by(place, self._again.set)
         for log in self._topics.standbys.values():
             log.look()
         read, now = self._read(), self._clock.now()
@@ -394,8 +395,11 @@ class Ownership:
             self._again.set()
         found = (self._topics.partition_of(place) for place, _ in moving)
         await self._give_up([each for each in found if each is not None])
-        while await self._metadata.decide(partial(self._handed_over, moving)):
-            pass  # until it is logged: nobody serves them now
+        # Nobody serves them until that is logged.
+        handed_over = partial(self._handed_over, moving)
+        goes_on = await self._metadata.decide(handed_over, reads=False)
+        while goes_on:
+            goes_on = await self._metadata.decide(handed_over)
         await self._agree()
 
     def _due(self) -> list[tuple[Place, int]]:

@@ -211,8 +211,8 @@ async def test_one_log_that_failed_is_opened_again_in_the_same_session(node, sql
 
 async def read_all(standby):
     """The batches that a standby reads, one read after the other."""
-    found, offset = [], standby.checkpoint.start_offset
-    while data := await standby.read_on(offset):
+    found, offset = [], (await standby.source.checkpoint()).start_offset
+    while data := await standby.source.read_on(offset):
         found += [header for _, header in batches.iterate(data)]
         offset = found[-1].last_offset + 1
     return [header.base_offset for header in found]
@@ -220,10 +220,10 @@ async def read_all(standby):
 
 async def test_the_next_leader_reads_what_the_leader_appends(node):
     first, second = await node(1), await node(2)
-    standby = await second.logs.stand_by(ORDERS, ORDERS_ID, CONFIG)
+    standby = second.logs.stand_by(ORDERS, ORDERS_ID, CONFIG)
     assert await read_all(standby) == []
     log = await take(first, 0)
-    standby = await second.logs.stand_by(ORDERS, ORDERS_ID, CONFIG)
+    standby = second.logs.stand_by(ORDERS, ORDERS_ID, CONFIG)
     for count in (0, 3, 5):
         while log.end_offset < count:
             await write(log, b"%d" % log.end_offset)
@@ -232,9 +232,9 @@ async def test_the_next_leader_reads_what_the_leader_appends(node):
     for _ in range(2):
         log.append(large, NOW)
     await log.durable()
-    assert len(await standby.read_on(5)) == len(large)
+    assert len(await standby.source.read_on(5)) == len(large)
     assert await read_all(standby) == list(range(7))
-    assert await standby.read_on(7) == b""
+    assert await standby.source.read_on(7) == b""
 
 
 async def test_the_checkpoint_tells_that_batches_were_removed(node, sql):
@@ -244,26 +244,27 @@ async def test_the_checkpoint_tells_that_batches_were_removed(node, sql):
     for value in range(4):
         log.append(batch(b"%d" % value, key=b"a"), NOW)
     await log.durable()
-    standby = await second.logs.stand_by(ORDERS, ORDERS_ID, config)
-    assert standby.checkpoint == log.checkpoint
+    standby = second.logs.stand_by(ORDERS, ORDERS_ID, config)
+    before = await standby.source.checkpoint()
+    assert before == log.checkpoint
     assert await log.compact(NOW)
     assert await sql.fetchval("select cleaned from logs where topic = 'orders'") == 3
     await first.logs.release(ORDERS)
     taken = await second.logs.take(ORDERS, ORDERS_ID, config, 1, 0)
-    assert standby.checkpoint != taken.checkpoint
-    standby = await first.logs.stand_by(ORDERS, ORDERS_ID, config)
-    assert standby.checkpoint == taken.checkpoint
+    assert before != taken.checkpoint
+    standby = first.logs.stand_by(ORDERS, ORDERS_ID, config)
+    assert await standby.source.checkpoint() == taken.checkpoint
 
 
 async def test_a_standby_reads_again_after_its_connection_was_lost(node, sql):
     first, second = await node(1), await node(2)
     await write(await take(first, 0), b"a")
-    standby = await second.logs.stand_by(ORDERS, ORDERS_ID, CONFIG)
+    standby = second.logs.stand_by(ORDERS, ORDERS_ID, CONFIG)
     assert await read_all(standby) == [0]
     await sql.execute(
         "select pg_terminate_backend(pid) from pg_stat_activity "
         "where application_name = 'kohort node 2 reading'"
     )
     with contextlib.suppress(OSError):
-        await standby.read_on(0)
+        await standby.source.read_on(0)
     assert await read_all(standby) == [0]

@@ -1,19 +1,27 @@
 """Reads rows of batches: for the event loop by one connection, for threads by another."""
 
 import asyncio
-from typing import Final
+from typing import Any, Final
+from uuid import UUID
 
 from kohort.cluster import UnknownOutcomeError
+from kohort.log.backing import Checkpoint
 from kohort.log.postgres.control import Control
 from kohort.log.postgres.link import Connection, Link, retry_delays
 from kohort.log.postgres.outcomes import DatabaseError, outcome
 from kohort.log.postgres.pages import PagedStore, Range
+from kohort.types import TopicPartition
 
 _SELECT: Final = (
     "select data from batches where log = $1 and base >= $2 and base < $3 order by base"
 )
 
 READ_ON_BYTES: Final = 1 << 18
+"""Bytes of the rows that one statement reads on, and one row more."""
+_CHECKPOINT: Final = (
+    "select id, start_offset, cleaned from logs "
+    "where topic = $1 and partition = $2 and topic_id = $3 and state = 'live'"
+)
 _SELECT_ON: Final = (
     "select data from (select data, sum(octet_length(data)) over (order by base) "
     "- octet_length(data) as before from ("
@@ -65,26 +73,44 @@ class RowReader:
             await asyncio.sleep(delay)
         raise DatabaseError(None, f"PostgreSQL cannot be read: {failure}") from failure
 
-    async def read_on(self, log: int, offset: int) -> bytes:
-        """Whole batches from the one that holds or follows `offset`; empty at the end.
-
-        They are those of whole rows, of `READ_ON_BYTES` in all and the last one. Raises OSError.
-        """
+    async def fetch(self, query: str, *arguments: object) -> list[Any]:
+        """The rows of a query, for the event loop. Raises OSError."""
         if self._turn is None:
             self._turn = asyncio.Lock()
         async with self._turn:
-            rows = None
+            rows: list[Any] | None = None
             try:
                 with outcome():
-                    connection = await self._link.get()
-                    rows = await connection.fetch(_SELECT_ON, log, offset, READ_ON_BYTES)
+                    rows = await (await self._link.get()).fetch(query, *arguments)
             except UnknownOutcomeError as error:
                 raise DatabaseError(None, f"PostgreSQL cannot be read: {error}") from error
             finally:
                 if rows is None:
                     self._link.drop()
-        return b"".join(row[0] for row in rows)
+            return rows
 
     def stop(self) -> None:
         """Read nothing more."""
         self._link.drop()
+
+
+class RowsOfOthers:
+    """The `Source` of a log that another node leads."""
+
+    def __init__(self, reader: RowReader, topic_partition: TopicPartition, topic_id: UUID) -> None:
+        self._reader = reader
+        self._place = (*topic_partition, topic_id)
+        self._number: int | None = None
+
+    async def checkpoint(self) -> Checkpoint:
+        found = await self._reader.fetch(_CHECKPOINT, *self._place)
+        if not found:
+            return Checkpoint()  # its leader has not made it yet
+        self._number, start_offset, cleaned = found[0]
+        return Checkpoint(start_offset, cleaned=cleaned)
+
+    async def read_on(self, offset: int) -> bytes:
+        if self._number is None:
+            return b""
+        rows = await self._reader.fetch(_SELECT_ON, self._number, offset, READ_ON_BYTES)
+        return b"".join(row[0] for row in rows)

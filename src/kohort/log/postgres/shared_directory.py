@@ -16,7 +16,6 @@ from uuid import UUID
 from kohort import __version__
 from kohort.cluster import FencedError
 from kohort.errors import ErrorCode, KafkaError, KohortError
-from kohort.log.backing import Checkpoint
 from kohort.log.base import Log, LogConfig
 from kohort.log.cleaner import clean_all
 from kohort.log.postgres import schema
@@ -29,7 +28,7 @@ from kohort.log.postgres.operations import Operation
 from kohort.log.postgres.outcomes import DatabaseError
 from kohort.log.postgres.pages import PageCache
 from kohort.log.postgres.places import PostgresPlaces
-from kohort.log.postgres.reading import RowReader
+from kohort.log.postgres.reading import RowReader, RowsOfOthers
 from kohort.log.postgres.removing import nothing_is_appended, remove_rows, remove_strays
 from kohort.log.postgres.session import Session
 from kohort.log.postgres.taking import Taken, Wanted, take_logs
@@ -47,10 +46,6 @@ TAKEN_AT_ONCE: Final = 250
 RELEASED_WITHIN_S: Final = 2.0
 """Time that the last appends of a log have; then the session ends, and nothing more is written."""
 
-_CHECKPOINT: Final = (
-    "select id, start_offset, cleaned from logs "
-    "where topic = $1 and partition = $2 and topic_id = $3 and state = 'live'"
-)
 _REMOVE: Final = (
     "update logs set state = 'removed', state_since = now() where topic = $1 and partition = $2 "
     "and topic_id = $3 and state = 'live' returning id"
@@ -247,20 +242,11 @@ class SharedPostgresDirectory:
         except OSError as error:
             return error
 
-    async def stand_by(
+    def stand_by(
         self, topic_partition: TopicPartition, topic_id: UUID, config: LogConfig
     ) -> StandbyLog:
-        async def find(connection: Connection) -> tuple[int, int, int] | tuple[()]:
-            return tuple(await connection.fetchrow(_CHECKPOINT, *topic_partition, topic_id) or ())
-
-        found = await asyncio.to_thread(self._control.query, find)
-        if not found:  # the node that leads it has not made it yet
-            return StandbyLog(topic_partition, config, Checkpoint(), _nothing_yet)
-        number, start_offset, cleaned = found
-        checkpoint = Checkpoint(start_offset, cleaned=cleaned)
-        return StandbyLog(
-            topic_partition, config, checkpoint, partial(self._reader.read_on, number)
-        )
+        source = RowsOfOthers(self._reader, topic_partition, topic_id)
+        return StandbyLog(topic_partition, config, source)
 
     async def release(self, topic_partition: TopicPartition) -> None:
         self._remember_end(topic_partition)
@@ -373,10 +359,6 @@ class SharedPostgresDirectory:
         self._session_over()
         self._reader.stop()
         self._control.close()
-
-
-async def _nothing_yet(_: int) -> bytes:
-    return b""
 
 
 def _end(future: _Future, found: _Log | OSError) -> None:

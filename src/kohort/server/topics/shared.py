@@ -111,11 +111,11 @@ class SharedTopics(FollowingTopics):
         self._standbys.pop(partition, None)
         self._tell_opened(log)
 
-    async def stand_by(self, place: Place, on_ready: Callable[[], object]) -> None:
+    def stand_by(self, place: Place, on_ready: Callable[[], object]) -> None:
         """Read a partition that another node leads, to serve it soon after that lets it go.
 
         `on_ready` is called when it has been read, if that takes time. Nothing happens to one that
-        is led or read here already, or whose topic is gone. Raises OSError.
+        is led or read here already, or whose topic is gone.
         """
         partition, topic = self.partition_of(place), self.by_id(place.topic_id)
         if partition is None or topic is None:
@@ -123,11 +123,9 @@ class SharedTopics(FollowingTopics):
         if partition in self._standbys or partition in self._led:
             return
         settings = self._logs.settings(topic.effective)
-        log = await self._shared_logs.stand_by(partition, topic.id, settings)
-        if self.partition_of(place) == partition:
-            log.on_ready = on_ready
-            self._standbys[partition] = log
-            self._tell_opened(log)
+        log = self._standbys[partition] = self._shared_logs.stand_by(partition, topic.id, settings)
+        log.on_ready = on_ready
+        self._tell_opened(log)
 
     def stand_down(self, partition: TopicPartition) -> None:
         """Read a partition no more. Harmless if it is not read here."""

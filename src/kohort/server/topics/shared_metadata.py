@@ -187,6 +187,11 @@ class SharedMetadata:
         async with self._turn:
             await self._read_on()
 
+    async def read_news(self) -> None:
+        """Know more of the log, as much as one read gives. Raises as `read_on`."""
+        async with self._turn:
+            await self.follow(await self._read() or ())
+
     async def _read_on(self) -> None:
         while (records := await self._read()) is not None:
             await self.follow(records)
@@ -235,15 +240,20 @@ class SharedMetadata:
         await self._storage.compact(end_offset, batches)
         self._snapshot_end = end_offset
 
-    async def decide(self, decide: Callable[[], Sequence[MetadataRecord]]) -> bool:
+    async def decide(
+        self, decide: Callable[[], Sequence[MetadataRecord]], *, reads: bool = True
+    ) -> bool:
         """Append what is decided on all that is in the log, and do it; False if there is nothing.
 
-        Nodes that the records fence lose their sessions. Raises FencedError, OSError, and
-        UnknownOutcomeError: then it is to be decided anew.
+        If others append meanwhile, it is not appended, and is to be decided anew. So it is without
+        `reads` if the log has more than is known here; that is sooner if it has not. Nodes that the
+        records fence lose their sessions. Raises FencedError, OSError, and UnknownOutcomeError:
+        then it is to be decided anew.
         """
         async with self._turn:
             await self._append_pending()
-            await self._read_on()
+            if reads:
+                await self._read_on()
             decided = decide()
             for records in in_batches(decided, _chars):
                 nodes = self.state.cluster.nodes
