@@ -35,6 +35,7 @@ ORDER = (
     "security",
     "footprint",
     "loading",
+    "rolling_restart",
     "decode",
     "consume",
     "joining",

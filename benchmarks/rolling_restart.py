@@ -13,7 +13,6 @@ time from the last heartbeat that the former coordinator took to the first that 
 import argparse
 import asyncio
 import statistics
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -21,7 +20,9 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+from tests.peers.postgres import Postgres
 
 from benchmarks.report import Target, publish, table
 from kohort.client import ClientConfig, OffsetAndMetadata, TopicPartition
@@ -63,12 +64,12 @@ class Member:
         self._cluster = cluster
         self._group = group
         self._beats = beats
-        self._identity: dict[str, object] = {"group_id": group, "group_instance_id": None}
+        self._identity: dict[str, Any] = {"group_id": group, "group_instance_id": None}
 
     async def join(self) -> None:
         """Have the group Stable with this member."""
         connection = await self._cluster.coordinator(self._group)
-        join = {
+        join: dict[str, Any] = {
             "group_id": self._group,
             "session_timeout_ms": SESSION_MS,
             "rebalance_timeout_ms": SESSION_MS,
@@ -183,9 +184,6 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _database(stack: ExitStack) -> str:
-    sys.path.append("tests")
-    from peers.postgres import Postgres  # it imports its neighbours by these names
-
     return stack.enter_context(Postgres.start(fsync=True)).url
 
 
