@@ -13,9 +13,10 @@ from confluent_kafka import Producer
 
 from kohort.cluster import LEASE_MS, NO_LEADER, MovePlanned, NodeFenced, PartitionLed
 from kohort.errors import ErrorCode
-from kohort.log.shared_memory import SharedMemory
+from kohort.log.shared_memory import MemoryStorage, SharedMemory
 from kohort.protocol.batches import Record, build, iterate
 from kohort.server.broker import Broker
+from kohort.server.cluster_admin import ClusterAdmin
 from kohort.server.config import Config
 from kohort.server.ownership import Ownership
 from kohort.server.topics import SharedMetadata, SharedTopics, TopicRecord, decode_batches
@@ -265,6 +266,21 @@ async def test_a_node_that_is_stopped_hands_over_what_it_leads_before_it_is_gone
             if record == fenced or isinstance(record, PartitionLed)
         ]
         assert records[-1] == fenced
+
+
+async def test_a_drained_node_gets_nothing_in_its_next_session() -> None:
+    async with SharedCluster(2) as cluster:
+        await create(cluster, 1)
+        await ClusterAdmin(MemoryStorage(cluster.shared, 3)).drain(1)
+        session = cluster.storages[1].session
+        cluster.shared.fence(1)
+        metadata = SharedMetadata(cluster.storages[2], cluster.clock.timestamp)
+        known = metadata.state.cluster.nodes
+        async with asyncio.timeout(10):
+            while 1 not in known or known[1].session == session:
+                await cluster.storages[2].wait_beyond(metadata.end_offset)
+                await metadata.read_on()
+        assert known[1].is_draining
 
 
 async def test_what_is_not_read_in_time_is_taken_over_when_a_node_is_gone() -> None:

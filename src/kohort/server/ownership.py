@@ -104,7 +104,8 @@ class Ownership:
         """Moves of what is led here, and since when they are known."""
         self._said_at = claimed_at
         """When this node said last what it has read."""
-        self._is_leaving = False
+        self._is_draining = False
+        """Whether it is to lead nothing any more: it ends, or an operator drains it."""
         self._running: list[asyncio.Task[None]] = []
         metadata.on_change = self._again.set
 
@@ -270,6 +271,7 @@ class Ownership:
         if not self._is_registered:
             return [*self._led_anew(), self._registration(observed.now)]
         cluster = self._metadata.state.cluster
+        self._is_draining |= cluster.nodes[self._node_id].is_draining
         newcomers = [each for each in cluster.nodes.values() if each not in known]
         decided = decide(
             cluster,
@@ -294,7 +296,7 @@ class Ownership:
         return NodeRegistered(
             *(node, session, self._endpoints, now, self._rack),
             machine=this_machine(),
-            is_draining=self._is_leaving,
+            is_draining=self._is_draining,
         )
 
     @property
@@ -449,7 +451,7 @@ class Ownership:
                     await self._storage.release()
 
     async def _drain(self) -> None:
-        self._is_leaving = True
+        self._is_draining = True
         with suppress(Exception):  # whatever fails, what is left is taken over
             async with asyncio.timeout(self._drained_within_ms / 1_000):
                 await self._metadata.decide(self._draining)
