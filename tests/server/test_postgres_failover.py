@@ -15,6 +15,8 @@ from kohort.server.topics import Topic
 from peers.postgres import Postgres, PostgresUnavailableError
 from server.postgres_nodes_bench import PARTITIONS, WITHIN_S, Nodes
 
+NO_MOVES = {"cluster.rebalance.delay.ms": "600000"}
+"""Nothing is logged of the cluster unless a test does."""
 PLACES = [TopicPartition("orders", each) for each in range(PARTITIONS)]
 
 
@@ -78,8 +80,11 @@ async def test_what_a_standby_has_lost_is_told_and_not_written_behind(
     primary: Postgres, caplog: pytest.LogCaptureFixture
 ) -> None:
     standby = Standby(primary)
-    async with Nodes(primary.url) as nodes:
+    async with Nodes(primary.url, NO_MOVES) as nodes:
         await nodes.start(1, 2)
+        async with asyncio.timeout(WITHIN_S):
+            while 2 not in nodes.brokers[1].nodes.ids:  # noqa: ASYNC110 - nothing tells of it
+                await asyncio.sleep(0.02)
         await nodes.create()
         await nodes.led_by(1, 2)
         await produce(nodes, b"a")
@@ -102,7 +107,7 @@ async def test_a_node_ends_if_the_database_has_lost_what_was_logged_of_the_clust
     primary: Postgres,
 ) -> None:
     standby = Standby(primary)
-    async with Nodes(primary.url) as nodes:
+    async with Nodes(primary.url, NO_MOVES) as nodes:
         await nodes.start(1)
         await nodes.create()
         await nodes.led_by(1)
