@@ -59,7 +59,10 @@ delete from batches where (log, base) in (
 @pytest.mark.clients
 @pytest.mark.parametrize(
     ("topic", "found"),
-    [("kohort-plain", "acknowledged records"), (GROUP_LOG, "acknowledged commits are not")],
+    [
+        (GROUP_LOG, "acknowledged commits are not"),
+        pytest.param("kohort-plain", "acknowledged records", marks=pytest.mark.long),
+    ],
 )
 def test_a_loss_is_found(tmp_path, topic, found):
     def lose() -> None:
