@@ -76,6 +76,9 @@ class Plans:
 class Run(ABC):
     """One run, whose subclass knows the servers and what is done to them."""
 
+    leaders_stay = True
+    """Whether a partition always has the same leader."""
+
     def __init__(
         self,
         address: str,
@@ -318,7 +321,9 @@ class Run(ABC):
     ) -> Iterator[str]:
         """What is wrong with what is left."""
         for topic, idempotent in TOPICS.items():
-            yield from check_records(self.ledger, topic, idempotent, contents[topic])
+            yield from check_records(
+                self.ledger, topic, idempotent, contents[topic], leaders_stay=self.leaders_stay
+            )
         log = GroupLog.of(contents[GROUP_LOG], names)
         yield from check_commits(self.ledger, log)
         yield from check_owners(self.ledger, log)

@@ -61,6 +61,14 @@ def test_records(told, values, idempotent, sentence):
     assert any(sentence in each for each in found) if sentence else not found
 
 
+@pytest.mark.parametrize("idempotent", [True, False])
+def test_leaders_that_change_keep_the_order_of_idempotent_producers(idempotent):
+    found = check_records(
+        acknowledged((0, 0), (1, 2)), "t", idempotent, log_of(0, 4, 2), leaders_stay=False
+    )
+    assert any("not in order" in each for each in found) == idempotent
+
+
 def test_records_that_were_read_stay():
     ledger = Ledger()
     ledger.record_read("c", T0, 1, b"2")

@@ -40,6 +40,8 @@ PLANS = Plans(
 
 
 class ClusterRun(Run):
+    leaders_stay = False
+
     def __init__(
         self,
         directory: Path,
