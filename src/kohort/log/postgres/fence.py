@@ -273,8 +273,9 @@ async def ensure_cluster(connection: Connection, node: int) -> None:
             f"node {other} serves from this database without cluster.enabled=true: stop it, or "
             "choose another database, or another schema by search_path"
         )
+    ended = [row[0] for row in await connection.fetch(_ALONE, LEASE, node, CLUSTER)]
     await connection.execute(
-        f"update nodes set session = session + 1 where node in ({_ALONE})", LEASE, node, CLUSTER
+        "update nodes set session = session + 1 where node = any($1::int[])", ended
     )
 
 

@@ -72,6 +72,10 @@ _KNOWN: Final = (
     "select l.cleaned, b.data from logs l left join batches b on b.log = l.id and b.base = $2 "
     "where l.id = $1"
 )
+_COMPACTED_AWAY: Final = (
+    "delete from batches where log = $1 and base < $2",
+    "delete from segments where log = $1 and base < $2",
+)
 _INSERT: Final = (
     "insert into batches (log, base, next, epoch, max_ts, data) values ($1, $2, $3, $4, $5, $6)"
 )
@@ -85,7 +89,7 @@ with fence as (
     returning next
 )
 select (select count(*) from fence), (select count(pg_notify($10, next::text)) from appended)
-"""
+"""  # of constants  # nosec B608
 _NODES: Final = (
     "select now() as now, pg_postmaster_start_time() as started, n.node, n.session, "
     "n.lease_until, l.objid is not null as holds_lock "
@@ -305,10 +309,8 @@ class PostgresStorage:
                 start_offset = rows[0].base if rows else end_offset
                 if not await connection.fetchval(_COMPACTED, log, start_offset, end_offset):
                     return
-                for table in ("batches", "segments"):
-                    await connection.execute(
-                        f"delete from {table} where log = $1 and base < $2", log, end_offset
-                    )
+                for delete in _COMPACTED_AWAY:
+                    await connection.execute(delete, log, end_offset)
                 await connection.executemany(_INSERT, rows)
             self._know(log, batches)
 
