@@ -139,6 +139,16 @@ async def test_who_has_lost_the_session_changes_nothing(nodes: Nodes) -> None:
     assert await nodes.settled() == ["b"]
 
 
+async def test_a_decision_on_less_than_is_logged_is_not_appended(nodes: Nodes) -> None:
+    one, two = nodes.metadata
+    await one.decide(lambda: [topic(1, "a")])
+    assert await two.decide(lambda: [topic(2, "b")], reads=False)
+    assert nodes.shared.end_offset == 1
+    assert await two.decide(lambda: [topic(2, "b")])
+    assert await two.decide(lambda: [topic(3, "c")], reads=False)
+    assert await nodes.settled() == ["a", "b", "c"]
+
+
 async def test_decisions_are_made_on_all_that_is_logged(nodes: Nodes) -> None:
     place = Place(UUID(int=1), 0)
 
