@@ -8,6 +8,7 @@ import pytest
 from kohort.cluster import FencedError, UnknownOutcomeError
 from kohort.errors import KohortError
 from kohort.log.postgres.fence import LEASE, LOCK, METADATA, STATE, Fence, lock_node
+from kohort.log.postgres.link import STATEMENT_WITHIN_S
 from kohort.log.postgres.shared_storage import PostgresStorage
 from kohort.protocol import batches
 from kohort.protocol.batch_format import START
@@ -223,6 +224,24 @@ class TestTheMetadataLog:
         await first.claim()
         assert await second.append(1, at(1, b"c"), {1: session})
         await first.renew()
+
+    async def test_a_process_that_hangs_in_a_transaction_is_fenced(self, pair):
+        first, second = pair
+        await first.append(0, at(0, b"a"), {})
+        fence, is_held = first.fence, asyncio.Event()
+        hold = fence.hold
+
+        async def hang(*held):
+            await hold(*held)
+            is_held.set()
+            await asyncio.Event().wait()
+
+        fence.hold = hang
+        compacting = asyncio.ensure_future(first.compact(1, [at(0, b"a")]))
+        await is_held.wait()
+        async with asyncio.timeout(STATEMENT_WITHIN_S - 5):
+            assert await second.append(1, at(1, b"b"), {1: fence.claimed})
+        compacting.cancel()
 
     async def test_an_append_that_is_refused_ends_no_session(self, pair):
         first, second = pair

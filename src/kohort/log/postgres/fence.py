@@ -33,6 +33,12 @@ OPERATOR: Final = -2
 RENEWED_EVERY_S: Final = 0.5
 LOCK: Final = 0x6B6F686F
 _TIMELINE: Final = "select left(pg_walfile_name(pg_current_wal_lsn()), 8)"
+BOUNDED: Final = f"set_config('idle_in_transaction_session_timeout', '{LEASE_MS}', true)"
+"""Has PostgreSQL end the transaction under way if its process hangs: others wait for its locks."""
+_HOLD: Final = (
+    f"select {BOUNDED} from nodes where node = $1 and lane = $2 and session = $3 for share"
+)
+_LOCK_NODES: Final = f"select {BOUNDED}; lock table nodes in share row exclusive mode"
 _OWN_STEP: Final = 1 << 30
 """A node steps its own sessions by more than one, and at random: nobody who takes its place does.
 """
@@ -134,7 +140,7 @@ class Fence:
         That is told to nobody: this may be called in any thread.
         """
         found = await connection.fetchval(
-            "select 1 from nodes where node = $1 and lane = $2 and session = $3 for share",
+            _HOLD,
             self.node,
             lane,
             self._sessions[lane],
@@ -237,7 +243,7 @@ async def ensure_only(connection: Connection, node: int) -> None:
 
     None begins one before the end of the transaction under way, if all of them ask for this.
     """
-    await connection.execute("lock table nodes in share row exclusive mode")
+    await connection.execute(_LOCK_NODES)
     if await connection.fetchval("select true from nodes where lane = $1 limit 1", CLUSTER):
         raise KohortError(
             "the database is that of a cluster: set cluster.enabled=true, or choose another "
@@ -266,7 +272,7 @@ async def ensure_cluster(connection: Connection, node: int) -> None:
     One that had a lease writes nothing any more. None begins one before the end of the transaction
     under way.
     """
-    await connection.execute("lock table nodes in share row exclusive mode")
+    await connection.execute(_LOCK_NODES)
     other = await connection.fetchval(f"{_ALONE} and lease_until > now()", LEASE, node, CLUSTER)
     if other is not None:
         raise KohortError(

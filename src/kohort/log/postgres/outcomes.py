@@ -15,8 +15,10 @@ from kohort.cluster import UnknownOutcomeError
 
 _UNKNOWN_CLASSES: Final = ("08", "57")
 """Of SQLSTATE: loss of the connection, and the operator's intervention."""
-_TRIED_AGAIN: Final = ("25006", "40001", "40P01", "53300", "55P03")
-"""Read-only (a standby, until it is promoted), conflicts, too many connections, lock timeout."""
+_TRIED_AGAIN: Final = ("25006", "25P03", "40001", "40P01", "53300", "55P03")
+"""Read-only (a standby, until it is promoted), a transaction that was idle for too long, conflicts,
+too many connections, lock timeout.
+"""
 
 
 class DatabaseError(OSError):

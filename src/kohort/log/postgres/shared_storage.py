@@ -24,6 +24,7 @@ from kohort.cluster.storage import (
 )
 from kohort.log.postgres import alone, schema
 from kohort.log.postgres.fence import (
+    BOUNDED,
     LEASE,
     LOCK,
     METADATA,
@@ -81,7 +82,7 @@ _INSERT: Final = (
 )
 _APPEND: Final = f"""
 with fence as (
-    select 1 from nodes where node = $7 and lane = $8 and session = $9 for share
+    select {BOUNDED} from nodes where node = $7 and lane = $8 and session = $9 for share
 ), appended as (
     insert into batches (log, base, next, epoch, max_ts, data)
     select $1::int, $2::bigint, $3::bigint, $4::int, $5::bigint, $6::bytea from fence
