@@ -1,6 +1,7 @@
 """Nodes that share a storage: each leads a part, and all of it moves."""
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import Callable, Collection
 from datetime import timedelta
@@ -559,7 +560,10 @@ async def test_others_are_looked_at_more_often_than_leases_are_renewed() -> None
         assert storage.observations - looked > 2 * 3
 
 
-async def test_partitions_are_opened_once_though_one_of_them_fails() -> None:
+async def test_partitions_are_opened_once_though_one_of_them_fails(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.ERROR)
     clock = MovableClock()
     node = MemoryNode(SharedMemory(clock.timestamp), 1)
     metadata = SharedMetadata(node.storage, clock.timestamp)
@@ -589,4 +593,7 @@ async def test_partitions_are_opened_once_though_one_of_them_fails() -> None:
     await working
     await ownership.work()
     assert taken == {0: 1, 1: 2, 2: 1}
+    assert [record.getMessage() for record in caplog.records] == [
+        "partitions cannot be read yet, which is tried again"
+    ]
     assert len(topics.led) == topics.taken == 3

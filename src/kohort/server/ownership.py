@@ -96,6 +96,8 @@ class Ownership:
         self._trouble: str | None = None
         self._renewed = asyncio.Event()
         """Set when the lease was renewed, or all was given up."""
+        self._untaken: str | None = None
+        """Why something that is to be led cannot be read."""
         self._again = asyncio.Event()
         """Set when there is something to decide on."""
         self._worked = asyncio.Event()
@@ -316,9 +318,22 @@ class Ownership:
             for place, epoch in self._led_places()
             if self._topics.partition_of(place) not in self._topics.led
         ]
+        failures: list[OSError] = []
         for start in range(0, len(wanted), _TAKEN_AT_ONCE):
             some = wanted[start : start + _TAKEN_AT_ONCE]
-            await _all(self._topics.take(place, epoch) for place, epoch in some)
+            await _all(self._take(place, epoch, failures) for place, epoch in some)
+        untaken = str(failures[0]) if failures else None
+        if untaken not in (None, self._untaken):
+            told = fields(partitions=len(failures), why=untaken)
+            logger.error("partitions cannot be read yet, which is tried again", extra=told)
+        self._untaken = untaken
+
+    async def _take(self, place: Place, epoch: int, failures: list[OSError]) -> None:
+        """Lead a partition. If it cannot be read, the others are led all the same."""
+        try:
+            await self._topics.take(place, epoch)
+        except OSError as error:
+            failures.append(error)
 
     def _led_places(self) -> Iterable[tuple[Place, int]]:
         """What this node leads in its present session, with the epochs."""
