@@ -35,7 +35,7 @@ from kohort.coordinator.consumer.heartbeat import not_found, validate_heartbeat
 from kohort.coordinator.consumer.regular_expressions import regexes_resolved
 from kohort.coordinator.consumer.steady import SteadyHeartbeat
 from kohort.coordinator.consumer.target import target_computed, target_failed
-from kohort.coordinator.consumer.timers import restore_timers
+from kohort.coordinator.consumer.timers import restore_members
 from kohort.coordinator.consumer.upgrade import upgrade
 from kohort.coordinator.fold import Fold
 from kohort.coordinator.handed_out import HandedOutIds
@@ -201,7 +201,7 @@ class Shard(Fold):
         step = Step(self.config, now, timestamp)
         for group in self.groups.values():
             if isinstance(group, ConsumerGroup):
-                restore_timers(group, step)
+                restore_members(group, step)
             elif group.logged is not None:
                 restore_sessions(group, group.logged, step)
                 if len(group.sessions) > self.config.max_size:

@@ -388,6 +388,17 @@ def test_timers_start_anew_after_loading(bench):
     assert bench.state() == "Empty"
 
 
+def test_the_next_heartbeat_after_loading_is_told_the_assignment(bench):
+    bench.consumer_heartbeat("g", "A", 0, topics=["t"])
+    bench.consumer_heartbeat("g", "B", 0, topics=["t"])
+    revoking = told(bench.consumer_heartbeat("g", "A", 2))
+    assert revoking == (2, {T: (0,)})
+    assert told(bench.consumer_heartbeat("g", "A", 2)) == (2, None)
+    bench.restart()
+    assert told(bench.consumer_heartbeat("g", "A", 2)) == revoking
+    assert told(bench.consumer_heartbeat("g", "A", 2)) == (2, None)
+
+
 def test_a_member_in_a_state_of_the_future_goes_on_with_nothing(bench):
     bench.consumer_heartbeat("g", "A", 0, topics=["t"])
     key = MemberKey("g", "A")

@@ -124,7 +124,7 @@ def test_an_upgrade_gives_nobody_what_a_cooperative_member_has_yet_to_revoke(ben
     live = bench.shard.logged_state()
     bench.restart()
     assert bench.shard.logged_state() == live
-    assert told(bench.consumer_heartbeat("g", "B", 2)) == (2, None)
+    assert told(bench.consumer_heartbeat("g", "B", 2)) == (2, {})
     assert bench.heartbeat("g", a, 1).error == "rebalance_in_progress"
     after = subscribed(owned=(0,))
     assert bench.join("g", a, protocols=after, version=3).response.generation == 2

@@ -105,6 +105,8 @@ class ConsumerSession:
     """Whether the timer of the classic member's next JoinGroup is set."""
     has_to_sync: bool = False
     """Whether the timer of the classic member's next SyncGroup is set."""
+    is_told: bool = True
+    """False from loading until the next heartbeat, whose response tells the assignment."""
 
 
 @dataclass(slots=True)

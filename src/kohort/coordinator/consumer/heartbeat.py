@@ -343,11 +343,14 @@ def reconcile_member(
 def _response(
     change: MemberChange, member: ConsumerMember, request: ConsumerGroupHeartbeat, step: Step
 ) -> ConsumerGroupHeartbeatResponse:
+    session = change.group.sessions[member.member_id]
     tells = (
         not request.member_epoch
         or _is_full(request)
         or member.current.assigned != change.before.current.assigned
+        or not session.is_told
     )
+    session.is_told = True
     return ConsumerGroupHeartbeatResponse(
         member_id=member.member_id,
         member_epoch=member.current.epoch,

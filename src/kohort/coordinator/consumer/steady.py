@@ -52,7 +52,7 @@ def keep_alive(
     settings = config.consumer_group(group.id)
     session = group.sessions[member_id]
     deadline = now + settings.session_timeout_ms
-    if session.timer is None or session.timer > deadline:
+    if session.timer is None or session.timer > deadline or not session.is_told:
         return None
     session.deadline = Instant(deadline)
     return settings.heartbeat_interval_ms

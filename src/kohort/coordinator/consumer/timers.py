@@ -111,8 +111,12 @@ def forget(group: ConsumerGroup, member_id: str, step: Step) -> None:
     del group.sessions[member_id]
 
 
-def restore_timers(group: ConsumerGroup, step: Step) -> None:
-    """Start all timers anew, as after loading."""
+def restore_members(group: ConsumerGroup, step: Step) -> None:
+    """Start all sessions and timers anew, as after loading.
+
+    What the former coordinator told last may be lost with it.
+    """
     for member in group.members.values():
         restart_session(group, member, step)
+        group.sessions[member.member_id].is_told = False
         restart_revocation(group, member, step)

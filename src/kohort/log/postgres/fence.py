@@ -35,9 +35,9 @@ LOCK: Final = 0x6B6F686F
 _TIMELINE: Final = "select left(pg_walfile_name(pg_current_wal_lsn()), 8)"
 BOUNDED: Final = f"set_config('idle_in_transaction_session_timeout', '{LEASE_MS}', true)"
 """Has PostgreSQL end the transaction under way if its process hangs: others wait for its locks."""
-_HOLD: Final = (
-    f"select {BOUNDED} from nodes where node = $1 and lane = $2 and session = $3 for share"
-)
+_HOLD: Final = f"""
+select {BOUNDED} from nodes where node = $1 and lane = $2 and session = $3 for share
+"""  # of constants  # nosec B608
 _LOCK_NODES: Final = f"select {BOUNDED}; lock table nodes in share row exclusive mode"
 _OWN_STEP: Final = 1 << 30
 """A node steps its own sessions by more than one, and at random: nobody who takes its place does.
