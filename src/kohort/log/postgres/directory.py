@@ -34,6 +34,7 @@ from kohort.log.postgres.removing import remove_strays
 from kohort.log.postgres.session import Session
 from kohort.log.postgres.stored import StoredLog, read_logs
 from kohort.log.postgres.taking import epochs_of
+from kohort.log.postgres.trouble import Trouble
 from kohort.log.postgres.writer import INSERT
 from kohort.log.problems import Problems
 from kohort.log.refused import RefusedLog
@@ -41,8 +42,6 @@ from kohort.types import Timestamp, TopicPartition
 
 logger = logging.getLogger("kohort.log")
 
-DATABASE = TopicPartition("postgresql", 0)
-"""The name under which the problems of the database itself are."""
 _WEEK_MS = 7 * 86_400_000
 
 
@@ -83,6 +82,7 @@ class PostgresDirectory:
         self._loop: asyncio.AbstractEventLoop | None = None
         self.on_reopened: list[Callable[[Log], None]] = []
         self.problems = Problems()
+        self._trouble = Trouble(self.problems)
         self._logs: dict[TopicPartition, PostgresLog | RefusedLog] = {}
         self._stored: dict[int, StoredLog] = {}
         """Logs as they were found at the start, until they are opened."""
@@ -92,7 +92,6 @@ class PostgresDirectory:
         """In which logs are led, if that is not 0."""
         self._stopped = self._closed = False
         self._renewing: asyncio.Task[None] | None = None
-        self._trouble: str | None = None
         self._control = Control(url, self._name("control"))
         self._reader = RowReader(self._link("reading"), self._control)
         self._session = Session(
@@ -103,7 +102,7 @@ class PostgresDirectory:
             PageCache() if cached_bytes is None else PageCache(cached_bytes),
             self.problems,
             statement=statement,
-            troubled=self._troubled,
+            troubled=self._trouble.tell,
             written=self._written,
         )
         self._lease = self._link("lease")
@@ -176,14 +175,6 @@ class PostgresDirectory:
     def _written(self, seconds: float) -> None:
         for tell in self.on_written:
             tell(seconds)
-
-    def _troubled(self, error: Exception | None) -> None:
-        if error is None and self._trouble is not None:
-            self.problems.end(DATABASE, self._trouble)
-            self._trouble = None
-        elif error is not None and self._trouble is None:
-            self._trouble = f"PostgreSQL cannot be written, which is tried again: {error}"
-            self.problems.begin(DATABASE, self._trouble)
 
     async def _renew(self) -> None:
         try:

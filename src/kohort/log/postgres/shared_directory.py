@@ -32,6 +32,7 @@ from kohort.log.postgres.reading import RowReader, RowsOfOthers
 from kohort.log.postgres.removing import nothing_is_appended, remove_rows, remove_strays
 from kohort.log.postgres.session import Session
 from kohort.log.postgres.taking import Taken, Wanted, take_logs
+from kohort.log.postgres.trouble import Trouble
 from kohort.log.problems import Problems
 from kohort.log.refused import RefusedLog
 from kohort.log.standby import StandbyLog
@@ -39,8 +40,6 @@ from kohort.types import Timestamp, TopicPartition
 
 logger = logging.getLogger("kohort.log")
 
-DATABASE: Final = TopicPartition("postgresql", 0)
-"""The name under which the problems of the database itself are."""
 TAKEN_AT_ONCE: Final = 250
 """Logs that are taken together: what is stored of them is in memory at a time."""
 RELEASED_WITHIN_S: Final = 2.0
@@ -69,6 +68,7 @@ class SharedPostgresDirectory:
         self._url = url
         self._stray_retention_ms = stray_retention_ms
         self.problems = Problems()
+        self._trouble = Trouble(self.problems)
         self.on_reopened: list[Callable[[Log], None]] = []
         self.on_lost: list[Callable[[], None]] = []
         """Never called: a node whose session is over begins another one."""
@@ -84,7 +84,6 @@ class SharedPostgresDirectory:
         self._session: Session | None = None
         self._ends: dict[tuple[TopicPartition, UUID], int] = {}
         """What was durable of the logs that were led before."""
-        self._trouble: str | None = None
         self.directories: PostgresPlaces
         self._closed = False
 
@@ -120,7 +119,7 @@ class SharedPostgresDirectory:
             self._reader,
             self._cache,
             self.problems,
-            troubled=self._troubled,
+            troubled=self._trouble.tell,
             written=self._written,
         )
         fence.on_lost.append(self._session_over)
@@ -136,7 +135,7 @@ class SharedPostgresDirectory:
             session.abandon(FencedError())
         for log in logs:
             log.end(ErrorCode.not_leader_or_follower)
-        self._troubled(None)
+        self._trouble.tell(None)
 
     def _remember_end(self, partition: TopicPartition) -> None:
         log = self._logs.get(partition)
@@ -164,14 +163,6 @@ class SharedPostgresDirectory:
     def _written(self, seconds: float) -> None:
         for tell in self.on_written:
             tell(seconds)
-
-    def _troubled(self, error: Exception | None) -> None:
-        if error is None and self._trouble is not None:
-            self.problems.end(DATABASE, self._trouble)
-            self._trouble = None
-        elif error is not None and self._trouble is None:
-            self._trouble = f"PostgreSQL cannot be written, which is tried again: {error}"
-            self.problems.begin(DATABASE, self._trouble)
 
     # Leading
 
