@@ -37,7 +37,8 @@ class Shown:
             )
             for index in range(COUNT)
         ]
-        self._views = Views([WorkerProcess(each) for each in assignments], sockets)
+        workers = [WorkerProcess(each) for each in assignments]
+        self._views = Views(workers, sockets, share_storage=False)
 
     async def worker(self, index: int) -> asyncio.Server:
         async def respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
