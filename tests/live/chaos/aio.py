@@ -15,7 +15,7 @@ from aiokafka.errors import KafkaError as AioKafkaError
 
 from kohort import client as kohort
 from kohort.errors import KohortError
-from live.chaos.ledger import Ledger, Partition
+from live.chaos.ledger import Ledger, Partition, commit_mark
 from live.chaos.settings import (
     HEARTBEAT_MS,
     PARTITIONS,
@@ -196,7 +196,9 @@ async def _step(plan: MemberPlan, consumer, ledger: Ledger) -> None:
         following[tp] = messages[-1].offset + 1
     if following:
         try:
-            await consumer.commit(following)
+            await consumer.commit(
+                {tp: (offset, commit_mark(plan.name)) for tp, offset in following.items()}
+            )
         except (AioKafkaError, ValueError):  # ValueError: a partition that it no longer has
             return
         for tp, offset in following.items():
@@ -213,7 +215,8 @@ async def consume_kohort(
         async for batch in generation.records(partition):
             for record in batch:
                 ledger.record_read(plan.name, tuple(partition), record.offset, record.value)
-            await generation.commit({partition: batch.next_offset})
+            reached = kohort.OffsetAndMetadata(batch.next_offset, metadata=commit_mark(plan.name))
+            await generation.commit({partition: reached})
             ledger.record_committed(plan.name, plan.group, tuple(partition), batch.next_offset)
 
     async def live(group) -> None:

@@ -6,7 +6,7 @@ import time
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from live.chaos.ledger import Ledger
+from live.chaos.ledger import Ledger, commit_mark
 from live.chaos.settings import (
     HEARTBEAT_MS,
     PARTITIONS,
@@ -113,7 +113,10 @@ def _step(plan: MemberPlan, consumer: Consumer, ledger: Ledger) -> None:
         following[partition] = message.offset() + 1
     if not following:
         return
-    offsets = [TopicPartition(*partition, offset) for partition, offset in following.items()]
+    offsets = [
+        TopicPartition(*partition, offset, metadata=commit_mark(plan.name))
+        for partition, offset in following.items()
+    ]
     try:
         done = consumer.commit(offsets=offsets, asynchronous=False)
     except KafkaException:

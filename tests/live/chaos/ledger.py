@@ -31,6 +31,25 @@ class Committed(NamedTuple):
     offset: int
 
 
+def commit_mark(client: str) -> str:
+    """The metadata of a commit that a client is about to send."""
+    return f"{client} {_now_ms()}"
+
+
+def is_late(mark: str, since_ms: int) -> bool:
+    """Whether a commit was sent first before that time, and may have been tried again since.
+
+    aiokafka tries one again in its next generation, when others have committed more. A commit
+    without a mark is never late.
+    """
+    _, _, sent_ms = mark.rpartition(" ")
+    return sent_ms.isdecimal() and int(sent_ms) <= since_ms
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
 class Owned(NamedTuple):
     """An assignment as the member got it."""
 
@@ -49,6 +68,8 @@ class Ledger:
         default_factory=lambda: defaultdict(list)
     )
     """Offsets by group and partition, in the order in which members were told."""
+    highest: dict[tuple[str, Partition], tuple[int, int]] = field(default_factory=dict)
+    """The highest of them, with the time in ms when the member was told."""
     owned: list[Owned] = field(default_factory=list)
     read: dict[tuple[Partition, int], bytes] = field(default_factory=dict)
     """What any member read, by partition and offset."""
@@ -69,7 +90,10 @@ class Ledger:
         self._succeeded(client)
 
     def record_committed(self, client: str, group: str, partition: Partition, offset: int) -> None:
-        self.committed[group, partition].append(offset)
+        key = group, partition
+        self.committed[key].append(offset)
+        if offset >= self.highest.get(key, (0, 0))[0]:
+            self.highest[key] = offset, _now_ms()
         self._succeeded(client)
 
     def record_owned(
@@ -92,6 +116,16 @@ class Ledger:
         self.violations.append(text)
         self.report(f"VIOLATION {text}")
 
-    def highest_commits(self) -> dict[tuple[str, Partition], int]:
-        """The highest offset that a member of the group was told is committed, by partition."""
-        return {key: max(offsets) for key, offsets in list(self.committed.items()) if offsets}
+    def check_committed(
+        self, key: tuple[str, Partition], known: tuple[int, int], offset: int, mark: str
+    ) -> None:
+        """Look at what is committed now. `known` was `highest` before that was asked for."""
+        highest, told_ms = known
+        if offset >= highest:
+            return
+        if not is_late(mark, told_ms):
+            self.violation(
+                f"{key}: {offset} is committed ({mark}), after {highest} was acknowledged"
+            )
+        elif self.highest[key] == known:
+            self.highest[key] = offset, _now_ms()

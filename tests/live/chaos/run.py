@@ -249,7 +249,7 @@ class Run(ABC):
         ) as cluster:
             admin = Admin(cluster)
             while not stop.is_set():
-                highest = self.ledger.highest_commits()
+                highest = dict(self.ledger.highest)
                 try:
                     answers = await admin.committed(self.groups)
                 except KohortError:
@@ -257,13 +257,10 @@ class Run(ABC):
                 for group, offsets in answers.items():
                     if isinstance(offsets, KohortError):
                         continue
-                    now = {tuple(tp): each.offset for tp, each in offsets.items()}
-                    for (of, partition), offset in highest.items():
-                        if of == group and now.get(partition, -1) < offset:
-                            self.ledger.violation(
-                                f"{group} {partition}: {now.get(partition)} is committed, after "
-                                f"{offset} was acknowledged"
-                            )
+                    now = {tuple(tp): (each.offset, each.metadata) for tp, each in offsets.items()}
+                    for key, known in highest.items():
+                        if key[0] == group:
+                            self.ledger.check_committed(key, known, *now.get(key[1], (-1, "")))
                 await asyncio.sleep(0.1)
 
     async def all_go_on(self) -> None:
