@@ -215,7 +215,9 @@ async def consume_kohort(
         async for batch in generation.records(partition):
             for record in batch:
                 ledger.record_read(plan.name, tuple(partition), record.offset, record.value)
-            reached = kohort.OffsetAndMetadata(batch.next_offset, metadata=commit_mark(plan.name))
+            reached = kohort.OffsetAndMetadata(
+                offset=batch.next_offset, metadata=commit_mark(plan.name)
+            )
             await generation.commit({partition: reached})
             ledger.record_committed(plan.name, plan.group, tuple(partition), batch.next_offset)
 
