@@ -258,6 +258,31 @@ class Postgres:
         self.stop()
 
 
+class Backup:
+    """A copy of a cluster's data, with which it goes on from there."""
+
+    def __init__(self, cluster: Postgres) -> None:
+        self._cluster = cluster
+        self._data = cluster.directory / "data"
+        self._copy = cluster.directory / "copy"
+
+    def take(self) -> None:
+        self._cluster.copy(self._copy)
+
+    def restore(self, *, promoted: bool = True) -> None:
+        """Replace the data; back when the cluster takes connections.
+
+        `promoted`: as with a standby that lagged behind, on a timeline of its own. The cluster was
+        started with `restore_command="false"` then.
+        """
+        self._cluster.end()
+        shutil.rmtree(self._data)
+        self._copy.rename(self._data)
+        if promoted:
+            (self._data / "recovery.signal").touch()
+        self._cluster.run()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Run one PostgreSQL cluster until Ctrl-C.")
     parser.add_argument("--port", type=int, default=25432)

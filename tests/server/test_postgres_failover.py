@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import shutil
 from collections.abc import AsyncIterator
 
 import pytest
@@ -11,32 +10,17 @@ from aiokafka import AIOKafkaProducer
 from kohort.client import Consumer, TopicPartition
 from kohort.client.admin import Admin
 from kohort.client.cluster import Cluster
+from kohort.server.broker import Broker
 from kohort.server.topics import Topic
-from peers.postgres import Postgres, PostgresUnavailableError
+from peers.postgres import Backup, Postgres, PostgresUnavailableError
 from server.postgres_nodes_bench import PARTITIONS, WITHIN_S, Nodes
+from server.test_postgres import config as alone
+from server.test_postgres import consume as consume_alone
+from server.test_postgres import produce as produce_alone
 
 NO_MOVES = {"cluster.rebalance.delay.ms": "600000"}
 """Nothing is logged of the cluster unless a test does."""
 PLACES = [TopicPartition("orders", each) for each in range(PARTITIONS)]
-
-
-class Standby:
-    """A copy of a database, which goes on from where it was made."""
-
-    def __init__(self, primary: Postgres) -> None:
-        self._primary = primary
-        self._data = primary.directory / "data"
-        self._copy = primary.directory / "copy"
-
-    def copy(self) -> None:
-        self._primary.copy(self._copy)
-
-    def promote(self) -> None:
-        self._primary.end()
-        shutil.rmtree(self._data)
-        self._copy.rename(self._data)
-        (self._data / "recovery.signal").touch()
-        self._primary.run()
 
 
 @pytest.fixture
@@ -79,7 +63,7 @@ def epochs(nodes: Nodes) -> list[int]:
 async def test_what_a_standby_has_lost_is_told_and_not_written_behind(
     primary: Postgres, caplog: pytest.LogCaptureFixture
 ) -> None:
-    standby = Standby(primary)
+    backup = Backup(primary)
     async with Nodes(primary.url, NO_MOVES) as nodes:
         await nodes.start(1, 2)
         async with asyncio.timeout(WITHIN_S):
@@ -88,11 +72,11 @@ async def test_what_a_standby_has_lost_is_told_and_not_written_behind(
         await nodes.create()
         await nodes.led_by(1, 2)
         await produce(nodes, b"a")
-        await asyncio.to_thread(standby.copy)
+        await asyncio.to_thread(backup.take)
         await produce(nodes, b"lost")
         former = epochs(nodes)
         with caplog.at_level(logging.ERROR, logger="kohort.log"):
-            await asyncio.to_thread(standby.promote)
+            await asyncio.to_thread(backup.restore)
             await produce(nodes, b"b")
         await nodes.led_by(1, 2)
         assert all(new > old for new, old in zip(epochs(nodes), former, strict=True))
@@ -106,18 +90,42 @@ async def test_what_a_standby_has_lost_is_told_and_not_written_behind(
 async def test_a_node_ends_if_the_database_has_lost_what_was_logged_of_the_cluster(
     primary: Postgres,
 ) -> None:
-    standby = Standby(primary)
+    backup = Backup(primary)
     async with Nodes(primary.url, NO_MOVES) as nodes:
         await nodes.start(1)
         await nodes.create()
         await nodes.led_by(1)
-        await asyncio.to_thread(standby.copy)
+        await asyncio.to_thread(backup.take)
         async with asyncio.timeout(WITHIN_S), Cluster(nodes.client) as cluster:
             await Admin(cluster).create_topic("lost", partitions=1)
-        await asyncio.to_thread(standby.promote)
+        await asyncio.to_thread(backup.restore)
         async with asyncio.timeout(WITHIN_S):
             await nodes.brokers[1].lost.wait()
         await nodes.stop(1)
         await nodes.start(1)
         await nodes.led_by(1)
         assert nodes.brokers[1].topics.get("lost") is None
+
+
+async def test_a_server_that_is_alone_ends_and_serves_what_is_left(
+    primary: Postgres, caplog: pytest.LogCaptureFixture
+) -> None:
+    backup = Backup(primary)
+    async with Broker(alone(primary.url)) as broker:
+        await produce_alone(broker, b"a")
+        await asyncio.to_thread(backup.take)
+        await produce_alone(broker, b"lost")
+        with caplog.at_level(logging.ERROR, logger="kohort.log"):
+            await asyncio.to_thread(backup.restore)
+            async with asyncio.timeout(WITHIN_S):
+                await broker.lost.wait()
+    told = [each.getMessage() for each in caplog.records]
+    what = "orders-0: the database has lost what was acknowledged from offset 1 to 1"
+    assert any(text.startswith(what) for text in told)
+    assert any("start this server again" in text for text in told)
+    async with Broker(alone(primary.url)) as broker:
+        await produce_alone(broker, b"b")
+        assert await consume_alone(broker, 2) == [b"a", b"b"]
+        orders = broker.topics.get("orders")
+        assert orders is not None
+        assert orders.partitions[0].leader_epoch == 1

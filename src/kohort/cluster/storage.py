@@ -21,8 +21,10 @@ clock answers nobody.
 class FencedError(KohortError):
     """The session of this process is over: it writes nothing any more, until it has another."""
 
-    def __init__(self) -> None:
-        super().__init__("the session of this node is over: another process has ended it")
+    def __init__(
+        self, why: str = "the session of this node is over: another process has ended it"
+    ) -> None:
+        super().__init__(why)
 
 
 class NodeTakenError(KohortError):

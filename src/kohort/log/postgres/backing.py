@@ -75,6 +75,8 @@ class PostgresBacking:
         """Held while rows of a log that its owner syncs come or go: that is in several threads."""
         self._unwritten = 0
         """Rows that the owner has not synced."""
+        self.synced_end = 0
+        """Offset up to which the owner has synced the log, or it was restored."""
         self._producers = b""
         self._active: Segment | None = None
         self.is_swapping = False
@@ -118,6 +120,7 @@ class PostgresBacking:
     def restore(self, stored: StoredLog, interval: int) -> list[Segment]:
         """The segments of a stored log. Raises CorruptLogError if its rows do not fit together."""
         self._producers = stored.producers
+        self.synced_end = stored.end_offset
         segments = [self._restored(each, interval) for each in stored.segments]
         if segments:
             base = segments[-1].end_offset
@@ -245,6 +248,7 @@ class PostgresBacking:
             raise DatabaseError(None, f"PostgreSQL cannot be written: {error}") from error
         for row in rows:
             row.store.durable = row.end
+        self.synced_end = rows[-1].next
         with self._owner:
             self._unwritten -= len(rows)
 

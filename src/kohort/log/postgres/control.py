@@ -10,10 +10,10 @@ from collections.abc import Awaitable, Callable, Coroutine
 from threading import Thread
 from typing import Any, Final, TypeVar
 
-from kohort.cluster import UnknownOutcomeError
+from kohort.cluster import FencedError, UnknownOutcomeError
 from kohort.log.postgres import alone
 from kohort.log.postgres.fence import lock_node
-from kohort.log.postgres.link import Connection, Link, retry_delays
+from kohort.log.postgres.link import Connection, Link, Opened, retry_delays
 from kohort.log.postgres.outcomes import DatabaseError, outcome
 
 T = TypeVar("T")
@@ -25,11 +25,12 @@ PATIENCE_S: Final = 5.0
 class Control:
     """One connection with a thread. Its methods are for other threads than that."""
 
-    def __init__(self, url: str, name: str) -> None:
+    def __init__(self, url: str, name: str, opened: Opened | None = None) -> None:
+        """The arguments are those of `Link`."""
         self._loop = asyncio.new_event_loop()
         self._thread = Thread(target=self._loop.run_forever, name="kohort-postgres", daemon=True)
         self._thread.start()
-        self.link = Link(url, name)
+        self.link = Link(url, name, opened)
         self._turn = asyncio.Lock()
         self._node: int | None = None
         """The node whose id the connection locks."""
@@ -57,6 +58,8 @@ class Control:
                     connection = await self.link.get()
                     await self._lock_again(connection)
                     return await work(connection)
+            except FencedError as error:
+                raise DatabaseError(None, str(error)) from error
             except UnknownOutcomeError as error:
                 self.link.drop()
                 if waited >= PATIENCE_S:

@@ -24,7 +24,8 @@ from kohort.log.postgres.fence import (
     ensure_free,
     ensure_only,
 )
-from kohort.log.postgres.link import Connection, Link
+from kohort.log.postgres.history import History
+from kohort.log.postgres.link import Connection, Link, Opened
 from kohort.log.postgres.log import PostgresLog
 from kohort.log.postgres.outcomes import DatabaseError, outcome
 from kohort.log.postgres.pages import PageCache
@@ -92,10 +93,11 @@ class PostgresDirectory:
         """In which logs are led, if that is not 0."""
         self._stopped = self._closed = False
         self._renewing: asyncio.Task[None] | None = None
-        self._control = Control(url, self._name("control"))
+        self._history = History(self.fence, self._open_logs)
+        self._control = Control(url, self._name("control"), self._history.ensure)
         self._reader = RowReader(self._link("reading"), self._control)
         self._session = Session(
-            self._link,
+            self._checked_link,
             self.fence,
             self._control,
             self._reader,
@@ -104,8 +106,9 @@ class PostgresDirectory:
             statement=statement,
             troubled=self._trouble.tell,
             written=self._written,
+            committed=self._history.committed,
         )
-        self._lease = self._link("lease")
+        self._lease = self._checked_link("lease")
         try:
             found_id, written_by = self._control.query(partial(self._begin, cluster_id, exclusive))
         except BaseException:
@@ -126,8 +129,14 @@ class PostgresDirectory:
     def _name(self, part: str) -> str:
         return f"kohort node {self._node} {part}"
 
-    def _link(self, part: str) -> Link:
-        return Link(self._url, self._name(part))
+    def _link(self, part: str, opened: Opened | None = None) -> Link:
+        return Link(self._url, self._name(part), opened)
+
+    def _checked_link(self, part: str) -> Link:
+        return self._link(part, self._history.ensure)
+
+    def _open_logs(self) -> Iterable[PostgresLog]:
+        return [each for each in tuple(self._logs.values()) if isinstance(each, PostgresLog)]
 
     async def _begin(
         self, cluster_id: str | None, exclusive: bool, connection: Connection
@@ -273,6 +282,7 @@ class PostgresDirectory:
         number = self.directories.number(log.topic_partition)
 
         async def read(connection: Connection) -> StoredLog:
+            await self._history.ensure(connection)
             return (await read_logs(connection, [number]))[number]
 
         return self._built(self._control.query(read), log.config)

@@ -53,7 +53,7 @@ class Fence:
         """Set once another process has taken this one's place."""
         self.on_lost: list[Callable[[], None]] = []
         self.timeline = ""
-        """That of the database in which the sessions began (`timeline_of`)."""
+        """That of the database in which the sessions began, or went on (`timeline_of`)."""
         self._sessions: dict[int, int] = {}
         self._steps: dict[int, int] = {}
         """The sessions that lanes are being changed to."""
@@ -66,10 +66,10 @@ class Fence:
     def session(self, lane: int) -> int:
         return self._sessions[lane]
 
-    def lose(self) -> FencedError:
-        """Write nothing any more; tells others once."""
+    def lose(self, why: FencedError | None = None) -> FencedError:
+        """Write nothing any more; tells others once. `why`: unless another process is the cause."""
         if self.lost is None:
-            self.lost = FencedError()
+            self.lost = why or FencedError()
             for tell in tuple(self.on_lost):
                 tell()
         return self.lost

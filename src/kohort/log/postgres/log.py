@@ -65,6 +65,16 @@ class PostgresLog(PartitionLog):
         if commit is not None:
             backing.appended = self._appended
 
+    @property
+    def number(self) -> int:
+        """The number of the log in the tables."""
+        return self._rows.number
+
+    @property
+    def stored_end(self) -> int:
+        """Offset up to which the log was acknowledged, so all is in the table."""
+        return self._rows.synced_end if self._commit is None else self.high_watermark
+
     async def _appended(self) -> None:
         assert self._commit is not None
         await self._commit.wait()

@@ -50,11 +50,17 @@ class Operation:
         self._ending.tell()
 
 
+async def do_nothing(connection: Connection) -> None:
+    """Remember nothing of what was committed."""
+
+
 class Operations:
     """The operations of a node. Lives on the loop thread, and is started by the first one."""
 
-    def __init__(self, link: Link, fence: Fence) -> None:
+    def __init__(self, link: Link, fence: Fence, committed: Work = do_nothing) -> None:
+        """`committed` is called behind each operation; its failure is an unknown outcome."""
         self._link = link
+        self._committed = committed
         self._fence = fence
         self._queue: deque[Operation] = deque()
         self._of: dict[int, Operation] = {}
@@ -126,6 +132,7 @@ class Operations:
         async with connection.transaction():
             await self._fence.hold(connection, OPERATIONS)
             await operation.work(connection)
+        await self._committed(connection)
 
     # The end
 

@@ -14,7 +14,7 @@ from kohort.log.postgres.fence import METADATA, RECORDS, STATE, Fence, lane_of
 from kohort.log.postgres.lane import Lane, LaneCommit
 from kohort.log.postgres.link import Link
 from kohort.log.postgres.log import PostgresLog
-from kohort.log.postgres.operations import Operations
+from kohort.log.postgres.operations import Operations, Work, do_nothing
 from kohort.log.postgres.pages import PageCache
 from kohort.log.postgres.reading import RowReader
 from kohort.log.postgres.stored import StoredLog
@@ -41,10 +41,14 @@ class Session:
         statement: str = INSERT,
         troubled: Callable[[Exception | None], None] = lambda _: None,
         written: Callable[[float], None] = lambda _: None,
+        committed: Work = do_nothing,
     ) -> None:
-        """`statement` is what lanes append with; `troubled` and `written` are those of `Lane`."""
+        """`statement` is what lanes append with; `troubled` and `written` are those of `Lane`.
+
+        `committed` is that of `Operations`.
+        """
         self.fence = fence
-        self.operations = Operations(link("operations"), fence)
+        self.operations = Operations(link("operations"), fence, committed)
         self._problems = problems
         self._shared = Shared(
             control=control,

@@ -21,6 +21,7 @@ from kohort.log.cleaner import clean_all
 from kohort.log.postgres import schema
 from kohort.log.postgres.control import Control
 from kohort.log.postgres.fence import Fence
+from kohort.log.postgres.history import tell_lost
 from kohort.log.postgres.link import Connection, Link, Opened
 from kohort.log.postgres.log import PostgresLog
 from kohort.log.postgres.on_loop import OnLoop
@@ -146,13 +147,7 @@ class SharedPostgresDirectory:
         """Log what the database has lost of a log that was led here before."""
         before = self._ends.pop((wanted.topic_partition, wanted.topic_id), 0)
         if isinstance(log, PostgresLog) and log.end_offset < before:
-            logger.error(
-                "%s: the database has lost what was acknowledged from offset %d to %d, as after a "
-                "failover to a standby that lagged behind",
-                wanted.topic_partition,
-                log.end_offset,
-                before - 1,
-            )
+            tell_lost(wanted.topic_partition, log.end_offset, before)
 
     def _current(self) -> Session:
         """Raises DatabaseError."""
@@ -213,10 +208,7 @@ class SharedPostgresDirectory:
         async def read(connection: Connection) -> list[Taken | DatabaseError]:
             return await take_logs(connection, session.fence, self._metadata, wanted)
 
-        try:
-            found = self._control.query(read)
-        except FencedError as error:
-            raise DatabaseError(None, str(error)) from error
+        found = self._control.query(read)
         for (each, future), taken in zip(some, found, strict=True):
             log = self._open(session, each.config, taken) if isinstance(taken, Taken) else taken
             loop.call_soon_threadsafe(_end, future, log)

@@ -1,6 +1,6 @@
 """Taking logs that a node leads from now on: many of them by a few statements."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -156,10 +156,19 @@ async def _lead(connection: Connection, fence: Fence, taken: Sequence[Taken]) ->
         packed = pack_epochs(epochs.entries(stored.start_offset))
         if packed != stored.epochs:
             changed[stored.id] = packed
-    if changed:
-        columns = list(changed), list(changed.values())
-        held = await connection.fetchval(
-            _LEAD, *columns, fence.node, OPERATIONS, fence.session(OPERATIONS)
+    if changed and not await store_epochs(connection, fence, changed):
+        raise FencedError
+
+
+async def store_epochs(connection: Connection, fence: Fence, packed: Mapping[int, bytes]) -> bool:
+    """Store the epochs of logs, by their numbers; False if the session is over."""
+    return bool(
+        await connection.fetchval(
+            _LEAD,
+            list(packed),
+            list(packed.values()),
+            fence.node,
+            OPERATIONS,
+            fence.session(OPERATIONS),
         )
-        if not held:
-            raise FencedError
+    )
