@@ -160,7 +160,9 @@ async def test_a_lost_connection_keeps_and_writes_nothing() -> None:
 class Sending:
     """A connection that sends from a file to a socket, and its client."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, before: bytes = b"") -> None:
+        """`before` is what is written before the first records of a file."""
+        self.before = before
         self.content = random.Random(1).randbytes(1 << 20)
         path.write_bytes(self.content)
         self.path = path
@@ -171,8 +173,10 @@ class Sending:
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         loop = asyncio.get_running_loop()
-        transport, _ = await loop.connect_accepted_socket(lambda: self.connection, ours)
-        self.transport = sending_from_files(transport, ours, self.connection)
+        self.plain, _ = await loop.connect_accepted_socket(lambda: self.connection, ours)
+        self.plain.write(self.before)
+        is_full = bool(self.connection.told)
+        self.transport = sending_from_files(self.plain, ours, self.connection, is_full=is_full)
         self.reader, self.writer = await asyncio.open_connection(sock=theirs, limit=1 << 12)
         return self
 
@@ -223,6 +227,18 @@ class TestRecordsInAFile:
             _, peak = tracemalloc.get_traced_memory()
             tracemalloc.stop()
             assert peak < 3 * READ_TOGETHER
+
+    async def test_a_transport_that_is_full_already_gets_no_more(self, tmp_path: Path) -> None:
+        before = bytes(2_000_000)
+        async with Sending(tmp_path / "log", before) as bench:
+            assert bench.connection.told == ["pause"]
+            size = bench.plain.get_write_buffer_size()
+            bench.send()
+            assert bench.plain.get_write_buffer_size() == size
+            expected = before + bench.sent
+            assert await bench.reader.readexactly(len(expected)) == expected
+            await bench.connection.until("resume")
+            assert bench.connection.told == ["pause", "resume"]
 
     async def test_it_closes_when_all_is_sent(self, tmp_path: Path) -> None:
         async with Sending(tmp_path / "log") as bench:

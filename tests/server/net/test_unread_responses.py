@@ -2,10 +2,13 @@
 
 import asyncio
 import socket
+from pathlib import Path
+from typing import Any
 
 import pytest
 import uvloop
 
+from kohort.log.storage import FileStore, OpenFiles
 from kohort.server.net.request_memory import UNMETERED
 from kohort.server.net.response_memory import ResponseMemory
 from server.net.bench import Peer, Wire
@@ -93,3 +96,30 @@ async def test_a_client_that_reads_slowly_gets_all_of_it() -> None:
         await asyncio.sleep(0.1)
         assert len(await peer.content()) == len(await peer.content()) == len(body) + 5
         await wire.until(lambda: wire.listener.statistics().unread_bytes == 0)
+
+
+async def test_records_of_a_file_wait_behind_responses_that_are_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(bytes(MEBI))
+    store = FileStore(str(path), MEBI, OpenFiles())
+    parked: list[Any] = []
+    small = bytes(UNMETERED - 100)
+    async with Wire() as wire:
+        wire.handle("metadata", lambda _, exchange, __: exchange.respond_encoded(small))
+        wire.handle("fetch", lambda _, exchange, __: parked.append(exchange))
+        peer = await wire.peer()
+        peer.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        metadata = peer.request("metadata", 9, topics=[])
+        fetch = peer.request("fetch", 4, max_wait_ms=0, min_bytes=1, topics=[])
+        responses = 0
+        while not wire.listener.statistics().unread_bytes:
+            if parked:
+                parked.pop().end_without_response()
+            peer.send(metadata + fetch)
+            await wire.until(lambda: parked)
+            responses += 1
+        parked.pop().respond_encoded([b"head", store.take(0, MEBI)])
+        peer.send(metadata)
+        peer.writer.transport.resume_reading()  # type: ignore[attr-defined]
+        sizes = [len(await peer.content()) for _ in range(responses + 2)]
+        assert sizes == [len(small) + 5] * responses + [MEBI + 8, len(small) + 5]

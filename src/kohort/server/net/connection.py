@@ -561,7 +561,9 @@ class Connection(asyncio.Protocol):
             if any(isinstance(each, FileSlice) for each in pieces) and not isinstance(
                 self._transport, PacingTransport
             ):
-                self._transport = sending_from_files(self._transport, self._socket, self)
+                self._transport = sending_from_files(
+                    self._transport, self._socket, self, is_full=not self._writable
+                )
             self._transport.writelines(pieces)
             if self._transport is None:
                 return

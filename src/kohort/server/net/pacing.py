@@ -199,10 +199,16 @@ class SendingTransport(PacingTransport):
     per_turn = SENT_PER_TURN
 
     def __init__(
-        self, transport: asyncio.Transport, connected: socket.socket, writer: Writer
+        self,
+        transport: asyncio.Transport,
+        connected: socket.socket,
+        writer: Writer,
+        *,
+        is_full: bool,
     ) -> None:
         super().__init__(transport, writer)
         self._socket = connected
+        self._is_full = self._paused = is_full
 
     def hand_over(self, piece: Piece, at: int) -> int:
         if not self._transport.get_write_buffer_size():
@@ -248,12 +254,19 @@ class Sent(asyncio.Protocol):
 
 
 def sending_from_files(
-    transport: asyncio.Transport, connected: socket.socket, connection: Writer
+    transport: asyncio.Transport,
+    connected: socket.socket,
+    connection: Writer,
+    *,
+    is_full: bool = False,
 ) -> SendingTransport:
-    """The transport to which `connection`, the protocol of `transport`, writes from now on."""
+    """The transport to which `connection`, the protocol of `transport`, writes from now on.
+
+    `is_full`: `transport` has told it to pause writing.
+    """
     with contextlib.suppress(OSError):  # a connection that has just ended
         connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
-    sending = SendingTransport(transport, connected, connection)
+    sending = SendingTransport(transport, connected, connection, is_full=is_full)
     transport.set_protocol(Sent(sending, connection))
     transport.set_write_buffer_limits(0)  # it tells when its buffer is empty
     return sending
