@@ -438,6 +438,28 @@ async def test_large_responses_are_encrypted_as_fast_as_the_client_reads(
         assert broker.listener.statistics().unread_bytes == 0
 
 
+async def test_responses_that_were_read_at_last_count_no_more(
+    start: Start, authority: Authority
+) -> None:
+    async with start() as broker:
+        broker.dispatcher.register(
+            BY_NAME["end_txn"].key,
+            lambda _services, exchange, _request: exchange.respond_encoded(bytes(100_000)),
+        )
+        async with connected(broker, authority.client()) as peer:
+            transport: Any = peer.writer.transport
+            transport.pause_reading()
+            responses = 0
+            while not broker.listener.statistics().unread_bytes:
+                peer.send(peer.request("end_txn", 0, **END))
+                responses += 1
+                await until(lambda: sum(broker.listener.metrics.requests.values()) == responses)  # noqa: B023
+            transport.resume_reading()
+            for _ in range(responses):
+                await peer.content()
+            await until(lambda: not broker.listener.statistics().unread_bytes)
+
+
 async def test_certificates_are_reloaded_for_new_connections(
     start: Start, authority: Authority, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -9,6 +9,7 @@ from typing import Final, cast
 
 from kohort.server.net.connection import Connection
 from kohort.server.net.pacing import EncryptingTransport
+from kohort.server.net.request_memory import UNMETERED
 
 BUFFER_BYTES: Final = 256 * 1024 + 256
 """More than a transport asks for."""
@@ -28,6 +29,8 @@ class Decrypted(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         tls = cast("asyncio.Transport", transport)  # uvloop's is no subclass
+        # Responses that are not read are counted from there on, until it tells that they are.
+        tls.set_write_buffer_limits(UNMETERED)
         self._encrypting = EncryptingTransport(tls, self._connection)
         self._connection.connection_made(self._encrypting)
 
