@@ -1,8 +1,9 @@
 """`kohort nodes`: the nodes of a cluster on PostgreSQL."""
 
 import asyncio
+import socket
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,9 @@ from cli.running import Run, runner
 from kohort.client import ClientConfig
 from kohort.client.admin import Admin
 from kohort.client.cluster import Cluster
+from kohort.log.postgres.directory import PostgresDirectory
 from kohort.testing.server_process import ServerProcess
+from peers.postgres import Postgres
 
 PARTITIONS = 4
 
@@ -67,9 +70,49 @@ def test_list_drain_and_move(nodes: Run, servers: dict[int, ServerProcess]) -> N
     assert nodes("move", "orders", "0", "2").exit_code == 0
 
 
-def test_a_database_without_a_cluster_is_refused(nodes: Run) -> None:
-    assert nodes("drain", "1").exit_code == 2
+class TestRefused:
+    def test_a_schema_without_tables(self, nodes: Run) -> None:
+        done = nodes("drain", "1")
+        assert done.exit_code == 2
+        assert "the schema has no tables of Kohort: name that of the cluster" in done.stderr
+
+    def test_tables_without_a_node(self, nodes: Run, database: str) -> None:
+        PostgresDirectory(database).close()
+        done = nodes("list")
+        assert done.exit_code == 2
+        assert "no node of a cluster serves from this database: start one" in done.stderr
+
+    def test_tables_of_a_later_version(self, nodes: Run, postgres: Postgres, database: str) -> None:
+        PostgresDirectory(database).close()
+        postgres.execute(f"update {database.rpartition('=')[2]}.meta set version = 1000")
+        done = nodes("list")
+        assert done.exit_code == 2
+        assert "start a later one" in done.stderr
+
+    def test_tables_of_a_copy_that_was_not_completed(
+        self, nodes: Run, postgres: Postgres, database: str
+    ) -> None:
+        PostgresDirectory(database).close()
+        postgres.execute(f"update {database.rpartition('=')[2]}.meta set version = -1")
+        done = nodes("list")
+        assert done.exit_code == 2
+        assert "run the same kohort storage copy again" in done.stderr
+
+    def test_a_database_that_is_away(self, capsys: pytest.CaptureFixture[str]) -> None:
+        with closing(socket.create_server(("127.0.0.1", 0))) as taken:
+            port = taken.getsockname()[1]
+        done = runner(capsys)("nodes", "list", "--storage", f"postgresql://me@127.0.0.1:{port}/db")
+        assert done.exit_code == 2
+        assert f"postgresql://127.0.0.1:{port}/db: PostgreSQL cannot be used: " in done.stderr
+
+    def test_a_place_that_is_no_database(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert runner(capsys)("nodes", "list", "--storage", "/tmp").exit_code == 2
 
 
-def test_a_place_that_is_no_database_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert runner(capsys)("nodes", "list", "--storage", "/tmp").exit_code == 2
+def test_the_database_is_that_of_the_environment(
+    database: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("KOHORT_STORAGE", raising=False)
+    assert "name the database, or set KOHORT_STORAGE" in runner(capsys)("nodes", "list").stderr
+    monkeypatch.setenv("KOHORT_STORAGE", database)
+    assert "the schema has no tables of Kohort" in runner(capsys)("nodes", "list").stderr

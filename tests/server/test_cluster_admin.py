@@ -76,6 +76,18 @@ async def test_a_drain_ends_when_the_node_is_started_again(node: Node) -> None:
             await draining
 
 
+async def test_what_is_not_there_is_refused_by_what_there_is(node: Node) -> None:
+    admin = ClusterAdmin(MemoryStorage(node.shared, 3))
+    with pytest.raises(KohortError, match="there is no node 9, only 1, 2"):
+        await admin.drain(9)
+    with pytest.raises(KohortError, match="there is no node 9, only 1, 2"):
+        await admin.move("orders", 0, 9)
+    with pytest.raises(KohortError, match="orders has no partition 1, only 0 to 0"):
+        await admin.move("orders", 1, 2)
+    with pytest.raises(KohortError, match="there is no topic nothing"):
+        await admin.move("nothing", 0, 2)
+
+
 async def test_a_drain_that_another_append_comes_before(node: Node) -> None:
     draining = asyncio.create_task(ClusterAdmin(Overtaken(node)).drain(1))
     async with asyncio.timeout(60):

@@ -5,6 +5,7 @@ Needs the database, and no node to connect to.
 
 import argparse
 import asyncio
+import os
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -18,6 +19,7 @@ from kohort.server.cluster_admin import ClusterAdmin
 from kohort.server.config import shown_storage
 from kohort.server.topics import METADATA
 
+_STORAGE: Final = "KOHORT_STORAGE"
 _COLUMNS: Final = ("NODE", "ENDPOINTS", "RACK", "PARTITIONS", "LEASE-MS", "STATE")
 
 
@@ -45,7 +47,10 @@ def _command(
 ) -> argparse.ArgumentParser:
     command = commands.add_parser(name, help=what, description=what)
     command.add_argument(
-        "--storage", metavar="postgresql://…", required=True, help="the database of the cluster"
+        "--storage",
+        metavar="postgresql://…",
+        default=os.environ.get(_STORAGE),
+        help=f"the database of the cluster; default: {_STORAGE} in the environment",
     )
     command.set_defaults(work=work, timeout=60.0, output="table")
     return command
@@ -54,15 +59,18 @@ def _command(
 def run(options: argparse.Namespace) -> int:
     """The exit code. Raises RefusedError."""
     check_output(options)
+    if options.storage is None:
+        raise RefusedError(f"--storage is missing: name the database, or set {_STORAGE}")
     if not in_postgres(options.storage):
-        raise RefusedError(f"--storage {options.storage}: is no URL of PostgreSQL")
+        raise RefusedError("--storage is no URL of PostgreSQL: postgresql://USER@HOST/DATABASE")
     try:
         asyncio.run(_with_cluster(options))
     except TimeoutError:
         print_message(f"not done within {options.timeout:.0f} s; it goes on")
         return FAILED
     except (OSError, UnknownOutcomeError, KohortError) as error:
-        raise RefusedError(f"{shown_storage(options.storage)}: {told(error)}") from error
+        away = "PostgreSQL cannot be used: " if isinstance(error, UnknownOutcomeError) else ""
+        raise RefusedError(f"{shown_storage(options.storage)}: {away}{told(error)}") from error
     return 0
 
 
@@ -73,6 +81,7 @@ async def _with_cluster(options: argparse.Namespace) -> None:
     storage = PostgresStorage(options.storage, Fence(OPERATOR), METADATA)
     try:
         async with asyncio.timeout(options.timeout):
+            await storage.ensure_made()
             await options.work(ClusterAdmin(storage), options)
     finally:
         await storage.close()

@@ -86,7 +86,10 @@ class ClusterAdmin:
     async def _know(self) -> None:
         await self._metadata.read_on()
         if not self._metadata.state.cluster.nodes:
-            raise KohortError("no node of a cluster serves from this database")
+            raise KohortError(
+                "no node of a cluster serves from this database: start one, or name the schema of "
+                "the cluster by the search_path of the URL"
+            )
 
     async def _change(self, decide: Callable[[], Sequence[MetadataRecord]]) -> None:
         """Append what is decided until that is nothing: nodes may append right before."""
@@ -100,14 +103,18 @@ class ClusterAdmin:
     def _node(self, number: int) -> NodeRegistered:
         node = self._metadata.state.cluster.nodes.get(number)
         if node is None:
-            raise KohortError(f"there is no node {number}")
+            known = ", ".join(map(str, sorted(self._metadata.state.cluster.nodes)))
+            raise KohortError(f"there is no node {number}, only {known}")
         return node
 
     def _ensure_others(self, node: int) -> None:
         self._node(node)
         nodes = self._metadata.state.cluster.nodes.values()
         if all(each.id == node or each.is_draining for each in nodes):
-            raise KohortError(f"no other node takes what node {node} leads")
+            raise KohortError(
+                f"no other node takes what node {node} leads: start one, or start one again that "
+                "was drained"
+            )
 
     def _draining(self, node: int) -> Sequence[MetadataRecord]:
         known = self._node(node)
@@ -115,9 +122,12 @@ class ClusterAdmin:
 
     def _place(self, topic: str, partition: int) -> Place:
         for topic_id, record in self._metadata.state.topics.items():
-            if record.name == topic and 0 <= partition < record.partitions:
-                return Place(topic_id, partition)
-        raise KohortError(f"there is no partition {topic}-{partition}")
+            if record.name == topic:
+                if 0 <= partition < record.partitions:
+                    return Place(topic_id, partition)
+                last = record.partitions - 1
+                raise KohortError(f"{topic} has no partition {partition}, only 0 to {last}")
+        raise KohortError(f"there is no topic {topic}")
 
     def _planned(self, place: Place, to: int) -> Sequence[MetadataRecord]:
         cluster = self._metadata.state.cluster

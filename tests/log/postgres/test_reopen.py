@@ -147,6 +147,17 @@ class TestSchema:
         with pytest.raises(KohortError, match="create one"):
             PostgresDirectory(f"{postgres.url}?search_path=nowhere")
 
+    def test_a_role_that_may_not_read_the_tables(self, open_directory, postgres, database):
+        open_directory().close()
+        role = database.rpartition("=")[2]
+        stranger = database.replace("kohort@", f"{role}@")
+        postgres.execute(f"create role {role} login")
+        with pytest.raises(KohortError, match=f"that the role {role} may use: create one, GRANT"):
+            PostgresDirectory(stranger)
+        postgres.execute(f"grant usage on schema {role} to {role}")
+        with pytest.raises(KohortError, match=f"GRANT SELECT, UPDATE ON {role}.meta TO {role}"):
+            PostgresDirectory(stranger)
+
     def test_the_cluster_is_remembered(self, open_directory):
         directory = open_directory()
         cluster_id = directory.directories.cluster_id

@@ -24,6 +24,10 @@ too many connections, lock timeout.
 class DatabaseError(OSError):
     """PostgreSQL cannot be reached, or did not do what it was asked; certainly nothing happened."""
 
+    def __str__(self) -> str:
+        """What happened: there is no number of the system's for it."""
+        return self.strerror or super().__str__()
+
 
 @contextlib.contextmanager
 def outcome() -> Iterator[None]:

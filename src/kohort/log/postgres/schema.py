@@ -14,7 +14,7 @@ or functions. A batch exists once the transaction that inserts its row has commi
 
 from typing import Final
 
-from asyncpg import Connection, PostgresError
+from asyncpg import Connection, InsufficientPrivilegeError, PostgresError
 
 from kohort import __version__
 from kohort.errors import KohortError
@@ -22,6 +22,10 @@ from kohort.errors import KohortError
 VERSION: Final = 1
 PARTITIONS: Final = 16
 """Of the table of batches: each vacuum is short, and several run beside each other."""
+INCOMPLETE: Final = KohortError(
+    "a copy into the tables was not completed: run the same kohort storage copy again, which goes "
+    "on"
+)
 _LOCK: Final = 0x6B6F686F7274
 """Advisory lock of those that change the tables."""
 
@@ -86,10 +90,7 @@ async def prepare(connection: "Connection[object]") -> None:
             if version == 0:
                 await _create(connection)
             elif version < 0:
-                raise KohortError(
-                    "a copy into the tables was not completed: run the same kohort storage copy "
-                    "again, which goes on"
-                )
+                raise INCOMPLETE
             ensure_known(version)
     finally:
         await connection.execute("select pg_advisory_unlock($1)", _LOCK)
@@ -138,11 +139,15 @@ async def complete_copy(connection: "Connection[object]", cluster_id: str) -> No
 async def tables_version(connection: "Connection[object]") -> int:
     """The version of the tables: 0 if there are none, negative if a copy was not completed.
 
-    Raises KohortError if they are not Kohort's, or there is no schema for them.
+    Raises KohortError if they are not Kohort's, the role may not read them, or there is no schema
+    for them.
     """
-    schema = await connection.fetchval("select current_schema()")
+    schema, role = await connection.fetchrow("select current_schema(), current_user")
     if schema is None:
-        raise KohortError("no schema of the search_path exists: create one, or set another")
+        raise KohortError(
+            f"no schema of the search_path exists that the role {role} may use: create one, GRANT "
+            "USAGE ON SCHEMA, or set another"
+        )
     found = {
         each["relname"]
         for each in await connection.fetch(
@@ -156,6 +161,11 @@ async def tables_version(connection: "Connection[object]") -> int:
     try:
         if "meta" in found:
             return int(await connection.fetchval("select version from meta"))
+    except InsufficientPrivilegeError as error:
+        raise KohortError(
+            f"the role {role} may not read the tables of the schema {schema}: their owner has to "
+            f"GRANT SELECT, UPDATE ON {schema}.meta TO {role}, and the other privileges of a server"
+        ) from error
     except (PostgresError, TypeError) as error:
         raise _not_ours(schema, found) from error
     raise _not_ours(schema, found)

@@ -22,6 +22,7 @@ from kohort.cluster.storage import (
     Logged,
     UnknownOutcomeError,
 )
+from kohort.errors import KohortError
 from kohort.log.postgres import alone, schema
 from kohort.log.postgres.fence import (
     BOUNDED,
@@ -153,6 +154,22 @@ class PostgresStorage:
     @property
     def session(self) -> int:
         return self.fence.claimed
+
+    async def ensure_made(self) -> None:
+        """Raise KohortError unless there are tables that a server of this version knows.
+
+        Raises OSError, UnknownOutcomeError.
+        """
+        async with self._reading.use() as connection:
+            version = await schema.tables_version(connection)
+        schema.ensure_known(version)
+        if version == 0:
+            raise KohortError(
+                "the schema has no tables of Kohort: name that of the cluster by the search_path "
+                "of the URL, or start a node, which makes them"
+            )
+        if version < 0:
+            raise schema.INCOMPLETE
 
     async def claim(self) -> int:
         async with self._locking.use() as connection:
