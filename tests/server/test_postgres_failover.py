@@ -60,8 +60,9 @@ def epochs(nodes: Nodes) -> list[int]:
     return [leader.epoch for leader in nodes.brokers[1].nodes.leaders(topic(nodes))]
 
 
-async def test_what_a_standby_has_lost_is_told_and_not_written_behind(
-    primary: Postgres, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("promoted", [True, False])
+async def test_what_a_database_has_lost_is_told_and_not_written_behind(
+    primary: Postgres, caplog: pytest.LogCaptureFixture, promoted: bool
 ) -> None:
     backup = Backup(primary)
     async with Nodes(primary.url, NO_MOVES) as nodes:
@@ -76,7 +77,7 @@ async def test_what_a_standby_has_lost_is_told_and_not_written_behind(
         await produce(nodes, b"lost")
         former = epochs(nodes)
         with caplog.at_level(logging.ERROR, logger="kohort.log"):
-            await asyncio.to_thread(backup.restore)
+            await asyncio.to_thread(backup.restore, promoted=promoted)
             await produce(nodes, b"b")
         await nodes.led_by(1, 2)
         assert all(new > old for new, old in zip(epochs(nodes), former, strict=True))
@@ -87,8 +88,9 @@ async def test_what_a_standby_has_lost_is_told_and_not_written_behind(
             assert any(text.startswith(what) for text in told)
 
 
+@pytest.mark.parametrize("promoted", [True, False])
 async def test_a_node_ends_if_the_database_has_lost_what_was_logged_of_the_cluster(
-    primary: Postgres,
+    primary: Postgres, promoted: bool
 ) -> None:
     backup = Backup(primary)
     async with Nodes(primary.url, NO_MOVES) as nodes:
@@ -98,7 +100,7 @@ async def test_a_node_ends_if_the_database_has_lost_what_was_logged_of_the_clust
         await asyncio.to_thread(backup.take)
         async with asyncio.timeout(WITHIN_S), Cluster(nodes.client) as cluster:
             await Admin(cluster).create_topic("lost", partitions=1)
-        await asyncio.to_thread(backup.restore)
+        await asyncio.to_thread(backup.restore, promoted=promoted)
         async with asyncio.timeout(WITHIN_S):
             await nodes.brokers[1].lost.wait()
         await nodes.stop(1)

@@ -1,9 +1,10 @@
-"""Whether the database still has what a server that is alone knows to be in it.
+"""Whether the database still has what a server knows to be in it.
 
 It may have gone back: a standby was promoted that lagged behind, or a backup was restored. That
 takes new connections, so each one is checked before it is used. Appends are looked for by the ends
 of their logs. All else that was committed is there if a promoted standby has replayed the WAL up to
-it; a server that cannot tell that ends.
+it. A server that is alone and cannot tell that ends; a node of a cluster begins another session
+with each promotion.
 """
 
 import logging
@@ -42,15 +43,30 @@ class GoneBackError(FencedError):
         )
 
 
-class _Lost(NamedTuple):
+class Lost(NamedTuple):
+    """A log of which the database lacks what was acknowledged."""
+
     log: PostgresLog
     end_offset: int
     """Of what the database has."""
     before: int
 
 
+async def find_lost(connection: Connection, logs: Iterable[PostgresLog]) -> Sequence[Lost]:
+    """Those of the logs that have lost something. Raises what asyncpg raises."""
+    known = {log.number: (log, log.stored_end) for log in logs}
+    if not known:
+        return ()  # at the start there may be no tables
+    ends: Mapping[int, int] = dict(await connection.fetch(_ENDS, list(known)))
+    return [
+        Lost(log, ends.get(number, 0), before)
+        for number, (log, before) in known.items()
+        if ends.get(number, 0) < before
+    ]
+
+
 class History:
-    """What one process knows of its database."""
+    """What a server that is alone knows of its database."""
 
     def __init__(self, fence: Fence, logs: Callable[[], Iterable[PostgresLog]]) -> None:
         """`logs` gives the open logs, in any thread."""
@@ -72,7 +88,7 @@ class History:
         asyncpg raises.
         """
         timeline = await timeline_of(connection)
-        lost = await self._lost(connection)
+        lost = await find_lost(connection, self._logs())
         if lost or not await self._has_operations(connection, timeline):
             await self._begin_epochs(connection, lost)
             if self._fence.lost is None:
@@ -81,23 +97,12 @@ class History:
             raise self._fence.lose(GoneBackError())
         self._fence.timeline = timeline
 
-    async def _lost(self, connection: Connection) -> Sequence[_Lost]:
-        known = {log.number: (log, log.stored_end) for log in self._logs()}
-        if not known:
-            return ()  # at the start there may be no tables
-        ends: Mapping[int, int] = dict(await connection.fetch(_ENDS, list(known)))
-        return [
-            _Lost(log, ends.get(number, 0), before)
-            for number, (log, before) in known.items()
-            if ends.get(number, 0) < before
-        ]
-
     async def _has_operations(self, connection: Connection, timeline: str) -> bool:
         if not self._position or timeline == self._fence.timeline:
             return True
         return bool(await connection.fetchval(_REPLAYED, self._position))
 
-    async def _begin_epochs(self, connection: Connection, lost: Sequence[_Lost]) -> None:
+    async def _begin_epochs(self, connection: Connection, lost: Sequence[Lost]) -> None:
         """Unless another process has taken this one's place."""
         changed: dict[int, bytes] = {}
         for log, end_offset, _ in lost:

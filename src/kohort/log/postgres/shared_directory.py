@@ -21,7 +21,7 @@ from kohort.log.cleaner import clean_all
 from kohort.log.postgres import schema
 from kohort.log.postgres.control import Control
 from kohort.log.postgres.fence import Fence
-from kohort.log.postgres.history import tell_lost
+from kohort.log.postgres.history import find_lost, tell_lost
 from kohort.log.postgres.link import Connection, Link, Opened
 from kohort.log.postgres.log import PostgresLog
 from kohort.log.postgres.on_loop import OnLoop
@@ -114,7 +114,7 @@ class SharedPostgresDirectory:
     def session_begun(self, fence: Fence) -> None:
         """Write by this session from now on, until it is lost."""
         self._session = Session(
-            partial(self._link, opened=fence.ensure_timeline),
+            partial(self._link, opened=partial(self._ensure_history, fence)),
             fence,
             self._control,
             self._reader,
@@ -124,6 +124,13 @@ class SharedPostgresDirectory:
             written=self._written,
         )
         fence.on_lost.append(self._session_over)
+
+    async def _ensure_history(self, fence: Fence, connection: Connection) -> None:
+        """Raise FencedError if the database has another history than that of the session."""
+        await fence.ensure_timeline(connection)
+        logs = [each for each in self._logs.values() if isinstance(each, PostgresLog)]
+        if await find_lost(connection, logs):
+            raise fence.lose()
 
     def _session_over(self) -> None:
         logs = tuple(self._logs.values())

@@ -131,8 +131,8 @@ class PostgresStorage:
         self._metadata = metadata
         name = f"kohort node {fence.node} cluster"
         self._locking = _Shared(Link(url, f"{name} lock"))
-        self._leasing = _Shared(Link(url, f"{name} lease", self._ensure_timeline))
-        self._appending = _Shared(Link(url, f"{name} appends", self._ensure_timeline))
+        self._leasing = _Shared(Link(url, f"{name} lease", self._ensure_same))
+        self._appending = _Shared(Link(url, f"{name} appends", self._ensure_same))
         self._reading = _Shared(Link(url, f"{name} reads", self._await_timeline))
         self._listening = _Shared(Link(url, f"{name} listens"))
         self._locked: Connection | None = None
@@ -180,8 +180,7 @@ class PostgresStorage:
             former, fence = self.fence, Fence(self.node_id)
             former.lose()
             fence.timeline = await timeline_of(connection)
-            if former.timeline not in ("", fence.timeline):
-                await self._ensure_history(connection)
+            await self._ensure_history(connection)
             async with connection.transaction():
                 await ensure_cluster(connection, self.node_id)
                 await fence.take(connection, in_cluster=True, after=former)
@@ -190,10 +189,11 @@ class PostgresStorage:
         self._on_claimed(fence)
         return self.session
 
-    async def _ensure_timeline(self, connection: Connection) -> None:
-        """Raise FencedError if the database has another history than that of the session."""
+    async def _ensure_same(self, connection: Connection) -> None:
+        """Raise FencedError or HistoryLostError if the database has another history."""
         if self.fence.lost is None and self.session >= 0:
             await self.fence.ensure_timeline(connection)
+            await self._ensure_history(connection)
 
     async def _await_timeline(self, connection: Connection) -> None:
         """Raise UnknownOutcomeError until a session has begun in this history."""
@@ -211,6 +211,7 @@ class PostgresStorage:
         found = await connection.fetchrow(_KNOWN, last.log, last.base)
         cleaned, data = found or (0, None)
         if cleaned < last.next and data != last.data:
+            self.fence.lose()
             raise HistoryLostError(last.next)
 
     async def _has_lease(self, connection: Connection) -> bool:
