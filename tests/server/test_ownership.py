@@ -560,6 +560,43 @@ async def test_others_are_looked_at_more_often_than_leases_are_renewed() -> None
         assert storage.observations - looked > 2 * 3
 
 
+def owning(
+    node: MemoryNode, metadata: SharedMetadata, topics: SharedTopics, clock: MovableClock
+) -> Ownership:
+    """The ownership of a node that has its session, and does what the test calls."""
+    return Ownership(
+        node.storage, metadata, topics, clock, endpoints=[], rack=None, settled_after_ms=0,
+        drained_within_ms=0, claimed_at=clock.now(),
+    )  # fmt: skip
+
+
+async def test_trouble_is_told_once_and_its_end_too(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "kohort.cluster")
+    clock = MovableClock()
+    node = MemoryNode(SharedMemory(clock.timestamp), 1)
+    metadata = SharedMetadata(node.storage, clock.timestamp)
+    await node.storage.claim()
+    topics = SharedTopics(node.logs, Config({"node.id": 1}), clock.timestamp, metadata)
+    ownership = owning(node, metadata, topics, clock)
+
+    async def refused() -> Any:
+        raise OSError("too many connections")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(node.storage, "observe", refused)
+        for _ in range(3):
+            await ownership.tick()  # the lease is renewed each time
+            assert ownership.status().trouble == "too many connections"
+    await ownership.tick()
+    assert ownership.status().trouble is None
+    assert caplog.messages == [
+        "this node cannot take part in the cluster",
+        "this node takes part in the cluster again",
+    ]
+
+
 async def test_partitions_are_opened_once_though_one_of_them_fails(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -571,10 +608,7 @@ async def test_partitions_are_opened_once_though_one_of_them_fails(
     metadata.commit(TopicRecord(id=UUID(int=1), name="orders", partitions=3))
     await metadata.durable()
     topics = SharedTopics(node.logs, Config({"node.id": 1}), clock.timestamp, metadata)
-    ownership = Ownership(
-        node.storage, metadata, topics, clock, endpoints=[], rack=None, settled_after_ms=0,
-        drained_within_ms=0, claimed_at=clock.now(),
-    )  # fmt: skip
+    ownership = owning(node, metadata, topics, clock)
     taken: Counter[int] = Counter()
     is_open, take = asyncio.Event(), node.logs.take
 

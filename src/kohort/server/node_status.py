@@ -1,10 +1,18 @@
-"""What a node of a cluster is and has at one moment, for those who watch it."""
+"""What a node of a cluster is and has at one moment, and which others come and go.
 
+For those who watch it.
+"""
+
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from kohort.cluster import Purpose
+from kohort.cluster import NodeRegistered, Purpose
+from kohort.server.addresses import Address
+from kohort.server.logs import fields
+
+logger = logging.getLogger("kohort.cluster")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +54,42 @@ class NodeStatus:
         if not self.has_lease:
             why = f": {self.trouble}" if self.trouble and not found else ""
             found.append(f"this node has no lease, and leads nothing{why}")
+        elif self.trouble and not self.is_registered:
+            found.append(f"this node cannot register: {self.trouble}")
         return found
 
 
 STARTING: Final = NodeStatus(trouble="it is starting")
 """A node that has not registered yet."""
+
+
+class NodeNews:
+    """Logs which other nodes of the cluster come, are drained, and go."""
+
+    def __init__(self, node_id: int) -> None:
+        """`node_id` is that of this node, of which nothing is logged."""
+        self._node_id = node_id
+        self._known: dict[int, NodeRegistered] | None = None
+
+    def look(self, nodes: Mapping[int, NodeRegistered]) -> None:
+        """Log what has changed since the last look. `nodes` are those of the cluster, by id."""
+        known = self._known
+        others = {number: node for number, node in nodes.items() if number != self._node_id}
+        self._known = others
+        if known is None:
+            if others:
+                logger.info("other nodes are in the cluster", extra=fields(others=sorted(others)))
+            return
+        for number in sorted(known.keys() - others.keys()):
+            logger.info("a node has left the cluster", extra=fields(other=number))
+        for number, node in sorted(others.items()):
+            before = known.get(number)
+            if before is None or before.session != node.session:
+                logger.info("a node has joined the cluster", extra=_told(node))
+            elif node.is_draining and not before.is_draining:
+                logger.info("a node is drained", extra=fields(other=number))
+
+
+def _told(node: NodeRegistered) -> dict[str, dict[str, object]]:
+    addresses = [str(Address(each.host, each.port)) for each in node.endpoints]
+    return fields(other=node.id, addresses=addresses)

@@ -41,7 +41,7 @@ from kohort.errors import KohortError
 from kohort.runtime.clock import Clock
 from kohort.server.joining import this_machine
 from kohort.server.logs import fields
-from kohort.server.node_status import NodeStatus
+from kohort.server.node_status import NodeNews, NodeStatus
 from kohort.server.topics import MetadataRecord, SharedMetadata, SharedTopics
 from kohort.types import Instant, Timestamp, TopicPartition
 
@@ -58,6 +58,8 @@ READY_WITHIN_MS: Final = 60_000
 SAID_EVERY_MS: Final = 200
 """Time between two records by which a node says what it has read, if it reads more."""
 _TAKEN_AT_ONCE: Final = 250
+_RENEW: Final = "renew its lease"
+_WORK: Final = "follow the cluster"
 _FAILURES: Final = (OSError, UnknownOutcomeError, TimeoutError)
 
 
@@ -93,7 +95,9 @@ class Ownership:
         self._has_session = True
         self._sessions = 1
         self._away_since: Instant | None = None
-        self._trouble: str | None = None
+        self._troubles: dict[str, str] = {}
+        """Why this node cannot take part, by what it cannot do."""
+        self._news = NodeNews(storage.node_id)
         self._renewed = asyncio.Event()
         """Set when the lease was renewed, or all was given up."""
         self._untaken: str | None = None
@@ -181,7 +185,8 @@ class Ownership:
                     self._sessions += 1
             self._has_session = True
             self._leased_at = asked_at
-            self._trouble = self._away_since = None
+            self._away_since = None
+            self._tell(_RENEW)
         except HistoryLostError:
             raise  # what this process knows is not so
         except (KohortError, *_FAILURES) as error:
@@ -189,7 +194,7 @@ class Ownership:
                 self._has_session = False
             if not isinstance(error, KohortError) and self._away_since is None:
                 self._away_since = asked_at
-            self._tell(error)
+            self._tell(_RENEW, error)
         if not self._has_lease:
             await self._resign()
         self._renewed.set()
@@ -227,14 +232,18 @@ class Ownership:
             lease_age_s=(now - self._leased_at) / 1_000,
             sessions=self._sessions,
             away_s=(now - since) / 1_000,
-            trouble=self._trouble,
+            trouble=next(iter(self._troubles.values()), None),
         )
 
-    def _tell(self, error: Exception) -> None:
-        trouble = str(error) or type(error).__name__
-        if trouble != self._trouble:
-            logger.error("this node cannot take part in the cluster", extra=fields(why=trouble))
-        self._trouble = trouble
+    def _tell(self, what: str, error: Exception | None = None) -> None:
+        """Log why this node cannot do `what`, once until that changes; None: it can."""
+        before = self._troubles.pop(what, None)
+        if error is not None:
+            trouble = self._troubles[what] = str(error) or type(error).__name__
+            if trouble != before:
+                logger.error("this node cannot take part in the cluster", extra=fields(why=trouble))
+        elif before is not None and not self._troubles:
+            logger.info("this node takes part in the cluster again")
 
     async def work(self) -> None:
         """Decide on the cluster, and lead what its log says. Failures are logged."""
@@ -254,12 +263,14 @@ class Ownership:
             await self._hand_over()
             if self._metadata.state.cluster.controller_id == self._node_id:
                 await self._metadata.compact()
+            self._tell(_WORK)
         except FencedError as error:
             self._has_session = False
-            self._tell(error)
+            self._tell(_WORK, error)
         except _FAILURES as error:
-            self._tell(error)
+            self._tell(_WORK, error)
         finally:
+            self._news.look(self._metadata.state.cluster.nodes)
             self._worked.set()
         if not self._has_lease:
             await self._resign()

@@ -1,6 +1,7 @@
 """One of several nodes that share a storage: what makes a server a part of the cluster."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -31,6 +32,7 @@ from kohort.server.internode import (
     by_socket,
 )
 from kohort.server.joining import ensure_reachable, shown, this_machine, warn_of_other_counts
+from kohort.server.logs import fields
 from kohort.server.net import Dispatch, Exchange
 from kohort.server.node_status import STARTING, NodeStatus
 from kohort.server.nodes import ClusterNodes
@@ -43,6 +45,8 @@ from kohort.server.topics import (
     Topics,
     coordinator_topics,
 )
+
+logger = logging.getLogger("kohort.cluster")
 
 _RETRY_AFTER_S: Final = 0.1
 STARTED_WITHIN_S: Final = 60.0
@@ -106,6 +110,8 @@ class SharedNode:
         self._connections = NodeConnections(self._connect)
         self._groups = RoutedGroups(self._connect)
         self._spans: RoutedSpans | None = None
+        self._hindrance: str | None = None
+        """What kept the node from starting last."""
         self._ownership: Ownership | None = None
         self.cluster_id: str | None = None
         self.nodes: ClusterNodes
@@ -139,7 +145,8 @@ class SharedNode:
             async with asyncio.timeout(STARTED_WITHIN_S):
                 await self._begin()
         except TimeoutError as error:
-            raise KohortError("the storage of the cluster does not respond") from error
+            why = f": {self._hindrance}" if self._hindrance else ""
+            raise KohortError(f"the storage of the cluster does not respond{why}") from error
         self.cluster_id = self._metadata.state.cluster_id
 
     async def _begin(self) -> None:
@@ -151,8 +158,17 @@ class SharedNode:
                     pass
                 await self._ensure_fits()
                 return
-            except (OSError, UnknownOutcomeError, FencedError):
+            except (OSError, UnknownOutcomeError, FencedError) as error:
+                self._tell(str(error) or type(error).__name__)
                 await asyncio.sleep(_RETRY_AFTER_S)
+
+    def _tell(self, why: str) -> None:
+        """Log what keeps the node from starting, once until that changes."""
+        if why != self._hindrance:
+            logger.warning(
+                "this node cannot start yet, which is tried again", extra=fields(why=why)
+            )
+        self._hindrance = why
 
     async def _claim(self) -> None:
         """Raises NodeTakenError with the address of the process that has the node id."""

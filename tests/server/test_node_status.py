@@ -1,0 +1,69 @@
+"""What is told of a node, and of the others that it sees come and go."""
+
+import logging
+
+import pytest
+
+from kohort.cluster import Endpoint, NodeRegistered
+from kohort.server.node_status import NodeNews, NodeStatus
+from kohort.types import Timestamp
+
+
+def registered(node: int, session: int = 1, *, is_draining: bool = False) -> NodeRegistered:
+    endpoints = (Endpoint("PLAINTEXT", f"node{node}.example", 9092),)
+    return NodeRegistered(node, session, endpoints, Timestamp(0), is_draining=is_draining)
+
+
+class TestNews:
+    @pytest.mark.parametrize(
+        ("before", "after", "told"),
+        [
+            ([1], [1, 2], ["a node has joined the cluster"]),
+            ([1, 2], [1], ["a node has left the cluster"]),
+            ([1, 2, 3], [1], ["a node has left the cluster"] * 2),
+            ([1, 2], [1, 2], []),
+            ([1], [], []),
+        ],
+    )
+    def test_of_others(
+        self,
+        before: list[int],
+        after: list[int],
+        told: list[str],
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        news = NodeNews(1)
+        news.look({node: registered(node) for node in before})
+        caplog.set_level(logging.INFO)
+        news.look({node: registered(node) for node in after})
+        assert caplog.messages == told
+
+    def test_of_a_node_that_is_drained_and_of_one_that_began_again(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        caplog.set_level(logging.INFO)
+        news = NodeNews(1)
+        news.look({})
+        news.look({2: registered(2)})
+        news.look({2: registered(2, is_draining=True)})
+        news.look({2: registered(2, is_draining=True)})
+        news.look({2: registered(2, session=2)})
+        assert caplog.messages == [
+            "a node has joined the cluster",
+            "a node is drained",
+            "a node has joined the cluster",
+        ]
+        told = caplog.records[0].__dict__["kohort_fields"]
+        assert told == {"other": 2, "addresses": ["node2.example:9092"]}
+
+    def test_of_those_that_were_there_first(self, caplog: pytest.LogCaptureFixture) -> None:
+        caplog.set_level(logging.INFO)
+        NodeNews(1).look({each: registered(each) for each in (1, 3, 2)})
+        (line,) = caplog.records
+        assert line.getMessage() == "other nodes are in the cluster"
+        assert line.__dict__["kohort_fields"] == {"others": [2, 3]}
+
+
+def test_a_node_that_cannot_register_tells_why() -> None:
+    node = NodeStatus(has_lease=True, trouble="too many connections")
+    assert node.reasons() == ["this node cannot register: too many connections"]

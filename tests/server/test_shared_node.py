@@ -1,0 +1,35 @@
+"""The start of a node whose storage does not serve it at once."""
+
+import logging
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from kohort.log.shared_memory import SharedMemory
+from kohort.server.broker import Broker
+from kohort.server.config import Config
+from server.nodes_bench import MemoryNode, MovableClock
+
+
+async def test_a_start_that_has_to_wait_tells_why_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, "kohort.cluster")
+    clock = MovableClock()
+    node = MemoryNode(SharedMemory(clock.timestamp), 1)
+    claim, refusals = node.storage.claim, [OSError("too many connections")] * 2
+
+    async def claim_at_last() -> int:
+        if refusals:
+            raise refusals.pop()
+        return await claim()
+
+    monkeypatch.setattr(node.storage, "claim", claim_at_last)
+    config = Config({"listeners": "127.0.0.1:0", "storage": "memory", "node.id": 1})
+    with tempfile.TemporaryDirectory() as sockets:
+        async with Broker(config, clock=clock, shared=node, sockets=Path(sockets)):
+            assert not refusals
+    (line,) = caplog.records
+    assert line.getMessage() == "this node cannot start yet, which is tried again"
+    assert line.__dict__["kohort_fields"] == {"why": "too many connections"}
