@@ -5,7 +5,7 @@ import contextlib
 
 import pytest
 
-from kohort.cluster import FencedError, UnknownOutcomeError
+from kohort.cluster import FencedError, HistoryLostError, UnknownOutcomeError
 from kohort.errors import KohortError
 from kohort.log.postgres.fence import LEASE, LOCK, METADATA, STATE, Fence, lock_node
 from kohort.log.postgres.link import STATEMENT_WITHIN_S
@@ -33,6 +33,10 @@ LOCKED_BY = (
     "& 4294967295 from nodes n)"
 )
 """The process of the database that has a node's lock for a connection of that name."""
+ENDED = (
+    "select pg_terminate_backend(pid) from pg_stat_activity "
+    "where application_name like 'kohort node 1 cluster%'"
+)
 LEASES_OVER = f"update nodes set lease_until = now() where lane = {LEASE}"
 
 
@@ -64,6 +68,13 @@ def at(offset, *values):
     """A batch as it is appended at an offset."""
     sent = batch(*values)
     return START.pack(offset, len(sent) - 12, 0) + sent[16:]
+
+
+async def known(use, storage):
+    """What it gives once it has a connection again."""
+    while True:
+        with contextlib.suppress(UnknownOutcomeError):
+            return await use(storage)
 
 
 class TestSessions:
@@ -314,6 +325,28 @@ class TestTheMetadataLog:
         await first.compact(2, [at(1, b"c")])
         second.fence.timeline = "of a former primary"
         await second.claim()
+
+    @pytest.mark.parametrize(
+        "use",
+        [
+            lambda node: node.claim(),
+            lambda node: node.renew(),
+            lambda node: node.observe(),
+            lambda node: node.read(2),
+            lambda node: node.append(2, at(2, b"d"), {}),
+        ],
+        ids=["claim", "renew", "observe", "read", "append"],
+    )
+    async def test_what_was_known_is_another_batch_by_now(self, pair, sql, use):
+        first, second = pair
+        await first.append(0, at(0, b"a"), {})
+        await first.append(1, at(1, b"lost"), {})
+        await first.read(0)
+        await sql.execute("delete from batches where base = 1")
+        await second.append(1, at(1, b"b", b"c"), {})
+        await sql.execute(ENDED)
+        with pytest.raises(HistoryLostError, match="before offset 2"):
+            await known(use, first)
 
     async def test_a_schema_may_have_a_long_name(self, sql, database):
         name = "s" * 63

@@ -196,9 +196,13 @@ class PostgresStorage:
             await self._ensure_history(connection)
 
     async def _await_timeline(self, connection: Connection) -> None:
-        """Raise UnknownOutcomeError until a session has begun in this history."""
+        """Raise UnknownOutcomeError until a session has begun in this history.
+
+        Raises HistoryLostError.
+        """
         if await timeline_of(connection) != self.fence.timeline and self.session >= 0:
             raise UnknownOutcomeError("the database has another history")
+        await self._ensure_history(connection)  # what is read on may continue what was lost
 
     async def _ensure_history(self, connection: Connection) -> None:
         """Raise HistoryLostError if the last batch that is known is not in the metadata log.
