@@ -584,17 +584,25 @@ async def test_trouble_is_told_once_and_its_end_too(
     async def refused() -> Any:
         raise OSError("too many connections")
 
-    with monkeypatch.context() as patched:
-        patched.setattr(node.storage, "observe", refused)
-        for _ in range(3):
-            await ownership.tick()  # the lease is renewed each time
-            assert ownership.status().trouble == "too many connections"
+    async def silent() -> Any:
+        raise TimeoutError
+
+    for failing in (refused, silent):
+        with monkeypatch.context() as patched:
+            patched.setattr(node.storage, "observe", failing)
+            for _ in range(3):
+                await ownership.tick()  # the lease is renewed each time
+            patched.setattr(node.storage, "renew", failing)
+            await ownership.tick()
+            assert ownership.status().trouble is not None
     await ownership.tick()
     assert ownership.status().trouble is None
-    assert caplog.messages == [
-        "this node cannot take part in the cluster",
-        "this node takes part in the cluster again",
+    *told, end = caplog.records
+    assert [record.__dict__["kohort_fields"] for record in told] == [
+        {"why": "too many connections"},
+        {"why": "the database does not respond"},
     ]
+    assert end.getMessage() == "this node takes part in the cluster again"
 
 
 async def test_partitions_are_opened_once_though_one_of_them_fails(

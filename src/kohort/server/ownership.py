@@ -237,12 +237,13 @@ class Ownership:
 
     def _tell(self, what: str, error: Exception | None = None) -> None:
         """Log why this node cannot do `what`, once until that changes; None: it can."""
-        before = self._troubles.pop(what, None)
+        told = {*self._troubles.values()}
+        self._troubles.pop(what, None)
         if error is not None:
-            trouble = self._troubles[what] = str(error) or type(error).__name__
-            if trouble != before:
+            trouble = self._troubles[what] = str(error) or "the database does not respond"
+            if trouble not in told:
                 logger.error("this node cannot take part in the cluster", extra=fields(why=trouble))
-        elif before is not None and not self._troubles:
+        elif told and not self._troubles:
             logger.info("this node takes part in the cluster again")
 
     async def work(self) -> None:

@@ -4,7 +4,8 @@
     one, two = await cluster.start(1), await cluster.start(2)
     await one.topics.create_each([NewTopic("orders", 6)])
     await cluster.advance(500)                        # every node ticks
-    cluster.leader("orders", 0).log("orders", 0).append(batch, cluster.timestamp())
+    leader = await cluster.leader("orders", 0)
+    cluster.nodes[leader.node].log("orders", 0).append(batch, cluster.timestamp())
     cluster.crash(1)
     await cluster.advance(4_000)                      # two leads everything
 
@@ -121,5 +122,6 @@ class Nodes:
         """The leader of a partition by all that is logged; its node may be gone."""
         metadata = SharedMetadata(MemoryStorage(self.shared, 0), self.timestamp)
         await metadata.read_on()
-        (found,) = (each for each in metadata.state.topics.values() if each.name == topic)
-        return metadata.state.cluster.leader(Place(found.id, partition))
+        found = [each.id for each in metadata.state.topics.values() if each.name == topic]
+        assert found, f"there is no topic {topic}"
+        return metadata.state.cluster.leader(Place(found[0], partition))
