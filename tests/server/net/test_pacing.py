@@ -47,6 +47,9 @@ class FakeTls(asyncio.Transport):
     def close(self) -> None:
         self.is_closed = True
 
+    def is_closing(self) -> bool:
+        return self.is_closed
+
 
 class Told(asyncio.Protocol):
     def __init__(self) -> None:
@@ -106,7 +109,7 @@ def test_small_responses_go_through() -> None:
     assert bench.tls.is_closed
 
 
-def test_large_responses_wait_until_the_client_reads() -> None:
+async def test_large_responses_wait_until_the_client_reads() -> None:
     bench = Bench()
     large = bytes(range(250)) * 1_000
     bench.transport.writelines([large[:200_000], large[200_000:]])
@@ -118,6 +121,7 @@ def test_large_responses_wait_until_the_client_reads() -> None:
         assert bench.connection.told == ["pause"]
         bench.read()
     assert max(map(len, bench.tls.written)) == ENCRYPT_TOGETHER
+    await asyncio.sleep(0)
     assert bench.tls.is_closed
 
 
@@ -240,11 +244,14 @@ class TestRecordsInAFile:
             await bench.connection.until("resume")
             assert bench.connection.told == ["pause", "resume"]
 
-    async def test_it_closes_when_all_is_sent(self, tmp_path: Path) -> None:
+    async def test_it_closes_when_all_is_sent(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
         async with Sending(tmp_path / "log") as bench:
             bench.send()
             bench.transport.close()
             assert await bench.reader.read(-1) == bench.sent
+        assert not caplog.records
 
     async def test_it_is_dropped_when_its_file_cannot_be_read(self, tmp_path: Path) -> None:
         async with Sending(tmp_path / "log") as bench:
@@ -260,3 +267,13 @@ class TestRecordsInAFile:
             bench.writer.transport.abort()
             await bench.connection.until("lost")
             assert bench.transport.get_write_buffer_size() == 0
+
+    async def test_a_client_that_has_gone_is_written_to_no_more(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        async with Sending(tmp_path / "log") as bench:
+            bench.writer.transport.abort()
+            await asyncio.sleep(0)
+            bench.send()
+            await bench.connection.until("lost")
+        assert not caplog.records

@@ -9,6 +9,7 @@ import pytest
 import uvloop
 
 from kohort.log.storage import FileStore, OpenFiles
+from kohort.server.net.pacing import SendingTransport
 from kohort.server.net.request_memory import UNMETERED
 from kohort.server.net.response_memory import ResponseMemory
 from server.net.bench import Peer, Wire
@@ -123,3 +124,73 @@ async def test_records_of_a_file_wait_behind_responses_that_are_not_read(tmp_pat
         peer.writer.transport.resume_reading()  # type: ignore[attr-defined]
         sizes = [len(await peer.content()) for _ in range(responses + 2)]
         assert sizes == [len(small) + 5] * responses + [MEBI + 8, len(small) + 5]
+
+
+@pytest.mark.parametrize("closes", [False, True])
+async def test_a_client_that_sends_no_more_gets_all_records_of_a_file(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    *,
+    closes: bool,
+) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(bytes(MEBI))
+    store = FileStore(str(path), MEBI, OpenFiles())
+    monkeypatch.setattr(SendingTransport, "per_turn", 1)
+    async with Wire() as wire:
+        wire.handle(
+            "fetch", lambda _, exchange, __: exchange.respond_encoded([store.take(0, MEBI)])
+        )
+        peer = await wire.peer()
+        peer.send(peer.request("fetch", 4, max_wait_ms=0, min_bytes=1, topics=[]))
+        await wire.until(lambda: wire.listener.metrics.requests)
+        async with asyncio.TaskGroup() as tasks:
+            if closes:
+                tasks.create_task(wire.listener.close(5.0))
+                await asyncio.sleep(0)
+            peer.writer.write_eof()
+            assert len(await peer.closed()) == 8 + MEBI
+    assert not caplog.records
+
+
+async def test_a_client_that_sends_no_more_gets_all_of_a_large_response(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with Wire() as wire:
+        wire.handle("metadata", lambda _, exchange, __: exchange.respond_encoded(bytes(9 * MEBI)))
+        peer = await wire.peer()
+        peer.send(peer.request("metadata", 9, topics=[]))
+        peer.writer.write_eof()
+        assert len(await peer.closed()) == 9 * MEBI + 9
+        await wire.until(lambda: not wire.listener.statistics().connections)
+    assert not caplog.records
+
+
+async def test_a_request_that_comes_as_the_responses_are_read_is_served() -> None:
+    connections: list[Any] = []
+
+    def respond(_services: Any, exchange: Any, _request: Any) -> None:
+        connections.append(exchange.connection)
+        exchange.respond_encoded(b"")
+
+    async with Wire() as wire:
+        wire.handle("metadata", respond)
+        peer = await wire.peer()
+        peer.send(peer.request("metadata", 9, topics=[]))
+        assert await peer.correlation_id() == 1
+        connections[0].pause_writing()
+        connections[0].resume_writing()
+        connections[0].data_received(peer.request("metadata", 9, topics=[]))
+        assert await peer.correlation_id() == 2
+
+
+async def test_a_client_that_neither_sends_nor_reads_is_idle() -> None:
+    async with Wire(idle_ms=100) as wire:
+        wire.handle("metadata", lambda _, exchange, __: exchange.respond_encoded(bytes(9 * MEBI)))
+        peer = await wire.peer()
+        await unread(peer)
+        peer.send(peer.request("metadata", 9, topics=[]))
+        await wire.until(lambda: wire.listener.statistics().unread_bytes)
+        peer.writer.write_eof()
+        await wire.until(lambda: wire.listener.statistics().hung_up)

@@ -200,13 +200,15 @@ class Connection(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._writable = True
         self._unread.set(self, 0)
-        self._pump()
+        self._pump_next_turn()  # a transport of asyncio that is closed in here ends twice
 
     def eof_received(self) -> bool:
         """The client sends no more: its requests are still served, except those that are parked."""
         waits = self._current is not None and self._current.api_key in PARKABLE
-        is_at_rest = self._current is None and (
-            self._starved or (self._throttled is not None and self._reader.is_empty)
+        is_at_rest = (
+            self._current is None
+            and self._writable  # else it has responses to read, or is idle
+            and (self._starved or (self._throttled is not None and self._reader.is_empty))
         )
         if self.is_open and not waits and not is_at_rest:
             self._ended = True
@@ -448,6 +450,7 @@ class Connection(asyncio.Protocol):
         return self._draining or (self._ended and self._starved)
 
     def _pump_next_turn(self) -> None:
+        self._starved = False  # what comes until then goes through the reader
         if not self._next_turn_is_set:
             self._next_turn_is_set = True
             asyncio.get_running_loop().call_soon(self._next_turn)

@@ -63,7 +63,8 @@ class PacingTransport(asyncio.Transport):
     `writer` is told to pause writing while pieces wait, here or in `transport`.
     """
 
-    # Pieces wait only while the transport is full or `_go_on` is to run in the next turn.
+    # Pieces wait only while the transport is full or `_go_on` is to run in the next turn; or the
+    # transport has failed, and its `connection_lost` is to come.
     __slots__ = (
         "_at", "_closes", "_is_full", "_paused", "_size", "_transport", "_waiting", "_writer",
     )  # fmt: skip
@@ -147,7 +148,7 @@ class PacingTransport(asyncio.Transport):
     def _go_on(self) -> None:
         """Hand over what waits, as far as the client reads it and one turn goes."""
         budget = self.per_turn
-        while self._waiting and not self._is_full:
+        while self._waiting and not (self._is_full or self._transport.is_closing()):
             if budget <= 0:
                 asyncio.get_running_loop().call_soon(self._go_on)
                 break
@@ -160,7 +161,8 @@ class PacingTransport(asyncio.Transport):
         if self._waiting:
             self._pause()
         elif self._closes:
-            self._transport.close()
+            # Not in `resume_writing`: a transport of asyncio then ends twice.
+            asyncio.get_running_loop().call_soon(self._transport.close)
         elif self._paused and not self._is_full:
             self._paused = False
             self._writer.resume_writing()
@@ -240,7 +242,9 @@ class Sent(asyncio.Protocol):
         self._connection.data_received(data)
 
     def eof_received(self) -> bool:
-        return self._connection.eof_received()
+        if not self._connection.eof_received():
+            self._sending.close()
+        return True
 
     def connection_lost(self, error: Exception | None) -> None:
         self._sending.connection_lost()
