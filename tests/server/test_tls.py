@@ -11,6 +11,7 @@ import shutil
 import socket
 import ssl
 import struct
+import threading
 import tracemalloc
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -458,6 +459,39 @@ async def test_responses_that_were_read_at_last_count_no_more(
             for _ in range(responses):
                 await peer.content()
             await until(lambda: not broker.listener.statistics().unread_bytes)
+
+
+@pytest.mark.parametrize("body", [None, bytes(9_000_000)], ids=["awaited", "unread"])
+async def test_the_log_says_nothing_of_a_client_that_goes_before_its_response(
+    start: Start, authority: Authority, caplog: pytest.LogCaptureFixture, body: bytes | None
+) -> None:
+    requested = threading.Event()
+
+    def respond(_services: Any, exchange: Any, _request: Any) -> None:
+        requested.set()
+        if body is not None:
+            exchange.respond_encoded(body)
+
+    def ask_and_go(address: Address) -> None:
+        content = encode(request(BY_NAME["end_txn"].key, 0, **END))
+        header = struct.pack(">hhih", BY_NAME["end_txn"].key, 0, 1, -1)
+        frame = struct.pack(">i", len(header) + len(content)) + header + content
+        with (
+            socket.create_connection(address) as plain,
+            authority.client().wrap_socket(plain, server_hostname="localhost") as client,
+        ):
+            client.sendall(frame)
+            assert requested.wait(5)
+            with contextlib.suppress(ssl.SSLError):
+                client.unwrap()
+            while socket.socket.recv(client, 1 << 16):
+                pass
+
+    async with start() as broker:
+        broker.dispatcher.register(BY_NAME["end_txn"].key, respond)
+        await asyncio.to_thread(ask_and_go, broker.address)
+        await until(lambda: not broker.listener.statistics().connections)
+    assert not [each for each in caplog.records if each.name == "asyncio"]
 
 
 async def test_certificates_are_reloaded_for_new_connections(

@@ -47,7 +47,10 @@ class Decrypted(asyncio.BufferedProtocol):
         self._encrypting.resume_writing()
 
     def eof_received(self) -> bool:
-        return self._connection.eof_received()
+        self._connection.eof_received()
+        # TLS takes nothing more, and closes whatever is returned.
+        self._encrypting.connection_lost()
+        return False
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
         return self._buffer
