@@ -14,6 +14,7 @@ from kohort.log.damage import OpeningStoppedError
 from kohort.log.local import LocalDirectory
 from kohort.log.parallel_recovery import recover_all
 from kohort.log.segment import Segment
+from kohort.log.storage import SLICE_BYTES, SLICES, FileSlice
 from kohort.types import TopicPartition
 
 from .conftest import NOW, batch, fill, records_of, values_of
@@ -138,6 +139,22 @@ def test_files_that_are_open_stay_bounded(crashed, config):
     links = (f"/proc/self/fd/{number}" for number in os.listdir("/proc/self/fd"))
     targets = [os.readlink(link) for link in links if os.path.lexists(link)]
     assert 0 < sum(f"{crashed}/orders" in target for target in targets) <= 4
+    directory.close()
+
+
+def test_records_that_are_not_read_keep_few_files_open(data, monkeypatch):
+    config = LogConfig()
+    directory = LocalDirectory(data)
+    for each in LOGS[:2]:
+        directory.open(each, config).append(batch(bytes(SLICE_BYTES)), NOW)
+    directory.close()
+    (data / ".clean-shutdown").unlink()
+    monkeypatch.setattr(lock, "boot_id", lambda: "after the crash")
+    directory = LocalDirectory(data)
+    directory.recover((each, config, 0) for each in LOGS[:2])
+    logs = [directory.open(each, config) for each in LOGS[:2]]
+    fetched = [log.fetch(0, 2 * SLICE_BYTES) for log in logs for _ in range(SLICES)]
+    assert sum(isinstance(each, FileSlice) for each in fetched) == SLICES
     directory.close()
 
 

@@ -98,8 +98,8 @@ class OpenFiles:
     def __init__(self, limit: int = 256) -> None:
         self._limit = limit
         self._open: deque[FileStore] = deque()
-        self.slices = 0
-        """Number of `FileSlice`s that exist."""
+        self.slices: set[int] = set()
+        """Ids of the `FileSlice`s that exist."""
 
     def add(self, store: "FileStore") -> None:
         while len(self._open) >= self._limit:
@@ -116,8 +116,11 @@ class OpenFiles:
             self._open.remove(store)
 
     def join(self, others: "OpenFiles") -> None:
-        """Count descriptors that its stores open from now on, and none is open, among `others`."""
-        self._limit, self._open = others._limit, others._open
+        """Count descriptors that its stores open from now on, and slices, among `others`.
+
+        It has none before.
+        """
+        self._limit, self._open, self.slices = others._limit, others._open, others.slices
 
     def __len__(self) -> int:
         return len(self._open)
@@ -138,17 +141,18 @@ class OpenFile:
 class FileSlice:
     """Bytes of a file that were not read, and can be sent so. They stay as long as it exists."""
 
-    __slots__ = ("_count", "_file", "_files", "_position")
+    __slots__ = ("_count", "_file", "_position", "_slices")
 
-    def __init__(self, file: OpenFile, position: int, count: int, files: OpenFiles) -> None:
+    def __init__(self, file: OpenFile, position: int, count: int, slices: set[int]) -> None:
+        """It is one of `slices` as long as it exists."""
         self._file = file
         self._position = position
         self._count = count
-        self._files = files
-        files.slices += 1
+        self._slices = slices
+        slices.add(id(self))
 
     def __del__(self) -> None:
-        self._files.slices -= 1
+        self._slices.discard(id(self))
 
     def __len__(self) -> int:
         return self._count
@@ -257,13 +261,13 @@ class FileStore:
 
     def take(self, position: int, count: int) -> Records:
         count = self.reach(position, count)
-        if count < SLICE_BYTES or self._files.slices >= SLICES:
+        if count < SLICE_BYTES or len(self._files.slices) >= SLICES:
             return self.read(position, count)
         if self._file is None:
             self._open()
         assert self._file is not None
         self.used = True
-        return FileSlice(self._file, position, count, self._files)
+        return FileSlice(self._file, position, count, self._files.slices)
 
     def create(self) -> None:
         if self._fd < 0:
