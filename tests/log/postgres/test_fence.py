@@ -1,6 +1,7 @@
 """A process that was replaced writes nothing, and two do not serve as one node."""
 
 import asyncio
+from uuid import UUID
 
 import asyncpg
 import pytest
@@ -9,7 +10,7 @@ from kohort.errors import ErrorCode, KafkaError, KohortError
 from kohort.log.base import LogConfig
 from kohort.log.postgres.fence import STATE
 from kohort.log.postgres.writer import INSERT
-from log.conftest import NOW, ORDERS, batch, values_of
+from log.conftest import NOW, ORDERS, ORDERS_ID, batch, values_of
 
 TAKE_OVER = "update nodes set session = session + 1"
 
@@ -114,6 +115,25 @@ async def test_operations_are_fenced(open_directory, sql):
     with pytest.raises(KohortError):
         await log.durable()
     assert await sql.fetchval("select max(start_offset) from logs") == 0
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda places: places.make({ORDERS: UUID(int=8)}),
+        lambda places: places.set_aside(ORDERS),
+    ],
+    ids=["make", "set aside"],
+)
+async def test_a_server_that_was_replaced_takes_no_log_from_another(open_directory, sql, change):
+    directory = open_directory()
+    lost = []
+    directory.on_lost.append(lambda: lost.append(True))
+    await sql.execute(TAKE_OVER)
+    with pytest.raises(OSError, match="another process"):
+        await asyncio.to_thread(change, directory.directories)
+    assert lost == [True]
+    assert await sql.fetchval("select topic_id from logs where state = 'live'") == ORDERS_ID
 
 
 def test_a_node_is_served_by_one_process(open_directory, database):

@@ -120,6 +120,7 @@ class PostgresDirectory:
             found_id,
             written_by or __version__,
             __version__,
+            self.fence,
         )
         for log in self._stored.values():
             self.directories.add(log.topic_partition, log.id, log.topic_id)

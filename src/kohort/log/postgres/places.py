@@ -5,6 +5,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from kohort.log.postgres.control import Control
+from kohort.log.postgres.fence import METADATA, Fence
 from kohort.log.postgres.link import Connection
 from kohort.log.postgres.operations import Operation, Operations
 from kohort.log.postgres.removing import nothing_is_appended, remove_rows
@@ -40,13 +41,18 @@ class PostgresPlaces:
         cluster_id: str | None,
         written_by: str,
         version: str,
+        fence: Fence | None = None,
     ) -> None:
-        """`operations` remove logs that are known; `version` is that of this Kohort."""
+        """`operations` remove logs that are known; `version` is that of this Kohort.
+
+        `fence` is needed to make logs and to set them aside: a replaced server does neither.
+        """
         self.cluster_id = cluster_id
         self.written_by = written_by
         self._version = version
         self._control = control
         self._operations = operations
+        self._fence = fence
         self._places: dict[TopicPartition, Place] = {}
 
     def __iter__(self) -> Iterator[TopicPartition]:
@@ -79,6 +85,7 @@ class PostgresPlaces:
 
         async def make(connection: Connection) -> list[tuple[int, str, int, UUID | None]]:
             async with connection.transaction():
+                await self._hold(connection)
                 await connection.execute(SET_ASIDE, topics, numbers)
                 rows = await connection.fetch(_MAKE, topics, numbers, list(partitions.values()))
             return [tuple(row) for row in rows]
@@ -86,12 +93,20 @@ class PostgresPlaces:
         for number, topic, partition, topic_id in self._control.query(make):
             self.add(TopicPartition(topic, partition), number, topic_id)
 
+    async def _hold(self, connection: Connection) -> None:
+        """Keep others from taking this server's place. Raises FencedError."""
+        assert self._fence is not None
+        # The session of this lane changes in the thread of `control` only.
+        await self._fence.hold(connection, METADATA)
+
     def mark(self, partitions: Mapping[TopicPartition, UUID]) -> None:
         raise NotImplementedError  # version 0.1 made no tables
 
     def set_aside(self, partition: TopicPartition) -> str:
         async def update(connection: Connection) -> None:
-            await connection.execute(SET_ASIDE, [partition.topic], [partition.partition])
+            async with connection.transaction():
+                await self._hold(connection)
+                await connection.execute(SET_ASIDE, [partition.topic], [partition.partition])
 
         number = self._places[partition].number
         self._control.query(update)
