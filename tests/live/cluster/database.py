@@ -8,6 +8,16 @@ from peers.kafka import free_port
 from peers.postgres import Postgres, PostgresUnavailableError
 
 RESTART_SECONDS = 30.0
+_KEEP_UNLOCKED = """
+do $$ begin
+    for i in 1..50 loop
+        perform pg_terminate_backend(pid) from pg_stat_activity
+            where application_name = 'kohort node {} cluster lock';
+        perform pg_sleep(0.02);
+        perform pg_stat_clear_snapshot();
+    end loop;
+end $$
+"""
 
 
 class Database:
@@ -36,6 +46,10 @@ class Database:
             f"'client backend' and pid <> pg_backend_pid() and random() < {share}"
         )
         return len(ended)
+
+    def keep_unlocked(self, node: int) -> None:
+        """Have a node lose the lock that says that it is there, for about a second."""
+        self.primary.execute(_KEEP_UNLOCKED.format(node))
 
     def restart(self, how: signal.Signals, away_seconds: float) -> None:
         """End the primary with this signal, and start it again so much later."""

@@ -79,6 +79,11 @@ class Faults:
             await asyncio.to_thread(self.database.terminate_backends, share)
             await asyncio.sleep(self.rng.uniform(0, 0.5))
 
+    async def lose_lock(self) -> None:
+        """Have the others take a node for gone that goes on."""
+        node = self.rng.choice(self.nodes.running)
+        await asyncio.to_thread(self.database.keep_unlocked, node)
+
     async def restart_database(self) -> None:
         how = self.rng.choice((signal.SIGINT, signal.SIGQUIT, signal.SIGKILL))
         away = self.rng.uniform(*DATABASE_AWAY_SECONDS)
@@ -125,6 +130,7 @@ class Faults:
         kill_starting: 2,
         hang: 2,
         terminate: 3,
+        lose_lock: 1,
         restart_database: 2,
         promote: 1,
         move: 2,

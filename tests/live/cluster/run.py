@@ -21,7 +21,7 @@ from live.chaos.settings import (
 from live.cluster import programs
 from live.cluster.checks import check_batches
 from live.cluster.database import Database
-from live.cluster.faults import Faults
+from live.cluster.faults import Fault, Faults
 from live.cluster.nodes import Nodes
 from live.cluster.programs import Fed, Programs, check_fed
 
@@ -50,10 +50,11 @@ class ClusterRun(Run):
         kills: int = 0,
         seconds: float = math.inf,
         report: Callable[[str], None] = lambda _: None,
+        database: Database | None = None,
     ) -> None:
         """It ends after so many kills or seconds; without kills, after each fault came once."""
         self._seconds = seconds
-        self.database = Database()
+        self.database = database or Database()
         settings = {**SERVER_SETTINGS, "cluster.rebalance.delay.ms": "500"}
         self.nodes = Nodes(self.database.url, directory, settings)
         super().__init__(
@@ -83,7 +84,11 @@ class ClusterRun(Run):
             dict.fromkeys(TOPICS, PARTITIONS) | {GROUP_LOG: 4},
             self.count_kill,
         )
-        self._deck = self._faults.deck(each_once=not kills)
+        self._deck = self.deal()
+
+    def deal(self) -> list[Fault]:
+        """The faults that come next, the last of them first."""
+        return self._faults.deck(each_once=not self.kills)
 
     def is_over(self) -> bool:
         if not self.kills:
@@ -109,7 +114,7 @@ class ClusterRun(Run):
     async def disturb(self) -> None:
         await asyncio.sleep(self.random.uniform(*WORKING_SECONDS))
         self._look()
-        self._deck = self._deck or self._faults.deck()
+        self._deck = self._deck or self.deal()
         fault = self._deck.pop()
         self.report(f"{self.elapsed_s:.1f} s: {fault.__name__}")
         await fault(self._faults)

@@ -11,6 +11,7 @@ from live.cluster import bank
 from live.cluster.checks import check_batches
 from live.cluster.programs import check_fed
 from live.cluster.run import ClusterRun
+from live.cluster.take_overs import TakeOvers
 from live.cluster.target import ClusterTarget
 from peers.postgres import Postgres, PostgresUnavailableError, programs
 
@@ -47,6 +48,14 @@ def test_faults_lose_no_money(tmp_path):
     print(outcome)
     assert not violations
     assert outcome.transfers
+
+
+@pytest.mark.clients
+@pytest.mark.parametrize("locks", [True, False], ids=["a fence that locks", "without its lock"])
+def test_nodes_that_are_replaced_while_they_live(tmp_path, locks):
+    outcome = TakeOvers(tmp_path, seed=random.randrange(1 << 32), locks=locks).run()
+    print(outcome)
+    assert bool(outcome.violations) is not locks, (outcome, outcome.violations)
 
 
 LAST_THIRD = """
