@@ -14,6 +14,7 @@ from kohort.log.postgres.control import Control
 from kohort.log.postgres.directory import PostgresDirectory
 from kohort.log.postgres.link import Connection
 from kohort.log.postgres.pages import PAGE_BYTES
+from kohort.log.postgres.removing import remove_some
 from kohort.log.postgres.stored import pack_epochs
 from kohort.log.segment import Segment
 from kohort.log.shared_memory import SharedMemoryStore
@@ -28,7 +29,6 @@ _ADD_LOG = (
     "insert into logs (id, topic, partition, topic_id) values (nextval('log_ids'), $1, $2, $3) "
     "on conflict (topic, partition) where state = 'live' do update set topic_id = $3 returning id"
 )
-_FIRST_END = "select next from segments where log = $1 order by base limit 1"
 _FOUND = (
     "select l.id, l.topic, l.partition, l.topic_id, l.start_offset, "
     "greatest(l.start_offset, max(s.next)), coalesce(sum(s.size), 0)::bigint, l.cleaned, "
@@ -55,19 +55,6 @@ class _Found(NamedTuple):
     topic_id: UUID
     extent: Extent | None
     """None: it was not copied whole."""
-
-
-async def _remove_some(log: int, connection: Connection) -> bool:
-    """Remove a segment of a log, or the log if it has none; whether it is still there."""
-    async with connection.transaction():
-        end = await connection.fetchval(_FIRST_END, log)
-        await connection.execute(
-            "delete from batches where log = $1 and ($2::bigint is null or base < $2)", log, end
-        )
-        await connection.execute("delete from segments where log = $1 and base < $2", log, end)
-        if end is None:
-            await connection.execute("delete from logs where id = $1", log)
-    return end is not None
 
 
 class PostgresTarget:
@@ -131,7 +118,7 @@ class PostgresTarget:
     def _remove(self, partition: TopicPartition) -> None:
         found = self._found.pop(partition, None)
         if found is not None:
-            while self._control.query(partial(_remove_some, found.number)):
+            while self._control.query(partial(remove_some, log=found.number)):
                 pass
 
     def complete(self, cluster_id: str) -> None:

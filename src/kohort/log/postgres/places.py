@@ -11,7 +11,7 @@ from kohort.log.postgres.operations import Operation, Operations
 from kohort.log.postgres.removing import nothing_is_appended, remove_rows
 from kohort.types import TopicPartition
 
-_MAKE = (
+MAKE = (
     "insert into logs (id, topic, partition, topic_id) "
     "select nextval('log_ids'), i.* from unnest($1::text[], $2::int[], $3::uuid[]) i "
     "returning id, topic, partition, topic_id"
@@ -87,7 +87,7 @@ class PostgresPlaces:
             async with connection.transaction():
                 await self._hold(connection)
                 await connection.execute(SET_ASIDE, topics, numbers)
-                rows = await connection.fetch(_MAKE, topics, numbers, list(partitions.values()))
+                rows = await connection.fetch(MAKE, topics, numbers, list(partitions.values()))
             return [tuple(row) for row in rows]
 
         for number, topic, partition, topic_id in self._control.query(make):

@@ -5,24 +5,28 @@ from typing import Final
 from kohort.log.postgres.link import Connection
 from kohort.log.postgres.operations import Operation, Operations
 
-_REMOVED_AT_ONCE: Final = "select base, next from segments where log = $1 order by base limit 1"
+_FIRST_END: Final = "select next from segments where log = $1 order by base limit 1"
+
+
+async def remove_some(connection: Connection, log: int) -> bool:
+    """Remove a segment of a log, or the log if it has none; whether it is still there."""
+    async with connection.transaction():
+        end = await connection.fetchval(_FIRST_END, log)
+        if end is None:
+            await connection.execute("delete from batches where log = $1", log)
+            await connection.execute("delete from logs where id = $1", log)
+            return False
+        await connection.execute("delete from batches where log = $1 and base < $2", log, end)
+        await connection.execute("delete from segments where log = $1 and base < $2", log, end)
+        return True
 
 
 def remove_rows(operations: Operations, number: int) -> None:
     """Remove the rows of a log that is marked as removed."""
 
     async def remove(connection: Connection) -> None:
-        segment = await connection.fetchrow(_REMOVED_AT_ONCE, number)
-        if segment is None:
-            await connection.execute("delete from batches where log = $1", number)
-            await connection.execute("delete from logs where id = $1", number)
-            return
-        base, following = segment
-        await connection.execute(
-            "delete from batches where log = $1 and base < $2", number, following
-        )
-        await connection.execute("delete from segments where log = $1 and base = $2", number, base)
-        remove_rows(operations, number)
+        if await remove_some(connection, number):
+            remove_rows(operations, number)
 
     operations.add(
         Operation(number, f"removing log {number}", remove, nothing_is_appended, can_wait=True)

@@ -10,18 +10,13 @@ from kohort.log.leader_epochs import ONLY, EpochEntry, LeaderEpochs
 from kohort.log.postgres.fence import OPERATIONS, Fence
 from kohort.log.postgres.link import Connection
 from kohort.log.postgres.outcomes import DatabaseError
-from kohort.log.postgres.places import SET_ASIDE
+from kohort.log.postgres.places import MAKE, SET_ASIDE
 from kohort.log.postgres.stored import StoredLog, pack_epochs, read_logs, unpack_epochs
 from kohort.types import TopicPartition
 
 _FIND: Final = (
     "select l.id, l.topic, l.partition, l.topic_id from unnest($1::text[], $2::int[]) i "
     "(topic, partition) join logs l using (topic, partition) where l.state = 'live'"
-)
-_MAKE: Final = (
-    "insert into logs (id, topic, partition, topic_id) "
-    "select nextval('log_ids'), i.* from unnest($1::text[], $2::int[], $3::uuid[]) i "
-    "returning id, topic, partition"
 )
 _END: Final = (
     "select b.next from logs l join batches b on b.log = l.id "
@@ -95,7 +90,7 @@ async def _numbers(
             missing += older
         if missing:
             topic_ids = [each.topic_id for each in missing]
-            for number, *place in await connection.fetch(_MAKE, *_columns(missing), topic_ids):
+            for number, *place, _ in await connection.fetch(MAKE, *_columns(missing), topic_ids):
                 numbers[TopicPartition(*place)] = number
     return numbers
 
