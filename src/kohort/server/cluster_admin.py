@@ -19,7 +19,7 @@ from kohort.server.topics import MetadataRecord, SharedMetadata
 _LOOKS_EVERY_S: Final = 0.2
 
 
-class NodeStatus(NamedTuple):
+class ListedNode(NamedTuple):
     """A node as the cluster knows it."""
 
     node: NodeRegistered
@@ -39,14 +39,14 @@ class ClusterAdmin:
         self._storage = storage
         self._metadata = SharedMetadata(storage, SystemClock().timestamp)
 
-    async def nodes(self) -> Sequence[NodeStatus]:
+    async def nodes(self) -> Sequence[ListedNode]:
         """All nodes, in order."""
         await self._know()
         observed = await self._storage.observe()
         cluster = self._metadata.state.cluster
         gone = Liveness(-1, observed.now)
         return [
-            NodeStatus(
+            ListedNode(
                 node,
                 sum(1 for _ in cluster.led_by(number)),
                 observed.nodes.get(number, gone).lease_until - observed.now,
