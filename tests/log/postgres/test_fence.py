@@ -93,6 +93,19 @@ async def test_a_server_that_was_replaced_ends_its_logs(open_directory, sql):
     assert await sql.fetchval("select count(*) from batches") == 1
 
 
+async def test_a_server_whose_lease_was_over_writes_nothing_beside_another(open_directory, sql):
+    """As one that hung for longer than its lease, while one with another id was started."""
+    log = open_directory(node=1, exclusive=True).open(ORDERS, LogConfig())
+    log.append(batch(b"a"), NOW)
+    await log.durable()
+    await sql.execute("update nodes set lease_until = now()")
+    await asyncio.to_thread(open_directory, node=2, exclusive=True)
+    log.append(batch(b"b"), NOW)
+    with pytest.raises((KafkaError, KohortError)):
+        await log.durable()
+    assert await sql.fetchval("select count(*) from batches") == 1
+
+
 async def test_so_does_one_whose_lease_is_taken(open_directory, sql):
     directory = open_directory()
     directory.confirm_start()

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 
+import asyncpg
 import pytest
 
 from kohort.cluster import FencedError, HistoryLostError, UnknownOutcomeError
@@ -37,6 +38,7 @@ ENDED = (
     "select pg_terminate_backend(pid) from pg_stat_activity "
     "where application_name like 'kohort node 1 cluster%'"
 )
+WAITING = "select exists (select from pg_locks where not granted)"
 LEASES_OVER = f"update nodes set lease_until = now() where lane = {LEASE}"
 
 
@@ -84,6 +86,22 @@ class TestSessions:
         first = await storage.claim()
         assert await storage.claim() > first
         assert storage.session > first
+
+    async def test_others_go_on_while_a_node_waits_for_its_own_writes(
+        self, pair, node, sql, database
+    ):
+        writing = await asyncpg.connect(database)
+        async with writing.transaction():
+            await writing.execute("select from nodes where node = 1 and lane = $1 for share", STATE)
+            claiming = asyncio.create_task(pair[0].claim())
+            while not await sql.fetchval(WAITING):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            async with asyncio.timeout(STATEMENT_WITHIN_S / 2):
+                await pair[1].renew()
+                await node(3).claim()
+            assert not claiming.done()
+        await claiming
+        await writing.close()
 
     async def test_a_living_process_keeps_its_id(self, node):
         await node(1).claim()
@@ -140,13 +158,12 @@ class TestObserving:
 
     async def test_a_lock_that_another_connection_has_is_taken_later(self, pair, sql):
         first, second = pair
-        await sql.execute(
-            "select pg_terminate_backend(pid) from pg_locks where classid::bigint = $1 and "
-            "objid::bigint = hashtext(current_schema() || ' 1')::bigint & 4294967295",
-            LOCK,
-        )
-        while not await lock_node(sql, 1):  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+        while not await lock_node(sql, 1):  # the node takes it again at once, too
+            await sql.execute(
+                "select pg_terminate_backend(pid) from pg_locks where classid::bigint = $1 and "
+                "objid::bigint = hashtext(current_schema() || ' 1')::bigint & 4294967295",
+                LOCK,
+            )
         with contextlib.suppress(UnknownOutcomeError):  # the connection was lost
             await first.renew()
         await first.renew()

@@ -38,7 +38,12 @@ BOUNDED: Final = f"set_config('idle_in_transaction_session_timeout', '{LEASE_MS}
 _HOLD: Final = f"""
 select {BOUNDED} from nodes where node = $1 and lane = $2 and session = $3 for share
 """  # of constants  # nosec B608
-_LOCK_NODES: Final = f"select {BOUNDED}; lock table nodes in share row exclusive mode"
+_BEGIN: Final = (
+    f"select {BOUNDED}, "  # of constants  # nosec B608
+    f"pg_advisory_xact_lock({LOCK}, hashtext(current_schema() || ' sessions'))"
+)
+"""Waits for who begins a session now. The table is not locked: others renew their leases."""
+_END_ALL: Final = "update nodes set session = session + 1 where node = any($1::int[])"
 _OWN_STEP: Final = 1 << 30
 """A node steps its own sessions by more than one, and at random: nobody who takes its place does.
 """
@@ -99,6 +104,13 @@ class Fence:
                     former.get(lane, 0),
                 )
         self._sessions, self._steps, self.lost = sessions, {}, None
+
+    async def end_former(self, connection: Connection) -> None:
+        """End the sessions of whoever was this node before; waits for its writes in flight.
+
+        `take` waits for none then. Raises what asyncpg raises.
+        """
+        await connection.execute(_END_ALL, [self.node])
 
     async def ensure_timeline(self, connection: Connection) -> None:
         """Raise FencedError if the database is not the one in which the sessions began.
@@ -241,9 +253,10 @@ async def ensure_free(connection: Connection, node: int) -> None:
 async def ensure_only(connection: Connection, node: int) -> None:
     """Raise KohortError if another node has a lease, or the tables are those of a cluster.
 
-    None begins one before the end of the transaction under way, if all of them ask for this.
+    One that had a lease writes nothing any more. None begins one before the end of the transaction
+    under way, if all of them ask for this.
     """
-    await connection.execute(_LOCK_NODES)
+    await connection.execute(_BEGIN)
     if await connection.fetchval("select true from nodes where lane = $1 limit 1", CLUSTER):
         raise KohortError(
             "the database is that of a cluster: set cluster.enabled=true, or choose another "
@@ -257,6 +270,8 @@ async def ensure_only(connection: Connection, node: int) -> None:
             f"node {other} serves from this database, and one server does at a time: stop it, or "
             "choose another database, or another schema by search_path"
         )
+    others = await connection.fetch("select distinct node from nodes where node <> $1", node)
+    await connection.execute(_END_ALL, [row[0] for row in others])
 
 
 _ALONE: Final = (
@@ -272,7 +287,7 @@ async def ensure_cluster(connection: Connection, node: int) -> None:
     One that had a lease writes nothing any more. None begins one before the end of the transaction
     under way.
     """
-    await connection.execute(_LOCK_NODES)
+    await connection.execute(_BEGIN)
     other = await connection.fetchval(f"{_ALONE} and lease_until > now()", LEASE, node, CLUSTER)
     if other is not None:
         raise KohortError(
@@ -280,9 +295,7 @@ async def ensure_cluster(connection: Connection, node: int) -> None:
             "choose another database, or another schema by search_path"
         )
     ended = [row[0] for row in await connection.fetch(_ALONE, LEASE, node, CLUSTER)]
-    await connection.execute(
-        "update nodes set session = session + 1 where node = any($1::int[])", ended
-    )
+    await connection.execute(_END_ALL, ended)
 
 
 async def _live_lease(connection: Connection, node: int) -> object:

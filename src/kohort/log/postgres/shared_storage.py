@@ -181,6 +181,8 @@ class PostgresStorage:
             former.lose()
             fence.timeline = await timeline_of(connection)
             await self._ensure_history(connection)
+            # What others wait for is short: their leases go on meanwhile.
+            await fence.end_former(connection)
             async with connection.transaction():
                 await ensure_cluster(connection, self.node_id)
                 await fence.take(connection, in_cluster=True, after=former)
