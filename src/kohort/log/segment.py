@@ -64,7 +64,7 @@ class WrongIndexError(KafkaError):
 
 
 class SegmentState(NamedTuple):
-    """What is known of a segment that is not appended to any more, without its batches."""
+    """What is known of a segment at one moment, without its batches."""
 
     end_offset: int
     first_timestamp: int
@@ -139,7 +139,8 @@ class Segment:
         return self._max_timestamp
 
     def state(self) -> SegmentState:
-        """What `restore` takes, of a segment that is sealed. Raises OSError."""
+        """What `restore` takes: its batches up to now. Raises OSError."""
+        self._index.write()
         offsets, times = self._index.offsets.store, self._index.times.store
         return SegmentState(
             self.end_offset,

@@ -37,6 +37,8 @@ LARGEST_SEGMENT: Final = 64 << 20
 _ROWS_AT_ONCE: Final = 64
 """Rows of a whole segment, of some 64 KiB, that one call inserts within its time limit."""
 _OWNER_SYNCS_IN_S: Final = 0.01
+MOST_ROWS: Final = 4096
+"""Rows behind those of the table of segments, about: who opens the log reads each of them."""
 
 _CLEANED: Final = "update logs set cleaned = greatest(cleaned, $2) where id = $1"
 
@@ -51,6 +53,7 @@ class Shared:
     cache: PageCache
     metadata: Writer
     """Writes the log that its owner syncs, in the thread of `control`."""
+    most_rows: int = MOST_ROWS
 
 
 class PostgresBacking:
@@ -79,6 +82,8 @@ class PostgresBacking:
         """Offset up to which the owner has synced the log, or it was restored."""
         self._producers = b""
         self._active: Segment | None = None
+        self._since_stored = 0
+        """Rows since the active segment was last stored."""
         self.is_swapping = False
         """Whether rows of segments are being replaced, which no other operation may delete then."""
         self._swapped: tuple[StoredSegment, Sequence[PackedRow]] | None = None
@@ -92,6 +97,7 @@ class PostgresBacking:
         if self._lane is not None:
             self._pending.append(row)
             self._lane.unwritten += len(row.data)
+            self._since_stored += 1
             return
         with self._owner:
             self._pending.append(row)
@@ -104,6 +110,8 @@ class PostgresBacking:
     def written(self) -> None:
         """What `take_rows` gave is in the table."""
         self._cache.trim()
+        if self._since_stored >= self._shared.most_rows and self._active is not None:
+            self._store_open(self._active)
 
     # Segments
 
@@ -115,6 +123,7 @@ class PostgresBacking:
     def new_segment(self, base_offset: int, interval: int) -> Segment:
         store = self._store(base_offset)
         self._active = _segment(base_offset, store, interval)
+        self._since_stored = 0
         return self._active
 
     def restore(self, stored: StoredLog, interval: int) -> list[Segment]:
@@ -122,11 +131,15 @@ class PostgresBacking:
         self._producers = stored.producers
         self.synced_end = stored.end_offset
         segments = [self._restored(each, interval) for each in stored.segments]
-        if segments:
-            base = segments[-1].end_offset
+        if segments and stored.segments[-1].is_open:
+            active = self._active = segments.pop()
         else:
-            base = stored.rows[0].base if stored.rows else stored.start_offset
-        active = self.new_segment(base, interval)
+            if segments:
+                base = segments[-1].end_offset
+            else:
+                base = stored.rows[0].base if stored.rows else stored.start_offset
+            active = self.new_segment(base, interval)
+            active.created = stored.now
         store = _paged(active)
         if stored.aborted_base == active.base_offset:
             store.aborted = stored.aborted
@@ -134,7 +147,7 @@ class PostgresBacking:
             active.note(store.size, each.size, each.next - 1, each.max_timestamp)
             store.restore_row(each.base, each.next, each.size)
         store.complete()
-        active.created = active.modified = stored.now
+        active.modified = stored.now
         return [*segments, active]
 
     def _restored(self, stored: StoredSegment, interval: int) -> Segment:
@@ -155,6 +168,24 @@ class PostgresBacking:
             )
 
         self._add(f"storing a segment of {self._name}", put)
+
+    def _store_open(self, segment: Segment) -> None:
+        """Store the active segment with what was appended up to now, once that is written."""
+        self._since_stored = 0
+        store, is_written = _paged(segment), False
+        stored = StoredSegment.of(segment, store.table(), store.size)._replace(is_open=True)
+
+        async def appended() -> None:
+            nonlocal is_written
+            await self.appended()
+            is_written = True
+
+        async def put(connection: Connection) -> None:
+            if is_written:
+                await _put(connection, self.number, stored)
+
+        what = f"storing the active segment of {self._name}"
+        self._shared.operations.add(Operation(self.number, what, put, appended, can_wait=True))
 
     def discard(self, segments: Sequence[Segment]) -> None:
         if not segments:

@@ -17,6 +17,7 @@ from kohort.log.cleaner import clean_all
 from kohort.log.damage import OpeningStoppedError
 from kohort.log.partition_mark import new_cluster_id
 from kohort.log.postgres import alone, schema
+from kohort.log.postgres.backing import MOST_ROWS
 from kohort.log.postgres.control import PATIENCE_S, Control
 from kohort.log.postgres.fence import (
     RENEWED_EVERY_S,
@@ -66,11 +67,13 @@ class PostgresDirectory:
         stray_retention_ms: int = _WEEK_MS,
         cached_bytes: int | None = None,
         statement: str = INSERT,
+        most_rows: int = MOST_ROWS,
     ) -> None:
         """Take the place of the node in the database, and read which logs there are; blocks.
 
         A new database is of that cluster, or a new one. `exclusive`: no other node serves.
-        `statement` is what lanes append with. Raises KohortError if another process has the node,
+        `statement` is what lanes append with; a log has up to about `most_rows` behind those that
+        the table of segments tells of. Raises KohortError if another process has the node,
         or the tables are not for this Kohort; OSError if the database cannot be used.
         """
         self._url = url
@@ -107,6 +110,7 @@ class PostgresDirectory:
             troubled=self._trouble.tell,
             written=self._written,
             committed=self._history.committed,
+            most_rows=most_rows,
         )
         self._lease = self._checked_link("lease")
         try:

@@ -8,7 +8,7 @@ or functions. A batch exists once the transaction that inserts its row has commi
 | meta | one: the version of the tables, the cluster, and who wrote last |
 | nodes | a node's lanes, each with the session that may write; lane -1 has the lease |
 | logs | the partitions, their checkpoints, leader epochs and snapshots of producers |
-| segments | sealed segments: extent, timestamps, index, pages, aborted transactions |
+| segments | extent, timestamps, index, pages, aborted transactions; the last one may be open |
 | batches | record batches as Kafka stores them; after compaction several in a row |
 """
 
@@ -67,6 +67,7 @@ create table segments (
     first_timestamp bigint not null, max_timestamp bigint not null,
     max_timestamp_offset bigint not null, created bigint not null, modified bigint not null,
     pages bytea not null, offsets bytea not null, times bytea not null, aborted bytea not null,
+    is_open boolean not null,
     primary key (log, base)
 );
 create table batches (

@@ -8,7 +8,7 @@ from kohort.errors import KohortError
 from kohort.log.backing import Checkpoint
 from kohort.log.base import LogConfig
 from kohort.log.leader_epochs import ONLY, LeaderEpochs
-from kohort.log.postgres.backing import PostgresBacking, Shared
+from kohort.log.postgres.backing import MOST_ROWS, PostgresBacking, Shared
 from kohort.log.postgres.control import Control
 from kohort.log.postgres.fence import METADATA, RECORDS, STATE, Fence, lane_of
 from kohort.log.postgres.lane import Lane, LaneCommit
@@ -42,6 +42,7 @@ class Session:
         troubled: Callable[[Exception | None], None] = lambda _: None,
         written: Callable[[float], None] = lambda _: None,
         committed: Work = do_nothing,
+        most_rows: int = MOST_ROWS,
     ) -> None:
         """`statement` is what lanes append with; `troubled` and `written` are those of `Lane`.
 
@@ -56,6 +57,7 @@ class Session:
             reader=reader,
             cache=cache,
             metadata=Writer(control.link, fence, METADATA),
+            most_rows=most_rows,
         )
         self._lanes = {
             number: Lane(

@@ -28,10 +28,12 @@ class StoredSegment(NamedTuple):
     offsets: bytes
     times: bytes
     aborted: bytes
+    is_open: bool = False
+    """Whether it is appended to: then it may be longer than its row says."""
 
     @classmethod
     def of(cls, segment: Segment, pages: bytes, size: int) -> "StoredSegment":
-        """The row of a sealed segment."""
+        """The row of a segment as it is now, sealed."""
         state = segment.state()
         aborted = segment.aborted.store
         return cls(
@@ -55,7 +57,7 @@ class StoredSegment(NamedTuple):
 
 
 class StoredRow(NamedTuple):
-    """A row of batches behind the sealed segments, without its data."""
+    """A row of batches behind those of the table of segments, without its data."""
 
     base: int
     next: int
@@ -77,6 +79,7 @@ class StoredLog(NamedTuple):
     epochs: bytes = b""
     """Its leader epochs, as `pack_epochs` has them; without any, all is of epoch 0."""
     segments: Sequence[StoredSegment] = ()
+    """Of which the last one may be open."""
     rows: Sequence[StoredRow] = ()
     now: int = 0
     """Time at which it was read, in ms."""
@@ -100,12 +103,13 @@ def unpack_epochs(stored: bytes) -> list[EpochEntry]:
 
 
 PUT_SEGMENT: Final = (
-    "insert into segments values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) "
+    "insert into segments values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, "
+    "$14) "
     "on conflict (log, base) do update set next = excluded.next, size = excluded.size, "
     "first_timestamp = excluded.first_timestamp, max_timestamp = excluded.max_timestamp, "
     "max_timestamp_offset = excluded.max_timestamp_offset, created = excluded.created, "
     "modified = excluded.modified, pages = excluded.pages, offsets = excluded.offsets, "
-    "times = excluded.times, aborted = excluded.aborted"
+    "times = excluded.times, aborted = excluded.aborted, is_open = excluded.is_open"
 )
 
 _LOGS: Final = (
@@ -115,7 +119,7 @@ _LOGS: Final = (
 )
 _SEGMENTS: Final = (
     "select log, base, next, size, first_timestamp, max_timestamp, max_timestamp_offset, "
-    "created, modified, pages, offsets, times, aborted "
+    "created, modified, pages, offsets, times, aborted, is_open "
     "from segments where log = any($1) order by log, base"
 )
 _ROWS: Final = (
