@@ -92,7 +92,11 @@ class Process:
 
     def tail(self) -> str:
         """The end of what it wrote to stderr."""
-        return f"--- stderr of {self.name}:\n{self.log.read_text(errors='replace')[-1500:]}"
+        return f"--- stderr of {self.name}:\n{self.errors()[-1500:]}"
+
+    def errors(self) -> str:
+        """What it wrote to stderr."""
+        return self.log.read_text(errors="replace")
 
 
 class Feed:

@@ -16,6 +16,8 @@ AWAY_SECONDS = (0.0, 6.0)
 HANGS_SECONDS = (LEASE_MS / 1000 + 1, LEASE_MS / 1000 + 5)
 DATABASE_AWAY_SECONDS = (0.0, 3.0)
 MOVES = 4
+REFUSED = ("was called off", "there is no node")
+"""Of commands for a node that was just started again, or has lost its lease on a busy machine."""
 
 Fault: TypeAlias = Callable[["Faults"], Coroutine[None, None, None]]
 
@@ -120,8 +122,7 @@ class Faults:
 
     async def _command(self, *words: str) -> None:
         done = await asyncio.to_thread(self.nodes.command, *words)
-        # A node that was just started again may have lost what was planned for it before.
-        if done.returncode and "was called off" not in done.stderr:
+        if done.returncode and not any(each in done.stderr for each in REFUSED):
             self.violation(f"kohort nodes {' '.join(words)} failed: {done.stderr}")
 
     KINDS: ClassVar[dict[Fault, int]] = {

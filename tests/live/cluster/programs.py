@@ -22,6 +22,11 @@ GROUPS = {"programs": "", "new-programs": "consumer"}
 """Groups with one member of each client, and their `group.protocol`."""
 
 
+ENDED_BY_CLIENT = "Cannot set a new position without a valid current position"
+"""How Apache Kafka's consumer of KIP-848 fails when it learns of another leader in its background
+thread while `poll` gives out records of the partition, in `FetchCollector.fetchRecords`.
+"""
+
 Fed: TypeAlias = Sequence[tuple[str, str]]
 """Keys and values of records, in the order in which they were sent."""
 
@@ -91,7 +96,8 @@ class Programs:
 
     def __init__(self, address: str, directory: Path, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._members = [each.start(address, directory, ledger) for each in PROGRAMS]
+        self._address, self._directory = address, directory
+        self._members = {each: each.start(address, directory, ledger) for each in PROGRAMS}
         self._feeds = {}
         for client in CLIENTS:
             options = {"bootstrap": address, "topic": fed_topic(client), "codec": "none"}
@@ -102,6 +108,13 @@ class Programs:
             )
             self._feeds[fed_topic(client)] = Feed(producer, RECORDS_A_SECOND)
 
+    def restart_ended(self) -> None:
+        """Start the members again that ended by a mistake of their own client."""
+        for program, member in self._members.items():
+            if member.popen.poll() is not None and ENDED_BY_CLIENT in member.errors():
+                self._members[program] = program.start(self._address, self._directory, self._ledger)
+                self._ledger.replaced[program.name] += 1
+
     def stop(self) -> dict[str, Fed]:
         """End all of them; what was sent and acknowledged, by topic."""
         fed = {}
@@ -111,7 +124,7 @@ class Programs:
             except AssertionError as error:
                 self._ledger.violation(f"{topic}: not all was acknowledged: {error}")
             fed[topic] = [*zip(feed.keys, feed.sent, strict=False)]
-        for member in self._members:
+        for member in self._members.values():
             if (code := member.popen.poll()) is not None:
                 self._ledger.violation(f"{member.name} ended by itself: {code} {member.tail()}")
             else:

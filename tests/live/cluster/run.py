@@ -68,6 +68,7 @@ class ClusterRun(Run):
         )
         self._directory = directory
         self._fed: Mapping[str, Fed] = {}
+        self._others: Programs | None = None
         if not (reason := programs.missing()):
             self.clients |= {each.name for each in programs.PROGRAMS}
             self.groups += programs.GROUPS
@@ -104,7 +105,7 @@ class ClusterRun(Run):
             async with super().working():
                 yield
             return
-        others = Programs(self.address, self._directory, self.ledger)
+        others = self._others = Programs(self.address, self._directory, self.ledger)
         try:
             async with super().working():
                 yield
@@ -127,6 +128,8 @@ class ClusterRun(Run):
     def _look(self) -> None:
         for each in self.nodes.ended():
             self.ledger.violation(each)
+        if self._others is not None:
+            self._others.restart_ended()
 
     async def heal(self) -> None:
         await asyncio.to_thread(self.nodes.await_listening)
