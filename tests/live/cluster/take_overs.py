@@ -39,6 +39,8 @@ class TakeOvers(ClusterRun):
         """Without `locks` a violation has to be found."""
         database = Database() if locks else UnlockedDatabase()
         super().__init__(directory, seed=seed, report=report, database=database)
+        if not locks:
+            self.recovery_seconds = 5.0  # some clients never go on
 
     async def start(self) -> None:
         await super().start()
