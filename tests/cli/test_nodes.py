@@ -64,8 +64,12 @@ def test_list_drain_and_move(nodes: Run, servers: dict[int, ServerProcess]) -> N
     assert f"PLAINTEXT://{servers[1].address}" in nodes("list").output
     assert nodes("drain", "1").exit_code == 0
     assert led(nodes) == {1: 0, 2: PARTITIONS + 2}
-    assert "draining" in nodes("list").output
+    states = {each["node"]: each["state"] for each in nodes("list", "--output", "json").json}
+    assert states == {1: "drained", 2: "serving"}
     assert nodes("drain", "2").exit_code == 2
+    refused = nodes("move", "orders", "0", "1")
+    assert refused.exit_code == 2
+    assert "node 1 is drained, and leads nothing until it is started again" in refused.stderr
     assert nodes("move", "orders", "9", "2").exit_code == 2
     assert nodes("move", "orders", "0", "2").exit_code == 0
 

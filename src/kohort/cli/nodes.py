@@ -95,7 +95,7 @@ async def _list(cluster: ClusterAdmin, options: argparse.Namespace) -> None:
             "rack": node.rack,
             "partitions": partitions,
             "lease_ms": max(lease_ms, 0),
-            "state": "draining" if node.is_draining else "serving" if lease_ms > 0 else "gone",
+            "state": _state(is_draining=node.is_draining, partitions=partitions, lease_ms=lease_ms),
         }
         for node, partitions, lease_ms in await cluster.nodes()
     ]
@@ -104,6 +104,12 @@ async def _list(cluster: ClusterAdmin, options: argparse.Namespace) -> None:
         for row in rows
     ]
     show(options.output, Table(_COLUMNS, cells), rows)
+
+
+def _state(*, is_draining: bool, partitions: int, lease_ms: int) -> str:
+    if is_draining:
+        return "draining" if partitions else "drained"
+    return "serving" if lease_ms > 0 else "gone"
 
 
 async def _drain(cluster: ClusterAdmin, options: argparse.Namespace) -> None:

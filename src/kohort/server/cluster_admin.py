@@ -74,7 +74,8 @@ class ClusterAdmin:
         """Have a node lead a partition; return when it does, or the move was called off."""
         await self._know()
         place = self._place(topic, partition)
-        self._node(to)
+        if self._node(to).is_draining:
+            raise KohortError(f"node {to} is drained, and leads nothing until it is started again")
         await self._change(lambda: self._planned(place, to))
         cluster = self._metadata.state.cluster
         while cluster.moves.get(place) == to:
