@@ -42,4 +42,5 @@ def outcome() -> Iterator[None]:
     except (InterfaceError, InternalClientError, OSError, EOFError) as error:
         if isinstance(error, DatabaseError):
             raise
-        raise UnknownOutcomeError(str(error) or type(error).__name__) from error
+        silent = "no response in time" if isinstance(error, TimeoutError) else type(error).__name__
+        raise UnknownOutcomeError(str(error) or silent) from error
