@@ -267,6 +267,7 @@ class TestWhenItIsDue:
         )
         put_many(log, 100)
         assert await log.compact(NOW)
+        await log.durable()
         assert log.retain(NOW + 2_000)
         assert log.start_offset == 100
 
@@ -301,6 +302,7 @@ class TestMeanwhile:
 
     async def test_segments_that_are_deleted_meanwhile_stay_deleted(self, log):
         put_many(log, 200)
+        await log.durable()
         compacting = asyncio.ensure_future(log.compact(NOW))
         await asyncio.sleep(0)
         log.trim(150)

@@ -12,7 +12,7 @@ from kohort.log.base import LogConfig
 from kohort.log.local import LocalDirectory
 from kohort.log.recovery import LastEnd
 
-from .conftest import NOW, ORDERS, batch, fill, from_producer, records_of, values_of
+from .conftest import DAY, NOW, ORDERS, batch, fill, from_producer, records_of, values_of
 
 SMALL = LogConfig(segment_bytes=2_000, index_interval_bytes=200)
 
@@ -337,6 +337,16 @@ class TestSyncing:
             log.append(batch(b"c"), NOW)
         with pytest.raises(OSError):
             await log.durable()
+
+    async def test_segments_that_are_not_durable_stay(self, log):
+        log.append(batch(b"a"), NOW)
+        await log.durable()
+        fill(log, 40)  # over several segments
+        assert log.retain(NOW + 30 * DAY) == 0
+        assert log.start_offset <= log.high_watermark
+        await log.durable()
+        assert log.retain(NOW + 30 * DAY) > 1
+        assert log.start_offset == log.high_watermark == 41
 
     async def test_and_the_log_goes_on_when_the_disk_works_again(
         self, data, syncs, monkeypatch, caplog

@@ -541,6 +541,8 @@ class PartitionLog:
         if self._producers is not None:
             self._producers.expire(now - self.config.producer_id_expiration_ms)
         due = retention.due_segments(self._segments, self.config, self.start_offset, now)
+        while due and self._segments[due - 1].end_offset > self.high_watermark:
+            due -= 1  # as in Kafka, the log never starts behind what readers see
         if due:
             self._delete(due)
         with contextlib.suppress(OSError):

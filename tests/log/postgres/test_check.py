@@ -34,13 +34,14 @@ async def test_the_documented_privileges_suffice(as_application):
     assert finding.level is Level.OK
 
 
-def test_a_server_works_with_the_documented_privileges(as_application):
+async def test_a_server_works_with_the_documented_privileges(as_application):
     config = LogConfig(segment_bytes=2_000, cleanup_policy=frozenset({"delete"}))
     with closing(PostgresDirectory(as_application)) as directory:
         directory.directories.make({ORDERS: ORDERS_ID})
         log = directory.open(ORDERS, config)
         fill(log, 40)
         log.append(batch(b"late", timestamp=NOW), NOW)
+        await log.durable()
         assert log.retain(NOW + 30 * DAY)
     with closing(PostgresDirectory(as_application)) as directory:
         assert directory.open(ORDERS, config).end_offset == 41

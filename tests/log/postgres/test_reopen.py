@@ -65,20 +65,22 @@ async def offsets_in(log):
     return [each.offset for each in await asyncio.to_thread(records_of, log)]
 
 
-def test_an_empty_log_keeps_its_end(open_directory, reopened):
+async def test_an_empty_log_keeps_its_end(open_directory, reopened):
     directory = open_directory()
     log = directory.open(ORDERS, LogConfig(retention_ms=1))
     fill(log, 10)
+    await log.durable()
     assert log.retain(NOW + DAY) == 1
     again = reopened(directory)
     assert (again.start_offset, again.end_offset) == (10, 10)
     assert again.append(batch(b"a"), NOW).base_offset == 10
 
 
-def test_retention_deletes_rows(open_directory, postgres, database):
+async def test_retention_deletes_rows(open_directory, postgres, database):
     directory = open_directory()
     log = directory.open(ORDERS, LogConfig(segment_bytes=2_000, retention_bytes=4_000))
     fill(log, 100)
+    await log.durable()
     assert log.retain(NOW) > 3
     left = log.end_offset - log.start_offset
     directory.close()
