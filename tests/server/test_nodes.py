@@ -9,14 +9,30 @@ from typing import Any
 
 import pytest
 
-from kohort.cluster import Leader, PartitionLed, Place, worker_of
+from kohort.cluster import (
+    Cluster,
+    Leader,
+    NodeFenced,
+    NodeRegistered,
+    PartitionLed,
+    Place,
+    worker_of,
+)
+from kohort.cluster import Endpoint as NodeEndpoint
 from kohort.errors import ErrorCode
 from kohort.log.elsewhere import ElsewhereLog
 from kohort.log.local import LocalDirectory
-from kohort.server.nodes import NOBODY, OneNode, Workers
+from kohort.server.nodes import (
+    LISTED_MS,
+    NOBODY,
+    ClusterNodes,
+    FormerNodes,
+    OneNode,
+    Workers,
+)
 from kohort.server.topics import METADATA, OFFSETS_TOPIC, Topic, Topics
 from kohort.server.topics.metadata_log import METADATA_LOG, MetadataLog
-from kohort.types import TopicPartition
+from kohort.types import Timestamp, TopicPartition
 from server.handlers.bench import Bench
 from server.identities import ENDPOINT
 
@@ -197,3 +213,44 @@ class TestLeaderEpochs:
         bench.topics = Topics(bench.directory, bench.config, bench.clock.timestamp, lambda _: False)
         bench.nodes = Workers(bench.topics, count=WORKERS, index=1, first_id=10, rack=None)
         assert await epochs_told(bench) == [5, 6, 7]
+
+
+def registered(node: int, host: str) -> NodeRegistered:
+    endpoint = NodeEndpoint(ENDPOINT.listener, host, 9092)
+    return NodeRegistered(node, 1, (endpoint,), registered_at=Timestamp(0))
+
+
+class TestANodeThatHasLeft:
+    @pytest.fixture(autouse=True)
+    def cluster(self) -> None:
+        self.bench, self.cluster = Bench(), Cluster()
+        self.former = FormerNodes(self.bench.clock.now)
+        self.nodes = ClusterNodes(self.cluster, self.bench.topics, 1, None, self.former)
+
+    def replay(self, record: NodeRegistered | NodeFenced) -> None:
+        self.cluster.replay(record)
+        self.former.look(self.cluster.nodes)
+
+    def listed(self) -> list[tuple[int, str]]:
+        return [(each.id, each.host) for each in self.nodes.all(ENDPOINT)]
+
+    def test_is_listed_a_little_longer(self) -> None:
+        self.replay(registered(2, "two"))
+        self.replay(registered(3, "three"))
+        self.replay(NodeFenced(2))
+        everybody = [(1, ENDPOINT.host), (2, "two"), (3, "three")]
+        assert self.listed() == everybody
+        assert (self.nodes.ids, self.nodes.node(2, ENDPOINT)) == ({1, 3}, NOBODY)
+        self.bench.clock.ms += LISTED_MS - 1
+        self.former.look(self.cluster.nodes)
+        assert self.listed() == everybody
+        self.bench.clock.ms += 1
+        assert self.listed() == [(1, ENDPOINT.host), (3, "three")]
+
+    def test_is_listed_as_it_is_when_it_is_back(self) -> None:
+        self.replay(registered(2, "two"))
+        self.replay(NodeFenced(2))
+        self.replay(registered(2, "elsewhere"))
+        assert self.listed() == [(1, ENDPOINT.host), (2, "elsewhere")]
+        self.replay(NodeFenced(2))
+        assert self.listed() == [(1, ENDPOINT.host), (2, "elsewhere")]

@@ -1,15 +1,18 @@
 """The nodes of a cluster, and who of them leads a partition, as requests see it."""
 
-from collections.abc import Collection, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Final, NamedTuple, Protocol
 
-from kohort.cluster import NO_LEADER, Cluster, Leader, Place, worker_of
+from kohort.cluster import NO_LEADER, Cluster, Leader, NodeRegistered, Place, worker_of
 from kohort.coordinator.partition import partition_for
 from kohort.log.base import Log
 from kohort.security.peer import Endpoint
 from kohort.server.addresses import local_socket_of
 from kohort.server.topics import Topic, Topics
-from kohort.types import TopicPartition
+from kohort.types import Instant, TopicPartition
+
+LISTED_MS: Final = 9_000
+"""How long clients are told of a node that is gone: Kafka's `broker.session.timeout.ms`."""
 
 
 class Node(NamedTuple):
@@ -38,7 +41,7 @@ class Nodes(Protocol):
         ...
 
     def all(self, endpoint: Endpoint) -> Sequence[Node]:
-        """Every node that is there, as clients of this listener reach it."""
+        """Every node that is there, or was a moment ago, as clients of this listener reach it."""
         ...
 
     def node(self, node_id: int, endpoint: Endpoint) -> Node:
@@ -140,6 +143,38 @@ class Workers:
         return self.controller_id + worker_of(partition, self._count)
 
 
+class FormerNodes:
+    """Nodes that have left the cluster less than `LISTED_MS` ago.
+
+    Most are restarted and soon back. A client forgets a node that it is not told of, and some
+    versions of librdkafka do not connect to it again.
+    """
+
+    def __init__(self, now: Callable[[], Instant]) -> None:
+        self._now = now
+        self._known: dict[int, NodeRegistered] = {}
+        self._left: dict[int, tuple[NodeRegistered, Instant]] = {}
+
+    def look(self, nodes: Mapping[int, NodeRegistered]) -> None:
+        """See who has left; `nodes` are those of the cluster, by id."""
+        now = self._now()
+        gone = self._known.keys() - nodes.keys()
+        self._left.update({node: (self._known[node], now) for node in gone})
+        self._left = {
+            node: (former, left)
+            for node, (former, left) in self._left.items()
+            if node not in nodes and left + LISTED_MS > now
+        }
+        self._known = dict(nodes)
+
+    def by_id(self) -> dict[int, NodeRegistered]:
+        """Those nodes as they were."""
+        now = self._now()
+        return {
+            node: former for node, (former, left) in self._left.items() if left + LISTED_MS > now
+        }
+
+
 class ClusterNodes:
     """The nodes of a metadata log, and the leaders that it names.
 
@@ -147,12 +182,20 @@ class ClusterNodes:
     would find nobody again.
     """
 
-    def __init__(self, cluster: Cluster, topics: Topics, node_id: int, rack: str | None) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        topics: Topics,
+        node_id: int,
+        rack: str | None,
+        former: FormerNodes,
+    ) -> None:
         """`node_id` and `rack` are those of this node."""
         self._cluster = cluster
         self._topics = topics
         self._node_id = node_id
         self._rack = rack
+        self._former = former
 
     @property
     def ids(self) -> Collection[int]:
@@ -163,13 +206,19 @@ class ClusterNodes:
         return self._cluster.controller_id
 
     def all(self, endpoint: Endpoint) -> Sequence[Node]:
-        found = (self.node(node_id, endpoint) for node_id in sorted(self.ids))
+        nodes = self._former.by_id() | self._cluster.nodes
+        found = (
+            self._reached(node_id, nodes.get(node_id), endpoint)
+            for node_id in sorted(nodes.keys() | {self._node_id})
+        )
         return [node for node in found if node is not NOBODY]
 
     def node(self, node_id: int, endpoint: Endpoint) -> Node:
+        return self._reached(node_id, self._cluster.nodes.get(node_id), endpoint)
+
+    def _reached(self, node_id: int, registered: NodeRegistered | None, endpoint: Endpoint) -> Node:
         if node_id == self._node_id:
             return Node(node_id, endpoint.host, endpoint.port, self._rack)
-        registered = self._cluster.nodes.get(node_id)
         if registered is None:
             return NOBODY
         for listener, host, port in registered.endpoints:

@@ -13,7 +13,7 @@ is gone is replaced as ever.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -78,10 +78,13 @@ class Ownership:
         settled_after_ms: int,
         drained_within_ms: int,
         claimed_at: Instant,
+        looked: Callable[[Mapping[int, NodeRegistered]], None] = lambda _: None,
     ) -> None:
         """`settled_after_ms` is that of `decide`, `drained_within_ms` that of `leave`.
 
-        `claimed_at`: when the storage was asked for the session, by the node's own clock."""
+        `claimed_at`: when the storage was asked for the session, by the node's own clock. `looked`
+        is called with the nodes of the cluster whenever they may be others.
+        """
         self._storage = storage
         self._metadata = metadata
         self._topics = topics
@@ -98,6 +101,7 @@ class Ownership:
         self._troubles: dict[str, str] = {}
         """Why this node cannot take part, by what it cannot do."""
         self._news = NodeNews(storage.node_id)
+        self._looked = looked
         self._renewed = asyncio.Event()
         """Set when the lease was renewed, or all was given up."""
         self._untaken: str | None = None
@@ -271,7 +275,9 @@ class Ownership:
         except _FAILURES as error:
             self._tell(_WORK, error)
         finally:
-            self._news.look(self._metadata.state.cluster.nodes)
+            nodes = self._metadata.state.cluster.nodes
+            self._news.look(nodes)
+            self._looked(nodes)
             self._worked.set()
         if not self._has_lease:
             await self._resign()

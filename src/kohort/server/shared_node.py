@@ -35,7 +35,7 @@ from kohort.server.joining import ensure_reachable, shown, this_machine, warn_of
 from kohort.server.logs import fields
 from kohort.server.net import Dispatch, Exchange
 from kohort.server.node_status import STARTING, NodeStatus
-from kohort.server.nodes import ClusterNodes
+from kohort.server.nodes import ClusterNodes, FormerNodes
 from kohort.server.ownership import Ownership
 from kohort.server.topics import (
     ClusterRecord,
@@ -113,6 +113,7 @@ class SharedNode:
         self._hindrance: str | None = None
         """What kept the node from starting last."""
         self._ownership: Ownership | None = None
+        self._former = FormerNodes(clock.now)
         self.cluster_id: str | None = None
         self.nodes: ClusterNodes
 
@@ -220,7 +221,11 @@ class SharedNode:
     def know(self, topics: Topics) -> None:
         """Find the leaders of these topics from now on."""
         self.nodes = ClusterNodes(
-            self._metadata.state.cluster, topics, self._node_id, self._config["broker.rack"]
+            self._metadata.state.cluster,
+            topics,
+            self._node_id,
+            self._config["broker.rack"],
+            self._former,
         )
 
     def start(
@@ -244,6 +249,7 @@ class SharedNode:
             settled_after_ms=self._config["cluster.rebalance.delay.ms"],
             drained_within_ms=self._config["cluster.drain.timeout.ms"],
             claimed_at=self._claimed_at,
+            looked=self._former.look,
         )
         self._ownership.start(lost)
 
