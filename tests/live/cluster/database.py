@@ -26,7 +26,8 @@ class Database:
     def __init__(self, schema: str = "public") -> None:
         self._ports = free_port(), free_port()
         self._schema = schema
-        self.primary = Postgres.start(self._ports[0], fsync=True)
+        # Without fsync, whose delays would end leases: processes are killed, never the machine.
+        self.primary = Postgres.start(self._ports[0])
         try:
             self._standby = self.primary.standby(self._ports[1])
         except BaseException:
