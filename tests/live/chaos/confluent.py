@@ -69,7 +69,8 @@ def consume(
 ) -> None:
     def assigned(consumer, partitions):
         owned = [(each.topic, each.partition) for each in partitions]
-        ledger.record_owned(plan.group, None, consumer.memberid(), owned)
+        if (member := consumer.memberid()) is not None:  # else it was expelled meanwhile
+            ledger.record_owned(plan.group, None, member, owned)
 
     while not stop.is_set():
         consumer = Consumer(
