@@ -6,9 +6,12 @@ import random
 import pytest
 
 from kohort.log.base import LogConfig
+from kohort.types import TopicPartition
 from log.conftest import NOW, ORDERS, batch, fill, looked_up, records_of
 from log.test_transactions import committed, end, write
 
+OTHER = TopicPartition("payments", 0)
+WAITING = "select exists (select from pg_locks where not granted)"
 BEHIND = "select count(*) from batches where base >= (select coalesce(max(next), 0) from segments)"
 
 
@@ -35,16 +38,20 @@ async def test_a_sealed_segment_is_stored_whole(open_directory, sql):
 
 
 async def test_what_was_refused_is_not_stored(open_directory, sql):
-    log = open_directory(most_rows=3).open(ORDERS, LogConfig())
+    directory = open_directory(most_rows=3)
+    log, other = (directory.open(each, LogConfig()) for each in (ORDERS, OTHER))
     await sql.execute("alter table batches add check (base < 3)")
-    fill(log, 1)
-    await log.durable()
-    fill(log, 2)
-    for _ in range(3):  # now these are in flight, and what follows is refused
-        await asyncio.sleep(0)
-    fill(log, 2)
+    async with sql.transaction():
+        await sql.execute("lock table batches in share mode")
+        fill(log, 3)
+        while not await sql.fetchval(WAITING):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        fill(log, 2)  # behind what is in flight, and refused
     with pytest.raises(OSError, match="check"):
         await log.durable()
+    fill(other, 1)
+    other.trim(1)
+    await other.durable()  # operations are done in their order
     again = await asyncio.to_thread(open_directory(node=2).open, ORDERS, LogConfig())
     assert (again.end_offset, await sql.fetchval("select count(*) from segments")) == (3, 0)
 
