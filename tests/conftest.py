@@ -64,12 +64,22 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Postgres]:
     """A PostgreSQL, without the guarantees of fsync."""
+    with _started() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def primary() -> Iterator[Postgres]:
+    """A PostgreSQL of the test's own, which it may end, restore and replace."""
+    with _started(restore_command="false") as cluster:
+        yield cluster
+
+
+def _started(**settings: str) -> Postgres:
     try:
-        cluster = Postgres.start()
+        return Postgres.start(**settings)
     except PostgresUnavailableError as error:
         pytest.skip(str(error))
-    with cluster:
-        yield cluster
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
 
 import pytest
 from aiokafka import AIOKafkaProducer
@@ -12,7 +11,7 @@ from kohort.client.admin import Admin
 from kohort.client.cluster import Cluster
 from kohort.server.broker import Broker
 from kohort.server.topics import Topic
-from peers.postgres import Backup, Postgres, PostgresUnavailableError
+from peers.postgres import Backup, Postgres
 from server.postgres_nodes_bench import PARTITIONS, WITHIN_S, Nodes
 from server.test_postgres import config as alone
 from server.test_postgres import consume as consume_alone
@@ -21,16 +20,6 @@ from server.test_postgres import produce as produce_alone
 NO_MOVES = {"cluster.rebalance.delay.ms": "600000"}
 """Nothing is logged of the cluster unless a test does."""
 PLACES = [TopicPartition("orders", each) for each in range(PARTITIONS)]
-
-
-@pytest.fixture
-async def primary() -> AsyncIterator[Postgres]:
-    try:
-        cluster = await asyncio.to_thread(Postgres.start, restore_command="false")
-    except PostgresUnavailableError as error:
-        pytest.skip(str(error))
-    with cluster:
-        yield cluster
 
 
 async def produce(nodes: Nodes, value: bytes) -> None:

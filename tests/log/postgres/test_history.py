@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import signal
-from collections.abc import AsyncIterator
 
 import pytest
 
@@ -12,20 +11,10 @@ from kohort.log.base import LogConfig
 from kohort.log.postgres.directory import PostgresDirectory
 from kohort.types import TopicPartition
 from log.conftest import NOW, ORDERS, ORDERS_ID, batch, values_of
-from peers.postgres import Backup, Postgres, PostgresUnavailableError
+from peers.postgres import Backup
 
 LOST = "the database has lost what was acknowledged from offset"
 METADATA = TopicPartition("metadata", 0)
-
-
-@pytest.fixture
-async def cluster() -> AsyncIterator[Postgres]:
-    try:
-        cluster = await asyncio.to_thread(Postgres.start, restore_command="false")
-    except PostgresUnavailableError as error:
-        pytest.skip(str(error))
-    with cluster:
-        yield cluster
 
 
 class Server:
@@ -54,13 +43,13 @@ class Server:
         await asyncio.to_thread(self.directory.close)
 
 
-async def started(cluster):
-    return await asyncio.to_thread(Server, cluster.url)
+async def started(primary):
+    return await asyncio.to_thread(Server, primary.url)
 
 
-async def values_at_next_start(cluster):
+async def values_at_next_start(primary):
     """What a later server has, and the epoch in which it goes on."""
-    later = await started(cluster)
+    later = await started(primary)
     values = await asyncio.to_thread(values_of, later.log)
     epoch = later.log.leader_epoch
     await asyncio.to_thread(later.directory.close)
@@ -68,8 +57,8 @@ async def values_at_next_start(cluster):
 
 
 @pytest.mark.parametrize("promoted", [True, False])
-async def test_what_was_acknowledged_is_lost(cluster, promoted, caplog):
-    backup, server = Backup(cluster), await started(cluster)
+async def test_what_was_acknowledged_is_lost(primary, promoted, caplog):
+    backup, server = Backup(primary), await started(primary)
     await server.append(b"a")
     await asyncio.to_thread(backup.take)
     await server.append(b"lost")
@@ -83,22 +72,22 @@ async def test_what_was_acknowledged_is_lost(cluster, promoted, caplog):
     assert f"orders-0: {LOST} 1 to 2, as after a failover to a standby that lagged behind" in told
     assert any("start this server again" in text for text in told)
     assert not any(text.startswith("metadata-0") for text in told)
-    assert cluster.execute("select base, next from batches") == ["0|1"]
-    assert await values_at_next_start(cluster) == ([b"a"], 1)
+    assert primary.execute("select base, next from batches") == ["0|1"]
+    assert await values_at_next_start(primary) == ([b"a"], 1)
 
 
-async def test_a_server_that_writes_nothing_notices(cluster):
-    backup, server = Backup(cluster), await started(cluster)
+async def test_a_server_that_writes_nothing_notices(primary):
+    backup, server = Backup(primary), await started(primary)
     server.directory.confirm_start()
     await asyncio.to_thread(backup.take)
     await server.append(b"lost")
     await asyncio.to_thread(backup.restore)
     await server.ended()
-    assert await values_at_next_start(cluster) == ([], 1)
+    assert await values_at_next_start(primary) == ([], 1)
 
 
-async def test_changes_of_topics_are_lost(cluster):
-    backup, server = Backup(cluster), await started(cluster)
+async def test_changes_of_topics_are_lost(primary):
+    backup, server = Backup(primary), await started(primary)
     await server.change(b"a")
     await asyncio.to_thread(backup.take)
     await server.change(b"lost")
@@ -106,11 +95,11 @@ async def test_changes_of_topics_are_lost(cluster):
     with pytest.raises(OSError, match="start this server again"):
         await server.change(b"b")
     await server.ended()
-    assert cluster.execute("select base, next from batches") == ["0|1"]
+    assert primary.execute("select base, next from batches") == ["0|1"]
 
 
-async def test_only_a_deletion_is_lost(cluster):
-    backup, server = Backup(cluster), await started(cluster)
+async def test_only_a_deletion_is_lost(primary):
+    backup, server = Backup(primary), await started(primary)
     await server.append(b"a")
     await asyncio.to_thread(backup.take)
     server.log.trim(1)
@@ -119,7 +108,7 @@ async def test_only_a_deletion_is_lost(cluster):
     with pytest.raises((OSError, KohortError)):
         await server.append(b"b")
     await server.ended()
-    assert await values_at_next_start(cluster) == ([b"a"], 0)
+    assert await values_at_next_start(primary) == ([b"a"], 0)
 
 
 async def test_tables_are_restored_on_the_same_connections(open_directory, sql):
@@ -137,17 +126,17 @@ async def test_tables_are_restored_on_the_same_connections(open_directory, sql):
     await lost.wait()
 
 
-async def test_changes_that_wait_for_a_restart_are_not_taken_to_be_lost(cluster):
-    server = await started(cluster)
+async def test_changes_that_wait_for_a_restart_are_not_taken_to_be_lost(primary):
+    server = await started(primary)
     await server.change(b"a")
-    cluster.end(signal.SIGINT)
+    primary.end(signal.SIGINT)
     changing = asyncio.create_task(server.change(b"b"))
     await server_waits(server)
-    await asyncio.to_thread(cluster.run)
+    await asyncio.to_thread(primary.run)
     await changing
     await server.append(b"c")
     await asyncio.to_thread(server.directory.close)
-    assert cluster.execute("select base, next from batches order by log, base") == [
+    assert primary.execute("select base, next from batches order by log, base") == [
         "0|1",
         "0|1",
         "1|2",
@@ -159,9 +148,9 @@ async def server_waits(server):
         await asyncio.sleep(0)
 
 
-async def test_a_standby_that_lacks_nothing_is_gone_on_with(cluster):
-    with await asyncio.to_thread(cluster.standby) as standby:
-        hosts = f"127.0.0.1:{cluster.port},127.0.0.1:{standby.port}"
+async def test_a_standby_that_lacks_nothing_is_gone_on_with(primary):
+    with await asyncio.to_thread(primary.standby) as standby:
+        hosts = f"127.0.0.1:{primary.port},127.0.0.1:{standby.port}"
         url = f"postgresql://kohort@{hosts}/postgres?target_session_attrs=read-write"
         server = await asyncio.to_thread(Server, url)
         await server.change(b"a")
@@ -169,7 +158,7 @@ async def test_a_standby_that_lacks_nothing_is_gone_on_with(cluster):
         await server.append(b"b")
         server.log.trim(1)
         await server.log.durable()
-        await asyncio.to_thread(cluster.end)
+        await asyncio.to_thread(primary.end)
         await asyncio.to_thread(standby.promote)
         await server.append(b"c")
         await server.change(b"b")
