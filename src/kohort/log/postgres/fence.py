@@ -42,7 +42,7 @@ _BEGIN: Final = (
     f"select {BOUNDED}, "  # of constants  # nosec B608
     f"pg_advisory_xact_lock({LOCK}, hashtext(current_schema() || ' sessions'))"
 )
-"""Waits for who begins a session now. The table is not locked: others renew their leases."""
+"""Waits while another process begins a session. The table is not locked: leases are renewed."""
 _END_ALL: Final = "update nodes set session = session + 1 where node = any($1::int[])"
 _OWN_STEP: Final = 1 << 30
 """A node steps its own sessions by more than one, and at random: nobody who takes its place does.
@@ -106,7 +106,7 @@ class Fence:
         self._sessions, self._steps, self.lost = sessions, {}, None
 
     async def end_former(self, connection: Connection) -> None:
-        """End the sessions of whoever was this node before; waits for its writes in flight.
+        """End the sessions of the process that was this node before; wait for its writes in flight.
 
         `take` waits for none then. Raises what asyncpg raises.
         """
@@ -270,8 +270,7 @@ async def ensure_only(connection: Connection, node: int) -> None:
             f"node {other} serves from this database, and one server does at a time: stop it, or "
             "choose another database, or another schema by search_path"
         )
-    others = await connection.fetch("select distinct node from nodes where node <> $1", node)
-    await connection.execute(_END_ALL, [row[0] for row in others])
+    await connection.execute("update nodes set session = session + 1 where node <> $1", node)
 
 
 _ALONE: Final = (

@@ -48,7 +48,7 @@ class Lost(NamedTuple):
 
     log: PostgresLog
     end_offset: int
-    """Of what the database has."""
+    """The end in the database."""
     before: int
 
 
@@ -66,14 +66,14 @@ async def find_lost(connection: Connection, logs: Iterable[PostgresLog]) -> Sequ
 
 
 class History:
-    """What a server that is alone knows of its database."""
+    """Checks the database of a server that is no node of a cluster."""
 
     def __init__(self, fence: Fence, logs: Callable[[], Iterable[PostgresLog]]) -> None:
         """`logs` gives the open logs, in any thread."""
         self._fence = fence
         self._logs = logs
         self._position = ""
-        """Where the WAL had the last operation."""
+        """Position of the WAL behind the last operation."""
 
     async def committed(self, connection: Connection) -> None:
         """An operation was committed by this connection. Raises what asyncpg raises."""
@@ -83,8 +83,8 @@ class History:
     async def ensure(self, connection: Connection) -> None:
         """Raise FencedError if the database of a new connection has gone back.
 
-        What it has lost is logged then, and logs that have lost something begin a new leader epoch
-        when they are opened next. Raises UnknownOutcomeError if the database is a standby, and what
+        The lost offsets are logged then, and their logs begin a new leader epoch when they are
+        opened next. Raises UnknownOutcomeError if the database is a standby, and what
         asyncpg raises.
         """
         timeline = await timeline_of(connection)

@@ -25,7 +25,7 @@ class DatabaseError(OSError):
     """PostgreSQL cannot be reached, or did not do what it was asked; certainly nothing happened."""
 
     def __str__(self) -> str:
-        """What happened: there is no number of the system's for it."""
+        """The message alone: the error has no errno."""
         return self.strerror or super().__str__()
 
 

@@ -181,7 +181,7 @@ class PostgresStorage:
             former.lose()
             fence.timeline = await timeline_of(connection)
             await self._ensure_history(connection)
-            # What others wait for is short: their leases go on meanwhile.
+            # First: no other process has to wait for the writes of this node.
             await fence.end_former(connection)
             async with connection.transaction():
                 await ensure_cluster(connection, self.node_id)
