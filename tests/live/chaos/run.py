@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import random
 import threading
 import time
@@ -31,6 +32,7 @@ from live.chaos.settings import (
     GROWTH_SECONDS,
     MEMBERS,
     MOST_PARTITIONS,
+    NICENESS,
     PARTITIONS,
     PRODUCERS,
     TOPICS,
@@ -198,7 +200,7 @@ class Run(ABC):
             if plan.client == "confluent":
                 work = confluent.produce if is_producer else confluent.consume
                 running = asyncio.to_thread(
-                    work, plan, self.address, self.ledger, stop_threads, rng
+                    _run_nicely, work, plan, self.address, self.ledger, stop_threads, rng
                 )
             else:
                 consume = aio.consume_aiokafka if plan.client == "aiokafka" else aio.consume_kohort
@@ -324,6 +326,12 @@ class Run(ABC):
         log = GroupLog.of(contents[GROUP_LOG], names)
         yield from check_commits(self.ledger, log)
         yield from check_owners(self.ledger, log)
+
+
+def _run_nicely(work: Callable[..., None], *arguments: object) -> None:
+    """Call it; the threads that it starts are as nice as its own."""
+    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
+    work(*arguments)
 
 
 def _end(consumer: Consumer, partition: TopicPartition) -> int:

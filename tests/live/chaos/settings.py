@@ -22,6 +22,11 @@ GROWTH_SECONDS: Final = (2.0, 8.0)
 """From one partition more to the next."""
 SESSION_MS: Final = 6_000
 HEARTBEAT_MS: Final = 500
+NICENESS: Final = 10
+"""Of clients with threads of their own, which take no time from servers on other machines.
+
+librdkafka's idempotent producer polls without a pause while a response is late.
+"""
 
 Protocol = Literal["classic", "consumer"]
 BOTH: Final[tuple[Protocol, ...]] = ("classic", "consumer")

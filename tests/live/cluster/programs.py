@@ -14,7 +14,7 @@ from interop.programs import JAVA, Client
 from interop.timeline import Committed, Records
 from live.chaos.checks import SHOWN, Content
 from live.chaos.ledger import Ledger, Partition
-from live.chaos.settings import HEARTBEAT_MS, SESSION_MS, TOPICS
+from live.chaos.settings import HEARTBEAT_MS, NICENESS, SESSION_MS, TOPICS
 
 CLIENTS = (JAVA, FRANZ_GO)
 RECORDS_A_SECOND = 40.0
@@ -80,7 +80,11 @@ class Program:
                         )
 
         log = directory / f"{self.name.replace('/', '-')}.log"
-        return Process(self.name, self.client.command("consume", options), log, hear)
+        return Process(self.name, _nicely(self.client.command("consume", options)), log, hear)
+
+
+def _nicely(command: Sequence[str]) -> list[str]:
+    return ["nice", "-n", str(NICENESS), *command]
 
 
 def _partition(name: str) -> Partition:
@@ -103,7 +107,7 @@ class Programs:
             options = {"bootstrap": address, "topic": fed_topic(client), "codec": "none"}
             producer = Process(
                 fed_topic(client),
-                client.command("produce", options),
+                _nicely(client.command("produce", options)),
                 directory / f"{fed_topic(client)}.log",
             )
             self._feeds[fed_topic(client)] = Feed(producer, RECORDS_A_SECOND)

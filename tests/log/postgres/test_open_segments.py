@@ -25,6 +25,16 @@ async def test_few_rows_are_behind_what_is_stored(open_directory, sql):
     assert await sql.fetchval("select count(*) from segments") == 1
 
 
+async def test_few_rows_are_behind_when_each_owner_appends_few(open_directory, sql):
+    for node in range(1, 21):
+        directory = open_directory(node=node, most_rows=100)
+        log = await asyncio.to_thread(directory.open, ORDERS, LogConfig())
+        fill(log, 30, first=30 * node)
+        await log.durable()
+        await asyncio.to_thread(directory.close)
+    assert await sql.fetchval(BEHIND) < 200
+
+
 async def test_a_sealed_segment_is_stored_whole(open_directory, sql):
     log = open_directory(most_rows=3).open(ORDERS, LogConfig(segment_bytes=2_000))
     for first in range(60):

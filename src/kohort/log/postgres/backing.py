@@ -83,7 +83,7 @@ class PostgresBacking:
         self._producers = b""
         self._active: Segment | None = None
         self._since_stored = 0
-        """Rows since the active segment was last stored."""
+        """Rows since the active segment was last stored, by this owner or by others."""
         self.is_swapping = False
         """Whether rows of segments are being replaced, which no other operation may delete then."""
         self._swapped: tuple[StoredSegment, Sequence[PackedRow]] | None = None
@@ -147,6 +147,8 @@ class PostgresBacking:
             active.note(store.size, each.size, each.next - 1, each.max_timestamp)
             store.restore_row(each.base, each.next, each.size)
         store.complete()
+        # Owners that write little before the next one takes over would never store anything.
+        self._since_stored = len(stored.rows)
         active.modified = stored.now
         return [*segments, active]
 
