@@ -22,11 +22,14 @@ from kohort.cluster import Endpoint as NodeEndpoint
 from kohort.errors import ErrorCode
 from kohort.log.elsewhere import ElsewhereLog
 from kohort.log.local import LocalDirectory
+from kohort.security import Endpoint
+from kohort.server.handlers.metadata import AT_ONCE
 from kohort.server.nodes import (
     LISTED_MS,
     NOBODY,
     ClusterNodes,
     FormerNodes,
+    Node,
     OneNode,
     Workers,
 )
@@ -254,3 +257,91 @@ class TestANodeThatHasLeft:
         assert self.listed() == [(1, ENDPOINT.host), (2, "elsewhere")]
         self.replay(NodeFenced(2))
         assert self.listed() == [(1, ENDPOINT.host), (2, "elsewhere")]
+
+    def test_is_listed_before_this_node_has_looked(self) -> None:
+        self.replay(registered(2, "two"))
+        self.cluster.replay(NodeFenced(2))
+        assert self.listed() == [(1, ENDPOINT.host), (2, "two")]
+        self.bench.clock.ms += LISTED_MS
+        assert self.listed() == [(1, ENDPOINT.host)]
+
+    async def test_is_in_no_response_of_before(self) -> None:
+        """Responses are kept as long as nothing is logged."""
+        topic = self.bench.topics.create("t", 1)
+        self.bench.nodes = self.nodes
+        self.cluster.replay(PartitionLed(Place(topic.id, 0), Leader(1, 0)))
+        self.replay(registered(1, "one"))
+        self.replay(registered(2, "two"))
+        self.replay(NodeFenced(2))
+        told = []
+        for _ in range(3):
+            answer = await self.bench.ask("metadata", 12, topics=[{"name": "t"}])
+            told.append([each.node_id for each in answer.brokers])
+            self.bench.clock.ms += LISTED_MS // 2
+        assert told == [[1, 2], [1, 2], [1]]
+
+
+class ComesAndGoes(OneNode):
+    """Another node is there whenever it is asked for the second time."""
+
+    asked = 0
+
+    def all(self, endpoint: Endpoint) -> list[Node]:
+        self.asked += 1
+        other = Node(1, "another.test", 9092, None)
+        return [*super().all(endpoint), *([] if self.asked % 2 else [other])]
+
+
+@pytest.mark.parametrize("version", [8, 12])
+async def test_a_node_that_comes_while_a_long_response_is_made(version: int) -> None:
+    bench = Bench()
+    names = {f"t{number}" for number in range(3 * AT_ONCE)}
+    for name in names:
+        bench.topics.create(name, 1)
+    bench.nodes = ComesAndGoes(0, None)
+    answer = await bench.ask("metadata", version, topics=None)
+    assert {each.name for each in answer.topics} == names
+    assert [each.node_id for each in answer.brokers] in ([0], [0, 1])
+
+
+class TestListenersThatNotAllNodesHave:
+    """Node 1 has none that clients of node 2 use, and leads the only partition."""
+
+    @pytest.fixture(autouse=True)
+    def _cluster(self) -> None:
+        self.bench, cluster = Bench(), Cluster()
+        topic = self.bench.topics.create("t", 1)
+        inside = NodeEndpoint("INSIDE", "one", 9092)
+        cluster.replay(NodeRegistered(1, 1, (inside,), registered_at=Timestamp(0)))
+        cluster.replay(registered(2, "two"))
+        cluster.replay(PartitionLed(Place(topic.id, 0), Leader(1, 3)))
+        former = FormerNodes(self.bench.clock.now)
+        self.bench.nodes = ClusterNodes(cluster, self.bench.topics, 2, None, former)
+
+    @pytest.mark.parametrize(
+        ("version", "error"),
+        [(5, ErrorCode.leader_not_available), (6, ErrorCode.listener_not_found)],
+    )
+    async def test_clients_are_told_that_they_cannot_reach_the_leader(
+        self, version: int, error: ErrorCode
+    ) -> None:
+        answer = await self.bench.ask("metadata", version, topics=[{"name": "t"}])
+        assert [each.node_id for each in answer.brokers] == [2]
+        (partition,) = answer.topics[0].partitions
+        assert (partition.error_code, partition.leader_id) == (error, -1)
+        assert partition.replica_nodes == partition.offline_replicas == (1,)
+
+    async def test_a_description_has_no_such_leader(self) -> None:
+        answer = await self.bench.ask(
+            "describe_topic_partitions", 0, topics=[{"name": "t"}], response_partition_limit=10
+        )
+        (partition,) = answer.topics[0].partitions
+        assert (partition.error_code, partition.leader_id) == (ErrorCode.none, -1)
+        assert (partition.leader_epoch, partition.offline_replicas) == (3, (1,))
+
+    async def test_the_controller_is_a_node_that_they_can_reach(self) -> None:
+        metadata = {"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}
+        assert (await self.bench.ask("metadata", 12, topics=[])).controller_id == 2
+        assert (await self.bench.ask("describe_cluster", 1, endpoint_type=1)).controller_id == 2
+        quorum = await self.bench.ask("describe_quorum", 2, topics=[metadata])
+        assert [each.node_id for each in quorum.nodes] == [2]

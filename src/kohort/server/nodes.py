@@ -35,9 +35,8 @@ class Nodes(Protocol):
         """The ids of all nodes that are there."""
         ...
 
-    @property
-    def controller_id(self) -> int:
-        """The node that clients see as the controller."""
+    def controller(self, endpoint: Endpoint) -> int:
+        """The node that clients of this listener see as the controller, `NO_LEADER` if none is."""
         ...
 
     def all(self, endpoint: Endpoint) -> Sequence[Node]:
@@ -69,14 +68,17 @@ class OneNode:
 
     def __init__(self, node_id: int, rack: str | None) -> None:
         self.ids: Collection[int] = (node_id,)
-        self.controller_id = node_id
+        self._node_id = node_id
         self._rack = rack
 
+    def controller(self, endpoint: Endpoint) -> int:  # noqa: ARG002
+        return self._node_id
+
     def all(self, endpoint: Endpoint) -> Sequence[Node]:
-        return (self.node(self.controller_id, endpoint),)
+        return (self.node(self._node_id, endpoint),)
 
     def node(self, node_id: int, endpoint: Endpoint) -> Node:
-        if node_id != self.controller_id:
+        if node_id != self._node_id:
             return NOBODY
         return Node(node_id, endpoint.host, endpoint.port, self._rack)
 
@@ -87,10 +89,10 @@ class OneNode:
         return self._leader(topic.partitions[partition])
 
     def _leader(self, log: Log) -> Leader:
-        return Leader(self.controller_id, max(log.leader_epoch, 0))
+        return Leader(self._node_id, max(log.leader_epoch, 0))
 
     def coordinator(self, topic: str, key: str) -> int:  # noqa: ARG002
-        return self.controller_id
+        return self._node_id
 
 
 class Workers:
@@ -104,11 +106,14 @@ class Workers:
     ) -> None:
         """`index` is that of this worker, from 0 on; `first_id` the node id of worker 0."""
         self.ids: Collection[int] = range(first_id, first_id + count)
-        self.controller_id = first_id
+        self._first_id = first_id
         self._topics = topics
         self._count = count
         self._index = index
         self._rack = rack
+
+    def controller(self, endpoint: Endpoint) -> int:  # noqa: ARG002
+        return self._first_id
 
     def all(self, endpoint: Endpoint) -> Sequence[Node]:
         return [self.node(node_id, endpoint) for node_id in self.ids]
@@ -116,7 +121,7 @@ class Workers:
     def node(self, node_id: int, endpoint: Endpoint) -> Node:
         if node_id not in self.ids:
             return NOBODY
-        worker = node_id - self.controller_id
+        worker = node_id - self._first_id
         if not endpoint.port:  # a Unix socket
             first = endpoint.host.removesuffix(f".{self._index}") if self._index else endpoint.host
             return Node(node_id, local_socket_of(first, worker), 0, self._rack)
@@ -140,7 +145,7 @@ class Workers:
         return Leader(self._node_of(log.topic_partition), max(epoch, log.leader_epoch))
 
     def _node_of(self, partition: TopicPartition) -> int:
-        return self.controller_id + worker_of(partition, self._count)
+        return self._first_id + worker_of(partition, self._count)
 
 
 class FormerNodes:
@@ -201,11 +206,13 @@ class ClusterNodes:
     def ids(self) -> Collection[int]:
         return self._cluster.nodes.keys() | {self._node_id}
 
-    @property
-    def controller_id(self) -> int:
-        return self._cluster.controller_id
+    def controller(self, endpoint: Endpoint) -> int:
+        # Any node is one, so it is the first of those that these clients can reach.
+        nodes = sorted(self._cluster.nodes)
+        return next((each for each in nodes if self.node(each, endpoint) is not NOBODY), NO_LEADER)
 
     def all(self, endpoint: Endpoint) -> Sequence[Node]:
+        self._former.look(self._cluster.nodes)  # one may have left right now
         nodes = self._former.by_id() | self._cluster.nodes
         found = (
             self._reached(node_id, nodes.get(node_id), endpoint)

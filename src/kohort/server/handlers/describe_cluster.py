@@ -24,16 +24,16 @@ def handle(services: Services, exchange: Exchange, request: Any) -> None:
             response(API_KEY, exchange.version, cluster_id="", **_wrong_endpoint(wanted))
         )
         return
-    asked = request.include_cluster_authorized_operations
+    asked, endpoint = request.include_cluster_authorized_operations, exchange.peer.endpoint
     exchange.respond(
         response(
             API_KEY,
             exchange.version,
             cluster_id=services.cluster_id,
-            controller_id=services.nodes.controller_id,
+            controller_id=services.nodes.controller(endpoint),
             brokers=[
                 {"broker_id": node.id, "host": node.host, "port": node.port, "rack": node.rack}
-                for node in services.nodes.all(exchange.peer.endpoint)
+                for node in services.nodes.all(endpoint)
             ],
             cluster_authorized_operations=(
                 metadata.cluster_operations(services.access(exchange))

@@ -40,7 +40,7 @@ def _asks_for_metadata(request: Any) -> bool:
 
 def _quorum(services: Services, endpoint: Endpoint) -> Steps:
     now, end = services.clock.timestamp(), services.topics.metadata_end_offset
-    leader = services.nodes.node(services.nodes.controller_id, endpoint)
+    leader = services.nodes.node(services.nodes.controller(endpoint), endpoint)
     voter = {
         "replica_id": leader.id,
         "log_end_offset": end,

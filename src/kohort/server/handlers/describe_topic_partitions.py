@@ -4,7 +4,7 @@ A page has at most `response_partition_limit` partitions, and Kafka's 2 000; `ne
 first that did not fit. An empty list asks for all topics.
 """
 
-from collections.abc import Coroutine, Generator, Iterable
+from collections.abc import Collection, Coroutine, Generator, Iterable
 from typing import Any, NamedTuple
 
 from kohort.errors import ErrorCode
@@ -51,8 +51,9 @@ def _steps(services: Services, exchange: Exchange, request: Any) -> Steps:
         ]
         return {"topics": refused}
     names, denied = yield from _visible(services, access, named, cursor)
+    listed = {node.id for node in services.nodes.all(exchange.peer.endpoint)}
     limit = max(1, min(request.response_partition_limit, MAX_PARTITIONS))
-    topics, next_cursor = yield from _page(services, access, names, cursor, limit)
+    topics, next_cursor = yield from _page(services, access, listed, names, cursor, limit)
     return {"topics": [*topics, *denied], "next_cursor": next_cursor and next_cursor._asdict()}
 
 
@@ -78,14 +79,19 @@ def _visible(
 
 
 def _page(
-    services: Services, access: Access, names: list[str], cursor: Cursor, limit: int
+    services: Services,
+    access: Access,
+    listed: Collection[int],
+    names: list[str],
+    cursor: Cursor,
+    limit: int,
 ) -> Generator[None, None, tuple[list[dict[str, Any]], Cursor | None]]:
     found: list[dict[str, Any]] = []
     for name in names:
         yield
         first = cursor.partition_index if name == cursor.topic_name else 0
         # One more than fits shows whether there are more.
-        entry = _entry(services, access, name, first, limit + 1)
+        entry = _entry(services, access, listed, name, first, limit + 1)
         partitions = entry["partitions"]
         if partitions and limit == 0:
             return found, Cursor(name, first)
@@ -101,7 +107,9 @@ def _denied(name: str) -> dict[str, Any]:
     return {"error_code": ErrorCode.topic_authorization_failed, "name": name, "partitions": ()}
 
 
-def _entry(services: Services, access: Access, name: str, first: int, most: int) -> dict[str, Any]:
+def _entry(
+    services: Services, access: Access, listed: Collection[int], name: str, first: int, most: int
+) -> dict[str, Any]:
     topic = services.topics.get(name)
     operations = {"topic_authorized_operations": access.operations(TOPIC, name)}
     if topic is None:
@@ -111,7 +119,8 @@ def _entry(services: Services, access: Access, name: str, first: int, most: int)
             "is_internal": name in INTERNAL,
         }
         return unknown | operations | {"partitions": []}
-    entry = metadata.describe(topic, services.nodes, first, most) | operations
+    entry = metadata.describe(topic, services.nodes, listed, first=first, most=most) | operations
     for partition in entry["partitions"]:
+        partition.pop("error_code", None)  # which Kafka has in Metadata only
         partition["eligible_leader_replicas"] = partition["last_known_elr"] = ()
     return entry

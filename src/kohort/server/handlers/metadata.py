@@ -8,7 +8,15 @@ The response to a request that creates a topic has UNKNOWN_TOPIC_OR_PARTITION fo
 and the client asks again. The topic exists before the response is sent, so the next one has it.
 """
 
-from collections.abc import Coroutine, Generator, Hashable, Iterable, Iterator
+from collections.abc import (
+    Collection,
+    Coroutine,
+    Generator,
+    Hashable,
+    Iterable,
+    Iterator,
+    Sequence,
+)
 from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
@@ -23,7 +31,7 @@ from kohort.runtime.time_slice import TimeSlices
 from kohort.server.authorization import CLUSTER, CREATE, DESCRIBE, TOPIC, Access
 from kohort.server.handlers.in_steps import in_slices, respond_in_thread
 from kohort.server.net import Exchange
-from kohort.server.nodes import Nodes
+from kohort.server.nodes import Node, Nodes
 from kohort.server.responses import OPERATIONS_NOT_REQUESTED
 from kohort.server.services import Services
 from kohort.server.topics import (
@@ -43,6 +51,8 @@ PARTITIONS_AT_ONCE = 1_000
 MANY = 1_000
 """Topics of a request that are looked at in one turn."""
 FIRST_FLEXIBLE = 9
+FIRST_WITH_LISTENERS = 6
+"""First version that knows of leaders without the listener that the client uses."""
 ALWAYS_CREATES = 3
 """Last version in which a client cannot forbid the creation of what it asks for."""
 
@@ -55,7 +65,8 @@ def handle(
     if _is_malformed(request, exchange.version):
         exchange.respond(response(API_KEY, exchange.version, **_refusal(request)))
         return None
-    known = services.topics.responses.get(_question(exchange, request))
+    brokers = services.nodes.all(exchange.peer.endpoint)
+    known = services.topics.responses.get(_question(exchange, request, brokers))
     if known is not None and not services.has_authorizer:
         exchange.respond_encoded(known)
         return None
@@ -190,13 +201,16 @@ def _missing_topics(services: Services, exchange: Exchange, wanted: Iterable[Any
 def _respond(
     services: Services, exchange: Exchange, request: Any, refused: dict[str, ErrorCode]
 ) -> Coroutine[Any, Any, None] | None:
-    entries = _entries(services, exchange, request, refused)
+    # The nodes of one moment: others may come and go between the slices.
+    brokers = services.nodes.all(exchange.peer.endpoint)
+    entries = _entries(services, exchange, request, refused, {node.id for node in brokers})
     first = _some(entries)
     following = tuple(islice(entries, 1))
     if following or _partitions(first) > PARTITIONS_AT_ONCE:
-        return _respond_in_slices(services, exchange, request, chain(first, following, entries))
-    body = _encode(services, exchange, request, first)
-    _end(services, exchange, request, len(first), _errors(first), body)
+        found = chain(first, following, entries)
+        return _respond_in_slices(services, exchange, request, brokers, found)
+    body = _encode(services, exchange, request, brokers, first)
+    _end(services, exchange, request, brokers, len(first), _errors(first), body)
     return None
 
 
@@ -217,17 +231,21 @@ def _partitions(entries: Iterable[dict[str, Any]]) -> int:
 
 
 async def _respond_in_slices(
-    services: Services, exchange: Exchange, request: Any, entries: Iterator[dict[str, Any]]
+    services: Services,
+    exchange: Exchange,
+    request: Any,
+    brokers: Sequence[Node],
+    entries: Iterator[dict[str, Any]],
 ) -> None:
     """Encode some topics after the other, giving way in between, and join their bytes."""
     cleared = services.topics.responses.cleared
-    empty = _encode(services, exchange, request, [])
+    empty = _encode(services, exchange, request, brokers, [])
     pieces, described = [], 0
     errors: set[ErrorCode] = set()
     slices = TimeSlices()
     start = 0
     while some := _some(entries):
-        encode_some = partial(_encode, services, exchange, request, some)
+        encode_some = partial(_encode, services, exchange, request, brokers, some)
         large = _partitions(some) > PARTITIONS_AT_ONCE
         encoded = await services.heavy_work.run(encode_some) if large else encode_some()
         # The number of topics is below 126: the last byte of it is the first one that differs.
@@ -244,6 +262,7 @@ async def _respond_in_slices(
         services,
         exchange,
         request,
+        brokers,
         described,
         errors,
         body,
@@ -251,26 +270,29 @@ async def _respond_in_slices(
     )
 
 
-def _question(exchange: Exchange, request: Any) -> Hashable:
-    """All that a response depends on beside the topics."""
-    return API_KEY, exchange.version, request, exchange.peer.endpoint
+def _question(exchange: Exchange, request: Any, brokers: Sequence[Node]) -> Hashable:
+    """All that a response depends on beside the topics, and the leaders of their partitions."""
+    return API_KEY, exchange.version, request, exchange.peer.endpoint, tuple(brokers)
 
 
 def _encode(
-    services: Services, exchange: Exchange, request: Any, entries: list[dict[str, Any]]
+    services: Services,
+    exchange: Exchange,
+    request: Any,
+    brokers: Sequence[Node],
+    entries: list[dict[str, Any]],
 ) -> bytes:
-    brokers = [
-        {"node_id": node.id, "host": node.host, "port": node.port, "rack": node.rack}
-        for node in services.nodes.all(exchange.peer.endpoint)
-    ]
     cluster_asked = getattr(request, "include_cluster_authorized_operations", False)
     return encode(
         response(
             API_KEY,
             exchange.version,
-            brokers=brokers,
+            brokers=[
+                {"node_id": node.id, "host": node.host, "port": node.port, "rack": node.rack}
+                for node in brokers
+            ],
             cluster_id=services.cluster_id,
-            controller_id=services.nodes.controller_id,
+            controller_id=services.nodes.controller(exchange.peer.endpoint),
             topics=entries,
             cluster_authorized_operations=(
                 cluster_operations(services.access(exchange))
@@ -290,6 +312,7 @@ def _end(
     services: Services,
     exchange: Exchange,
     request: Any,
+    brokers: Sequence[Node],
     described: int,
     errors: set[ErrorCode],
     body: bytes,
@@ -301,14 +324,21 @@ def _end(
     if services.has_authorizer:
         keep = False  # others may not see the same
     if keep and not errors and asked <= described and asked <= MANY:
-        services.topics.responses.put(_question(exchange, request), body)
+        services.topics.responses.put(_question(exchange, request, brokers), body)
     exchange.respond_encoded(body, errors)
 
 
 def _entries(
-    services: Services, exchange: Exchange, request: Any, refused: dict[str, ErrorCode]
+    services: Services,
+    exchange: Exchange,
+    request: Any,
+    refused: dict[str, ErrorCode],
+    listed: Collection[int],
 ) -> Iterator[dict[str, Any]]:
-    """The topics that the client may describe, and refusals for others that it named."""
+    """The topics that the client may describe, and refusals for others that it named.
+
+    `listed` are the nodes that it can reach.
+    """
     access = services.access(exchange)
     asked = getattr(request, "include_topic_authorized_operations", False)
     wanted, version = request.topics, exchange.version
@@ -316,7 +346,7 @@ def _entries(
     everything = wanted is None or (version == 0 and not wanted)
     if everything:
         access = access.quietly()
-    for entry in _found(services, version, wanted, refused):
+    for entry in _found(services, version, wanted, refused, listed):
         # An id that is unknown stays without: the client may not learn what it names.
         name = entry.get("name")
         if name is not None and not access.topic(name):
@@ -335,25 +365,35 @@ def _denied(entry: dict[str, Any], by_id: bool) -> dict[str, Any]:
 
 
 def _found(
-    services: Services, version: int, wanted: Any, refused: dict[str, ErrorCode]
+    services: Services,
+    version: int,
+    wanted: Any,
+    refused: dict[str, ErrorCode],
+    listed: Collection[int],
 ) -> Iterator[dict[str, Any]]:
-    topics, nodes = services.topics, services.nodes
+    topics = services.topics
+    unlisted = (
+        ErrorCode.listener_not_found
+        if version >= FIRST_WITH_LISTENERS
+        else ErrorCode.leader_not_available
+    )
+    described = partial(describe, nodes=services.nodes, listed=listed, unlisted=unlisted)
     if wanted is None or (version == 0 and not wanted):
-        yield from (describe(topic, nodes) for topic in tuple(topics.all()))
+        yield from map(described, tuple(topics.all()))
         return
     if any(getattr(each, "topic_id", None) is not None for each in wanted):
         ids = (getattr(each, "topic_id", None) for each in wanted)
         for topic_id in _distinct(each for each in ids if each is not None):
             topic = topics.by_id(topic_id)
             unknown = {"error_code": ErrorCode.unknown_topic_id, "name": None, "topic_id": topic_id}
-            yield unknown if topic is None else describe(topic, nodes)
+            yield unknown if topic is None else described(topic)
         return
     for name in _distinct(each.name for each in wanted):
         topic = topics.get(name)
         yield (
             _missing(name, refused.get(name))
             if topic is None or name in refused
-            else describe(topic, nodes)
+            else described(topic)
         )
 
 
@@ -374,10 +414,19 @@ def _distinct(items: Iterable[T]) -> Iterator[T]:
             yield item
 
 
-def describe(topic: Topic, nodes: Nodes, first: int = 0, most: int | None = None) -> dict[str, Any]:
+def describe(
+    topic: Topic,
+    nodes: Nodes,
+    listed: Collection[int],
+    *,
+    unlisted: ErrorCode = ErrorCode.listener_not_found,
+    first: int = 0,
+    most: int | None = None,
+) -> dict[str, Any]:
     """A topic as Metadata and DescribeTopicPartitions show it, with its leader as the one replica.
 
-    It has at most so many partitions, from the `first` on.
+    It has at most so many partitions, from the `first` on. Clients can reach the nodes `listed`; a
+    partition that another one leads has the error `unlisted`.
     """
     leaders = nodes.leaders(topic)
     count = len(leaders)
@@ -386,11 +435,16 @@ def describe(topic: Topic, nodes: Nodes, first: int = 0, most: int | None = None
         "name": topic.name,
         "topic_id": topic.id,
         "is_internal": topic.internal,
-        "partitions": [_describe_partition(index, leaders[index]) for index in range(first, last)],
+        "partitions": [
+            _describe_partition(index, leaders[index], listed, unlisted)
+            for index in range(first, last)
+        ],
     }
 
 
-def _describe_partition(index: int, leader: Leader) -> dict[str, Any]:
+def _describe_partition(
+    index: int, leader: Leader, listed: Collection[int], unlisted: ErrorCode
+) -> dict[str, Any]:
     node, epoch = leader
     replicas = () if node == NO_LEADER else (node,)
     described = {
@@ -400,7 +454,15 @@ def _describe_partition(index: int, leader: Leader) -> dict[str, Any]:
         "replica_nodes": replicas,
         "isr_nodes": replicas,
     }
-    return described if replicas else described | {"error_code": ErrorCode.leader_not_available}
+    if not replicas:
+        return described | {"error_code": ErrorCode.leader_not_available}
+    if node in listed:
+        return described
+    return described | {
+        "error_code": unlisted,
+        "leader_id": NO_LEADER,
+        "offline_replicas": replicas,
+    }
 
 
 def _missing(name: str, error: ErrorCode | None) -> dict[str, Any]:
