@@ -492,6 +492,20 @@ def test_workers_in_a_database_are_a_cluster(workers: str, expected: bool) -> No
     assert not Config({"storage": "local", "workers": workers})["cluster.enabled"]
 
 
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"http.listen": "127.0.0.1:9094"}, "http.listen: 127.0.0.1:9094 is a port of PLAINTEXT"),
+        ({"advertised.listeners": "h:65534"}, "there are no 3 ports from h:65534 on"),
+        ({"listeners": "127.0.0.1:65534"}, "there are no 3 ports from 127.0.0.1:65534 on"),
+    ],
+)
+def test_ports_that_workers_cannot_have(settings: dict[str, str], why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        Config({"listeners": "127.0.0.1:9092", "workers": "3", **settings})
+    assert Config({"listeners": "127.0.0.1:9092", **settings}).workers == 1
+
+
 def test_workers_in_a_database_are_not_alone() -> None:
     settings = {"storage": "postgresql://h/d", "workers": "2", "cluster.enabled": "false"}
     with pytest.raises(ConfigError, match=r"several in one database.*cluster\.enabled=true"):

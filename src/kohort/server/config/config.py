@@ -363,7 +363,12 @@ def _misfits_of_listeners(settings: Mapping[str, Setting]) -> list[str]:
         if name.startswith(PREFIX) and of not in names:
             found.append(f"{name}: there is no listener {of}{did_you_mean(of, names)}")
     found += _misfits_of_nodes(settings, listeners)
-    found += too_close(listeners, number_of_workers(str(value("workers"))))
+    http = value("http.listen")
+    found += too_close(
+        listeners,
+        None if http is None else parse_http(http)[1],
+        number_of_workers(str(value("workers"))),
+    )
     return found if value("insecure") else found + _exposed(listeners, settings)
 
 

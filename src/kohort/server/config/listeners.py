@@ -105,13 +105,21 @@ def read_listeners(value: Callable[[str], Any], problems: list[str]) -> tuple[Li
     return tuple(found)
 
 
-def too_close(listeners: Iterable[ListenerConfig], workers: int) -> Iterator[str]:
-    """What is wrong with the ports of listeners, of which each of so many workers has the next."""
+def too_close(
+    listeners: Iterable[ListenerConfig], http: Address | None, workers: int
+) -> Iterator[str]:
+    """What is wrong with the ports of listeners, of which each of so many workers has the next.
+
+    `http` is the address of the HTTP port, if there is one.
+    """
     taken: dict[tuple[str, int], str] = {}
     for listener in listeners:
         host, port = listener.address
+        shown = listener.advertised
         if port + workers - 1 > MAX_PORT:
             yield f"listeners: there are no {workers} ports from {listener.address} on"
+        elif shown.port + workers - 1 > MAX_PORT:
+            yield f"advertised.listeners: there are no {workers} ports from {shown} on"
         ports = range(port, port + workers) if port else ()
         others = {taken.setdefault((host, each), listener.name) for each in ports}
         for other in others - {listener.name}:
@@ -119,6 +127,11 @@ def too_close(listeners: Iterable[ListenerConfig], workers: int) -> Iterator[str
                 f"listeners: {other} and {listener.name} are too close to each other; each takes "
                 f"{workers} ports from its own on, one for each worker"
             )
+    if http in taken:
+        yield (
+            f"http.listen: {http} is a port of {taken[http]}, which takes as many ports from its "
+            "own on as there are workers"
+        )
 
 
 def _named(
