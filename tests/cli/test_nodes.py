@@ -5,6 +5,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -59,7 +60,13 @@ def led(nodes: Run) -> dict[int, int]:
     return {each["node"]: each["partitions"] for each in listed}
 
 
-def test_list_drain_and_move(nodes: Run, servers: dict[int, ServerProcess]) -> None:
+def test_list_drain_and_move(
+    nodes: Run, servers: dict[int, ServerProcess], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("kohort.cli.nodes.show", Mock(side_effect=BrokenPipeError))
+        with pytest.raises(BrokenPipeError):  # which is not of the database
+            nodes("list")
     assert sum(led(nodes).values()) == PARTITIONS + 2
     assert f"PLAINTEXT://{servers[1].address}" in nodes("list").output
     assert nodes("drain", "1").exit_code == 0
@@ -108,6 +115,20 @@ class TestRefused:
         done = runner(capsys)("nodes", "list", "--storage", f"postgresql://me@127.0.0.1:{port}/db")
         assert done.exit_code == 2
         assert f"postgresql://127.0.0.1:{port}/db: PostgreSQL cannot be used: " in done.stderr
+
+    def test_a_database_that_says_nothing(self, capsys: pytest.CaptureFixture[str]) -> None:
+        with closing(socket.create_server(("127.0.0.1", 0))) as silent:
+            url = f"postgresql://me@127.0.0.1:{silent.getsockname()[1]}/db"
+            done = runner(capsys)("nodes", "drain", "1", "--timeout", "0.2", "--storage", url)
+        assert done.exit_code == 1
+        assert "not done within 0.2 s: PostgreSQL has not responded" in done.stderr
+
+    @pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf"])
+    def test_a_time_that_is_none(self, capsys: pytest.CaptureFixture[str], seconds: str) -> None:
+        words = ("drain", "1", "--timeout", seconds, "--storage", "postgresql://h/d")
+        done = runner(capsys)("nodes", *words)
+        assert done.exit_code == 2
+        assert f"--timeout {seconds}: is no number of seconds to wait for" in done.stderr
 
     def test_a_place_that_is_no_database(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert runner(capsys)("nodes", "list", "--storage", "/tmp").exit_code == 2

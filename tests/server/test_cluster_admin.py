@@ -2,13 +2,24 @@
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
 
-from kohort.cluster import Leader, NodeRegistered, PartitionLed, Place
+from kohort.cluster import (
+    FencedError,
+    Leader,
+    Logged,
+    MovePlanned,
+    NodeRegistered,
+    PartitionLed,
+    Place,
+    UnknownOutcomeError,
+)
 from kohort.errors import KohortError
 from kohort.log.shared_memory import MemoryStorage, SharedMemory
+from kohort.protocol.batches import Record, build
 from kohort.server.cluster_admin import ClusterAdmin
 from kohort.server.topics import MetadataRecord, SharedMetadata, TopicRecord
 from kohort.types import Timestamp
@@ -23,7 +34,7 @@ def registered(node: int, session: int) -> NodeRegistered:
 
 
 class Node:
-    """Node 1, which leads the only partition, and does what the test says."""
+    """Node 1, which leads the only partition, and does what the test says. Node 2 does nothing."""
 
     def __init__(self) -> None:
         self.shared = SharedMemory(lambda: NOW)
@@ -32,6 +43,7 @@ class Node:
 
     async def start(self) -> None:
         await self._storage.claim()
+        await MemoryStorage(self.shared, 2).claim()
         await self.log(TOPIC, registered(1, 1), registered(2, 1), PartitionLed(PLACE, Leader(1, 0)))
 
     async def log(self, *records: MetadataRecord) -> None:
@@ -48,15 +60,44 @@ class Node:
 class Overtaken(MemoryStorage):
     """The storage of an operator: the node appends right before the operator's first append."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, record: MetadataRecord) -> None:
+        """`record` is what the node appends."""
         super().__init__(node.shared, 3)
         self._node: Node | None = node
+        self._record = record
 
     async def append(self, end_offset: int, batch: bytes, fences: Mapping[int, int]) -> bool:
         node, self._node = self._node, None
         if node is not None:
-            await node.log(registered(2, 2))
+            await node.log(self._record)
         return await super().append(end_offset, batch, fences)
+
+
+class Fenced(MemoryStorage):
+    """The storage of an operator, whose session another one ends."""
+
+    async def append(self, end_offset: int, batch: bytes, fences: Mapping[int, int]) -> bool:
+        raise FencedError
+
+
+class Failing(MemoryStorage):
+    """The storage of an operator, which is away once the operator has appended."""
+
+    has_appended = False
+    failures = 3
+
+    async def append(self, end_offset: int, batch: bytes, fences: Mapping[int, int]) -> bool:
+        self.has_appended = True
+        return await super().append(end_offset, batch, fences)
+
+    async def release(self) -> None:
+        raise UnknownOutcomeError("the connection was lost")
+
+    async def read(self, offset: int) -> Logged:
+        if self.has_appended and self.failures:
+            self.failures -= 1
+            raise UnknownOutcomeError("the connection was lost")
+        return await super().read(offset)
 
 
 @pytest.fixture
@@ -89,7 +130,7 @@ async def test_what_is_not_there_is_refused_by_what_there_is(node: Node) -> None
 
 
 async def test_a_drain_that_another_append_comes_before(node: Node) -> None:
-    draining = asyncio.create_task(ClusterAdmin(Overtaken(node)).drain(1))
+    draining = asyncio.create_task(ClusterAdmin(Overtaken(node, registered(2, 2))).drain(1))
     async with asyncio.timeout(60):
         await node.until_planned()
         await node.log(PartitionLed(PLACE, Leader(2, 1)))
@@ -97,8 +138,68 @@ async def test_a_drain_that_another_append_comes_before(node: Node) -> None:
 
 
 async def test_a_move_that_another_append_comes_before(node: Node) -> None:
-    moving = asyncio.create_task(ClusterAdmin(Overtaken(node)).move("orders", 0, 2))
+    moving = asyncio.create_task(
+        ClusterAdmin(Overtaken(node, registered(2, 2))).move("orders", 0, 2)
+    )
     async with asyncio.timeout(60):
         await node.until_planned()
         await node.log(PartitionLed(PLACE, Leader(2, 1)))
         await moving
+
+
+async def test_operators_do_not_drain_all_nodes_together(node: Node) -> None:
+    drained = replace(registered(2, 1), is_draining=True)
+    with pytest.raises(KohortError, match="no other node takes what node 1 leads"):
+        await ClusterAdmin(Overtaken(node, drained)).drain(1)
+    await node.metadata.read_on()
+    assert not node.metadata.state.cluster.nodes[1].is_draining
+
+
+async def test_no_partition_moves_to_a_node_that_another_operator_drains(node: Node) -> None:
+    drained = replace(registered(2, 1), is_draining=True)
+    with pytest.raises(KohortError, match="node 2 is drained"):
+        await ClusterAdmin(Overtaken(node, drained)).move("orders", 0, 2)
+    await node.metadata.read_on()
+    assert not node.metadata.state.cluster.moves
+
+
+async def test_a_session_that_another_operator_ends(node: Node) -> None:
+    with pytest.raises(KohortError, match="another operator changes the cluster now: try again"):
+        await ClusterAdmin(Fenced(node.shared, 3)).drain(1)
+
+
+async def test_nodes_that_are_gone_take_nothing(node: Node) -> None:
+    """No node is left that could fence them."""
+    admin = ClusterAdmin(MemoryStorage(node.shared, 3))
+    node.shared.crash(2)
+    with pytest.raises(KohortError, match="no other node takes what node 1 leads"):
+        await admin.drain(1)
+    with pytest.raises(KohortError, match="node 2 is gone: start it, or name another one"):
+        await admin.move("orders", 0, 2)
+    await node.metadata.read_on()
+    assert not node.metadata.state.cluster.nodes[1].is_draining
+    assert not node.metadata.state.cluster.moves
+
+
+async def test_a_partition_stays_where_it_is_if_it_is_moved_there(node: Node) -> None:
+    await node.log(MovePlanned(PLACE, 2))
+    await ClusterAdmin(MemoryStorage(node.shared, 3)).move("orders", 0, 1)
+    await node.metadata.read_on()
+    assert not node.metadata.state.cluster.moves
+
+
+async def test_a_drain_goes_on_when_the_storage_was_away(node: Node) -> None:
+    storage = Failing(node.shared, 3)
+    draining = asyncio.create_task(ClusterAdmin(storage).drain(1))
+    async with asyncio.timeout(60):
+        await node.until_planned()
+        await node.log(PartitionLed(PLACE, Leader(2, 1)))
+        await draining
+    assert not storage.failures
+
+
+async def test_a_record_of_a_later_version_is_told(node: Node) -> None:
+    end_offset = node.shared.end_offset
+    node.shared.append(end_offset.to_bytes(8) + build([Record(b'{"zone":"x"}', b"{}")])[8:])
+    with pytest.raises(KohortError, match=f"the record at offset {end_offset} is of the unknown"):
+        await ClusterAdmin(MemoryStorage(node.shared, 3)).nodes()

@@ -7,7 +7,9 @@ import argparse
 import asyncio
 import os
 from collections.abc import Awaitable, Callable
-from typing import Final
+from functools import partial
+from math import inf
+from typing import Final, TypeAlias
 
 from kohort.cli.exit_codes import FAILED
 from kohort.cli.options import RefusedError
@@ -18,6 +20,8 @@ from kohort.errors import KohortError
 from kohort.server.cluster_admin import ClusterAdmin
 from kohort.server.config import shown_storage
 from kohort.server.topics import METADATA
+
+Tell: TypeAlias = Callable[[], None]
 
 _STORAGE: Final = "KOHORT_STORAGE"
 _COLUMNS: Final = ("NODE", "ENDPOINTS", "RACK", "PARTITIONS", "LEASE-MS", "STATE")
@@ -43,7 +47,7 @@ def _command(
     commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     name: str,
     what: str,
-    work: Callable[[ClusterAdmin, argparse.Namespace], Awaitable[None]],
+    work: Callable[[ClusterAdmin, argparse.Namespace], Awaitable[Tell]],
 ) -> argparse.ArgumentParser:
     command = commands.add_parser(name, help=what, description=what)
     command.add_argument(
@@ -59,35 +63,43 @@ def _command(
 def run(options: argparse.Namespace) -> int:
     """The exit code. Raises RefusedError."""
     check_output(options)
+    if not 0 < options.timeout < inf:
+        raise RefusedError(f"--timeout {options.timeout:g}: is no number of seconds to wait for")
     if options.storage is None:
         raise RefusedError(f"--storage is missing: name the database, or set {_STORAGE}")
     if not in_postgres(options.storage):
         raise RefusedError("--storage is no URL of PostgreSQL: postgresql://USER@HOST/DATABASE")
     try:
-        asyncio.run(_with_cluster(options))
-    except TimeoutError:
-        print_message(f"not done within {options.timeout:.0f} s; it goes on")
-        return FAILED
+        tell = asyncio.run(_with_cluster(options))
     except (OSError, UnknownOutcomeError, KohortError) as error:
         away = "PostgreSQL cannot be used: " if isinstance(error, UnknownOutcomeError) else ""
         raise RefusedError(f"{shown_storage(options.storage)}: {away}{told(error)}") from error
+    if tell is None:
+        return FAILED
+    tell()
     return 0
 
 
-async def _with_cluster(options: argparse.Namespace) -> None:
+async def _with_cluster(options: argparse.Namespace) -> Tell | None:
+    """What tells of the work; None if it was not done in time, which is told already."""
     from kohort.log.postgres.fence import OPERATOR, Fence
     from kohort.log.postgres.shared_storage import PostgresStorage
 
     storage = PostgresStorage(options.storage, Fence(OPERATOR), METADATA)
+    cluster = ClusterAdmin(storage)
     try:
         async with asyncio.timeout(options.timeout):
             await storage.ensure_made()
-            await options.work(ClusterAdmin(storage), options)
+            return await options.work(cluster, options)  # type: ignore[no-any-return]
+    except TimeoutError:
+        goes_on = "; it goes on" if cluster.has_changed else ": PostgreSQL has not responded"
+        print_message(f"not done within {options.timeout:g} s{goes_on}")
+        return None
     finally:
         await storage.close()
 
 
-async def _list(cluster: ClusterAdmin, options: argparse.Namespace) -> None:
+async def _list(cluster: ClusterAdmin, options: argparse.Namespace) -> Tell:
     rows = [
         {
             "node": node.id,
@@ -103,7 +115,7 @@ async def _list(cluster: ClusterAdmin, options: argparse.Namespace) -> None:
         [",".join(value) if isinstance(value, list) else value for value in row.values()]
         for row in rows
     ]
-    show(options.output, Table(_COLUMNS, cells), rows)
+    return partial(show, options.output, Table(_COLUMNS, cells), rows)
 
 
 def _state(*, is_draining: bool, partitions: int, lease_ms: int) -> str:
@@ -112,11 +124,12 @@ def _state(*, is_draining: bool, partitions: int, lease_ms: int) -> str:
     return "serving" if lease_ms > 0 else "gone"
 
 
-async def _drain(cluster: ClusterAdmin, options: argparse.Namespace) -> None:
+async def _drain(cluster: ClusterAdmin, options: argparse.Namespace) -> Tell:
     await cluster.drain(options.node)
-    print_message(f"node {options.node} leads nothing, and may be stopped")
+    return partial(print_message, f"node {options.node} leads nothing, and may be stopped")
 
 
-async def _move(cluster: ClusterAdmin, options: argparse.Namespace) -> None:
+async def _move(cluster: ClusterAdmin, options: argparse.Namespace) -> Tell:
     await cluster.move(options.topic, options.partition, options.to)
-    print_message(f"node {options.to} leads {options.topic}-{options.partition}")
+    moved = f"node {options.to} leads {options.topic}-{options.partition}"
+    return partial(print_message, moved)

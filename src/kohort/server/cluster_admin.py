@@ -2,21 +2,27 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Final, NamedTuple
 
 from kohort.cluster import (
+    FencedError,
     Liveness,
     MovePlanned,
     NodeRegistered,
+    Observed,
     Place,
     SharedStorage,
+    UnknownOutcomeError,
 )
 from kohort.errors import KohortError
 from kohort.runtime.clock import SystemClock
 from kohort.server.topics import MetadataRecord, SharedMetadata
 
 _LOOKS_EVERY_S: Final = 0.2
+_RELEASED_WITHIN_S: Final = 1.0
 
 
 class ListedNode(NamedTuple):
@@ -38,11 +44,14 @@ class ClusterAdmin:
     def __init__(self, storage: SharedStorage) -> None:
         self._storage = storage
         self._metadata = SharedMetadata(storage, SystemClock().timestamp)
+        self._gone: frozenset[int] = frozenset()
+        """Nodes whose processes have ended, as long as there is no other to say so."""
+        self.has_changed = False
+        """Whether the cluster knows what it is to do: that goes on without this process."""
 
     async def nodes(self) -> Sequence[ListedNode]:
         """All nodes, in order."""
-        await self._know()
-        observed = await self._storage.observe()
+        observed = await self._know()
         cluster = self._metadata.state.cluster
         gone = Liveness(-1, observed.now)
         return [
@@ -62,11 +71,10 @@ class ClusterAdmin:
         """
         await self._know()
         self._ensure_others(node)
-        await self._change(lambda: self._draining(node))
+        await self._change(partial(self._draining, node))
         cluster = self._metadata.state.cluster
         while any(True for _ in cluster.led_by(node)):
-            await asyncio.sleep(_LOOKS_EVERY_S)
-            await self._metadata.read_on()
+            await self._look_again()
             if node in cluster.nodes and not cluster.nodes[node].is_draining:
                 raise KohortError(f"node {node} was started again, and is not drained any more")
 
@@ -74,32 +82,54 @@ class ClusterAdmin:
         """Have a node lead a partition; return when it does, or the move was called off."""
         await self._know()
         place = self._place(topic, partition)
-        if self._node(to).is_draining:
-            raise KohortError(f"node {to} is drained, and leads nothing until it is started again")
-        await self._change(lambda: self._planned(place, to))
+        await self._change(partial(self._planned, place, to))
         cluster = self._metadata.state.cluster
         while cluster.moves.get(place) == to:
-            await asyncio.sleep(_LOOKS_EVERY_S)
-            await self._metadata.read_on()
+            await self._look_again()
         if cluster.leader(place).node != to:
             raise KohortError(f"{topic}-{partition}: the move to node {to} was called off")
 
-    async def _know(self) -> None:
+    async def _know(self) -> Observed:
         await self._metadata.read_on()
-        if not self._metadata.state.cluster.nodes:
+        nodes = self._metadata.state.cluster.nodes
+        if not nodes:
             raise KohortError(
                 "no node of a cluster serves from this database: start one, or name the schema of "
                 "the cluster by the search_path of the URL"
             )
+        observed = await self._storage.observe()
+        self._gone = frozenset(
+            each.id for each in nodes.values() if observed.is_gone(each.id, each.session)
+        )
+        return observed
 
     async def _change(self, decide: Callable[[], Sequence[MetadataRecord]]) -> None:
         """Append what is decided until that is nothing: nodes may append right before."""
         await self._storage.claim()
         try:
-            while await self._metadata.decide(decide):
+            while not await self._is_decided(decide):
                 pass
+            self.has_changed = True
+        except FencedError as error:
+            raise KohortError("another operator changes the cluster now: try again") from error
         finally:
-            await self._storage.release()
+            with suppress(OSError, UnknownOutcomeError):  # the end of the connection does as well
+                async with asyncio.timeout(_RELEASED_WITHIN_S):
+                    await self._storage.release()
+
+    async def _is_decided(self, decide: Callable[[], Sequence[MetadataRecord]]) -> bool:
+        """Append what is decided; True if that is nothing. The database may be away for a while."""
+        try:
+            return not await self._metadata.decide(decide)
+        except UnknownOutcomeError:
+            await asyncio.sleep(_LOOKS_EVERY_S)
+            return False
+
+    async def _look_again(self) -> None:
+        """Know what is in the log by now. A database that is away may be back soon."""
+        await asyncio.sleep(_LOOKS_EVERY_S)
+        with suppress(OSError, UnknownOutcomeError):
+            await self._metadata.read_on()
 
     def _node(self, number: int) -> NodeRegistered:
         node = self._metadata.state.cluster.nodes.get(number)
@@ -111,7 +141,7 @@ class ClusterAdmin:
     def _ensure_others(self, node: int) -> None:
         self._node(node)
         nodes = self._metadata.state.cluster.nodes.values()
-        if all(each.id == node or each.is_draining for each in nodes):
+        if all(each.id in (node, *self._gone) or each.is_draining for each in nodes):
             raise KohortError(
                 f"no other node takes what node {node} leads: start one, or start one again that "
                 "was drained"
@@ -119,7 +149,10 @@ class ClusterAdmin:
 
     def _draining(self, node: int) -> Sequence[MetadataRecord]:
         known = self._node(node)
-        return [] if known.is_draining else [replace(known, is_draining=True)]
+        if known.is_draining:
+            return []
+        self._ensure_others(node)  # another operator may have drained them
+        return [replace(known, is_draining=True)]
 
     def _place(self, topic: str, partition: int) -> Place:
         for topic_id, record in self._metadata.state.topics.items():
@@ -131,6 +164,10 @@ class ClusterAdmin:
         raise KohortError(f"there is no topic {topic}")
 
     def _planned(self, place: Place, to: int) -> Sequence[MetadataRecord]:
+        if self._node(to).is_draining:
+            raise KohortError(f"node {to} is drained, and leads nothing until it is started again")
+        if to in self._gone:
+            raise KohortError(f"node {to} is gone: start it, or name another one")
         cluster = self._metadata.state.cluster
-        is_done = cluster.leader(place).node == to or cluster.moves.get(place) == to
-        return [] if is_done else [MovePlanned(place, to)]
+        wanted = None if cluster.leader(place).node == to else to
+        return [] if cluster.moves.get(place) == wanted else [MovePlanned(place, wanted)]

@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from typing import Final, NoReturn, TypeAlias
 from uuid import UUID
 
+from kohort import __version__
 from kohort.cluster import FencedError, NodeFenced, SharedStorage, UnknownOutcomeError
-from kohort.errors import ErrorCode, KafkaError
+from kohort.errors import ErrorCode, KafkaError, KohortError
 from kohort.log.base import Log
 from kohort.runtime.time_slice import TimeSlices
 from kohort.server.logs import fields
@@ -26,6 +27,7 @@ from kohort.server.topics.cluster_metadata import (
     MetadataRecord,
     TopicDeleted,
     TopicRecord,
+    UndecodableError,
     decode_batches,
     encode,
     encode_batch,
@@ -197,15 +199,24 @@ class SharedMetadata:
             await self.follow(records)
 
     async def _read(self) -> list[tuple[int, MetadataRecord]] | None:
-        """What follows on the end that is known; None if there is nothing."""
+        """What follows on the end that is known; None if there is nothing.
+
+        Raises KohortError for records of a later version.
+        """
         data, snapshot_end = await self._storage.read(self.end_offset)
         if not data:
             return None
         records: list[tuple[int, MetadataRecord]] = []
-        for each in decode_batches(data):
-            if each[0] >= self.end_offset or snapshot_end:
-                records.append(each)
-            await self._slices.give_way()
+        try:
+            for each in decode_batches(data):
+                if each[0] >= self.end_offset or snapshot_end:
+                    records.append(each)
+                await self._slices.give_way()
+        except UndecodableError as error:
+            raise KohortError(
+                f"the metadata log of the cluster: {error}. This is Kohort {__version__}: start "
+                "the version of the node that wrote it, or a later one"
+            ) from error
         return self._up_to(snapshot_end, records) if snapshot_end else records
 
     def _up_to(
