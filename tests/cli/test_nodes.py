@@ -1,11 +1,12 @@
 """`kohort nodes`: the nodes of a cluster on PostgreSQL."""
 
 import asyncio
+import signal
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
-from unittest.mock import Mock
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 
@@ -14,6 +15,8 @@ from kohort.client import ClientConfig
 from kohort.client.admin import Admin
 from kohort.client.cluster import Cluster
 from kohort.log.postgres.directory import PostgresDirectory
+from kohort.log.postgres.shared_storage import PostgresStorage
+from kohort.server.cluster_admin import ClusterAdmin
 from kohort.testing.server_process import ServerProcess
 from peers.postgres import Postgres
 
@@ -79,6 +82,21 @@ def test_list_drain_and_move(
     assert "node 1 is drained, and leads nothing until it is started again" in refused.stderr
     assert nodes("move", "orders", "9", "2").exit_code == 2
     assert nodes("move", "orders", "0", "2").exit_code == 0
+
+
+def test_who_interrupts_a_drain_is_told_that_it_goes_on(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def drain(admin: ClusterAdmin, _: int) -> None:
+        admin.has_changed = True
+        signal.raise_signal(signal.SIGINT)
+        await asyncio.sleep(60)
+
+    monkeypatch.setattr(PostgresStorage, "ensure_made", AsyncMock())
+    monkeypatch.setattr(ClusterAdmin, "drain", drain)
+    with pytest.raises(KeyboardInterrupt):
+        runner(capsys)("nodes", "drain", "1", "--storage", "postgresql://h/d")
+    assert "not done yet; it goes on" in capsys.readouterr().err
 
 
 class TestRefused:

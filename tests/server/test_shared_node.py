@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from kohort.errors import KohortError
 from kohort.log.shared_memory import SharedMemory
+from kohort.protocol.batches import Record, build
 from kohort.server.broker import Broker
 from kohort.server.config import Config
 from server.nodes_bench import MemoryNode, MovableClock
@@ -33,3 +35,15 @@ async def test_a_start_that_has_to_wait_tells_why_once(
     (line,) = caplog.records
     assert line.getMessage() == "this node cannot start yet, which is tried again"
     assert line.__dict__["kohort_fields"] == {"why": "too many connections"}
+
+
+async def test_a_log_of_a_later_version_is_refused() -> None:
+    clock = MovableClock()
+    shared = SharedMemory(clock.timestamp)
+    shared.append(build([Record(b'{"zone":"x"}', b"{}")]))
+    config = Config({"listeners": "127.0.0.1:0", "storage": "memory", "node.id": 1})
+    with tempfile.TemporaryDirectory() as sockets:
+        node = MemoryNode(shared, 1)
+        broker = Broker(config, clock=clock, shared=node, sockets=Path(sockets))
+        with pytest.raises(KohortError, match="the record at offset 0 is of the unknown kind"):
+            await broker.start()

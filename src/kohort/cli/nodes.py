@@ -95,6 +95,10 @@ async def _with_cluster(options: argparse.Namespace) -> Tell | None:
         goes_on = "; it goes on" if cluster.has_changed else ": PostgreSQL has not responded"
         print_message(f"not done within {options.timeout:g} s{goes_on}")
         return None
+    except asyncio.CancelledError:  # by Ctrl-C
+        if cluster.has_changed:
+            print_message("not done yet; it goes on")
+        raise
     finally:
         await storage.close()
 
