@@ -3,6 +3,8 @@
 import random
 import threading
 import time
+from collections.abc import Sequence
+from concurrent.futures import Future
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
@@ -18,6 +20,12 @@ from live.chaos.settings import (
     Protocol,
 )
 
+COMMIT_SECONDS = 20.0
+"""A commit that takes longer never returns, and another instance takes the place of the member.
+
+librdkafka forgets some of the commits that it puts off while the coordinator of a group of the
+consumer protocol moves, and waits for them for good.
+"""
 QUIET = {"log_level": 0, "reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 500}
 
 
@@ -86,15 +94,20 @@ def consume(
         )
         consumer.subscribe(list(plan.topics), on_assign=assigned)
         ends = time.monotonic() + rng.uniform(*plan.life_seconds)
-        while time.monotonic() < ends and not stop.is_set():
-            _step(plan, consumer, ledger)
-        consumer.close()
+        try:
+            while time.monotonic() < ends and not stop.is_set():
+                _step(plan, consumer, ledger)
+        except TimeoutError:
+            ledger.replaced[plan.name] += 1  # to close it would wait for the commit too
+        else:
+            consumer.close()
 
 
 def _protocol(protocol: Protocol) -> dict[str, str | int]:
     """Settings of the protocol: in that of consumer groups the server has the other ones."""
     if protocol == "consumer":
-        return {"group.protocol": protocol}
+        # Who waits for a commit for good leaves the group by itself, with what it owns.
+        return {"group.protocol": protocol, "max.poll.interval.ms": round(COMMIT_SECONDS * 1_000)}
     return {
         "partition.assignment.strategy": "range",
         "session.timeout.ms": SESSION_MS,
@@ -119,7 +132,7 @@ def _step(plan: MemberPlan, consumer: Consumer, ledger: Ledger) -> None:
         for partition, offset in following.items()
     ]
     try:
-        done = consumer.commit(offsets=offsets, asynchronous=False)
+        done = _commit(consumer, offsets)
     except KafkaException:
         return  # nothing was acknowledged: the group rebalances, or the server is down
     for each in done:
@@ -127,3 +140,17 @@ def _step(plan: MemberPlan, consumer: Consumer, ledger: Ledger) -> None:
             ledger.record_committed(
                 plan.name, plan.group, (each.topic, each.partition), each.offset
             )
+
+
+def _commit(consumer: Consumer, offsets: Sequence[TopicPartition]) -> list[TopicPartition]:
+    """What is committed. Raises KafkaException; TimeoutError if it takes too long."""
+    outcome: Future[list[TopicPartition]] = Future()
+
+    def commit() -> None:
+        try:
+            outcome.set_result(consumer.commit(offsets=offsets, asynchronous=False))
+        except KafkaException as error:
+            outcome.set_exception(error)
+
+    threading.Thread(target=commit, daemon=True).start()
+    return outcome.result(COMMIT_SECONDS)
