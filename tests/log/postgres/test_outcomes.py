@@ -1,8 +1,11 @@
 """What is said of a statement that failed."""
 
+from pathlib import Path
+
 import pytest
 
 from kohort.cluster import UnknownOutcomeError
+from kohort.log.postgres.link import Link
 from kohort.log.postgres.outcomes import DatabaseError, outcome
 
 
@@ -14,3 +17,11 @@ def test_a_database_that_does_not_respond():
 def test_an_error_of_the_database_has_no_number_of_the_system():
     text = "PostgreSQL cannot be reached"
     assert str(DatabaseError(None, text)) == text
+
+
+@pytest.mark.parametrize("name", ["sslrootcert", "sslcert"])
+async def test_a_file_of_the_url_that_is_missing_is_named(name: str, tmp_path: Path) -> None:
+    missing = tmp_path / "none.pem"
+    link = Link(f"postgresql://127.0.0.1:1/d?sslmode=require&{name}={missing}", "a test")
+    with pytest.raises(UnknownOutcomeError, match=f"{name}: No such file or directory: '{missing}"):
+        await link.get()

@@ -1,8 +1,10 @@
 """One connection to PostgreSQL, opened when it is used and again when it was lost."""
 
 import contextlib
-from collections.abc import Awaitable, Callable
+import os
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Final, TypeAlias
+from urllib.parse import parse_qsl, urlsplit
 
 import asyncpg
 
@@ -16,6 +18,7 @@ STATEMENT_WITHIN_S: Final = 30.0
 """A statement that takes longer is given up, and its outcome is unknown."""
 FIRST_RETRY_S: Final = 0.02
 LAST_RETRY_S: Final = 1.0
+_FILES: Final = frozenset({"sslrootcert", "sslcert", "sslkey", "sslcrl"})
 
 
 class Link:
@@ -38,16 +41,17 @@ class Link:
         """
         if self._connection is None or self._connection.is_closed():
             with outcome():
-                self._connection = await asyncpg.connect(
-                    self._url,
-                    timeout=CONNECT_WITHIN_S,
-                    command_timeout=STATEMENT_WITHIN_S,
-                    server_settings={
-                        "application_name": self._name,
-                        "plan_cache_mode": "force_generic_plan",
-                        "jit": "off",
-                    },
-                )
+                with _named_file(self._url):
+                    self._connection = await asyncpg.connect(
+                        self._url,
+                        timeout=CONNECT_WITHIN_S,
+                        command_timeout=STATEMENT_WITHIN_S,
+                        server_settings={
+                            "application_name": self._name,
+                            "plan_cache_mode": "force_generic_plan",
+                            "jit": "off",
+                        },
+                    )
                 if self._opened is not None:
                     await self._ensure_usable(self._opened, self._connection)
         return self._connection
@@ -76,6 +80,18 @@ class Link:
                 await connection.close(timeout=1.0)
             except (TimeoutError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
                 connection.terminate()
+
+
+@contextlib.contextmanager
+def _named_file(url: str) -> Iterator[None]:
+    """Have an error of a file of the URL name it; Python's `ssl` does not."""
+    try:
+        yield
+    except (FileNotFoundError, PermissionError) as error:
+        for name, path in parse_qsl(urlsplit(url).query):
+            if name in _FILES and not os.access(path, os.R_OK):
+                raise OSError(error.errno, f"{name}: {error.strerror}", path) from error
+        raise
 
 
 def retry_delays() -> list[float]:
