@@ -498,6 +498,14 @@ def test_workers_in_a_database_are_a_cluster(workers: str, expected: bool) -> No
         ({"http.listen": "127.0.0.1:9094"}, "http.listen: 127.0.0.1:9094 is a port of PLAINTEXT"),
         ({"advertised.listeners": "h:65534"}, "there are no 3 ports from h:65534 on"),
         ({"listeners": "127.0.0.1:65534"}, "there are no 3 ports from 127.0.0.1:65534 on"),
+        (
+            {
+                "listeners": "PLAINTEXT://127.0.0.1:9092,OTHER://127.0.0.1:9192",
+                "advertised.listeners": "PLAINTEXT://h:9092,OTHER://h:9094",
+                "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,OTHER:PLAINTEXT",
+            },
+            "advertised.listeners: PLAINTEXT and OTHER are too close to each other",
+        ),
     ],
 )
 def test_ports_that_workers_cannot_have(settings: dict[str, str], why: str) -> None:

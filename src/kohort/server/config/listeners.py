@@ -112,26 +112,39 @@ def too_close(
 
     `http` is the address of the HTTP port, if there is one.
     """
+    listeners = tuple(listeners)
     taken: dict[tuple[str, int], str] = {}
-    for listener in listeners:
-        host, port = listener.address
-        shown = listener.advertised
-        if port + workers - 1 > MAX_PORT:
-            yield f"listeners: there are no {workers} ports from {listener.address} on"
-        elif shown.port + workers - 1 > MAX_PORT:
-            yield f"advertised.listeners: there are no {workers} ports from {shown} on"
-        ports = range(port, port + workers) if port else ()
-        others = {taken.setdefault((host, each), listener.name) for each in ports}
-        for other in others - {listener.name}:
-            yield (
-                f"listeners: {other} and {listener.name} are too close to each other; each takes "
-                f"{workers} ports from its own on, one for each worker"
-            )
+    own = ((each.name, each.address) for each in listeners)
+    found = [*_crowded("listeners", own, workers, taken)]
+    if workers > 1 and not found:
+        advertised = ((each.name, each.advertised) for each in listeners)
+        found += _crowded("advertised.listeners", advertised, workers, {})
+    yield from found
     if http in taken:
         yield (
             f"http.listen: {http} is a port of {taken[http]}, which takes as many ports from its "
             "own on as there are workers"
         )
+
+
+def _crowded(
+    setting: str,
+    addresses: Iterable[tuple[str, Address]],
+    workers: int,
+    taken: dict[tuple[str, int], str],
+) -> Iterator[str]:
+    """What is wrong with the ports from these addresses on; adds them to `taken`."""
+    for name, address in addresses:
+        host, port = address
+        if port + workers - 1 > MAX_PORT:
+            yield f"{setting}: there are no {workers} ports from {address} on"
+        ports = range(port, port + workers) if port else ()
+        others = {taken.setdefault((host, each), name) for each in ports}
+        for other in others - {name}:
+            yield (
+                f"{setting}: {other} and {name} are too close to each other; each takes {workers} "
+                "ports from its own on, one for each worker"
+            )
 
 
 def _named(
