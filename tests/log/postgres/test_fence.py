@@ -1,6 +1,7 @@
 """A process that was replaced writes nothing, and two do not serve as one node."""
 
 import asyncio
+from urllib.parse import quote
 from uuid import UUID
 
 import asyncpg
@@ -8,10 +9,12 @@ import pytest
 
 from kohort.errors import ErrorCode, KafkaError, KohortError
 from kohort.log.base import LogConfig
-from kohort.log.postgres.fence import STATE
+from kohort.log.postgres.directory import PostgresDirectory
+from kohort.log.postgres.fence import LOCK, STATE
 from kohort.log.postgres.writer import INSERT
 from log.conftest import NOW, ORDERS, ORDERS_ID, batch, values_of
 
+BEGINNING = "select pg_advisory_xact_lock($1, hashtext(current_schema() || ' sessions'))"
 TAKE_OVER = "update nodes set session = session + 1"
 
 
@@ -104,6 +107,24 @@ async def test_a_server_whose_lease_was_over_writes_nothing_beside_another(open_
     with pytest.raises((KafkaError, KohortError)):
         await log.durable()
     assert await sql.fetchval("select count(*) from batches") == 1
+
+
+@pytest.mark.parametrize("isolation", ["read committed", "repeatable read"])
+async def test_one_of_two_servers_starts(database, sql, isolation):
+    """Whatever the database or the role has as the default of transactions."""
+    url = f"{database}&default_transaction_isolation={quote(isolation)}"
+    async with sql.transaction():
+        await sql.execute(BEGINNING, LOCK)
+        starting = [
+            asyncio.to_thread(PostgresDirectory, url, node=node, exclusive=True) for node in (1, 2)
+        ]
+        results = asyncio.gather(*starting, return_exceptions=True)
+        while await sql.fetchval("select count(*) from pg_locks where not granted") < 2:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    served = [each for each in await results if isinstance(each, PostgresDirectory)]
+    for each in served:
+        await asyncio.to_thread(each.close)
+    assert len(served) == 1
 
 
 async def test_so_does_one_whose_lease_is_taken(open_directory, sql):

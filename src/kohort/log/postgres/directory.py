@@ -159,7 +159,8 @@ class PostgresDirectory:
                 f"{cluster_id}: choose another database, or another schema by search_path"
             )
         await ensure_free(connection, self._node)
-        async with connection.transaction():
+        # What others have committed is read once none of them begins a session.
+        async with connection.transaction(isolation="read_committed"):
             if exclusive:
                 await ensure_only(connection, self._node)
             await self.fence.take(connection)

@@ -183,7 +183,8 @@ class PostgresStorage:
             await self._ensure_history(connection)
             # First: no other process has to wait for the writes of this node.
             await fence.end_former(connection)
-            async with connection.transaction():
+            # What others have committed is read once none of them begins a session.
+            async with connection.transaction(isolation="read_committed"):
                 await ensure_cluster(connection, self.node_id)
                 await fence.take(connection, in_cluster=True, after=former)
             self.fence, self._is_settled = fence, True
