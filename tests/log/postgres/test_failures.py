@@ -1,18 +1,24 @@
 """Connections that end, and a database that is away: nothing acknowledged is lost, none doubled."""
 
 import asyncio
+import contextlib
 import signal
+import threading
 
 import asyncpg
 import pytest
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log.base import LogConfig
+from kohort.log.postgres import backing
 from kohort.log.postgres.directory import PostgresDirectory
 from kohort.types import TopicPartition
-from log.conftest import NOW, ORDERS, ORDERS_ID, batch, records_of, values_of
+from log.conftest import NOW, ORDERS, ORDERS_ID, batch, fill, records_of, values_of
 from peers.postgres import Postgres
 
+TINY = LogConfig(segment_bytes=500)
+"""A segment has a batch of `fill`, or two."""
+WAITING = "select exists (select from pg_locks where not granted)"
 LOGS = [TopicPartition("orders", number) for number in range(6)]
 TERMINATE = (
     "select pg_terminate_backend(pid) from pg_stat_activity "
@@ -165,6 +171,94 @@ async def test_what_is_refused_ends_the_log_until_it_is_opened_again(open_direct
     await again.durable()
     assert [each.value for each in records_of(again, 1)] == [b"b"]
     assert not directory.problems.texts(9)
+
+
+async def test_a_segment_with_refused_batches_is_not_stored(open_directory, sql):
+    """A segment that is full is stored behind its batches, some of which never will be there."""
+    directory = open_directory()
+    log, other = (directory.open(each, TINY) for each in LOGS[:2])
+    fill(other, 2)
+    await other.durable()
+    await sql.execute("alter table batches add check (base < 3)")
+    async with sql.transaction():
+        await sql.execute("lock table batches in share mode")
+        fill(log, 3)
+        while not await sql.fetchval(WAITING):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        fill(log, 20, first=3)
+    with pytest.raises(OSError, match="check"):
+        await log.durable()
+    other.trim(1)
+    await other.durable()  # operations are done in their order
+    again = await asyncio.to_thread(open_directory(node=2).open, ORDERS, TINY)
+    assert again.end_offset == 3
+    assert len(await asyncio.to_thread(records_of, again)) == 3
+
+
+async def test_a_segment_that_is_refused_hides_no_batches(open_directory, sql):
+    """Without its row in the table of segments nobody would read its batches."""
+    directory = open_directory()
+    await sql.execute("alter table segments add constraint later check (base > 0)")
+    acknowledged = []
+    for number in range(40):
+        if number == 20:
+            await sql.execute("alter table segments drop constraint later")
+            while directory.problems.texts(9):  # operations of the log may be under way
+                await directory.reopen()
+                await asyncio.sleep(0.01)
+        with contextlib.suppress(OSError, KafkaError):
+            log = directory.open(ORDERS, TINY)
+            log.append(batch(b"%d" % number + bytes(100)), NOW)
+            await log.durable()
+            acknowledged.append(number)
+    assert acknowledged[-1] == 39
+    again = await asyncio.to_thread(open_directory(node=2).open, ORDERS, TINY)
+    values = await asyncio.to_thread(values_of, again)
+    found = [int(value.rstrip(b"\0")) for value in values]
+    assert sorted({*acknowledged} - {*found}) == []
+
+
+async def test_a_deletion_that_is_refused_is_not_told_to_be_done_later(open_directory, sql):
+    directory = open_directory()
+    log = directory.open(ORDERS, LogConfig())
+    fill(log, 2)
+    await log.durable()
+    await sql.execute("alter table logs add constraint kept check (start_offset = 0)")
+    for _ in range(2):
+        log.trim(1)
+        with pytest.raises(OSError, match="kept"):
+            await log.durable()
+        await directory.reopen()
+        log = directory.open(ORDERS, LogConfig())
+    assert log.start_offset == 0
+
+
+async def test_a_compaction_of_a_log_that_was_closed_changes_nothing(
+    open_directory, sql, monkeypatch
+):
+    """Another node may lead the partition by the time at which its thread comes to the tables."""
+    config = LogConfig(segment_bytes=20_000, cleanup_policy=frozenset({"compact"}))
+    log = open_directory().open(ORDERS, config)
+    for number in range(300):
+        log.append(batch(bytes(100), key=b"%d" % (number % 5)), NOW)
+    await log.durable()
+    began, closed = threading.Event(), threading.Event()
+
+    def packed(segment):
+        began.set()
+        assert closed.wait(60)
+        return pack(segment)
+
+    pack = backing.packed
+    monkeypatch.setattr(backing, "packed", packed)
+    compacting = asyncio.create_task(log.compact(NOW))
+    await asyncio.to_thread(began.wait, 60)
+    log.close()
+    await log.written()
+    closed.set()
+    assert not await compacting
+    await log.written()
+    assert await sql.fetchval("select count(*) from batches") == 300
 
 
 async def test_a_database_that_is_away(tmp_path):

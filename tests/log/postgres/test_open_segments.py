@@ -10,6 +10,7 @@ from kohort.types import TopicPartition
 from log.conftest import NOW, ORDERS, batch, fill, looked_up, records_of
 from log.test_transactions import committed, end, write
 
+DEFAULTS = LogConfig()
 OTHER = TopicPartition("payments", 0)
 WAITING = "select exists (select from pg_locks where not granted)"
 BEHIND = "select count(*) from batches where base >= (select coalesce(max(next), 0) from segments)"
@@ -66,6 +67,51 @@ async def test_what_was_refused_is_not_stored(open_directory, sql):
     assert (again.end_offset, await sql.fetchval("select count(*) from segments")) == (3, 0)
 
 
+async def test_what_was_refused_is_not_stored_later(open_directory, sql):
+    """The operation comes to it when the append that it waits for has failed long ago."""
+    directory = open_directory(most_rows=3)
+    log, other = (directory.open(each, LogConfig()) for each in (ORDERS, OTHER))
+    fill(other, 2)
+    await other.durable()
+    await sql.execute("alter table batches add check (base < 3)")
+    async with sql.transaction():
+        await sql.execute("lock table logs in share mode")
+        other.trim(1)
+        await waiting(sql, 1)
+        locking = sql.transaction()
+        await locking.start()
+        await sql.execute("lock table batches in share mode")
+        fill(log, 3)
+        await waiting(sql, 2)
+        fill(log, 2)
+        await locking.rollback()
+        with pytest.raises(OSError, match="check"):
+            await log.durable()
+    other.trim(2)
+    await other.durable()
+    again = await asyncio.to_thread(open_directory(node=2).open, ORDERS, LogConfig())
+    assert (again.end_offset, await sql.fetchval("select count(*) from segments")) == (3, 0)
+
+
+async def waiting(sql, count):
+    """Return when so many statements wait for a lock."""
+    while await sql.fetchval("select count(*) from pg_locks where not granted") < count:  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+
+
+async def test_few_rows_are_behind_after_many_owners(open_directory, sql):
+    for node in range(1, 8):
+        log = await asyncio.to_thread(
+            open_directory(node=node, most_rows=10).open, ORDERS, DEFAULTS
+        )
+        fill(log, 6)
+        await log.durable()
+    fill(log, 1)
+    await log.durable()
+    assert await sql.fetchval("select count(*) from batches") == 43
+    assert await sql.fetchval(BEHIND) < 17
+
+
 def seen(log):
     """All that readers and producers see of a log."""
     return {
@@ -78,23 +124,25 @@ def seen(log):
     }
 
 
-async def work(log, rng):
+async def work(log, rng, first_producer=0):
     """Append records and transactions of three producers, which end some of them."""
     begun, sequences = set(), [0, 0, 0]
-    for at in range(rng.randrange(20, 300)):
-        producer = rng.randrange(3)
+    for _ in range(rng.randrange(20, 300)):
+        number = rng.randrange(3)
+        producer = first_producer + number
         match rng.randrange(8):
             case 0 | 1:
                 begun.add(producer)
-                write(log, producer, sequence=sequences[producer], count=2)
-                sequences[producer] += 2
+                write(log, producer, sequence=sequences[number], count=2)
+                sequences[number] += 2
             case 2 if producer in begun:
                 begun.remove(producer)
                 end(log, producer, commit=rng.random() < 0.4)
             case 3:
                 await log.durable()
             case _:
-                log.append(batch(bytes(rng.choice((9, 99, 999))), timestamp=NOW + 3 * at), NOW)
+                value, timestamp = bytes(rng.choice((9, 99, 999))), NOW + rng.randrange(900)
+                log.append(batch(value, timestamp=timestamp), NOW)
     await log.durable()
 
 
@@ -110,6 +158,40 @@ async def test_a_log_is_opened_as_if_nothing_was_stored(open_directory, sql, see
     await sql.execute("delete from segments where is_open")
     by_rows = await asyncio.to_thread(open_directory(node=3).open, ORDERS, config)
     assert await asyncio.to_thread(seen, by_rows) == whole
+
+
+def known(log):
+    """What the log itself goes by, besides."""
+    return seen(log) | {
+        "producers": [*log.active_producers()],
+        "epochs": log.leader_epochs.entries(log.start_offset),
+        "aborted": [[*each.aborted.entries()] for each in log.segments],
+        "timestamps": [(each.first_timestamp, each.max_timestamp) for each in log.segments],
+    }
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_what_was_stored_says_what_the_batches_do(open_directory, sql, seed):
+    """After owners that have deleted records, each in an epoch of its own."""
+    rng = random.Random(seed)
+    config = LogConfig(
+        segment_bytes=rng.choice((3_000, 30_000, 1 << 20)),
+        retention_bytes=rng.choice((-1, 10_000)),
+    )
+
+    def opened(node, most_rows):
+        directory = open_directory(node=node, most_rows=most_rows)
+        return directory.open(ORDERS, config, leader_epoch=min(node, 5))
+
+    for node in range(1, 5):
+        log = await asyncio.to_thread(opened, node, rng.choice((1, 5, 40)))
+        await work(log, rng, first_producer=10 * node)
+        log.trim(rng.randrange(log.start_offset, log.high_watermark + 1))
+        log.retain(NOW)
+        await log.durable()
+    whole = await asyncio.to_thread(known, await asyncio.to_thread(opened, 5, 1))
+    await sql.execute("delete from segments where is_open")
+    assert await asyncio.to_thread(known, await asyncio.to_thread(opened, 6, 1)) == whole
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -6,15 +6,16 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Final, NamedTuple
 
-from kohort.cluster import UnknownOutcomeError
+from kohort.cluster import FencedError, UnknownOutcomeError
 from kohort.errors import KohortError
 from kohort.log import scan
 from kohort.log.backing import Checkpoint
+from kohort.log.compaction import StoppedError
 from kohort.log.index import SegmentIndex
 from kohort.log.postgres.control import PATIENCE_S, Control
 from kohort.log.postgres.lane import Lane
 from kohort.log.postgres.link import Connection
-from kohort.log.postgres.operations import Operation, Operations
+from kohort.log.postgres.operations import Operation, Operations, Work
 from kohort.log.postgres.outcomes import DatabaseError
 from kohort.log.postgres.pages import (
     LOADED_AT_ONCE,
@@ -73,6 +74,12 @@ class PostgresBacking:
         self._lane = lane
         self.appended: Callable[[], Awaitable[None]] = self._written_by_owner
         """Returns when all that was appended is written."""
+        self.refused: Callable[[Exception], None] = self.fail
+        """Learns why something is not stored that a later start needs."""
+        self._failure: Exception | None = None
+        """Why nothing more is stored."""
+        self.is_over = False
+        """Whether the log has ended: another one may have taken its place."""
         self._pending: list[Row] = []
         self._owner = Lock()
         """Held while rows of a log that its owner syncs come or go: that is in several threads."""
@@ -174,20 +181,13 @@ class PostgresBacking:
     def _store_open(self, segment: Segment) -> None:
         """Store the active segment with what was appended up to now, once that is written."""
         self._since_stored = 0
-        store, is_written = _paged(segment), False
+        store = _paged(segment)
         stored = StoredSegment.of(segment, store.table(), store.size)._replace(is_open=True)
 
-        async def appended() -> None:
-            nonlocal is_written
-            await self.appended()
-            is_written = True
-
         async def put(connection: Connection) -> None:
-            if is_written:
-                await _put(connection, self.number, stored)
+            await _put(connection, self.number, stored)
 
-        what = f"storing the active segment of {self._name}"
-        self._shared.operations.add(Operation(self.number, what, put, appended, can_wait=True))
+        self._add(f"storing the active segment of {self._name}", put, can_wait=True)
 
     def discard(self, segments: Sequence[Segment]) -> None:
         if not segments:
@@ -207,8 +207,25 @@ class PostgresBacking:
 
         self._add(f"deleting segments of {self._name}", delete)
 
-    def _add(self, what: str, work: Callable[[Connection], Awaitable[None]]) -> Operation:
-        return self._shared.operations.add(Operation(self.number, what, work, self.appended))
+    def _add(self, what: str, work: Work, *, can_wait: bool = False) -> Operation:
+        async def unless_failed(connection: Connection) -> None:
+            if self._failure is not None:
+                raise self._failure
+            await work(connection)
+
+        refused = _ignore if can_wait else self.refused
+        return self._shared.operations.add(
+            Operation(self.number, what, unless_failed, self.appended, can_wait, refused)
+        )
+
+    def fail(self, error: Exception) -> None:
+        """Store nothing more beside rows.
+
+        It may tell of rows that were refused, and segments behind one that is missing hide its
+        rows.
+        """
+        if self._failure is None:
+            self._failure = error
 
     # The rest of its state
 
@@ -337,6 +354,8 @@ class PostgresBacking:
     async def _put_compacted(
         self, old: Sequence[Segment], new: StoredSegment, rows: Sequence["PackedRow"]
     ) -> None:
+        if self.is_over:
+            raise StoppedError
         first, end = old[0].base_offset, old[-1].end_offset
 
         async def put(connection: Connection) -> None:
@@ -344,7 +363,10 @@ class PostgresBacking:
             # Together with the rows: who reads them on learns that they are others.
             await connection.execute(_CLEANED, self.number, new.next)
 
-        await self._add(f"compacting {self._name}", put).done()
+        try:
+            await self._add(f"compacting {self._name}", put).done()
+        except FencedError as error:
+            raise StoppedError from error
 
     def drop_swap(self, old: Sequence[Segment], new: Segment) -> None:
         """The log was removed or closed: no segment is deleted during a swap."""
@@ -442,4 +464,8 @@ async def _delete(connection: Connection, log: int, first: int, end: int) -> Non
 
 
 def _nothing() -> None:
+    pass
+
+
+def _ignore(_: Exception) -> None:
     pass

@@ -100,6 +100,18 @@ class Lane:
                 if commit in each.failed:
                     raise each.failed[commit]
 
+    async def written(self, log: int) -> None:
+        """Return when nothing of the log with this number is left to be written."""
+        for each in (self._current, self._next):
+            if each is not None and any(commit.number == log for commit in each.commits):
+                await each.ending.wait()
+
+    def is_settled(self, commit: "LaneCommit") -> bool:
+        """Whether nothing of a log is left to be written."""
+        return all(
+            each is None or commit not in each.commits for each in (self._current, self._next)
+        )
+
     async def _run(self) -> None:
         try:
             while True:
@@ -202,6 +214,11 @@ class LaneCommit:
         if self._lane.unwritten > UNWRITTEN_BYTES:
             return OSError(errno.ENOBUFS, "too much is yet to be written to PostgreSQL")
         return None
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing that was appended is left to be written."""
+        return self._lane.is_settled(self)
 
     def request(self) -> None:
         """Write what was appended, soon, without waiting for it."""

@@ -16,6 +16,7 @@ from kohort.log.leader_epochs import ONLY, LeaderEpochs
 from kohort.log.lookup import Lookup
 from kohort.log.partition import PartitionLog
 from kohort.log.postgres.backing import LARGEST_SEGMENT, PostgresBacking, Shared
+from kohort.log.postgres.lane import LaneCommit
 from kohort.log.postgres.pages import NotInMemoryError, PagedStore
 from kohort.log.problems import Problems
 from kohort.log.segment import Progress, Segment
@@ -64,6 +65,7 @@ class PostgresLog(PartitionLog):
         """Why records could not be loaded; the next read raises it."""
         if commit is not None:
             backing.appended = self._appended
+            backing.refused = self.storage_failed
 
     @property
     def number(self) -> int:
@@ -74,6 +76,17 @@ class PostgresLog(PartitionLog):
     def stored_end(self) -> int:
         """Offset up to which the log was acknowledged, so all is in the table."""
         return self._rows.synced_end if self._commit is None else self.high_watermark
+
+    @property
+    def is_removed(self) -> bool:
+        """Whether its topic was deleted, and its rows go."""
+        return self._closed is ErrorCode.unknown_topic_or_partition
+
+    @property
+    def can_reopen(self) -> bool:
+        """Whether the log ended because the storage failed, and nothing of it is under way."""
+        is_written = not isinstance(self._commit, LaneCommit) or self._commit.is_settled
+        return super().can_reopen and is_written and self._shared.operations.is_settled(self.number)
 
     async def _appended(self) -> None:
         assert self._commit is not None
@@ -166,6 +179,10 @@ class PostgresLog(PartitionLog):
                 self._save_producers()
         self._rows.forget_producers()
 
+    def end(self, code: ErrorCode) -> None:
+        self._rows.is_over = True
+        super().end(code)
+
     def close(self) -> None:
         # Few rows behind the last snapshot are read sooner than another one is stored.
         if self._since_snapshot <= _FEW_BYTES:
@@ -201,13 +218,14 @@ class PostgresLog(PartitionLog):
             raise KafkaError(ErrorCode.not_leader_or_follower, str(error)) from error
 
     def storage_failed(self, error: Exception) -> None:
-        """End the log: its rows were not written, and what is in the table is read again."""
+        """End the log: something of it was not stored, and what is in the tables is read again."""
+        self._rows.fail(error)
         if self._closed is not None:
             return
         if isinstance(error, FencedError):
             self.end(ErrorCode.not_leader_or_follower)
             return
         self._problems.begin(
-            self.topic_partition, f"an append was refused ({error}); the log is opened again"
+            self.topic_partition, f"a write was refused ({error}); the log is opened again"
         )
         self.end(ErrorCode.kafka_storage_error)

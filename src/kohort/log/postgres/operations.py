@@ -36,6 +36,8 @@ class Operation:
     """Returns when the log's appends are written, raises if they will not be."""
     can_wait: bool = False
     """Whether the next start may do it."""
+    refused: Callable[[Exception], None] = lambda _: None
+    """Learns why it never will be committed."""
     failure: Exception | None = None
     _ending: Ending = field(default_factory=Ending)
 
@@ -47,6 +49,8 @@ class Operation:
 
     def end(self, failure: Exception | None) -> None:
         self.failure = failure
+        if failure is not None:
+            self.refused(failure)
         self._ending.tell()
 
 
@@ -74,6 +78,10 @@ class Operations:
         self._of[operation.log] = operation
         self._working.wake()
         return operation
+
+    def is_settled(self, log: int) -> bool:
+        """Whether no operation of a log is left to be done."""
+        return log not in self._of
 
     async def settled(self, log: int) -> None:
         """Return when all operations of a log are done. Raises OSError, KohortError."""
