@@ -9,6 +9,7 @@ import pytest
 from kohort.errors import KohortError
 from kohort.log.base import LogConfig
 from kohort.log.postgres.directory import PostgresDirectory
+from kohort.log.postgres.history import find_lost
 from kohort.types import TopicPartition
 from log.conftest import NOW, ORDERS, ORDERS_ID, batch, values_of
 from peers.postgres import Backup
@@ -109,6 +110,39 @@ async def test_only_a_deletion_is_lost(primary):
         await server.append(b"b")
     await server.ended()
     assert await values_at_next_start(primary) == ([b"a"], 0)
+
+
+async def test_only_a_deletion_is_lost_and_the_database_was_restarted(primary):
+    """What it has replayed since is WAL of its own, which is longer than what was lost."""
+    backup, server = Backup(primary), await started(primary)
+    await server.append(b"a")
+    await asyncio.to_thread(backup.take)
+    server.log.trim(1)
+    await server.log.durable()
+    await asyncio.to_thread(backup.restore)
+    primary.execute("select pg_logical_emit_message(true, '', repeat('x', 40000000))")
+    await asyncio.to_thread(primary.restart)
+    with pytest.raises((OSError, KohortError)):
+        await server.append(b"b")
+    await server.ended()
+
+
+async def test_a_topic_that_is_deleted_meanwhile_is_not_taken_to_be_lost(open_directory, sql):
+    directory = open_directory()
+    log = directory.open(ORDERS, LogConfig())
+    log.append(batch(b"a"), NOW)
+    await log.durable()
+
+    class Slow:
+        """A connection that takes longer than the deletion."""
+
+        async def fetch(self, *arguments):
+            directory.remove(ORDERS, ORDERS_ID)
+            while await sql.fetchval("select exists (select from logs)"):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            return await sql.fetch(*arguments)
+
+    assert not await find_lost(Slow(), [log])
 
 
 async def test_tables_are_restored_on_the_same_connections(open_directory, sql):

@@ -29,8 +29,13 @@ select l.id, greatest(
     (select next from batches where log = l.id order by base desc limit 1)
 ) from logs l where l.id = any($1::int[])
 """
-_REPLAYED: Final = "select coalesce(pg_last_wal_replay_lsn() >= $1::text::pg_lsn, false)"
-"""False also if the database was restarted since it was promoted."""
+_REPLAYED: Final = (
+    "select pg_last_wal_receive_lsn() is not null "
+    "and coalesce(pg_last_wal_replay_lsn() >= $1::text::pg_lsn, false)"
+)
+"""False also if the database was restarted since it was promoted: it may have replayed its own WAL
+then.
+"""
 
 
 class GoneBackError(FencedError):
@@ -61,7 +66,7 @@ async def find_lost(connection: Connection, logs: Iterable[PostgresLog]) -> Sequ
     return [
         Lost(log, ends.get(number, 0), before)
         for number, (log, before) in known.items()
-        if ends.get(number, 0) < before
+        if ends.get(number, 0) < before and not log.is_removed
     ]
 
 
@@ -100,6 +105,8 @@ class History:
     async def _has_operations(self, connection: Connection, timeline: str) -> bool:
         if not self._position or timeline == self._fence.timeline:
             return True
+        if timeline != f"{int(self._fence.timeline, 16) + 1:08X}":
+            return False  # the first of two standbys may have lacked them
         return bool(await connection.fetchval(_REPLAYED, self._position))
 
     async def _begin_epochs(self, connection: Connection, lost: Sequence[Lost]) -> None:
