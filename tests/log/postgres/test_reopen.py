@@ -8,6 +8,7 @@ from kohort.errors import KafkaError, KohortError
 from kohort.log.base import LogConfig
 from kohort.log.postgres import schema
 from kohort.log.postgres.directory import PostgresDirectory
+from kohort.log.postgres.fence import RECORDS
 from kohort.types import TopicPartition
 from log.conftest import (
     DAY,
@@ -23,6 +24,7 @@ from log.conftest import (
 )
 
 SMALL = LogConfig(segment_bytes=2_000)
+LANES_LOCKED = "select from nodes where lane = any($1) for update"
 
 
 def test_everything_is_there(open_directory, reopened):
@@ -116,6 +118,26 @@ def test_a_topic_that_was_deleted_leaves_nothing(open_directory, postgres, datab
     assert postgres.execute(f"select count(*) from {schema_name}.logs where state = 'live'") == [
         "0"
     ]
+
+
+async def test_what_was_in_flight_of_a_deleted_topic_is_not_left(open_directory, sql):
+    """Its rows would belong to no log."""
+    directory = open_directory()
+    log = directory.open(ORDERS, LogConfig())
+    fill(log, 1)
+    await log.durable()
+    async with sql.transaction():
+        await sql.execute(LANES_LOCKED, RECORDS)
+        fill(log, 1)
+        while not await sql.fetchval("select exists (select from pg_locks where not granted)"):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        directory.remove(ORDERS, ORDERS_ID)
+        while await sql.fetchval("select exists (select from logs where state = 'live')"):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    while await sql.fetchval("select exists (select from logs)"):  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    await sql.execute(LANES_LOCKED, RECORDS)
+    assert await sql.fetchval("select count(*) from batches") == 0
 
 
 def test_rows_that_are_missing_are_told(open_directory, postgres, database):

@@ -120,7 +120,7 @@ class PostgresDirectory:
             raise
         self.directories = PostgresPlaces(
             self._control,
-            self._session.operations,
+            self._session,
             found_id,
             written_by or __version__,
             __version__,
@@ -311,7 +311,8 @@ class PostgresDirectory:
 
     async def clean(self, now: Timestamp) -> None:
         await clean_all(self._logs.values(), now)
-        remove_strays(self._session.operations, self._stray_retention_ms)
+        session = self._session
+        remove_strays(session.operations, self._stray_retention_ms, session.written)
 
     # The end
 

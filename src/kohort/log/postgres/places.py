@@ -7,8 +7,9 @@ from uuid import UUID
 from kohort.log.postgres.control import Control
 from kohort.log.postgres.fence import METADATA, Fence
 from kohort.log.postgres.link import Connection
-from kohort.log.postgres.operations import Operation, Operations
+from kohort.log.postgres.operations import Operation
 from kohort.log.postgres.removing import nothing_is_appended, remove_rows
+from kohort.log.postgres.session import Session
 from kohort.types import TopicPartition
 
 MAKE = (
@@ -37,13 +38,13 @@ class PostgresPlaces:
     def __init__(
         self,
         control: Control,
-        operations: Operations | None,
+        session: Session | None,
         cluster_id: str | None,
         written_by: str,
         version: str,
         fence: Fence | None = None,
     ) -> None:
-        """`operations` remove logs that are known; `version` is that of this Kohort.
+        """`session` removes logs that are known; `version` is that of this Kohort.
 
         `fence` is needed to make logs and to set them aside: a replaced server does neither.
         """
@@ -51,7 +52,7 @@ class PostgresPlaces:
         self.written_by = written_by
         self._version = version
         self._control = control
-        self._operations = operations
+        self._session = session
         self._fence = fence
         self._places: dict[TopicPartition, Place] = {}
 
@@ -125,10 +126,11 @@ class PostgresPlaces:
                 "update logs set state = 'removed', state_since = now() where id = $1", number
             )
 
-        operations = self._operations
-        assert operations is not None
+        session = self._session
+        assert session is not None
+        operations = session.operations
         operations.add(Operation(number, f"removing {partition}", mark, nothing_is_appended))
-        remove_rows(operations, number)
+        remove_rows(operations, number, session.written)
 
     def settle(self, cluster_id: str) -> None:
         async def update(connection: Connection) -> None:

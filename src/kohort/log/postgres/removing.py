@@ -1,10 +1,14 @@
 """Removing what deleted partitions have in the tables, in short transactions."""
 
-from typing import Final
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Final, TypeAlias
 
 from kohort.log.postgres.link import Connection
 from kohort.log.postgres.operations import Operation, Operations
 
+Written: TypeAlias = Callable[[int], Awaitable[None]]
+"""Returns when nothing of the log with a number is left to be written."""
 _FIRST_END: Final = "select next from segments where log = $1 order by base limit 1"
 
 
@@ -21,19 +25,18 @@ async def remove_some(connection: Connection, log: int) -> bool:
         return True
 
 
-def remove_rows(operations: Operations, number: int) -> None:
-    """Remove the rows of a log that is marked as removed."""
+def remove_rows(operations: Operations, number: int, written: Written) -> None:
+    """Remove the rows of a log that is marked as removed, also those that are in flight."""
 
     async def remove(connection: Connection) -> None:
         if await remove_some(connection, number):
-            remove_rows(operations, number)
+            remove_rows(operations, number, written)
 
-    operations.add(
-        Operation(number, f"removing log {number}", remove, nothing_is_appended, can_wait=True)
-    )
+    appended = partial(written, number)
+    operations.add(Operation(number, f"removing log {number}", remove, appended, can_wait=True))
 
 
-def remove_strays(operations: Operations, retention_ms: int) -> None:
+def remove_strays(operations: Operations, retention_ms: int, written: Written) -> None:
     """Remove logs that were set aside longer ago; -1 keeps them."""
     if retention_ms < 0:
         return
@@ -45,7 +48,7 @@ def remove_strays(operations: Operations, retention_ms: int) -> None:
             retention_ms / 1000,
         )
         for (number,) in found:
-            remove_rows(operations, number)
+            remove_rows(operations, number, written)
 
     operations.add(Operation(0, "removing strays", mark, nothing_is_appended, can_wait=True))
 

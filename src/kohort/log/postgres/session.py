@@ -99,6 +99,14 @@ class Session:
         log.restore_producers(go_on)
         return log
 
+    async def written(self, log: int) -> None:
+        """Return when nothing is left to be written of the log with this number.
+
+        It may have ended: then it appends nothing more.
+        """
+        for lane in self._lanes.values():
+            await lane.written(log)
+
     def stop(self) -> None:
         """Write nothing more on the event loop."""
         for lane in self._lanes.values():

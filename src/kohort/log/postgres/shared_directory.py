@@ -280,7 +280,7 @@ class SharedPostgresDirectory:
         async def mark(connection: Connection) -> None:
             number = await connection.fetchval(_REMOVE, *topic_partition, topic_id)
             if number is not None:
-                remove_rows(session.operations, number)
+                remove_rows(session.operations, number, session.written)
 
         what = f"removing {topic_partition}"
         session.operations.add(Operation(0, what, mark, nothing_is_appended))
@@ -288,7 +288,8 @@ class SharedPostgresDirectory:
     async def clean(self, now: Timestamp) -> None:
         await clean_all(self._logs.values(), now)
         if self._session is not None:
-            remove_strays(self._session.operations, self._stray_retention_ms)
+            session = self._session
+            remove_strays(session.operations, self._stray_retention_ms, session.written)
 
     # What one node does that leads all partitions
 
