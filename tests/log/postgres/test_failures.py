@@ -12,13 +12,16 @@ from kohort.errors import ErrorCode, KafkaError
 from kohort.log.base import LogConfig
 from kohort.log.postgres import backing
 from kohort.log.postgres.directory import PostgresDirectory
+from kohort.log.postgres.fence import lane_of
+from kohort.log.postgres.writer import STATEMENT_BYTES
 from kohort.types import TopicPartition
 from log.conftest import NOW, ORDERS, ORDERS_ID, batch, fill, records_of, values_of
 from peers.postgres import Postgres
 
 TINY = LogConfig(segment_bytes=500)
 """A segment has a batch of `fill`, or two."""
-WAITING = "select exists (select from pg_locks where not granted)"
+WAITS = "from pg_locks where not granted"
+WAITING = f"select exists (select {WAITS})"
 LOGS = [TopicPartition("orders", number) for number in range(6)]
 TERMINATE = (
     "select pg_terminate_backend(pid) from pg_stat_activity "
@@ -171,6 +174,28 @@ async def test_what_is_refused_ends_the_log_until_it_is_opened_again(open_direct
     await again.durable()
     assert [each.value for each in records_of(again, 1)] == [b"b"]
     assert not directory.problems.texts(9)
+
+
+async def test_the_end_writes_nothing_behind_what_was_refused(open_directory, sql):
+    """While other logs of the lane are still written."""
+    directory = open_directory()
+    log, _, other = (directory.open(each, LogConfig()) for each in LOGS[:3])
+    assert lane_of("orders", log.number) == lane_of("orders", other.number)
+    await sql.execute("alter table batches add check (octet_length(data) < 1000000)")
+    async with sql.transaction():
+        # The other log waits for the end of this.
+        await sql.execute("insert into batches values ($1, 0, 1, 0, 0, '')", other.number)
+        log.append(batch(bytes(STATEMENT_BYTES - 1000)), NOW)
+        other.append(batch(bytes(10_000)), NOW)
+        while not await sql.fetchval(WAITING):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        log.append(batch(b"behind"), NOW)
+        closing = asyncio.create_task(asyncio.to_thread(directory.close))
+        while await sql.fetchval(f"select count(*) {WAITS}") < 2:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        await sql.execute("delete from batches")
+    await closing
+    assert [row["log"] for row in await sql.fetch("select log from batches")] == [other.number]
 
 
 async def test_a_segment_with_refused_batches_is_not_stored(open_directory, sql):

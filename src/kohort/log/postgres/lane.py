@@ -179,7 +179,9 @@ class Lane:
         sent, self._in_flight = self._in_flight, []
         for some in statements(sent):
             await writer.write(some, gave_up=gave_up, may_be_there=True)
-        rows = [row for commit in self._next.commits for row in commit.rows.take_rows()]
+        failed = () if self._current is None else self._current.failed
+        goes_on = [commit for commit in self._next.commits if commit not in failed]
+        rows = [row for commit in goes_on for row in commit.rows.take_rows()]
         self._next = _Round()
         for some in statements(rows):
             await writer.write(some, gave_up=gave_up)
