@@ -7,6 +7,7 @@ from uuid import UUID
 
 import pytest
 
+from kohort.cluster import FencedError
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log.base import LogConfig
 from kohort.log.postgres.cluster import PostgresCluster
@@ -126,6 +127,33 @@ async def test_a_new_session_takes_its_logs_again(node, sql):
     log = await take(first, 1)
     await write(log, b"b")
     assert await read(log) == [b"a", b"b"]
+
+
+async def test_what_was_lost_while_nothing_was_led_begins_another_epoch(node, sql):
+    """As when a snapshot of the disk is restored, and all leases are over by then."""
+    cluster = await node(1)
+    log = await take(cluster, 4)
+    await write(log, b"a")
+    await write(log, b"lost")
+    await cluster.logs.release(ORDERS)
+    await sql.execute("delete from batches where base = 1")
+    with pytest.raises(OSError, match="has lost"):
+        await take(cluster, 4)
+    with pytest.raises(FencedError):
+        await cluster.storage.renew()
+    await cluster.storage.claim()
+    log = await take(cluster, 5)
+    assert await read(log) == [b"a"]
+    assert log.leader_epochs.end_of(4, 0, 1) == (4, 1)
+
+
+async def test_what_was_lost_before_another_epoch_needs_no_session(node, sql):
+    cluster = await node(1)
+    await write(await take(cluster, 4), b"lost")
+    await cluster.logs.release(ORDERS)
+    await sql.execute("delete from batches")
+    assert (await take(cluster, 5)).leader_epoch == 5
+    await cluster.storage.renew()
 
 
 async def test_the_log_of_another_topic_of_that_name_is_set_aside(node, sql):

@@ -83,8 +83,8 @@ class SharedPostgresDirectory:
         self._wanted: deque[_Taking] = deque()
         self._taking = OnLoop(self._take_wanted)
         self._session: Session | None = None
-        self._ends: dict[tuple[TopicPartition, UUID], int] = {}
-        """What was durable of the logs that were led before."""
+        self._ends: dict[tuple[TopicPartition, UUID], tuple[int, int]] = {}
+        """What was durable of the logs that were led before, and in which epoch."""
         self.directories: PostgresPlaces
         self._closed = False
 
@@ -148,13 +148,20 @@ class SharedPostgresDirectory:
     def _remember_end(self, partition: TopicPartition) -> None:
         log = self._logs.get(partition)
         if isinstance(log, PostgresLog):
-            self._ends[partition, self._taken[partition].topic_id] = log.high_watermark
+            place = partition, self._taken[partition].topic_id
+            self._ends[place] = log.high_watermark, log.leader_epoch
 
-    def _ensure_told(self, wanted: Wanted, log: _Log) -> None:
-        """Log what the database has lost of a log that was led here before."""
-        before = self._ends.pop((wanted.topic_partition, wanted.topic_id), 0)
+    def _ensure_told(self, session: Session, wanted: Wanted, log: _Log) -> None:
+        """Log what the database has lost of a log that was led here before.
+
+        Raises DatabaseError if the log would go on in the same epoch: another session begins one.
+        """
+        before, epoch = self._ends.pop((wanted.topic_partition, wanted.topic_id), (0, 0))
         if isinstance(log, PostgresLog) and log.end_offset < before:
             tell_lost(wanted.topic_partition, log.end_offset, before)
+            if log.leader_epoch <= epoch:
+                session.fence.lose()
+                raise DatabaseError(None, f"the database has lost the end of {log.topic_partition}")
 
     def _current(self) -> Session:
         """Raises DatabaseError."""
@@ -181,7 +188,7 @@ class SharedPostgresDirectory:
         log = await self._take(wanted)
         if session is not self._session:
             raise DatabaseError(None, "the session of this node has ended meanwhile")
-        self._ensure_told(wanted, log)
+        self._ensure_told(session, wanted, log)
         self._logs[topic_partition], self._taken[topic_partition] = log, wanted
         return log
 
