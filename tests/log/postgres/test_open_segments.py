@@ -10,7 +10,6 @@ from kohort.types import TopicPartition
 from log.conftest import NOW, ORDERS, batch, fill, looked_up, records_of
 from log.test_transactions import committed, end, write
 
-DEFAULTS = LogConfig()
 OTHER = TopicPartition("payments", 0)
 WAITING = "select exists (select from pg_locks where not granted)"
 BEHIND = "select count(*) from batches where base >= (select coalesce(max(next), 0) from segments)"
@@ -97,19 +96,6 @@ async def waiting(sql, count):
     """Return when so many statements wait for a lock."""
     while await sql.fetchval("select count(*) from pg_locks where not granted") < count:  # noqa: ASYNC110
         await asyncio.sleep(0.01)
-
-
-async def test_few_rows_are_behind_after_many_owners(open_directory, sql):
-    for node in range(1, 8):
-        log = await asyncio.to_thread(
-            open_directory(node=node, most_rows=10).open, ORDERS, DEFAULTS
-        )
-        fill(log, 6)
-        await log.durable()
-    fill(log, 1)
-    await log.durable()
-    assert await sql.fetchval("select count(*) from batches") == 43
-    assert await sql.fetchval(BEHIND) < 17
 
 
 def seen(log):
