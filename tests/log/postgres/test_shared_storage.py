@@ -8,7 +8,7 @@ import pytest
 
 from kohort.cluster import FencedError, HistoryLostError, UnknownOutcomeError
 from kohort.errors import KohortError
-from kohort.log.postgres.fence import LEASE, LOCK, METADATA, STATE, Fence, lock_node
+from kohort.log.postgres.fence import LEASE, LOCK, METADATA, OPERATOR, STATE, Fence, lock_node
 from kohort.log.postgres.link import STATEMENT_WITHIN_S
 from kohort.log.postgres.shared_storage import PostgresStorage
 from kohort.protocol import batches
@@ -47,8 +47,8 @@ async def node(database):
     """The storage as nodes see it."""
     made = []
 
-    def node(number):
-        storage = PostgresStorage(database, Fence(number), METADATA_LOG)
+    def node(number, further=""):
+        storage = PostgresStorage(database + further, Fence(number), METADATA_LOG)
         made.append(storage)
         return storage
 
@@ -377,3 +377,11 @@ class TestTheMetadataLog:
         finally:
             await storage.close()
             await sql.execute(f"drop schema {name} cascade")
+
+
+async def test_who_reads_needs_no_right_to_write(node, pair):
+    first, _ = pair
+    assert await first.append(0, at(0, b"a"), {})
+    operator = node(OPERATOR, "&default_transaction_read_only=on")
+    assert (await operator.read(0)).data == at(0, b"a")
+    assert {*(await operator.observe()).nodes} == {1, 2}

@@ -284,10 +284,12 @@ class PostgresStorage:
     async def _log(self, connection: Connection) -> int:
         """The number of the metadata log, which is made if there is none."""
         if self._number is None:
-            await connection.execute(_MAKE, *self._metadata)
-            number = int(await connection.fetchval(_FIND, *self._metadata))
+            number = await connection.fetchval(_FIND, *self._metadata)
+            if number is None:
+                await connection.execute(_MAKE, *self._metadata)
+                number = await connection.fetchval(_FIND, *self._metadata)
             self._channel = await connection.fetchval(_CHANNEL)
-            self._number = number  # at last: another task goes by it
+            self._number = int(number)  # at last: another task goes by it
         return self._number
 
     async def _settle(self, connection: Connection) -> None:
