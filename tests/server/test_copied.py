@@ -68,3 +68,26 @@ async def test_groups_and_open_transactions_go_on(database: str, tmp_path: Path)
         assert [await consume_one(client) for _ in range(2)] == [b"4", b"5"]
     assert broker.cluster_id == cluster_id
     await broker.close()
+
+
+async def test_what_a_cluster_has_goes_to_a_directory_and_back(
+    database: str, tmp_path: Path
+) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    client = ClientConfig(bootstrap=address)
+    nodes = {"storage": database, "cluster.enabled": "true"}
+    files = str(tmp_path / "data")
+    broker = await started(address, nodes)
+    cluster_id = broker.cluster_id
+    async with Producer(client) as producer:
+        await producer.send_and_wait("orders", b"1", partition=0)
+        assert await consume_one(client) == b"1"
+        await producer.send_and_wait("orders", b"2", partition=0)
+    await broker.close()
+    assert await asyncio.to_thread(app.run, ["storage", "check", "--storage", database]) in (0, 3)
+    await copy(database, files)
+    assert await asyncio.to_thread(app.run, ["storage", "check", "--storage", files]) in (0, 3)
+    broker = await started(address, {"log.dir": files})
+    assert broker.cluster_id == cluster_id
+    assert await consume_one(client) == b"2"
+    await broker.close()

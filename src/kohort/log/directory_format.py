@@ -26,6 +26,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
+from uuid import UUID
 
 from kohort import __version__
 from kohort.errors import KohortError
@@ -41,6 +42,8 @@ _UNFINISHED: Final = b"copy=unfinished\n"
 _ITS_CLUSTER: Final = b"cluster.id="
 
 METADATA_NAME: Final = "__cluster_metadata-0"
+METADATA_ID: Final = UUID(int=1)
+"""The id of its topic, which is Kafka's as well (Uuid.METADATA_TOPIC_ID)."""
 _OURS_BEFORE_METADATA: Final = frozenset((".lock", ".clean-shutdown", FORMAT_FILE + ".new"))
 """All that a server of any version leaves that was killed before it had its metadata log."""
 _NOT_COUNTED: Final = frozenset(("lost+found", ".DS_Store", ".snapshot"))

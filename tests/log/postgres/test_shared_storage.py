@@ -225,6 +225,18 @@ class TestTheMetadataLog:
         assert (batches.read_header(data).base_offset, end) == (3, 0)
         assert await second.append(4, at(4, b"d"), {})
 
+    async def test_leader_epochs_go_on_from_those_of_a_server_alone(self, pair, sql):
+        first, second = pair
+        await first.append(0, at(0, b"a"), {})
+        await sql.execute("update batches set data = overlay(data placing '\\x00000002' from 13)")
+        await second.read(0)
+        await second.append(1, at(1, b"b"), {})
+        await second.append(2, at(2, b"c"), {})
+        await second.compact(2, [at(1, b"d")])
+        assert await sql.fetch("select base, epoch from batches order by base") == [(1, 2), (2, 2)]
+        found = batches.iterate((await first.read(0)).data + (await first.read(2)).data)
+        assert [header.partition_leader_epoch for _, header in found] == [2, 2]
+
     async def test_the_end_of_a_log_that_is_a_snapshot_is_known(self, pair):
         first, second = pair
         await first.append(0, at(0, b"a"), {})

@@ -23,6 +23,7 @@ from kohort.cluster.storage import (
     UnknownOutcomeError,
 )
 from kohort.errors import KohortError
+from kohort.log.directory_format import METADATA_ID
 from kohort.log.postgres import alone, schema
 from kohort.log.postgres.fence import (
     BOUNDED,
@@ -38,6 +39,7 @@ from kohort.log.postgres.fence import (
 )
 from kohort.log.postgres.link import Connection, Link
 from kohort.log.postgres.outcomes import outcome
+from kohort.protocol.batch_format import START
 from kohort.protocol.batches import read_header
 from kohort.types import Timestamp, TopicPartition
 
@@ -47,7 +49,7 @@ _HINT_WITHIN_S: Final = 0.5
 
 _FIND: Final = "select id from logs where topic = $1 and partition = $2 and state = 'live'"
 _MAKE: Final = (
-    "insert into logs (id, topic, partition) values (nextval('log_ids'), $1, $2) "
+    "insert into logs (id, topic, partition, topic_id) values (nextval('log_ids'), $1, $2, $3) "
     "on conflict (topic, partition) where state = 'live' do nothing"
 )
 _CHANNEL: Final = "select 'kohort_' || md5(current_schema())"
@@ -286,7 +288,7 @@ class PostgresStorage:
         if self._number is None:
             number = await connection.fetchval(_FIND, *self._metadata)
             if number is None:
-                await connection.execute(_MAKE, *self._metadata)
+                await connection.execute(_MAKE, *self._metadata, METADATA_ID)
                 number = await connection.fetchval(_FIND, *self._metadata)
             self._channel = await connection.fetchval(_CHANNEL)
             self._number = int(number)  # at last: another task goes by it
@@ -331,6 +333,7 @@ class PostgresStorage:
     async def compact(self, end_offset: int, batches: Sequence[bytes]) -> None:
         async with self._appending.use() as connection:
             log = await self._log(connection)
+            batches = [self._in_epoch(batch) for batch in batches]
             rows = [_row(log, batch) for batch in batches]
             async with connection.transaction():
                 await self.fence.hold(connection, METADATA)
@@ -345,7 +348,7 @@ class PostgresStorage:
     async def append(self, end_offset: int, batch: bytes, fences: Mapping[int, int]) -> bool:
         async with self._appending.use() as connection:
             log = await self._log(connection)
-            row = _row(log, batch)._replace(base=end_offset)
+            row = _row(log, self._in_epoch(batch))._replace(base=end_offset)
             await self._settle(connection)
             self._is_settled = False
             is_appended = await self._insert(connection, row, fences)
@@ -353,6 +356,15 @@ class PostgresStorage:
             if is_appended:
                 self._last = row
         return is_appended
+
+    def _in_epoch(self, batch: bytes) -> bytes:
+        """The batch in the leader epoch of the one before it: a copy of the log needs one.
+
+        The log has no leader, and a server alone may have left it in a later epoch than 0.
+        """
+        base_offset, length, _ = START.unpack_from(batch)
+        epoch = 0 if self._last is None else self._last.epoch
+        return START.pack(base_offset, length, epoch) + batch[START.size :]
 
     async def _insert(self, connection: Connection, row: _Row, fences: Mapping[int, int]) -> bool:
         try:

@@ -45,10 +45,6 @@ T = TypeVar("T")
 METADATA: Final = TopicPartition("__cluster_metadata", 0)
 """Kafka's name for its own; no topic of that name can be created."""
 
-
-METADATA_ID: Final = UUID(int=1)
-"""The id of its topic, which is Kafka's as well (Uuid.METADATA_TOPIC_ID)."""
-
 BATCH_RECORDS: Final = 500
 BATCH_CHARS: Final = 32 * 1024
 """Characters of the records of a batch, but one record may have more. A character takes up to 12

@@ -21,10 +21,11 @@ from typing import TypeAlias
 from uuid import UUID
 
 from kohort.errors import KohortError
+from kohort.log.directory_format import METADATA_ID
 from kohort.log.partition_directories import PartitionDirectories
 from kohort.log.partition_mark import MARK, base64_id
 from kohort.server.logs import fields
-from kohort.server.topics.cluster_metadata import METADATA, METADATA_ID, ClusterState, TopicRecord
+from kohort.server.topics.cluster_metadata import METADATA, ClusterState, TopicRecord
 from kohort.shortened import shortened
 from kohort.types import TopicPartition
 

@@ -25,6 +25,7 @@ from uuid import UUID, uuid4
 from kohort.cluster import Place
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log.base import Log, LogDirectory
+from kohort.log.directory_format import METADATA_ID
 from kohort.log.partition_mark import new_cluster_id, new_topic_id
 from kohort.quotas import QuotaEntity, QuotaTable
 from kohort.runtime.time_slice import TimeSlices
@@ -39,7 +40,6 @@ from kohort.server.logs import fields
 from kohort.server.topics.cluster_metadata import (
     BATCH_RECORDS,
     METADATA,
-    METADATA_ID,
     AclRecord,
     AclRemoved,
     ClusterRecord,
