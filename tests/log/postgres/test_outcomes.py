@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from kohort.cluster import UnknownOutcomeError
-from kohort.log.postgres.link import Link
+from kohort.log.postgres.link import STATEMENT_WITHIN_S, Link
 from kohort.log.postgres.outcomes import DatabaseError, outcome
 
 
@@ -25,3 +25,15 @@ async def test_a_file_of_the_url_that_is_missing_is_named(name: str, tmp_path: P
     link = Link(f"postgresql://127.0.0.1:1/d?sslmode=require&{name}={missing}", "a test")
     with pytest.raises(UnknownOutcomeError, match=f"{name}: No such file or directory: '{missing}"):
         await link.get()
+
+
+async def test_postgresql_ends_what_was_given_up_and_what_a_lost_machine_has(database: str) -> None:
+    link = Link(database, "a test")
+    connection = await link.get()
+    found = [
+        await connection.fetchval(f"select setting::int from pg_settings where name = '{name}'")
+        for name in ("statement_timeout", "tcp_keepalives_idle", "tcp_keepalives_interval")
+    ]
+    await link.close()
+    assert STATEMENT_WITHIN_S * 1_000 < found[0] <= 60_000, "a statement is given up here first"
+    assert found[1:] == [5, 1]

@@ -16,6 +16,16 @@ Opened: TypeAlias = Callable[[Connection], Awaitable[None]]
 CONNECT_WITHIN_S: Final = 5.0
 STATEMENT_WITHIN_S: Final = 30.0
 """A statement that takes longer is given up, and its outcome is unknown."""
+_SETTINGS: Final = {
+    "plan_cache_mode": "force_generic_plan",
+    "jit": "off",
+    # What was given up may wait for a lock: it must not keep a connection, and those of retries.
+    "statement_timeout": f"{STATEMENT_WITHIN_S + 10:.0f}s",
+    # A machine that is gone holds its locks for 10 s, not for hours.
+    "tcp_keepalives_idle": "5",
+    "tcp_keepalives_interval": "1",
+    "tcp_keepalives_count": "5",
+}
 FIRST_RETRY_S: Final = 0.02
 LAST_RETRY_S: Final = 1.0
 _FILES: Final = frozenset({"sslrootcert", "sslcert", "sslkey", "sslcrl"})
@@ -46,11 +56,7 @@ class Link:
                         self._url,
                         timeout=CONNECT_WITHIN_S,
                         command_timeout=STATEMENT_WITHIN_S,
-                        server_settings={
-                            "application_name": self._name,
-                            "plan_cache_mode": "force_generic_plan",
-                            "jit": "off",
-                        },
+                        server_settings={"application_name": self._name, **_SETTINGS},
                     )
                 if self._opened is not None:
                     await self._ensure_usable(self._opened, self._connection)
