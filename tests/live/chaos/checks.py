@@ -65,7 +65,14 @@ def check_records(
         if first != sorted(first) and (idempotent or leaders_stay):
             found.append(f"{partition}: the records are not in order")
         if idempotent and len(first) != len(values):
-            found.append(f"{partition}: {len(values) - len(first)} records are there twice")
+            doubled = {value for value, times in Counter(values).items() if times > 1}
+            places = [
+                (value, offset) for offset, value in by_offset.items() if int(value) in doubled
+            ]
+            found.append(
+                f"{partition}: {len(values) - len(first)} records are there twice, as (value, "
+                f"offset): {sorted(places)[: 2 * SHOWN]}"
+            )
         read = {at: value for (of, at), value in ledger.read.items() if of == partition}
         changed = [at for at, value in read.items() if by_offset.get(at) != value]
         if changed:

@@ -1,6 +1,7 @@
 """Each fault of a cluster once under real clients, and proof that a violation would be found."""
 
 import random
+from struct import pack
 
 import pytest
 
@@ -91,7 +92,7 @@ def test_a_loss_is_found(tmp_path, topic, found):
 
 TABLES = """
 create temporary table logs (id int, topic text, partition int);
-create temporary table batches (log int, base bigint, next bigint, epoch int);
+create temporary table batches (log int, base bigint, next bigint, epoch int, data bytea);
 insert into logs values (1, 'orders', 0), (2, '__cluster_metadata', 0);
 """
 
@@ -99,12 +100,19 @@ insert into logs values (1, 'orders', 0), (2, '__cluster_metadata', 0);
 class Tables:
     """Of batches, with columns that are checked."""
 
-    def __init__(self, postgres: Postgres, *batches: tuple[int, int, int, int]) -> None:
+    def __init__(self, postgres: Postgres, *batches: tuple[int, ...]) -> None:
+        """`batches`: log, base, next, leader epoch; producer id, its epoch, sequence."""
         self._postgres = postgres
-        self._batches = ", ".join(map(str, batches))
+        rows = [f"({log}, {base}, {end}, {epoch}, '{_data(*by)}')"
+                for log, base, end, epoch, *by in batches]  # fmt: skip
+        self._batches = ", ".join(rows)
 
     def execute(self, query: str) -> list[str]:
         return self._postgres.execute(TABLES, f"insert into batches values {self._batches}", query)
+
+
+def _data(producer_id: int = -1, producer_epoch: int = -1, sequence: int = -1) -> str:
+    return "\\x" + (bytes(43) + pack(">qhi", producer_id, producer_epoch, sequence)).hex()
 
 
 @pytest.mark.parametrize(
@@ -119,6 +127,22 @@ class Tables:
     ids=["in order", "a gap", "twice", "an earlier leader", "a compacted log"],
 )
 def test_batches_out_of_order_are_found(postgres, batches, found):
+    assert len([*check_batches(Tables(postgres, *batches))]) == found
+
+
+@pytest.mark.parametrize(
+    ("sent", "found"),
+    [
+        ([(2, 7, 0, 0), (3, 8, 0, 0), (5, 7, 0, 2), (6, 7, 1, 0)], 0),
+        ([(2, 7, 0, 0), (4, 7, 0, 0)], 1),
+        ([(2, 7, 0, 0), (4, 7, 0, 3)], 1),
+        ([(2, 7, 0, 5)], 1),
+    ],
+    ids=["in order", "twice", "one lost", "not from the first"],
+)
+def test_batches_out_of_sequence_are_found(postgres, sent, found):
+    ends = [0, *(end for end, *_ in sent)]
+    batches = [(1, base, end, 0, *by) for base, (end, *by) in zip(ends, sent, strict=False)]
     assert len([*check_batches(Tables(postgres, *batches))]) == found
 
 
