@@ -21,10 +21,10 @@ from live.chaos.settings import (
 )
 
 COMMIT_SECONDS = 20.0
-"""A commit that takes longer never returns, and another instance takes the place of the member.
+"""A commit that takes longer may never return, and another instance takes the place of the member.
 
-librdkafka forgets some of the commits that it puts off while the coordinator of a group of the
-consumer protocol moves, and waits for them for good.
+librdkafka 2.16 was seen to wait in `rd_kafka_commit_queue` for good, in a group of the consumer
+protocol whose coordinator had moved several times. `rd_kafka_commit` has no time limit.
 """
 QUIET = {"log_level": 0, "reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 500}
 
@@ -106,7 +106,7 @@ def consume(
 def _protocol(protocol: Protocol) -> dict[str, str | int]:
     """Settings of the protocol: in that of consumer groups the server has the other ones."""
     if protocol == "consumer":
-        # Who waits for a commit for good leaves the group by itself, with what it owns.
+        # Who waits for a commit for good leaves the group by itself, and gives up what it owns.
         return {"group.protocol": protocol, "max.poll.interval.ms": round(COMMIT_SECONDS * 1_000)}
     return {
         "partition.assignment.strategy": "range",
