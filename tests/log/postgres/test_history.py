@@ -99,32 +99,22 @@ async def test_changes_of_topics_are_lost(primary):
     assert primary.execute("select base, next from batches") == ["0|1"]
 
 
-async def test_only_a_deletion_is_lost(primary):
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_only_a_deletion_is_lost(primary, restarts):
+    """A database that restarts has replayed WAL of its own, which is longer than what was lost."""
     backup, server = Backup(primary), await started(primary)
     await server.append(b"a")
     await asyncio.to_thread(backup.take)
     server.log.trim(1)
     await server.log.durable()
     await asyncio.to_thread(backup.restore)
+    if restarts:
+        primary.execute("select pg_logical_emit_message(true, '', repeat('x', 40000000))")
+        await asyncio.to_thread(primary.restart)
     with pytest.raises((OSError, KohortError)):
         await server.append(b"b")
     await server.ended()
     assert await values_at_next_start(primary) == ([b"a"], 0)
-
-
-async def test_only_a_deletion_is_lost_and_the_database_was_restarted(primary):
-    """What it has replayed since is WAL of its own, which is longer than what was lost."""
-    backup, server = Backup(primary), await started(primary)
-    await server.append(b"a")
-    await asyncio.to_thread(backup.take)
-    server.log.trim(1)
-    await server.log.durable()
-    await asyncio.to_thread(backup.restore)
-    primary.execute("select pg_logical_emit_message(true, '', repeat('x', 40000000))")
-    await asyncio.to_thread(primary.restart)
-    with pytest.raises((OSError, KohortError)):
-        await server.append(b"b")
-    await server.ended()
 
 
 async def test_a_topic_that_is_deleted_meanwhile_is_not_taken_to_be_lost(open_directory, sql):

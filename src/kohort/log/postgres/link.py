@@ -19,7 +19,7 @@ STATEMENT_WITHIN_S: Final = 30.0
 _SETTINGS: Final = {
     "plan_cache_mode": "force_generic_plan",
     "jit": "off",
-    # What was given up may wait for a lock: it must not keep a connection, and those of retries.
+    # A statement that was given up may wait for a lock: each retry would keep one more connection.
     "statement_timeout": f"{STATEMENT_WITHIN_S + 10:.0f}s",
     # A machine that is gone holds its locks for 10 s, not for hours.
     "tcp_keepalives_idle": "5",

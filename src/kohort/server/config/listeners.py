@@ -108,7 +108,7 @@ def read_listeners(value: Callable[[str], Any], problems: list[str]) -> tuple[Li
 def too_close(
     listeners: Iterable[ListenerConfig], http: Address | None, workers: int
 ) -> Iterator[str]:
-    """What is wrong with the ports of listeners, of which each of so many workers has the next.
+    """What is wrong with the ports of listeners. Worker N listens N ports above each of them.
 
     `http` is the address of the HTTP port, if there is one.
     """
