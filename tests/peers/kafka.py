@@ -176,7 +176,7 @@ class Kafka:
         if reason := missing_tools(version):
             raise KafkaUnavailableError(reason)
         for used in (port, port + 1):
-            if _listens(used):
+            if listens(used):
                 raise KafkaUnavailableError(f"port {used} is taken")
         libs = resolve(version=version)
         directory = Path(tempfile.mkdtemp(prefix="kohort-kafka-"))
@@ -224,7 +224,7 @@ class Kafka:
 
     def _await_listening(self) -> None:
         deadline = time.monotonic() + START_SECONDS
-        while not _listens(self.port):
+        while not listens(self.port):
             if self.process.poll() is not None or time.monotonic() > deadline:
                 tail = (self.directory / "server.log").read_text(errors="replace")[-3000:]
                 self.stop()
@@ -283,7 +283,8 @@ def _is_free(port: int) -> bool:
     return True
 
 
-def _listens(port: int) -> bool:
+def listens(port: int) -> bool:
+    """Whether a server listens on the port."""
     with socket.socket() as probe:
         probe.settimeout(1)
         return probe.connect_ex(("127.0.0.1", port)) == 0

@@ -78,7 +78,8 @@ def _install() -> None:
             subprocess.run(command, env=quietly, capture_output=True, check=False)
 
 
-def _as_user(command: Sequence[str], user: str | None) -> list[str]:
+def as_user(command: Sequence[str], user: str | None) -> list[str]:
+    """The command, run as that user; as this one if it is None."""
     if user is None:
         return list(command)
     return ["setpriv", f"--reuid={user}", "--regid", _group_of(user), "--clear-groups", *command]
@@ -165,7 +166,7 @@ class Postgres:
         )
 
     def _run(self, program: str, *arguments: str) -> None:
-        command = _as_user((str(programs() / program), *arguments), self.user)
+        command = as_user((str(programs() / program), *arguments), self.user)
         done = subprocess.run(command, capture_output=True, text=True, check=False, cwd="/")
         if done.returncode:
             raise PostgresUnavailableError(f"{program} failed:\n{done.stdout}{done.stderr}")
@@ -178,7 +179,7 @@ class Postgres:
         ]  # fmt: skip
         with (self.directory / "server.log").open("ab") as log:
             self.process = subprocess.Popen(
-                _as_user([*command, *options], self.user),
+                as_user([*command, *options], self.user),
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/",
             )  # fmt: skip
         self._await_ready()

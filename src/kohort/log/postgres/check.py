@@ -6,12 +6,10 @@ from contextlib import asynccontextmanager
 from statistics import median
 from typing import Any, Final
 
-from asyncpg import PostgresError
-
 from kohort.cluster import UnknownOutcomeError
 from kohort.errors import KohortError
 from kohort.log.findings import Finding, Fold, Level
-from kohort.log.postgres import schema
+from kohort.log.postgres import pooler, schema
 from kohort.log.postgres.fence import LEASE, LOCK
 from kohort.log.postgres.link import Connection, Link
 from kohort.log.postgres.log_check import check_logs
@@ -103,22 +101,9 @@ async def _server(connection: Connection) -> list[Finding]:
 
 async def _sessions(connection: Connection, other: Connection) -> list[Finding]:
     """Whether each connection has a session of its own."""
-
-    async def session(of: Connection) -> object:
-        return await of.fetchval("select pg_backend_pid()")
-
-    try:
-        first = await session(connection)
-        # A pooler of transactions gives the session that is free to the other connection.
-        async with other.transaction():
-            others = await session(other)
-            is_own = first == await session(connection) != others
-    except PostgresError:
-        is_own = False
-    if is_own:
+    if await pooler.has_own_session(connection, other):
         return [Finding(Level.OK, "sessions", "each connection has its own")]
-    text = "a pooler shares them between transactions: set pool_mode=session, or go around it"
-    return [Finding(Level.PROBLEM, "sessions", text)]
+    return [Finding(Level.PROBLEM, "sessions", pooler.SHARED)]
 
 
 async def _settings(connection: Connection) -> list[Finding]:

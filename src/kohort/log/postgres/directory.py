@@ -31,6 +31,7 @@ from kohort.log.postgres.log import PostgresLog
 from kohort.log.postgres.outcomes import DatabaseError, outcome
 from kohort.log.postgres.pages import PageCache
 from kohort.log.postgres.places import PostgresPlaces
+from kohort.log.postgres.pooler import ensure_own_session
 from kohort.log.postgres.reading import RowReader
 from kohort.log.postgres.removing import remove_strays
 from kohort.log.postgres.session import Session
@@ -147,6 +148,7 @@ class PostgresDirectory:
         self, cluster_id: str | None, exclusive: bool, connection: Connection
     ) -> tuple[str | None, str | None]:
         """Take the node's place in that cluster, or any; returns cluster id and version."""
+        await ensure_own_session(connection, self._url)
         await schema.prepare(connection)
         await alone.ensure_locked(connection, self._node)
         if self._node == alone.NODE:

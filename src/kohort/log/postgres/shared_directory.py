@@ -29,6 +29,7 @@ from kohort.log.postgres.operations import Operation
 from kohort.log.postgres.outcomes import DatabaseError
 from kohort.log.postgres.pages import PageCache
 from kohort.log.postgres.places import PostgresPlaces
+from kohort.log.postgres.pooler import ensure_own_session
 from kohort.log.postgres.reading import RowReader, RowsOfOthers
 from kohort.log.postgres.removing import nothing_is_appended, remove_rows, remove_strays
 from kohort.log.postgres.session import Session
@@ -101,6 +102,7 @@ class SharedPostgresDirectory:
         """
 
         async def read(connection: Connection) -> tuple[str | None, str | None]:
+            await ensure_own_session(connection, self._url)
             await schema.prepare(connection)
             return tuple(await connection.fetchrow("select cluster_id, written_by from meta"))
 

@@ -1,0 +1,77 @@
+"""A pooler between servers and PostgreSQL, as docs/operations.md has it."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from kohort.client import Producer
+from kohort.errors import KohortError
+from kohort.log.postgres.pooler import has_own_session
+from kohort.server.broker import Broker
+from kohort.server.config import Config
+from peers.pgbouncer import pooled
+from peers.postgres import Postgres
+from server.postgres_nodes_bench import PARTITIONS, Nodes
+
+OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"
+
+
+@pytest.fixture
+def role(postgres: Postgres, database: str) -> Iterator[str]:
+    """A role whose schema is a new one."""
+    schema = database.rpartition("=")[2]
+    role = f"pooled_{schema}"
+    postgres.execute(
+        f"create role {role} login",
+        f"alter role {role} set search_path = {schema}",
+        f"grant usage, create on schema {schema} to {role}",
+    )
+    yield role
+    postgres.execute(f"drop owned by {role}", f"drop role {role}")
+
+
+@pytest.fixture
+def settings() -> str:
+    """What the documentation asks for."""
+    (found,) = re.findall(r"`(ignore_startup_parameters = [^`]*)`", OPERATIONS.read_text())
+    return " ".join(found.split())
+
+
+async def test_nodes_serve_by_a_pooler_of_sessions(
+    postgres: Postgres, role: str, settings: str
+) -> None:
+    with pooled(postgres, role, "session", settings) as url:
+        async with Nodes(url) as nodes:
+            await nodes.start(1, 2)
+            await nodes.create()
+            await nodes.led_by(1, 2)
+            async with Producer(nodes.client) as producer:
+                for partition in range(PARTITIONS):
+                    await producer.send("orders", b"first", partition=partition)
+            await nodes.stop(1)
+            await nodes.led_by(2)
+
+
+@pytest.mark.parametrize("cluster", ["false", "true"])
+async def test_a_pooler_of_transactions_is_refused(
+    postgres: Postgres, role: str, settings: str, cluster: str
+) -> None:
+    with pooled(postgres, role, "transaction", settings) as url:
+        config = Config({"listeners": "127.0.0.1:0", "storage": url, "cluster.enabled": cluster})
+        with pytest.raises((KohortError, OSError), match="set pool_mode=session"):
+            async with Broker(config):
+                pass
+
+
+async def test_shared_sessions_are_seen_where_a_pooler_knows_prepared_statements(
+    postgres: Postgres, role: str, settings: str
+) -> None:
+    with pooled(postgres, role, "transaction", settings) as url:
+        # Without a cache no statement has a name that a session could lack.
+        connections = [await asyncpg.connect(url, statement_cache_size=0) for _ in range(2)]
+        assert not await has_own_session(*connections)
+        for each in connections:
+            await each.close()
