@@ -219,7 +219,7 @@ def test_all_partitions_or_one(shell: Shell) -> None:
     assert every.stderr.count(": exiting") == 1
     assert shell.consume("-e", "-q", "-p", "1").output == "1a\n1b\n"
     assert shell.consume("-p", "3").stderr == f"kohort: topic {wide} has partitions 0 to 2, not 3\n"
-    beyond = shell.produce("x\n", "-p", "3")
+    beyond = shell.produce("x\n", "-p", "3", "-X", "max.block.ms=500")
     assert (beyond.exit_code, "the topic has 3 partitions" in beyond.stderr) == (1, True)
 
 

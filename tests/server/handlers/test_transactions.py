@@ -412,7 +412,7 @@ class MarkersFirst(RoutedVerifier):
     async def add_partitions(self, producer, partitions, client_version):
         coordinator = self._tx.bench.transactions
         self._tx.bench.groups.gate.set()
-        await coordinator.markers_written(producer.transactional_id, 30)
+        await settled()
         return await coordinator.add_partitions(producer, partitions, client_version)
 
 
