@@ -1,5 +1,6 @@
 """Logs in PostgreSQL to test with."""
 
+import asyncio
 import contextlib
 
 import asyncpg
@@ -47,3 +48,9 @@ async def sql(database):
     connection = await asyncpg.connect(database)
     yield connection
     await connection.close()
+
+
+async def waiting(sql, count=1):
+    """Return when so many statements wait for a lock."""
+    while await sql.fetchval("select count(*) from pg_locks where not granted") < count:  # noqa: ASYNC110
+        await asyncio.sleep(0.01)

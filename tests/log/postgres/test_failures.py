@@ -16,12 +16,11 @@ from kohort.log.postgres.fence import lane_of
 from kohort.log.postgres.writer import STATEMENT_BYTES
 from kohort.types import TopicPartition
 from log.conftest import NOW, ORDERS, ORDERS_ID, batch, fill, records_of, values_of
+from log.postgres.conftest import waiting
 from peers.postgres import Postgres
 
 TINY = LogConfig(segment_bytes=500)
 """A segment has a batch of `fill`, or two."""
-WAITS = "from pg_locks where not granted"
-WAITING = f"select exists (select {WAITS})"
 LOGS = [TopicPartition("orders", number) for number in range(6)]
 TERMINATE = (
     "select pg_terminate_backend(pid) from pg_stat_activity "
@@ -134,9 +133,9 @@ async def test_nothing_is_written_behind_what_is_refused(open_directory, sql):
         log.append(batch(b"behind"), NOW)
         behind = asyncio.create_task(log.durable())
         await asyncio.sleep(0)
-    for waiting in (refused, behind):
+    for task in (refused, behind):
         with pytest.raises((OSError, KafkaError)):
-            await waiting
+            await task
     opened = []
     directory.on_reopened.append(opened.append)
     await directory.reopen()
@@ -187,12 +186,10 @@ async def test_the_end_writes_nothing_behind_what_was_refused(open_directory, sq
         await sql.execute("insert into batches values ($1, 0, 1, 0, 0, '')", other.number)
         log.append(batch(bytes(STATEMENT_BYTES - 1000)), NOW)
         other.append(batch(bytes(10_000)), NOW)
-        while not await sql.fetchval(WAITING):  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+        await waiting(sql)
         log.append(batch(b"behind"), NOW)
         closing = asyncio.create_task(asyncio.to_thread(directory.close))
-        while await sql.fetchval(f"select count(*) {WAITS}") < 2:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+        await waiting(sql, 2)
         await sql.execute("delete from batches")
     await closing
     assert [row["log"] for row in await sql.fetch("select log from batches")] == [other.number]
@@ -208,8 +205,7 @@ async def test_a_segment_with_refused_batches_is_not_stored(open_directory, sql)
     async with sql.transaction():
         await sql.execute("lock table batches in share mode")
         fill(log, 3)
-        while not await sql.fetchval(WAITING):  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+        await waiting(sql)
         fill(log, 20, first=3)
     with pytest.raises(OSError, match="check"):
         await log.durable()

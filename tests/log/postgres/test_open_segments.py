@@ -8,10 +8,10 @@ import pytest
 from kohort.log.base import LogConfig
 from kohort.types import TopicPartition
 from log.conftest import NOW, ORDERS, batch, fill, looked_up, records_of
+from log.postgres.conftest import waiting
 from log.test_transactions import committed, end, write
 
 OTHER = TopicPartition("payments", 0)
-WAITING = "select exists (select from pg_locks where not granted)"
 BEHIND = "select count(*) from batches where base >= (select coalesce(max(next), 0) from segments)"
 
 
@@ -54,8 +54,7 @@ async def test_what_was_refused_is_not_stored(open_directory, sql):
     async with sql.transaction():
         await sql.execute("lock table batches in share mode")
         fill(log, 3)
-        while not await sql.fetchval(WAITING):  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+        await waiting(sql)
         fill(log, 2)  # behind what is in flight, and refused
     with pytest.raises(OSError, match="check"):
         await log.durable()
@@ -76,7 +75,7 @@ async def test_what_was_refused_is_not_stored_later(open_directory, sql):
     async with sql.transaction():
         await sql.execute("lock table logs in share mode")
         other.trim(1)
-        await waiting(sql, 1)
+        await waiting(sql)
         locking = sql.transaction()
         await locking.start()
         await sql.execute("lock table batches in share mode")
@@ -90,12 +89,6 @@ async def test_what_was_refused_is_not_stored_later(open_directory, sql):
     await other.durable()
     again = await asyncio.to_thread(open_directory(node=2).open, ORDERS, LogConfig())
     assert (again.end_offset, await sql.fetchval("select count(*) from segments")) == (3, 0)
-
-
-async def waiting(sql, count):
-    """Return when so many statements wait for a lock."""
-    while await sql.fetchval("select count(*) from pg_locks where not granted") < count:  # noqa: ASYNC110
-        await asyncio.sleep(0.01)
 
 
 def seen(log):

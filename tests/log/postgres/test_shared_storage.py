@@ -15,6 +15,7 @@ from kohort.protocol import batches
 from kohort.protocol.batch_format import START
 from kohort.types import TopicPartition
 from log.conftest import batch
+from log.postgres.conftest import waiting
 
 METADATA_LOG = TopicPartition("__cluster_metadata", 0)
 SLOW_COMMITS = """
@@ -38,7 +39,6 @@ ENDED = (
     "select pg_terminate_backend(pid) from pg_stat_activity "
     "where application_name like 'kohort node 1 cluster%'"
 )
-WAITING = "select exists (select from pg_locks where not granted)"
 LEASES_OVER = f"update nodes set lease_until = now() where lane = {LEASE}"
 
 
@@ -94,8 +94,7 @@ class TestSessions:
         async with writing.transaction():
             await writing.execute("select from nodes where node = 1 and lane = $1 for share", STATE)
             claiming = asyncio.create_task(pair[0].claim())
-            while not await sql.fetchval(WAITING):  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+            await waiting(sql)
             async with asyncio.timeout(STATEMENT_WITHIN_S / 2):
                 await pair[1].renew()
                 await node(3).claim()
