@@ -9,9 +9,11 @@ import pytest
 
 from kohort.client import Producer
 from kohort.errors import KohortError
+from kohort.log.postgres.check import check
 from kohort.log.postgres.pooler import has_own_session
 from kohort.server.broker import Broker
 from kohort.server.config import Config
+from kohort.server.topics import known_partitions
 from peers.pgbouncer import pooled
 from peers.postgres import Postgres
 from server.postgres_nodes_bench import PARTITIONS, Nodes
@@ -55,15 +57,20 @@ async def test_nodes_serve_by_a_pooler_of_sessions(
             await nodes.led_by(2)
 
 
-@pytest.mark.parametrize("cluster", ["false", "true"])
-async def test_a_pooler_of_transactions_is_refused(
-    postgres: Postgres, role: str, settings: str, cluster: str
+@pytest.mark.parametrize(
+    ("pool_mode", "reason"),
+    [("transaction", "set pool_mode=session"), ("statement", "statement pooling mode")],
+)
+async def test_other_poolers_are_refused(
+    postgres: Postgres, role: str, settings: str, pool_mode: str, reason: str
 ) -> None:
-    with pooled(postgres, role, "transaction", settings) as url:
-        config = Config({"listeners": "127.0.0.1:0", "storage": url, "cluster.enabled": cluster})
-        with pytest.raises((KohortError, OSError), match="set pool_mode=session"):
-            async with Broker(config):
-                pass
+    with pooled(postgres, role, pool_mode, settings) as url:
+        for cluster in ("false", "true"):
+            server = {"listeners": "127.0.0.1:0", "storage": url, "cluster.enabled": cluster}
+            with pytest.raises((KohortError, OSError), match=reason):
+                async with Broker(Config(server)):
+                    pass
+        assert reason in await _checked(url)
 
 
 async def test_shared_sessions_are_seen_where_a_pooler_knows_prepared_statements(
@@ -75,3 +82,12 @@ async def test_shared_sessions_are_seen_where_a_pooler_knows_prepared_statements
         assert not await has_own_session(*connections)
         for each in connections:
             await each.close()
+
+
+async def _checked(url: str) -> str:
+    """What `kohort storage check` says of sessions, or why it ends."""
+    try:
+        findings = await check(url, known_partitions)
+    except OSError as error:
+        return str(error)
+    return next(each.text for each in findings if each.what == "sessions")

@@ -68,7 +68,8 @@ async def check(url: str, fold: Fold) -> list[Finding]:
 async def _connected(url: str) -> AsyncIterator[Connection]:
     link = Link(url, _NAME)
     try:
-        yield await link.get()
+        with outcome():
+            yield await link.get()
     except UnknownOutcomeError as error:
         raise OSError(None, f"PostgreSQL cannot be used: {error}") from error
     finally:
