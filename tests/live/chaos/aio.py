@@ -35,7 +35,7 @@ RETRY_SECONDS = 0.2
 @contextlib.contextmanager
 def complaints_in(file: Path) -> Iterator[None]:
     """Write to a file what the clients log and warn of while their servers are down."""
-    loggers = [logging.getLogger(name) for name in ("aiokafka", "kohort", "asyncio")]
+    loggers = [logging.getLogger(name) for name in ("aiokafka", "kohort", "asyncio", "librdkafka")]
     handler = logging.FileHandler(file)
     handler.setFormatter(logging.Formatter("%(asctime)s %(name)s %(message)s"))
     for logger in loggers:

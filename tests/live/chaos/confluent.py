@@ -1,5 +1,6 @@
 """Producers and members of confluent-kafka (librdkafka), each on a thread of its own."""
 
+import logging
 import random
 import threading
 import time
@@ -20,12 +21,17 @@ from live.chaos.settings import (
     Protocol,
 )
 
+logger = logging.getLogger("librdkafka")
+logger.setLevel(logging.DEBUG)
+
 COMMIT_SECONDS = 20.0
 """A commit that takes longer may never return, and another instance takes the place of the member.
 
 librdkafka 2.16 was seen to wait in `rd_kafka_commit_queue` for good, in a group of the consumer
 protocol whose coordinator had moved several times. `rd_kafka_commit` has no time limit.
 """
+EPOCHS_TOLD = {"debug": "eos", "log_level": 7}
+"""What an idempotent producer does when it bumps its epoch: then records may be there twice."""
 QUIET = {"log_level": 0, "reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 500}
 
 
@@ -59,7 +65,9 @@ def produce(
                 "linger.ms": 5,
                 "error_cb": failed,
                 **QUIET,
-            }
+                **(EPOCHS_TOLD if plan.idempotent else {}),
+            },
+            logger=logger,
         )
         ends = time.monotonic() + rng.uniform(*plan.life_seconds)
         while time.monotonic() < ends and not stop.is_set():
