@@ -1,5 +1,6 @@
 """A pooler between servers and PostgreSQL, as docs/operations.md has it."""
 
+import asyncio
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from kohort.client import Producer
 from kohort.errors import KohortError
 from kohort.log.postgres.check import check
+from kohort.log.postgres.copy import PostgresTarget
 from kohort.log.postgres.pooler import has_own_session
 from kohort.server.broker import Broker
 from kohort.server.config import Config
@@ -37,7 +39,7 @@ def role(postgres: Postgres, database: str) -> Iterator[str]:
 
 @pytest.fixture
 def settings() -> str:
-    """What the documentation asks for."""
+    """The line for pgbouncer.ini in docs/operations.md."""
     (found,) = re.findall(r"`(ignore_startup_parameters = [^`]*)`", OPERATIONS.read_text())
     return " ".join(found.split())
 
@@ -70,6 +72,8 @@ async def test_other_poolers_are_refused(
             with pytest.raises((KohortError, OSError), match=reason):
                 async with Broker(Config(server)):
                     pass
+        with pytest.raises((KohortError, OSError), match=reason):
+            await asyncio.to_thread(PostgresTarget, url)
         assert reason in await _checked(url)
 
 

@@ -14,6 +14,7 @@ from kohort.log.postgres.control import Control
 from kohort.log.postgres.directory import PostgresDirectory
 from kohort.log.postgres.link import Connection
 from kohort.log.postgres.pages import PAGE_BYTES
+from kohort.log.postgres.pooler import ensure_own_session
 from kohort.log.postgres.removing import remove_some
 from kohort.log.postgres.stored import pack_epochs
 from kohort.log.segment import Segment
@@ -74,12 +75,13 @@ class PostgresTarget:
         self._logs: set[TopicPartition] = set()
         """Those of the source."""
         try:
-            self._control.query(self._begin)
+            self._control.query(partial(self._begin, url))
         except BaseException:
             self.close()
             raise
 
-    async def _begin(self, connection: Connection) -> None:
+    async def _begin(self, url: str, connection: Connection) -> None:
+        await ensure_own_session(connection, url)
         await alone.ensure_locked(connection, alone.NODE)
         await schema.begin_copy(connection)
         self._control.keep_locked(connection, alone.NODE)
