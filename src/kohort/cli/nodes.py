@@ -81,7 +81,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def _with_cluster(options: argparse.Namespace) -> Tell | None:
-    """What prints the result; None if it was not done in time, and that is printed already."""
+    """A function that prints the result; None, after a message, if the time was not enough."""
     from kohort.log.postgres.fence import OPERATOR, Fence
     from kohort.log.postgres.shared_storage import PostgresStorage
 

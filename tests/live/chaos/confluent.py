@@ -31,7 +31,7 @@ librdkafka 2.16 was seen to wait in `rd_kafka_commit_queue` for good, in a group
 protocol whose coordinator had moved several times. `rd_kafka_commit` has no time limit.
 """
 EPOCHS_TOLD = {"debug": "eos", "log_level": 7}
-"""What an idempotent producer does when it bumps its epoch: then records may be there twice."""
+"""Has librdkafka log epoch bumps: batches that it sends again after one may be stored twice."""
 QUIET = {"log_level": 0, "reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 500}
 
 

@@ -108,9 +108,10 @@ def read_listeners(value: Callable[[str], Any], problems: list[str]) -> tuple[Li
 def too_close(
     listeners: Iterable[ListenerConfig], http: Address | None, workers: int
 ) -> Iterator[str]:
-    """What is wrong with the ports of listeners. Worker N listens N ports above each of them.
+    """One sentence for each port that two listeners or workers would share, or that is too high.
 
-    `http` is the address of the HTTP port, if there is one.
+    Each listener takes `workers` ports from its own on. `http` is the address of the HTTP port, if
+    there is one.
     """
     listeners = tuple(listeners)
     taken: dict[tuple[str, int], str] = {}
