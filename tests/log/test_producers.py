@@ -77,6 +77,22 @@ def test_row(row):
         assert produce(log, epoch, sequence, count) == answer
 
 
+def test_an_unknown_producer_begins_with_the_batch_that_is_awaited():
+    log = memory_log(ORDERS)
+    with pytest.raises(KafkaError) as refused:
+        log.append(from_producer(1, 0, 7), NOW, awaited=5)
+    assert refused.value.code is OUT_OF_ORDER
+    assert [produce(log, 0, 5, 2), produce(log, 0, 7, 1)] == [0, 2]
+
+
+def test_what_follows_is_taken_whatever_is_awaited():
+    """Another leader took the batch that is awaited."""
+    log = memory_log(ORDERS)
+    produce(log, 0, 5, 2)
+    assert log.append(from_producer(1, 0, 7), NOW, awaited=3).base_offset == 2
+    assert log.append(from_producer(1, 0, 7), NOW, awaited=3).duplicate
+
+
 def test_producers_do_not_mix():
     log = memory_log(ORDERS)
     for producer_id in range(20):

@@ -119,6 +119,27 @@ async def test_a_partition_that_moves_leaves_nothing_behind() -> None:
         assert refused.error_code is ErrorCode.not_leader_or_follower
 
 
+@pytest.mark.parametrize("known", [0, 1])
+async def test_batches_on_their_way_to_the_next_leader_keep_their_order(known: int) -> None:
+    """The first one comes before it leads. `known`: batches that the former leader took."""
+    refused = ErrorCode.not_leader_or_follower
+    async with SharedCluster(2) as cluster:
+        await create(cluster, 1)
+        place, former = cluster.place("orders"), (await cluster.leaders("orders"))[0]
+        to = 3 - former.node
+
+        async def codes(peer: Peer, *sequences: int) -> list[int]:
+            return [(await produce_numbered(peer, each)).error_code for each in sequences]
+
+        assert await codes(await cluster.peer(former.node), *range(known)) == [0] * known
+        peer = await cluster.peer(to)
+        assert await codes(peer, known) == [refused]
+        await cluster.move(place, to)
+        await cluster.leaders("orders")
+        assert await codes(peer, known + 1, known + 2) == [refused] * 2
+        assert await codes(peer, known, known + 1, known + 2, known + 3) == [0] * 4
+
+
 async def test_who_asks_a_former_leader_is_told_the_new_one() -> None:
     async with SharedCluster(2) as cluster:
         await create(cluster, 1)
@@ -498,8 +519,17 @@ async def test_one_of_two_nodes_makes_a_topic() -> None:
 
 async def produce(cluster: SharedCluster, node: int, partition: int) -> Any:
     """The response to one batch."""
-    data = {"index": partition, "records": build([Record(None, b"a")])}
-    peer = await cluster.peer(node)
+    return await produce_to(await cluster.peer(node), partition, build([Record(None, b"a")]))
+
+
+async def produce_numbered(peer: Peer, sequence: int) -> Any:
+    """The response to one batch of an idempotent producer, in partition 0."""
+    batch = build([Record(None, b"a")], producer_id=7, producer_epoch=0, base_sequence=sequence)
+    return await produce_to(peer, 0, batch)
+
+
+async def produce_to(peer: Peer, partition: int, records: bytes) -> Any:
+    data = {"index": partition, "records": records}
     answer = await peer.ask(
         "produce", 9, transactional_id=None, acks=-1, timeout_ms=1_000,
         topic_data=[{"name": "orders", "partition_data": [data]}],

@@ -172,16 +172,23 @@ class Log(Protocol):
         ...
 
     def append(
-        self, batch: Buffer, now: Timestamp, *, verified: Verification | None = None
+        self,
+        batch: Buffer,
+        now: Timestamp,
+        *,
+        verified: Verification | None = None,
+        awaited: int | None = None,
     ) -> Appended:
         """Append one record batch that `batches.validate` accepted or `batches.build` made.
 
         A transactional batch needs an open transaction of its producer and epoch here, or the guard
-        of `begin_verification`, and opens the transaction then. Raises KafkaError if the batch is
-        refused, and appends nothing: OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH,
-        INVALID_TXN_STATE (not verified, or ended since; or a plain batch while a transaction is
-        open), RECORD_LIST_TOO_LARGE (larger than a segment). Raises OSError if the storage failed.
-        The log is then as before, or refuses all appends until it is opened again.
+        of `begin_verification`, and opens the transaction then. `awaited` is the sequence of an
+        earlier batch of its producer that was refused, and which a producer that the log does not
+        know has to begin with. Raises KafkaError if the batch is refused, and appends nothing:
+        OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE (not verified, or
+        ended since; or a plain batch while a transaction is open), RECORD_LIST_TOO_LARGE (larger
+        than a segment). Raises OSError if the storage failed. The log is then as before, or refuses
+        all appends until it is opened again.
         """
         ...
 

@@ -151,7 +151,12 @@ class PartitionLog:
     # Appending
 
     def append(
-        self, batch: Buffer, now: Timestamp, *, verified: Verification | None = None
+        self,
+        batch: Buffer,
+        now: Timestamp,
+        *,
+        verified: Verification | None = None,
+        awaited: int | None = None,
     ) -> Appended:
         if self._closed is not None:
             raise self._refusal()
@@ -162,7 +167,7 @@ class PartitionLog:
         if size > len(batch):
             raise KafkaError(ErrorCode.corrupt_message, f"{len(batch)} of {size} bytes of a batch")
         if header.producer_id >= 0 or header.attributes & TRANSACTIONAL:
-            sent = self._known_producers().validate(header, verified)
+            sent = self._known_producers().validate(header, verified, awaited)
             if sent is not None:
                 return Appended(sent.base_offset, sent.last_offset, sent.timestamp, True)
         self._check_disk()

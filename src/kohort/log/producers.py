@@ -15,7 +15,8 @@ remembered, as many as a producer may have in flight. The first row that fits de
 | is plain while a transaction of its producer is open | INVALID_TXN_STATE |
 | is any other | accepted |
 
-An unknown producer may start anywhere: its earlier batches may have been deleted. Batches with the
+An unknown producer may start anywhere: its earlier batches may have been deleted. But where the
+server has just refused an earlier batch of it, it has to start with that one. Batches with the
 sequence -1 are the server's own (transactional offsets), and their sequence is not checked.
 
 A transactional batch opens a transaction, a marker ends it. Markers with an older epoch get
@@ -161,8 +162,10 @@ class Producers:
 
     # Batches of producers
 
-    def validate(self, header: Header, verified: Verification | None = None) -> SentBatch | None:
-        """None if the batch may be appended.
+    def validate(
+        self, header: Header, verified: Verification | None = None, awaited: int | None = None
+    ) -> SentBatch | None:
+        """None if the batch may be appended; see `Log.append` for the arguments.
 
         The earlier batch if it is a duplicate. Raises KafkaError.
         """
@@ -184,6 +187,8 @@ class Producers:
                 self._validate_verified_sequence(header, producer)
             if producer is not None and producer.epoch != _NO_EPOCH:
                 _validate_sequence(header, producer)
+            elif awaited is not None:
+                raise _out_of_order(header, awaited)
         if self._open and not is_transactional and header.producer_id in self._open:
             raise KafkaError(
                 ErrorCode.invalid_txn_state,

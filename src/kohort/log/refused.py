@@ -57,7 +57,12 @@ class RefusedLog:
         return UNKNOWN
 
     def append(
-        self, batch: Buffer, now: Timestamp, *, verified: Verification | None = None
+        self,
+        batch: Buffer,
+        now: Timestamp,
+        *,
+        verified: Verification | None = None,
+        awaited: int | None = None,
     ) -> Appended:
         self._refuse()
 

@@ -16,6 +16,7 @@ from kohort.server.config import Config
 from kohort.server.fetch import FetchSessions
 from kohort.server.internode import RemoteController
 from kohort.server.nodes import Nodes
+from kohort.server.refused_batches import RefusedBatches
 from kohort.server.throttling import Throttling
 from kohort.server.topics import Topics
 
@@ -47,6 +48,7 @@ class Services:
     access: FindAccess = allow_everything
     """What the client of a request may do. Handlers ask it for each request."""
     heavy_work: HeavyWork = field(default_factory=HeavyWork)
+    refused_batches: RefusedBatches = field(default_factory=RefusedBatches)
 
     @property
     def has_authorizer(self) -> bool:

@@ -31,6 +31,7 @@ from kohort.server.config.config import Config
 from kohort.server.fetch import FetchSessions
 from kohort.server.net.exchange import Body
 from kohort.server.nodes import Nodes, OneNode
+from kohort.server.refused_batches import RefusedBatches
 from kohort.server.services import Services
 from kohort.server.throttling import Throttling
 from kohort.server.topics.topics import Topics
@@ -160,6 +161,7 @@ class Bench:
         self.fetch_sessions = FetchSessions(
             self.config["max.incremental.fetch.session.cache.slots"]
         )
+        self.refused_batches = RefusedBatches()
 
     @property
     def services(self) -> Services:
@@ -180,6 +182,7 @@ class Bench:
             node_id=0,
             cluster_id=self.topics.cluster_id,
             access=access_of(self.config, self.topics.acls, self.audit),
+            refused_batches=self.refused_batches,
         )
 
     def begin(

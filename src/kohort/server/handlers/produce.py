@@ -50,6 +50,7 @@ from kohort.server.current_leaders import NO_LEADERS, CurrentLeaders, current_le
 from kohort.server.handlers import without_fenced
 from kohort.server.handlers.in_steps import AT_ONCE, Pieces, in_slices
 from kohort.server.net import Exchange
+from kohort.server.refused_batches import SENT_AGAIN, NumberedBatch, RefusedBatches
 from kohort.server.responses import (
     FIRST_WITH_IDS,
     FIRST_WITH_LEADERS,
@@ -99,8 +100,8 @@ _UNVERIFIED: Final = MappingProxyType(
 _SEVERAL_PRODUCERS: Final = "The transactional batches are of several producers."
 
 TopicResponses: TypeAlias = list[TopicProduceResponse]
-Places: TypeAlias = list[tuple[int, int]]
-"""Partitions in the response: indexes of the topic, and in it of the partition."""
+Places: TypeAlias = list[tuple[int, int, NumberedBatch | None]]
+"""Partitions in the response: indexes of the topic, and in it of the partition; and their batch."""
 
 
 class ProduceContext(NamedTuple):
@@ -114,6 +115,7 @@ class ProduceContext(NamedTuple):
     """Whether there is a transactional id."""
     clock: Clock
     effort: Effort
+    refused_batches: RefusedBatches
     verified: Mapping[Log, Verification | ErrorCode] = MappingProxyType({})
     """Of transactional batches that begin a transaction in the log: its guard, or why not."""
     refused: ErrorCode = ErrorCode.none
@@ -158,7 +160,7 @@ def _from_bytes(services: Services, exchange: Exchange, frame: bytes, at: int) -
     except (KafkaError, HeavyBatchError):
         return False
     if context.may_write(topic.name):  # asked once: the audit log tells each decision
-        result = _append(context, topic, log, Batch(index, records), checked)
+        result = _append(context, key, topic, log, Batch(index, records), checked)
     else:
         result = PartitionProduceResponse(index, ErrorCode.topic_authorization_failed)
     _finish(services, exchange, acks, [(key, [result])], {})
@@ -190,6 +192,7 @@ def _context(
         transactional,
         services.clock,
         Effort(services.config["produce.inflated.max.bytes"], quick=True),
+        services.refused_batches,
     )
 
 
@@ -450,19 +453,22 @@ def _append_all(context: ProduceContext, request: Any) -> Work:
             if topic is None or not 0 <= data.index < len(topic.partitions):
                 mixed = error is ErrorCode.invalid_producer_id_mapping
                 message = _SEVERAL_PRODUCERS if mixed else None
+                if error in SENT_AGAIN:
+                    _remember(context, key, data, error)
                 results.append(PartitionProduceResponse(data.index, error, message=message))
                 continue
             log = topic.partitions[data.index]
             try:
-                result = _append(context, topic, log, data)
+                result = _append(context, key, topic, log, data)
             except HeavyBatchError:
                 context.effort.quick = False
                 checked = yield partial(_validate, context, log, data.records)
                 context.effort.quick = True
-                result = _append(context, topic, log, data, checked)
+                result = _append(context, key, topic, log, data, checked)
                 begun = perf_counter()
             if not result.error:
-                appended.setdefault(log, []).append((len(responses) - 1, len(results)))
+                batch = NumberedBatch.read(key, data.index, data.records)
+                appended.setdefault(log, []).append((len(responses) - 1, len(results), batch))
             results.append(result)
     return responses, appended
 
@@ -495,6 +501,7 @@ def _validate(context: ProduceContext, log: Log, records: bytes) -> Buffer:
 
 def _append(
     context: ProduceContext,
+    key: str | UUID | None,
     topic: Topic,
     log: Log,
     data: Any,
@@ -502,8 +509,34 @@ def _append(
 ) -> PartitionProduceResponse:
     """Append one batch; `checked` is the result of its validation, None if that is still to do.
 
-    Raises HeavyBatchError if the validation takes long.
+    `key` is the topic as it was asked for. Raises HeavyBatchError if the validation takes long.
     """
+    batch = NumberedBatch.read(key, data.index, data.records) if context.refused_batches else None
+    awaited = None if batch is None else context.refused_batches.before(batch)
+    result = _append_to_log(context, topic, log, data, checked, awaited)
+    if batch is not None and awaited is not None:
+        error = context.refused_batches.error_of(batch, result.error)
+        return result._replace(error=error)
+    if result.error in SENT_AGAIN:
+        _remember(context, key, data, result.error)
+    return result
+
+
+def _remember(context: ProduceContext, key: str | UUID | None, data: Any, error: ErrorCode) -> None:
+    """That the batch was refused with an error after which it comes again."""
+    batch = NumberedBatch.read(key, data.index, data.records)
+    if batch is not None:
+        context.refused_batches.add(batch, error)
+
+
+def _append_to_log(
+    context: ProduceContext,
+    topic: Topic,
+    log: Log,
+    data: Any,
+    checked: Buffer | KafkaError | None,
+    awaited: int | None,
+) -> PartitionProduceResponse:
     index, records = data.index, data.records
     try:
         _validate_request(context, topic, records)
@@ -514,7 +547,7 @@ def _append(
         if isinstance(checked, KafkaError):
             raise checked
         batch = _validate(context, log, records) if checked is None else checked
-        placed = log.append(batch, context.clock.timestamp(), verified=guard)
+        placed = log.append(batch, context.clock.timestamp(), verified=guard, awaited=awaited)
     except InvalidRecordsError as error:
         return PartitionProduceResponse(
             index,
@@ -597,7 +630,7 @@ async def _respond_when_durable(
         outcomes = await asyncio.gather(*(log.durable() for log in some), return_exceptions=True)
         for places, outcome in zip(some.values(), outcomes, strict=True):
             if isinstance(outcome, OSError | KafkaError):
-                _refuse(responses, places, outcome)
+                _refuse(services.refused_batches, responses, places, outcome)
             elif outcome is not None:
                 raise outcome
     later = _respond(services, exchange, responses)
@@ -605,9 +638,16 @@ async def _respond_when_durable(
         await later
 
 
-def _refuse(responses: TopicResponses, places: Places, failure: OSError | KafkaError) -> None:
+def _refuse(
+    refused: RefusedBatches,
+    responses: TopicResponses,
+    places: Places,
+    failure: OSError | KafkaError,
+) -> None:
     code = failure.code if isinstance(failure, KafkaError) else ErrorCode.kafka_storage_error
-    for at, within in places:
+    for at, within, batch in places:
+        if batch is not None and code in SENT_AGAIN:
+            refused.add(batch, code)
         partitions = responses[at][1]
         index = partitions[within].partition
         partitions[within] = PartitionProduceResponse(index, code, message=str(failure))

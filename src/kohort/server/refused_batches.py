@@ -1,0 +1,147 @@
+"""Batches of idempotent producers that were refused for now, and will come again.
+
+A producer has up to five requests on their way. If its node begins to lead a partition between the
+first and the second, the log would find a gap before the second: OUT_OF_ORDER_SEQUENCE_NUMBER. Or
+it does not know the producer yet, would begin with the second, and refuse the first for ever.
+librdkafka answers a gap with a new epoch for all its partitions. Batches of others whose response
+was lost then come again under that epoch, and are twice in their logs.
+
+So the second gets the error of the first, and the producer sends both again, in order. Apache Kafka
+has that gap, but its leaders change less often.
+"""
+
+from collections import OrderedDict
+from typing import Final, NamedTuple, Self, TypeAlias
+from uuid import UUID
+
+from kohort.errors import ErrorCode
+from kohort.log.producers import REMEMBERED_BATCHES
+from kohort.protocol.batch_format import HEADER_SIZE, MAGIC, read_header
+from kohort.protocol.batches import Buffer
+
+SENT_AGAIN: Final = frozenset(
+    {
+        ErrorCode.kafka_storage_error,
+        ErrorCode.not_leader_or_follower,
+        ErrorCode.unknown_topic_id,
+        ErrorCode.unknown_topic_or_partition,
+    }
+)
+"""Errors after which a producer sends the same batch again, which another leader may take."""
+MAX_SENDERS: Final = 10_000
+"""Producers in partitions whose batches are remembered (9 MB). The oldest is forgotten."""
+_LATER: Final = REMEMBERED_BATCHES - 1
+"""So many batches can be on their way behind one: nobody is held up by more responses."""
+_SEQUENCES: Final = 1 << 31
+"""0 follows the largest one."""
+
+Sender: TypeAlias = tuple[str | UUID | None, int, int]
+"""A producer in one partition: name or id of the topic, as it asks for it; partition; its id."""
+
+
+class NumberedBatch(NamedTuple):
+    """What the header of a batch says of its producer."""
+
+    sender: Sender
+    epoch: int
+    sequence: int
+
+    @classmethod
+    def read(cls, topic: str | UUID | None, index: int, records: Buffer | None) -> Self | None:
+        """None if the records are none of an idempotent producer. They need not be valid."""
+        if records is None or len(records) < HEADER_SIZE:
+            return None
+        header = read_header(records)
+        if header.magic != MAGIC or header.producer_id < 0 or header.base_sequence < 0:
+            return None
+        sender = topic, index, header.producer_id
+        return cls(sender, header.producer_epoch, header.base_sequence)
+
+
+class Refused:
+    """The batches of one producer in one partition."""
+
+    __slots__ = ("answers", "epoch", "error", "sequences")
+
+    def __init__(self, epoch: int, error: ErrorCode) -> None:
+        self.epoch = epoch
+        self.error = error
+        self.sequences: list[int] = []
+        """Those that have not come again, the latest last."""
+        self.answers = _LATER
+
+    def add(self, sequence: int) -> None:
+        if sequence in self.sequences:
+            self.sequences.remove(sequence)
+        self.sequences.append(sequence)
+        if len(self.sequences) > REMEMBERED_BATCHES:
+            del self.sequences[0]  # another leader has taken it
+
+    def first_before(self, sequence: int) -> int | None:
+        earlier = (each for each in self.sequences if _is_before(each, sequence))
+        return min(earlier, key=lambda each: (each - sequence) % _SEQUENCES, default=None)
+
+    def remove_up_to(self, sequence: int) -> None:
+        self.sequences = [each for each in self.sequences if _is_before(sequence, each)]
+        self.answers = _LATER
+
+
+def _is_before(sequence: int, other: int) -> bool:
+    return 0 < (other - sequence) % _SEQUENCES < _SEQUENCES // 2
+
+
+class RefusedBatches:
+    """Those of one server."""
+
+    __slots__ = ("_by_sender",)
+
+    def __init__(self) -> None:
+        self._by_sender: OrderedDict[Sender, Refused] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._by_sender)
+
+    def add(self, batch: NumberedBatch, error: ErrorCode) -> None:
+        """That batch was refused, with an error of `SENT_AGAIN`."""
+        refused = self._by_sender.get(batch.sender)
+        if refused is None or refused.epoch != batch.epoch:
+            refused = self._by_sender[batch.sender] = Refused(batch.epoch, error)
+            if len(self._by_sender) > MAX_SENDERS:
+                self._by_sender.popitem(last=False)
+        refused.error = error
+        refused.answers = _LATER
+        refused.add(batch.sequence)
+
+    def before(self, batch: NumberedBatch) -> int | None:
+        """The sequence that has to come again before that batch, which comes now."""
+        refused = self._by_sender.get(batch.sender)
+        if refused is None:
+            return None
+        first = refused.first_before(batch.sequence)
+        if refused.epoch != batch.epoch or (first is not None and not refused.answers):
+            del self._by_sender[batch.sender]
+            return None
+        if first is None:
+            self._forget_up_to(batch, refused)
+        return first
+
+    def error_of(self, batch: NumberedBatch, outcome: ErrorCode) -> ErrorCode:
+        """The error to respond with for a batch that has a refused one before it.
+
+        `outcome` is what the log said. If it took the batch, it has those before it, too.
+        """
+        refused = self._by_sender[batch.sender]
+        if outcome is ErrorCode.out_of_order_sequence_number:
+            refused.answers -= 1
+            refused.add(batch.sequence)
+            return refused.error
+        if outcome is ErrorCode.none:
+            self._forget_up_to(batch, refused)
+        elif outcome in SENT_AGAIN:
+            self.add(batch, outcome)
+        return outcome
+
+    def _forget_up_to(self, batch: NumberedBatch, refused: Refused) -> None:
+        refused.remove_up_to(batch.sequence)
+        if not refused.sequences:
+            del self._by_sender[batch.sender]
