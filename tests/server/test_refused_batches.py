@@ -58,12 +58,18 @@ def test_sequences_start_again_behind_the_largest(sequence: int, ahead: int) -> 
     assert refused_at(later).before(numbered(sequence)) is None
 
 
-@pytest.mark.parametrize("epoch", [1, 3])
-def test_another_epoch_counts_by_itself(epoch: int) -> None:
-    refused = RefusedBatches()
-    refused.add(numbered(5, epoch=2), NOT_LEADER)
-    assert refused.before(numbered(6, epoch=epoch)) is None
+def test_a_new_epoch_counts_by_itself() -> None:
+    refused = refused_at(5)
+    assert refused.before(numbered(6, epoch=1)) is None
     assert not refused
+
+
+def test_an_old_epoch_changes_nothing() -> None:
+    refused = RefusedBatches()
+    refused.add(numbered(0, epoch=2), NOT_LEADER)
+    refused.add(numbered(5, epoch=1), NOT_LEADER)
+    assert refused.before(numbered(6, epoch=1)) is None
+    assert refused.before(numbered(1, epoch=2)) == 0
 
 
 def test_other_producers_and_partitions_do_not_wait() -> None:
@@ -82,13 +88,31 @@ def test_the_earliest_one_is_remembered() -> None:
     assert refused.error_of(numbered(5), GAP) is ErrorCode.kafka_storage_error
 
 
-def test_four_batches_can_be_behind_it() -> None:
+def test_five_batches_can_be_on_their_way() -> None:
     refused = refused_at(5)
-    for sequence in (6, 7, 8, 9):
+    for sequence in (6, 7, 8, 9, 10):
         assert refused.before(numbered(sequence)) == 5
         assert refused.error_of(numbered(sequence), GAP) is NOT_LEADER
-    assert refused.before(numbered(6)) is None
+    assert refused.before(numbered(11)) is None
     assert not refused
+
+
+def test_one_that_comes_again_does_not_wait_for_those_refused_before_it() -> None:
+    """A producer sends them again in their order, so another leader took the first."""
+    refused = refused_at(5)
+    for sequence in (6, 7):
+        refused.before(numbered(sequence))
+        refused.error_of(numbered(sequence), GAP)
+    assert [refused.before(numbered(6)), refused.before(numbered(7))] == [None, None]
+    assert not refused
+
+
+def test_one_that_comes_again_waits_for_what_was_refused_again_before_it() -> None:
+    refused = refused_at(5)
+    refused.error_of(numbered(6), GAP)
+    refused.before(numbered(5))
+    refused.add(numbered(5), NOT_LEADER)
+    assert refused.before(numbered(6)) == 5
 
 
 def test_those_behind_it_are_waited_for_in_turn() -> None:
@@ -136,6 +160,16 @@ def test_the_oldest_of_very_many_is_forgotten() -> None:
     assert len(refused) == MAX_SENDERS
     assert refused.before(numbered(6, producer_id=0)) is None
     assert refused.before(numbered(6, producer_id=1)) == 5
+
+
+def test_one_that_is_refused_again_is_not_the_oldest() -> None:
+    refused = RefusedBatches()
+    for producer_id in range(MAX_SENDERS):
+        refused.add(numbered(5, producer_id=producer_id), NOT_LEADER)
+    refused.add(numbered(7, producer_id=0), NOT_LEADER)
+    refused.add(numbered(5, producer_id=MAX_SENDERS), NOT_LEADER)
+    assert refused.before(numbered(8, producer_id=0)) == 5
+    assert refused.before(numbered(6, producer_id=1)) is None
 
 
 IDEMPOTENT = batch_of(b"a", producer_id=3, producer_epoch=2, base_sequence=9)

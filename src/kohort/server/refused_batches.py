@@ -29,9 +29,13 @@ SENT_AGAIN: Final = frozenset(
 )
 """Errors after which a producer sends the same batch again, which another leader may take."""
 MAX_SENDERS: Final = 10_000
-"""Producers in partitions whose batches are remembered (9 MB). The oldest is forgotten."""
-_LATER: Final = REMEMBERED_BATCHES - 1
-"""So many batches can be on their way behind one: nobody is held up by more responses."""
+"""Producers in partitions whose batches are remembered (9 MB). The one that was refused longest ago
+is forgotten.
+"""
+_HELD_UP: Final = REMEMBERED_BATCHES
+"""All that are on their way, if another leader took the one that is awaited: nobody is held up by
+more responses.
+"""
 _SEQUENCES: Final = 1 << 31
 """0 follows the largest one."""
 
@@ -68,7 +72,7 @@ class Refused:
         self.error = error
         self.sequences: list[int] = []
         """Those that have not come again, the latest last."""
-        self.answers = _LATER
+        self.answers = _HELD_UP
 
     def add(self, sequence: int) -> None:
         if sequence in self.sequences:
@@ -81,9 +85,19 @@ class Refused:
         earlier = (each for each in self.sequences if _is_before(each, sequence))
         return min(earlier, key=lambda each: (each - sequence) % _SEQUENCES, default=None)
 
+    def comes_again(self, sequence: int) -> None:
+        """Forget those before it that were refused before it, and did not come again before it.
+
+        A producer sends batches again in their order: another leader has taken them.
+        """
+        if sequence in self.sequences:
+            at = self.sequences.index(sequence)
+            earlier = (each for each in self.sequences[:at] if not _is_before(each, sequence))
+            self.sequences = [*earlier, *self.sequences[at:]]
+
     def remove_up_to(self, sequence: int) -> None:
         self.sequences = [each for each in self.sequences if _is_before(sequence, each)]
-        self.answers = _LATER
+        self.answers = _HELD_UP
 
 
 def _is_before(sequence: int, other: int) -> bool:
@@ -104,19 +118,23 @@ class RefusedBatches:
     def add(self, batch: NumberedBatch, error: ErrorCode) -> None:
         """That batch was refused, with an error of `SENT_AGAIN`."""
         refused = self._by_sender.get(batch.sender)
+        if refused is not None and batch.epoch < refused.epoch:
+            return  # its producer is fenced
         if refused is None or refused.epoch != batch.epoch:
             refused = self._by_sender[batch.sender] = Refused(batch.epoch, error)
             if len(self._by_sender) > MAX_SENDERS:
                 self._by_sender.popitem(last=False)
+        self._by_sender.move_to_end(batch.sender)
         refused.error = error
-        refused.answers = _LATER
+        refused.answers = _HELD_UP
         refused.add(batch.sequence)
 
     def before(self, batch: NumberedBatch) -> int | None:
         """The sequence that has to come again before that batch, which comes now."""
         refused = self._by_sender.get(batch.sender)
-        if refused is None:
+        if refused is None or batch.epoch < refused.epoch:
             return None
+        refused.comes_again(batch.sequence)
         first = refused.first_before(batch.sequence)
         if refused.epoch != batch.epoch or (first is not None and not refused.answers):
             del self._by_sender[batch.sender]

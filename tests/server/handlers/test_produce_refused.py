@@ -109,13 +109,22 @@ def test_a_real_gap_is_told() -> None:
     assert node.content() == [0]
 
 
-def test_a_producer_that_never_sends_it_again_is_held_up_for_four_responses() -> None:
+def test_a_producer_that_never_sends_it_again_is_told_when_the_next_comes_again() -> None:
     node = Node()
     node.produce(0)
     node.stop_leading()
     node.produce(1)
     node.lead()
-    assert [node.produce(2) for _ in range(5)] == [NOT_LEADER] * 4 + [GAP]
+    assert [node.produce(sequence) for sequence in (2, 3, 2)] == [NOT_LEADER, NOT_LEADER, GAP]
+
+
+def test_a_producer_that_sends_nothing_again_is_held_up_for_five_responses() -> None:
+    node = Node()
+    node.produce(0)
+    node.stop_leading()
+    node.produce(1)
+    node.lead()
+    assert [node.produce(2 + at) for at in range(6)] == [NOT_LEADER] * 5 + [GAP]
 
 
 def test_an_unknown_producer_may_begin_anywhere_if_nothing_was_refused() -> None:
@@ -164,6 +173,53 @@ def test_a_topic_that_is_not_known_yet() -> None:
     assert node.produce(1, topic="new") is ErrorCode.unknown_topic_or_partition
     assert [node.produce(0, topic="new"), node.produce(1, topic="new")] == [NONE, NONE]
     assert node.content("new") == [0, 1]
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_a_producer_unknown_to_the_log_begins_in_order_after_what_another_node_took(
+    count: int,
+) -> None:
+    """The log has forgotten it, or was created again. A batch was refused here long before."""
+    node = Node()
+    node.stop_leading()
+    assert node.produce(5) is NOT_LEADER
+    node.lead()
+    sequences = [*range(900, 900 + count)]
+    assert [node.produce(sequence) for sequence in sequences] == [NOT_LEADER] * count
+    assert [node.produce(sequence) for sequence in sequences] == [NONE] * count
+    assert node.content() == sequences
+
+
+def test_a_topic_that_is_created_again_under_a_producer() -> None:
+    """The first of three batches comes before it, and one was refused here long before."""
+    node = Node()
+    assert node.produce(5, topic="new") is ErrorCode.unknown_topic_or_partition
+    assert node.produce(900, topic="new") is ErrorCode.unknown_topic_or_partition
+    node.bench.topics.create("new", 1)
+    for sequence in (901, 902):
+        assert node.produce(sequence, topic="new") is ErrorCode.unknown_topic_or_partition
+    assert [node.produce(sequence, topic="new") for sequence in (900, 901, 902)] == [NONE] * 3
+
+
+def test_a_fenced_producer_does_not_end_the_wait_of_the_next_one() -> None:
+    node = Node()
+    node.produce(0)
+    node.stop_leading()
+    assert node.produce(0, epoch=1) is NOT_LEADER
+    assert node.produce(1) is NOT_LEADER
+    node.lead()
+    assert node.produce(2) is GAP
+    assert node.produce(1, epoch=1) is NOT_LEADER
+    assert [node.produce(0, epoch=1), node.produce(1, epoch=1)] == [NONE] * 2
+
+
+def test_names_that_no_topic_can_have_are_not_remembered() -> None:
+    """They can be long, and no producer sends to them for good."""
+    node = Node()
+    assert node.produce(0, topic="a" * 250) is ErrorCode.unknown_topic_or_partition
+    assert not node.bench.refused_batches
+    assert node.produce(0, topic="a" * 249) is ErrorCode.unknown_topic_or_partition
+    assert len(node.bench.refused_batches) == 1
 
 
 class LostLog:

@@ -60,7 +60,7 @@ from kohort.server.responses import (
     parts,
 )
 from kohort.server.services import Services
-from kohort.server.topics import Topic, Topics
+from kohort.server.topics import MAX_NAME_LENGTH, Topic, Topics
 from kohort.transactions.requests import TransactionalProducer
 from kohort.transactions.transitions import BUMPS_EPOCH
 
@@ -524,6 +524,8 @@ def _append(
 
 def _remember(context: ProduceContext, key: str | UUID | None, data: Any, error: ErrorCode) -> None:
     """That the batch was refused with an error after which it comes again."""
+    if isinstance(key, str) and len(key) > MAX_NAME_LENGTH:
+        return  # no topic will have that name: it would only take memory
     batch = NumberedBatch.read(key, data.index, data.records)
     if batch is not None:
         context.refused_batches.add(batch, error)

@@ -13,7 +13,13 @@ from kohort.server.topics.followed import FollowedMetadata, FollowedTopics
 from kohort.server.topics.leader_epochs import judge
 from kohort.server.topics.logged_partitions import known_partitions
 from kohort.server.topics.metadata_log import storage_error
-from kohort.server.topics.names import INTERNAL, OFFSETS_TOPIC, TRANSACTIONS_TOPIC, validate_name
+from kohort.server.topics.names import (
+    INTERNAL,
+    MAX_NAME_LENGTH,
+    OFFSETS_TOPIC,
+    TRANSACTIONS_TOPIC,
+    validate_name,
+)
 from kohort.server.topics.of_coordinators import coordinator_topics
 from kohort.server.topics.shared import SharedTopics
 from kohort.server.topics.shared_metadata import SharedMetadata
@@ -25,6 +31,7 @@ from kohort.server.topics.view import GroupTopics
 __all__ = [
     "BATCH_RECORDS",
     "INTERNAL",
+    "MAX_NAME_LENGTH",
     "MAX_PARTITIONS_PER_REQUEST",
     "METADATA",
     "OFFSETS_TOPIC",

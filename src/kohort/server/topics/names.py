@@ -6,7 +6,7 @@ from typing import Final
 from kohort.errors import ErrorCode, KafkaError
 from kohort.server.topics.cluster_metadata import METADATA
 
-MAX_LENGTH: Final = 249
+MAX_NAME_LENGTH: Final = 249
 """A directory name of 255 bytes, less a dash and the digits of a partition."""
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
@@ -24,8 +24,10 @@ def validate_name(name: str) -> None:
         raise _invalid("the empty string is not allowed")
     if name in (".", ".."):
         raise _invalid(f"'{name}' is not allowed")
-    if len(name) > MAX_LENGTH:
-        raise _invalid(f"the length of '{name}' is longer than the max allowed length {MAX_LENGTH}")
+    if len(name) > MAX_NAME_LENGTH:
+        raise _invalid(
+            f"the length of '{name}' is longer than the max allowed length {MAX_NAME_LENGTH}"
+        )
     if not _LEGAL.fullmatch(name):
         raise _invalid(
             f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', "
