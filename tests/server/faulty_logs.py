@@ -8,6 +8,7 @@ or, without one, for every partition. Everything else is passed on to the real d
 
 from typing import Any
 
+from kohort.errors import ErrorCode, KafkaError
 from kohort.types import TopicPartition
 
 EVERY_PARTITION = None
@@ -72,3 +73,16 @@ class FaultyLog:
             return found(*arguments, **options)
 
         return act
+
+
+class LostLog:
+    """A `Log` around another one. Its node leads it no more before the appends are durable."""
+
+    def __init__(self, log: Any) -> None:
+        self._log = log
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+    async def durable(self) -> None:
+        raise KafkaError(ErrorCode.not_leader_or_follower)

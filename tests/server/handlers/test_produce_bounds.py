@@ -1,17 +1,22 @@
 """Produce requests that cost much: other requests wait for none of them."""
 
 import asyncio
+import gc
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
 import pytest
 
+from kohort.cli.serve import collect_seldom
 from kohort.errors import ErrorCode
 from kohort.protocol.batch_format import HEADER_SIZE, read_header
 from kohort.protocol.batch_writing import recompress
 from kohort.protocol.batches import AbandonedError, Codec, Effort, Rules, build, validate
 from kohort.protocol.records import Record, encode
-from server.handlers.bench import START, Bench
+from kohort.server.refused_batches import MAX_SENDERS
+from server.faulty_logs import LostLog
+from server.handlers.bench import START, Bench, batch_of
 from turns import BOUND_MS, longest_turn_ms
 
 
@@ -129,6 +134,31 @@ async def test_many_batches_give_way(bench: Bench, topic: str) -> None:
     worst, response = await longest_turn_ms(bench.ask("produce", 9, **request))
     results = response.responses[0].partition_responses
     assert {each.error_code for each in results} == {ErrorCode.none}
+    assert worst < BOUND_MS
+
+
+@pytest.fixture
+def collected_seldom() -> Iterator[None]:
+    """The garbage collector as `kohort serve` has it."""
+    thresholds = gc.get_threshold()
+    collect_seldom()
+    yield
+    gc.set_threshold(*thresholds)
+
+
+@pytest.mark.usefixtures("collected_seldom")
+async def test_very_many_batches_that_do_not_become_durable() -> None:
+    bench = Bench(durability="fsync")
+    topic = bench.topics.create("orders", 1)
+    lost: Any = LostLog(*topic.partitions)
+    topic.partitions = (lost,)
+    request = data({}, "orders")
+    request["topic_data"][0]["partition_data"] = [
+        {"index": 0, "records": batch_of(b"", producer_id=each, producer_epoch=0, base_sequence=0)}
+        for each in range(100_000)
+    ]
+    worst, _ = await longest_turn_ms(bench.handling("produce", 9, **request))
+    assert len(bench.refused_batches) == MAX_SENDERS
     assert worst < BOUND_MS
 
 

@@ -15,7 +15,7 @@ from kohort.protocol.batches import increment_sequence, iterate
 from kohort.protocol.messages import encode, request
 from kohort.server.handlers.produce import FAST_PATHS
 from kohort.types import TopicPartition
-from server.faulty_logs import NO_SPACE
+from server.faulty_logs import NO_SPACE, LostLog
 from server.handlers.bench import Bench, FakeExchange, batch_of
 
 NOT_LEADER = ErrorCode.not_leader_or_follower
@@ -220,19 +220,6 @@ def test_names_that_no_topic_can_have_are_not_remembered() -> None:
     assert not node.bench.refused_batches
     assert node.produce(0, topic="a" * 249) is ErrorCode.unknown_topic_or_partition
     assert len(node.bench.refused_batches) == 1
-
-
-class LostLog:
-    """A log whose appends do not become durable, because its node leads it no more."""
-
-    def __init__(self, log: Any) -> None:
-        self._log = log
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._log, name)
-
-    async def durable(self) -> None:
-        raise KafkaError(NOT_LEADER)
 
 
 async def test_batches_that_did_not_become_durable() -> None:

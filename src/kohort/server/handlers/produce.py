@@ -123,7 +123,7 @@ class ProduceContext(NamedTuple):
 
 
 Appended: TypeAlias = tuple[TopicResponses, dict[Log, Places]]
-"""The response, and the logs that were appended to, with their places in it."""
+"""The response, and the logs whose batches have to become durable, with their places in it."""
 Validation: TypeAlias = Callable[[], Buffer]
 Work: TypeAlias = Generator[Validation | None, Buffer | KafkaError | None, Appended]
 """The work on a request. It yields None to give way, or a validation that takes long, and then gets
@@ -199,7 +199,7 @@ def _context(
 def _handle(
     services: Services, exchange: Exchange, request: Any, context: ProduceContext
 ) -> Coroutine[Any, Any, None] | None:
-    work = _append_all(context, request)
+    work = _append_all(context, request, waits=waits_for_disk(services.config))
     try:
         due = next(work)
     except StopIteration as done:
@@ -379,7 +379,7 @@ def _finish(
     services.throttling.produced(exchange)
     if acks == NO_ACKS:
         _end_without_response(exchange, responses)
-    elif logs and waits_for_disk(services.config):
+    elif logs:
         return _respond_when_durable(services, exchange, responses, logs)
     else:
         return _respond(services, exchange, responses)
@@ -432,8 +432,11 @@ def _encoded(version: int, responses: TopicResponses, moved: CurrentLeaders) -> 
     return list(pieces)
 
 
-def _append_all(context: ProduceContext, request: Any) -> Work:
-    """Append every partition's batch, in the order of the request."""
+def _append_all(context: ProduceContext, request: Any, *, waits: bool) -> Work:
+    """Append every partition's batch, in the order of the request.
+
+    `waits`: whether what was appended has to become durable.
+    """
     begun = perf_counter()
     responses: TopicResponses = []
     appended: dict[Log, Places] = {}
@@ -466,7 +469,7 @@ def _append_all(context: ProduceContext, request: Any) -> Work:
                 context.effort.quick = True
                 result = _append(context, key, topic, log, data, checked)
                 begun = perf_counter()
-            if not result.error:
+            if waits and not result.error:
                 batch = NumberedBatch.read(key, data.index, data.records)
                 appended.setdefault(log, []).append((len(responses) - 1, len(results), batch))
             results.append(result)
@@ -632,7 +635,7 @@ async def _respond_when_durable(
         outcomes = await asyncio.gather(*(log.durable() for log in some), return_exceptions=True)
         for places, outcome in zip(some.values(), outcomes, strict=True):
             if isinstance(outcome, OSError | KafkaError):
-                _refuse(services.refused_batches, responses, places, outcome)
+                await in_slices(_refuse(services.refused_batches, responses, places, outcome))
             elif outcome is not None:
                 raise outcome
     later = _respond(services, exchange, responses)
@@ -645,9 +648,10 @@ def _refuse(
     responses: TopicResponses,
     places: Places,
     failure: OSError | KafkaError,
-) -> None:
+) -> Generator[None, None, None]:
     code = failure.code if isinstance(failure, KafkaError) else ErrorCode.kafka_storage_error
     for at, within, batch in places:
+        yield
         if batch is not None and code in SENT_AGAIN:
             refused.add(batch, code)
         partitions = responses[at][1]
