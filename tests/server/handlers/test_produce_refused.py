@@ -73,6 +73,16 @@ class Node:
         ]
 
 
+def that_refused_one() -> Node:
+    """A node that took batch 0, refused batch 1, and leads again."""
+    node = Node()
+    node.produce(0)
+    node.stop_leading()
+    node.produce(1)
+    node.lead()
+    return node
+
+
 def error_of(exchange: FakeExchange) -> ErrorCode:
     return exchange.outcome.responses[0].partition_responses[0].error_code  # type: ignore[no-any-return]
 
@@ -110,20 +120,12 @@ def test_a_real_gap_is_told() -> None:
 
 
 def test_a_producer_that_never_sends_it_again_is_told_when_the_next_comes_again() -> None:
-    node = Node()
-    node.produce(0)
-    node.stop_leading()
-    node.produce(1)
-    node.lead()
+    node = that_refused_one()
     assert [node.produce(sequence) for sequence in (2, 3, 2)] == [NOT_LEADER, NOT_LEADER, GAP]
 
 
 def test_a_producer_that_sends_nothing_again_is_held_up_for_five_responses() -> None:
-    node = Node()
-    node.produce(0)
-    node.stop_leading()
-    node.produce(1)
-    node.lead()
+    node = that_refused_one()
     assert [node.produce(2 + at) for at in range(6)] == [NOT_LEADER] * 5 + [GAP]
 
 
@@ -147,11 +149,7 @@ def test_what_another_node_took_meanwhile_is_not_waited_for() -> None:
 
 
 def test_a_new_epoch_begins_at_once() -> None:
-    node = Node()
-    node.produce(0)
-    node.stop_leading()
-    node.produce(1)
-    node.lead()
+    node = that_refused_one()
     assert node.produce(0, epoch=1) is NONE
     assert node.produce(1, epoch=1) is NONE
 
