@@ -1,5 +1,6 @@
 """Produce requests on their way while a node begins to lead: their batches keep their order."""
 
+import asyncio
 from bisect import insort
 from collections import deque
 from typing import Any
@@ -51,17 +52,17 @@ class Node:
         partition = {"index": 0, "records": records}
         return {"acks": -1, "topic_data": [{**key, "partition_data": [partition]}]}
 
-    def produce(self, sequence: int, *, topic: str = "orders", epoch: int = 0) -> ErrorCode:
+    async def produce(self, sequence: int, *, topic: str = "orders", epoch: int = 0) -> ErrorCode:
         """The response to one batch of one record."""
         fields = self.fields(sequence, topic, epoch)
         if self._is_fast:
             exchange = FakeExchange(BY_NAME["produce"].key, self._version)
             content = encode(request(BY_NAME["produce"].key, self._version, **fields))
             assert FAST_PATHS[self._version](self.bench.services, exchange, content, 0)
+            outcome = exchange.outcome
         else:
-            exchange, later = self.bench.begin("produce", self._version, **fields)
-            assert later is None
-        return error_of(exchange)
+            outcome = await self.bench.ask("produce", self._version, **fields)
+        return outcome.responses[0].partition_responses[0].error_code  # type: ignore[no-any-return]
 
     def content(self, topic: str = "orders") -> list[int]:
         """The sequences in the log."""
@@ -73,18 +74,14 @@ class Node:
         ]
 
 
-def that_refused_one() -> Node:
+async def that_refused_one() -> Node:
     """A node that took batch 0, refused batch 1, and leads again."""
     node = Node()
-    node.produce(0)
+    await node.produce(0)
     node.stop_leading()
-    node.produce(1)
+    await node.produce(1)
     node.lead()
     return node
-
-
-def error_of(exchange: FakeExchange) -> ErrorCode:
-    return exchange.outcome.responses[0].partition_responses[0].error_code  # type: ignore[no-any-return]
 
 
 VERSIONS = pytest.mark.parametrize(
@@ -94,129 +91,129 @@ VERSIONS = pytest.mark.parametrize(
 
 @VERSIONS
 @pytest.mark.parametrize("known", [0, 3])
-def test_batches_behind_a_refused_one_are_refused_as_it_was(
+async def test_batches_behind_a_refused_one_are_refused_as_it_was(
     version: int, is_fast: bool, known: int
 ) -> None:
     """`known`: batches that the log has of the producer."""
     node = Node(version, is_fast=is_fast)
     for sequence in range(known):
-        assert node.produce(sequence) is NONE
+        assert await node.produce(sequence) is NONE
     node.stop_leading()
-    assert node.produce(known) is NOT_LEADER
+    assert await node.produce(known) is NOT_LEADER
     node.lead()
-    assert [node.produce(known + at) for at in (1, 2, 3, 4)] == [NOT_LEADER] * 4
-    assert [node.produce(known + at) for at in range(5)] == [NONE] * 5
+    assert [await node.produce(known + at) for at in (1, 2, 3, 4)] == [NOT_LEADER] * 4
+    assert [await node.produce(known + at) for at in range(5)] == [NONE] * 5
     assert node.content() == [*range(known + 5)]
 
 
-def test_a_real_gap_is_told() -> None:
+async def test_a_real_gap_is_told() -> None:
     node = Node()
-    assert [node.produce(sequence) for sequence in (0, 2)] == [NONE, GAP]
+    assert [await node.produce(sequence) for sequence in (0, 2)] == [NONE, GAP]
     node.stop_leading()
-    assert node.produce(2) is NOT_LEADER
+    assert await node.produce(2) is NOT_LEADER
     node.lead()
-    assert node.produce(2) is GAP
+    assert await node.produce(2) is GAP
     assert node.content() == [0]
 
 
-def test_a_producer_that_never_sends_it_again_is_told_when_the_next_comes_again() -> None:
-    node = that_refused_one()
-    assert [node.produce(sequence) for sequence in (2, 3, 2)] == [NOT_LEADER, NOT_LEADER, GAP]
+async def test_a_producer_that_never_sends_it_again_is_told_when_the_next_comes_again() -> None:
+    node = await that_refused_one()
+    assert [await node.produce(sequence) for sequence in (2, 3, 2)] == [NOT_LEADER, NOT_LEADER, GAP]
 
 
-def test_a_producer_that_sends_nothing_again_is_held_up_for_five_responses() -> None:
-    node = that_refused_one()
-    assert [node.produce(2 + at) for at in range(6)] == [NOT_LEADER] * 5 + [GAP]
+async def test_a_producer_that_sends_nothing_again_is_held_up_for_five_responses() -> None:
+    node = await that_refused_one()
+    assert [await node.produce(2 + at) for at in range(6)] == [NOT_LEADER] * 5 + [GAP]
 
 
-def test_an_unknown_producer_may_begin_anywhere_if_nothing_was_refused() -> None:
+async def test_an_unknown_producer_may_begin_anywhere_if_nothing_was_refused() -> None:
     """Its earlier batches may have been deleted."""
     node = Node()
-    assert node.produce(13) is NONE
+    assert await node.produce(13) is NONE
 
 
-def test_what_another_node_took_meanwhile_is_not_waited_for() -> None:
+async def test_what_another_node_took_meanwhile_is_not_waited_for() -> None:
     node = Node()
     node.stop_leading()
-    assert node.produce(85) is NOT_LEADER
+    assert await node.produce(85) is NOT_LEADER
     node.lead()
     log = node.bench.topics.log("orders", 0)
     assert log is not None
     for sequence in range(85, 89):
         elsewhere = batch_of(b"a", producer_id=1, producer_epoch=0, base_sequence=sequence)
         log.append(elsewhere, node.bench.clock.timestamp())
-    assert node.produce(89) is NONE
+    assert await node.produce(89) is NONE
 
 
-def test_a_new_epoch_begins_at_once() -> None:
-    node = that_refused_one()
-    assert node.produce(0, epoch=1) is NONE
-    assert node.produce(1, epoch=1) is NONE
+async def test_a_new_epoch_begins_at_once() -> None:
+    node = await that_refused_one()
+    assert await node.produce(0, epoch=1) is NONE
+    assert await node.produce(1, epoch=1) is NONE
 
 
-def test_a_storage_that_fails_for_one_batch() -> None:
+async def test_a_storage_that_fails_for_one_batch() -> None:
     node = Node()
-    node.produce(0)
+    await node.produce(0)
     node.stop_leading(NO_SPACE)
-    assert node.produce(1) is ErrorCode.kafka_storage_error
+    assert await node.produce(1) is ErrorCode.kafka_storage_error
     node.lead()
-    assert node.produce(2) is ErrorCode.kafka_storage_error
-    assert [node.produce(1), node.produce(2)] == [NONE, NONE]
+    assert await node.produce(2) is ErrorCode.kafka_storage_error
+    assert [await node.produce(1), await node.produce(2)] == [NONE, NONE]
 
 
-def test_a_topic_that_is_not_known_yet() -> None:
+async def test_a_topic_that_is_not_known_yet() -> None:
     node = Node()
-    assert node.produce(0, topic="new") is ErrorCode.unknown_topic_or_partition
+    assert await node.produce(0, topic="new") is ErrorCode.unknown_topic_or_partition
     node.bench.topics.create("new", 1)
-    assert node.produce(1, topic="new") is ErrorCode.unknown_topic_or_partition
-    assert [node.produce(0, topic="new"), node.produce(1, topic="new")] == [NONE, NONE]
+    assert await node.produce(1, topic="new") is ErrorCode.unknown_topic_or_partition
+    assert [await node.produce(0, topic="new"), await node.produce(1, topic="new")] == [NONE, NONE]
     assert node.content("new") == [0, 1]
 
 
 @pytest.mark.parametrize("count", [1, 2, 5])
-def test_a_producer_unknown_to_the_log_begins_in_order_after_what_another_node_took(
+async def test_a_producer_unknown_to_the_log_begins_in_order_after_what_another_node_took(
     count: int,
 ) -> None:
     """The log has forgotten it, or was created again. A batch was refused here long before."""
     node = Node()
     node.stop_leading()
-    assert node.produce(5) is NOT_LEADER
+    assert await node.produce(5) is NOT_LEADER
     node.lead()
     sequences = [*range(900, 900 + count)]
-    assert [node.produce(sequence) for sequence in sequences] == [NOT_LEADER] * count
-    assert [node.produce(sequence) for sequence in sequences] == [NONE] * count
+    assert [await node.produce(sequence) for sequence in sequences] == [NOT_LEADER] * count
+    assert [await node.produce(sequence) for sequence in sequences] == [NONE] * count
     assert node.content() == sequences
 
 
-def test_a_topic_that_is_created_again_under_a_producer() -> None:
+async def test_a_topic_that_is_created_again_under_a_producer() -> None:
     """The first of three batches comes before it, and one was refused here long before."""
     node = Node()
-    assert node.produce(5, topic="new") is ErrorCode.unknown_topic_or_partition
-    assert node.produce(900, topic="new") is ErrorCode.unknown_topic_or_partition
+    assert await node.produce(5, topic="new") is ErrorCode.unknown_topic_or_partition
+    assert await node.produce(900, topic="new") is ErrorCode.unknown_topic_or_partition
     node.bench.topics.create("new", 1)
     for sequence in (901, 902):
-        assert node.produce(sequence, topic="new") is ErrorCode.unknown_topic_or_partition
-    assert [node.produce(sequence, topic="new") for sequence in (900, 901, 902)] == [NONE] * 3
+        assert await node.produce(sequence, topic="new") is ErrorCode.unknown_topic_or_partition
+    assert [await node.produce(sequence, topic="new") for sequence in (900, 901, 902)] == [NONE] * 3
 
 
-def test_a_fenced_producer_does_not_end_the_wait_of_the_next_one() -> None:
+async def test_a_fenced_producer_does_not_end_the_wait_of_the_next_one() -> None:
     node = Node()
-    node.produce(0)
+    await node.produce(0)
     node.stop_leading()
-    assert node.produce(0, epoch=1) is NOT_LEADER
-    assert node.produce(1) is NOT_LEADER
+    assert await node.produce(0, epoch=1) is NOT_LEADER
+    assert await node.produce(1) is NOT_LEADER
     node.lead()
-    assert node.produce(2) is GAP
-    assert node.produce(1, epoch=1) is NOT_LEADER
-    assert [node.produce(0, epoch=1), node.produce(1, epoch=1)] == [NONE] * 2
+    assert await node.produce(2) is GAP
+    assert await node.produce(1, epoch=1) is NOT_LEADER
+    assert [await node.produce(0, epoch=1), await node.produce(1, epoch=1)] == [NONE] * 2
 
 
-def test_names_that_no_topic_can_have_are_not_remembered() -> None:
+async def test_names_that_no_topic_can_have_are_not_remembered() -> None:
     """They can be long, and no producer sends to them for good."""
     node = Node()
-    assert node.produce(0, topic="a" * 250) is ErrorCode.unknown_topic_or_partition
+    assert await node.produce(0, topic="a" * 250) is ErrorCode.unknown_topic_or_partition
     assert not node.bench.refused_batches
-    assert node.produce(0, topic="a" * 249) is ErrorCode.unknown_topic_or_partition
+    assert await node.produce(0, topic="a" * 249) is ErrorCode.unknown_topic_or_partition
     assert len(node.bench.refused_batches) == 1
 
 
@@ -228,19 +225,11 @@ async def test_batches_that_did_not_become_durable() -> None:
     (log,) = topic.partitions
     lost = Node().bench.topics.log("orders", 0)
 
-    async def outcome(sequence: int) -> ErrorCode:
-        exchange, later = node.bench.begin("produce", 9, **node.fields(sequence, "orders", 0))
-        assert later is not None
-        await later
-        return error_of(exchange)
-
     topic.partitions = (LostLog(lost),)  # type: ignore[assignment]
-    assert [await outcome(0), await outcome(1)] == [NOT_LEADER] * 2
+    assert [await node.produce(0), await node.produce(1)] == [NOT_LEADER] * 2
     topic.partitions = (log,)
-    exchange, later = node.bench.begin("produce", 9, **node.fields(2, "orders", 0))
-    assert later is None
-    assert error_of(exchange) is NOT_LEADER
-    assert [await outcome(sequence) for sequence in range(3)] == [NONE] * 3
+    assert await node.produce(2) is NOT_LEADER
+    assert [await node.produce(sequence) for sequence in range(3)] == [NONE] * 3
 
 
 class Connection:
@@ -260,10 +249,10 @@ class Connection:
         if self._unsent and len(self._requests) + len(self._responses) < 5:
             self._requests.append(self._unsent.pop(0))
 
-    def arrive(self) -> None:
+    async def arrive(self) -> None:
         if self._requests:
             sequence = self._requests.popleft()
-            self._responses.append((sequence, self._node.produce(sequence)))
+            self._responses.append((sequence, await self._node.produce(sequence)))
 
     def receive(self) -> None:
         if self._responses:
@@ -283,13 +272,20 @@ def test_a_producer_sees_no_gap_however_often_the_leader_changes(
     sequences = [increment_sequence(first, at) for at in range(12)]
     node = Node()
     connection = Connection(node, sequences)
-    acts = {
-        "send": connection.send,
-        "arrive": connection.arrive,
-        "receive": connection.receive,
-        "lead": node.lead,
-        "stop": node.stop_leading,
-    }
-    for step in (*steps, "lead", *("send", "arrive", "receive") * 60):
-        acts[step]()
+
+    async def run() -> None:
+        for step in (*steps, "lead", *("send", "arrive", "receive") * 60):
+            match step:
+                case "send":
+                    connection.send()
+                case "arrive":
+                    await connection.arrive()
+                case "receive":
+                    connection.receive()
+                case "lead":
+                    node.lead()
+                case "stop":
+                    node.stop_leading()
+
+    asyncio.run(run())
     assert node.content() == sequences
