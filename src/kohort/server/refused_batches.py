@@ -1,4 +1,4 @@
-"""Batches of idempotent producers that were refused for now, and will come again.
+"""Refused batches that idempotent producers have to send again before later ones.
 
 A producer has up to five requests on their way. If its node begins to lead a partition between the
 first and the second, the log would find a gap before the second: OUT_OF_ORDER_SEQUENCE_NUMBER. Or
@@ -16,7 +16,7 @@ from uuid import UUID
 
 from kohort.errors import ErrorCode
 from kohort.log.producers import REMEMBERED_BATCHES
-from kohort.protocol.batch_format import HEADER_SIZE, MAGIC, read_header
+from kohort.protocol.batch_format import HEADER_SIZE, MAGIC, MAX_SEQUENCE, read_header
 from kohort.protocol.batches import Buffer
 
 SENT_AGAIN: Final = frozenset(
@@ -36,7 +36,7 @@ _HELD_UP: Final = REMEMBERED_BATCHES
 """All that are on their way, if another leader took the one that is awaited: nobody is held up by
 more responses.
 """
-_SEQUENCES: Final = 1 << 31
+_SEQUENCES: Final = MAX_SEQUENCE + 1
 """0 follows the largest one."""
 
 Sender: TypeAlias = tuple[str | UUID | None, int, int]
@@ -44,7 +44,7 @@ Sender: TypeAlias = tuple[str | UUID | None, int, int]
 
 
 class NumberedBatch(NamedTuple):
-    """What the header of a batch says of its producer."""
+    """The partition, producer id, epoch and base sequence of one batch."""
 
     sender: Sender
     epoch: int
@@ -65,14 +65,14 @@ class NumberedBatch(NamedTuple):
 class Refused:
     """The batches of one producer in one partition."""
 
-    __slots__ = ("answers", "epoch", "error", "sequences")
+    __slots__ = ("epoch", "error", "responses_left", "sequences")
 
     def __init__(self, epoch: int, error: ErrorCode) -> None:
         self.epoch = epoch
         self.error = error
         self.sequences: list[int] = []
         """Those that have not come again, the latest last."""
-        self.answers = _HELD_UP
+        self.responses_left = _HELD_UP
 
     def add(self, sequence: int) -> None:
         if sequence in self.sequences:
@@ -97,7 +97,7 @@ class Refused:
 
     def remove_up_to(self, sequence: int) -> None:
         self.sequences = [each for each in self.sequences if _is_before(sequence, each)]
-        self.answers = _HELD_UP
+        self.responses_left = _HELD_UP
 
 
 def _is_before(sequence: int, other: int) -> bool:
@@ -126,7 +126,7 @@ class RefusedBatches:
                 self._by_sender.popitem(last=False)
         self._by_sender.move_to_end(batch.sender)
         refused.error = error
-        refused.answers = _HELD_UP
+        refused.responses_left = _HELD_UP
         refused.add(batch.sequence)
 
     def before(self, batch: NumberedBatch) -> int | None:
@@ -136,7 +136,7 @@ class RefusedBatches:
             return None
         refused.comes_again(batch.sequence)
         first = refused.first_before(batch.sequence)
-        if refused.epoch != batch.epoch or (first is not None and not refused.answers):
+        if refused.epoch != batch.epoch or (first is not None and not refused.responses_left):
             del self._by_sender[batch.sender]
             return None
         if first is None:
@@ -150,7 +150,7 @@ class RefusedBatches:
         """
         refused = self._by_sender[batch.sender]
         if outcome is ErrorCode.out_of_order_sequence_number:
-            refused.answers -= 1
+            refused.responses_left -= 1
             refused.add(batch.sequence)
             return refused.error
         if outcome is ErrorCode.none:
