@@ -30,9 +30,21 @@ COMMIT_SECONDS = 20.0
 librdkafka 2.16 was seen to wait in `rd_kafka_commit_queue` for good, in a group of the consumer
 protocol whose coordinator had moved several times. `rd_kafka_commit` has no time limit.
 """
+QUERY_LOST = "Failed to fetch committed offsets for partitions"
+"""How the error begins with which librdkafka 2.16 gives up partitions for good.
+
+A connection ended before the response to OffsetFetch, and the assignment had changed meanwhile.
+`rd_kafka_assignment_handle_OffsetFetch` then leaves the partitions among those whose query is on
+its way: in a group of the consumer protocol they are neither read nor revoked again, and once the
+coordinator expels the member for that, it does not join again.
+"""
 EPOCHS_TOLD = {"debug": "eos", "log_level": 7}
 """Has librdkafka log epoch bumps: batches that it sends again after one may be stored twice."""
 QUIET = {"log_level": 0, "reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 500}
+
+
+class QueryLostError(Exception):
+    """A member has lost a query of committed offsets, and cannot go on."""
 
 
 def produce(
@@ -89,6 +101,7 @@ def consume(
             ledger.record_owned(plan.group, None, member, owned)
 
     while not stop.is_set():
+        protocol = rng.choice(plan.protocols)
         consumer = Consumer(
             {
                 "bootstrap.servers": address,
@@ -96,7 +109,7 @@ def consume(
                 "client.id": plan.name,
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
-                **_protocol(rng.choice(plan.protocols)),
+                **_protocol(protocol),
                 **QUIET,
             }
         )
@@ -104,9 +117,13 @@ def consume(
         ends = time.monotonic() + rng.uniform(*plan.life_seconds)
         try:
             while time.monotonic() < ends and not stop.is_set():
-                _step(plan, consumer, ledger)
+                _step(plan, protocol, consumer, ledger)
         except TimeoutError:
             ledger.replaced[plan.name] += 1  # to close it would wait for the commit too
+        except QueryLostError as error:
+            logger.warning("%s is replaced: %s", plan.name, error)
+            ledger.replaced[plan.name] += 1
+            consumer.close()
         else:
             consumer.close()
 
@@ -123,10 +140,13 @@ def _protocol(protocol: Protocol) -> dict[str, str | int]:
     }
 
 
-def _step(plan: MemberPlan, consumer: Consumer, ledger: Ledger) -> None:
+def _step(plan: MemberPlan, protocol: Protocol, consumer: Consumer, ledger: Ledger) -> None:
+    """Raises QueryLostError; TimeoutError if its commit takes too long."""
     following = {}
     for message in consumer.consume(500, 0.2):
         if (error := message.error()) is not None:
+            if protocol == "consumer" and error.str().startswith(QUERY_LOST):
+                raise QueryLostError(error.str())
             if error.fatal() or error.code() == KafkaError._AUTO_OFFSET_RESET:
                 ledger.violation(f"{plan.name} failed: {error}")
             continue

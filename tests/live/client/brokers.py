@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TypeVar
 
 import pytest
@@ -63,18 +64,18 @@ class Site:
             return await ask(Admin(cluster))
 
 
-def _kohort(directory: Path, advertised: str) -> KohortServe:
-    return KohortServe(directory, SETTINGS | {"advertised.listeners": advertised})
+def _kohort(directory: Path, advertised: str, settings: Mapping[str, str]) -> KohortServe:
+    return KohortServe(directory, {**SETTINGS, **settings, "advertised.listeners": advertised})
 
 
-def _apache_kafka(version: str) -> Callable[[Path, str], ApacheKafka]:
-    def start(_: Path, advertised: str) -> ApacheKafka:
+def _apache_kafka(version: str) -> Callable[[Path, str, Mapping[str, str]], ApacheKafka]:
+    def start(_: Path, advertised: str, settings: Mapping[str, str]) -> ApacheKafka:
         if reason := kafka.missing_tools(version):
             pytest.skip(reason)
-        settings: Mapping[str, str] = KAFKA_SETTINGS | {
-            "advertised.listeners": f"PLAINTEXT://{advertised}"
-        }
-        return ApacheKafka(kafka.free_port(neighbours=1), settings, version)
+        address = {"advertised.listeners": f"PLAINTEXT://{advertised}"}
+        return ApacheKafka(
+            kafka.free_port(neighbours=1), {**KAFKA_SETTINGS, **settings, **address}, version
+        )
 
     return start
 
@@ -87,9 +88,11 @@ BROKERS = {
 
 
 @contextmanager
-def opened(name: str, directory: Path) -> Iterator[Site]:
+def opened(
+    name: str, directory: Path, settings: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[Site]:
     with Door() as door:
-        server = BROKERS[name](directory, door.address)
+        server = BROKERS[name](directory, door.address, settings)
         door.upstream = server.address
         try:
             yield Site(name, server, door)

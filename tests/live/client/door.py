@@ -1,5 +1,5 @@
-"""A TCP proxy before a broker, which can be shut for single clients: the network between them
-fails, and the broker and everybody else go on.
+"""A TCP proxy before a broker, which can be shut for single clients, or lose requests of theirs:
+the network between them fails, and the broker and everybody else go on.
 """
 
 import asyncio
@@ -15,8 +15,8 @@ Shut = Literal["reset", "silent"]
 what was sent arrives when the door opens again, late, as what TCP sends again does.
 """
 CHUNK = 65_536
-CLIENT_ID_AT = 14
-"""Of a request: behind its size, API key, version, correlation id, and the client id's length."""
+HEADER = struct.Struct(">hhih")
+"""Of a request: API key, version, correlation id, and the length of the client id behind it."""
 
 
 class Door:
@@ -29,6 +29,7 @@ class Door:
         """HOST:PORT of the broker."""
         self._loop = asyncio.new_event_loop()
         self._reset: set[str] = set()
+        self._losing: dict[tuple[str, int], threading.Event] = {}
         self._passes: dict[str, asyncio.Event] = {}
         self._links: dict[asyncio.Task[None], str] = {}
         self._server: asyncio.Server | None = None
@@ -65,6 +66,18 @@ class Door:
         finally:
             self._loop.call_soon_threadsafe(self._open, clients)
 
+    @contextmanager
+    def losing(self, client: str, api_key: int) -> Iterator[threading.Event]:
+        """Lose the client's requests of this kind for the time of the block, at whose end its
+        connections break. The event: one is lost.
+        """
+        lost = self._losing[client, api_key] = threading.Event()
+        try:
+            yield lost
+        finally:
+            del self._losing[client, api_key]
+            self._loop.call_soon_threadsafe(self._break, client)
+
     # --- in the loop ---
 
     def _shut(self, clients: dict[str, Shut]) -> None:
@@ -73,9 +86,12 @@ class Door:
                 self._pass(client).clear()
                 continue
             self._reset.add(client)
-            for link, of in self._links.items():
-                if of == client:
-                    link.cancel()
+            self._break(client)
+
+    def _break(self, client: str) -> None:
+        for link, of in self._links.items():
+            if of == client:
+                link.cancel()
 
     def _open(self, clients: dict[str, Shut]) -> None:
         self._reset -= clients.keys()
@@ -92,13 +108,13 @@ class Door:
         link = asyncio.current_task()
         assert link is not None
         try:
-            head = await reader.readexactly(CLIENT_ID_AT)
-            (length,) = struct.unpack_from(">h", head, CLIENT_ID_AT - 2)
-            name = await reader.readexactly(max(length, 0))
-            if (client := name.decode()) in self._reset:
+            request = await _request(reader)
+            *_, length = HEADER.unpack_from(request)
+            client = request[HEADER.size : HEADER.size + max(length, 0)].decode()
+            if client in self._reset:
                 return
             self._links[link] = client
-            await self._forward(client, head + name, reader, writer)
+            await self._forward(client, request, reader, writer)
         except asyncio.CancelledError:
             writer.transport.abort()
         except (OSError, asyncio.IncompleteReadError):
@@ -114,23 +130,39 @@ class Door:
         host, _, port = self.upstream.rpartition(":")
         from_broker, to_broker = await asyncio.open_connection(host, int(port))
         try:
-            to_broker.write(first)
             async with asyncio.TaskGroup() as both:
-                both.create_task(self._pump(client, reader, to_broker))
-                both.create_task(self._pump(client, from_broker, writer))
-        except* OSError:
+                both.create_task(self._pump_requests(client, first, reader, to_broker))
+                both.create_task(self._pump_responses(client, from_broker, writer))
+        except* (OSError, asyncio.IncompleteReadError):
             pass
         finally:
             to_broker.close()
 
-    async def _pump(
+    async def _pump_requests(
+        self,
+        client: str,
+        request: bytes,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> None:
+        while True:
+            api_key, *_ = HEADER.unpack_from(request)
+            if lost := self._losing.get((client, api_key)):
+                lost.set()
+            else:
+                writer.write(len(request).to_bytes(4) + request)
+                await writer.drain()
+            request = await _request(reader)
+            await self._pass(client).wait()
+
+    async def _pump_responses(
         self, client: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         while True:
             data = await reader.read(CHUNK)
             await self._pass(client).wait()
             if not data:
-                raise ConnectionResetError  # one side has closed: both end
+                raise ConnectionResetError  # the broker has closed: both end
             writer.write(data)
             await writer.drain()
 
@@ -141,3 +173,8 @@ class Door:
         for link in links:
             link.cancel()
         await asyncio.gather(*links, return_exceptions=True)
+
+
+async def _request(reader: asyncio.StreamReader) -> bytes:
+    """The next request, without its size. Raises asyncio.IncompleteReadError at the end."""
+    return await reader.readexactly(int.from_bytes(await reader.readexactly(4)))
