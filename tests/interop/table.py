@@ -69,10 +69,12 @@ These are properties of the clients, not of Kohort. The programs and tests allow
 - **librdkafka** 2.16 never sends offsets of a transaction to a group whose coordinator it knew
   before the server restarted, to Apache Kafka neither. `send_offsets_to_transaction` then waits for
   its timeout.
-- **librdkafka** 2.16 gives up partitions for good, on Apache Kafka too, if a connection ends before
-  the response to OffsetFetch while the assignment of a group of the consumer protocol changes. It
-  neither reads nor revokes them, and once expelled for that it does not join again. The application
-  gets the error "Failed to fetch committed offsets for partitions" and has to open a new consumer.
+- **librdkafka** 2.16 gives up partitions for good, on Apache Kafka too, if OffsetFetch is refused
+  for the group, as by NOT_COORDINATOR while the coordinator moves. The same happens if a connection
+  ends before the response while the assignment changes. It does not read these partitions. In a
+  group of the consumer protocol it does not revoke them either, and once expelled for that it does
+  not join again. The application gets the error "Failed to fetch committed offsets for" these
+  partitions, and has to open a new consumer.
 - **librdkafka** before 2.6.1, which kcat 1.7 uses, cannot authenticate by SCRAM, to Apache Kafka 4
   neither: it repeats its own nonce, and since CVE-2024-56128 brokers compare nonces. The log of the
   server says so. PLAIN works. Debian's build of kcat has no OIDC, without which it gets no token

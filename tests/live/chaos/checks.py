@@ -228,13 +228,22 @@ class GroupLog:
 
 
 def check_commits(ledger: Ledger, log: GroupLog) -> list[str]:
-    """Every acknowledged commit is in the log, in order, and none goes back but late ones."""
+    """Every acknowledged commit is in the log, in order, and none goes back but late ones.
+
+    The order in which a client was told counts, but not that of several: what one of them says may
+    be heard later than what the next owner says.
+    """
     found = []
-    for key, told in ledger.committed.items():
+    for key, clients in ledger.committed.items():
         logged = log.commits.get(key, [])
-        if not _is_subsequence(told, logged):
-            missing = sorted(set(told) - set(logged))
+        told = Counter(offset for each in clients.values() for offset in each)
+        if missing := sorted(told - Counter(logged)):
             found.append(f"{key}: acknowledged commits are not in the log: {missing[-SHOWN:]}")
+        found += [
+            f"{key}: the acknowledged commits of {client} are not in their order in the log"
+            for client, offsets in clients.items()
+            if not missing and not _is_subsequence(offsets, logged)
+        ]
     for key, logged in log.commits.items():
         marked = zip(logged, log.marks[key], strict=True)
         back = [

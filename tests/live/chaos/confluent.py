@@ -2,6 +2,7 @@
 
 import logging
 import random
+import re
 import threading
 import time
 from collections.abc import Sequence
@@ -30,13 +31,14 @@ COMMIT_SECONDS = 20.0
 librdkafka 2.16 was seen to wait in `rd_kafka_commit_queue` for good, in a group of the consumer
 protocol whose coordinator had moved several times. `rd_kafka_commit` has no time limit.
 """
-QUERY_LOST = "Failed to fetch committed offsets for partitions"
+QUERY_LOST = re.compile(r"Failed to fetch committed offsets for (partitions|\d+ partition)")
 """How the error begins with which librdkafka 2.16 gives up partitions for good.
 
-A connection ended before the response to OffsetFetch, and the assignment had changed meanwhile.
-`rd_kafka_assignment_handle_OffsetFetch` then leaves the partitions among those whose query is on
-its way: in a group of the consumer protocol they are neither read nor revoked again, and once the
-coordinator expels the member for that, it does not join again.
+OffsetFetch was refused for the whole group, as by NOT_COORDINATOR, or a connection ended before its
+response and the assignment had changed meanwhile. `rd_kafka_assignment_handle_OffsetFetch` then
+leaves the partitions among those whose query is on its way. They are not read; in a group of the
+consumer protocol they are not revoked either, and once the coordinator expels the member for that,
+it does not join again.
 """
 EPOCHS_TOLD = {"debug": "eos", "log_level": 7}
 """Has librdkafka log epoch bumps: batches that it sends again after one may be stored twice."""
@@ -101,7 +103,6 @@ def consume(
             ledger.record_owned(plan.group, None, member, owned)
 
     while not stop.is_set():
-        protocol = rng.choice(plan.protocols)
         consumer = Consumer(
             {
                 "bootstrap.servers": address,
@@ -109,7 +110,7 @@ def consume(
                 "client.id": plan.name,
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
-                **_protocol(protocol),
+                **_protocol(rng.choice(plan.protocols)),
                 **QUIET,
             }
         )
@@ -117,7 +118,7 @@ def consume(
         ends = time.monotonic() + rng.uniform(*plan.life_seconds)
         try:
             while time.monotonic() < ends and not stop.is_set():
-                _step(plan, protocol, consumer, ledger)
+                _step(plan, consumer, ledger)
         except TimeoutError:
             ledger.replaced[plan.name] += 1  # to close it would wait for the commit too
         except QueryLostError as error:
@@ -140,12 +141,13 @@ def _protocol(protocol: Protocol) -> dict[str, str | int]:
     }
 
 
-def _step(plan: MemberPlan, protocol: Protocol, consumer: Consumer, ledger: Ledger) -> None:
+def _step(plan: MemberPlan, consumer: Consumer, ledger: Ledger) -> None:
     """Raises QueryLostError; TimeoutError if its commit takes too long."""
     following = {}
     for message in consumer.consume(500, 0.2):
         if (error := message.error()) is not None:
-            if protocol == "consumer" and error.str().startswith(QUERY_LOST):
+            ledger.errors[plan.name] = error.str()
+            if QUERY_LOST.match(error.str()):
                 raise QueryLostError(error.str())
             if error.fatal() or error.code() == KafkaError._AUTO_OFFSET_RESET:
                 ledger.violation(f"{plan.name} failed: {error}")
@@ -161,7 +163,8 @@ def _step(plan: MemberPlan, protocol: Protocol, consumer: Consumer, ledger: Ledg
     ]
     try:
         done = _commit(consumer, offsets)
-    except KafkaException:
+    except KafkaException as refused:
+        ledger.errors[plan.name] = str(refused)
         return  # nothing was acknowledged: the group rebalances, or the server is down
     for each in done:
         if each.error is None:

@@ -64,10 +64,10 @@ class Owned(NamedTuple):
 class Ledger:
     acknowledged: dict[str, list[Acknowledged]] = field(default_factory=lambda: defaultdict(list))
     """By topic, in the order in which the producer was told."""
-    committed: dict[tuple[str, Partition], list[int]] = field(
-        default_factory=lambda: defaultdict(list)
+    committed: dict[tuple[str, Partition], dict[str, list[int]]] = field(
+        default_factory=lambda: defaultdict(lambda: defaultdict(list))
     )
-    """Offsets by group and partition, in the order in which members were told."""
+    """Offsets by group and partition, and by client in the order in which it was told."""
     highest: dict[tuple[str, Partition], tuple[int, int]] = field(default_factory=dict)
     """The highest of them, with the time in ms when the member was told."""
     owned: list[Owned] = field(default_factory=list)
@@ -84,6 +84,13 @@ class Ledger:
     """By client: the longest time from one success to the next, in seconds."""
     replaced: Counter[str] = field(default_factory=Counter)
     """By client: how often its library gave up, and another instance took its place."""
+    errors: dict[str, str] = field(default_factory=dict)
+    """By client: the last error that its library gave to the application."""
+
+    @property
+    def commits(self) -> int:
+        """How many were acknowledged."""
+        return sum(len(told) for each in self.committed.values() for told in each.values())
 
     def record_acknowledged(self, client: str, partition: Partition, offset: int, value: int):
         self.acknowledged[partition[0]].append(Acknowledged(partition, offset, value))
@@ -91,7 +98,7 @@ class Ledger:
 
     def record_committed(self, client: str, group: str, partition: Partition, offset: int) -> None:
         key = group, partition
-        self.committed[key].append(offset)
+        self.committed[key][client].append(offset)
         if offset >= self.highest.get(key, (0, 0))[0]:
             self.highest[key] = offset, _now_ms()
         self._succeeded(client)

@@ -62,8 +62,8 @@ class Outcome:
         return (
             f"{self.kills} kills in {self.seconds:.0f} s, seed {self.seed}: "
             f"{sum(map(len, ledger.acknowledged.values()))} records and "
-            f"{sum(map(len, ledger.committed.values()))} commits acknowledged, "
-            f"{len(ledger.owned)} assignments, {len(self.violations)} violations"
+            f"{ledger.commits} commits acknowledged, {len(ledger.owned)} assignments, "
+            f"{ledger.replaced.total()} clients replaced, {len(self.violations)} violations"
         )
 
 
@@ -275,7 +275,8 @@ class Run(ABC):
             late = self.clients - {name for name, at in active if at > since}
         if late:
             aio.write_stacks(self._log)
-            self.ledger.violation(f"did not go on after {self.killed} kills: {sorted(late)}")
+            told = {name: self.ledger.errors.get(name, "no error") for name in sorted(late)}
+            self.ledger.violation(f"did not go on after {self.killed} kills: {told}")
 
     # --- what is left ---
 

@@ -53,8 +53,8 @@ def lose_a_record(chaos: Chaos) -> None:
 
 
 def lose_a_commit(chaos: Chaos) -> None:
-    group, (topic, partition) = next(iter(chaos.ledger.committed))
-    offset = chaos.ledger.committed[group, (topic, partition)][-1]
+    (group, (topic, partition)), clients = next(iter(chaos.ledger.committed.items()))
+    offset = max(told[-1] for told in clients.values())
 
     def is_it(key, value, _offset):
         record = decode(key, value)

@@ -92,7 +92,8 @@ def commits_of(*offsets):
         ([1, 3], (1, 2, 3), None),
         ([3, 3], (3, 3), None),
         ([1, 3], (1, 2), "not in the log: [3]"),
-        ([3, 1], (1, 3), "not in the log"),
+        ([3, 3], (3,), "not in the log: [3]"),
+        ([3, 1], (1, 3), "of c are not in their order"),
         ([1], (3, 1), "went back from 3 ("),
     ],
 )
@@ -103,6 +104,16 @@ def test_commits(told, logged, sentence):
     found = check_commits(ledger, commits_of(*logged))
     assert any(sentence in each for each in found) if sentence else not found
     assert ledger.highest["g", T0][0] == max(told)
+
+
+def test_commits_of_two_clients_are_told_in_any_order():
+    ledger = Ledger()
+    for client, offset in [("b", 3), ("a", 1), ("b", 4)]:
+        ledger.record_committed(client, "g", T0, offset)
+    assert not check_commits(ledger, commits_of(1, 3, 4))
+    assert "not in the log: [1]" in check_commits(ledger, commits_of(3, 4))[0]
+    ledger.record_committed("a", "g", T0, 3)
+    assert "not in the log: [3]" in check_commits(ledger, commits_of(1, 3, 4))[0]
 
 
 def test_a_commit_that_was_sent_before_goes_back_late():

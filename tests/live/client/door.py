@@ -1,12 +1,13 @@
-"""A TCP proxy before a broker, which can be shut for single clients, or lose requests of theirs:
-the network between them fails, and the broker and everybody else go on.
+"""A TCP proxy before a broker, which can be shut for single clients, lose requests of theirs, or
+respond to them itself: the network between them fails, and the broker and everybody else go on.
 """
 
 import asyncio
 import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Literal, Self
 
@@ -17,6 +18,18 @@ what was sent arrives when the door opens again, late, as what TCP sends again d
 CHUNK = 65_536
 HEADER = struct.Struct(">hhih")
 """Of a request: API key, version, correlation id, and the length of the client id behind it."""
+Respond = Callable[[bytes], bytes]
+"""From a request to its response, both without their size."""
+
+
+@dataclass(frozen=True)
+class _Caught:
+    """Requests that do not get to the broker."""
+
+    respond: Respond | None
+    """None: they are lost."""
+    one: threading.Event = field(default_factory=threading.Event)
+    """Set when there is one."""
 
 
 class Door:
@@ -29,7 +42,7 @@ class Door:
         """HOST:PORT of the broker."""
         self._loop = asyncio.new_event_loop()
         self._reset: set[str] = set()
-        self._losing: dict[tuple[str, int], threading.Event] = {}
+        self._caught: dict[tuple[str, int], _Caught] = {}
         self._passes: dict[str, asyncio.Event] = {}
         self._links: dict[asyncio.Task[None], str] = {}
         self._server: asyncio.Server | None = None
@@ -71,12 +84,27 @@ class Door:
         """Lose the client's requests of this kind for the time of the block, at whose end its
         connections break. The event: one is lost.
         """
-        lost = self._losing[client, api_key] = threading.Event()
-        try:
+        with self._catching(client, api_key, None) as lost:
             yield lost
+        self._loop.call_soon_threadsafe(self._break, client)
+
+    @contextmanager
+    def responding(self, client: str, api_key: int, respond: Respond) -> Iterator[threading.Event]:
+        """Respond to the client's requests of this kind in place of the broker for the time of the
+        block. The event: one got its response.
+        """
+        with self._catching(client, api_key, respond) as responded:
+            yield responded
+
+    @contextmanager
+    def _catching(
+        self, client: str, api_key: int, respond: Respond | None
+    ) -> Iterator[threading.Event]:
+        caught = self._caught[client, api_key] = _Caught(respond)
+        try:
+            yield caught.one
         finally:
-            del self._losing[client, api_key]
-            self._loop.call_soon_threadsafe(self._break, client)
+            del self._caught[client, api_key]
 
     # --- in the loop ---
 
@@ -131,7 +159,7 @@ class Door:
         from_broker, to_broker = await asyncio.open_connection(host, int(port))
         try:
             async with asyncio.TaskGroup() as both:
-                both.create_task(self._pump_requests(client, first, reader, to_broker))
+                both.create_task(self._pump_requests(client, first, reader, to_broker, writer))
                 both.create_task(self._pump_responses(client, from_broker, writer))
         except* (OSError, asyncio.IncompleteReadError):
             pass
@@ -143,15 +171,18 @@ class Door:
         client: str,
         request: bytes,
         reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
+        to_broker: asyncio.StreamWriter,
+        to_client: asyncio.StreamWriter,
     ) -> None:
         while True:
             api_key, *_ = HEADER.unpack_from(request)
-            if lost := self._losing.get((client, api_key)):
-                lost.set()
-            else:
-                writer.write(len(request).to_bytes(4) + request)
-                await writer.drain()
+            caught = self._caught.get((client, api_key))
+            if caught is None:
+                await _send(request, to_broker)
+            elif caught.respond is not None:
+                await _send(caught.respond(request), to_client)
+            if caught is not None:
+                caught.one.set()
             request = await _request(reader)
             await self._pass(client).wait()
 
@@ -178,3 +209,8 @@ class Door:
 async def _request(reader: asyncio.StreamReader) -> bytes:
     """The next request, without its size. Raises asyncio.IncompleteReadError at the end."""
     return await reader.readexactly(int.from_bytes(await reader.readexactly(4)))
+
+
+async def _send(frame: bytes, writer: asyncio.StreamWriter) -> None:
+    writer.write(len(frame).to_bytes(4) + frame)
+    await writer.drain()
