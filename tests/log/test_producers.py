@@ -93,6 +93,20 @@ def test_what_follows_is_taken_whatever_is_awaited():
     assert log.append(from_producer(1, 0, 7), NOW, awaited=3).duplicate
 
 
+def test_an_unknown_producer_begins_with_its_first_batch_at_a_new_leader():
+    log = memory_log(ORDERS)
+    log.is_newly_led = True
+    with pytest.raises(KafkaError) as refused:
+        log.append(from_producer(1, 0, 2), NOW)
+    assert refused.value.code is ErrorCode.not_leader_or_follower
+    assert [produce(log, 0, 0, 2), produce(log, 0, 2, 1), produce(log, 0, 5, 1)] == [
+        *(0, 2),
+        OUT_OF_ORDER,
+    ]
+    log.is_newly_led = False
+    assert log.append(from_producer(2, 0, 7), NOW).base_offset == 3
+
+
 def test_producers_do_not_mix():
     log = memory_log(ORDERS)
     for producer_id in range(20):

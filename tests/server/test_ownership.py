@@ -140,6 +140,42 @@ async def test_batches_on_their_way_to_the_next_leader_keep_their_order(known: i
         assert await codes(peer, known, known + 1, known + 2, known + 3) == [0] * 4
 
 
+async def test_a_batch_that_the_former_leader_never_took_comes_before_the_next_one() -> None:
+    """As Java's producer sends them: the first to a leader that hangs, the next to the new one."""
+    refused = ErrorCode.not_leader_or_follower
+    async with SharedCluster(2) as cluster:
+        await create(cluster, 1)
+        place, former = cluster.place("orders"), (await cluster.leaders("orders"))[0]
+        await cluster.move(place, 3 - former.node)
+        await cluster.leaders("orders")
+        old, new = await cluster.peer(former.node), await cluster.peer(3 - former.node)
+        codes = [
+            (await produce_numbered(peer, sequence)).error_code
+            for peer, sequence in ((new, 1), (new, 2), (old, 0), (new, 0), (new, 1), (new, 2))
+        ]
+    assert codes == [refused, refused, refused, 0, 0, 0]
+
+
+async def test_an_unknown_producer_begins_anywhere_once_a_new_leader_is_settled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with SharedCluster(2) as cluster:
+        await create(cluster, 1)
+        place, former = cluster.place("orders"), (await cluster.leaders("orders"))[0]
+        first = await cluster.peer(former.node)
+        assert (await produce_numbered(first, 5, producer_id=1)).error_code == 0  # led by no other
+        await cluster.move(place, 3 - former.node)
+        await cluster.leaders("orders")
+        peer = await cluster.peer(3 - former.node)
+        assert (await produce_numbered(peer, 6, producer_id=1)).error_code == 0
+        refused = await produce_numbered(peer, 7)
+        assert refused.error_code is ErrorCode.not_leader_or_follower
+        monkeypatch.setattr("kohort.server.ownership.SETTLED_AFTER_MS", 0)
+        log = cluster.brokers[3 - former.node].topics.log("orders", 0)
+        await until(lambda: not log.is_newly_led)
+        assert (await produce_numbered(peer, 7)).error_code == 0
+
+
 async def test_who_asks_a_former_leader_is_told_the_new_one() -> None:
     async with SharedCluster(2) as cluster:
         await create(cluster, 1)
@@ -522,9 +558,11 @@ async def produce(cluster: SharedCluster, node: int, partition: int) -> Any:
     return await produce_to(await cluster.peer(node), partition, build([Record(None, b"a")]))
 
 
-async def produce_numbered(peer: Peer, sequence: int) -> Any:
+async def produce_numbered(peer: Peer, sequence: int, *, producer_id: int = 7) -> Any:
     """The response to one batch of an idempotent producer, in partition 0."""
-    batch = build([Record(None, b"a")], producer_id=7, producer_epoch=0, base_sequence=sequence)
+    batch = build(
+        [Record(None, b"a")], producer_id=producer_id, producer_epoch=0, base_sequence=sequence
+    )
     return await produce_to(peer, 0, batch)
 
 

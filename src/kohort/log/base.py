@@ -106,6 +106,13 @@ class Log(Protocol):
     NOT_LEADER_OR_FOLLOWER, which clients retry. Its plain properties stay readable.
     """
 
+    is_newly_led: bool
+    """Whether batches may still be on their way to the former leader, and come again.
+
+    A producer that the log does not know has to begin with its first batch meanwhile. To be set by
+    who opens the log.
+    """
+
     @property
     def topic_partition(self) -> TopicPartition: ...
 
@@ -187,8 +194,8 @@ class Log(Protocol):
         know has to begin with. Raises KafkaError if the batch is refused, and appends nothing:
         OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE (not verified, or
         ended since; or a plain batch while a transaction is open), RECORD_LIST_TOO_LARGE (larger
-        than a segment). Raises OSError if the storage failed. The log is then as before, or refuses
-        all appends until it is opened again.
+        than a segment), NOT_LEADER_OR_FOLLOWER (see `is_newly_led`). Raises OSError if the storage
+        failed. The log is then as before, or refuses all appends until it is opened again.
         """
         ...
 

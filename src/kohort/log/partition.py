@@ -63,8 +63,8 @@ class PartitionLog:
         "_is_transactional", "_listeners", "_problems",
         "_producers", "_roll_bytes", "_roll_ms", "_saved", "_segments", "_since_snapshot",
         "_syncing", "_unknown", "config",
-        "end_offset", "high_watermark", "leader_epoch", "leader_epochs", "size", "start_offset",
-        "topic_partition",
+        "end_offset", "high_watermark", "is_newly_led", "leader_epoch", "leader_epochs", "size",
+        "start_offset", "topic_partition",
     )  # fmt: skip
 
     syncs_in_order = False
@@ -88,6 +88,7 @@ class PartitionLog:
         self.topic_partition = topic_partition
         self.leader_epochs = leader_epochs
         self.leader_epoch = leader_epochs.current
+        self.is_newly_led = False
         self.configure(config)
         self.start_offset = max(checkpoint.start_offset, segments[0].base_offset)
         self.end_offset = self.high_watermark = segments[-1].end_offset
@@ -167,7 +168,9 @@ class PartitionLog:
         if size > len(batch):
             raise KafkaError(ErrorCode.corrupt_message, f"{len(batch)} of {size} bytes of a batch")
         if header.producer_id >= 0 or header.attributes & TRANSACTIONAL:
-            sent = self._known_producers().validate(header, verified, awaited)
+            sent = self._known_producers().validate(
+                header, verified, awaited, from_first=self.is_newly_led
+            )
             if sent is not None:
                 return Appended(sent.base_offset, sent.last_offset, sent.timestamp, True)
         self._check_disk()

@@ -16,8 +16,11 @@ remembered, as many as a producer may have in flight. The first row that fits de
 | is any other | accepted |
 
 An unknown producer may start anywhere: its earlier batches may have been deleted. But where the
-server has just refused an earlier batch of it, it has to start with that one. Batches with the
-sequence -1 are the server's own (transactional offsets), and their sequence is not checked.
+server has just refused an earlier batch of it, it has to start with that one. And a log that was
+led by another node until lately sends it back with NOT_LEADER_OR_FOLLOWER unless it starts at
+sequence 0: Java's producer sends the next batch to the new leader while the former one, which may
+hang, has the first. Batches with the sequence -1 are the server's own (transactional offsets), and
+their sequence is not checked.
 
 A transactional batch opens a transaction, a marker ends it. Markers with an older epoch get
 INVALID_PRODUCER_EPOCH, those of an older coordinator TRANSACTION_COORDINATOR_FENCED. Under
@@ -163,11 +166,17 @@ class Producers:
     # Batches of producers
 
     def validate(
-        self, header: Header, verified: Verification | None = None, awaited: int | None = None
+        self,
+        header: Header,
+        verified: Verification | None = None,
+        awaited: int | None = None,
+        *,
+        from_first: bool = False,
     ) -> SentBatch | None:
         """None if the batch may be appended; see `Log.append` for the arguments.
 
-        The earlier batch if it is a duplicate. Raises KafkaError.
+        `from_first`: an unknown producer has to begin with its first batch. Returns the earlier
+        batch if it is a duplicate. Raises KafkaError.
         """
         producer = self._by_id.get(header.producer_id)
         if producer is not None and producer.epoch == header.producer_epoch:
@@ -189,6 +198,12 @@ class Producers:
                 _validate_sequence(header, producer)
             elif awaited is not None:
                 raise _out_of_order(header, awaited)
+            elif from_first and header.base_sequence != 0:
+                raise KafkaError(
+                    ErrorCode.not_leader_or_follower,
+                    f"producer {header.producer_id} begins at sequence {header.base_sequence}, and "
+                    "the former leader may have had an earlier batch",
+                )
         if self._open and not is_transactional and header.producer_id in self._open:
             raise KafkaError(
                 ErrorCode.invalid_txn_state,

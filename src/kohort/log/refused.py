@@ -23,6 +23,7 @@ class RefusedLog:
     """A `Log` that raises why it is not served, whatever is asked of it; its offsets are -1."""
 
     syncs_in_order = False
+    is_newly_led = False
 
     def __init__(
         self,

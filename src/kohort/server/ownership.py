@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from itertools import takewhile
 from typing import Final
 
 from kohort.cluster import (
@@ -55,6 +56,12 @@ OWN_LEASE_MS: Final = LEASE_MS * 99 // 100
 """The lease as its node counts it: the rates of two clocks differ by less than that."""
 READY_WITHIN_MS: Final = 60_000
 """Time that the next leader of a partition has to read it; then it gets the partition as it is."""
+SETTLED_AFTER_MS: Final = 30_000 + LEASE_MS
+"""Time in which a batch comes again that was on its way to the former leader of a partition.
+
+A leader that hangs has it for the `request.timeout.ms` of Kafka's producers. Who asked it for the
+last time did so before others learned that its lease was over.
+"""
 SAID_EVERY_MS: Final = 200
 """Time between two records by which a node says what it has read, if it reads more."""
 _TAKEN_AT_ONCE: Final = 250
@@ -112,6 +119,8 @@ class Ownership:
         """Set whenever `work` has ended."""
         self._planned: dict[tuple[Place, int], Instant] = {}
         """Moves of what is led here, and since when they are known."""
+        self._new: dict[TopicPartition, Instant] = {}
+        """Since when partitions are led here, the latest last; those that are not settled yet."""
         self._said_at = claimed_at
         """When this node said last what it has read."""
         self._is_draining = False
@@ -266,6 +275,7 @@ class Ownership:
             await self._agree()
             await self._stand_by()
             await self._hand_over()
+            self._settle()
             if self._metadata.state.cluster.controller_id == self._node_id:
                 await self._metadata.compact()
             self._tell(_WORK)
@@ -352,6 +362,17 @@ class Ownership:
             await self._topics.take(place, epoch)
         except OSError as error:
             failures.append(error)
+            return
+        if (partition := self._topics.partition_of(place)) is not None:
+            self._new.pop(partition, None)
+            self._new[partition] = self._clock.now()
+
+    def _settle(self) -> None:
+        now = self._clock.now()
+        old = takewhile(lambda each: now - each[1] >= SETTLED_AFTER_MS, self._new.items())
+        for partition, _ in list(old):
+            del self._new[partition]
+            self._topics.settle(partition)
 
     def _led_places(self) -> Iterable[tuple[Place, int]]:
         """What this node leads in its present session, with the epochs."""

@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 
 from live.chaos.ledger import Ledger, commit_mark
 from live.chaos.settings import (
+    BOTH,
     HEARTBEAT_MS,
     PARTITIONS,
     RECORDS_A_SECOND,
@@ -40,13 +41,17 @@ leaves the partitions among those whose query is on its way. They are not read; 
 consumer protocol they are not revoked either, and once the coordinator expels the member for that,
 it does not join again.
 """
+DOWNGRADED = "ConsumerGroupHeartbeat fatal error: Broker: The group id does not exist"
+"""How the error ends with which a member of the consumer protocol stops for good: the group became
+a classic one while it was away. Apache Kafka has the same code (69) for it.
+"""
 EPOCHS_TOLD = {"debug": "eos", "log_level": 7}
 """Has librdkafka log epoch bumps: batches that it sends again after one may be stored twice."""
 QUIET = {"log_level": 0, "reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 500}
 
 
-class QueryLostError(Exception):
-    """A member has lost a query of committed offsets, and cannot go on."""
+class GaveUpError(Exception):
+    """The library of a member says that it does not go on, and only another instance can."""
 
 
 def produce(
@@ -121,7 +126,7 @@ def consume(
                 _step(plan, consumer, ledger)
         except TimeoutError:
             ledger.replaced[plan.name] += 1  # to close it would wait for the commit too
-        except QueryLostError as error:
+        except GaveUpError as error:
             logger.warning("%s is replaced: %s", plan.name, error)
             ledger.replaced[plan.name] += 1
             consumer.close()
@@ -142,13 +147,11 @@ def _protocol(protocol: Protocol) -> dict[str, str | int]:
 
 
 def _step(plan: MemberPlan, consumer: Consumer, ledger: Ledger) -> None:
-    """Raises QueryLostError; TimeoutError if its commit takes too long."""
+    """Raises GaveUpError; TimeoutError if its commit takes too long."""
     following = {}
     for message in consumer.consume(500, 0.2):
         if (error := message.error()) is not None:
-            ledger.errors[plan.name] = error.str()
-            if QUERY_LOST.match(error.str()):
-                raise QueryLostError(error.str())
+            _hear(plan, error, ledger)
             if error.fatal() or error.code() == KafkaError._AUTO_OFFSET_RESET:
                 ledger.violation(f"{plan.name} failed: {error}")
             continue
@@ -164,13 +167,20 @@ def _step(plan: MemberPlan, consumer: Consumer, ledger: Ledger) -> None:
     try:
         done = _commit(consumer, offsets)
     except KafkaException as refused:
-        ledger.errors[plan.name] = str(refused)
+        _hear(plan, refused.args[0], ledger)
         return  # nothing was acknowledged: the group rebalances, or the server is down
     for each in done:
         if each.error is None:
             ledger.record_committed(
                 plan.name, plan.group, (each.topic, each.partition), each.offset
             )
+
+
+def _hear(plan: MemberPlan, error: KafkaError, ledger: Ledger) -> None:
+    """Raises GaveUpError if nothing but that can come of it."""
+    said = ledger.errors[plan.name] = error.str()
+    if QUERY_LOST.match(said) or (plan.protocols == BOTH and said.endswith(DOWNGRADED)):
+        raise GaveUpError(said)
 
 
 def _commit(consumer: Consumer, offsets: Sequence[TopicPartition]) -> list[TopicPartition]:

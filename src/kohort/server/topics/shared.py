@@ -106,10 +106,20 @@ class SharedTopics(FollowingTopics):
         if self.partition_of(place) != partition:
             await self._shared_logs.release(partition)
             return
+        # In epoch 0 there was no other leader.
+        log.is_newly_led = epoch > 0
         self._led[partition] = epoch
         self.taken += 1
         self._standbys.pop(partition, None)
         self._tell_opened(log)
+
+    def settle(self, partition: TopicPartition) -> None:
+        """Nothing comes any more that was on its way to the former leader.
+
+        Harmless if the partition is not led here.
+        """
+        if partition in self._led and (log := self.log(*partition)) is not None:
+            log.is_newly_led = False
 
     def stand_by(self, place: Place, on_ready: Callable[[], object]) -> None:
         """Read a partition that another node leads, to serve it soon after that lets it go.
