@@ -75,6 +75,9 @@ These are properties of the clients, not of Kohort. The programs and tests allow
   group of the consumer protocol it does not revoke them either, and once expelled for that it does
   not join again. The application gets the error "Failed to fetch committed offsets for" these
   partitions, and has to open a new consumer.
+- **librdkafka** stops with the fatal error GROUP_ID_NOT_FOUND if its group became a classic one
+  while the coordinator had expelled it as a member of the consumer protocol. Apache Kafka has the
+  same code for that. The application has to open a new consumer.
 - **librdkafka** before 2.6.1, which kcat 1.7 uses, cannot authenticate by SCRAM, to Apache Kafka 4
   neither: it repeats its own nonce, and since CVE-2024-56128 brokers compare nonces. The log of the
   server says so. PLAIN works. Debian's build of kcat has no OIDC, without which it gets no token
