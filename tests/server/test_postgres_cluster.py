@@ -18,6 +18,7 @@ from kohort.client.cluster import Cluster
 from kohort.errors import ConfigError, KohortError
 from kohort.server.broker import Broker
 from kohort.server.config import Config
+from kohort.server.shared_node import STARTED_WITHIN_S
 from kohort.testing.server_process import ServerProcess
 from server.postgres_nodes_bench import PARTITIONS, SETTINGS, WITHIN_S, Nodes, config, create
 
@@ -130,6 +131,30 @@ async def test_a_transaction_spans_the_partitions_of_all_nodes(nodes: Nodes) -> 
     async with asyncio.timeout(WITHIN_S), consumer:
         found = {(await anext(consumer)).value for _ in range(PARTITIONS)}
     assert found == {b"%d" % partition for partition in range(PARTITIONS)}
+
+
+async def test_tables_of_two_clusters_are_refused(nodes: Nodes, database: str) -> None:
+    await nodes.start(1)
+    await nodes.stop(1)
+    connection = await asyncpg.connect(database)
+    await connection.execute("update meta set cluster_id = 'AAAAAAAAAAAAAAAAAAAAAA'")
+    with pytest.raises(KohortError, match="is of the cluster AAAAAAAAAAAAAAAAAAAAAA, and its"):
+        await Broker(config(database, 2)).start()
+    assert not await connection.fetchval("select max(lease_until) > now() from nodes")
+    await connection.close()
+
+
+async def test_a_role_that_may_not_write_is_refused_at_once(
+    nodes: Nodes, as_application: str, database: str
+) -> None:
+    await nodes.start(1)
+    role = as_application.partition("//")[2].partition("@")[0]
+    connection = await asyncpg.connect(database)
+    await connection.execute(f"revoke insert, update on nodes from {role}")
+    await connection.close()
+    async with asyncio.timeout(STARTED_WITHIN_S / 2):
+        with pytest.raises(KohortError, match=r"permission denied .*; give this process the priv"):
+            await Broker(config(as_application, 2)).start()
 
 
 async def test_a_deleted_topic_leaves_no_rows(nodes: Nodes, database: str) -> None:

@@ -44,6 +44,7 @@ from kohort.server.topics import (
     SharedTopics,
     Topics,
     coordinator_topics,
+    ensure_same_cluster,
 )
 
 logger = logging.getLogger("kohort.cluster")
@@ -159,6 +160,11 @@ class SharedNode:
                     pass
                 await self._ensure_fits()
                 return
+            except PermissionError as error:
+                raise KohortError(
+                    f"the storage cannot be used: {error}; give this process the privileges of a "
+                    "server"
+                ) from error
             except (OSError, UnknownOutcomeError, FencedError) as error:
                 self._tell(str(error) or type(error).__name__)
                 await asyncio.sleep(_RETRY_AFTER_S)
@@ -196,6 +202,7 @@ class SharedNode:
         between_nodes = listeners[0] if inter_broker is None else inter_broker.listener
         advertised = [NodeEndpoint(each.name, *each.advertised) for each in listeners]
         try:
+            ensure_same_cluster(self.shared.logs.directories, self._metadata.state)
             ensure_reachable(advertised, this_machine(), others, between_nodes.name)
         except KohortError:
             await self.shared.storage.release()

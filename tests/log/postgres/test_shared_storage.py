@@ -376,6 +376,16 @@ class TestTheMetadataLog:
         with pytest.raises(HistoryLostError, match="before offset 2"):
             await known(use, first)
 
+    async def test_tables_of_a_cluster_that_is_known_are_not_made_anew(self, pair, sql):
+        first, _ = pair
+        await first.append(0, at(0, b"a"), {})
+        schema = await sql.fetchval("select current_schema()")
+        await sql.execute(f"drop schema {schema} cascade; create schema {schema}")
+        with pytest.raises(HistoryLostError, match="before offset 1"):
+            await known(lambda node: node.claim(), first)
+        assert not await sql.fetch("select from pg_class where relnamespace = $1::regnamespace",
+                                   schema)  # fmt: skip
+
     async def test_a_schema_may_have_a_long_name(self, sql, database):
         name = "s" * 63
         await sql.execute(f"create schema {name}")

@@ -306,7 +306,7 @@ class TestMixedDirectories:
         other.stop()
         shutil.rmtree(server.path / str(METADATA))
         shutil.copytree(other.path / str(METADATA), server.path / str(METADATA))
-        with pytest.raises(KohortError, match="restore both from one copy"):
+        with pytest.raises(KohortError, match="restore all of it from one copy"):
             server.start()
         assert (server.path / "orders-0").is_dir()
 

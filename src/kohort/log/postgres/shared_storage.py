@@ -175,7 +175,7 @@ class PostgresStorage:
 
     async def claim(self) -> int:
         async with self._locking.use() as connection:
-            await schema.prepare(connection)
+            await self._prepare(connection)
             await alone.ensure_locked(connection, self.node_id)
             if not await lock_node(connection, self.node_id) and await self._has_lease(connection):
                 raise taken(self.node_id)
@@ -193,6 +193,15 @@ class PostgresStorage:
             self._hold(connection)
         self._on_claimed(fence)
         return self.session
+
+    async def _prepare(self, connection: Connection) -> None:
+        """Make the tables or migrate them. Those of a cluster that is known are not made anew.
+
+        Raises HistoryLostError.
+        """
+        if self._last is not None and await schema.tables_version(connection) == 0:
+            raise self._lost(self._last)
+        await schema.prepare(connection)
 
     async def _ensure_same(self, connection: Connection) -> None:
         """Raise FencedError or HistoryLostError if the database has another history."""
@@ -220,8 +229,11 @@ class PostgresStorage:
         found = await connection.fetchrow(_KNOWN, last.log, last.base)
         cleaned, data = found or (0, None)
         if cleaned < last.next and data != last.data:
-            self.fence.lose()
-            raise HistoryLostError(last.next)
+            raise self._lost(last)
+
+    def _lost(self, last: _Row) -> HistoryLostError:
+        self.fence.lose()
+        return HistoryLostError(last.next)
 
     async def _has_lease(self, connection: Connection) -> bool:
         return bool(

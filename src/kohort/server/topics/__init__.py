@@ -21,6 +21,7 @@ from kohort.server.topics.names import (
     validate_name,
 )
 from kohort.server.topics.of_coordinators import coordinator_topics
+from kohort.server.topics.reconciliation import ensure_same_cluster
 from kohort.server.topics.shared import SharedTopics
 from kohort.server.topics.shared_metadata import SharedMetadata
 from kohort.server.topics.topic import NewTopic, Topic
@@ -50,6 +51,7 @@ __all__ = [
     "Topics",
     "coordinator_topics",
     "decode_batches",
+    "ensure_same_cluster",
     "in_batches",
     "judge",
     "known_partitions",

@@ -56,6 +56,15 @@ def ensure_metadata_directory(directories: PartitionDirectories) -> None:
     directories.make({METADATA: METADATA_ID})
 
 
+def ensure_same_cluster(directories: PartitionDirectories, state: ClusterState) -> None:
+    """Raise KohortError if the metadata log and what is beside it are of different clusters."""
+    if directories.cluster_id not in (None, state.cluster_id):
+        raise KohortError(
+            f"what is stored is of the cluster {directories.cluster_id}, and its {METADATA} of "
+            f"{state.cluster_id}; restore all of it from one copy"
+        )
+
+
 def reconcile(
     directories: PartitionDirectories, state: ClusterState, known: Mapping[TopicPartition, UUID]
 ) -> dict[TopicPartition, str]:
@@ -64,11 +73,7 @@ def reconcile(
     Returns the partitions whose place is taken by a directory that is not Kohort's, with what to do
     about it. Raises KohortError if the directories cannot agree, OSError.
     """
-    if directories.cluster_id not in (None, state.cluster_id):
-        raise KohortError(
-            f"the data directory is of the cluster {directories.cluster_id}, and its {METADATA} "
-            f"of {state.cluster_id}; restore both from one copy"
-        )
+    ensure_same_cluster(directories, state)
     if directories.is_case_insensitive:
         _refuse_names_that_differ_in_case(state.topics.values())
     marks = directories.marks()
