@@ -1,9 +1,11 @@
 """What logs in files do beyond the contract: they are there again."""
 
 import os
+import shutil
 import socket
 import subprocess
 import sys
+from contextlib import closing
 
 import pytest
 
@@ -142,6 +144,17 @@ class TestRestart:
         assert (
             log.append(from_producer(3, 2, log.end_offset), NOW).base_offset == log.end_offset - 1
         )
+
+    def test_producers_whose_batches_are_deleted(self, reopen, data, tmp_path):
+        log = reopen().open(ORDERS, LogConfig(retention_ms=1_000))
+        for at in range(3):
+            log.append(from_producer(3, 2, at), NOW)
+        assert log.retain(NOW + 2_000)
+        crashed = shutil.copytree(data, tmp_path / "crashed")
+        with closing(LocalDirectory(crashed)) as directory:
+            log = directory.open(ORDERS, LogConfig())
+            assert log.append(from_producer(3, 2, 2), NOW).duplicate
+            assert log.append(from_producer(3, 2, 3), NOW).base_offset == 3
 
 
 class TestFiles:

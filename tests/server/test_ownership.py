@@ -14,6 +14,7 @@ from confluent_kafka import Producer
 
 from kohort.cluster import LEASE_MS, NO_LEADER, MovePlanned, NodeFenced, PartitionLed
 from kohort.errors import ErrorCode
+from kohort.log.memory import memory_log
 from kohort.log.shared_memory import MemoryStorage, SharedMemory
 from kohort.protocol.batches import Record, build, iterate
 from kohort.server.broker import Broker
@@ -174,6 +175,20 @@ async def test_an_unknown_producer_begins_anywhere_once_a_new_leader_is_settled(
         log = cluster.brokers[3 - former.node].topics.log("orders", 0)
         await until(lambda: not log.is_newly_led)
         assert (await produce_numbered(peer, 7)).error_code == 0
+
+
+async def test_a_log_that_is_opened_again_is_still_newly_led() -> None:
+    async with SharedCluster(2) as cluster:
+        await create(cluster, 1)
+        place, former = cluster.place("orders"), (await cluster.leaders("orders"))[0]
+        await cluster.move(place, 3 - former.node)
+        await cluster.leaders("orders")
+        topics = cluster.brokers[3 - former.node].topics
+        again = memory_log(TopicPartition("orders", 0))
+        for tell in topics._on_reopened:
+            tell(again)
+        assert topics.log("orders", 0) is again
+        assert again.is_newly_led
 
 
 async def test_who_asks_a_former_leader_is_told_the_new_one() -> None:

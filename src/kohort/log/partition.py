@@ -568,6 +568,8 @@ class PartitionLog:
         del self._segments[:count]
         self.size -= sum(segment.size for segment in gone)
         self.start_offset = max(self.start_offset, self._segments[0].base_offset)
+        if self._producers:
+            self._save_producers()  # the batches that tell of them are gone after a restart
         self._backing.discard(gone)
         self._notify()
 

@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from itertools import takewhile
+from itertools import islice, takewhile
 from typing import Final
 
 from kohort.cluster import (
@@ -59,9 +59,11 @@ READY_WITHIN_MS: Final = 60_000
 SETTLED_AFTER_MS: Final = 30_000 + LEASE_MS
 """Time in which a batch comes again that was on its way to the former leader of a partition.
 
-A leader that hangs has it for the `request.timeout.ms` of Kafka's producers. Who asked it for the
-last time did so before others learned that its lease was over.
+A leader that hangs has it for the `request.timeout.ms` of Kafka's producers. A client whose metadata
+are older than the lease may still ask it later: its next batch is then taken first, as in Kafka.
 """
+SETTLED_AT_ONCE: Final = 5_000
+"""Partitions: the others wait for the next tick."""
 SAID_EVERY_MS: Final = 200
 """Time between two records by which a node says what it has read, if it reads more."""
 _TAKEN_AT_ONCE: Final = 250
@@ -262,6 +264,7 @@ class Ownership:
     async def work(self) -> None:
         """Decide on the cluster, and lead what its log says. Failures are logged."""
         self._again.clear()
+        self._settle()
         if not self._has_lease:
             return
         try:
@@ -275,7 +278,6 @@ class Ownership:
             await self._agree()
             await self._stand_by()
             await self._hand_over()
-            self._settle()
             if self._metadata.state.cluster.controller_id == self._node_id:
                 await self._metadata.compact()
             self._tell(_WORK)
@@ -368,9 +370,10 @@ class Ownership:
             self._new[partition] = self._clock.now()
 
     def _settle(self) -> None:
+        """What is led for long enough has nothing on its way to the former leader any more."""
         now = self._clock.now()
         old = takewhile(lambda each: now - each[1] >= SETTLED_AFTER_MS, self._new.items())
-        for partition, _ in list(old):
+        for partition, _ in list(islice(old, SETTLED_AT_ONCE)):
             del self._new[partition]
             self._topics.settle(partition)
 

@@ -46,6 +46,18 @@ def test_everything_is_there(open_directory, reopened):
     assert values_of(again, 99)[1] == b"next"
 
 
+async def test_producers_whose_batches_are_deleted(open_directory, reopened):
+    directory = open_directory()
+    log = directory.open(ORDERS, LogConfig(retention_ms=1_000))
+    for at in range(3):
+        log.append(from_producer(3, 2, at), NOW)
+    await log.durable()
+    assert log.retain(NOW + 2_000)
+    again = reopened(directory)
+    assert again.append(from_producer(3, 2, 2), NOW).duplicate
+    assert again.append(from_producer(3, 2, 3), NOW).base_offset == 3
+
+
 async def test_a_server_that_is_gone_without_a_word(open_directory):
     """Another node reads what the first one has written, which never closed its logs."""
     log = open_directory(node=1).open(ORDERS, SMALL)

@@ -161,6 +161,12 @@ class SharedTopics(FollowingTopics):
         for tell in tuple(self._on_reopened):
             tell(log)
 
+    def _reopened(self, log: Log) -> None:
+        former = self.log(*log.topic_partition)
+        if former is not None and log.topic_partition in self._led:
+            log.is_newly_led = former.is_newly_led
+        super()._reopened(log)
+
     def _retire(self, topic: Topic) -> Iterator[None]:
         yield from super()._retire(topic)
         for log in topic.partitions:
