@@ -36,6 +36,13 @@ def data(tmp_path: Path) -> Path:
     return tmp_path / "data"
 
 
+NO_PLACES = (
+    "", "mysql://me:secret@h/d", "postgresql:/me:secret@h/d", "PostgreSQL://h/d", "postgres:d",
+    "file:///data",
+)  # fmt: skip
+"""What is neither a directory nor the URL of a database."""
+
+
 def make(path: Path) -> None:
     with closing(LocalDirectory(path)) as directory:
         topics = Topics(directory, Config({"storage": "memory"}), lambda: NOW)
@@ -140,6 +147,25 @@ class TestCopy:
         postgres.execute(f"{batches_of} drop constraint full_disk")
         assert copy(storage, data, database).exit_code == 0
 
+    @pytest.mark.parametrize("place", NO_PLACES)
+    def test_a_place_that_is_none(
+        self, storage: Run, data: Path, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        for source, target in ((data, place), (place, tmp_path / "copy")):
+            done = copy(storage, source, target)
+            assert done.exit_code == 2
+            assert "is neither a directory nor postgresql://…" in done.stderr
+            assert "secret" not in done.stderr
+        assert [each.name for each in tmp_path.iterdir()] == ["data"]
+
+    def test_a_directory_that_looks_like_a_url(
+        self, storage: Run, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        assert copy(storage, data, "./mysql:/copy").exit_code == 0
+        assert storage("check", "--storage", "./mysql:/copy").exit_code == 0
+
     def test_the_password_is_not_shown(self, storage: Run, tmp_path: Path) -> None:
         done = copy(storage, "postgresql://me:secret@127.0.0.1:1/db", tmp_path / "copy")
         assert done.exit_code == 2
@@ -182,6 +208,25 @@ class TestCheckOfADirectory:
         assert done.exit_code == 3
         assert "is in use by process" in done.output
 
+    def test_that_is_not_there(self, storage: Run, tmp_path: Path) -> None:
+        done = storage("check", "--storage", str(tmp_path / "nothing"))
+        assert (done.exit_code, done.output) == (2, "")
+        assert done.stderr == f"kohort: {tmp_path / 'nothing'}: No such file or directory\n"
+        (tmp_path / "file").touch()
+        done = storage("check", "--storage", str(tmp_path / "file"))
+        assert (done.exit_code, done.output) == (2, "")
+        assert done.stderr == f"kohort: {tmp_path / 'file'}: Not a directory\n"
+
+    def test_that_is_empty(self, storage: Run, tmp_path: Path) -> None:
+        assert storage("check", "--storage", str(tmp_path)).exit_code == 3
+
+    @pytest.mark.parametrize("place", NO_PLACES)
+    def test_that_is_none(self, storage: Run, place: str) -> None:
+        done = storage("check", "--storage", place)
+        assert done.exit_code == 2
+        assert "is neither a directory nor postgresql://…" in done.stderr
+        assert "secret" not in done.stderr
+
     def test_of_somebody_else(self, storage: Run, tmp_path: Path) -> None:
         (tmp_path / "letter").touch()
         assert storage("check", "--storage", str(tmp_path)).exit_code == 1
@@ -210,6 +255,17 @@ class TestCheckOfADatabase:
     def test_that_is_not_there(self, storage: Run) -> None:
         done = storage("check", "--storage", "postgresql://kohort@127.0.0.1:1/postgres")
         assert done.exit_code == 2
+
+    @pytest.mark.parametrize("place", [f"{'x' * 64}/d", "a..b/d", "/d?host=127.0.0.1&port=99999"])
+    def test_without_an_address(self, storage: Run, place: str) -> None:
+        done = storage("check", "--storage", f"postgresql://{place}")
+        assert done.exit_code == 2
+        assert "no address of PostgreSQL: " in done.stderr
+
+    def test_whose_port_is_none(self, storage: Run) -> None:
+        done = storage("check", "--storage", "postgresql://kohort@127.0.0.1:99999/postgres")
+        assert done.exit_code == 2
+        assert "is not postgresql://USER@HOST:PORT/DATABASE" in done.stderr
 
     def test_whose_password_ends_too_early(self, storage: Run) -> None:
         done = storage("check", "--storage", "postgresql://kohort:sec/ret@127.0.0.1:1/postgres")

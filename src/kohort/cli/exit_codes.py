@@ -27,7 +27,8 @@ OF_COMMAND: Final[Mapping[str, str]] = {
     "and --execute was not given",
     "storage": "0 copied and verified, or a place that can be used; 1 failed, or a place that\n"
     "cannot be used; 2 refused before anything was copied: a server is running, data in the\n"
-    "target, wrong options; 3 the copy differs, or warnings (check)",
+    "target, a place that cannot be reached, wrong options; 3 the copy differs, or warnings\n"
+    "(check)",
     "nodes": "0 done; 1 not done in time; 2 no cluster, no such node or partition, wrong options",
     "consume": "0 done, or ended by a signal; 1 failed: no broker, no such topic, output that\n"
     "cannot be written, a record that does not fit -s; 2 wrong options; 130 or 143 a signal\n"

@@ -13,11 +13,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from kohort.cli.exit_codes import FAILED, FOUND
-from kohort.cli.options import RefusedError
-from kohort.cli.storage_places import in_postgres, told
+from kohort.cli.storage_places import in_postgres, refused
 from kohort.log import directory_check
 from kohort.log.findings import Finding, Level
-from kohort.server.config import shown_storage
 from kohort.server.topics import known_partitions
 
 _CODES = {Level.PROBLEM: FAILED, Level.WARNING: FOUND, Level.OK: 0}
@@ -31,7 +29,7 @@ def run(options: argparse.Namespace) -> int:
             levels.add(level)
             print(f"{level.value:<8} {what}: {text}", flush=True)
     except OSError as error:
-        raise RefusedError(f"{shown_storage(options.storage)}: {told(error)}") from error
+        raise refused(options.storage, error) from error
     return next(code for level, code in _CODES.items() if level in levels)
 
 

@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 
 from kohort.cli.exit_codes import FAILED, FOUND
 from kohort.cli.options import RefusedError
-from kohort.cli.storage_places import in_postgres, told
+from kohort.cli.storage_places import in_postgres, refused, told
 from kohort.errors import KohortError
 from kohort.log import directory_format
 from kohort.log.copying import Source, Target, copy_all, differences, logs_of
@@ -23,7 +23,6 @@ from kohort.log.file_copy import FileTarget
 from kohort.log.local import LocalDirectory
 from kohort.log.recovery import LastEnd
 from kohort.log.worker_logs import WorkerLogs
-from kohort.server.config import shown_storage
 
 T = TypeVar("T")
 
@@ -64,6 +63,7 @@ class _Progress:
 
 def run(options: argparse.Namespace) -> int:
     """The exit code. Raises RefusedError."""
+    in_postgres(options.target)  # a source may take long to open
     with closing(_opened(options.source, open_logs)) as source:
         try:
             logs = [log for log, _ in logs_of(source)]
@@ -97,8 +97,7 @@ def _opened(place: str, how: Callable[[str], T]) -> T:
     try:
         return how(place)
     except (KohortError, OSError) as error:
-        where = f"{shown_storage(place)}: " if in_postgres(place) else ""
-        raise RefusedError(where + told(error)) from error
+        raise refused(place, error) from error
 
 
 def open_logs(place: str) -> Source:

@@ -1,14 +1,26 @@
 """Where the data of a server is: a data directory, or a PostgreSQL database."""
 
 import importlib.util
+import re
+from typing import Final
 
 from kohort.cli.options import RefusedError
-from kohort.server.config import parse_storage
+from kohort.server.config import parse_storage, shown_storage
+
+_URL: Final = re.compile(r"postgres(?:ql)?:|[A-Za-z][A-Za-z0-9+.-]+:/", re.IGNORECASE)
+"""What is meant as a URL, also without a slash too many or too few."""
 
 
 def in_postgres(place: str) -> bool:
-    """Whether it is the URL of a database. Raises RefusedError if that cannot be used."""
+    """Whether it is the URL of a database, and else a directory. Raises RefusedError.
+
+    A place is refused that is neither, or whose URL cannot be used. A directory that looks like a
+    URL can be named with `./` before it.
+    """
     if not place.startswith(("postgresql://", "postgres://")):
+        if not place or _URL.match(place):
+            shown = shown_storage(place)
+            raise RefusedError(f"{shown!r} is neither a directory nor postgresql://…")
         return False
     try:
         parse_storage(place)
@@ -25,3 +37,9 @@ def told(error: Exception) -> str:
         return str(error)
     what = error.strerror or str(error)
     return what if error.filename is None else f"{error.filename}: {what}"
+
+
+def refused(place: str, error: Exception) -> RefusedError:
+    """What to raise for an error of the place itself."""
+    where = f"{shown_storage(place)}: " if in_postgres(place) else ""
+    return RefusedError(where + told(error))

@@ -1,8 +1,10 @@
 """What `kohort storage check` looks at in a data directory; nothing is changed."""
 
+import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from errno import ENOENT
 from pathlib import Path
 
 from kohort.errors import KohortError
@@ -26,6 +28,8 @@ def check(path: Path, fold: Fold) -> Iterator[Finding]:
     except KohortError as error:
         yield Finding(Level.PROBLEM, "format", str(error))
         return
+    if found is None and not path.exists():
+        raise FileNotFoundError(ENOENT, os.strerror(ENOENT), str(path))
     if found is None:
         yield Finding(Level.WARNING, "format", "no server has made it yet, or version 0.1 did")
         return

@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import asyncpg
 
-from kohort.log.postgres.outcomes import outcome
+from kohort.log.postgres.outcomes import DatabaseError, outcome
 
 Connection: TypeAlias = "asyncpg.Connection[Any]"
 Opened: TypeAlias = Callable[[Connection], Awaitable[None]]
@@ -51,7 +51,7 @@ class Link:
         """
         if self._connection is None or self._connection.is_closed():
             with outcome():
-                with _named_file(self._url):
+                with _named_file(self._url), _address():
                     self._connection = await asyncpg.connect(
                         self._url,
                         timeout=CONNECT_WITHIN_S,
@@ -98,6 +98,15 @@ def _named_file(url: str) -> Iterator[None]:
             if name in _FILES and not os.access(path, os.R_OK):
                 raise OSError(error.errno, f"{name}: {error.strerror}", path) from error
         raise
+
+
+@contextlib.contextmanager
+def _address() -> Iterator[None]:
+    """Raise DatabaseError for a host or a port that Python refuses."""
+    try:
+        yield
+    except (UnicodeError, OverflowError) as error:
+        raise DatabaseError(None, f"no address of PostgreSQL: {error}") from error
 
 
 def retry_delays() -> list[float]:

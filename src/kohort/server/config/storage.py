@@ -8,8 +8,10 @@ from kohort.suggestions import did_you_mean
 LOCAL: Final = "local"
 MEMORY: Final = "memory"
 _SCHEMES: Final = ("postgresql", "postgres")
-_HOST: Final = re.compile(r"(?:\[[0-9A-Fa-f:.]*(?:%[^\]]*)?\]|[^:\[\]]*)(?::[0-9]{1,5})?")
-_URL: Final = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<rest>.*)", re.DOTALL)
+_HOST: Final = re.compile(r"(?:\[[0-9A-Fa-f:.]*(?:%[^\]]*)?\]|[^:\[\]]*)(?::(?P<port>[0-9]{1,5}))?")
+_LAST_PORT: Final = 65_535
+_URL: Final = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*:/{0,2})(?P<rest>.*)", re.DOTALL)
+"""Also one that lacks slashes, and has a password all the same."""
 _PARAMETERS: Final = re.compile("[?#]")
 
 
@@ -48,7 +50,13 @@ def _is_parsed_as_meant(rest: str) -> bool:
     if "@" in database or ("@" in query and not at) or set("[]") & {*user}:
         return False
     parameters = query.split("&") if query else ()
-    return all(map(_HOST.fullmatch, hosts.split(","))) and all("=" in each for each in parameters)
+    return all(map(_is_host, hosts.split(","))) and all("=" in each for each in parameters)
+
+
+def _is_host(text: str) -> bool:
+    """Whether it is a host, with a port or without."""
+    found = _HOST.fullmatch(text)
+    return found is not None and int(found["port"] or 0) <= _LAST_PORT
 
 
 def in_postgres(storage: str) -> bool:
@@ -66,8 +74,8 @@ def shown_storage(storage: str) -> str:
         return storage
     place = _PARAMETERS.split(url["rest"], maxsplit=1)[0]
     if "@" in url["rest"] and "@" not in place:
-        return f"{url['scheme']}://…"
-    return f"{url['scheme']}://{place.rpartition('@')[2]}"
+        return f"{url['scheme']}…"
+    return f"{url['scheme']}{place.rpartition('@')[2]}"
 
 
 def waits_for_disk(config: _Settings) -> bool:
