@@ -267,6 +267,27 @@ class TestCheckOfADatabase:
         assert done.exit_code == 2
         assert "is not postgresql://USER@HOST:PORT/DATABASE" in done.stderr
 
+    def test_that_is_read_only(self, storage: Run, data: Path, database: str) -> None:
+        copy(storage, data, database)
+        url = f"{database}&default_transaction_read_only=on"
+        done = storage("check", "--storage", url)
+        assert done.exit_code == 1
+        assert "problem  writes: transactions are read-only" in done.output
+
+    def test_whose_connections_are_used_up(
+        self, storage: Run, database: str, postgres: Postgres
+    ) -> None:
+        role = f"one_connection_of_{database.rpartition('=')[2]}"
+        postgres.execute(f"create role {role} login connection limit 1")
+        done = storage("check", "--storage", database.replace("kohort@", f"{role}@"))
+        assert done.exit_code == 2
+        assert "warning  connections: 1 are free of the 1 of the role" in done.output
+        assert done.stderr == (
+            f"kohort: postgresql://127.0.0.1:{postgres.port}/postgres: PostgreSQL cannot be used: "
+            f'too many connections for role "{role}"\n'
+        )
+        postgres.execute(f"drop role {role}")
+
     def test_whose_password_ends_too_early(self, storage: Run) -> None:
         done = storage("check", "--storage", "postgresql://kohort:sec/ret@127.0.0.1:1/postgres")
         assert done.exit_code == 2

@@ -123,7 +123,7 @@ class TestOfTables:
         import asyncpg
 
         connection = await asyncpg.connect(database)
-        found = await log_check.check_logs(connection, lambda _: known)
+        found = [each async for each in log_check.check_logs(connection, lambda _: known)]
         await connection.close()
         return told(found)
 

@@ -91,7 +91,7 @@ async def test_shared_sessions_are_seen_where_a_pooler_knows_prepared_statements
 async def _checked(url: str) -> str:
     """What `kohort storage check` says of sessions, or why it ends."""
     try:
-        findings = await check(url, known_partitions)
+        findings = [each async for each in check(url, known_partitions)]
     except OSError as error:
         return str(error)
     return next(each.text for each in findings if each.what == "sessions")

@@ -1,15 +1,15 @@
 """Show whether a server can use a place, and what would be unwise.
 
-For PostgreSQL: version, encryption, sessions (a pooler of transactions cannot be used), settings
-that lose data, privileges, tables, nodes, and how long a commit takes. For a data directory, whose
-server must be stopped: format, lock and free space. If no server uses the place, every batch is
-read: damage, gaps, the order of leader epochs, logs without a topic and topics without a log.
-Nothing is changed.
+For PostgreSQL: version, encryption, connections, sessions (a pooler of transactions cannot be
+used), settings that lose data, synchronous standbys, privileges, tables, nodes, and how long a
+commit takes. For a data directory, whose server must be stopped: format, lock and free space. If no
+server uses the place, every batch is read: damage, gaps, the order of leader epochs, logs without a
+topic and topics without a log. Nothing is changed.
 """
 
 import argparse
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable
 from pathlib import Path
 
 from kohort.cli.exit_codes import FAILED, FOUND
@@ -24,18 +24,30 @@ _CODES = {Level.PROBLEM: FAILED, Level.WARNING: FOUND, Level.OK: 0}
 def run(options: argparse.Namespace) -> int:
     """The exit code. Raises RefusedError."""
     levels = set()
+
+    def show(finding: Finding) -> None:
+        level, what, text = finding
+        levels.add(level)
+        print(f"{level.value:<8} {what}: {text}", flush=True)
+
     try:
-        for level, what, text in _findings(options.storage):
-            levels.add(level)
-            print(f"{level.value:<8} {what}: {text}", flush=True)
+        _check(options.storage, show)
     except OSError as error:
         raise refused(options.storage, error) from error
     return next(code for level, code in _CODES.items() if level in levels)
 
 
-def _findings(place: str) -> Iterable[Finding]:
+def _check(place: str, show: Callable[[Finding], None]) -> None:
+    """Show what is found, as it is found. Raises RefusedError, OSError."""
     if in_postgres(place):
-        from kohort.log.postgres.check import check
+        asyncio.run(_check_database(place, show))
+    else:
+        for each in directory_check.check(Path(place), known_partitions):
+            show(each)
 
-        return asyncio.run(check(place, known_partitions))
-    return directory_check.check(Path(place), known_partitions)
+
+async def _check_database(url: str, show: Callable[[Finding], None]) -> None:
+    from kohort.log.postgres.check import check
+
+    async for each in check(url, known_partitions):
+        show(each)

@@ -1,12 +1,16 @@
 """What a check of a database finds."""
 
-from contextlib import closing
+import time
+from contextlib import aclosing, closing
 
+import asyncpg
 import pytest
 
 from kohort.log.base import LogConfig
 from kohort.log.findings import Level
+from kohort.log.postgres import check as checking
 from kohort.log.postgres.check import check
+from kohort.log.postgres.commits import Commits
 from kohort.log.postgres.directory import PostgresDirectory
 from kohort.server.topics import known_partitions
 from log.conftest import DAY, NOW, ORDERS, ORDERS_ID, batch, fill
@@ -26,7 +30,39 @@ def tables(database):
 
 async def found(database, what):
     """The findings of one kind."""
-    return [each for each in await check(database, known_partitions) if each.what == what]
+    return [each async for each in check(database, known_partitions) if each.what == what]
+
+
+async def levels(database):
+    """The worst level of each kind."""
+    order = list(Level)
+    found = {}
+    async for level, what, _ in check(database, known_partitions):
+        found[what] = max(level, found.get(what, level), key=order.index)
+    return found
+
+
+@pytest.fixture
+def role(postgres, schema):
+    """Makes a role with options of CREATE ROLE; its name."""
+    name = f"other_role_of_{schema}"
+
+    def role(options=""):
+        postgres.execute(f"create role {name} login {options}")
+        return name
+
+    yield role
+    postgres.execute(f"drop owned by {name}", f"drop role {name}")
+
+
+def wait_for_standbys(cluster, names):
+    """Have commits of new connections wait for them."""
+    cluster.execute(
+        f"alter system set synchronous_standby_names = '{names}'",
+        "select pg_reload_conf()",
+    )
+    while cluster.execute("show synchronous_standby_names") != [names]:
+        time.sleep(0.02)
 
 
 async def test_the_documented_privileges_suffice(as_application):
@@ -70,7 +106,10 @@ async def test_a_role_that_loses_commits(postgres, tables, schema):
         f"create role {role} login superuser", f"alter role {role} set synchronous_commit = off"
     )
     (finding,) = await found(tables.replace("kohort@", f"{role}@"), "synchronous_commit")
-    assert finding.level is Level.WARNING
+    assert finding == (
+        Level.WARNING, "synchronous_commit",
+        "is off: a crash of PostgreSQL loses what was acknowledged last",
+    )  # fmt: skip
     postgres.execute(f"drop role {role}")
 
 
@@ -102,3 +141,131 @@ async def test_nodes(tables, postgres, schema):
 async def test_a_session_for_each_connection(tables):
     (finding,) = await found(tables, "sessions")
     assert finding.level is Level.OK
+
+
+class TestReadOnly:
+    async def test_by_the_url(self, tables):
+        (finding,) = await found(f"{tables}&default_transaction_read_only=on", "writes")
+        assert finding.level is Level.PROBLEM
+        assert "default_transaction_read_only is on" in finding.text
+
+    async def test_for_the_role(self, tables, postgres, role):
+        name = role("superuser")
+        postgres.execute(f"alter role {name} set default_transaction_read_only = on")
+        found = await levels(tables.replace("kohort@", f"{name}@"))
+        assert found["writes"] is Level.PROBLEM
+        assert "commit" not in found
+
+
+class TestConnections:
+    async def test_of_the_server(self, tables):
+        (finding,) = await found(tables, "connections")
+        assert finding.level is Level.OK
+        assert "of the 57 of the server" in finding.text
+
+    async def test_of_a_role(self, tables, role):
+        name = role("connection limit 3")
+        (finding,) = await found(tables.replace("kohort@", f"{name}@"), "connections")
+        assert finding.level is Level.WARNING
+        assert finding.text.startswith(f"3 are free of the 3 of the role {name};")
+
+    async def test_of_a_database(self, tables, postgres, role, schema):
+        name, database = role(), f"database_of_{schema}"
+        postgres.execute(f"create database {database} connection limit 5")
+        url = tables.replace("kohort@", f"{name}@").replace("/postgres", f"/{database}")
+        (finding,) = await found(url, "connections")
+        assert finding.level is Level.WARNING
+        assert finding.text.startswith(f"5 are free of the 5 of the database {database};")
+        postgres.execute(f"drop database {database} with (force)")
+
+    async def test_a_superuser_has_no_limit_of_its_own(self, tables, role):
+        name = role("superuser connection limit 3")
+        (finding,) = await found(tables.replace("kohort@", f"{name}@"), "connections")
+        assert "of the server" in finding.text
+
+    async def test_those_of_others_are_counted(self, tables, as_application):
+        async def free():
+            (finding,) = await found(as_application, "connections")
+            return int(finding.text.split()[0])
+
+        before = await free()
+        others = [await asyncpg.connect(tables) for _ in range(20)]
+        # Autovacuum and those that have just ended come and go.
+        assert await free() < before - 10
+        for each in others:
+            await each.close()
+
+    async def test_one_that_is_too_many_ends_what_is_told(self, tables, role):
+        name = role("connection limit 1")
+        async with aclosing(check(tables.replace("kohort@", f"{name}@"), known_partitions)) as told:
+            assert (await anext(told)).what == "server"
+            text = f'^PostgreSQL cannot be used: too many connections for role "{name}"$'
+            with pytest.raises(OSError, match=text):
+                assert [each.what async for each in told] == []
+
+
+class TestStandbys:
+    @pytest.mark.parametrize(
+        ("names", "needed"),
+        [
+            ("", 0),
+            ("*", 1),
+            ("a, b", 1),
+            ("2 (a, b)", 2),
+            ("FIRST 2 (a, b, c)", 2),
+            ("any 3(a, b, c)", 3),
+            ('"first 3 (", b', 1),
+        ],
+    )
+    def test_how_many_are_needed(self, names, needed):
+        commits = Commits(False, False, "on", names, True, 0, 0)
+        assert commits.needed == needed
+        assert (commits.hindrance is None) == (needed == 0)
+
+    async def test_one_is_missing(self, primary):
+        wait_for_standbys(primary, "nobody")
+        (finding,) = await found(primary.url, "writes")
+        assert finding.level is Level.PROBLEM
+        assert "= 'nobody' needs 1 connected, and 0 of them are" in finding.text
+        assert "commit" not in await levels(primary.url)
+        # They need none.
+        for value in ("off", "local"):
+            there = await levels(f"{primary.url}?synchronous_commit={value}")
+            assert there["synchronous_commit"] is there["standbys"] is Level.WARNING
+            assert there["commit"] is Level.OK
+
+    async def test_one_is_connected(self, primary):
+        with primary.standby() as standby:
+            (finding,) = await found(primary.url, "standbys")
+            assert finding == (Level.OK, "standbys", "synchronous: *; 1 needed, 1 connected")
+            assert (await levels(primary.url))["commit"] is Level.OK
+            for value, loses in (
+                ("local", "is local: commits wait for no standby"),
+                ("remote_write", "is remote_write: what was acknowledged last is lost if"),
+            ):
+                url = f"{primary.url}?synchronous_commit={value}"
+                (finding,) = await found(url, "synchronous_commit")
+                assert finding.level is Level.WARNING
+                assert finding.text.startswith(loses)
+            there = await levels(standby.url)
+            assert there["writes"] is Level.PROBLEM
+            assert "commit" not in there
+
+    async def test_a_role_that_does_not_see_them(self, primary, monkeypatch):
+        primary.execute("create role application login")
+        url = primary.url.replace("kohort@", "application@")
+        with primary.standby():
+            (finding,) = await found(url, "standbys")
+            assert "the role may not see" in finding.text
+            assert (await levels(url))["commit"] is Level.OK
+            monkeypatch.setattr(checking, "_COMMIT_WITHIN_S", 0.5)
+            wait_for_standbys(primary, "nobody")
+            (finding,) = await found(url, "commit")
+            assert finding.level is Level.PROBLEM
+            assert finding.text.startswith("none returns within 0.5 s")
+
+    async def test_none_is_synchronous(self, tables):
+        (finding,) = await found(tables, "standbys")
+        assert finding.level is Level.OK
+        assert "of 0 connected: a failover can lose" in finding.text
+        assert await found(f"{tables}&synchronous_commit=local", "synchronous_commit") == []

@@ -3,17 +3,21 @@
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from statistics import median
 from typing import Any, Final
+
+from asyncpg import PostgresError
 
 from kohort.cluster import UnknownOutcomeError
 from kohort.errors import KohortError
 from kohort.log.findings import Finding, Fold, Level
 from kohort.log.postgres import pooler, schema
+from kohort.log.postgres.commits import check_commits
 from kohort.log.postgres.fence import LEASE, LOCK
 from kohort.log.postgres.link import Connection, Link
 from kohort.log.postgres.log_check import check_logs
-from kohort.log.postgres.outcomes import outcome
+from kohort.log.postgres.outcomes import DatabaseError, outcome
 
 OLDEST: Final = 140000
 """The oldest version of PostgreSQL that has what Kohort uses."""
@@ -23,6 +27,8 @@ CONNECTIONS_OF_NODE: Final = 11
 """Of a node of a cluster."""
 _NAME: Final = "kohort storage check"
 _COMMITS: Final = 20
+_COMMIT_WITHIN_S: Final = 5.0
+"""A server whose commits take longer keeps no lease, and its clients give up."""
 _SLOW_MS: Final = 20.0
 _NODES: Final = (
     "select n.node, coalesce(n.lease_until > now(), false), exists ("
@@ -32,6 +38,24 @@ _NODES: Final = (
     "  (hashtext(current_schema() || ' ' || n.node::text)::bigint & 4294967295)"
     ") from nodes n where n.lane = $1 and n.node >= 0 order by n.node"
 )
+_LIMITS: Final = (
+    # Of the sessions of others, a role without pg_read_all_stats sees database and role only.
+    "with used as (select datid, usesysid from pg_stat_activity where datid is not null and "
+    "usesysid is not null and coalesce(backend_type, 'client backend') = 'client backend') "
+    "select 'the server', current_setting('max_connections')::int "
+    "- current_setting('superuser_reserved_connections')::int "
+    "- coalesce(current_setting('reserved_connections', true)::int, 0), "
+    "(select count(*) from used) "
+    "union all select 'the role ' || rolname, rolconnlimit, "
+    "(select count(*) from used where usesysid = r.oid) "
+    "from pg_roles r where rolname = session_user and rolconnlimit >= 0 and not rolsuper "
+    "union all select 'the database ' || datname, datconnlimit, "
+    "(select count(*) from used where datid = d.oid) "
+    "from pg_database d where datname = current_database() and datconnlimit >= 0 "
+    "and not (select rolsuper from pg_roles where rolname = session_user)"
+)
+"""Whose limit of connections it is, the limit, and how many it has; superusers pass the last two.
+"""
 _PRIVILEGES: Final = {
     "meta": ("SELECT", "UPDATE"),
     "nodes": ("SELECT", "INSERT", "UPDATE"),
@@ -42,45 +66,59 @@ _PRIVILEGES: Final = {
 """What a server needs of tables that another role has made; docs/operations.md has the GRANTs."""
 
 
-async def check(url: str, fold: Fold) -> list[Finding]:
-    """What there is to say of the database. Raises OSError if it cannot be reached."""
-    found: list[Finding] = []
-    async with _connected(url) as connection, _connected(url) as other:
-        found += await _server(connection)
-        found += await _sessions(connection, other)
-        found += await _settings(connection)
-        tables = await _tables(connection)
-        found += tables
-        if all(each.level is Level.OK for each in tables):
-            nodes = await connection.fetch(_NODES, LEASE, LOCK)
-            found += _nodes(nodes)
-            found += await _size(connection)
-            if any(has_lease or has_lock for _, has_lease, has_lock in nodes):
-                text = "a server uses them, so they were not checked"
-                found.append(Finding(Level.OK, "logs", text))
-            else:
-                found += await check_logs(connection, fold)
-        found += await _latency(connection)
-    return found
+async def check(url: str, fold: Fold) -> AsyncIterator[Finding]:
+    """What there is to say of the database, as it is found. Raises OSError if it cannot be used."""
+    try:
+        with outcome():
+            async with _connected(url) as connection:
+                async for each in _findings(url, connection, fold):
+                    yield each
+    except UnknownOutcomeError as error:
+        raise DatabaseError(None, f"PostgreSQL cannot be used: {error}") from error
 
 
 @asynccontextmanager
 async def _connected(url: str) -> AsyncIterator[Connection]:
     link = Link(url, _NAME)
     try:
-        with outcome():
-            yield await link.get()
-    except UnknownOutcomeError as error:
-        raise OSError(None, f"PostgreSQL cannot be used: {error}") from error
+        yield await link.get()
     finally:
         await link.close()
 
 
+async def _findings(url: str, connection: Connection, fold: Fold) -> AsyncIterator[Finding]:
+    can_commit = True
+    for look in (_server, _connections, partial(_sessions, url), _settings, check_commits):
+        for each in await look(connection):
+            can_commit = can_commit and each.level is not Level.PROBLEM
+            yield each
+    tables = await _tables(connection)
+    for each in tables:
+        yield each
+    if all(each.level is Level.OK for each in tables):
+        async for each in _contents(connection, fold):
+            yield each
+    if can_commit:  # else it would fail, or wait
+        yield await _latency(connection)
+
+
+async def _contents(connection: Connection, fold: Fold) -> AsyncIterator[Finding]:
+    """Nodes, and the logs if no server uses them."""
+    nodes = await connection.fetch(_NODES, LEASE, LOCK)
+    for each in [*_nodes(nodes), *await _size(connection)]:
+        yield each
+    if any(has_lease or has_lock for _, has_lease, has_lock in nodes):
+        yield Finding(Level.OK, "logs", "a server uses them, so they were not checked")
+        return
+    async for each in check_logs(connection, fold):
+        yield each
+
+
 async def _server(connection: Connection) -> list[Finding]:
     """Version, role, encryption."""
-    version, number, user, standby, remote, encrypted, protocol = await connection.fetchrow(
+    version, number, user, remote, encrypted, protocol = await connection.fetchrow(
         "select current_setting('server_version'), current_setting('server_version_num')::int, "
-        "current_user, pg_is_in_recovery(), "
+        "current_user, "
         "inet_server_addr() is not null and inet_client_addr() <> inet_server_addr(), "
         "ssl, version from pg_stat_ssl where pid = pg_backend_pid()"
     )
@@ -88,8 +126,6 @@ async def _server(connection: Connection) -> list[Finding]:
     found = [Finding(Level.OK, "server", told)]
     if number < OLDEST:
         found = [Finding(Level.PROBLEM, "server", f"{told}: version 14 or later is needed")]
-    if standby:
-        found.append(Finding(Level.PROBLEM, "server", "is a standby, which takes no writes"))
     if encrypted:
         found.append(Finding(Level.OK, "encryption", protocol))
     elif remote:
@@ -100,38 +136,36 @@ async def _server(connection: Connection) -> list[Finding]:
     return found
 
 
-async def _sessions(connection: Connection, other: Connection) -> list[Finding]:
+async def _connections(connection: Connection) -> list[Finding]:
+    """How many connections are free, by the narrowest limit; `connection` is one of those used."""
+    limits = await connection.fetch(_LIMITS)
+    free, limit, whose = min((max(limit - used + 1, 0), limit, of) for of, limit, used in limits)
+    text = (
+        f"{free} are free of the {limit} of {whose}; a server has {CONNECTIONS}, a node of a "
+        f"cluster {CONNECTIONS_OF_NODE}"
+    )
+    return [Finding(Level.WARNING if free < CONNECTIONS else Level.OK, "connections", text)]
+
+
+async def _sessions(url: str, connection: Connection) -> list[Finding]:
     """Whether each connection has a session of its own."""
-    if await pooler.has_own_session(connection, other):
-        return [Finding(Level.OK, "sessions", "each connection has its own")]
+    async with _connected(url) as other:
+        if await pooler.has_own_session(connection, other):
+            return [Finding(Level.OK, "sessions", "each connection has its own")]
     return [Finding(Level.PROBLEM, "sessions", pooler.SHARED)]
 
 
 async def _settings(connection: Connection) -> list[Finding]:
     settings = dict(await connection.fetch("select name, setting from pg_settings"))
-    found = [
+    return [
         Finding(Level.WARNING, name, f"is off: {loses}")
         for name, loses in (
             ("fsync", "a crash of its machine can lose or damage everything"),
             ("full_page_writes", "a crash of its machine can damage tables"),
-            ("synchronous_commit", "a crash loses what was acknowledged last"),
             ("autovacuum", "tables grow without limit"),
         )
         if settings[name] == "off"
     ]
-    if settings["synchronous_standby_names"]:
-        standbys = f"synchronous: {settings['synchronous_standby_names']}"
-    else:
-        standbys = "none is synchronous: a failover can lose what was acknowledged last"
-    found.append(Finding(Level.OK, "standbys", standbys))
-    used = await connection.fetchval(
-        "select count(*) from pg_stat_activity where backend_type = 'client backend'"
-    )
-    reserved = int(settings["superuser_reserved_connections"])
-    free = int(settings["max_connections"]) - reserved - used + 2  # those of this check
-    level = Level.WARNING if free < CONNECTIONS else Level.OK
-    text = f"{free} are free; a server has {CONNECTIONS}, a node of a cluster {CONNECTIONS_OF_NODE}"
-    return [*found, Finding(level, "connections", text)]
 
 
 async def _tables(connection: Connection) -> list[Finding]:
@@ -199,16 +233,22 @@ async def _size(connection: Connection) -> list[Finding]:
     return found
 
 
-async def _latency(connection: Connection) -> list[Finding]:
+async def _latency(connection: Connection) -> Finding:
     """How long a commit takes, of a message that nobody reads."""
-    took: list[float] = []
     try:
-        with outcome():
-            for _ in range(_COMMITS):
-                began = time.perf_counter()
-                await connection.execute("select pg_logical_emit_message(true, 'kohort', '')")
-                took.append((time.perf_counter() - began) * 1000)
-    except OSError as error:
-        return [Finding(Level.WARNING, "commit", f"cannot be measured: {error}")]
+        took = [await _commit_ms(connection) for _ in range(_COMMITS)]
+    except TimeoutError:
+        text = f"none returns within {_COMMIT_WITHIN_S:g} s: look at the standbys and the disk"
+        return Finding(Level.PROBLEM, "commit", text)
+    except PostgresError as error:
+        return Finding(Level.WARNING, "commit", f"cannot be measured: {error}")
     text = f"{median(took):.1f} ms, {max(took):.1f} ms at most of {_COMMITS}"
-    return [Finding(Level.WARNING if median(took) > _SLOW_MS else Level.OK, "commit", text)]
+    return Finding(Level.WARNING if median(took) > _SLOW_MS else Level.OK, "commit", text)
+
+
+async def _commit_ms(connection: Connection) -> float:
+    began = time.perf_counter()
+    await connection.execute(
+        "select pg_logical_emit_message(true, 'kohort', '')", timeout=_COMMIT_WITHIN_S
+    )
+    return (time.perf_counter() - began) * 1000

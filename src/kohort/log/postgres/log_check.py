@@ -33,12 +33,12 @@ _ORPHANS: Final = (
 _BACKUP: Final = "restore the schema from a backup"
 
 
-async def check_logs(connection: Connection, fold: Fold) -> list[Finding]:
+async def check_logs(connection: Connection, fold: Fold) -> AsyncIterator[Finding]:
     """What there is to say of the logs; every byte is read. Raises what asyncpg raises."""
     logs = await connection.fetch(_LOGS)
     places = {TopicPartition(each["topic"], each["partition"]): each["topic_id"] for each in logs}
     metadata: list[bytes] = []
-    found: list[Finding] = []
+    damaged = False
     for each in logs:
         name = f"{each['topic']}-{each['partition']}"
         checked = _CheckedLog(each, await connection.fetch(_SEGMENTS, each["id"]))
@@ -48,18 +48,16 @@ async def check_logs(connection: Connection, fold: Fold) -> list[Finding]:
             if name == METADATA_NAME:
                 metadata.append(row["data"])
         if (damage := checked.damage or checked.damage_at_the_end()) is not None:
-            found.append(Finding(Level.PROBLEM, "log", f"{name}: {damage}; {_BACKUP}"))
-    if not found:
-        found.append(Finding(Level.OK, "logs", f"none of {len(logs)} is damaged"))
-    try:
-        found += _compared(places, fold(metadata))
-    except ValueError as error:
-        found.append(Finding(Level.PROBLEM, "metadata", f"{METADATA_NAME}: {error}"))
+            damaged = True
+            yield Finding(Level.PROBLEM, "log", f"{name}: {damage}; {_BACKUP}")
+    if not damaged:
+        yield Finding(Level.OK, "logs", f"none of {len(logs)} is damaged")
+    for found in _topics(places, metadata, fold):
+        yield found
     for (log,) in await connection.fetch(_ORPHANS):
         remedy = f"delete from batches where log = {log}"  # for people  # nosec B608
         text = f"batches has rows of log {log}, which is none: {remedy}"
-        found.append(Finding(Level.WARNING, "rows", text))
-    return found
+        yield Finding(Level.WARNING, "rows", text)
 
 
 async def _rows(connection: Connection, log: int) -> AsyncIterator[Any]:
@@ -143,6 +141,17 @@ class _CheckedLog:
                     f"{self._sizes[segment['base']]} bytes instead of {segment['size']}"
                 )
         return None
+
+
+def _topics(
+    places: Mapping[TopicPartition, UUID | None], metadata: Sequence[bytes], fold: Fold
+) -> Iterator[Finding]:
+    try:
+        known = fold(metadata)
+    except ValueError as error:
+        yield Finding(Level.PROBLEM, "metadata", f"{METADATA_NAME}: {error}")
+        return
+    yield from _compared(places, known)
 
 
 def _compared(
