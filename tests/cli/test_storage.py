@@ -147,6 +147,13 @@ class TestCopy:
         postgres.execute(f"{batches_of} drop constraint full_disk")
         assert copy(storage, data, database).exit_code == 0
 
+    def test_a_schema_that_does_not_exist(
+        self, storage: Run, data: Path, postgres: Postgres
+    ) -> None:
+        done = copy(storage, data, f"{postgres.url}?search_path=nothing")
+        assert done.exit_code == 2
+        assert "no schema of the search_path exists" in done.stderr
+
     @pytest.mark.parametrize("place", NO_PLACES)
     def test_a_place_that_is_none(
         self, storage: Run, data: Path, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -273,6 +280,7 @@ class TestCheckOfADatabase:
         done = storage("check", "--storage", url)
         assert done.exit_code == 1
         assert "problem  writes: transactions are read-only" in done.output
+        assert copy(storage, url, data.with_name("copy")).exit_code == 2
 
     def test_whose_connections_are_used_up(
         self, storage: Run, database: str, postgres: Postgres

@@ -6,11 +6,13 @@ from contextlib import aclosing, closing
 import asyncpg
 import pytest
 
+from kohort.errors import KohortError
 from kohort.log.base import LogConfig
 from kohort.log.findings import Level
 from kohort.log.postgres import check as checking
 from kohort.log.postgres.check import check
 from kohort.log.postgres.commits import Commits
+from kohort.log.postgres.copy import PostgresTarget, open_source
 from kohort.log.postgres.directory import PostgresDirectory
 from kohort.server.topics import known_partitions
 from log.conftest import DAY, NOW, ORDERS, ORDERS_ID, batch, fill
@@ -156,6 +158,11 @@ class TestReadOnly:
         assert found["writes"] is Level.PROBLEM
         assert "commit" not in found
 
+    def test_a_copy_is_refused_at_once(self, tables):
+        for opened in (PostgresTarget, open_source):
+            with pytest.raises(KohortError, match="cannot be written: transactions are read-only"):
+                opened(f"{tables}&default_transaction_read_only=on")
+
 
 class TestConnections:
     async def test_of_the_server(self, tables):
@@ -228,6 +235,8 @@ class TestStandbys:
         assert finding.level is Level.PROBLEM
         assert "= 'nobody' needs 1 connected, and 0 of them are" in finding.text
         assert "commit" not in await levels(primary.url)
+        with pytest.raises(KohortError, match="no commit returns"):
+            PostgresTarget(primary.url)
         # They need none.
         for value in ("off", "local"):
             there = await levels(f"{primary.url}?synchronous_commit={value}")
@@ -250,6 +259,8 @@ class TestStandbys:
             there = await levels(standby.url)
             assert there["writes"] is Level.PROBLEM
             assert "commit" not in there
+            with pytest.raises(KohortError, match="this is a standby"):
+                PostgresTarget(standby.url)
 
     async def test_a_role_that_does_not_see_them(self, primary, monkeypatch):
         primary.execute("create role application login")

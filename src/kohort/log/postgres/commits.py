@@ -9,6 +9,7 @@ neither a result nor an error. So this is looked at before anything is written.
 import re
 from typing import Final, NamedTuple
 
+from kohort.errors import KohortError
 from kohort.log.findings import Finding, Level
 from kohort.log.postgres.link import Connection
 
@@ -92,6 +93,13 @@ class Commits(NamedTuple):
 async def commits_of(connection: Connection) -> Commits:
     """How its transactions commit. Raises what asyncpg raises."""
     return Commits(*await connection.fetchrow(_STATE))
+
+
+async def ensure_possible(connection: Connection) -> None:
+    """Raise KohortError if nothing can be committed, and what asyncpg raises."""
+    hindrance = (await commits_of(connection)).hindrance
+    if hindrance is not None:
+        raise KohortError(f"the database cannot be written: {hindrance}")
 
 
 async def check_commits(connection: Connection) -> list[Finding]:

@@ -8,7 +8,7 @@ from kohort.errors import KohortError
 from kohort.log.backing import Checkpoint
 from kohort.log.copying import Extent
 from kohort.log.index import SegmentIndex
-from kohort.log.postgres import alone, schema
+from kohort.log.postgres import alone, commits, schema
 from kohort.log.postgres.backing import LARGEST_SEGMENT, packed, replace_rows
 from kohort.log.postgres.control import Control
 from kohort.log.postgres.directory import PostgresDirectory
@@ -41,12 +41,21 @@ def open_source(url: str) -> PostgresDirectory:
     """The logs of stopped servers. Raises KohortError, OSError."""
     control = Control(url, _NAME)
     try:
-        version = control.query(schema.tables_version)
+        version = control.query(_version)
     finally:
         control.close()
     if version == 0:
         raise KohortError("the schema has no tables of Kohort")
     return PostgresDirectory(url, node=alone.NODE)
+
+
+async def _version(connection: Connection) -> int:
+    """That of the tables. Raises KohortError if nothing can be committed, or there is no schema.
+
+    A source is written as well: its servers are fenced.
+    """
+    await commits.ensure_possible(connection)
+    return await schema.tables_version(connection)
 
 
 class _Found(NamedTuple):
@@ -82,6 +91,7 @@ class PostgresTarget:
 
     async def _begin(self, url: str, connection: Connection) -> None:
         await ensure_own_session(connection, url)
+        await _version(connection)  # the lock is one of a schema
         await alone.ensure_locked(connection, alone.NODE)
         await schema.begin_copy(connection)
         self._control.keep_locked(connection, alone.NODE)
