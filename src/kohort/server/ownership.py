@@ -59,8 +59,8 @@ READY_WITHIN_MS: Final = 60_000
 SETTLED_AFTER_MS: Final = 30_000 + LEASE_MS
 """Time in which a batch comes again that was on its way to the former leader of a partition.
 
-A leader that hangs has it for the `request.timeout.ms` of Kafka's producers. A client whose metadata
-are older than the lease may still ask it later: its next batch is then taken first, as in Kafka.
+A leader that hangs has it for the `request.timeout.ms` of Kafka's producers. A client with older
+metadata may still ask that one later: its next batch is then taken first, as in Kafka.
 """
 SETTLED_AT_ONCE: Final = 5_000
 """Partitions: the others wait for the next tick."""

@@ -160,11 +160,6 @@ class SharedNode:
                     pass
                 await self._ensure_fits()
                 return
-            except PermissionError as error:
-                raise KohortError(
-                    f"the storage cannot be used: {error}; give this process the privileges of a "
-                    "server"
-                ) from error
             except (OSError, UnknownOutcomeError, FencedError) as error:
                 self._tell(str(error) or type(error).__name__)
                 await asyncio.sleep(_RETRY_AFTER_S)

@@ -12,7 +12,7 @@ from asyncpg import PostgresError
 from kohort.cluster import UnknownOutcomeError
 from kohort.errors import KohortError
 from kohort.log.findings import Finding, Fold, Level
-from kohort.log.postgres import pooler, schema
+from kohort.log.postgres import pooler, privileges, schema
 from kohort.log.postgres.commits import check_commits
 from kohort.log.postgres.fence import LEASE, LOCK
 from kohort.log.postgres.link import Connection, Link
@@ -56,14 +56,6 @@ _LIMITS: Final = (
 )
 """Whose limit of connections it is, the limit, and how many it has; superusers pass the last two.
 """
-_PRIVILEGES: Final = {
-    "meta": ("SELECT", "UPDATE"),
-    "nodes": ("SELECT", "INSERT", "UPDATE"),
-    "logs": ("SELECT", "INSERT", "UPDATE", "DELETE"),
-    "segments": ("SELECT", "INSERT", "UPDATE", "DELETE"),
-    "batches": ("SELECT", "INSERT", "DELETE"),
-}
-"""What a server needs of tables that another role has made; docs/operations.md has the GRANTs."""
 
 
 async def check(url: str, fold: Fold) -> AsyncIterator[Finding]:
@@ -192,16 +184,8 @@ async def _tables(connection: Connection) -> list[Finding]:
 
 
 async def _privileges(connection: Connection) -> list[Finding]:
-    missing = [
-        f"{privilege} ON {table}"
-        for table, privileges in _PRIVILEGES.items()
-        for privilege in privileges
-        if not await connection.fetchval("select has_table_privilege($1, $2)", table, privilege)
-    ]
-    if not await connection.fetchval("select has_sequence_privilege('log_ids', 'USAGE')"):
-        missing.append("USAGE ON SEQUENCE log_ids")
-    if missing:
-        return [Finding(Level.PROBLEM, "privileges", f"missing: GRANT {'; GRANT '.join(missing)}")]
+    if (grants := await privileges.missing(connection)) is not None:
+        return [Finding(Level.PROBLEM, "privileges", f"missing: {grants}")]
     return [Finding(Level.OK, "privileges", "a server has all that it needs")]
 
 

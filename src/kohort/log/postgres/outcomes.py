@@ -9,12 +9,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Final
 
-from asyncpg import (
-    InsufficientPrivilegeError,
-    InterfaceError,
-    InternalClientError,
-    PostgresError,
-)
+from asyncpg import InterfaceError, InternalClientError, PostgresError
 
 from kohort.cluster import UnknownOutcomeError
 
@@ -34,10 +29,6 @@ class DatabaseError(OSError):
         return self.strerror or super().__str__()
 
 
-class NotPermittedError(DatabaseError, PermissionError):
-    """The role has not the privilege: that does not change by itself."""
-
-
 @contextlib.contextmanager
 def outcome() -> Iterator[None]:
     """Raise DatabaseError, UnknownOutcomeError or FencedError for what asyncpg raises inside."""
@@ -47,8 +38,7 @@ def outcome() -> Iterator[None]:
         state = error.sqlstate or ""
         if state.startswith(_UNKNOWN_CLASSES) or state in _TRIED_AGAIN:
             raise UnknownOutcomeError(str(error)) from error
-        kind = NotPermittedError if isinstance(error, InsufficientPrivilegeError) else DatabaseError
-        raise kind(None, f"PostgreSQL: {error} ({state})") from error
+        raise DatabaseError(None, f"PostgreSQL: {error} ({state})") from error
     except (InterfaceError, InternalClientError, OSError, EOFError) as error:
         if isinstance(error, DatabaseError):
             raise

@@ -18,6 +18,7 @@ from asyncpg import Connection, InsufficientPrivilegeError, PostgresError
 
 from kohort import __version__
 from kohort.errors import KohortError
+from kohort.log.postgres import privileges
 
 VERSION: Final = 1
 PARTITIONS: Final = 16
@@ -81,8 +82,8 @@ create table batches (
 async def prepare(connection: "Connection[object]") -> None:
     """Make the tables if there are none, or migrate them.
 
-    Raises KohortError if they are those of a later version or not Kohort's, and what asyncpg
-    raises.
+    Raises KohortError if they are those of a later version or not Kohort's, or the role has not all
+    privileges of a server; and what asyncpg raises.
     """
     await connection.execute("select pg_advisory_lock($1)", _LOCK)
     try:
@@ -93,6 +94,7 @@ async def prepare(connection: "Connection[object]") -> None:
             elif version < 0:
                 raise INCOMPLETE
             ensure_known(version)
+            await privileges.ensure(connection)
     finally:
         await connection.execute("select pg_advisory_unlock($1)", _LOCK)
 
