@@ -77,6 +77,10 @@ class Shards(ABC, Generic[HostT, KeyT]):
         """Whether every shard serves that is led by this node."""
         return all(host.state in (HostState.ACTIVE, HostState.ELSEWHERE) for host in self._hosts)
 
+    def is_elsewhere(self, partition: int) -> bool:
+        """Whether this node does not lead the shard of this partition."""
+        return self._hosts[partition].state is HostState.ELSEWHERE
+
     def _states(self) -> Counter[str]:
         return Counter(host.state.value for host in self._hosts)
 

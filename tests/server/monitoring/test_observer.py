@@ -9,11 +9,13 @@ from datetime import timedelta
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
-from kohort.cluster import LEASE_MS
+from kohort.cluster import LEASE_MS, NO_LEADER, Leader
 from kohort.coordinator.journal import Cause, Rebalance
+from kohort.errors import ErrorCode
 from kohort.security.acls import (
     CLUSTER_NAME,
     AclBinding,
@@ -27,6 +29,7 @@ from kohort.server.config.config import Config
 from kohort.server.config.table import STANDARD_AUTHORIZER
 from kohort.server.logs import TextFormatter
 from kohort.server.monitoring.observer import Observer
+from kohort.server.nodes import ClusterNodes
 from kohort.server.supervisor.exposition import RESTARTS, UP
 from kohort.types import Timestamp
 from server.net.bench import Peer
@@ -130,6 +133,48 @@ async def test_a_node_without_its_storage_is_neither_well_nor_ready() -> None:
         assert "kohort_database_away_seconds 0.0" in samples
 
 
+async def test_a_node_without_a_lease_does_not_tell_that_there_are_no_groups() -> None:
+    async with SharedCluster(1) as cluster:
+        observer, storage = cluster.brokers[1].observer, cluster.storages[1]
+        await until_ready(observer)
+        peer = await cluster.peer(1)
+        assert not (await peer.ask("join_group", 3, **join("g"))).error_code
+        storage.failure = OSError("nobody is there")
+        cluster.clock.ahead_ms += LEASE_MS
+        stale = await observer.group("g")  # it is in memory yet
+        await until(lambda: cluster.brokers[1].groups.group("g") is None)
+        for answer in (stale, await observer.group("g")):
+            assert answer.status is HTTPStatus.MISDIRECTED_REQUEST
+            assert json.loads(answer.body)["coordinator"] == -1
+        answer = await observer.groups("")
+        assert answer.status is HTTPStatus.SERVICE_UNAVAILABLE
+        assert "this node has no lease, and leads nothing" in json.loads(answer.body)["reasons"]
+        listed = await peer.ask("list_groups", 4, states_filter=())
+        assert listed.error_code is ErrorCode.coordinator_not_available
+        storage.failure = None
+        await until_ready(observer)
+        (group,) = json.loads((await observer.groups("")).body)["groups"]
+        assert group["group_id"] == "g"
+        assert (await observer.group("nope")).status is HTTPStatus.NOT_FOUND
+
+
+async def test_groups_are_not_listed_while_a_partition_has_no_leader() -> None:
+    async with SharedCluster(2) as cluster:
+        await until(lambda: len(cluster.brokers[1].nodes.ids) == 2)
+        await cluster.leaders("__consumer_offsets")
+        observer, groups = cluster.brokers[1].observer, cluster.brokers[1].groups
+        assert (await observer.groups("")).status is HTTPStatus.OK
+        for node, reason in ((NO_LEADER, "have no leader"), (1, "are yet to be taken")):
+            leaders = [Leader(node, 1)] * 6
+            with (
+                patch.object(ClusterNodes, "leaders", return_value=leaders),
+                patch.object(groups, "is_elsewhere", return_value=True),
+            ):
+                answer = await observer.groups("")
+            assert answer.status is HTTPStatus.SERVICE_UNAVAILABLE
+            assert json.loads(answer.body)["reasons"][0].startswith(f"6 group partitions {reason}")
+
+
 async def test_any_node_shows_the_groups_of_all() -> None:
     async with SharedCluster(3, cluster_rebalance_delay_ms=0) as cluster:
         await until(lambda: len({*led(cluster)}) == 3)
@@ -155,6 +200,8 @@ async def test_any_node_shows_the_groups_of_all() -> None:
 async def test_a_node_that_does_not_tell_its_groups_is_named() -> None:
     async with SharedCluster(2) as cluster:
         await until(lambda: len(cluster.brokers[1].nodes.ids) == 2)
+        await until_ready(cluster.brokers[1].observer)
+        await cluster.leaders("__consumer_offsets")
         await cluster.brokers[2].listener.close(0)
         told = json.loads((await cluster.brokers[1].observer.groups("")).body)
         assert told == {"groups": [], "silent_nodes": [2]}

@@ -20,13 +20,14 @@ from kohort.server.workers import Worker, http_socket_of
 
 COUNT = 2
 NO_GROUP: Any = (404, {"error": "no group 'g'"})
+NO_LEASE: Any = (503, {"status": "unavailable", "reasons": ["this node has no lease"]})
 LOADING: Any = (503, {"status": "unavailable", "reasons": ["1 of 3 partitions are loading"]})
 
 
 class Shown:
     """Workers by what they respond; one that responds nothing hangs."""
 
-    def __init__(self, sockets: Path) -> None:
+    def __init__(self, sockets: Path, *, share_storage: bool = False) -> None:
         self.asked: Counter[int] = Counter()
         """Requests by worker."""
         self.responses: dict[int, tuple[int, Any]] = {}
@@ -38,7 +39,7 @@ class Shown:
             for index in range(COUNT)
         ]
         workers = [WorkerProcess(each) for each in assignments]
-        self._views = Views(workers, sockets, share_storage=False)
+        self._views = Views(workers, sockets, share_storage=share_storage)
 
     async def worker(self, index: int) -> asyncio.Server:
         async def respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -95,3 +96,31 @@ async def test_a_group_is_shown_while_another_worker_hangs(shown: Shown) -> None
 async def test_a_group_that_nobody_has_is_not_found(shown: Shown) -> None:
     shown.responses = dict.fromkeys(range(COUNT), NO_GROUP)
     assert await shown.get("/groups/", "g") == NO_GROUP
+
+
+async def test_the_list_of_workers_without_a_lease_is_not_empty(tmp_path: Path) -> None:
+    shown = Shown(tmp_path, share_storage=True)
+    shown.responses = dict.fromkeys(range(COUNT), NO_LEASE)
+    async with await shown.worker(0), await shown.worker(1):
+        status, told = await shown.get("/groups")
+        assert status == HTTPStatus.SERVICE_UNAVAILABLE
+        assert told["reasons"] == [f"node {node}: this node has no lease" for node in range(COUNT)]
+        shown.responses[1] = (200, {"groups": [], "silent_nodes": []})
+        assert await shown.get("/groups") == shown.responses[1]
+
+
+@pytest.mark.parametrize(
+    ("named", "told"),
+    [
+        ((1, -1), -1),  # worker 1 does not lead what worker 0 believes it to
+        ((-1, 0), -1),
+        ((7, -1), 7),
+        ((1, 7), 7),
+        ((1, 0), 1),
+    ],
+)
+async def test_who_coordinates_a_group_is_what_the_named_worker_says(
+    shown: Shown, named: tuple[int, int], told: int
+) -> None:
+    shown.responses = {node: (421, {"coordinator": each}) for node, each in enumerate(named)}
+    assert await shown.get("/groups/", "g") == (421, {"coordinator": told})

@@ -1,5 +1,8 @@
 """ListGroups (16) v0-5: every group that there is.
 
+A node of a cluster that has not taken all that it is to lead, or has lost its lease, responds with
+COORDINATOR_NOT_AVAILABLE, which is retriable: groups would be missing.
+
 v1 adds the throttle time; v3 is flexible; v4 shows states and filters by them (KIP-518), v5 types
 (KIP-848).
 """
@@ -11,10 +14,18 @@ from typing import Any, Final
 from kohort.coordinator.classic import Group, State
 from kohort.coordinator.consumer.group import ConsumerGroup, ConsumerGroupState
 from kohort.coordinator.requests import ListGroups
-from kohort.coordinator.responses import ListedGroup
-from kohort.server.handlers.in_steps import ask, collected, counted, respond_large
+from kohort.coordinator.responses import ListedGroup, ListGroupsResponse
+from kohort.errors import ErrorCode
+from kohort.server.handlers.in_steps import (
+    NewRequest,
+    ask,
+    collected,
+    counted,
+    respond_large,
+)
 from kohort.server.net import Exchange
 from kohort.server.services import Services
+from kohort.server.unserved import unserved
 
 KNOWN: Final = (
     *dict.fromkeys(state.lower() for state in (*State, *ConsumerGroupState)),
@@ -29,13 +40,22 @@ async def handle(services: Services, exchange: Exchange, request: Any) -> None:
     version = exchange.version
     states = await _known(request.states_filter) if version >= 4 else ()
     types = await _known(request.types_filter) if version >= 5 else ()
-    listed = await ask(services, partial(_request, states, types))
+    listed = await _listed(services, partial(_request, states, types))
     access = services.access(exchange).quietly()
     groups = listed.groups
     if not access.cluster():
-        groups = await collected(groups, lambda each: each if access.group(each.group) else None)
+        groups = tuple(
+            await collected(groups, lambda each: each if access.group(each.group) else None)
+        )
     fields = {"error_code": listed.error, "groups": map(_row, groups)}
     await respond_large(services, exchange, fields, len(groups))
+
+
+async def _listed(services: Services, new_request: NewRequest) -> ListGroupsResponse:
+    if unserved(services.nodes, services.topics, services.groups, services.node_id).here:
+        return ListGroupsResponse(error=ErrorCode.coordinator_not_available)
+    response: ListGroupsResponse = await ask(services, new_request)
+    return response
 
 
 def _request(

@@ -30,6 +30,7 @@ from kohort.server.monitoring.rebalances import Rebalances
 from kohort.server.monitoring.viewer import Viewer
 from kohort.server.net import ListenerStatistics, Tls
 from kohort.server.topics import OFFSETS_TOPIC, Topics
+from kohort.server.unserved import unserved
 
 _WELL: Final = (HostState.ACTIVE.value, HostState.ELSEWHERE.value)
 DATABASE_BOUNDS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
@@ -118,9 +119,7 @@ class Observer:
 
     def health(self, _: str) -> HttpResponse:
         """Whether every shard serves, no log has a problem, and the directory takes writes."""
-        if not self._viewer.sees_cluster():
-            return self.health_alone("")
-        return _of_reasons(self._reasons())
+        return self._of_reasons(self._reasons())
 
     def health_alone(self, _: str) -> HttpResponse:
         """The same without reasons, which name topics."""
@@ -128,13 +127,15 @@ class Observer:
 
     def ready(self, _: str) -> HttpResponse:
         """Whether this node serves all that it is to lead."""
-        if not self._viewer.sees_cluster():
-            return self.ready_alone("")
-        return _of_reasons(self._unready())
+        return self._of_reasons(self._unready())
 
     def ready_alone(self, _: str) -> HttpResponse:
         """The same without reasons."""
         return _status_alone(self._unready())
+
+    def _of_reasons(self, reasons: list[str]) -> HttpResponse:
+        """Whether something is well, with the reasons for who may see them."""
+        return _of_reasons(reasons) if self._viewer.sees_cluster() else _status_alone(reasons)
 
     def _unready(self) -> list[str]:
         reasons, status = self._loading(), self._cluster.status()
@@ -166,13 +167,15 @@ class Observer:
         return HttpResponse(HTTPStatus.OK, await exposition(sources), CONTENT_TYPE)
 
     async def groups(self, _: str) -> HttpResponse:
-        """Every group of the cluster that may be shown.
+        """Every group of the cluster that may be shown; 503 if some cannot be known.
 
         They are looked at in slices, and written in another thread.
         """
-        if not self._groups.is_loaded:
-            return self.health("")
+        if reasons := self._unlisted():
+            return self._of_reasons(reasons)
         elsewhere = await self._cluster.groups_elsewhere()
+        if reasons := self._unlisted():  # others had time to respond
+            return self._of_reasons(reasons)
         access, slices, shown = self._viewer.access(), TimeSlices(), {}
         for group in tuple(self._groups.groups()):
             if access.group(group.id):
@@ -193,7 +196,7 @@ class Observer:
         group = groups.group(group_id)
         if not self._viewer.access().group(group_id):
             return _no_group(group_id)
-        if group is None:
+        if group is None or not self._has_lease:
             return self._elsewhere(group_id)
         shows = await self._viewer.topics(
             chain(
@@ -209,13 +212,38 @@ class Observer:
         """The response for a group that this node does not have."""
         coordinator = self._cluster.nodes.coordinator(OFFSETS_TOPIC, group_id)
         is_here = coordinator == self._config["node.id"]
-        if is_here or self._cluster.status() is None:
+        if self._cluster.status() is None or (is_here and self._serves(group_id)):
             return _no_group(group_id)
+        if is_here:
+            coordinator = NO_LEADER
         told = f"node {coordinator}" if coordinator != NO_LEADER else "no node now"
         return json_response(
             {"error": f"{told} coordinates group {group_id!r}", "coordinator": coordinator},
             HTTPStatus.MISDIRECTED_REQUEST,
         )
+
+    @property
+    def _has_lease(self) -> bool:
+        """Whether no other node can have what this one leads."""
+        status = self._cluster.status()
+        return status is None or status.has_lease
+
+    def _serves(self, group_id: str) -> bool:
+        partition = self._groups.partition_of(group_id).partition
+        return self._has_lease and not self._groups.is_elsewhere(partition)
+
+    def _unlisted(self) -> list[str]:
+        """Why groups would be missing from a list of all; empty if none would.
+
+        A node that has not registered has not followed the cluster: it knows neither all nodes nor
+        who leads what.
+        """
+        status = self._cluster.status()
+        is_known = status is None or (status.has_lease and status.is_registered)
+        if not (is_known and self._groups.is_loaded):
+            return self._unready()
+        node_id = self._config["node.id"]
+        return [*unserved(self._cluster.nodes, self._topics, self._groups, node_id).reasons()]
 
     def _reasons(self) -> list[str]:
         reasons = self._loading()

@@ -5,6 +5,7 @@ import json
 from collections.abc import Mapping, Sequence
 from functools import partial
 from http import HTTPStatus
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -88,7 +89,21 @@ class Views:
             if response.status is HTTPStatus.OK:
                 return response
         reasons = self._reasons(responses)
-        return _unavailable(reasons=reasons) if reasons else _nearest(there)
+        return _unavailable(reasons=reasons) if reasons else self._nearest(there)
+
+    def _nearest(self, responses: Sequence[HttpResponse]) -> HttpResponse:
+        """The response to who asks for a group that no worker shows.
+
+        That of its coordinator, if it is here; else that of a worker that knows a coordinator
+        elsewhere. A worker that is named, and does not coordinate it, knows better than the others.
+        """
+        for response in responses:
+            if response.status is HTTPStatus.NOT_FOUND:
+                return response
+        here = {worker.node_id for worker in self._workers}
+        named = [(json.loads(each.body)["coordinator"], each) for each in responses]
+        found = [(node, response) for node, response in named if node not in here] or named
+        return max(found, key=itemgetter(0))[1]
 
     def _reasons(self, responses: Sequence[HttpResponse | None]) -> list[str]:
         """Why workers cannot tell; one without the group can."""
@@ -106,12 +121,6 @@ class Views:
         """The response of each worker, None if there is none in time."""
         paths = (http_socket_of(self._sockets, each.index) for each in self._workers)
         return await asyncio.gather(*(_get(path, target) for path in paths))
-
-
-def _nearest(responses: Sequence[HttpResponse]) -> HttpResponse:
-    """The response of the coordinator to who asks for a group that is not there, if it is here."""
-    unknown = (each for each in responses if each.status is HTTPStatus.NOT_FOUND)
-    return next(unknown, responses[0])
 
 
 def _unavailable(**more: Any) -> HttpResponse:
