@@ -1,11 +1,13 @@
 """`kohort config`, `--version`, help: what a person sees."""
 
+import argparse
 import csv
+import importlib
 import io
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -109,14 +111,25 @@ def test_what_is_wrong_is_told_on_stderr_with_exit_code_2(
     assert "Traceback" not in result.stderr
 
 
+def every_command() -> Iterator[tuple[str, ...]]:
+    """The words of each command, and of each subcommand."""
+    for command in COMMANDS:
+        yield (command,)
+        parser = argparse.ArgumentParser()
+        importlib.import_module(f"kohort.cli.{command}").add_arguments(parser)
+        for action in parser._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                yield from ((command, verb) for verb in action.choices)
+
+
 def test_version_and_help(run: Run) -> None:
     assert run("--version").output == f"kohort {kohort.__version__}\n"
     top = run("--help").output
     assert all(command in top for command in COMMANDS)
     assert "exit codes" in top
     assert run().output == top
-    for command in COMMANDS:
-        codes = run(command, "--help").output.partition("\nexit codes: ")[2]
+    for command in every_command():
+        codes = run(*command, "--help").output.partition("\nexit codes: ")[2]
         assert codes.startswith("0 ")
         assert "\n\n" not in codes  # they are the end
     assert "3 damage was found" in run("repair", "--help").output

@@ -37,6 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     move.add_argument("topic", metavar="TOPIC")
     move.add_argument("partition", metavar="PARTITION", type=int)
     move.add_argument("to", metavar="NODE", type=int, help="the node.id of its next leader")
+    for each in (listing, drain, move):
+        each.epilog = parser.epilog
     for each in (drain, move):
         each.add_argument(
             "--timeout", metavar="SECONDS", type=float, default=60.0, help="default: 60"
