@@ -1,6 +1,6 @@
 """Import of kio without Hypothesis, for processes whose start somebody waits for.
 
-Those are the command line and Spark's Python processes.
+Those are the command line, the workers of a server, and Spark's Python processes.
 
 Where Hypothesis is installed kio imports it, to register test strategies for its types: 300 ms of
 CPU time that no server and no query needs.

@@ -6,6 +6,8 @@ import os
 import re
 import signal
 import socket
+import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -211,6 +213,12 @@ def test_workers_end_with_their_parent(serve: Serve) -> None:
     until(lambda: not any(map(is_alive, workers)))
     again = serve("--data", "d", "--workers", "2")
     assert "listening" in again.line("listening")
+
+
+def test_a_worker_does_not_import_hypothesis(tmp_path: Path) -> None:
+    code = "import sys, kohort.cli.worker; sys.exit('hypothesis' in sys.modules)"
+    subprocess.run([sys.executable, "-P", "-c", code], cwd=tmp_path, check=True)
+    assert not [*tmp_path.iterdir()]
 
 
 def test_a_signal_to_everybody_ends_all_cleanly(serve: Serve) -> None:

@@ -10,8 +10,12 @@ import socket
 import sys
 from pathlib import Path
 
-from kohort.cli.options import REFUSED, RefusedError
-from kohort.cli.serve import (
+from kohort.kio_import import import_kio
+
+import_kio()  # before anything else imports kio
+
+from kohort.cli.options import REFUSED, RefusedError  # noqa: E402
+from kohort.cli.serve import (  # noqa: E402
     FAILED,
     Stop,
     close,
@@ -20,11 +24,11 @@ from kohort.cli.serve import (
     loop_factory,
     start_unless_stopped,
 )
-from kohort.log.worker_directories import ensure_there
-from kohort.server.broker import Broker
-from kohort.server.logs import configure
-from kohort.server.net import raise_limit
-from kohort.server.supervisor import MAX_LINE, RELOAD, Assignment, Report
+from kohort.log.worker_directories import ensure_there  # noqa: E402
+from kohort.server.broker import Broker  # noqa: E402
+from kohort.server.logs import configure  # noqa: E402
+from kohort.server.net import raise_limit  # noqa: E402
+from kohort.server.supervisor import MAX_LINE, RELOAD, Assignment, Report  # noqa: E402
 
 
 async def run() -> int:
