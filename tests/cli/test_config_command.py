@@ -98,7 +98,7 @@ def test_all_shows_more_columns(run: Run) -> None:
         (("config", "--config", "/nowhere.toml"), "cannot be read"),
         (("serve", "--listen", "0.0.0.0:0"), "can be reached by other machines"),
         (("serve", "--set", "group.max.sise=1"), "did you mean group.max.size?"),
-        (("serve", "--memory", "--data", "x"), "not both"),
+        (("serve", "--memory", "--data", "x"), "choose one"),
     ],
 )
 def test_what_is_wrong_is_told_on_stderr_with_exit_code_2(

@@ -117,7 +117,8 @@ def _read_flags(options: argparse.Namespace, problems: list[str]) -> list[Given]
         given.append(Given(flag.setting, value if flag.metavar else flag.means, flag.flag, FLAG))
         given += [Given(name, means, flag.flag, FLAG) for name, means in flag.also]
     if options.data is not None:
-        if options.memory:
-            problems.append("--memory: choose it or --data, not both")
         given.append(Given("storage", "local", "--data", FLAG))
+    places = {each.source: each.value for each in given if each.name == "storage"}
+    if len({*places.values()}) > 1:
+        problems.append(f"{', '.join(places)}: these name different places of all data; choose one")
     return given

@@ -233,10 +233,37 @@ def test_loopback_addresses_need_none(address: str) -> None:
     assert load("--listen", address).listeners
 
 
-def test_memory_and_a_directory_exclude_each_other() -> None:
-    assert "--memory" in refusal("--memory", "--data", "somewhere")
-    assert load("--memory")["storage"] == "memory"
-    assert load("--data", "somewhere")["log.dir"] == "somewhere"
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("--memory", "--data=somewhere"),
+        ("--storage=postgresql://u:secret@db/d", "--data=somewhere"),
+        ("--storage=postgresql://u:secret@db/d", "--memory"),
+        ("--storage=memory", "--data=somewhere"),
+        ("--storage=local", "--memory"),
+    ],
+)
+def test_flags_of_different_places_exclude_each_other(flags: tuple[str, str]) -> None:
+    told = refusal(*flags)
+    assert all(flag.partition("=")[0] in told for flag in flags)
+    assert "choose one" in told
+    assert "secret" not in told
+
+
+def test_a_flag_of_a_place_wins_over_the_environment_and_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "kohort.toml"
+    file.write_text('storage = "postgresql://of-file/d"')
+    of_file = ("--config", str(file))
+    assert load(*of_file)["storage"] == "postgresql://of-file/d"
+    assert load(*of_file, "--memory")["storage"] == "memory"
+    monkeypatch.setenv("KOHORT_STORAGE", "postgresql://of-environment/d")
+    assert load(*of_file)["storage"] == "postgresql://of-environment/d"
+    in_directory = load(*of_file, "--data", "somewhere")
+    assert (in_directory["storage"], in_directory["log.dir"]) == ("local", "somewhere")
+    assert load(*of_file, "--memory", "--storage", "memory")["storage"] == "memory"
+    assert load("--data", "somewhere", "--set", "storage=memory")["storage"] == "memory"
 
 
 @pytest.mark.parametrize(
