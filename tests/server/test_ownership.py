@@ -548,6 +548,24 @@ async def test_a_node_without_a_session_tells_of_itself() -> None:
         assert {broker.node_id for broker in told.brokers} == {1, 2}
 
 
+async def test_a_change_of_a_topic_is_logged_by_one_node(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "kohort.topics")
+    grown = [{"name": "orders", "count": 9, "assignments": None}]
+    async with SharedCluster(2) as cluster:
+        await create(cluster, 2)
+        await cluster.leaders("orders")
+        peer = await cluster.peer(1)
+        await peer.ask("create_partitions", 3, topics=grown, timeout_ms=1_000)
+        await cluster.leaders("orders")
+        await peer.ask("delete_topics", 6, topics=[{"name": "orders"}], timeout_ms=1_000)
+        async with asyncio.timeout(10):
+            while cluster.brokers[2].topics.get("orders") is not None:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+    assert [each.getMessage() for each in caplog.records] == [
+        "created a topic", "grew a topic", "deleted a topic"
+    ]  # fmt: skip
+
+
 async def test_one_of_two_nodes_makes_a_topic() -> None:
     async with SharedCluster(2) as cluster:
         peers = [await cluster.peer(node) for node in (1, 2)]

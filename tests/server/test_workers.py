@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import os
 from collections import Counter
 from pathlib import Path
@@ -55,6 +56,24 @@ WITH_ACLS = {
     "authorizer_class_name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super_users": "User:ANONYMOUS",
 }
+
+
+async def test_a_change_of_a_topic_is_logged_by_one_worker(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "kohort.topics")
+    async with Crew() as crew:
+        peer = await crew.peer(LAST)
+        for api in ("create_topics", "create_partitions", "delete_topics"):
+            version, fields = CHANGES[api]
+            await peer.ask(api, version, **fields)
+    assert [each.getMessage() for each in caplog.records if is_of_orders(each)] == [
+        "created a topic", "grew a topic", "deleted a topic"
+    ]  # fmt: skip
+
+
+def is_of_orders(line: logging.LogRecord) -> bool:
+    return line.__dict__["kohort_fields"]["topic"] == "orders"
 
 
 def test_every_change_is_forwarded() -> None:

@@ -215,7 +215,7 @@ class FollowingTopics(Topics):
             await self._slices.give_way()
         topic = self.by_id(record.id)
         if topic is None:
-            self._added(await self._logs.opened_in_slices(record, self._slices))
+            self._add(await self._logs.opened_in_slices(record, self._slices))
             return
         if record.configs != topic.configs:
             self.responses.clear()

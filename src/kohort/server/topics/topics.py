@@ -432,6 +432,7 @@ class Topics:
         return self._added(topic)
 
     def _added(self, topic: Topic) -> Topic:
+        """Have a topic that this node made; the nodes that follow it log nothing."""
         self._add(topic)
         _log.info(
             "created a topic", extra=fields(topic=topic.name, partitions=len(topic.partitions))
@@ -446,6 +447,7 @@ class Topics:
         topic = self._existing(name)
         self._metadata.commit(TopicDeleted(topic.id))
         self._hide((topic,))
+        _log_deleted(topic)
         for _ in self._retire(topic):
             pass
 
@@ -463,6 +465,7 @@ class Topics:
                 change = self.last_change
                 self._hide(topics)
                 for topic in topics:
+                    _log_deleted(topic)
                     for _ in self._retire(topic):
                         await slices.give_way()
                 await self.durable(change)
@@ -486,7 +489,6 @@ class Topics:
             return
         self._claimed.disclaim(topic.name)
         self._to_tell.add(topic.name)
-        _log.info("deleted a topic", extra=fields(topic=topic.name))
         for log in topic.partitions:
             if topic.id in self._metadata.state.topics:
                 return
@@ -572,13 +574,13 @@ class Topics:
             self._logs.discard(self._places_to_add(topic, total))
             raise error if isinstance(error, KafkaError) else storage_error(error) from error
         self._grown(topic, added)
+        _log.info("grew a topic", extra=fields(topic=topic.name, partitions=len(topic.partitions)))
         return topic
 
     def _grown(self, topic: Topic, added: tuple[Log, ...]) -> None:
         self.responses.clear()
         self._version += 1
         topic.partitions += added
-        _log.info("grew a topic", extra=fields(topic=topic.name, partitions=len(topic.partitions)))
 
     def alter_configs(self, name: str, configs: Mapping[str, str]) -> Topic:
         """Replace a topic's own configs, at once for its open logs. Raises KafkaError.
@@ -820,6 +822,10 @@ class Topics:
 
 def _chars(topic: TopicRecord) -> int:
     return len(topic.name) + sum(len(name) + len(value) for name, value in topic.configs.items())
+
+
+def _log_deleted(topic: Topic) -> None:
+    _log.info("deleted a topic", extra=fields(topic=topic.name))
 
 
 def _validate_total(partitions: int) -> None:
