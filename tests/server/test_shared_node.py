@@ -3,12 +3,14 @@
 import logging
 import tempfile
 from pathlib import Path
+from unittest.mock import AsyncMock
 
 import pytest
 
 from kohort.errors import KohortError
 from kohort.log.shared_memory import SharedMemory
 from kohort.protocol.batches import Record, build
+from kohort.server import shared_node
 from kohort.server.broker import Broker
 from kohort.server.config import Config
 from server.nodes_bench import MemoryNode, MovableClock
@@ -35,6 +37,28 @@ async def test_a_start_that_has_to_wait_tells_why_once(
     (line,) = caplog.records
     assert line.getMessage() == "this node cannot start yet, which is tried again"
     assert line.__dict__["kohort_fields"] == {"why": "too many connections"}
+
+
+@pytest.mark.parametrize(
+    ("fails", "told"),
+    [
+        ("open", "postgresql://db/d cannot be used: it failed"),
+        ("claim", "postgresql://db/d does not respond: it failed"),
+    ],
+)
+async def test_a_start_without_the_storage_names_it(
+    monkeypatch: pytest.MonkeyPatch, fails: str, told: str
+) -> None:
+    monkeypatch.setattr(shared_node, "STARTED_WITHIN_S", 0.05)
+    clock = MovableClock()
+    node = MemoryNode(SharedMemory(clock.timestamp), 1)
+    failing = node if fails == "open" else node.storage
+    monkeypatch.setattr(failing, fails, AsyncMock(side_effect=OSError("it failed")))
+    storage = "postgresql://kohort:secret@db/d?sslpassword=secret"
+    config = Config({"listeners": "127.0.0.1:0", "storage": storage})
+    with pytest.raises(KohortError) as refused:
+        await Broker(config, clock=clock, shared=node).start()
+    assert str(refused.value) == told
 
 
 async def test_a_log_of_a_later_version_is_refused() -> None:

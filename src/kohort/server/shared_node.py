@@ -17,7 +17,7 @@ from kohort.runtime.markers import MarkerWriter
 from kohort.runtime.transactions import TransactionVerifier
 from kohort.security.peer import Endpoint
 from kohort.server.certificates import Certificates
-from kohort.server.config import Config
+from kohort.server.config import Config, shown_storage
 from kohort.server.internode import (
     ByListener,
     Connect,
@@ -139,16 +139,17 @@ class SharedNode:
 
     async def begin(self) -> None:
         """Take the node's place, and know the cluster. Raises KohortError."""
+        place = shown_storage(self._config["storage"])
         try:
             await self.shared.open()
         except OSError as error:
-            raise KohortError(f"the storage cannot be used: {error}") from error
+            raise KohortError(f"{place} cannot be used: {error}") from error
         try:
             async with asyncio.timeout(STARTED_WITHIN_S):
                 await self._begin()
         except TimeoutError as error:
             why = f": {self._hindrance}" if self._hindrance else ""
-            raise KohortError(f"the storage of the cluster does not respond{why}") from error
+            raise KohortError(f"{place} does not respond{why}") from error
         self.cluster_id = self._metadata.state.cluster_id
 
     async def _begin(self) -> None:
