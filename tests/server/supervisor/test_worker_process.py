@@ -1,6 +1,7 @@
 """A process of a worker: started, started again, and given up."""
 
 import asyncio
+import logging
 import sys
 from pathlib import Path
 
@@ -44,6 +45,21 @@ async def test_a_process_that_ends_is_started_again(monkeypatch: pytest.MonkeyPa
         await asyncio.sleep(0.01)
     worker.stop()
     assert await running == 3
+
+
+@pytest.mark.parametrize(("code", "level"), [(0, logging.WARNING), (3, logging.ERROR)])
+async def test_the_end_of_a_process_that_was_asked_to_end_is_no_error(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, code: int, level: int
+) -> None:
+    ends = SERVES_AND_ENDS.replace("SystemExit(3)", f"SystemExit({code})")
+    worker = process(monkeypatch, sys.executable, "-c", ends)
+    running = asyncio.create_task(worker.run())
+    while worker.restarts < 1:  # noqa: ASYNC110 (nothing tells of it)
+        await asyncio.sleep(0.01)
+    worker.stop()
+    await running
+    told = caplog.records[0]
+    assert (told.getMessage(), told.levelno) == ("a worker ended and is started again", level)
 
 
 async def test_a_process_that_is_refused_is_not(monkeypatch: pytest.MonkeyPatch) -> None:

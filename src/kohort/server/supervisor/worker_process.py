@@ -56,7 +56,8 @@ class WorkerProcess:
                 return code
             delay_s = 0.0 if served_s > SERVED_WELL_S else delay_s
             why = {} if report is None or report.refused is None else {"why": report.refused}
-            logger.error(
+            logger.log(
+                logging.ERROR if code else logging.WARNING,  # 0: somebody asked it to end
                 "a worker ended and is started again",
                 extra=fields(node=self.node_id, code=code, in_s=delay_s, **why),
             )
