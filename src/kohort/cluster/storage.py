@@ -21,10 +21,9 @@ clock answers nobody.
 class FencedError(KohortError):
     """The session of this process is over: it writes nothing any more, until it has another."""
 
-    def __init__(
-        self, why: str = "the session of this node is over: another process has ended it"
-    ) -> None:
-        super().__init__(why)
+    def __init__(self, why: str = "another process has ended it") -> None:
+        """`why`: what has ended the session."""
+        super().__init__(f"the session of this node is over: {why}")
 
 
 class NodeTakenError(KohortError):

@@ -10,6 +10,7 @@ import pytest
 from kohort.cluster import FencedError
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log.base import LogConfig
+from kohort.log.postgres import shared_directory
 from kohort.log.postgres.cluster import PostgresCluster
 from kohort.log.postgres.reading import READ_ON_BYTES
 from kohort.log.postgres.shared_directory import TAKEN_AT_ONCE
@@ -110,6 +111,21 @@ async def test_a_release_that_finds_the_session_over_says_so(node, sql):
         await first.logs.release(ORDERS)
     await first.storage.claim()
     assert await read(await take(second, 1)) == [b"a"]
+
+
+async def test_a_session_that_is_given_up_was_ended_by_nobody_else(node, sql, monkeypatch):
+    monkeypatch.setattr(shared_directory, "RELEASED_WITHIN_S", 0.1)
+    first = await node(1)
+    log = await take(first, 0)
+    async with sql.transaction():
+        await sql.execute("select from nodes for update")  # what is written waits
+        log.append(batch(b"a"), NOW)
+        with pytest.raises(OSError, match="may not be written: the database does not respond"):
+            await first.logs.release(ORDERS)
+    with pytest.raises(FencedError) as over:
+        await first.storage.renew()
+    assert "the session of this node is over: what was appended to orders-0" in str(over.value)
+    assert "another process" not in str(over.value)
 
 
 async def test_no_log_is_taken_without_a_session(node, sql):

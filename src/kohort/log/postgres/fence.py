@@ -55,7 +55,7 @@ class Fence:
     def __init__(self, node: int) -> None:
         self.node = node
         self.lost: FencedError | None = None
-        """Set once another process has taken this one's place."""
+        """Set once the session is over: another process has ended it, or this one gives it up."""
         self.on_lost: list[Callable[[], None]] = []
         self.timeline = ""
         """That of the database in which the sessions began, or went on (`timeline_of`)."""
@@ -118,7 +118,7 @@ class Fence:
         Raises UnknownOutcomeError if it is a standby, and what asyncpg raises.
         """
         if await timeline_of(connection) != self.timeline:
-            raise self.lose()
+            raise self.lose(FencedError("the database has another history, as after a failover"))
 
     async def step(self, connection: Connection, lane: int) -> None:
         """Change the own session of a lane: a statement that was lost is not committed later.

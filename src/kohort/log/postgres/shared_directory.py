@@ -132,7 +132,7 @@ class SharedPostgresDirectory:
         await fence.ensure_timeline(connection)
         logs = [each for each in self._logs.values() if isinstance(each, PostgresLog)]
         if await find_lost(connection, logs):
-            raise fence.lose()
+            raise fence.lose(FencedError("the database has lost what was acknowledged"))
 
     def _session_over(self) -> None:
         logs = tuple(self._logs.values())
@@ -142,7 +142,7 @@ class SharedPostgresDirectory:
         self._taken.clear()
         if self._session is not None:
             session, self._session = self._session, None
-            session.abandon(FencedError())
+            session.abandon(session.fence.lost or FencedError())
         for log in logs:
             log.end(ErrorCode.not_leader_or_follower)
         self._trouble.tell(None)
@@ -162,8 +162,9 @@ class SharedPostgresDirectory:
         if isinstance(log, PostgresLog) and log.end_offset < before:
             tell_lost(wanted.topic_partition, log.end_offset, before)
             if log.leader_epoch <= epoch:
-                session.fence.lose()
-                raise DatabaseError(None, f"the database has lost the end of {log.topic_partition}")
+                why = f"the database has lost the end of {log.topic_partition}"
+                session.fence.lose(FencedError(why))
+                raise DatabaseError(None, why)
 
     def _current(self) -> Session:
         """Raises DatabaseError."""
@@ -260,12 +261,12 @@ class SharedPostgresDirectory:
                 async with asyncio.timeout(RELEASED_WITHIN_S):
                     await log.written()
         except (OSError, KohortError, TimeoutError) as error:
+            told = str(error) or "the database does not respond"
+            why = f"what was appended to {topic_partition} last may not be written: {told}"
             # Another session excludes what may still be under way.
             if session is not None and session is self._session:
-                session.fence.lose()
-            raise DatabaseError(
-                None, f"what was appended to {topic_partition} last may not be written: {error}"
-            ) from error
+                session.fence.lose(FencedError(why))
+            raise DatabaseError(None, why) from error
 
     def _forgotten(self, topic_partition: TopicPartition) -> _Log | None:
         """A log that is not served from now on."""

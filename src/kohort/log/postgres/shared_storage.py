@@ -180,7 +180,7 @@ class PostgresStorage:
             if not await lock_node(connection, self.node_id) and await self._has_lease(connection):
                 raise taken(self.node_id)
             former, fence = self.fence, Fence(self.node_id)
-            former.lose()
+            former.lose(FencedError("this node begins another one"))
             fence.timeline = await timeline_of(connection)
             await self._ensure_history(connection)
             # First: no other process has to wait for the writes of this node.
@@ -232,8 +232,9 @@ class PostgresStorage:
             raise self._lost(last)
 
     def _lost(self, last: _Row) -> HistoryLostError:
-        self.fence.lose()
-        return HistoryLostError(last.next)
+        lost = HistoryLostError(last.next)
+        self.fence.lose(FencedError(str(lost)))
+        return lost
 
     async def _has_lease(self, connection: Connection) -> bool:
         return bool(
@@ -276,7 +277,7 @@ class PostgresStorage:
     async def release(self) -> None:
         async with self._leasing.use() as connection:
             await self.fence.end(connection)
-        self.fence.lose()
+        self.fence.lose(FencedError("this node has released it"))
         await self._locking.close()
 
     async def observe(self) -> Observed:
