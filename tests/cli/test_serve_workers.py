@@ -250,13 +250,16 @@ def test_a_second_server_on_the_same_directory_is_refused(serve: Serve, workers:
     assert "in use by process" in second.lines[-1]
 
 
-def test_a_port_that_is_taken_is_refused(serve: Serve) -> None:
+def test_a_port_that_is_taken_is_refused_before_anything_is_made(
+    serve: Serve, tmp_path: Path
+) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1] - 1
-        server = serve("--memory", "--workers", "2", "--listen", f"127.0.0.1:{port}")
+        server = serve("--data", "d", "--workers", "2", "--listen", f"127.0.0.1:{port}")
         assert server.wait() == 2
+    assert not (tmp_path / "d").exists()
     assert "is in use by another process" in server.lines[-1]
 
 

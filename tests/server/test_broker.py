@@ -2,6 +2,7 @@
 
 import asyncio
 import getpass
+import os
 import socket
 import struct
 from pathlib import Path
@@ -178,6 +179,7 @@ async def test_what_cannot_be_opened_leaves_nothing_open(tmp_path: Path) -> None
         }
         with pytest.raises(KohortError, match="--http"):
             await Broker(Config(http)).start()
+        assert not os.listdir(tmp_path)  # nothing was made
     async with Broker(Config({"listeners": "127.0.0.1:0", "log.dir": str(tmp_path)})):
         pass
 

@@ -60,6 +60,7 @@ from kohort.server.net import (
     Protection,
     Sasl,
     certificate_of,
+    ensure_can_listen,
 )
 from kohort.server.nodes import Nodes
 from kohort.server.services import Services, random_ids
@@ -169,6 +170,7 @@ class Broker:
     async def start(self) -> None:
         """Open everything, and listen. Raises KohortError, and then nothing stays open."""
         try:
+            await ensure_can_listen(self.config)
             if self._shared is not None:
                 self._opened.push_async_callback(self._shared.close)
             self._opened.callback(self._cluster.close)

@@ -6,6 +6,7 @@ from kohort.server.net.dispatcher import Dispatcher, FastPath
 from kohort.server.net.exchange import Exchange
 from kohort.server.net.failed_logins import FailedLogins
 from kohort.server.net.file_descriptors import raise_limit
+from kohort.server.net.free_ports import ensure_can_listen
 from kohort.server.net.listener import Protection, Tls
 from kohort.server.net.listeners import Listeners, ListenerStatistics, certificate_of
 from kohort.server.net.login import AuthenticateAnswer, Sasl
@@ -39,6 +40,7 @@ __all__ = [
     "Tls",
     "certificate_of",
     "close_all",
+    "ensure_can_listen",
     "listen_on",
     "listen_on_path",
     "raise_limit",

@@ -13,6 +13,7 @@ from kohort.server.addresses import Address
 from kohort.server.certificates import Certificates
 from kohort.server.config import Config
 from kohort.server.monitoring import HttpPort, listening
+from kohort.server.net import ensure_can_listen
 from kohort.server.supervisor.assignment import Assignment, Report
 from kohort.server.supervisor.configs import worker_config
 from kohort.server.supervisor.ports import free_neighbours
@@ -52,6 +53,7 @@ class Supervisor:
     async def start(self) -> None:
         """Start every worker; return when all serve. Raises KohortError."""
         count = self._config.workers
+        await ensure_can_listen(self._config, count)
         if self._config["storage"] == "local":
             await asyncio.to_thread(spread_data, self._config)
         ports = {
