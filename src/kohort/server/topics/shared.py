@@ -164,7 +164,8 @@ class SharedTopics(FollowingTopics):
     def _reopened(self, log: Log) -> None:
         former = self.log(*log.topic_partition)
         if former is not None and log.topic_partition in self._led:
-            log.is_newly_led = former.is_newly_led
+            # `take` has set that of a log whose former one refuses everything.
+            log.is_newly_led |= former.is_newly_led
         super()._reopened(log)
 
     def _retire(self, topic: Topic) -> Iterator[None]:
