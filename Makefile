@@ -15,8 +15,8 @@ unexport PYTHONDONTWRITEBYTECODE
 # The first Python of 3.11 or later; override with `make PYTHON=/path/to/python`.
 PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
 	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$python" && break; done)
-# One test process more than processors (tests/conftest.py); more than four would mostly start servers.
-BESIDE := -n auto --maxprocesses=4
+# Three test processes for each processor (tests/conftest.py); more than six would mostly import.
+BESIDE := -n auto --maxprocesses=6
 UV := $(shell command -v uv 2>/dev/null || ls $(BIN)/uv 2>/dev/null)
 ifneq ($(UV),)
 CREATE_VENV = $(UV) venv --quiet $(if $(PYTHON),--python $(PYTHON))
@@ -28,7 +28,7 @@ endif
 
 help:
 	@echo "make run          start a server and show a group at work on a real data set"
-	@echo "make test         run the test suite, in up to four processes"
+	@echo "make test         run the test suite, in up to six processes"
 	@echo "make test-long    run the long tests: older brokers, long outages, ten times the random cases"
 	@echo "make lint         ruff, mypy, import-linter, bandit, and a look at the docs"
 	@echo "make audit        look for known vulnerabilities of the installed packages"

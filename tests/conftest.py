@@ -39,8 +39,8 @@ def pytest_runtest_logfinish() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """One process more than there are processors: many tests mostly wait for other processes."""
-    return (os.cpu_count() or 1) + 1
+    """Three processes for each processor: many tests mostly wait for other processes."""
+    return 3 * (os.cpu_count() or 1)
 
 
 @pytest.hookimpl(optionalhook=True)
