@@ -8,7 +8,7 @@ from kohort.cli.options import RefusedError
 from kohort.server.config import parse_storage, shown_storage
 
 _URL: Final = re.compile(r"postgres(?:ql)?:|[A-Za-z][A-Za-z0-9+.-]+:/", re.IGNORECASE)
-"""What is meant as a URL, also without a slash too many or too few."""
+"""Beginning of a place that is meant as a URL, also with a slash too few."""
 
 
 def in_postgres(place: str) -> bool:
@@ -40,6 +40,6 @@ def told(error: Exception) -> str:
 
 
 def refused(place: str, error: Exception) -> RefusedError:
-    """What to raise for an error of the place itself."""
+    """RefusedError that names the place and its error."""
     where = f"{shown_storage(place)}: " if in_postgres(place) else ""
     return RefusedError(where + told(error))

@@ -39,7 +39,7 @@ _NODES: Final = (
     ") from nodes n where n.lane = $1 and n.node >= 0 order by n.node"
 )
 _LIMITS: Final = (
-    # Of the sessions of others, a role without pg_read_all_stats sees database and role only.
+    # A role without pg_read_all_stats sees only database and role of other roles' sessions.
     "with used as (select datid, usesysid from pg_stat_activity where datid is not null and "
     "usesysid is not null and coalesce(backend_type, 'client backend') = 'client backend') "
     "select 'the server', current_setting('max_connections')::int "
@@ -59,7 +59,7 @@ _LIMITS: Final = (
 
 
 async def check(url: str, fold: Fold) -> AsyncIterator[Finding]:
-    """What there is to say of the database, as it is found. Raises OSError if it cannot be used."""
+    """Yield the findings on the database as they are made. Raises OSError if it cannot be used."""
     try:
         with outcome():
             async with _connected(url) as connection:

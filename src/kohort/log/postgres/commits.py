@@ -64,7 +64,7 @@ class Commits(NamedTuple):
 
     @property
     def hindrance(self) -> str | None:
-        """Why nothing can be committed, and what to do; None if it can."""
+        """Reason why nothing can be committed, and the remedy; None if commits return."""
         if self.is_standby:
             return "this is a standby, which takes no writes"
         if self.is_read_only:
@@ -81,7 +81,7 @@ class Commits(NamedTuple):
 
     @property
     def missing(self) -> str | None:
-        """What is missing of the synchronous standbys; None if the needed ones are connected."""
+        """Text on the synchronous standbys that are not connected, None if enough of them are."""
         if self.present >= self.needed:
             return None
         return (
@@ -96,7 +96,7 @@ async def commits_of(connection: Connection) -> Commits:
 
 
 async def ensure_possible(connection: Connection) -> None:
-    """Raise KohortError if nothing can be committed, and what asyncpg raises."""
+    """Raise KohortError if nothing can be committed. Raises also what asyncpg raises."""
     hindrance = (await commits_of(connection)).hindrance
     if hindrance is not None:
         raise KohortError(f"the database cannot be written: {hindrance}")
@@ -113,7 +113,7 @@ async def check_commits(connection: Connection) -> list[Finding]:
 
 
 def _loses(commits: Commits) -> str | None:
-    """What `synchronous_commit` can lose."""
+    """Text on the commits that a failure can lose by `synchronous_commit`, None if by none."""
     value = commits.synchronous_commit
     if value == "off":
         return "is off: a crash of PostgreSQL loses what was acknowledged last"

@@ -1,4 +1,4 @@
-"""What the role of a server needs of tables that another role has made."""
+"""The privileges that a server's role needs on tables which another role has made."""
 
 from typing import Final
 
@@ -16,7 +16,7 @@ _TABLES: Final = {
 """docs/operations.md has the GRANTs."""
 _MISSING: Final = (
     "select privilege || ' ON ' || name from unnest($1::text[], $2::text[]) "
-    "with ordinality as wanted(name, privilege, at) "
+    "as wanted(name, privilege) "
     "where not has_table_privilege(name, privilege) "
     "union all select 'USAGE ON SEQUENCE log_ids' "
     "where not has_sequence_privilege('log_ids', 'USAGE')"
@@ -24,14 +24,17 @@ _MISSING: Final = (
 
 
 async def missing(connection: "Connection[object]") -> str | None:
-    """The statements that grant what the role has not, or None. Raises what asyncpg raises."""
+    """The GRANT statements for the privileges that the role lacks, or None.
+
+    Raises what asyncpg raises.
+    """
     wanted = [(table, each) for table, privileges in _TABLES.items() for each in privileges]
     found = await connection.fetch(_MISSING, *map(list, zip(*wanted, strict=True)))
     return "; ".join(f"GRANT {each}" for (each,) in found) or None
 
 
 async def ensure(connection: "Connection[object]") -> None:
-    """Raise KohortError unless the role has them all, and what asyncpg raises."""
+    """Raise KohortError if the role lacks a privilege. Raises also what asyncpg raises."""
     if (grants := await missing(connection)) is not None:
         role = await connection.fetchval("select current_user")
         raise KohortError(f"the role {role} has not all privileges of a server: {grants}")

@@ -195,9 +195,9 @@ class PostgresStorage:
         return self.session
 
     async def _prepare(self, connection: Connection) -> None:
-        """Make the tables or migrate them. Those of a cluster that is known are not made anew.
+        """Create the tables or migrate them, as `schema.prepare`.
 
-        Raises HistoryLostError.
+        Raises HistoryLostError if this process has read a cluster whose tables are gone.
         """
         if self._last is not None and await schema.tables_version(connection) == 0:
             raise self._lost(self._last)
