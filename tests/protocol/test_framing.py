@@ -89,6 +89,26 @@ def test_a_size_out_of_range_is_refused_before_its_bytes_come(size: int) -> None
         reader.next_frame()
 
 
+@pytest.mark.parametrize(
+    ("start", "name"),
+    [
+        (b"GET / HTTP/1.1", "an HTTP request"),
+        (b"OPTIONS * HTTP/1.1", "an HTTP request"),
+        (b"PRI * HTTP/2.0", "an HTTP request"),
+        (b"HTTP/1.1 400 Bad Request", "an HTTP response"),
+        (b"\x16\x03\x01\x02\x00", "a TLS handshake"),
+        (b"\x15\x03\x03\x00\x02", "a TLS alert"),
+        (b"SSH-2.0-OpenSSH", "SSH"),
+        (b"PROXY TCP4", "a header of the PROXY protocol"),
+    ],
+)
+def test_bytes_of_other_protocols_are_called_so(start: bytes, name: str) -> None:
+    reader = FrameReader(100 << 20)
+    reader.feed(start)
+    with pytest.raises(MalformedError, match=f"the bytes are {name}, not Kafka's protocol"):
+        reader.next_frame()
+
+
 def test_the_largest_frame_is_accepted() -> None:
     reader = FrameReader(100)
     reader.feed(frame(bytes(100)))

@@ -1,5 +1,5 @@
 """An event loop whose time passes at once: where it would wait for its next timer, its clock jumps
-there.
+there. It stands still while a thread works for the loop, however long that takes.
 """
 
 import asyncio
@@ -12,10 +12,21 @@ from kohort.types import Instant, Timestamp
 class VirtualLoop(asyncio.SelectorEventLoop):
     def __init__(self):
         self.seconds = 0.0
+        self.in_threads = 0
+        """Calls that threads work on."""
         super().__init__(_JumpingSelector(self))
 
     def time(self):
         return self.seconds
+
+    def run_in_executor(self, executor, func, *args):
+        future = super().run_in_executor(executor, func, *args)
+        self.in_threads += 1
+        future.add_done_callback(self._thread_done)
+        return future
+
+    def _thread_done(self, _):
+        self.in_threads -= 1
 
 
 class _JumpingSelector(selectors.DefaultSelector):
@@ -24,8 +35,8 @@ class _JumpingSelector(selectors.DefaultSelector):
         self._loop = loop
 
     def select(self, timeout=None):
-        if timeout is None:
-            return super().select(timeout)
+        if timeout is None or (timeout > 0 and self._loop.in_threads):
+            return super().select(None)  # the thread's end is an event
         events = super().select(0)
         if not events:
             self._loop.seconds += timeout

@@ -132,9 +132,9 @@ def iterate(data: Buffer, position: int = 0) -> Iterator[tuple[int, Header]]:
     else CORRUPT_MESSAGE. `columnar.kernels.scan` is the same walk in machine code, and
     `log.scan.whole_batches` reads lengths alone; tests compare them with this one.
     """
-    end = len(data)
+    end, unpack = len(data), HEADER.unpack_from
     while position + HEADER_SIZE <= end:
-        header = read_header(data, position)
+        header = _new_tuple(Header, unpack(data, position))
         if header.magic != MAGIC:
             raise KafkaError(
                 ErrorCode.unsupported_for_message_format,
@@ -146,10 +146,11 @@ def iterate(data: Buffer, position: int = 0) -> Iterator[tuple[int, Header]]:
                 ErrorCode.corrupt_message,
                 f"batch at offset {header.base_offset}: a record batch of {header.size} bytes",
             )
-        if position + header.size > end:
+        following = position + header.length + SIZE_OVERHEAD
+        if following > end:
             return
         yield position, header
-        position += header.size
+        position = following
 
 
 def crc_is_right(batch: Buffer, header: Header) -> bool:

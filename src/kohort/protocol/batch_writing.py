@@ -74,7 +74,12 @@ def control_batch(
     )
 
 
-def pack(pairs: Iterable[tuple[bytes | None, bytes | None]], timestamp: int) -> bytes:
+def pack(
+    pairs: Iterable[tuple[bytes | None, bytes | None]],
+    timestamp: int,
+    *,
+    producer_id: int = NO_PRODUCER_ID,
+) -> bytes:
     """`build` of (key, value) pairs with one timestamp and no headers, four times as fast.
 
     It is for group state.
@@ -83,7 +88,7 @@ def pack(pairs: Iterable[tuple[bytes | None, bytes | None]], timestamp: int) -> 
     if not encoded:
         raise ValueError("a batch has at least one record")
     content = b"".join(encoded)
-    return head(0, -1, content, len(encoded), timestamp) + content
+    return head(0, -1, content, len(encoded), timestamp, producer_id=producer_id) + content
 
 
 def head(

@@ -15,6 +15,7 @@ from kohort.errors import ErrorCode, KafkaError
 from kohort.protocol import records
 from kohort.protocol.batch_format import (
     ABORT_KEY,
+    CODEC_BITS,
     COMMIT_KEY,
     CONTROL,
     DELETE_HORIZON,
@@ -23,6 +24,7 @@ from kohort.protocol.batch_format import (
     MARKER,
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
+    SIZE_OVERHEAD,
     TRANSACTIONAL,
     Header,
     crc_is_right,
@@ -54,6 +56,7 @@ from kohort.protocol.records import Record, encode_pair, encode_run, key_head
 
 __all__ = [
     "ABORT_KEY",
+    "CODEC_BITS",
     "COMMIT_KEY",
     "CONTROL",
     "DELETE_HORIZON",
@@ -61,6 +64,7 @@ __all__ = [
     "LOG_APPEND_TIME",
     "NO_PRODUCER_ID",
     "NO_TIMESTAMP",
+    "SIZE_OVERHEAD",
     "TRANSACTIONAL",
     "AbandonedError",
     "Buffer",

@@ -16,10 +16,28 @@ CONTENT: Final = 4
 
 _SIZE: Final = Struct(">i")
 _unpack_size = _SIZE.unpack_from
+_HTTP_METHODS: Final = (b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"PATC", b"OPTI", b"CONN")
+_OTHER_PROTOCOLS: Final = {
+    **dict.fromkeys((*_HTTP_METHODS, b"PRI "), "an HTTP request"),
+    b"HTTP": "an HTTP response",
+    b"\x16\x03": "a TLS handshake",
+    b"\x15\x03": "a TLS alert",
+    b"SSH-": "SSH",
+    b"PROX": "a header of the PROXY protocol",
+    b"\r\n\r\n": "a header of the PROXY protocol",
+}
+"""By their first bytes, which are the size of no frame up to 200 MB."""
 
 
 class MalformedError(KohortError, ValueError):
     """Bytes that are no frame, or no request: their connection cannot be understood any further."""
+
+
+def other_protocol(size: int) -> str | None:
+    """What the first four bytes of a connection are, taken for a size, if they are not Kafka's."""
+    start = _SIZE.pack(size)
+    known = _OTHER_PROTOCOLS.get(start) or _OTHER_PROTOCOLS.get(start[:2])
+    return None if known is None else f"the bytes are {known}, not Kafka's protocol"
 
 
 class FrameReader:
@@ -118,4 +136,5 @@ class FrameReader:
         return partial + len(self._data) - self._at
 
     def _refused(self, size: int) -> MalformedError:
-        return MalformedError(f"frame of {size} bytes, 0 to {self.limit} are accepted")
+        known = other_protocol(size)
+        return MalformedError(known or f"frame of {size} bytes, 0 to {self.limit} are accepted")

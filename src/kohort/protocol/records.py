@@ -311,6 +311,54 @@ def walk(data: Buffer, position: int, count: int) -> Iterator[RawRecord]:
         raise invalid(f"the batch goes on after its {count} records")
 
 
+def read_pairs(
+    data: bytes, position: int, end: int, count: int
+) -> list[tuple[bytes, bytes | None]] | None:
+    """Key and value of the `count` records from `position` to `end`; None if `walk` has to judge.
+
+    It reads what small batches of group state have, in half a microsecond a record: keys, deltas of
+    one byte, lengths of one or two, and no headers.
+    """
+    found: list[tuple[bytes, bytes | None]] = []
+    at = position
+    try:
+        for _ in range(count):
+            size, at = data[at], at + 1
+            if size >= 128:
+                if (more := data[at]) >= 128:
+                    return None
+                size, at = size & 127 | more << 7, at + 1
+            following = at + (size >> 1)
+            if data[at + 1] >= 128 or data[at + 2] >= 128:
+                return None
+            key_size, at = data[at + 3], at + 4
+            if key_size >= 128:
+                if (more := data[at]) >= 128:
+                    return None
+                key_size, at = key_size & 127 | more << 7, at + 1
+            key_end = at + (key_size >> 1)
+            value_size, value_at = data[key_end], key_end + 1
+            if value_size >= 128:
+                if (more := data[value_at]) >= 128:
+                    return None
+                value_size, value_at = value_size & 127 | more << 7, value_at + 1
+            # zigzag: a negative length is odd, and that of null is 1
+            is_null = value_size == 1
+            value_end = value_at if is_null else value_at + (value_size >> 1)
+            if (
+                (size | key_size) & 1
+                or (value_size & 1 and not is_null)
+                or value_end + 1 != following
+                or data[value_end]
+            ):
+                return None
+            found.append((data[at:key_end], None if is_null else data[value_at:value_end]))
+            at = following
+    except IndexError:
+        return None
+    return found if at == end else None
+
+
 def decode(
     data: bytes, position: int, count: int, base_offset: int, base_timestamp: int
 ) -> Iterator[Record]:

@@ -1,13 +1,16 @@
-"""Reads the records of a batch of `__consumer_offsets`, whole commits at once.
+"""Reads the records of batches of `__consumer_offsets`, whole commits at once.
 
 Nearly all records there are committed offsets as this server writes them: one after the other, of
 one size, with keys that differ in the partition alone. Such a stretch is cut into columns at the
 speed of C, by the layout of its first record. The columns show whether all others have that layout.
 Everything else is read record by record, with the same result.
+
+Small batches are not cut: `log_reading.small_batch` gives their keys and values, and `read_commits`
+reads the last value of each key.
 """
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import groupby
 from typing import Final, NamedTuple
@@ -33,7 +36,8 @@ from kohort.protocol.records import (
 
 _STRETCH: Final = 1_024
 """Records that are cut at once."""
-_COMMIT_KEY: Final = b"\x00\x01"
+COMMIT_KEY: Final = b"\x00\x01"
+"""The first bytes of a committed offset's key."""
 _VALUE_SIZE: Final = encode_varint(USUAL_OFFSET_SIZE)
 
 
@@ -70,15 +74,47 @@ def read_batch(content: bytes, count: int) -> Iterator[Record]:
         raise invalid("the batch goes on after its records")
 
 
+def read_commits(values: Mapping[bytes, bytes]) -> Iterator[OffsetCommits | OffsetCommitRecord]:
+    """Committed offsets by the keys of their records, all with `COMMIT_KEY`, in the same order.
+
+    Raises CorruptRecordError if a key or a value does not follow the schema.
+    """
+    usual = [value for value in values.values() if len(value) == USUAL_OFFSET_SIZE]
+    are_usual = are_usual_offsets(b"".join(usual))
+    known: _Key | None = None
+    partitions: list[int] = []
+    found: list[bytes] = []
+    for key, value in values.items():
+        names = _names_of(key[:-4])
+        if names is None or not are_usual or len(value) != USUAL_OFFSET_SIZE:
+            if known is not None:
+                yield OffsetCommits(*known, partitions, found)
+            known = None
+            record = _decode(key, value)
+            assert isinstance(record, OffsetCommits | OffsetCommitRecord)
+            yield record
+            continue
+        if names != known:
+            if known is not None:
+                yield OffsetCommits(*known, partitions, found)
+            known, partitions, found = names, [], []
+        partitions.append(int.from_bytes(key[-4:], "big", signed=True))
+        found.append(value)
+    if known is not None:
+        yield OffsetCommits(*known, partitions, found)
+
+
 def _read_one(content: bytes, raw: RawRecord) -> Record | None:
     _, _, _, _, key, value_start, value_end = raw
     if key is None:
         raise CorruptRecordError("a record of __consumer_offsets has no key")
-    record = decode(key, None if value_start < 0 else content[value_start:value_end])
-    if isinstance(record, OffsetCommitRecord) and record.value is not None:
-        value = content[value_start:value_end]
-        if are_usual_offsets(value):
-            return OffsetCommits(*record.key[:2], (record.key.partition,), (value,))
+    return _decode(key, None if value_start < 0 else content[value_start:value_end])
+
+
+def _decode(key: bytes, value: bytes | None) -> Record | None:
+    record = decode(key, value)
+    if isinstance(record, OffsetCommitRecord) and value is not None and are_usual_offsets(value):
+        return OffsetCommits(*record.key[:2], (record.key.partition,), (value,))
     return record
 
 
@@ -88,7 +124,7 @@ def _stretch(content: bytes, raw: RawRecord, count: int) -> Sequence[OffsetCommi
     None if they are not such commits.
     """
     start, end, _, _, key, value_start, value_end = raw
-    if key is None or value_end - value_start != USUAL_OFFSET_SIZE or key[:2] != _COMMIT_KEY:
+    if key is None or value_end - value_start != USUAL_OFFSET_SIZE or key[:2] != COMMIT_KEY:
         return None
     step = end - start
     whole = min(count, _STRETCH, (len(content) - start) // step)
@@ -145,15 +181,21 @@ def _names(head: bytes) -> _Key | None:
 
 def _read_names(head: bytes) -> _Key | None:
     size, start = read_zigzag_varint(head, 0)
-    group_at = start + 4
-    topic_at = group_at + _int16(head, start + 2) + 2
-    group, topic = head[group_at : topic_at - 2], head[topic_at:]
-    if (
-        size != len(head) - start + 4
-        or head[start : start + 2] != _COMMIT_KEY
-        or len(head) < topic_at
-        or _int16(head, topic_at - 2) != len(topic)
-    ):
+    return _read_key(head[start:]) if size == len(head) - start + 4 else None
+
+
+_cached_names = lru_cache(maxsize=4_096)(_read_names)
+
+
+def _names_of(key: bytes) -> _Key | None:
+    """The group and topic of a key up to its partition; None if it is no such."""
+    return _cached_key(key) if len(key) <= _CACHED_BYTES else _read_key(key)
+
+
+def _read_key(key: bytes) -> _Key | None:
+    topic_at = 4 + _int16(key, 2) + 2
+    group, topic = key[4 : topic_at - 2], key[topic_at:]
+    if key[:2] != COMMIT_KEY or len(key) < topic_at or _int16(key, topic_at - 2) != len(topic):
         return None
     try:
         return _Key(group.decode(), topic.decode())
@@ -161,7 +203,7 @@ def _read_names(head: bytes) -> _Key | None:
         return None
 
 
-_cached_names = lru_cache(maxsize=4_096)(_read_names)
+_cached_key = lru_cache(maxsize=4_096)(_read_key)
 
 
 def _int16(data: bytes, position: int) -> int:

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import Final
+from typing import Final, cast
 
 from kohort.coordinator.records import (
     Entry,
@@ -28,8 +28,8 @@ from kohort.protocol.batches import (
     key_head,
     read_marker,
 )
-from kohort.runtime.commit_runs import read_batch
-from kohort.runtime.log_reading import Batches
+from kohort.runtime.commit_runs import COMMIT_KEY, read_batch, read_commits
+from kohort.runtime.log_reading import Batches, small_batch
 from kohort.types import Timestamp
 
 _BATCH_BYTES = 1 << 19
@@ -118,48 +118,90 @@ _cached_key_head = lru_cache(maxsize=4_096)(_key_head)
 
 
 def read_records(reads: Iterable[Batches]) -> Iterator[list[Entry]]:
-    """All records of these batches, in chunks that are replayed in some milliseconds each.
+    """The records of these batches, in chunks that are replayed in some milliseconds each.
 
-    Records of protocols that are not served are skipped. Offsets of a transactional batch
-    come as `TransactionalOffsets`, and the marker that decides on them in its place.
+    Records of protocols that are not served are skipped, and so are commits that others of the same
+    read supersede, with nothing but commits between them. Offsets of a transactional batch come as
+    `TransactionalOffsets`, and the marker that decides on them in its place.
 
     Raises CorruptRecordError if a record does not follow the schema, and as `reads` does.
     """
     pending: Counter[int] = Counter()
-    for batches in reads:
+    for data, headers in reads:
         found: list[Entry] = []
         rows = 0
-        for batch, header in batches:
-            for entry, size in _entries(batch, header, pending):
-                found.append(entry)
-                rows += size
-                if rows > _ROWS_AT_ONCE:
-                    yield found
-                    found, rows = [], 0
+        for entry, size in _entries(data, headers, pending):
+            found.append(entry)
+            rows += size
+            if rows > _ROWS_AT_ONCE:
+                yield found
+                found, rows = [], 0
         yield found
 
 
 def _entries(
-    batch: memoryview, header: Header, pending: "Counter[int]"
+    data: bytes, headers: Iterable[tuple[int, Header]], pending: "Counter[int]"
 ) -> Iterator[tuple[Entry, int]]:
-    """The entries of one batch, each with the number of offsets that take as long to replay.
+    """The entries of one read, each with the number of offsets that take as long to replay.
 
     `pending` counts the offsets of each open transaction, which its marker has applied.
     """
+    latest: dict[bytes, bytes] = {}
+    for position, header in headers:
+        commits = _small_commit(data, position, header)
+        if commits is None or header.is_transactional:
+            for record in read_commits(latest):
+                yield record, _weight(record)
+            latest = {}
+            yield from _batch_entries(data, position, header, commits, pending)
+        else:
+            latest.update(commits)
+    for record in read_commits(latest):
+        yield record, _weight(record)
+
+
+def _small_commit(
+    data: bytes, position: int, header: Header
+) -> Sequence[tuple[bytes, bytes]] | None:
+    """The keys and values of a small batch that holds nothing but committed offsets."""
+    pairs = small_batch(data, position, header)
+    if pairs is not None:
+        for key, value in pairs:
+            if value is None or not key.startswith(COMMIT_KEY):
+                return None
+    return cast("Sequence[tuple[bytes, bytes]] | None", pairs)
+
+
+def _batch_entries(
+    data: bytes,
+    position: int,
+    header: Header,
+    commits: Sequence[tuple[bytes, bytes]] | None,
+    pending: "Counter[int]",
+) -> Iterator[tuple[Entry, int]]:
     producer_id = header.producer_id
     if header.is_control:
-        marker = read_marker(batch)
+        marker = read_marker(data, position)
         if marker is not None:
             size = pending.pop(producer_id, 0) + _WEIGHT
             yield TransactionMarker(producer_id, marker.commit), size
         return
-    for record in read_batch(inflate(batch, header), header.record_count):
-        size = len(record.values) if isinstance(record, OffsetCommits) else _WEIGHT
+    if commits is None:
+        content = inflate(memoryview(data)[position:], header)
+        records = read_batch(content, header.record_count)
+    else:
+        records = read_commits(dict(commits))
+    for record in records:
+        size = _weight(record)
         if header.is_transactional:
             pending[producer_id] += size
             yield _transactional(record, header), size
         else:
             yield record, size
+
+
+def _weight(record: Record) -> int:
+    return len(record.values) if isinstance(record, OffsetCommits) else _WEIGHT
 
 
 def _transactional(record: Record, header: Header) -> Entry:

@@ -36,7 +36,7 @@ from kohort.runtime.heavy_work import HeavyWork
 from kohort.runtime.histogram import Histogram
 from kohort.runtime.journal import Journal
 from kohort.runtime.shards import Shards
-from kohort.runtime.time_slice import TimeSlices
+from kohort.time_slice import TimeSlices
 from kohort.types import ConnectionId, TopicPartition
 
 logger = logging.getLogger("kohort.groups")
@@ -109,7 +109,10 @@ class Groups(Shards[GroupHost, TimerKey]):
             host.configure(config)
 
     def _new_shard(self) -> Shard:
-        return Shard(self._config, self._topics)
+        return Shard(self._config, self._topics, self._pending_bytes)
+
+    def _pending_bytes(self) -> int:
+        return sum(host.shard.pending_bytes for host in self._hosts)
 
     # --- life ---
 

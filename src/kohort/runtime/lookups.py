@@ -2,7 +2,7 @@
 
 from kohort.log.lookup import Found, Lookup
 from kohort.runtime.heavy_work import HeavyWork
-from kohort.runtime.time_slice import TimeSlices
+from kohort.time_slice import TimeSlices
 
 
 async def look_up(steps: Lookup, slices: TimeSlices, heavy_work: HeavyWork) -> Found:

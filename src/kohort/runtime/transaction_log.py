@@ -6,7 +6,7 @@ from typing import Final
 
 from kohort.log.base import Log
 from kohort.protocol.batches import decode_records, encode_pair
-from kohort.runtime.log_reading import Batches
+from kohort.runtime.log_reading import Batches, small_batch
 from kohort.transactions.records import TransactionRecord, decode, encode
 from kohort.types import Timestamp
 
@@ -33,17 +33,25 @@ def append_records(log: Log, records: Iterable[TransactionRecord], now: Timestam
 
 
 def read_records(reads: Iterable[Batches]) -> Iterator[list[TransactionRecord]]:
-    """All records of these batches, in chunks that are replayed in some milliseconds each.
+    """The records of these batches, in chunks that are replayed in some milliseconds each.
+
+    Those that others of the same read supersede are skipped.
 
     Raises CorruptRecordError if a record does not follow the schema, and as `reads` does.
     """
-    for batches in reads:
-        if not batches:
+    for data, headers in reads:
+        if not data:
             yield []
-        for batch, header in batches:
+        latest: dict[bytes, bytes | None] = {}
+        for position, header in headers:
             if header.is_control:
                 continue
-            records = iter(decode_records(batch))
-            while some := list(islice(records, _RECORDS_AT_ONCE)):
-                found = (decode(record.key or b"", record.value) for record in some)
-                yield [record for record in found if record is not None]
+            pairs = small_batch(data, position, header)
+            if pairs is None:
+                large = decode_records(data, position)
+                pairs = [(record.key or b"", record.value) for record in large]
+            latest.update(pairs)
+        items = iter(latest.items())
+        while some := list(islice(items, _RECORDS_AT_ONCE)):
+            found = (decode(*item) for item in some)
+            yield [record for record in found if record is not None]
