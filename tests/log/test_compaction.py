@@ -15,10 +15,11 @@ from kohort.errors import KafkaError
 from kohort.log import compaction
 from kohort.log.base import LogConfig
 from kohort.log.local import LocalDirectory
-from kohort.log.memory import memory_log
+from kohort.log.memory import INTERNAL_SEGMENT, memory_log
 from kohort.protocol import batches
 from kohort.protocol.batch_writing import recompress
 from kohort.protocol.batches import Codec, Record
+from kohort.types import TopicPartition
 from turns import BOUND_MS, longest_turn_ms
 
 from .conftest import NOW, ORDERS, ORDERS_ID, batch, from_producer, records_of
@@ -268,7 +269,7 @@ class TestWhenItIsDue:
         put_many(log, 100)
         assert await log.compact(NOW)
         await log.durable()
-        assert log.retain(NOW + 2_000)
+        assert await log.retain(NOW + 2_000)
         assert log.start_offset == 100
 
     async def test_only_so_many_keys_at_a_time(self, log, monkeypatch):
@@ -281,6 +282,55 @@ class TestWhenItIsDue:
             runs += 1
         assert runs > 1
         assert latest(records_of(log)) == before
+
+    async def test_a_run_ends_in_the_middle_of_a_segment(self, directory, monkeypatch):
+        monkeypatch.setattr(compaction, "MAX_KEYS", 10)
+        log = directory.open(ORDERS, compacted(segment_bytes=100_000, min_cleanable_dirty_ratio=0))
+        put_many(log, 100, keys=100)
+        put_many(log, 100, keys=100, first=100)
+        log.configure(compacted(segment_bytes=1_000, min_cleanable_dirty_ratio=0))
+        put(log, b"filler", bytes(900))
+        assert len(log.segments) == 2
+        before = latest(records_of(log))
+        ends = []
+        while await log.compact(NOW):
+            ends.append(log.checkpoint.cleaned)
+            assert latest(records_of(log)) == before
+        assert ends == [*range(10, 201, 10)]
+        assert [each.offset for each in records_of(log)] == [*range(100, 201)]
+
+    async def test_a_batch_with_more_keys_than_fit(self, log, monkeypatch):
+        monkeypatch.setattr(compaction, "MAX_KEYS", 3)
+        log.configure(compacted(min_cleanable_dirty_ratio=0))
+        put_many(log, 8)
+        log.append(batches.build([Record(b"k%d" % at, b"new", (), NOW) for at in range(7)]), NOW)
+        put(log, b"filler", bytes(900))
+        before = latest(records_of(log))
+        while await log.compact(NOW):
+            assert latest(records_of(log)) == before
+        assert [each.offset for each in records_of(log)] == [*range(8, 16)]
+
+
+class TestMemory:
+    """Without a disk, what nobody can read any more takes memory."""
+
+    async def test_the_state_of_coordinators_is_compacted_early(self):
+        configs = {"cleanup_policy": COMPACT, "segment_bytes": 100 << 20}
+        offsets = memory_log(TopicPartition("__consumer_offsets", 7), LogConfig(**configs))
+        users = memory_log(ORDERS, LogConfig(**configs))
+        for log in (offsets, users):
+            for _ in range(5):
+                put_many(log, 5_000)
+                await log.compact(NOW)
+        assert offsets.size < 2 * INTERNAL_SEGMENT < users.size
+        assert latest(records_of(offsets)) == latest(records_of(users))
+
+    async def test_a_batch_that_is_larger_than_such_a_segment(self):
+        config = LogConfig(cleanup_policy=COMPACT)
+        log = memory_log(TopicPartition("__transaction_state", 0), config)
+        put(log, b"a", bytes(2 * INTERNAL_SEGMENT))
+        put(log, b"a", b"1")
+        assert [each.key for each in records_of(log)] == [b"a", b"a"]
 
 
 class TestMeanwhile:
@@ -306,7 +356,7 @@ class TestMeanwhile:
         compacting = asyncio.ensure_future(log.compact(NOW))
         await asyncio.sleep(0)
         log.trim(150)
-        log.retain(NOW)
+        await log.retain(NOW)
         await compacting
         assert log.start_offset == 150
         assert all(record.offset >= 150 for record in records_of(log))
@@ -361,7 +411,7 @@ class TestMeanwhile:
         put_many(other, 100)
         broken = log.segments[0].log
         broken.size -= 1
-        await directory.clean(NOW)
+        await directory.compact(NOW)
         broken.size += 1
         assert "cleaning orders-0 failed" in caplog.text
         assert len(other.segments) < len(log.segments)
@@ -423,8 +473,8 @@ class TestProperty:
     )
 
     @settings(max_examples=examples(60))
-    @given(steps)
-    def test_the_fold_is_the_same(self, steps):
+    @given(steps, st.sampled_from([1, 2, 3, 3_000_000]))
+    def test_the_fold_is_the_same(self, steps, most_keys):
         config = compacted(
             segment_bytes=400, delete_retention_ms=1_000, min_cleanable_dirty_ratio=0
         )
@@ -452,7 +502,9 @@ class TestProperty:
                 )
                 assert log.end_offset == len(everything)
 
-        asyncio.run(run())
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(compaction, "MAX_KEYS", most_keys)
+            asyncio.run(run())
 
 
 class TestTransactions:

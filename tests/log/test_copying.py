@@ -185,11 +185,11 @@ def test_what_compaction_left_is_copied(source, place):
         assert other.checkpoint.cleaned == log.checkpoint.cleaned > 0
 
 
-def test_an_empty_log_keeps_its_offsets(source, place):
+async def test_an_empty_log_keeps_its_offsets(source, place):
     config = LogConfig(retention_ms=1)
     log = source.open(ORDERS, config)
     fill(log, 10)
-    assert log.retain(NOW + DAY)
+    assert await log.retain(NOW + DAY)
     with copied(source, place) as copy:
         other = copy.open(ORDERS, config)
         assert (other.start_offset, other.end_offset) == (10, 10)

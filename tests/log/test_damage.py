@@ -8,12 +8,15 @@ from pathlib import Path
 import pytest
 
 from kohort.errors import ErrorCode, KafkaError
-from kohort.log import holes, repair
+from kohort.log import holes, recovery, repair
 from kohort.log.base import LogConfig
 from kohort.log.damage import CorruptLogError
 from kohort.log.local import LocalDirectory
+from kohort.log.memory import MemoryBacking
+from kohort.log.partition import PartitionLog
 from kohort.log.recovery import LastEnd
 from kohort.log.refused import RefusedLog
+from kohort.log.storage import OpenFiles
 from kohort.protocol import batches
 from kohort.types import TopicPartition
 
@@ -236,6 +239,63 @@ class TestBitFlips:
         assert len(found) > base
 
 
+class TestNeighbours:
+    """A damaged batch alone is not served: all whole ones around it are."""
+
+    COUNT = 40
+
+    def written(self, data, config, epochs=(0,)):
+        """The records of a log whose active segment is empty, led in these epochs."""
+        for at, epoch in enumerate(epochs):
+            directory = LocalDirectory(data)
+            log = directory.open(ORDERS, config, leader_epoch=epoch)
+            count = self.COUNT // len(epochs)
+            fill(log, count, first=at * count)
+            found = records_of(log)
+            directory.close()
+        return found
+
+    def check(self, data, config, stored, epochs):
+        """Read at the offsets of all records; returns those that are told to be damaged."""
+        segments, checkpoint = recovery.load(
+            str(data / NAME),
+            OpenFiles(),
+            config.index_interval_bytes,
+            LastEnd.CLEAN,
+            leader_epoch=max(epochs),
+        )
+        log = PartitionLog(ORDERS, config, MemoryBacking(), segments, checkpoint)
+        written = sorted(stored, key=lambda record: record.offset)
+        refused = []
+        for each in stored:
+            try:
+                found = list(records_in(log.read(each.offset, 700)))
+            except CorruptLogError:
+                refused.append(each.offset)
+            else:
+                assert found
+                assert found == written[each.offset : each.offset + len(found)]
+        log.end(ErrorCode.not_leader_or_follower)
+        return refused
+
+    @pytest.mark.parametrize("interval", [0, 400, 4_096])
+    @pytest.mark.parametrize("epochs", [(0,), (0, 3)])
+    def test_of_any_bit(self, data, interval, epochs):
+        config = LogConfig(index_interval_bytes=interval)
+        stored = self.written(data, config, epochs)
+        (path,) = logs_of(data / NAME)
+        content = path.read_bytes()
+        size = len(content) // self.COUNT
+        for number, step in ((1, 97), (17, 5), (20, 97), (21, 97)):
+            for bit in range(0, size * 8, step):
+                flip(path, number * size + bit // 8, bit % 8)
+                refused = self.check(data, config, stored[:: -1 if bit % 2 else 1], epochs)
+                assert set(refused) <= {number}, bit
+                # An epoch between those of the neighbours looks right.
+                assert refused or (number == 20 and 12 <= bit // 8 < 16), bit
+                path.write_bytes(content)
+
+
 @pytest.mark.parametrize("last_end", ALL_ENDS)
 @pytest.mark.parametrize("damage", ["flipped", "cut", "empty", "gone"])
 class TestOfTheEndOfAClosedLog:
@@ -431,6 +491,10 @@ def read_all(log, found):
     while offset < log.end_offset:
         content = bytes(log.read(offset, 500))
         assert content
-        for position, _ in batches.iterate(content):
-            found += batches.decode_records(content, position)
+        found += records_in(content)
         offset = found[-1].offset + 1
+
+
+def records_in(content):
+    for position, _ in batches.iterate(content):
+        yield from batches.decode_records(content, position)

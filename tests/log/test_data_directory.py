@@ -1,6 +1,7 @@
 """What is Kohort's below a data directory: nothing else is moved, removed or written to."""
 
 import os
+import threading
 from pathlib import Path
 from uuid import UUID
 
@@ -13,7 +14,7 @@ from kohort.log.directory_format import decode_format, encode_format
 from kohort.log.local import LocalDirectory
 from kohort.log.partition_directories import NameTakenError
 from kohort.log.partition_mark import base64_id, decode_mark, encode_mark, read_mark
-from kohort.types import TopicPartition
+from kohort.types import Timestamp, TopicPartition
 
 from .conftest import ORDERS, ORDERS_ID, fill
 
@@ -212,19 +213,37 @@ class TestStrays:
         (data / "mine-stray").mkdir()
         (data / ("mine." + "0" * 32 + "-stray")).mkdir()
         now = (data / name).stat().st_mtime_ns // 1_000_000
-        await directory.clean(now + 1_000)
+        await directory.retain(now + 1_000)
         assert (data / name).is_dir()
-        await directory.clean(now + 1_001)
+        await directory.retain(now + 1_001)
         directory.close()
         assert not (data / name).exists()
         assert name in caplog.text
         assert (data / "mine-stray").is_dir()
         assert (data / ("mine." + "0" * 32 + "-stray")).is_dir()
 
+    async def test_they_are_looked_for_in_a_thread(
+        self, data: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The directory has a name for each partition, and there may be very many."""
+        directory = LocalDirectory(data)
+        threads: list[threading.Thread] = []
+
+        def listed(path: str) -> list[str]:
+            threads.append(threading.current_thread())
+            return []
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "listdir", listed)
+            await directory.retain(Timestamp(0))
+        directory.close()
+        assert threads
+        assert threading.current_thread() not in threads
+
     async def test_they_are_kept_for_ever(self, data: Path) -> None:
         directory = LocalDirectory(data, stray_retention_ms=-1)
         name = self.set_aside(directory)
-        await directory.clean(2**62)
+        await directory.retain(2**62)
         directory.close()
         assert (data / name).is_dir()
 

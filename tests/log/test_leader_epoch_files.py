@@ -1,5 +1,6 @@
 """Leader epochs of logs in files: they are those of the batches, whatever happens to the file."""
 
+import asyncio
 import os
 from contextlib import closing
 from pathlib import Path
@@ -78,12 +79,12 @@ def test_an_epoch_without_batches_is_kept(data, led):
     assert decode((led / NAME).read_bytes()) == (*ENTRIES, (7, 30))
 
 
-def test_deleted_records_take_their_epochs_with_them(data, led):
+async def test_deleted_records_take_their_epochs_with_them(data, led):
     with closing(LocalDirectory(data)) as directory:
         log = directory.open(ORDERS, SMALL)
         log.trim(12)
         assert decode((led / NAME).read_bytes()) == ((2, 12), (5, 20))
-        assert log.retain(NOW + 2 * DAY)
+        assert await log.retain(NOW + 2 * DAY)
         assert decode((led / NAME).read_bytes()) == ((5, 30),)
 
 
@@ -210,7 +211,7 @@ class LedLog:
             start, end = self.log.start_offset, self.log.end_offset
             self.log.trim(start + round(value * (end - start)))
         elif operation == "retain":
-            self.log.retain(NOW)
+            asyncio.run(self.log.retain(NOW))
         else:
             self.directory.close()
             self.away(operation, value)

@@ -81,7 +81,7 @@ class TestRestart:
         assert looked_up(again.max_timestamp()) == (99, NOW + 99)
         assert again.append(batch(b"more"), NOW).base_offset == 100
 
-    def test_the_start_offset(self, reopen):
+    async def test_the_start_offset(self, reopen):
         log = reopen().open(ORDERS, SMALL)
         fill(log, 100)
         log.trim(33)
@@ -89,14 +89,14 @@ class TestRestart:
         assert (log.start_offset, log.end_offset) == (33, 100)
         assert records_of(log)[0].offset == 33
         log.trim(100)
-        log.retain(NOW)
+        await log.retain(NOW)
         log = reopen().open(ORDERS, SMALL)
         assert (log.start_offset, log.end_offset) == (100, 100)
 
-    def test_the_end_of_a_log_that_was_emptied(self, reopen, data):
+    async def test_the_end_of_a_log_that_was_emptied(self, reopen, data):
         log = reopen().open(ORDERS, LogConfig(retention_ms=1_000, segment_bytes=2_000))
         fill(log, 50)
-        log.retain(NOW + 10_000)
+        await log.retain(NOW + 10_000)
         assert (log.start_offset, log.end_offset) == (50, 50)
         assert files_of(data, ".log") == ["00000000000000000050.log"]
         log = reopen().open(ORDERS, SMALL)
@@ -145,11 +145,11 @@ class TestRestart:
             log.append(from_producer(3, 2, log.end_offset), NOW).base_offset == log.end_offset - 1
         )
 
-    def test_producers_whose_batches_are_deleted(self, reopen, data, tmp_path):
+    async def test_producers_whose_batches_are_deleted(self, reopen, data, tmp_path):
         log = reopen().open(ORDERS, LogConfig(retention_ms=1_000))
         for at in range(3):
             log.append(from_producer(3, 2, at), NOW)
-        assert log.retain(NOW + 2_000)
+        assert await log.retain(NOW + 2_000)
         crashed = shutil.copytree(data, tmp_path / "crashed")
         with closing(LocalDirectory(crashed)) as directory:
             log = directory.open(ORDERS, LogConfig())
@@ -297,10 +297,10 @@ class TestRecordsInTheirFile:
         assert isinstance(log.fetch(0, 0), bytes)
         assert log.fetch(8, 1 << 20) == b""
 
-    def test_they_stay_when_their_segment_goes(self, log, data):
+    async def test_they_stay_when_their_segment_goes(self, log, data):
         large, expected = log.fetch(0, 1 << 20), log.read(0, 1 << 20)
         log.trim(8)
-        assert log.retain(NOW) > 0
+        assert await log.retain(NOW) > 0
         assert log.start_offset == 8
         assert large.read(0, len(large)) == expected
         log.close()

@@ -28,59 +28,61 @@ def minute(number):
 class TestByTime:
     async def test_nothing_is_due(self, filled):
         log = await filled()
-        assert log.retain(NOW + DAY) == 0
+        assert await log.retain(NOW + DAY) == 0
 
     async def test_segments_whose_newest_record_is_too_old(self, filled):
         log = await filled(retention_ms=30 * 60_000)
         now = minute(50)
-        assert log.retain(now) > 0
+        assert await log.retain(now) > 0
         assert log.start_offset == log.segments[0].base_offset
         assert log.segments[0].max_timestamp >= now - 30 * 60_000
         assert log.start_offset > 10
         assert records_of(log)[0].offset == log.start_offset
-        assert log.retain(now) == 0
+        assert await log.retain(now) == 0
 
     async def test_the_active_one_goes_too(self, filled):
         log = await filled(retention_ms=1_000)
-        log.retain(minute(1_000))
+        await log.retain(minute(1_000))
         assert (log.start_offset, log.end_offset, log.size) == (60, 60, 0)
         assert log.append(batch(b"a"), NOW).base_offset == 60
-        assert log.retain(NOW) == 0
+        assert await log.retain(NOW) == 0
 
     async def test_for_ever(self, filled):
-        assert (await filled(retention_ms=-1)).retain(minute(10**9)) == 0
+        log = await filled(retention_ms=-1)
+        assert await log.retain(minute(10**9)) == 0
 
     async def test_records_without_timestamps_go_by_the_time_they_were_appended(self, open_log):
         log = open_log(retention_ms=1_000)
         log.append(batch(b"a", timestamp=-1), NOW)
         await log.durable()
-        assert log.retain(NOW + 1_000) == 0
-        assert log.retain(NOW + 1_001) == 1
+        assert await log.retain(NOW + 1_000) == 0
+        assert await log.retain(NOW + 1_001) == 1
 
-    def test_a_future_timestamp_keeps_its_segment(self, open_log):
+    async def test_a_future_timestamp_keeps_its_segment(self, open_log):
         log = open_log(retention_ms=1_000)
         log.append(batch(b"a", timestamp=NOW + DAY), NOW)
-        assert log.retain(NOW + 10_000) == 0
+        assert await log.retain(NOW + 10_000) == 0
 
 
 class TestBySize:
     async def test_what_is_left_has_at_least_that_size(self, filled):
         log = await filled(retention_bytes=3_000)
-        assert log.retain(NOW) > 0
+        assert await log.retain(NOW) > 0
         assert 3_000 <= log.size < 4_000
-        assert log.retain(NOW) == 0
+        assert await log.retain(NOW) == 0
 
     async def test_a_small_log_stays(self, filled):
-        assert (await filled(retention_bytes=10**6)).retain(NOW) == 0
+        log = await filled(retention_bytes=10**6)
+        assert await log.retain(NOW) == 0
 
 
 class TestWithoutThePolicy:
     @pytest.mark.parametrize("policy", [frozenset(), frozenset({"compact"})])
     async def test_only_what_was_trimmed_goes(self, filled, policy):
         log = await filled(cleanup_policy=policy, retention_ms=1, retention_bytes=1)
-        assert log.retain(minute(10**6)) == 0
+        assert await log.retain(minute(10**6)) == 0
         log.trim(30)
-        gone = log.retain(minute(10**6))
+        gone = await log.retain(minute(10**6))
         assert gone > 0
         assert log.start_offset == 30
         assert log.segments[0].base_offset <= 30

@@ -9,10 +9,12 @@ import shutil
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from effort import examples
+from kohort.log import compaction
 from kohort.log.base import LogConfig
 from kohort.log.local import LocalDirectory
 from kohort.protocol import batches
@@ -202,9 +204,12 @@ def test_a_log_that_is_not_compacted(operations, segment_bytes):
 
 
 @settings(max_examples=examples(60), deadline=None)
-@given(st.lists(OPERATIONS, max_size=80), st.sampled_from([400, 1_000]))
-def test_a_log_that_is_compacted(operations, segment_bytes):
-    with TemporaryDirectory() as path:
+@given(
+    st.lists(OPERATIONS, max_size=80), st.sampled_from([400, 1_000]), st.sampled_from([1, 3, 99])
+)
+def test_a_log_that_is_compacted(operations, segment_bytes, most_keys):
+    with TemporaryDirectory() as path, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compaction, "MAX_KEYS", most_keys)
         config = LogConfig(
             segment_bytes=segment_bytes,
             index_interval_bytes=200,

@@ -170,7 +170,7 @@ class TestStability:
         fill(log, 10)
         fill(log, 10, timestamp=NOW + 10_000)
         await durable(log)
-        assert log.retain(NOW + 5_000) > 0
+        assert await log.retain(NOW + 5_000) > 0
         assert log.last_stable_offset == log.start_offset > 0
         end(log, 1)
         await durable(log)
@@ -299,21 +299,21 @@ class TestVerification:
 
 
 class TestBounds:
-    def test_producers_with_an_open_transaction_are_never_forgotten(self):
+    async def test_producers_with_an_open_transaction_are_never_forgotten(self):
         log = memory_log(ORDERS, LogConfig(retention_ms=-1))
         write(log, 0)
         for producer_id in range(1, MAX_PRODUCERS + 1_500):
             log.append(from_producer(producer_id, 0, 0), NOW + producer_id)
         assert log.last_stable_offset == 0
         assert len(list(log.active_producers())) <= MAX_PRODUCERS + 1
-        log.retain(NOW + 10 * DAY)
+        await log.retain(NOW + 10 * DAY)
         (left,) = log.active_producers()
         assert (left.producer_id, log.last_stable_offset) == (0, 0)
         end(log, 0)
-        log.retain(NOW + 10 * DAY)
+        await log.retain(NOW + 10 * DAY)
         assert list(log.active_producers()) == []
 
-    def test_verifications_are_forgotten(self):
+    async def test_verifications_are_forgotten(self):
         log = memory_log(ORDERS)
         first = log.begin_verification(0, 0, 0, NOW, tv2=False)
         for producer_id in range(1, MAX_VERIFICATIONS + 1):
@@ -321,7 +321,7 @@ class TestBounds:
         assert code_of(log.append, transactional(0), NOW, verified=first) is NO_TRANSACTION
         log.append(transactional(producer_id), NOW, verified=guard)
         old = log.begin_verification(1, 0, 0, NOW, tv2=False)
-        log.retain(NOW + DAY)
+        await log.retain(NOW + DAY)
         assert code_of(log.append, transactional(1), NOW, verified=old) is NO_TRANSACTION
 
 

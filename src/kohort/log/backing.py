@@ -53,8 +53,12 @@ class Backing(Protocol):
         """Note that all the log has, up to `end_offset`, is on the disk."""
         ...
 
-    def discard(self, segments: Sequence[Segment]) -> None:
-        """Delete segments. Raises OSError."""
+    def discard(self, segments: Sequence[Segment]) -> Callable[[], None] | None:
+        """Delete consecutive segments, which are not read any more.
+
+        Returns what has to be called for that in any thread, if anything: it deletes their files,
+        oldest first, and raises OSError. What failed is tried again with the next ones.
+        """
         ...
 
     def save(self, checkpoint: Checkpoint) -> None:
@@ -102,9 +106,12 @@ class Backing(Protocol):
         """An empty segment for compaction to write, in another thread. Raises OSError."""
         ...
 
-    def begin_swap(self, old: Sequence[Segment], new: Segment) -> Callable[[], None] | None:
+    def begin_swap(
+        self, old: Sequence[Segment], new: Segment, cleaned: int
+    ) -> Callable[[], None] | None:
         """Decide that a compacted segment takes the place of those it was made from.
 
+        `cleaned` is the offset up to which the log is clean then.
         Returns what has to be called in another thread before `finish_swap`, if anything. A crash
         from here on leaves the new one. Raises OSError, as what is returned does.
         """

@@ -319,10 +319,12 @@ class Log(Protocol):
         """
         ...
 
-    def retain(self, now: Timestamp) -> int:
+    async def retain(self, now: Timestamp) -> int:
         """Delete due segments, by retention.ms, retention.bytes or start offset; expire producers.
 
-        Returns the number of deleted segments. It costs about a microsecond if none is due.
+        Returns the number of deleted segments. Many are deleted in slices, oldest first, and their
+        files in another thread: appends and reads go on in between. A log that is closed meanwhile
+        keeps the others. It costs about a microsecond if none is due. Raises OSError.
         """
         ...
 
@@ -477,11 +479,19 @@ class LogDirectory(Protocol):
         """Every log that exists, open or not."""
         ...
 
-    async def clean(self, now: Timestamp) -> None:
-        """`retain` and `compact` every open log, giving way to others in between.
+    async def retain(self, now: Timestamp) -> None:
+        """`retain` every open log, giving way to others in between.
 
-        To be called every `log.retention.check.interval.ms` or more often; one log's failure is
-        logged and does not keep the others from being cleaned.
+        To be called every `log.retention.check.interval.ms` or more often, also while `compact`
+        runs. One log's failure is logged and does not keep the others from being cleaned.
+        """
+        ...
+
+    async def compact(self, now: Timestamp) -> None:
+        """`compact` every open log, one after the other.
+
+        To be called every `log.cleaner.backoff.ms` or more often. One log's failure is logged and
+        does not keep the others from being cleaned.
         """
         ...
 

@@ -1,11 +1,11 @@
-"""Cleaning many logs: retention and compaction, one log after the other."""
+"""Cleaning many logs: retention, and beside it compaction, one log after the other."""
 
-import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log.base import Log
+from kohort.time_slice import TimeSlices
 from kohort.types import Timestamp
 
 logger = logging.getLogger("kohort.log")
@@ -13,17 +13,33 @@ logger = logging.getLogger("kohort.log")
 _ENDED = (ErrorCode.unknown_topic_or_partition, ErrorCode.not_leader_or_follower)
 
 
-async def clean_all(logs: Iterable[Log], now: Timestamp) -> None:
-    """`retain` and `compact` each of `logs`, giving way to others in between."""
+async def retain_all(logs: Iterable[Log], now: Timestamp) -> None:
+    """`retain` each of `logs`, giving way to others in between."""
+
+    async def retain(log: Log) -> None:
+        if deleted := await log.retain(now):
+            logger.info("deleted %d segments of %s", deleted, log.topic_partition)
+
+    await _for_each(logs, retain)
+
+
+async def compact_all(logs: Iterable[Log], now: Timestamp) -> None:
+    """`compact` each of `logs`, giving way to others in between."""
+
+    async def compact(log: Log) -> None:
+        if await log.compact(now):
+            logger.info("compacted %s", log.topic_partition)
+
+    await _for_each(logs, compact)
+
+
+async def _for_each(logs: Iterable[Log], clean: Callable[[Log], Awaitable[None]]) -> None:
+    slices = TimeSlices()
     for log in tuple(logs):
         try:
-            deleted = log.retain(now)
-            if deleted:
-                logger.info("deleted %d segments of %s", deleted, log.topic_partition)
-            if await log.compact(now):
-                logger.info("compacted %s", log.topic_partition)
+            await clean(log)
         except (OSError, KafkaError) as error:
-            if isinstance(error, KafkaError) and error.code in _ENDED:
-                continue  # deleted or closed since the pass began
-            logger.error("cleaning %s failed: %s", log.topic_partition, error)
-        await asyncio.sleep(0)
+            # One that was deleted or closed since the pass began needs no cleaning.
+            if not isinstance(error, KafkaError) or error.code not in _ENDED:
+                logger.error("cleaning %s failed: %s", log.topic_partition, error)
+        await slices.give_way()

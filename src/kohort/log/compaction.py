@@ -2,7 +2,9 @@
 
 Only closed segments are compacted. Data appended to them since the last run is the dirty part. Its
 keys are read into a map from key to the offset of the key's last record. All segments up to there
-are then copied without the records that have a later one.
+are then copied without the records that have a later one. The map has a fixed size: where it is
+full, be it in the middle of a segment, the dirty part of the run ends. The batches behind are
+copied as they are, and the next run begins with them.
 
 Readers can rely on these rules:
 
@@ -46,14 +48,17 @@ from kohort.log.segment import LARGEST, Segment
 from kohort.protocol import batches, records
 from kohort.protocol.batches import HEADER_SIZE, Buffer, EndTransactionMarker, Header
 
-MAX_KEYS = 2_000_000
-"""Keys that one run takes into its map (some 200 MB); further dirty segments wait for the next run.
-"""
+MAX_KEYS = 3_000_000
+"""Keys that one run takes into its map (100 MB), unless its first batch alone has more."""
 
 # A computing thread lets the event loop run every 5 ms; a short sleep yields at once.
 _WORK_S, _REST_S = 0.001, 0.0001
 _STRETCH = 512
 """Records between two looks at the clock."""
+
+
+_MOST_SOURCES = 100
+"""Segments that one new segment replaces: each is renamed on the loop thread (some 50 µs)."""
 
 
 class StoppedError(Exception):
@@ -66,6 +71,8 @@ class Cleaned:
 
     sources: tuple[Segment, ...]
     result: Segment
+    end: int
+    """Offset up to which the result is clean."""
 
 
 @dataclass(slots=True)
@@ -76,6 +83,8 @@ class Compaction:
     """All that are old enough, clean ones first."""
     first_dirty: int
     """Index of the first one that is not clean."""
+    cleaned: int
+    """Offset where the last run ended, maybe in the middle of that one."""
     config: LogConfig
     now: int
     aborted: Sequence[tuple[int, AbortedIndex]] = ()
@@ -85,7 +94,9 @@ class Compaction:
     """
     keep: frozenset[int] = frozenset()
     """Last offsets of batches whose header must stay."""
-    latest: LatestOffsets = field(default_factory=LatestOffsets)
+    latest: LatestOffsets = field(init=False)
+    end: int = field(init=False)
+    """Offset up to which the run cleans: the map has the keys of all batches before."""
     stopped: bool = False
     """Set from the loop thread to have `run` end soon, with StoppedError."""
     _rested: float = 0.0
@@ -101,6 +112,8 @@ class Compaction:
         """
         decided = takewhile(lambda segment: segment.end_offset <= stable, segments[:-1])
         old = list(_old_enough(decided, config, now))
+        if not old or old[-1].end_offset <= cleaned:
+            return None
         first_dirty = sum(segment.end_offset <= cleaned for segment in old)
         dirty = sum(segment.size for segment in old[first_dirty:])
         total = sum(segment.size for segment in old)
@@ -109,7 +122,7 @@ class Compaction:
             or _overdue(old[first_dirty], config, now)
         ):
             return None
-        return cls(tuple(old), first_dirty, config, now)
+        return cls(tuple(old), first_dirty, cleaned, config, now)
 
     def run(self, target: Callable[[int], Segment]) -> list[Cleaned]:
         """Write the new segments, each created by `target` from its base offset; blocks until done.
@@ -117,8 +130,11 @@ class Compaction:
         Raises OSError, StoppedError, and KafkaError CORRUPT_MESSAGE if a segment is damaged.
         """
         pieces: list[_Piece] = []
+        dirty_offsets = self.segments[-1].end_offset - self.segments[self.first_dirty].base_offset
+        self.latest = LatestOffsets(min(MAX_KEYS, dirty_offsets))
         try:
-            sources = self.segments[: self._read_keys()]
+            self._read_keys()
+            sources = [each for each in self.segments if each.base_offset < self.end]
             transactions = self._transactions(sources)
             for source in sources:
                 if not pieces or not pieces[-1].has_room_for(source, self.config.segment_bytes):
@@ -126,31 +142,40 @@ class Compaction:
                 left_of = partial(self._filter, transactions, pieces[-1])
                 pieces[-1].copy(source, self._batches(source), left_of)
         finally:
-            self.latest.clear()
-        return [piece.finish() for piece in pieces]
+            self.latest.close()
+        return [piece.finish(self.end) for piece in pieces]
 
-    def _read_keys(self) -> int:
-        """Fill the map from the dirty segments.
-
-        Returns how many segments can be cleaned with it.
-        """
-        transactions = self._transactions(self.segments[self.first_dirty :])
-        for number in range(self.first_dirty, len(self.segments)):
-            if len(self.latest) >= MAX_KEYS:
-                return number
-            for header, batch in self._batches(self.segments[number]):
+    def _read_keys(self) -> None:
+        """Fill the map from the dirty part, up to the `end` of the run."""
+        dirty = self.segments[self.first_dirty :]
+        transactions = self._transactions(dirty)
+        for segment in dirty:
+            for header, batch in self._batches(segment):
                 if header.is_control:
                     transactions.end(header, _marker(batch))
                     continue
-                if transactions.is_aborted(header):
+                if transactions.is_aborted(header) or header.base_offset < self.cleaned:
                     continue
                 # A batch that cannot be read supersedes no record.
                 with contextlib.suppress(KafkaError):
-                    stretches = self._read_offsets(header, batch)
-                    while stretches:
-                        self.latest.update(stretches.popleft())
-                        self._rest()
-        return len(self.segments)
+                    if not self._take_keys(header, batch):
+                        self.end = header.base_offset
+                        return
+        self.end = self.segments[-1].end_offset
+
+    def _take_keys(self, header: Header, batch: memoryview) -> bool:
+        """Whether the keys of the batch are in the map now; there may be no room for them."""
+        stretches = self._read_offsets(header, batch)
+        count = sum(map(len, stretches))
+        if count > self.latest.room:
+            if self.latest:
+                return False
+            self.latest.close()
+            self.latest = LatestOffsets(count)
+        while stretches:
+            self.latest.update(stretches.popleft().items())
+            self._rest()
+        return True
 
     def _transactions(self, segments: Sequence[Segment]) -> CleanedTransactions:
         """The aborted transactions with records or markers in consecutive segments."""
@@ -218,7 +243,10 @@ class Compaction:
         """The batch without superseded records, None if no byte of it is kept."""
         if header.is_control:
             return self._filter_marker(transactions, piece, header, batch)
-        if transactions.is_aborted(header):
+        is_aborted = transactions.is_aborted(header)
+        if header.base_offset >= self.end:
+            return batch
+        if is_aborted:
             return _bare(header) if header.last_offset in self.keep else None
         try:
             content = batches.inflate(batch, header)
@@ -245,7 +273,7 @@ class Compaction:
         is_needed, aborted = transactions.end(header, _marker(batch))
         if aborted is not None:
             piece.add_aborted(aborted)
-        if is_needed:
+        if is_needed or header.base_offset >= self.end:
             return batch
         if header.delete_horizon is None:
             horizon = self.now + self.config.delete_retention_ms
@@ -313,7 +341,8 @@ class _Kept:
 
 
 class _Piece:
-    """A segment that is being written, and those that it is to replace: as many as fit into one.
+    """A segment that is being written, and those that it is to replace: as many as fit into one, up
+    to `_MOST_SOURCES`.
 
     Without that compaction would leave ever more, ever smaller segments.
     """
@@ -326,7 +355,11 @@ class _Piece:
 
     def has_room_for(self, source: Segment, segment_bytes: int) -> bool:
         span = source.end_offset - self._result.base_offset
-        return self._result.size + HEADER_SIZE + source.size <= segment_bytes and span <= LARGEST
+        return (
+            self._result.size + HEADER_SIZE + source.size <= segment_bytes
+            and span <= LARGEST
+            and len(self._sources) < _MOST_SOURCES
+        )
 
     def copy(
         self,
@@ -351,7 +384,8 @@ class _Piece:
             (batch,), header.size, header.last_offset, header.max_timestamp, modified
         )
 
-    def finish(self) -> Cleaned:
+    def finish(self, end: int) -> Cleaned:
+        """Complete and sync the segment; `end` is that of the run. Raises OSError."""
         last = self._sources[-1]
         if self._dropped is not None:
             self._append(_bare(self._dropped), last.modified)
@@ -360,7 +394,7 @@ class _Piece:
         if (path := self._result.log.file()) is not None:
             # whatever the durability: it takes the place of what may long be on the disk
             sync_all((path,))
-        return Cleaned(tuple(self._sources), self._result)
+        return Cleaned(tuple(self._sources), self._result, min(last.end_offset, end))
 
 
 def _old_enough(segments: Iterable[Segment], config: LogConfig, now: int) -> Iterator[Segment]:

@@ -29,7 +29,7 @@ from kohort.log.health import DiskHealth
 from kohort.log.index import OFFSET_ROW, SegmentIndex
 from kohort.log.leader_epochs import EpochEntry
 from kohort.log.segment import Segment
-from kohort.log.storage import LOG_SUFFIX, PRIVATE, FileStore, OpenFiles, size_of
+from kohort.log.storage import LOG_SUFFIX, PRIVATE, FileStore, OpenFile, OpenFiles, size_of
 from kohort.protocol.batches import Buffer
 
 logger = logging.getLogger("kohort.log")
@@ -198,9 +198,9 @@ class FileBacking:
     """A log in a directory of its own."""
 
     __slots__ = (
-        "_executor", "_files", "_has_new_names", "_health", "_is_durable", "_latest_epoch", "_path",
-        "_pending", "_recovery_point",
-        "_storing", "_syncing",
+        "_discarded", "_executor", "_files", "_has_new_names", "_health",
+        "_is_durable", "_latest_epoch", "_path", "_pending", "_recovery_point", "_storing",
+        "_syncing",
     )  # fmt: skip
 
     def __init__(
@@ -235,6 +235,7 @@ class FileBacking:
         self._pending: Checkpoint | None = None
         """Saved, but not stored yet."""
         self._syncing: deque[tuple[Segment, Future[None]]] | None = None
+        self._discarded: _DiscardedSegments | None = None
 
     def new_segment(self, base_offset: int, interval: int) -> Segment:
         self._has_new_names = True
@@ -315,18 +316,24 @@ class FileBacking:
             )
         self._recovery_point = min(self._recovery_point, end_offset)
 
-    def discard(self, segments: Sequence[Segment]) -> None:
+    def discard(self, segments: Sequence[Segment]) -> Callable[[], None]:
+        if self._discarded is None:
+            self._discarded = _DiscardedSegments()
         for segment in segments:
             segment.close()
-            self._remove(segment.base_offset)
+            self._discarded.base_offsets.append(segment.base_offset)
+        # Another log may get the path of the directory before all is deleted.
+        return partial(self._discarded.delete, OpenFile(os.open(self._path, os.O_RDONLY)))
 
-    def _remove(self, base_offset: int) -> None:
+    def _rename_deleted(self, base_offset: int) -> list[str]:
         # Freeing a large file takes the file system milliseconds; a rename does not.
+        renamed = []
         for suffix in (*INDEXES, LOG):
             path = segment_path(self._path, base_offset, suffix)
             with contextlib.suppress(FileNotFoundError):
                 os.rename(path, path + DELETED)
-                self._executor.submit(os.unlink, path + DELETED)
+                renamed.append(path + DELETED)
+        return renamed
 
     def save(self, checkpoint: Checkpoint) -> None:
         if self._storing is None:
@@ -367,7 +374,12 @@ class FileBacking:
                 os.unlink(segment_path(self._path, base_offset, suffix + CLEANED))
         return self._open_segment(base_offset, 0, OpenFiles(), ending=CLEANED)
 
-    def begin_swap(self, old: Sequence[Segment], new: Segment) -> Callable[[], None] | None:
+    def begin_swap(
+        self,
+        old: Sequence[Segment],
+        new: Segment,
+        cleaned: int,  # noqa: ARG002 - the checkpoint has it
+    ) -> Callable[[], None] | None:
         new.close()
         # from here on the compacted segment counts; see recovery.finish_swap
         os.rename(segment_path(self._path, new.base_offset, LOG + CLEANED), self._swap_path(old))
@@ -381,9 +393,10 @@ class FileBacking:
     def finish_swap(self, old: Sequence[Segment], new: Segment) -> Segment:
         base_offset, end_offset = old[0].base_offset, old[-1].end_offset
         size, modified = new.size, new.modified
+        deleted: list[str] = []
         for segment in old:
             segment.close()
-            self._remove(segment.base_offset)
+            deleted += self._rename_deleted(segment.base_offset)
         for suffix in INDEXES:
             path = segment_path(self._path, base_offset, suffix)
             with contextlib.suppress(FileNotFoundError):
@@ -391,15 +404,45 @@ class FileBacking:
         os.rename(self._swap_path(old), segment_path(self._path, base_offset, LOG))
         segment = self._open_segment(base_offset, size, self._files)
         segment.end_offset, segment.modified = end_offset, modified
+        self._executor.submit(_unlink_all, deleted)
         return segment
 
     def _swap_path(self, old: Sequence[Segment]) -> str:
         return swap_path(self._path, old[0].base_offset, old[-1].end_offset)
 
 
+class _DiscardedSegments:
+    """Segments whose files are yet to be deleted, in order: one that is left must not lie before a
+    gap.
+    """
+
+    __slots__ = ("_deleting", "base_offsets")
+
+    def __init__(self) -> None:
+        self.base_offsets: deque[int] = deque()
+        self._deleting = Lock()
+
+    def delete(self, directory: OpenFile) -> None:
+        """Delete the files of all of them. Raises OSError."""
+        with self._deleting:
+            while self.base_offsets:
+                for suffix in (*INDEXES, LOG):
+                    with contextlib.suppress(FileNotFoundError):
+                        os.unlink(
+                            f"{self.base_offsets[0]:020}{suffix}", dir_fd=directory.descriptor
+                        )
+                self.base_offsets.popleft()
+
+
 def swap_path(directory: str, base_offset: int, end_offset: int) -> str:
     """The compacted segment that takes the place of all from `base_offset` up to `end_offset`."""
     return f"{directory}/{base_offset:020}-{end_offset:020}{SWAP}"
+
+
+def _unlink_all(paths: Iterable[str]) -> None:
+    for path in paths:
+        with contextlib.suppress(OSError):  # else the next start removes it
+            os.unlink(path)
 
 
 def _sync_file(path: str) -> None:

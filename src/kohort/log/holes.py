@@ -59,7 +59,6 @@ def find(directory: str) -> list[Hole]:
     cleaned = read_checkpoint(directory).cleaned
     epochs = LeaderEpochs.of(files.load_epochs(directory))
     segments = recovery.found_segments(directory, OpenFiles())
-    nexts = [following.base_offset for _, following in pairwise(segments)]
     try:
         return [
             Hole(
@@ -70,9 +69,12 @@ def find(directory: str) -> list[Hole]:
                 next_offset=next_offset,
                 leader_epoch=epochs.at(offset),
             )
-            for segment, limit in zip(segments, [*nexts, None], strict=True)
+            for segment, following in pairwise([*segments, None])
+            if segment is not None
             for start, end, offset, next_offset in _in_segment(
-                segment, limit, gaps=segment.base_offset < cleaned
+                segment,
+                None if following is None else following.base_offset,
+                gaps=segment.base_offset < cleaned,
             )
         ]
     finally:

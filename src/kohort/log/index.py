@@ -55,6 +55,11 @@ class SparseIndex:
         self._pending += self._row.pack(first, second)
 
     @property
+    def has_pending(self) -> bool:
+        """Whether rows are not in the store yet."""
+        return bool(self._pending)
+
+    @property
     def is_due(self) -> bool:
         return len(self._pending) >= _KEPT_BACK * self._row.size
 
@@ -145,6 +150,8 @@ class SegmentIndex:
 
         What cannot be written now is kept for the next time.
         """
+        if not (self.times.has_pending or self.offsets.has_pending):
+            return
         # Times first: the tail that is scanned after a crash begins at the last row of `offsets`.
         with contextlib.suppress(OSError):
             self.times.write()

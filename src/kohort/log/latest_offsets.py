@@ -1,37 +1,73 @@
-"""The map of compaction: the offset of each key's last record.
+"""The map of compaction: the offset of each key's last record (Kafka's SkimpyOffsetMap).
 
-It holds millions of keys. One dict of that size holds the interpreter's lock for 100 ms when it
-grows and when it goes, and the event loop waits. Hence many small ones.
+It is a hash table of fixed size outside the heap of Python, with a digest in place of each key. Its
+size does not depend on how long the keys are, and all of it goes back to the operating system at
+the end: a dict of millions of keys leaves holes that other objects keep from being freed. Nothing
+in it takes the interpreter's lock for longer than one key does.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable
+from hashlib import blake2b
+from mmap import mmap
+from struct import Struct
 from typing import Final
 
-_PARTS: Final = 1024
+_DIGEST: Final = Struct("=QQ")
+_WORDS: Final = 3
+"""Words of a slot: the two of the digest, and the offset + 1, which is 0 in a free slot."""
+_WORD_BYTES: Final = 8
+_LARGEST_LOAD: Final = 0.75
 
 
 class LatestOffsets:
-    """Key → offset, in parts by the hash of the key."""
+    """Key → offset, for at most so many keys."""
 
-    __slots__ = ("_parts",)
+    __slots__ = ("_mapped", "_mask", "_most", "_table", "room")
 
-    def __init__(self) -> None:
-        self._parts: list[dict[bytes, int]] = [{} for _ in range(_PARTS)]
+    def __init__(self, most_keys: int) -> None:
+        slots = 1
+        while slots * _LARGEST_LOAD < most_keys:
+            slots *= 2
+        self._mask = slots - 1
+        self._most = self.room = most_keys
+        """Number of further keys for which there is room."""
+        self._mapped = mmap(-1, slots * _WORDS * _WORD_BYTES)
+        self._table = memoryview(self._mapped).cast("Q")
 
     def __len__(self) -> int:
-        return sum(map(len, self._parts))
+        return self._most - self.room
 
-    def update(self, offsets: Mapping[bytes, int]) -> None:
-        """Set the offsets of these keys."""
-        parts = self._parts
-        for key, offset in offsets.items():
-            parts[hash(key) % _PARTS][key] = offset
+    @property
+    def size(self) -> int:
+        """Bytes in memory."""
+        return self._table.nbytes
+
+    def update(self, offsets: Iterable[tuple[bytes, int]]) -> None:
+        """Set the offsets of these keys, for which there must be room."""
+        table, find = self._table, self._find
+        for key, offset in offsets:
+            at, first, second = find(key)
+            if not table[at + 2]:
+                self.room -= 1
+                table[at], table[at + 1] = first, second
+            table[at + 2] = offset + 1
 
     def get(self, key: bytes) -> int:
         """The offset of the last record with that key, -1 if there is none."""
-        return self._parts[hash(key) % _PARTS].get(key, -1)
+        return self._table[self._find(key)[0] + 2] - 1
 
-    def clear(self) -> None:
-        """Forget all keys, part by part."""
-        for part in self._parts:
-            part.clear()
+    def _find(self, key: bytes) -> tuple[int, int, int]:
+        """Where the slot of the key is, or a free one for it, and the key's digest."""
+        first, second = _DIGEST.unpack(blake2b(key, digest_size=_DIGEST.size).digest())
+        table, mask = self._table, self._mask
+        slot, step = first & mask, second | 1  # an odd step leads to every slot
+        while True:
+            at = slot * _WORDS
+            if not table[at + 2] or (table[at] == first and table[at + 1] == second):
+                return at, first, second
+            slot = (slot + step) & mask
+
+    def close(self) -> None:
+        """Free the memory. Nothing else may be called afterwards."""
+        self._table.release()
+        self._mapped.close()

@@ -19,7 +19,7 @@ from kohort.errors import ErrorCode, KafkaError, KohortError
 from kohort.log import directory_format, recovery
 from kohort.log.backing import Checkpoint
 from kohort.log.base import Log, LogConfig
-from kohort.log.cleaner import clean_all
+from kohort.log.cleaner import compact_all, retain_all
 from kohort.log.damage import OpeningStoppedError
 from kohort.log.data_directory import DataDirectory, checked_name, partition_names
 from kohort.log.directory_format import DirectoryFormat
@@ -52,7 +52,7 @@ class LocalDirectory:
         path: str | os.PathLike[str],
         *,
         durability: Durability = "os",
-        max_open_files: int = 256,
+        max_open_files: int | None = None,
         stray_retention_ms: int = _WEEK_MS,
         recovery_threads: int = 2,
         is_case_insensitive: bool | None = None,
@@ -253,14 +253,15 @@ class LocalDirectory:
         path = self._directory(topic_partition)
         last_end = self._lock.last_end if isinstance(log, RefusedLog) else LastEnd.KILLED
         try:
-            # The check may take long. What is checked opens quickly.
-            await asyncio.to_thread(self._check, topic_partition, path, log.config, last_end)
+            # The check may take long.
+            found = await asyncio.to_thread(
+                self._check, topic_partition, path, log.config, last_end
+            )
             if self._logs.get(topic_partition) is not log:
                 return None  # deleted meanwhile
+            self._recovered[topic_partition] = found
             owned = topic_partition in self._owned
-            opened = self._loaded(
-                topic_partition, log.config, path, LastEnd.KILLED, owned, is_checked=True
-            )
+            opened = self._loaded(topic_partition, log.config, path, LastEnd.KILLED, owned)
         except (KafkaError, OSError) as error:
             if self._logs.get(topic_partition) is not log:
                 return None
@@ -272,8 +273,11 @@ class LocalDirectory:
 
     def _check(
         self, topic_partition: TopicPartition, path: str, config: LogConfig, last_end: LastEnd
-    ) -> None:
-        """Recover the log in `path`, with descriptors of its own, and close it."""
+    ) -> Found:
+        """Recover the log in `path` with its producers, in any thread; its files are closed again.
+
+        Raises KafkaError, OSError.
+        """
         own_files = OpenFiles()
         segments, checkpoint = recovery.load(
             path,
@@ -292,8 +296,10 @@ class LocalDirectory:
         log.restore_producers(self._go_on)
         for segment in segments:
             segment.close()
+        own_files.join(self._files)
         if self._durable:
             _sync_found(path, segments)
+        return segments, checkpoint
 
     def _open(
         self, topic_partition: TopicPartition, config: LogConfig, synced_by_owner: bool
@@ -324,8 +330,6 @@ class LocalDirectory:
         path: str,
         last_end: LastEnd,
         synced_by_owner: bool,
-        *,
-        is_checked: bool = False,
     ) -> PartitionLog:
         in_commits = self._durable and not synced_by_owner
         found = self._recovered.pop(topic_partition, None)
@@ -340,7 +344,7 @@ class LocalDirectory:
             compacted=config.is_compacted,
             log=str(topic_partition),
             leader_epoch=self._leader_epochs.get(topic_partition, 0),
-            whole_indexes=is_checked or self._lock.has_whole_indexes,
+            whole_indexes=self._lock.has_whole_indexes,
             progress=self._go_on,
         )
         backing = self._backing(
@@ -414,9 +418,13 @@ class LocalDirectory:
     def names(self) -> Iterable[TopicPartition]:
         return partition_names(self._path)
 
-    async def clean(self, now: Timestamp) -> None:
-        await clean_all(self._logs.values(), now)
-        self.directories.remove_strays(now, self._stray_retention_ms)
+    async def retain(self, now: Timestamp) -> None:
+        await retain_all(self._logs.values(), now)
+        # It looks at the name of every partition's directory.
+        await asyncio.to_thread(self.directories.remove_strays, now, self._stray_retention_ms)
+
+    async def compact(self, now: Timestamp) -> None:
+        await compact_all(self._logs.values(), now)
 
     def close(self) -> None:
         """Sync all data, close every log and release the directory. Idempotent.

@@ -1,14 +1,16 @@
 """Logs in memory: for tests, for embedding, for `kohort serve --memory`."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
 from uuid import UUID
 
 from kohort import __version__
 from kohort.errors import ErrorCode
 from kohort.log.backing import Checkpoint
 from kohort.log.base import Log, LogConfig
-from kohort.log.cleaner import clean_all
+from kohort.log.cleaner import compact_all, retain_all
 from kohort.log.index import SegmentIndex
+from kohort.log.leader_epochs import ONLY, LeaderEpochs
 from kohort.log.partition import PartitionLog
 from kohort.log.partition_directories import NameTakenError
 from kohort.log.partition_mark import new_cluster_id
@@ -17,6 +19,10 @@ from kohort.log.segment import Segment
 from kohort.log.storage import MemoryStore
 from kohort.protocol.batches import Buffer
 from kohort.types import Timestamp, TopicPartition
+
+INTERNAL_SEGMENT: Final = 256 * 1024
+"""Bytes of a segment of an internal topic: some 2,000 commits."""
+_INTERNAL: Final = "__"
 
 
 class MemoryPlaces:
@@ -63,8 +69,9 @@ class MemoryPlaces:
 class MemoryDirectory:
     """A `LogDirectory` that is gone with its process."""
 
-    def __init__(self, cluster_id: str | None = None) -> None:
-        """Without `cluster_id` it is one of a new cluster."""
+    def __init__(self, cluster_id: str | None = None, leader_epoch: int = 0) -> None:
+        """Without `cluster_id` it is one of a new cluster. `leader_epoch` is that of its logs."""
+        self._leader_epoch = leader_epoch
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self.directories = MemoryPlaces(self._logs, cluster_id)
         self.problems = Problems()
@@ -81,11 +88,12 @@ class MemoryDirectory:
         config: LogConfig,
         *,
         synced_by_owner: bool = False,  # noqa: ARG002
-        leader_epoch: int = 0,  # noqa: ARG002
+        leader_epoch: int = 0,
     ) -> PartitionLog:
         log = self._logs.get(topic_partition)
         if log is None:
-            log = self._logs[topic_partition] = memory_log(topic_partition, config)
+            epochs = LeaderEpochs(max(leader_epoch, self._leader_epoch))
+            log = self._logs[topic_partition] = memory_log(topic_partition, config, epochs)
         return log
 
     def refuse(self, topic_partition: TopicPartition, why: str) -> None:
@@ -112,8 +120,11 @@ class MemoryDirectory:
     def names(self) -> Iterable[TopicPartition]:
         return tuple(self.directories.marks())
 
-    async def clean(self, now: Timestamp) -> None:
-        await clean_all(self._logs.values(), now)
+    async def retain(self, now: Timestamp) -> None:
+        await retain_all(self._logs.values(), now)
+
+    async def compact(self, now: Timestamp) -> None:
+        await compact_all(self._logs.values(), now)
 
     def close(self) -> None:
         for log in self._logs.values():
@@ -121,12 +132,30 @@ class MemoryDirectory:
         self._logs.clear()
 
 
-def memory_log(topic_partition: TopicPartition, config: LogConfig = LogConfig()) -> PartitionLog:  # noqa: B008
+def memory_log(
+    topic_partition: TopicPartition,
+    config: LogConfig = LogConfig(),  # noqa: B008
+    leader_epochs: LeaderEpochs = ONLY,
+) -> PartitionLog:
     """A log of its own, outside any directory."""
     backing = MemoryBacking()
-    return PartitionLog(
-        topic_partition, config, backing, [backing.new_segment(0, config.index_interval_bytes)]
-    )
+    segment = backing.new_segment(0, config.index_interval_bytes)
+    return MemoryLog(topic_partition, config, backing, [segment], leader_epochs=leader_epochs)
+
+
+class MemoryLog(PartitionLog):
+    """A `Log` in memory.
+
+    The state of coordinators is compacted in small segments there: only the active one keeps what
+    was superseded. The topics of users keep to `segment.bytes`, as readers of all records expect.
+    """
+
+    __slots__ = ()
+
+    def configure(self, config: LogConfig) -> None:
+        super().configure(config)
+        if config.is_compacted and self.topic_partition.topic.startswith(_INTERNAL):
+            self._roll_bytes = min(self._roll_bytes, INTERNAL_SEGMENT)
 
 
 class MemoryBacking:
@@ -184,7 +213,7 @@ class MemoryBacking:
     def compaction_target(self, base_offset: int) -> Segment:
         return self.new_segment(base_offset)
 
-    def begin_swap(self, old: Sequence[Segment], new: Segment) -> None:
+    def begin_swap(self, old: Sequence[Segment], new: Segment, cleaned: int) -> None:
         pass
 
     def drop_swap(self, old: Sequence[Segment], new: Segment) -> None:

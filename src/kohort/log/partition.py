@@ -6,12 +6,13 @@ The same code runs on files and on memory. A `Backing` stores segments and the o
 import asyncio
 import contextlib
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log import lookup, retention
-from kohort.log.aborted_index import AbortedTransaction, IndexState
+from kohort.log.aborted_index import AbortedIndex, AbortedTransaction, IndexState
 from kohort.log.backing import Backing, Checkpoint
 from kohort.log.base import Appended, LogConfig
 from kohort.log.compaction import Cleaned, Compaction, StoppedError
@@ -44,6 +45,7 @@ from kohort.protocol.batches import (
     read_marker,
     stamp_append_time,
 )
+from kohort.time_slice import TimeSlices
 from kohort.types import Timestamp, TopicPartition
 
 _SNAPSHOT_BYTES = 4 * 1024 * 1024
@@ -60,7 +62,7 @@ class PartitionLog:
 
     __slots__ = (
         "_backing", "_changes", "_cleaned", "_closed", "_commit", "_compaction", "_durable_at",
-        "_is_transactional", "_listeners", "_problems",
+        "_is_new", "_is_transactional", "_listeners", "_problems",
         "_producers", "_roll_bytes", "_roll_ms", "_saved", "_segments", "_since_snapshot",
         "_syncing", "_unknown", "config",
         "end_offset", "high_watermark", "is_newly_led", "leader_epoch", "leader_epochs", "size",
@@ -107,6 +109,8 @@ class PartitionLog:
         """That and the high watermark itself once the sync under way is done."""
         self._producers: Producers | None = None
         """None: not read yet. Most logs never need it."""
+        self._is_new = not self.end_offset
+        """Whether no producer has appended as long as the producers were not read."""
         self._unknown: KafkaError | None = None
         """The damage that keeps the producers from being read."""
         self._is_transactional = False
@@ -453,7 +457,7 @@ class PartitionLog:
         for segment in self._segments[self._at(offset) :]:
             position = segment.position(offset)
             if position < segment.size:
-                return segment.offset_behind(position + size)
+                return segment.offset_behind(position, position + size)
         return self.end_offset
 
     def _found(self, error: CorruptLogError | WrongIndexError) -> KafkaError:
@@ -543,21 +547,39 @@ class PartitionLog:
         self.ensure_open()
         return self._known_producers().active()
 
-    def retain(self, now: Timestamp) -> int:
+    async def retain(self, now: Timestamp) -> int:
         if self._closed is not None:
             raise self._refusal()
         if self._producers is not None:
             self._producers.expire(now - self.config.producer_id_expiration_ms)
-        due = retention.due_segments(self._segments, self.config, self.start_offset, now)
-        while due and self._segments[due - 1].end_offset > self.high_watermark:
-            due -= 1  # as in Kafka, the log never starts behind what readers see
-        if due:
-            self._delete(due)
-        with contextlib.suppress(OSError):
-            self._save()
+        deleted, slices = 0, TimeSlices()
+        while self._closed is None and (due := self._due_segments(now, slices)):
+            deleted += due
+            await self._delete(due)
+            await slices.give_way()
+        if self._closed is None:
+            with contextlib.suppress(OSError):
+                self._save()
+        return deleted
+
+    def _due_segments(self, now: Timestamp, slices: TimeSlices) -> int:
+        """Number of leading segments to delete now: at least one if any is due, and no more than
+        are found within the slice.
+        """
+        segments, size, due = self._segments, self.size, 0
+        while due < len(segments) and not (due and slices.is_over):
+            segment = segments[due]
+            following = segments[due + 1] if due + 1 < len(segments) else None
+            # As in Kafka, the log never starts behind what readers see.
+            if segment.end_offset > self.high_watermark or not retention.is_due(
+                segment, following, size, self.config, self.start_offset, now
+            ):
+                break
+            size -= segment.size
+            due += 1
         return due
 
-    def _delete(self, count: int) -> None:
+    async def _delete(self, count: int) -> None:
         """Delete the first `count` segments; a log never has none."""
         if count == len(self._segments):
             # The end offset is only known from segments, so the empty one that is left has to
@@ -570,8 +592,13 @@ class PartitionLog:
         self.start_offset = max(self.start_offset, self._segments[0].base_offset)
         if self._producers:
             self._save_producers()  # the batches that tell of them are gone after a restart
-        self._backing.discard(gone)
+        # Who opens the log before all files are gone finds that it starts behind them.
+        with contextlib.suppress(OSError):
+            self._save()
+        remove = self._backing.discard(gone)
         self._notify()
+        if remove is not None:
+            await asyncio.to_thread(remove)
 
     async def compact(self, now: Timestamp) -> bool:
         if self._closed is not None:
@@ -583,15 +610,15 @@ class PartitionLog:
         if compaction is None:
             return False
         compaction.keep = self._known_producers().last_offsets()
-        if self._is_transactional:
-            compaction.aborted = [
-                (segment.base_offset, segment.aborted.copy()) for segment in self._segments
-            ]
         self._compaction = compaction
         try:
-            return await self._install(
+            if self._is_transactional:
+                compaction.aborted = await self._copied_indexes()
+            cleaned = deque(
                 await asyncio.to_thread(compaction.run, self._backing.compaction_target)
             )
+            compaction.segments = ()
+            return await self._install(cleaned)
         except StoppedError:
             return False
         except FileNotFoundError:
@@ -602,9 +629,24 @@ class PartitionLog:
             compaction.stopped = True  # if this was cancelled, the thread goes on
             self._compaction = None
 
-    async def _install(self, cleaned: Sequence[Cleaned]) -> bool:
-        """Swap in the compacted segment, unless the log or its sources are gone meanwhile."""
-        for piece in cleaned:
+    async def _copied_indexes(self) -> list[tuple[int, AbortedIndex]]:
+        """The base offset of each segment with aborted transactions, and a copy of their index."""
+        copies, slices = [], TimeSlices()
+        for segment in tuple(self._segments):
+            if segment.aborted.store.size:
+                copies.append((segment.base_offset, segment.aborted.copy()))
+            await slices.give_way()
+        return copies
+
+    async def _install(self, cleaned: deque[Cleaned]) -> bool:
+        """Swap in the compacted segments, unless the log or their sources are gone meanwhile.
+
+        Each is forgotten then: thousands of segments are not freed at once.
+        """
+        was_cleaned, slices = bool(cleaned), TimeSlices()
+        while cleaned:
+            await slices.give_way()
+            piece = cleaned.popleft()
             try:
                 if self._is_there(piece):
                     await self._swap(piece)
@@ -625,10 +667,10 @@ class PartitionLog:
                 self._save_producers()  # it has the indexes of aborted transactions
             if self._commit is not None:
                 self._commit.request()
-        return bool(cleaned)
+        return was_cleaned
 
     async def _swap(self, piece: Cleaned) -> None:
-        sync = self._backing.begin_swap(piece.sources, piece.result)
+        sync = self._backing.begin_swap(piece.sources, piece.result, piece.end)
         if sync is not None:
             await asyncio.to_thread(sync)
             if not self._is_there(piece):
@@ -639,7 +681,7 @@ class PartitionLog:
         compacted = self._backing.finish_swap(piece.sources, piece.result)
         self._segments[first : first + len(piece.sources)] = [compacted]
         self.size += piece.result.size - sum(segment.size for segment in piece.sources)
-        self._cleaned = max(self._cleaned, piece.result.end_offset)
+        self._cleaned = max(self._cleaned, piece.end)
 
     def _is_there(self, piece: Cleaned) -> bool:
         """Whether the log still has what a piece was made from."""
@@ -653,7 +695,10 @@ class PartitionLog:
         if self._producers is None:
             if self._unknown is not None:
                 raise self._unknown
-            self._take(self._read_producers(self._stored_producers()))
+            if self._is_new:
+                self._take(Producers())
+            else:
+                self._take(self._read_producers(self._stored_producers()))
         assert self._producers is not None
         return self._producers
 
@@ -846,14 +891,15 @@ class PartitionLog:
         self._changes += 1
         end_offset = self.high_watermark
         while len(self._segments) > 1 and self._segments[-1].base_offset >= end_offset:
-            self._backing.discard(self._segments[-1:])
+            if (remove := self._backing.discard(self._segments[-1:])) is not None:
+                remove()
             del self._segments[-1]
         last = self._segments[-1]
         last.take_back(end_offset)
         self._durable_at = _end_of(last)
         self.end_offset = end_offset
         self.size = sum(segment.size for segment in self._segments)
-        self._producers = None
+        self._producers, self._is_new = None, False
         self._discard_snapshot()
         self._backing.taken_back(end_offset)
         self._notify()

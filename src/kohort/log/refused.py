@@ -123,7 +123,7 @@ class RefusedLog:
     def active_producers(self) -> Iterator[ActiveProducer]:
         self._refuse()
 
-    def retain(self, now: Timestamp) -> int:
+    async def retain(self, now: Timestamp) -> int:
         return 0
 
     async def compact(self, now: Timestamp) -> bool:

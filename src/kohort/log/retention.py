@@ -5,32 +5,29 @@ than `retention.ms`, by its timestamp, or by the time of its last append if reco
 segment is too much when the log without it still has `retention.bytes`.
 """
 
-from collections.abc import Sequence
-
 from kohort.log.base import LogConfig
 from kohort.log.segment import Segment
 
 
-def due_segments(
-    segments: Sequence[Segment], config: LogConfig, start_offset: int, now: int
-) -> int:
-    """Number of leading segments to delete, including the active one if it has records."""
-    due = 0
-    while due + 1 < len(segments) and segments[due + 1].base_offset <= start_offset:
-        due += 1
-    if "delete" not in config.cleanup_policy:
-        return due
-    if config.retention_ms >= 0:
-        while (
-            due < len(segments) and segments[due].size and _is_expired(segments[due], config, now)
-        ):
-            due += 1
-    if config.retention_bytes >= 0:
-        excess = sum(segment.size for segment in segments[due:]) - config.retention_bytes
-        while due < len(segments) and 0 < segments[due].size <= excess:
-            excess -= segments[due].size
-            due += 1
-    return due
+def is_due(
+    segment: Segment,
+    following: Segment | None,
+    size: int,
+    config: LogConfig,
+    start_offset: int,
+    now: int,
+) -> bool:
+    """Whether the first segment of a log of `size` bytes is to be deleted.
+
+    `following` is the one behind it. Without, it is the active one, which goes if it has records.
+    """
+    if following is not None and following.base_offset <= start_offset:
+        return True
+    if "delete" not in config.cleanup_policy or not segment.size:
+        return False
+    if config.retention_ms >= 0 and _is_expired(segment, config, now):
+        return True
+    return 0 <= config.retention_bytes <= size - segment.size
 
 
 def _is_expired(segment: Segment, config: LogConfig, now: int) -> bool:

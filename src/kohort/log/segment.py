@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from kohort.errors import ErrorCode, KafkaError
-from kohort.log import lookup, scan
+from kohort.log import lookup, scan, whole
 from kohort.log.aborted_index import TXNINDEX, AbortedIndex
 from kohort.log.checked import CheckedRanges
 from kohort.log.damage import CorruptLogError, Damage
@@ -210,12 +210,13 @@ class Segment:
         """Whole batches from the one that holds or follows `offset` up to position `end`."""
         remembered = self._remembered
         position = remembered.get(offset) if remembered is not None else None
-        if position is None:
+        if self._unchecked is not None:
+            position, good = self._checked(offset, position, max_bytes)
+            max_bytes = min(max_bytes, good)
+        elif position is None:
             position = self.position(offset)
         if end is not None:
             max_bytes = min(max_bytes, end - position)
-        if self._unchecked is not None:
-            max_bytes = min(max_bytes, self._check(position, max_bytes))
         available = self.log.size - position
         if available <= max_bytes:
             self._remember(self.end_offset, position + available)
@@ -257,18 +258,28 @@ class Segment:
     def position(self, offset: int) -> int:
         """Position of the batch that holds or follows `offset`.
 
-        The size of the segment if there is none.
+        The size of the segment if there is none. Raises CorruptLogError if the batch is damaged,
+        WrongIndexError, OSError.
         """
         if not self._resumed:
             self.resume()
-        for position, header in self._headers(self._indexed(offset - self.base_offset)):
-            if header.last_offset >= offset:
-                return position
+        try:
+            for position, header in self._headers(self._indexed(offset - self.base_offset)):
+                if header.last_offset >= offset:
+                    return position
+        except CorruptLogError:
+            if self._unchecked is None:
+                raise
+            return self._whole_from(offset)[0]
         return self.log.size
 
-    def offset_behind(self, end: int) -> int:
-        """The offset after the last one of the batch that ends at position `end`."""
-        for position, header in self._headers(self._indexed(end - 1, column=1)):
+    def offset_behind(self, start: int, end: int) -> int:
+        """The offset after the last one of the batch that ends at position `end`.
+
+        All batches from the one at `start` up to there are whole.
+        """
+        indexed = self._indexed(end - 1, column=1)
+        for position, header in self._headers(max(start, indexed)):
             if position + header.size >= end:
                 return header.last_offset + 1
         return self.end_offset
@@ -276,20 +287,40 @@ class Segment:
     def _indexed(self, target: int, column: int = 0) -> int:
         """Where the last batch starts that the index names, of those up to `target`; 0 if none.
 
-        `target` is a relative offset, or with the column 1 a position.
+        `target` is a relative offset, or with the column 1 a position. The one before is named in
+        place of a damaged batch.
         """
         entry = self._index.offsets.floor(target, column)
         if entry is not None and not self._is_batch(entry):
-            self._mend_index()
-            entry = self._index.offsets.floor(target, column)
+            before = self._index.offsets.floor(entry[0] - 1)
+            if self._is_damaged(entry[1], before):
+                entry = before
+            else:
+                self._mend_index()
+                entry = self._index.offsets.floor(target, column)
         return 0 if entry is None else entry[1]
+
+    def _is_damaged(self, position: int, before: tuple[int, int] | None) -> bool:
+        """Whether a batch that is not whole begins at `position`, by the index entry before it.
+
+        If neither, the index is wrong.
+        """
+        if self._unchecked is None or (before is not None and not self._is_batch(before)):
+            return False
+        reached = start = 0 if before is None else before[1]
+        for at, header in self._whole(start):
+            if at >= position:
+                return at > position == reached
+            reached = at + header.size
+        return reached == position
 
     def headers(self, position: int = 0) -> Iterator[tuple[int, Header]]:
         """(position, header) of every batch from `position` on. Raises CorruptLogError."""
         checked = position
         for found, header in self._headers(position):
             if self._unchecked is not None and found + header.size > checked:
-                checked = found + self._check(found, max(header.size, _CHECKED_AHEAD))
+                size = max(header.size, _CHECKED_AHEAD)
+                checked = found + self._check(found, size, header.base_offset)
             yield found, header
 
     def _headers(self, position: int) -> Iterator[tuple[int, Header]]:
@@ -322,41 +353,95 @@ class Segment:
 
     # Checking what was found on disk
 
-    def _check(self, position: int, count: int) -> int:
+    def _checked(self, offset: int, position: int | None, count: int) -> tuple[int, int]:
+        """Position of the batch that holds or follows `offset`, and how many bytes there are good.
+
+        `position` is that position if it is known; `count` is the number of bytes that are wanted.
+        Raises CorruptLogError if the batch is damaged.
+        """
+        try:
+            if position is None:
+                position = self.position(offset)
+            return position, self._check(position, count, offset)
+        except CorruptLogError:
+            return self._whole_from(offset)
+
+    def _whole_from(self, offset: int) -> tuple[int, int]:
+        """`_checked` of a segment in which a batch beside `offset` is damaged."""
+        assert self._unchecked is not None
+        reached = self._indexed(offset - self.base_offset)
+        next_offset, first = self._offset_at(reached), None
+        for at, header in self._whole(reached):
+            if header.last_offset >= offset:
+                # What lies between the two is damaged, and may be what holds `offset`.
+                if at > reached and (first is not None or header.base_offset > offset):
+                    break
+                if first is None:
+                    first = at
+            reached, next_offset = at + header.size, header.last_offset + 1
+            if first is not None and reached - first >= _CHECKED_AHEAD:
+                break
+        if first is None:
+            raise self._corrupt(reached, next_offset, "no valid batch is there")
+        self._unchecked.add(first, reached, next_offset)
+        return first, reached - first
+
+    def _whole(self, start: int) -> Iterator[tuple[int, Header]]:
+        """(position, header) of the whole batches from `start` on: 0, or where the index names one.
+
+        Raises OSError.
+        """
+        return whole.batches(self.log, start, self._offset_at(start), self.end_offset)
+
+    def _offset_at(self, position: int) -> int:
+        """Base offset of the batch at `position`, or of the segment at its start."""
+        if not position:
+            return self.base_offset
+        return read_header(self.log.read(position, HEADER_SIZE)).base_offset
+
+    def _check(self, position: int, count: int, offset: int) -> int:
         """Check what of the `count` bytes from the batch at `position` was not checked yet.
 
-        Returns how many bytes from there on are good: fewer where that is much work, or where
-        damage follows. Raises CorruptLogError if not even one batch is.
+        It is the first one that does not end before `offset`. Returns how many bytes from there on
+        are good: fewer where that is much work, or where damage follows. Raises CorruptLogError if
+        not even one batch is.
         """
         checked = self._unchecked
         assert checked is not None
         end = min(position + max(count, 1), self.log.size)
         known = checked.around(position)
-        if known is not None and known.end >= end:
+        if (known is None or known.start == position) and self._is_behind(position, offset):
+            start, next_offset = self._indexed(offset - self.base_offset), 0
+        elif known is None:
+            start, next_offset = self._indexed(position, column=1), 0
+        elif known.end >= end:
             return known.end - position
-        start, next_offset = (
-            (self._indexed(position, column=1), 0)
-            if known is None
-            else (known.end, known.next_offset)
-        )
-        reached = last = start
+        else:
+            start, next_offset = known.end, known.next_offset
+        reached, last, before_last = start, start, next_offset
         valid = scan.extents(self.log, start, next_offset)
         for batches, (at, batch_end, _, last_offset, _) in enumerate(valid, 1):
-            last, reached, next_offset = at, batch_end, last_offset + 1
-            # One batch beyond the end tells that the offsets before it are true.
+            last, before_last = at, next_offset
+            reached, next_offset = batch_end, last_offset + 1
+            # The offset of a batch is known to be true by the batch behind it.
             if at >= end or (batches >= _CHECKED_AT_ONCE and at > position):
                 break
         else:
-            if last > position and not self._is_end(reached, next_offset):
-                return last - position
-            self._validate_end(reached, next_offset)
-        checked.add(start, reached, next_offset)
+            if reached == self.log.size and next_offset == self.end_offset:
+                last, before_last = reached, next_offset
+            elif last <= position:
+                self._validate_end(reached, next_offset)
+        checked.add(start, last, before_last)
         if checked.is_all(self.log.size):
             self._unchecked = None
-        return reached - position
+        return last - position
 
-    def _is_end(self, reached: int, next_offset: int) -> bool:
-        return reached == self.log.size and next_offset == self.end_offset
+    def _is_behind(self, position: int, offset: int) -> bool:
+        """Whether the batch at `position` begins behind `offset`.
+
+        What lies before it has to be checked then: a batch there may hold `offset`.
+        """
+        return 0 < position < self.log.size and self._offset_at(position) > offset
 
     def _validate_end(self, reached: int, next_offset: int) -> None:
         if reached < self.log.size:

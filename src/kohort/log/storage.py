@@ -12,6 +12,7 @@ for themselves, because a descriptor that is closed here may soon be another fil
 import contextlib
 import errno
 import os
+import resource
 from collections import deque
 from collections.abc import Sequence
 from tempfile import TemporaryFile
@@ -25,6 +26,7 @@ PRIVATE: Final = 0o600
 _WRITTEN_AT_ONCE: Final = 1 << 20
 SLICE_BYTES: Final = 64 * 1024
 """Size of the smallest slice: fewer bytes are copied sooner than sent by a call of their own."""
+_MOST_OPEN: Final = 256
 SLICES: Final = 64
 """Slices of files that exist at a time; each may keep a file open beyond the limit of those."""
 
@@ -87,16 +89,22 @@ class Store(Readable, Protocol):
         ...
 
 
+def most_open() -> int:
+    """Files of segments that are kept open: fewer if the process may have few descriptors."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _MOST_OPEN if soft == resource.RLIM_INFINITY else min(_MOST_OPEN, soft // 8)
+
+
 class OpenFiles:
-    """The open descriptors, at most `limit`.
+    """The open descriptors, at most `limit`, or `most_open`.
 
     The least recently used ones are closed (second chance).
     """
 
     __slots__ = ("_limit", "_open", "slices")
 
-    def __init__(self, limit: int = 256) -> None:
-        self._limit = limit
+    def __init__(self, limit: int | None = None) -> None:
+        self._limit = most_open() if limit is None else limit
         self._open: deque[FileStore] = deque()
         self.slices: set[int] = set()
         """Ids of the `FileSlice`s that exist."""

@@ -1,7 +1,8 @@
 """What a check of a database finds."""
 
+import asyncio
 import time
-from contextlib import aclosing, closing
+from contextlib import aclosing, asynccontextmanager, closing
 
 import asyncpg
 import pytest
@@ -80,7 +81,7 @@ async def test_a_server_works_with_the_documented_privileges(as_application):
         fill(log, 40)
         log.append(batch(b"late", timestamp=NOW), NOW)
         await log.durable()
-        assert log.retain(NOW + 30 * DAY)
+        assert await log.retain(NOW + 30 * DAY)
     with closing(PostgresDirectory(as_application)) as directory:
         assert directory.open(ORDERS, config).end_offset == 41
         directory.remove(ORDERS, ORDERS_ID)
@@ -280,3 +281,48 @@ class TestStandbys:
         assert finding.level is Level.OK
         assert "of 0 connected: a failover can lose" in finding.text
         assert await found(f"{tables}&synchronous_commit=local", "synchronous_commit") == []
+
+
+async def test_a_first_start_is_in_order(database):
+    ((level, _, text),) = await found(database, "schema")
+    assert level is Level.OK
+    assert "is empty: a server makes the tables" in text
+
+
+async def test_timeouts_of_a_role_are_named(tables, role):
+    name = role("superuser")
+    async with connected(tables) as sql:
+        await sql.execute(f"alter role {name} set idle_session_timeout = '5s'")
+    ((level, _, text),) = await found(tables.replace("kohort@", f"{name}@"), "idle_session_timeout")
+    assert level is Level.OK
+    assert text.startswith("is 5000 ms, and 0 in the connections of Kohort")
+
+
+async def test_who_keeps_a_server_waiting_is_named(tables):
+    """By the lane, as a problem of the database, and by the check."""
+    with closing(PostgresDirectory(tables)) as directory:
+        directory.directories.make({ORDERS: ORDERS_ID})
+        log = directory.open(ORDERS, LogConfig())
+        async with connected(tables) as sql, sql.transaction():
+            process = await sql.fetchval("select pg_backend_pid()")
+            await sql.execute("set application_name = 'psql'")
+            await sql.execute("lock table batches in share mode")
+            fill(log, 1)
+            while not (problems := directory.problems.texts(9)):  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+            assert f"{process} of PostgreSQL (psql" in str(problems)
+            ((level, _, text),) = await found(tables, "locks")
+        await log.durable()
+    assert level is Level.WARNING
+    assert text.startswith(f"the process {process} of PostgreSQL (psql, role kohort) holds a lock")
+    assert text.endswith(f"end it, or select pg_terminate_backend({process})")
+
+
+@asynccontextmanager
+async def connected(url):
+    """A connection of an operator."""
+    connection = await asyncpg.connect(url)
+    try:
+        yield connection
+    finally:
+        await connection.close()

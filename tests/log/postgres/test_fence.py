@@ -177,6 +177,17 @@ def test_a_node_is_served_by_one_process(open_directory, database):
     open_directory(node=4)
 
 
+async def test_a_lock_that_was_lost_is_logged(open_directory, sql, caplog):
+    directory = open_directory()
+    await sql.execute(
+        "select pg_terminate_backend(pid) from pg_stat_activity "
+        "where application_name = 'kohort node 1 control'"
+    )
+    while "the connection that holds this node's lock was lost" not in caplog.text:  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    directory.close()
+
+
 async def test_a_node_whose_process_has_lost_its_lock_is_not_free(open_directory, sql):
     """As when a firewall has ended that connection alone."""
     directory = open_directory(node=3)

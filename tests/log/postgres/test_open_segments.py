@@ -19,7 +19,7 @@ async def test_few_rows_are_behind_what_is_stored(open_directory, sql):
     log = open_directory(most_rows=100).open(ORDERS, LogConfig())
     for first in range(0, 1_000, 50):
         fill(log, 50, first=first)
-        await log.durable()
+        await log.written()
     assert await sql.fetchval("select count(*) from batches") == 1_000
     assert await sql.fetchval(BEHIND) < 150
     assert await sql.fetchval("select count(*) from segments") == 1
@@ -30,7 +30,7 @@ async def test_few_rows_are_behind_when_each_owner_appends_few(open_directory, s
         directory = open_directory(node=node, most_rows=100)
         log = await asyncio.to_thread(directory.open, ORDERS, LogConfig())
         fill(log, 30, first=30 * node)
-        await log.durable()
+        await log.written()
         await asyncio.to_thread(directory.close)
     assert await sql.fetchval(BEHIND) < 200
 
@@ -39,7 +39,7 @@ async def test_a_sealed_segment_is_stored_whole(open_directory, sql):
     log = open_directory(most_rows=3).open(ORDERS, LogConfig(segment_bytes=2_000))
     for first in range(60):
         fill(log, 1, first=first)
-        await log.durable()
+        await log.written()
     ends = await sql.fetch("select base, next, is_open from segments order by base")
     bases = [segment.base_offset for segment in log.segments]
     assert [each["base"] for each in ends] == bases
@@ -49,7 +49,7 @@ async def test_a_sealed_segment_is_stored_whole(open_directory, sql):
 
 async def test_what_was_refused_is_not_stored(open_directory, sql):
     directory = open_directory(most_rows=3)
-    log, other = (directory.open(each, LogConfig()) for each in (ORDERS, OTHER))
+    log = directory.open(ORDERS, LogConfig())
     await sql.execute("alter table batches add check (base < 3)")
     async with sql.transaction():
         await sql.execute("lock table batches in share mode")
@@ -57,10 +57,8 @@ async def test_what_was_refused_is_not_stored(open_directory, sql):
         await waiting(sql)
         fill(log, 2)  # behind what is in flight, and refused
     with pytest.raises(OSError, match="check"):
-        await log.durable()
-    fill(other, 1)
-    other.trim(1)
-    await other.durable()  # operations are done in their order
+        await log.written()
+    await operations_end(log)
     again = await asyncio.to_thread(open_directory(node=2).open, ORDERS, LogConfig())
     assert (again.end_offset, await sql.fetchval("select count(*) from segments")) == (3, 0)
 
@@ -84,11 +82,16 @@ async def test_what_was_refused_is_not_stored_later(open_directory, sql):
         fill(log, 2)
         await locking.rollback()
         with pytest.raises(OSError, match="check"):
-            await log.durable()
-    other.trim(2)
-    await other.durable()
+            await log.written()
+    await operations_end(log)
     again = await asyncio.to_thread(open_directory(node=2).open, ORDERS, LogConfig())
     assert (again.end_offset, await sql.fetchval("select count(*) from segments")) == (3, 0)
+
+
+async def operations_end(log):
+    """Return when nothing is left to be done of a log that has ended."""
+    while not log.can_reopen:  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
 
 
 def seen(log):
@@ -118,11 +121,11 @@ async def work(log, rng, first_producer=0):
                 begun.remove(producer)
                 end(log, producer, commit=rng.random() < 0.4)
             case 3:
-                await log.durable()
+                await log.written()
             case _:
                 value, timestamp = bytes(rng.choice((9, 99, 999))), NOW + rng.randrange(900)
                 log.append(batch(value, timestamp=timestamp), NOW)
-    await log.durable()
+    await log.written()
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -166,8 +169,8 @@ async def test_what_was_stored_says_what_the_batches_do(open_directory, sql, see
         log = await asyncio.to_thread(opened, node, rng.choice((1, 5, 40)))
         await work(log, rng, first_producer=10 * node)
         log.trim(rng.randrange(log.start_offset, log.high_watermark + 1))
-        log.retain(NOW)
-        await log.durable()
+        await log.retain(NOW)
+        await log.written()
     whole = await asyncio.to_thread(known, await asyncio.to_thread(opened, 5, 1))
     await sql.execute("delete from segments where is_open")
     assert await asyncio.to_thread(known, await asyncio.to_thread(opened, 6, 1)) == whole
@@ -181,10 +184,10 @@ async def test_each_owner_goes_on_where_the_former_was(open_directory, seed):
         log = await asyncio.to_thread(open_directory(node=node, most_rows=7).open, ORDERS, config)
         for _ in range(3):
             fill(log, rng.randrange(1, 30))
-            await log.durable()
+            await log.written()
         write(log, node)
         end(log, node)
-        await log.durable()
+        await log.written()
         whole = await asyncio.to_thread(seen, log)
     again = await asyncio.to_thread(open_directory(node=9).open, ORDERS, config)
     assert await asyncio.to_thread(seen, again) == whole

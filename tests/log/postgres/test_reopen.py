@@ -52,7 +52,7 @@ async def test_producers_whose_batches_are_deleted(open_directory, reopened):
     for at in range(3):
         log.append(from_producer(3, 2, at), NOW)
     await log.durable()
-    assert log.retain(NOW + 2_000)
+    assert await log.retain(NOW + 2_000)
     again = reopened(directory)
     assert again.append(from_producer(3, 2, 2), NOW).duplicate
     assert again.append(from_producer(3, 2, 3), NOW).base_offset == 3
@@ -84,22 +84,38 @@ async def test_an_empty_log_keeps_its_end(open_directory, reopened):
     log = directory.open(ORDERS, LogConfig(retention_ms=1))
     fill(log, 10)
     await log.durable()
-    assert log.retain(NOW + DAY) == 1
+    assert await log.retain(NOW + DAY) == 1
     again = reopened(directory)
     assert (again.start_offset, again.end_offset) == (10, 10)
     assert again.append(batch(b"a"), NOW).base_offset == 10
 
 
-async def test_retention_deletes_rows(open_directory, postgres, database):
+async def test_retention_deletes_rows(open_directory, sql):
     directory = open_directory()
     log = directory.open(ORDERS, LogConfig(segment_bytes=2_000, retention_bytes=4_000))
     fill(log, 100)
     await log.durable()
-    assert log.retain(NOW) > 3
+    assert await log.retain(NOW) > 3
     left = log.end_offset - log.start_offset
-    directory.close()
-    schema_name = database.rpartition("=")[2]
-    assert postgres.execute(f"select count(*) from {schema_name}.batches") == [str(left)]
+    await log.written()
+    assert await sql.fetchval("select count(*) from batches") == left
+
+
+async def test_a_start_reads_nothing_that_is_yet_to_be_removed(open_directory, reopened, sql):
+    directory = open_directory()
+    log = directory.open(ORDERS, LogConfig(segment_bytes=2_000, retention_bytes=4_000))
+    fill(log, 100)
+    await log.durable()
+    assert await log.retain(NOW) > 3
+    start, end, size = log.start_offset, log.end_offset, log.size
+    await asyncio.to_thread(directory.close)
+    assert await sql.fetchval("select min(base) from segments") < start
+    again = reopened(directory, log.config)  # in the event loop, where nothing can be loaded
+    assert (again.start_offset, again.end_offset) == (start, end)
+    await again.retain(NOW)
+    await again.written()
+    assert await sql.fetchval("select min(base) from segments") == start
+    assert again.size == size
 
 
 async def test_compaction_survives(open_directory, sql):
@@ -126,10 +142,28 @@ def test_a_topic_that_was_deleted_leaves_nothing(open_directory, postgres, datab
     assert list(again.names()) == []
     again.close()
     schema_name = database.rpartition("=")[2]
-    # What is left of it is removed by the next server.
     assert postgres.execute(f"select count(*) from {schema_name}.logs where state = 'live'") == [
         "0"
     ]
+
+
+async def test_the_next_server_removes_what_is_left_of_a_deleted_topic(
+    open_directory, database, sql
+):
+    directory = open_directory()
+    log = directory.open(ORDERS, SMALL)
+    fill(log, 100)
+    await log.durable()
+    directory.remove(ORDERS, ORDERS_ID)
+    directory.close()
+    assert await sql.fetchval("select count(*) from segments") > 3
+    await sql.execute("update logs set state_since = now() - interval '2 minutes'")
+    again = PostgresDirectory(database)
+    await again.retain(NOW)
+    for table in ("logs", "segments", "batches"):
+        while await sql.fetchval(f"select exists (select from {table})"):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    again.close()
 
 
 async def test_what_was_in_flight_of_a_deleted_topic_is_not_left(open_directory, sql):

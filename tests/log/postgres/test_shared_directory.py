@@ -17,6 +17,7 @@ from kohort.log.postgres.shared_directory import TAKEN_AT_ONCE
 from kohort.protocol import batches
 from kohort.types import TopicPartition
 from log.conftest import NOW, ORDERS, ORDERS_ID, batch, values_of
+from log.postgres.conftest import waiting
 
 METADATA_LOG = TopicPartition("__cluster_metadata", 0)
 OTHER_ID = UUID(int=77)
@@ -117,10 +118,13 @@ async def test_a_session_that_is_given_up_was_ended_by_nobody_else(node, sql, mo
     monkeypatch.setattr(shared_directory, "RELEASED_WITHIN_S", 0.1)
     first = await node(1)
     log = await take(first, 0)
+    await write(log, b"a")
     async with sql.transaction():
+        process = await sql.fetchval("select pg_backend_pid()")
         await sql.execute("select from nodes for update")  # what is written waits
-        log.append(batch(b"a"), NOW)
-        with pytest.raises(OSError, match="may not be written: the database does not respond"):
+        log.append(batch(b"b"), NOW)
+        await waiting(sql)
+        with pytest.raises(OSError, match=f"may not be written: the process {process} of Postgre"):
             await first.logs.release(ORDERS)
     with pytest.raises(FencedError) as over:
         await first.storage.renew()

@@ -169,13 +169,16 @@ class TestObserving:
             while not (await second.observe()).nodes[1].holds_lock:
                 await known(lambda node: node.renew(), first)
 
-    async def test_a_lock_whose_connection_was_lost_is_taken_again_at_once(self, pair, sql):
+    async def test_a_lock_whose_connection_was_lost_is_taken_again_at_once(self, pair, sql, caplog):
         name = "kohort node 1 cluster lock"
         former = await sql.fetchval(LOCKED_BY, name)
         await sql.execute("select pg_terminate_backend($1)", former)
         async with asyncio.timeout(60):
             while await sql.fetchval(LOCKED_BY, name) in (None, former):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
+        assert [each.message for each in caplog.records] == [
+            "the connection that holds this node's lock was lost"
+        ]
 
 
 class TestTheMetadataLog:

@@ -3,7 +3,8 @@
     directory   the `LogDirectory`: opens, makes and removes logs, and ends with its node's fence
     fence       who may write: a row per lane that is locked by every write, a lease, a lock
     lane        appends of many logs in one statement, one statement in flight
-    operations  all else that is written: sealed segments, checkpoints, removals, in order
+    operations  what logs store besides: sealed segments, checkpoints, compaction, retention
+    removing    removes deleted partitions, for which nothing else waits
     pages       bytes of segments that are in memory, or are loaded when they are read
     backing     what `PartitionLog` stores beside its batches
     loading     logs as they are in the tables

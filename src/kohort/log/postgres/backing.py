@@ -1,8 +1,10 @@
 """What one log keeps in PostgreSQL beside its batches: segments, checkpoint, producers."""
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from threading import Lock
 from typing import Final, NamedTuple
 
@@ -42,6 +44,14 @@ MOST_ROWS: Final = 4096
 """Rows behind those of the table of segments, about: who opens the log reads each of them."""
 
 _CLEANED: Final = "update logs set cleaned = greatest(cleaned, $2) where id = $1"
+
+
+def _nothing() -> None:
+    pass
+
+
+def _ignore(_: Exception) -> None:
+    pass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,12 +95,18 @@ class PostgresBacking:
         """Held while rows of a log that its owner syncs come or go: that is in several threads."""
         self._unwritten = 0
         """Rows that the owner has not synced."""
+        self._appended_end = 0
+        """End offset of the last one."""
         self.synced_end = 0
         """Offset up to which the owner has synced the log, or it was restored."""
+        self.saving: Operation | None = None
+        """Stores the last checkpoint."""
         self._producers = b""
         self._active: Segment | None = None
         self._since_stored = 0
         """Rows since the active segment was last stored, by this owner or by others."""
+        self._discarded: deque[tuple[int, int]] = deque()
+        """Extents of segments that are yet to be deleted."""
         self.is_swapping = False
         """Whether rows of segments are being replaced, which no other operation may delete then."""
         self._swapped: tuple[StoredSegment, Sequence[PackedRow]] | None = None
@@ -109,6 +125,7 @@ class PostgresBacking:
         with self._owner:
             self._pending.append(row)
             self._unwritten += 1
+            self._appended_end = row.next
 
     def take_rows(self) -> list[Row]:
         rows, self._pending = self._pending, []
@@ -195,6 +212,23 @@ class PostgresBacking:
         first, end = segments[0].base_offset, segments[-1].end_offset
         for segment in segments:
             segment.close()
+        if self._lane is None and first >= self.synced_end:
+            self._discard_end(first, end)
+            return
+
+        is_under_way = bool(self._discarded)
+        self._discarded += [(segment.base_offset, segment.end_offset) for segment in segments]
+        if not is_under_way:
+            self._delete_one()
+
+    def _delete_one(self) -> None:
+        """Delete the first segment that was discarded, and then the next ones.
+
+        They may be thousands: no transaction takes long, and what else is stored of the log goes in
+        between. A log that has ended leaves them to the next one, whose start offset is theirs.
+        """
+        first, end = self._discarded[0]
+        start_offset = self._discarded[-1][1]
 
         async def delete(connection: Connection) -> None:
             await _delete(connection, self.number, first, end)
@@ -202,20 +236,43 @@ class PostgresBacking:
             await connection.execute(
                 "update logs set start_offset = greatest(start_offset, $2) where id = $1",
                 self.number,
-                end,
+                start_offset,
             )
 
-        self._add(f"deleting segments of {self._name}", delete)
+        def go_on() -> None:
+            self._discarded.popleft()
+            if self._discarded and not self.is_over:
+                self._delete_one()
 
-    def _add(self, what: str, work: Work, *, can_wait: bool = False) -> Operation:
+        self._add(f"deleting segments of {self._name}", delete, committed=go_on)
+
+    def _discard_end(self, first: int, end: int) -> None:
+        """Remove segments that the owner could not sync."""
+
+        async def delete(connection: Connection) -> None:
+            await _delete(connection, self.number, first, end)
+
+        self._add(f"removing the end of {self._name}", delete)
+
+    def _add(
+        self,
+        what: str,
+        work: Work,
+        *,
+        can_wait: bool = False,
+        committed: Callable[[], None] = _nothing,
+    ) -> Operation:
         async def unless_failed(connection: Connection) -> None:
             if self._failure is not None:
                 raise self._failure
             await work(connection)
 
         refused = _ignore if can_wait else self.refused
+        appended = self.appended
+        if self._lane is None:
+            appended = partial(self._owner_has_written, self._appended_end)
         return self._shared.operations.add(
-            Operation(self.number, what, unless_failed, self.appended, can_wait, refused)
+            Operation(self.number, what, unless_failed, appended, can_wait, refused, committed)
         )
 
     def fail(self, error: Exception) -> None:
@@ -239,7 +296,7 @@ class PostgresBacking:
                 checkpoint.cleaned,
             )
 
-        self._add(f"storing the checkpoint of {self._name}", update)
+        self.saving = self._add(f"storing the checkpoint of {self._name}", update)
 
     def save_producers(self, snapshot: Buffer) -> None:
         content = bytes(snapshot)
@@ -303,7 +360,11 @@ class PostgresBacking:
             self._unwritten -= len(rows)
 
     async def _written_by_owner(self) -> None:
-        while self._unwritten:  # noqa: ASYNC110 - another thread writes them
+        await self._owner_has_written(self._appended_end)
+
+    async def _owner_has_written(self, end: int) -> None:
+        # There may always be more behind that.
+        while self._unwritten and self.synced_end < end:  # noqa: ASYNC110 - another thread writes
             await asyncio.sleep(_OWNER_SYNCS_IN_S)
 
     def sync_failed(self, error: OSError) -> None:
@@ -338,7 +399,7 @@ class PostgresBacking:
         index = SegmentIndex(MemoryStore(), MemoryStore())
         return Segment(base_offset, MemoryStore(), index, PAGE_BYTES)
 
-    def begin_swap(self, old: Sequence[Segment], new: Segment) -> Callable[[], None]:
+    def begin_swap(self, old: Sequence[Segment], new: Segment, cleaned: int) -> Callable[[], None]:
         loop = asyncio.get_running_loop()
         self.is_swapping = True
         for segment in old:
@@ -346,13 +407,17 @@ class PostgresBacking:
 
         def swap() -> None:
             self._swapped = stored, rows = packed(new)
-            putting = self._put_compacted(old, stored, rows)
+            putting = self._put_compacted(old, stored, rows, cleaned)
             asyncio.run_coroutine_threadsafe(putting, loop).result()
 
         return swap
 
     async def _put_compacted(
-        self, old: Sequence[Segment], new: StoredSegment, rows: Sequence["PackedRow"]
+        self,
+        old: Sequence[Segment],
+        new: StoredSegment,
+        rows: Sequence["PackedRow"],
+        cleaned: int,
     ) -> None:
         if self.is_over:
             raise StoppedError
@@ -361,7 +426,7 @@ class PostgresBacking:
         async def put(connection: Connection) -> None:
             await replace_rows(connection, self.number, (first, end), new, rows)
             # Together with the rows: who reads them on learns that they are others.
-            await connection.execute(_CLEANED, self.number, new.next)
+            await connection.execute(_CLEANED, self.number, cleaned)
 
         try:
             await self._add(f"compacting {self._name}", put).done()
@@ -461,11 +526,3 @@ async def _delete(connection: Connection, log: int, first: int, end: int) -> Non
     await connection.execute(
         "delete from segments where log = $1 and base >= $2 and base < $3", log, first, end
     )
-
-
-def _nothing() -> None:
-    pass
-
-
-def _ignore(_: Exception) -> None:
-    pass

@@ -13,17 +13,18 @@ from kohort.cluster import UnknownOutcomeError
 from kohort.errors import KohortError
 from kohort.log.findings import Finding, Fold, Level
 from kohort.log.postgres import pooler, privileges, schema
+from kohort.log.postgres.blocking import blocker
 from kohort.log.postgres.commits import check_commits
 from kohort.log.postgres.fence import LEASE, LOCK
-from kohort.log.postgres.link import Connection, Link
+from kohort.log.postgres.link import TIMEOUTS, Connection, Link
 from kohort.log.postgres.log_check import check_logs
 from kohort.log.postgres.outcomes import DatabaseError, outcome
 
 OLDEST: Final = 140000
 """The oldest version of PostgreSQL that has what Kohort uses."""
-CONNECTIONS: Final = 7
+CONNECTIONS: Final = 8
 """Of one server."""
-CONNECTIONS_OF_NODE: Final = 11
+CONNECTIONS_OF_NODE: Final = 12
 """Of a node of a cluster."""
 _NAME: Final = "kohort storage check"
 _COMMITS: Final = 20
@@ -37,6 +38,10 @@ _NODES: Final = (
     "  and l.classid::bigint = $2 and l.objid::bigint = "
     "  (hashtext(current_schema() || ' ' || n.node::text)::bigint & 4294967295)"
     ") from nodes n where n.lane = $1 and n.node >= 0 order by n.node"
+)
+_TIMEOUTS: Final = (
+    "select name, reset_val from pg_settings where name = any($1) and reset_val <> '0' "
+    "order by name"
 )
 _LIMITS: Final = (
     # A role without pg_read_all_stats sees only database and role of other roles' sessions.
@@ -80,14 +85,14 @@ async def _connected(url: str) -> AsyncIterator[Connection]:
 
 async def _findings(url: str, connection: Connection, fold: Fold) -> AsyncIterator[Finding]:
     can_commit = True
-    for look in (_server, _connections, partial(_sessions, url), _settings, check_commits):
+    for look in (_server, _connections, partial(_sessions, url), _settings, _locks, check_commits):
         for each in await look(connection):
             can_commit = can_commit and each.level is not Level.PROBLEM
             yield each
     tables = await _tables(connection)
     for each in tables:
         yield each
-    if all(each.level is Level.OK for each in tables):
+    if len(tables) > 1 and all(each.level is Level.OK for each in tables):  # not of an empty schema
         async for each in _contents(connection, fold):
             yield each
     if can_commit:  # else it would fail, or wait
@@ -149,7 +154,11 @@ async def _sessions(url: str, connection: Connection) -> list[Finding]:
 
 async def _settings(connection: Connection) -> list[Finding]:
     settings = dict(await connection.fetch("select name, setting from pg_settings"))
+    limits = await connection.fetch(_TIMEOUTS, list(TIMEOUTS))
     return [
+        Finding(Level.OK, name, f"is {ms} ms, and 0 in the connections of Kohort, which set it so")
+        for name, ms in limits
+    ] + [
         Finding(Level.WARNING, name, f"is off: {loses}")
         for name, loses in (
             ("fsync", "a crash of its machine can lose or damage everything"),
@@ -158,6 +167,12 @@ async def _settings(connection: Connection) -> list[Finding]:
         )
         if settings[name] == "off"
     ]
+
+
+async def _locks(connection: Connection) -> list[Finding]:
+    """Who keeps a server waiting."""
+    found = await blocker(connection)
+    return [] if found is None else [Finding(Level.WARNING, "locks", found)]
 
 
 async def _tables(connection: Connection) -> list[Finding]:
@@ -174,7 +189,7 @@ async def _tables(connection: Connection) -> list[Finding]:
     if not version:
         may = await connection.fetchval("select has_schema_privilege(current_schema(), 'CREATE')")
         if may:
-            return [Finding(Level.WARNING, "schema", f"{name} is empty: a server makes the tables")]
+            return [Finding(Level.OK, "schema", f"{name} is empty: a server makes the tables")]
         text = f"{name} is empty, and the role may not make tables: GRANT CREATE ON SCHEMA {name}"
         return [Finding(Level.PROBLEM, "privileges", text)]
     return [

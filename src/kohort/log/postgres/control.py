@@ -6,6 +6,7 @@ running yet.
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from threading import Thread
 from typing import Any, Final, TypeVar
@@ -15,6 +16,8 @@ from kohort.log.postgres import alone
 from kohort.log.postgres.fence import lock_node
 from kohort.log.postgres.link import Connection, Link, Opened, retry_delays
 from kohort.log.postgres.outcomes import DatabaseError, outcome
+
+logger = logging.getLogger("kohort.log")
 
 T = TypeVar("T")
 
@@ -70,14 +73,23 @@ class Control:
 
     def keep_locked(self, connection: Connection, node: int) -> None:
         """Lock the node's id again with each connection after this one, which has it."""
-        self._node, self._locked = node, connection
+        self._node = node
+        self._hold(connection)
 
     async def _lock_again(self, connection: Connection) -> None:
         if self._node is not None and connection is not self._locked:
             # The lease and the fence tell the rest.
             await lock_node(connection, self._node)
             await alone.lock(connection, self._node)
-            self._locked = connection
+            self._hold(connection)
+
+    def _hold(self, connection: Connection) -> None:
+        self._locked = connection
+        connection.add_termination_listener(self._lock_lost)
+
+    def _lock_lost(self, connection: object) -> None:
+        if connection is self._locked and not self._closed:
+            logger.warning("the connection that holds this node's lock was lost")
 
     def close(self) -> None:
         """Close the connection, and end the thread. Idempotent."""

@@ -13,7 +13,7 @@ from kohort import __version__
 from kohort.cluster import UnknownOutcomeError
 from kohort.errors import ErrorCode, KafkaError, KohortError
 from kohort.log.base import Log, LogConfig
-from kohort.log.cleaner import clean_all
+from kohort.log.cleaner import compact_all, retain_all
 from kohort.log.damage import OpeningStoppedError
 from kohort.log.partition_mark import new_cluster_id
 from kohort.log.postgres import alone, schema
@@ -33,7 +33,6 @@ from kohort.log.postgres.pages import PageCache
 from kohort.log.postgres.places import PostgresPlaces
 from kohort.log.postgres.pooler import ensure_own_session
 from kohort.log.postgres.reading import RowReader
-from kohort.log.postgres.removing import remove_strays
 from kohort.log.postgres.session import Session
 from kohort.log.postgres.stored import StoredLog, read_logs
 from kohort.log.postgres.taking import epochs_of
@@ -311,10 +310,12 @@ class PostgresDirectory:
     def names(self) -> Iterable[TopicPartition]:
         return tuple(self.directories)
 
-    async def clean(self, now: Timestamp) -> None:
-        await clean_all(self._logs.values(), now)
-        session = self._session
-        remove_strays(session.operations, self._stray_retention_ms, session.written)
+    async def retain(self, now: Timestamp) -> None:
+        await retain_all(self._logs.values(), now)
+        self._session.removing.sweep(self._stray_retention_ms)
+
+    async def compact(self, now: Timestamp) -> None:
+        await compact_all(self._logs.values(), now)
 
     # The end
 
@@ -347,7 +348,7 @@ class PostgresDirectory:
         finally:
             self._control.close()
         if failures:
-            raise OSError(None, f"not all was written to PostgreSQL: {failures[0]}")
+            raise DatabaseError(None, f"not all was written to PostgreSQL: {failures[0]}")
 
     async def _drain(self) -> None:
         deadline = time.monotonic() + PATIENCE_S

@@ -23,8 +23,9 @@ METADATA: Final = 0
 STATE: Final = 1
 """The logs of coordinators."""
 RECORDS: Final = (2, 3)
+REMOVALS: Final = 8
 OPERATIONS: Final = 9
-LANES: Final = (LEASE, METADATA, STATE, *RECORDS, OPERATIONS)
+LANES: Final = (LEASE, METADATA, STATE, *RECORDS, REMOVALS, OPERATIONS)
 CLUSTER: Final = 10
 """Marks a node of a cluster; nothing is written by it."""
 

@@ -5,19 +5,25 @@ is never committed before an earlier one of the same log, and an append waits fo
 most.
 """
 
+import asyncio
 import errno
 import time
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
+from kohort.cluster import UnknownOutcomeError
 from kohort.errors import KohortError
 from kohort.log.durability import Syncable
+from kohort.log.postgres.blocking import blocker
 from kohort.log.postgres.fence import Fence
 from kohort.log.postgres.link import Link
 from kohort.log.postgres.on_loop import Ending, OnLoop
+from kohort.log.postgres.outcomes import DatabaseError, outcome
 from kohort.log.postgres.pages import Row
 from kohort.log.postgres.writer import INSERT, Writer, statements
 
+LOOK_AFTER_S: Final = 2.0
+"""Seconds that a statement may take before its lane looks who keeps it waiting."""
 UNWRITTEN_BYTES: Final = 64 << 20
 """Bytes of one lane that are yet to be written; further appends are refused."""
 
@@ -82,6 +88,7 @@ class Lane:
         self._current: _Round | None = None
         self._in_flight: list[Row] = []
         self._writing = OnLoop(self._run)
+        self._looking = OnLoop(self._look)
 
     def request(self, commit: "LaneCommit") -> None:
         """Write the log's rows soon."""
@@ -129,6 +136,7 @@ class Lane:
         while self._in_flight:
             some = next(statements(self._in_flight))
             began = time.perf_counter()
+            looking = asyncio.get_running_loop().call_later(LOOK_AFTER_S, self._looking.wake)
             try:
                 await self._writer.write(some, troubled=self._troubled)
             except (OSError, KohortError) as error:
@@ -139,6 +147,8 @@ class Lane:
                     row.store.durable = row.end
                 self._take_off(len(some))
                 self._troubled(None)
+            finally:
+                looking.cancel()
         for commit in current.commits:
             if commit in current.failed:
                 self._end(commit, current.failed[commit])
@@ -146,6 +156,19 @@ class Lane:
                 commit.rows.written()
                 commit.log.synced()
         current.ending.tell()
+
+    async def _look(self) -> None:
+        """Tell who holds a lock that the statement in flight waits for."""
+        link = self._link.another()
+        try:
+            with outcome():
+                found = await blocker(await link.get())
+            if found is not None and self._in_flight:
+                self._troubled(UnknownOutcomeError(found))
+        except (UnknownOutcomeError, DatabaseError, KohortError):
+            pass  # the statement meets the same
+        finally:
+            await link.close()
 
     def _refused(self, current: _Round, rows: Sequence[Row], error: Exception) -> None:
         """Write nothing more of the logs of these rows: there would be a hole."""
@@ -196,6 +219,7 @@ class Lane:
     def stop(self) -> None:
         """Write nothing more on the event loop."""
         self._writing.stop()
+        self._looking.stop()
         self._link.drop()
 
 

@@ -26,6 +26,18 @@ _SETTINGS: Final = {
     "tcp_keepalives_interval": "1",
     "tcp_keepalives_count": "5",
 }
+TIMEOUTS: Final = (
+    "idle_session_timeout", "idle_in_transaction_session_timeout", "transaction_timeout",
+    "lock_timeout",
+)  # fmt: skip
+"""What a role, a database or a server may set, and no connection is to have.
+
+The connection with a node's lock has nothing to do for hours. Not all versions know each of them.
+"""
+_SET_TIMEOUTS: Final = (
+    "select set_config(name, '0', false) from pg_settings where setting <> '0' and name in "
+    f"{TIMEOUTS}"  # of constants  # nosec B608
+)
 FIRST_RETRY_S: Final = 0.02
 LAST_RETRY_S: Final = 1.0
 _FILES: Final = frozenset({"sslrootcert", "sslcert", "sslkey", "sslcrl"})
@@ -58,18 +70,23 @@ class Link:
                         command_timeout=STATEMENT_WITHIN_S,
                         server_settings={"application_name": self._name, **_SETTINGS},
                     )
-                if self._opened is not None:
-                    await self._ensure_usable(self._opened, self._connection)
+                await self._make_usable(self._connection)
         return self._connection
 
-    async def _ensure_usable(self, opened: Opened, connection: Connection) -> None:
+    async def _make_usable(self, connection: Connection) -> None:
         usable = False
         try:
-            await opened(connection)
+            await connection.execute(_SET_TIMEOUTS)  # not prepared: a pooler may be in between
+            if self._opened is not None:
+                await self._opened(connection)
             usable = True
         finally:
             if not usable:
                 self.drop()
+
+    def another(self) -> "Link":
+        """A connection beside this one, for a short time."""
+        return Link(self._url, self._name)
 
     def drop(self) -> None:
         """Close the connection at once: the next use opens another."""

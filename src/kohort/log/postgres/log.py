@@ -17,10 +17,12 @@ from kohort.log.lookup import Lookup
 from kohort.log.partition import PartitionLog
 from kohort.log.postgres.backing import LARGEST_SEGMENT, PostgresBacking, Shared
 from kohort.log.postgres.lane import LaneCommit
+from kohort.log.postgres.operations import Operation
 from kohort.log.postgres.pages import NotInMemoryError, PagedStore
 from kohort.log.problems import Problems
 from kohort.log.segment import Progress, Segment
 from kohort.log.storage import Records
+from kohort.time_slice import TimeSlices
 from kohort.types import Timestamp, TopicPartition
 
 _FEW_BYTES = 64 * 1024
@@ -31,7 +33,7 @@ _REPLACED_WITHIN_S = 0.01
 class PostgresLog(PartitionLog):
     """A `Log` whose batches are rows."""
 
-    __slots__ = ("_failure", "_loading", "_rows", "_shared")
+    __slots__ = ("_failure", "_loading", "_rows", "_shared", "_trimming")
 
     syncs_in_order = True
 
@@ -63,6 +65,8 @@ class PostgresLog(PartitionLog):
         self._loading: dict[PagedStore, asyncio.Task[None]] = {}
         self._failure: OSError | KafkaError | None = None
         """Why records could not be loaded; the next read raises it."""
+        self._trimming: Operation | None = None
+        """Stores the start offset that was asked for last."""
         if commit is not None:
             backing.appended = self._appended
             backing.refused = self.storage_failed
@@ -197,9 +201,17 @@ class PostgresLog(PartitionLog):
         await self._rows.appended()
         await self._shared.operations.settled(self._rows.number)
 
-    def retain(self, now: Timestamp) -> int:
-        self.ensure_open()
-        return 0 if self._rows.is_swapping else super().retain(now)
+    def trim(self, before: int) -> None:
+        super().trim(before)
+        self._trimming = self._rows.saving
+
+    def _due_segments(self, now: Timestamp, slices: TimeSlices) -> int:
+        return 0 if self._rows.is_swapping else super()._due_segments(now, slices)
+
+    async def _delete(self, count: int) -> None:
+        if not self._producers:
+            self._save_producers()  # a start is not to read what is yet to be removed
+        await super()._delete(count)
 
     async def compact(self, now: Timestamp) -> bool:
         try:
@@ -213,7 +225,8 @@ class PostgresLog(PartitionLog):
             raise self._refusal()
         try:
             await super().durable()
-            await self._shared.operations.settled(self._rows.number)
+            if self._trimming is not None:
+                await self._shared.operations.done(self._trimming)
         except FencedError as error:
             raise KafkaError(ErrorCode.not_leader_or_follower, str(error)) from error
 

@@ -1,7 +1,8 @@
-"""All that is written beside batches: each as a short transaction of this node, in their order.
+"""What logs store beside batches: each as a short transaction, in the order of the log.
 
 An operation begins when the appends of its log that were made before it are written. It may be done
-twice, if its outcome was lost, so it must be one that does the same again.
+twice, if its outcome was lost, so it must be one that does the same again. The logs have their turn
+one after the other, but those for whose operations somebody waits come first.
 """
 
 import asyncio
@@ -38,6 +39,10 @@ class Operation:
     """Whether the next start may do it."""
     refused: Callable[[Exception], None] = lambda _: None
     """Learns why it never will be committed."""
+    committed: Callable[[], None] = lambda: None
+    """Called once it is."""
+    is_awaited: bool = False
+    """Whether somebody waits for it."""
     failure: Exception | None = None
     _ending: Ending = field(default_factory=Ending)
 
@@ -49,7 +54,9 @@ class Operation:
 
     def end(self, failure: Exception | None) -> None:
         self.failure = failure
-        if failure is not None:
+        if failure is None:
+            self.committed()
+        else:
             self.refused(failure)
         self._ending.tell()
 
@@ -66,16 +73,16 @@ class Operations:
         self._link = link
         self._committed = committed
         self._fence = fence
-        self._queue: deque[Operation] = deque()
-        self._of: dict[int, Operation] = {}
-        """The last operation of each log."""
+        self._of: dict[int, deque[Operation]] = {}
+        """What is left to be done of each log, in order."""
+        self._awaited: dict[int, None] = {}
+        """The logs among them with an operation that is awaited."""
         self._unknown = False
         self._working = OnLoop(self._run)
 
     def add(self, operation: Operation) -> Operation:
         """Do it soon. Without an event loop, the next one does it, or the end."""
-        self._queue.append(operation)
-        self._of[operation.log] = operation
+        self._of.setdefault(operation.log, deque()).append(operation)
         self._working.wake()
         return operation
 
@@ -85,16 +92,23 @@ class Operations:
 
     async def settled(self, log: int) -> None:
         """Return when all operations of a log are done. Raises OSError, KohortError."""
-        last = self._of.get(log)
-        if last is not None:
+        while log in self._of:
+            await self.done(self._of[log][-1])
+            await asyncio.sleep(0)  # it is taken off then
+
+    async def done(self, operation: Operation) -> None:
+        """`Operation.done`, before what nobody waits for."""
+        if operation in self._of.get(operation.log, ()):
+            operation.is_awaited = True
+            self._awaited[operation.log] = None
             self._working.wake()
-            await last.done()
+        await operation.done()
 
     async def _run(self) -> None:
         try:
             while True:
-                await self._working.until(lambda: self._queue)
-                operation = self._queue[0]
+                await self._working.until(lambda: self._of)
+                operation = self._of[next(iter(self._awaited or self._of))][0]
                 with contextlib.suppress(OSError, KohortError):  # its log is gone then
                     await operation.appended()
                 operation.end(await self._do(operation, self._link, lambda: False))
@@ -103,11 +117,16 @@ class Operations:
             self._link.drop()
 
     def _over(self, operation: Operation) -> None:
-        if not self._queue:
+        left = self._of.pop(operation.log, None)
+        if left is None:
             return  # all were abandoned
-        self._queue.popleft()
-        if self._of.get(operation.log) is operation:
-            del self._of[operation.log]
+        left.popleft()
+        self._awaited.pop(operation.log, None)
+        # Behind the other logs.
+        if left:
+            self._of[operation.log] = left
+        if any(each.is_awaited for each in left):
+            self._awaited[operation.log] = None
 
     async def _do(
         self, operation: Operation, link: Link, gave_up: Callable[[], bool]
@@ -147,17 +166,18 @@ class Operations:
     async def drain(self, link: Link, gave_up: Callable[[], bool]) -> None:
         """Do what is left by another connection, after `stop`, but what can wait."""
         self._unknown = True
-        for operation in tuple(self._queue):
+        for operation in [each for left in self._of.values() for each in left]:
             if not operation.can_wait:
                 await self._do(operation, link, gave_up)
             self._over(operation)
 
     def abandon(self, error: Exception) -> None:
         """Have all that is not done fail with `error`, after `stop`."""
-        for operation in self._queue:
-            operation.end(error)
-        self._queue.clear()
-        self._of.clear()
+        abandoned, self._of = self._of, {}
+        self._awaited.clear()
+        for left in abandoned.values():
+            for operation in left:
+                operation.end(error)
 
     def stop(self) -> None:
         """Do nothing more on the event loop."""

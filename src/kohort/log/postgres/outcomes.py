@@ -6,6 +6,7 @@ may have been lost, or be cut.
 """
 
 import contextlib
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -19,6 +20,9 @@ _TRIED_AGAIN: Final = ("25006", "25P03", "40001", "40P01", "53300", "55P03")
 """Read-only (a standby, until it is promoted), a transaction that was idle for too long, conflicts,
 too many connections, lock timeout.
 """
+
+_LOST: Final = re.compile(r"another operation|connection is closed|connection was closed")
+"""asyncpg's words for what a statement meets that is sent while its connection ends."""
 
 
 class DatabaseError(OSError):
@@ -42,5 +46,12 @@ def outcome() -> Iterator[None]:
     except (InterfaceError, InternalClientError, OSError, EOFError) as error:
         if isinstance(error, DatabaseError):
             raise
-        silent = "no response in time" if isinstance(error, TimeoutError) else type(error).__name__
-        raise UnknownOutcomeError(str(error) or silent) from error
+        raise UnknownOutcomeError(_text(error)) from error
+
+
+def _text(error: Exception) -> str:
+    """What an operator is told of an error that says nothing of a statement."""
+    if isinstance(error, InternalClientError) or _LOST.search(str(error)):
+        return "the connection was lost"
+    silent = "no response in time" if isinstance(error, TimeoutError) else type(error).__name__
+    return str(error) or silent

@@ -7,8 +7,6 @@ from uuid import UUID
 from kohort.log.postgres.control import Control
 from kohort.log.postgres.fence import METADATA, Fence
 from kohort.log.postgres.link import Connection
-from kohort.log.postgres.operations import Operation
-from kohort.log.postgres.removing import nothing_is_appended, remove_rows
 from kohort.log.postgres.session import Session
 from kohort.types import TopicPartition
 
@@ -119,18 +117,8 @@ class PostgresPlaces:
         if place is None or place.topic_id != topic_id:
             return
         del self._places[partition]
-        number = place.number
-
-        async def mark(connection: Connection) -> None:
-            await connection.execute(
-                "update logs set state = 'removed', state_since = now() where id = $1", number
-            )
-
-        session = self._session
-        assert session is not None
-        operations = session.operations
-        operations.add(Operation(number, f"removing {partition}", mark, nothing_is_appended))
-        remove_rows(operations, number, session.written)
+        assert self._session is not None
+        self._session.removing.remove(partition, topic_id)
 
     def settle(self, cluster_id: str) -> None:
         async def update(connection: Connection) -> None:

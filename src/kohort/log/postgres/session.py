@@ -1,5 +1,6 @@
 """What a node writes its logs with, as long as it has one session."""
 
+import contextlib
 from collections.abc import Callable
 from functools import partial
 from typing import TypeAlias
@@ -17,6 +18,7 @@ from kohort.log.postgres.log import PostgresLog
 from kohort.log.postgres.operations import Operations, Work, do_nothing
 from kohort.log.postgres.pages import PageCache
 from kohort.log.postgres.reading import RowReader
+from kohort.log.postgres.removing import Removing
 from kohort.log.postgres.stored import StoredLog
 from kohort.log.postgres.writer import INSERT, Writer
 from kohort.log.problems import Problems
@@ -27,7 +29,7 @@ OpenLink: TypeAlias = Callable[[str], Link]
 
 
 class Session:
-    """The lanes and operations of one session, and the logs that append by them."""
+    """The lanes, operations and removals of one session, and the logs that append by them."""
 
     def __init__(
         self,
@@ -50,6 +52,7 @@ class Session:
         """
         self.fence = fence
         self.operations = Operations(link("operations"), fence, committed)
+        self.removing = Removing(link("removals"), fence, self._settled)
         self._problems = problems
         self._shared = Shared(
             control=control,
@@ -99,19 +102,22 @@ class Session:
         log.restore_producers(go_on)
         return log
 
-    async def written(self, log: int) -> None:
+    async def _settled(self, log: int) -> None:
         """Return when nothing is left to be written of the log with this number.
 
-        It may have ended: then it appends nothing more.
+        It has ended, and appends nothing more.
         """
         for lane in self._lanes.values():
             await lane.written(log)
+        with contextlib.suppress(OSError, KohortError):
+            await self.operations.settled(log)
 
     def stop(self) -> None:
         """Write nothing more on the event loop."""
         for lane in self._lanes.values():
             lane.stop()
         self.operations.stop()
+        self.removing.stop()
 
     def abandon(self, error: KohortError) -> None:
         """Write nothing more, and tell those who wait for it why."""
@@ -125,3 +131,4 @@ class Session:
         for lane in self._lanes.values():
             await lane.drain(link, gave_up)
         await self.operations.drain(link, gave_up)
+        await self.removing.drain(link, gave_up)

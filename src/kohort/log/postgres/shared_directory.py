@@ -6,6 +6,7 @@ was appended. By then no other node writes to it. Logs that are wanted at a time
 """
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -17,21 +18,20 @@ from kohort import __version__
 from kohort.cluster import FencedError
 from kohort.errors import ErrorCode, KafkaError, KohortError
 from kohort.log.base import Log, LogConfig
-from kohort.log.cleaner import clean_all
+from kohort.log.cleaner import compact_all, retain_all
 from kohort.log.postgres import schema
+from kohort.log.postgres.blocking import blocker
 from kohort.log.postgres.control import Control
 from kohort.log.postgres.fence import Fence
 from kohort.log.postgres.history import find_lost, tell_lost
 from kohort.log.postgres.link import Connection, Link, Opened
 from kohort.log.postgres.log import PostgresLog
 from kohort.log.postgres.on_loop import OnLoop
-from kohort.log.postgres.operations import Operation
 from kohort.log.postgres.outcomes import DatabaseError
 from kohort.log.postgres.pages import PageCache
 from kohort.log.postgres.places import PostgresPlaces
 from kohort.log.postgres.pooler import ensure_own_session
 from kohort.log.postgres.reading import RowReader, RowsOfOthers
-from kohort.log.postgres.removing import nothing_is_appended, remove_rows, remove_strays
 from kohort.log.postgres.session import Session
 from kohort.log.postgres.taking import Taken, Wanted, take_logs
 from kohort.log.postgres.trouble import Trouble
@@ -46,12 +46,6 @@ TAKEN_AT_ONCE: Final = 250
 """Logs that are taken together: what is stored of them is in memory at a time."""
 RELEASED_WITHIN_S: Final = 2.0
 """Time that the last appends of a log have; then the session ends, and nothing more is written."""
-
-_REMOVE: Final = (
-    "update logs set state = 'removed', state_since = now() where topic = $1 and partition = $2 "
-    "and topic_id = $3 and state = 'live' returning id"
-)
-
 
 _Log: TypeAlias = PostgresLog | RefusedLog
 _Future: TypeAlias = "asyncio.Future[_Log]"
@@ -261,12 +255,18 @@ class SharedPostgresDirectory:
                 async with asyncio.timeout(RELEASED_WITHIN_S):
                     await log.written()
         except (OSError, KohortError, TimeoutError) as error:
-            told = str(error) or "the database does not respond"
+            told = str(error) or await self._blocker() or "the database does not respond"
             why = f"what was appended to {topic_partition} last may not be written: {told}"
             # Another session excludes what may still be under way.
             if session is not None and session is self._session:
                 session.fence.lose(FencedError(why))
             raise DatabaseError(None, why) from error
+
+    async def _blocker(self) -> str | None:
+        """Text on the lock that a write of this node waits for, if there is one."""
+        with contextlib.suppress(OSError, KohortError):
+            return await asyncio.to_thread(self._control.query, blocker)
+        return None
 
     def _forgotten(self, topic_partition: TopicPartition) -> _Log | None:
         """A log that is not served from now on."""
@@ -283,23 +283,16 @@ class SharedPostgresDirectory:
 
     def remove(self, topic_partition: TopicPartition, topic_id: UUID) -> None:
         self.retire(topic_partition)
-        session = self._session
-        if session is None:
-            return
-
-        async def mark(connection: Connection) -> None:
-            number = await connection.fetchval(_REMOVE, *topic_partition, topic_id)
-            if number is not None:
-                remove_rows(session.operations, number, session.written)
-
-        what = f"removing {topic_partition}"
-        session.operations.add(Operation(0, what, mark, nothing_is_appended))
-
-    async def clean(self, now: Timestamp) -> None:
-        await clean_all(self._logs.values(), now)
         if self._session is not None:
-            session = self._session
-            remove_strays(session.operations, self._stray_retention_ms, session.written)
+            self._session.removing.remove(topic_partition, topic_id)
+
+    async def retain(self, now: Timestamp) -> None:
+        await retain_all(self._logs.values(), now)
+        if self._session is not None:
+            self._session.removing.sweep(self._stray_retention_ms)
+
+    async def compact(self, now: Timestamp) -> None:
+        await compact_all(self._logs.values(), now)
 
     # What one node does that leads all partitions
 

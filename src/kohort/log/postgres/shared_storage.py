@@ -8,6 +8,7 @@ snapshot; `logs.cleaned` is that end, so who has read less than that knows.
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple
@@ -42,6 +43,8 @@ from kohort.log.postgres.outcomes import outcome
 from kohort.protocol.batch_format import START
 from kohort.protocol.batches import read_header
 from kohort.types import Timestamp, TopicPartition
+
+logger = logging.getLogger("kohort.log")
 
 READ_BYTES: Final = 1 << 20
 _HINT_WITHIN_S: Final = 0.5
@@ -260,6 +263,7 @@ class PostgresStorage:
                 # The database may still have the former one: then the next time.
                 if await lock_node(connection, self.node_id):
                     self._hold(connection)
+                    logger.info("this node holds its lock again")
 
     def _hold(self, connection: Connection) -> None:
         """This connection has the lock; others replace a node without one at once."""
@@ -268,6 +272,7 @@ class PostgresStorage:
 
     def _lock_lost(self, connection: object) -> None:
         if connection is self._locked and self.fence.lost is None:
+            logger.warning("the connection that holds this node's lock was lost")
             self._locking_again = asyncio.create_task(self._lock_soon())
 
     async def _lock_soon(self) -> None:

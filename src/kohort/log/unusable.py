@@ -1,0 +1,35 @@
+"""Words for a data directory that the file system refuses."""
+
+import os
+from pathlib import Path
+from typing import Final
+
+_OTHER: Final = "or name another directory with --data (log.dir)"
+
+
+def unusable(path: Path, error: OSError) -> str:
+    """Why the data directory `path` cannot be used, and what to do."""
+    return f"the data directory {path} cannot be used: {_reason(path, error)}"
+
+
+def _reason(path: Path, error: OSError) -> str:
+    place = path if error.filename is None else Path(os.fsdecode(error.filename))
+    match error:
+        case NotADirectoryError() | FileExistsError():
+            return f"{_file_in(place)} is no directory; remove it, {_OTHER}"
+        case FileNotFoundError() if not path.exists():
+            return f"{place} does not exist and cannot be made there; make it yourself, {_OTHER}"
+        case PermissionError():
+            return (
+                f"the user {os.geteuid()} may not use {place} ({error.strerror}); let that user "
+                f"in (chown, chmod), {_OTHER}"
+            )
+    return f"{place}: {error.strerror or error}; mend that, {_OTHER}"
+
+
+def _file_in(path: Path) -> Path:
+    """The part of a path that is no directory."""
+    return next(
+        (each for each in reversed((path, *path.parents)) if each.exists() and not each.is_dir()),
+        path,
+    )

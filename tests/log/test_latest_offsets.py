@@ -1,0 +1,31 @@
+"""The map of compaction: as a dict, in memory of a fixed size."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kohort.log.compaction import MAX_KEYS
+from kohort.log.latest_offsets import LatestOffsets
+
+keys = st.binary(max_size=2) | st.binary(min_size=300, max_size=400)
+updates = st.lists(st.tuples(keys, st.integers(0, 2**62)), max_size=60)
+
+
+@given(updates)
+def test_it_is_as_a_dict(updates):
+    known = dict(updates)
+    latest = LatestOffsets(len(known))
+    for count, update in enumerate(updates, 1):
+        latest.update([update])
+        assert latest.get(update[0]) == update[1]
+        assert len(latest) == len(dict(updates[:count])) == len(known) - latest.room
+    assert {key: latest.get(key) for key in known} == known
+    assert latest.get(b"another") == -1
+    latest.close()
+
+
+def test_its_size_does_not_depend_on_its_keys():
+    latest = LatestOffsets(MAX_KEYS)
+    size = latest.size
+    latest.update([(bytes(1_000_000), 1)])
+    assert latest.size == size <= 101_000_000
+    latest.close()
