@@ -20,6 +20,7 @@ from kohort.security.scram import (
     salted_password,
 )
 from security.calls import calls_of
+from turns import BOUND_MS, cpu_ms
 
 SHA_256, SHA_512 = ScramMechanism.SHA_256, ScramMechanism.SHA_512
 SERVER_NONCE = "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
@@ -246,3 +247,35 @@ def test_users_are_those_that_have_a_credential(
 def test_nothing_of_a_credential_is_shown() -> None:
     shown = repr(credential(SHA_256, "pencil", b"salt"))
     assert shown == "<ScramCredential iterations=4096>"
+
+
+LARGEST = 524_288
+"""Bytes of the largest message: the default of `sasl.server.max.receive.size`."""
+
+
+@pytest.mark.parametrize(
+    "client_first",
+    [
+        b"n,,n=" + b"=2C" * (LARGEST // 3),
+        b"n,,n=u,r=" + b"r" * LARGEST + b"\x7f",
+        b"n,,n=u,r=r" + b",e=v" * (LARGEST // 4) + b",",
+        b"n,,m=" + b"e=" * (LARGEST // 2),
+    ],
+)
+def test_a_hostile_first_message_is_matched_in_linear_time(client_first: bytes) -> None:
+    assert cpu_ms(lambda: server().step(client_first)) < BOUND_MS
+
+
+@pytest.mark.parametrize(
+    "client_final",
+    [
+        b"c=" + b"biws" * (LARGEST // 4),
+        b"c=biws,r=" + b"r" * LARGEST,
+        b"c=biws,r=r" + b",e=v" * (LARGEST // 4),
+        b"c=biws,r=r" + b",e=v" * (LARGEST // 8) + b",p=" + b"AAAA" * (LARGEST // 8) + b"!",
+    ],
+)
+def test_a_hostile_final_message_is_matched_in_linear_time(client_final: bytes) -> None:
+    opened = server()
+    opened.step(FIRST)
+    assert cpu_ms(lambda: opened.step(client_final)) < BOUND_MS

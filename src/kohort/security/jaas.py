@@ -20,10 +20,10 @@ LOGIN_MODULES: Final[Mapping[str, str]] = {
 _FLAGS: Final = ("required", "requisite", "sufficient", "optional")
 _USER: Final = "user_"
 _OPTION: Final = re.compile(
-    r'\s+(?P<name>[^\s=";]++)\s*=\s*(?:"(?P<quoted>(?:[^"\\]|\\.)*+)"|(?P<bare>[^\s=";]++))',
+    r'\s+(?P<name>[^\s=";]+)\s*=\s*(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<bare>[^\s=";]+))',
     re.DOTALL,
 )
-_HEAD: Final = re.compile(r"\s*([^\s=\";]++)\s+([^\s=\";]++)")
+_HEAD: Final = re.compile(r"\s*([^\s=\";]+)\s+([^\s=\";]+)")
 _END: Final = re.compile(r"\s*;\s*")
 _ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
 

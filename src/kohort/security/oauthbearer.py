@@ -80,9 +80,9 @@ class OAuthBearerServer:
 
 # The grammar of Kafka's OAuthBearerClientInitialResponse.java.
 _CLIENT_FIRST: Final = re.compile(
-    r"n,(?:a=((?:[\x01-+\--<>-\x7f]|=2C|=3D)++))?,\x01((?:[A-Za-z]++=[!-~ \t\r\n]++\x01)*+)\x01"
+    r"n,(?:a=((?:[\x01-+\--<>-\x7f]|=2C|=3D)+))?,\x01((?:[A-Za-z]+=[!-~ \t\r\n]+\x01)*)\x01"
 )
-_AUTH: Final = re.compile(r"bearer +([-_~+/.a-zA-Z0-9]++=*+)", re.IGNORECASE)
+_AUTH: Final = re.compile(r"bearer +([-_~+/.a-zA-Z0-9]+=*)", re.IGNORECASE)
 
 
 def _bearer_token(pairs: str) -> str | None:

@@ -223,18 +223,20 @@ class _Exchange:
     """The first messages of client and server, as both sign them."""
 
 
-# The grammar of Kafka's ScramMessages.java. Possessive quantifiers, so that nothing is tried twice.
-_NAME: Final = r"(?:[\x01-+\--<>-\x7f]|=2C|=3D)++"
-_VALUE: Final = r"[\x01-+\--\x7f]++"
-_PRINTABLE: Final = r"[!-+\--~]++"
-_BASE64: Final = r"(?:[a-zA-Z0-9/+]{4})*+(?:[a-zA-Z0-9/+]{3}=|[a-zA-Z0-9/+]{2}==)?"
-_EXTENSIONS: Final = rf"(?:,[A-Za-z]++={_VALUE})*+"
+# The grammar of Kafka's ScramMessages.java. Each repeat ends at a character that it cannot contain,
+# so a match takes linear time without possessive quantifiers. Python before 3.11.5 matches those
+# wrongly.
+_NAME: Final = r"(?:[\x01-+\--<>-\x7f]|=2C|=3D)+"
+_VALUE: Final = r"[\x01-+\--\x7f]+"
+_PRINTABLE: Final = r"[!-+\--~]+"
+_BASE64: Final = r"(?:[a-zA-Z0-9/+]{4})*(?:[a-zA-Z0-9/+]{3}=|[a-zA-Z0-9/+]{2}==)?"
+_EXTENSIONS: Final = rf"(?:,[A-Za-z]+={_VALUE})*"
 _CLIENT_FIRST: Final = re.compile(
     rf"n,(?:a=({_NAME}))?,((?:m={_VALUE},)?n=({_NAME}),r=({_PRINTABLE})({_EXTENSIONS}))"
 )
 _CLIENT_FINAL: Final = re.compile(
     # An extension must not take the proof for its own.
-    rf"(c={_BASE64},r=({_PRINTABLE})(?:,(?!p=)[A-Za-z]++={_VALUE})*+),p=({_BASE64})"
+    rf"(c={_BASE64},r=({_PRINTABLE})(?:,(?!p=)[A-Za-z]+={_VALUE})*),p=({_BASE64})"
 )
 _DELEGATION_TOKEN: Final = re.compile(r",tokenauth=true(?:,|$)", re.IGNORECASE)
 
