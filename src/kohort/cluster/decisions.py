@@ -1,8 +1,7 @@
 """What is to be logged of nodes and leaders next."""
 
-from collections.abc import Collection, Iterator, Mapping
-from itertools import islice
-from typing import Final
+from collections.abc import Collection, Generator, Mapping
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from kohort.cluster.load import Load
@@ -32,41 +31,52 @@ FORGOTTEN_AT_ONCE: Final = 200
 """Partitions of deleted topics whose leaders are forgotten at a time."""
 
 
+class Situation(NamedTuple):
+    """What of the nodes that are registered a decision depends on."""
+
+    gone: frozenset[int]
+    is_settled: bool
+    """Whether the others have been there for long enough to get partitions of each other."""
+
+
+def situation(cluster: Cluster, observed: Observed, settled_after_ms: int) -> Situation:
+    """The situation of the nodes as they were observed."""
+    nodes = cluster.nodes.values()
+    gone = frozenset(each.id for each in nodes if observed.is_gone(each.id, each.session))
+    ages = (observed.now - each.registered_at for each in nodes if each.id not in gone)
+    return Situation(gone, all(age >= settled_after_ms for age in ages))
+
+
 def decide(
-    cluster: Cluster,
-    topics: Mapping[UUID, Spread],
-    observed: Observed,
-    settled_after_ms: int = SETTLED_AFTER_MS,
-) -> tuple[ClusterRecord, ...]:
+    cluster: Cluster, topics: Mapping[UUID, Spread], nodes: Situation
+) -> Generator[None, None, tuple[ClusterRecord, ...]]:
     """What changes now, as records of one batch; nothing if all is as it should be.
 
-    Leaders of deleted topics are forgotten. Nodes that are gone are fenced. Partitions without a
-    leader get one, each on the node with the fewest. Of those that lie unevenly some are planned to
-    move, once no node came for `settled_after_ms`, and all of nodes that drain. A leader that is
-    not gone keeps its partitions until it hands them over itself.
+    It looks at every partition, in steps. Leaders of deleted topics are forgotten. Nodes that are
+    gone are fenced. Partitions without a leader get one, each on the node with the fewest. Of those
+    that lie unevenly some are planned to move, once the nodes are settled, and all of nodes that
+    drain. A leader that is not gone keeps its partitions until it hands them over itself.
     """
-    live = {
-        each.id: each
-        for each in cluster.nodes.values()
-        if not observed.is_gone(each.id, each.session)
-    }
+    live = {each.id: each for each in cluster.nodes.values() if each.id not in nodes.gone}
     fenced = tuple(NodeFenced(each) for each in cluster.nodes if each not in live)
     targets = sorted(each.id for each in live.values() if not each.is_draining) or sorted(live)
-    done = (*_forgotten(cluster, topics), *fenced)
+    forgotten = yield from _forgotten(cluster, topics)
+    done = (*forgotten, *fenced)
     if not targets:
         return done
     load = Load(targets, topics)
     orphans = []
     for place in places(topics):
+        yield
         leader = cluster.leaders.get(place, Leader())
         if leader.node in live:
             load.add(place, leader.node)
         else:
             orphans.append((place, leader.epoch + 1))
-    led = tuple(
-        PartitionLed(place, Leader(load.assign(place), epoch))
-        for place, epoch in orphans[:LED_AT_ONCE]
-    )
+    led = []
+    for place, epoch in orphans[:LED_AT_ONCE]:
+        led.append(PartitionLed(place, Leader(load.assign(place), epoch)))
+        yield
     if len(led) < len(orphans):
         return (*done, *led)
     planned = {place: to for place, to in cluster.moves.items() if place.topic_id in topics}
@@ -78,33 +88,42 @@ def decide(
     called_off = tuple(MovePlanned(place, None) for place in pointless)
     for place, to in planned.items():
         load.move(place, to)
-    settled = all(observed.now - each.registered_at >= settled_after_ms for each in live.values())
-    moves = _moves(load, planned, live.keys() - set(targets), evens_out=settled)
+    leaving = live.keys() - set(targets)
+    moves = yield from _moves(load, planned, leaving, evens_out=nodes.is_settled)
     return (*done, *led, *called_off, *moves)
 
 
-def _forgotten(cluster: Cluster, topics: Mapping[UUID, Spread]) -> Iterator[ClusterRecord]:
+def _forgotten(
+    cluster: Cluster, topics: Mapping[UUID, Spread]
+) -> Generator[None, None, list[ClusterRecord]]:
     """Records that end what is known of deleted topics."""
-    gone = (place for place in (*cluster.leaders, *cluster.moves) if place.topic_id not in topics)
-    for place in islice(gone, FORGOTTEN_AT_ONCE):
-        yield PartitionLed(place, Leader())
-        yield MovePlanned(place, None)
+    records: list[ClusterRecord] = []
+    for place in (*cluster.leaders, *cluster.moves):
+        if place.topic_id not in topics:
+            records += (PartitionLed(place, Leader()), MovePlanned(place, None))
+            if len(records) >= 2 * FORGOTTEN_AT_ONCE:
+                break
+        yield
+    return records
 
 
 def _moves(
     load: Load, planned: Mapping[Place, int], draining: Collection[int], *, evens_out: bool
-) -> Iterator[MovePlanned]:
+) -> Generator[None, None, list[MovePlanned]]:
     """Further moves, as many as may be under way: from draining nodes first."""
     leaving = load.of(draining)
+    moves = []
     if len(planned) <= DRAINED_AT_ONCE // 2:
         for place in leaving[: DRAINED_AT_ONCE - len(planned)]:
-            yield MovePlanned(place, load.reassign(place))
+            moves.append(MovePlanned(place, load.reassign(place)))
+            yield
     free = max(MOVES_AT_ONCE - len(planned), 0)
     fixed = set(planned)
     for _ in range(free if evens_out and not leaving else 0):
-        move = load.best_move(fixed)
+        move = yield from load.best_move(fixed)
         if move is None:
-            return
+            break
         load.move(*move)
         fixed.add(move[0])
-        yield MovePlanned(*move)
+        moves.append(MovePlanned(*move))
+    return moves

@@ -1,7 +1,7 @@
 """How many partitions each node leads, and which move would even that out."""
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
@@ -53,20 +53,27 @@ class Load:
         """The partitions that these nodes lead, in order."""
         return sorted(place for place, node in self._leader.items() if node in nodes)
 
-    def best_move(self, fixed: Collection[Place]) -> tuple[Place, int] | None:
+    def best_move(
+        self, fixed: Collection[Place]
+    ) -> Generator[None, None, tuple[Place, int] | None]:
         """A move that evens out; None if none does. The partitions `fixed` stay.
 
         Each move makes the sum of squares of the numbers by purpose less, or leaves it and makes
         that of the numbers by topic less. So moves end.
         """
-        found = [self._best_of(purpose, fixed) for purpose in Purpose]
-        moves = [each for each in found if each is not None]
+        moves = []
+        for purpose in Purpose:
+            found = yield from self._best_of(purpose, fixed)
+            if found is not None:
+                moves.append(found)
         if not moves:
             return None
         best = max(moves, key=lambda move: move.gain)
         return best.place, best.to
 
-    def _best_of(self, purpose: Purpose, fixed: Collection[Place]) -> "_Move | None":
+    def _best_of(
+        self, purpose: Purpose, fixed: Collection[Place]
+    ) -> Generator[None, None, "_Move | None"]:
         """The best move away from the node with the most partitions of a purpose.
 
         If it is even, the best of all moves that leave it so.
@@ -80,6 +87,7 @@ class Load:
             if gain < 0 or (best is not None and best.gain[0] > 0):
                 break
             for topic_id, there in self._places[node].items():
+                yield
                 if self._purpose(topic_id) is not purpose:
                     continue
                 to = self._emptiest(topic_id, emptiest)

@@ -61,8 +61,10 @@ class GroupCoordinatorConfig:
 
     Each of its groups counts as much as `PENDING_GROUP_WEIGHT` offsets.
     """
-    max_pending_bytes: int = 4 * 1024 * 1024
-    """Memory of pending member ids, per partition of `__consumer_offsets`."""
+    max_pending_bytes: int = 32 * 1024 * 1024
+    """Memory of pending member ids, of all partitions of `__consumer_offsets` together."""
+    min_pending_bytes: int = 0
+    """Memory of pending member ids that a partition may have, whatever the others have."""
     max_record_bytes: int = MAX_MESSAGE_BYTES
     """`message.max.bytes` of `__consumer_offsets`: a group whose record is larger can't be synced.
     """
@@ -72,6 +74,11 @@ class GroupCoordinatorConfig:
     """The settings of a group that has some of its own, and None for others."""
     consumer_max_size: int = 2**31 - 1
     consumer_migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
+    consumer_rejoin_lost: bool = False
+    """Members of a consumer group that does not exist get UNKNOWN_MEMBER_ID, and join it again.
+
+    Kafka's GROUP_ID_NOT_FOUND is fatal to librdkafka's consumers.
+    """
     consumer_assignors: tuple[str, ...] = ("uniform", "range")
     """The assignors that a member may name; the first one is the default."""
 

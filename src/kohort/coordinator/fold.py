@@ -94,6 +94,8 @@ class Fold:
         if not isinstance(group, ConsumerGroup):
             if record.value is None:
                 return
+            if group is not None:
+                group.pending.clear()
             group = ConsumerGroup(record.key.group, None if group is None else group.offsets)
             self.groups[group.id] = group
         group.replay(record)

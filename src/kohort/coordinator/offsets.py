@@ -186,7 +186,7 @@ def _decide_offsets(
         partitions.append(partition)
         values.append(value)
     if _too_large_to_log(records, config):
-        size = ErrorCode.invalid_commit_offset_size
+        size = ErrorCode.unknown_server_error
         results = [(at, error or size) for at, error in results]
         records = []
     return records, tuple(results)
@@ -222,7 +222,7 @@ def commit_columns(
         records.append(
             OffsetCommits(group_id, topic, partitions, pack_offsets(positions, timestamp, topic_id))
         )
-    return ErrorCode.invalid_commit_offset_size if _too_large_to_log(records, config) else records
+    return ErrorCode.unknown_server_error if _too_large_to_log(records, config) else records
 
 
 def _too_large_to_log(commits: Iterable[OffsetCommits], config: GroupCoordinatorConfig) -> bool:
@@ -242,7 +242,7 @@ def _validate_size(
 ) -> ErrorCode:
     """Refuse a commit that is too large for one batch even if all its strings are empty."""
     least = len(request.offsets) * (len(request.group) + LEAST_RECORD_BYTES)
-    return ErrorCode.invalid_commit_offset_size if least > config.max_commit_bytes else NONE
+    return ErrorCode.unknown_server_error if least > config.max_commit_bytes else NONE
 
 
 def _keep_alive(group: Group, member_id: str, now: Instant) -> None:

@@ -1,6 +1,6 @@
 """Pending members: ids handed out with MEMBER_ID_REQUIRED that have not joined yet (KIP-394)."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from kohort.types import ConnectionId, Instant
@@ -22,15 +22,17 @@ class PendingMembers:
 
     Every id stays valid until its timer fires. An id no longer holds up the join phase when its
     client is gone, or has requested another id because it did not get the first. A thousand ids may
-    be pending at once, so no method loops over them.
+    be pending at once, so only `clear` loops over them.
     """
 
-    __slots__ = ("_awaited", "_members")
+    __slots__ = ("_awaited", "_members", "on_removal")
 
     def __init__(self) -> None:
         self._members: dict[str, PendingMember] = {}
         self._awaited: dict[ConnectionId, dict[str, str]] = {}
         """Connection → client id → the id that this client is to join with."""
+        self.on_removal: Callable[[str], None] = _ignore
+        """Called with each id that is no longer pending."""
 
     def __len__(self) -> int:
         return len(self._members)
@@ -60,11 +62,14 @@ class PendingMembers:
                 del awaited[asker]
                 if not awaited:
                     del self._awaited[pending.connection]
+            self.on_removal(member_id)
         if not self._members:
             self.clear()  # returns the memory that a dict keeps for entries it once had
         return pending
 
     def clear(self) -> None:
+        for member_id in self._members:
+            self.on_removal(member_id)
         self._members.clear()
         self._awaited.clear()
 
@@ -80,6 +85,10 @@ class PendingMembers:
     def connection_closed(self, connection: ConnectionId) -> None:
         """Await no longer the ids that were handed out on this connection."""
         self._awaited.pop(connection, None)
+
+
+def _ignore(_: str) -> None:
+    pass
 
 
 def _asker(pending: PendingMember) -> str:

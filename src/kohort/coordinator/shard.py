@@ -126,8 +126,15 @@ Event = (
 class Shard(Fold):
     """The groups of one partition of `__consumer_offsets`."""
 
-    def __init__(self, config: GroupCoordinatorConfig, topics: TopicsView = NO_TOPICS) -> None:
+    def __init__(
+        self,
+        config: GroupCoordinatorConfig,
+        topics: TopicsView = NO_TOPICS,
+        all_pending_bytes: Callable[[], int] | None = None,
+    ) -> None:
+        """`all_pending_bytes`: memory of the pending ids of all shards of the process."""
         super().__init__()
+        self._all_pending_bytes = all_pending_bytes
         self.config = config
         self.topics = topics
         self._handed_out = HandedOutIds()
@@ -268,12 +275,23 @@ class Shard(Fold):
         pending = group.pending.get(f"{request.client_id}-{request.fresh_id}")
         if pending is None:
             return
-        for oldest in self._handed_out.add(group.id, pending, self.config.max_pending_bytes):
+        for oldest in self._handed_out.add(group, pending, self._most_pending_bytes()):
             group_id, member_id = oldest
             forgotten = self.groups.get(group_id)
             if isinstance(forgotten, Group) and forgotten.pending.pop(member_id) is not None:
                 step.cancel_timer(SessionExpires(group_id, member_id))
                 maybe_complete_join(forgotten, step)
+
+    def _most_pending_bytes(self) -> int:
+        """What other shards leave of the memory of pending ids, or what each may have."""
+        everywhere = self._all_pending_bytes
+        elsewhere = 0 if everywhere is None else everywhere() - self.pending_bytes
+        return max(self.config.max_pending_bytes - elsewhere, self.config.min_pending_bytes)
+
+    @property
+    def pending_bytes(self) -> int:
+        """Memory of the pending ids."""
+        return self._handed_out.bytes
 
     def _sync_group(self, request: SyncGroup, now: Instant, timestamp: Timestamp) -> Result:
         step = Step(self.config, now, timestamp)
@@ -329,12 +347,12 @@ class Shard(Fold):
         return self._result(step)
 
     def _consumer_group(self, request: ConsumerGroupHeartbeat, step: Step) -> ConsumerGroup:
-        """The group, new or upgraded if a member joins. Raises KafkaError GROUP_ID_NOT_FOUND."""
+        """The group, new or upgraded if a member joins. Raises KafkaError of `not_found`."""
         group = self.groups.get(request.group)
         if isinstance(group, ConsumerGroup):
             return group
         if request.member_epoch:
-            raise not_found(request)
+            raise not_found(request, step.config)
         if group is None:
             return ConsumerGroup(request.group)
         if not group.is_empty:

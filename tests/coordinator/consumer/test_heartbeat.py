@@ -269,6 +269,14 @@ def test_a_refused_heartbeat_changes_nothing(bench, values, error):
     assert set(bench.shard.groups) == {"g"}
 
 
+@pytest.mark.parametrize("epoch", [1, -1])
+def test_members_of_a_lost_group_may_be_told_to_join_again(epoch):
+    bench = Bench(replace(GroupCoordinatorConfig(), consumer_rejoin_lost=True))
+    call = bench.consumer_heartbeat("lost", "A", epoch)
+    assert call.error == ("unknown_member_id" if epoch > 0 else "group_id_not_found")
+    assert "lost not found" in call.response.error_message
+
+
 def test_the_previous_epoch_passes_with_partitions_that_are_assigned(bench):
     bench.consumer_heartbeat("g", "A", 0, topics=["t"])
     bench.consumer_heartbeat("g", "B", 0, topics=["t"])

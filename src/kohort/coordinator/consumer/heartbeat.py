@@ -164,8 +164,13 @@ def update_member(
     return member
 
 
-def not_found(request: ConsumerGroupHeartbeat) -> KafkaError:
+def not_found(request: ConsumerGroupHeartbeat, config: GroupCoordinatorConfig) -> KafkaError:
     """The error of a group that does not exist."""
+    if config.consumer_rejoin_lost and request.member_epoch > 0:
+        return KafkaError(
+            ErrorCode.unknown_member_id,
+            f"Consumer group {request.group} not found. The member has to join it again.",
+        )
     what = "Group" if request.member_epoch < 0 else "Consumer group"
     return KafkaError(ErrorCode.group_id_not_found, f"{what} {request.group} not found.")
 
