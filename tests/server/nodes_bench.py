@@ -91,14 +91,14 @@ class SharedCluster:
     async def move(self, place: Place, to: int) -> None:
         """Have a partition moved, and wait until it is there."""
         metadata = await self.plan_move(place, to)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while metadata.state.cluster.leader(place).node != to:
                 await self.storages[to].wait_beyond(metadata.end_offset)
                 await metadata.read_on()
 
     async def leaders(self, topic: str) -> list[Leader]:
         """The leaders of a topic's partitions, once all nodes agree on them and lead them."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while True:
                 found = [self._leaders(broker, topic) for broker in self.brokers.values()]
                 if found[0] and found == [found[0]] * len(found) and self._serve(topic, found[0]):

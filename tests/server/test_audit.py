@@ -10,6 +10,7 @@ from uuid import UUID
 
 import pytest
 
+from docs.blocks import run_by
 from kohort.security import KafkaPrincipal
 from kohort.security.acls import (
     AclBinding,
@@ -70,6 +71,16 @@ def test_a_line_says_who_from_where_by_what_and_what_of(log: AuditLog, tmp_path:
         "name": ("a\n" + "x" * LONGEST_NAME)[:LONGEST_NAME],
         "allowed": False,
     }
+
+
+def test_the_line_of_the_documentation(log: AuditLog, tmp_path: Path) -> None:
+    denied(log)
+    (line,) = lines(log, tmp_path / "audit")
+    (block,) = run_by(__file__)
+    told = json.loads(block.code)
+    differ = ("time", "host", "listener")
+    assert list(told) == list(line)
+    assert told | {name: line[name] for name in differ} == line
 
 
 def test_lines_beyond_those_of_a_second_are_counted(

@@ -15,7 +15,23 @@ async def loaded() -> None:
     """The groups, of which there are none."""
 
 
-async def test_cleaning_that_fails_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+def background(**logs: Any) -> BackgroundTasks:
+    """The tasks of a server with such logs and no topics or groups."""
+    made: Any = SimpleNamespace(**{"retain": nothing, "compact": nothing, "reopen": loaded, **logs})
+    topics: Any = SimpleNamespace(all=tuple)
+    groups: Any = SimpleNamespace(loaded=loaded, groups=tuple)
+    config = Config({"log.cleaner.backoff.ms": 0})
+    return BackgroundTasks(config, SystemClock(), made, topics, groups, warm_ups=())
+
+
+async def nothing(_: object) -> None:
+    """Clean logs of which none needs it."""
+
+
+@pytest.mark.parametrize(("work", "name"), [("retain", "retention"), ("compact", "compaction")])
+async def test_cleaning_that_fails_is_tried_again(
+    work: str, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
     cleaned = asyncio.Event()
     calls = 0
 
@@ -26,22 +42,41 @@ async def test_cleaning_that_fails_is_tried_again(caplog: pytest.LogCaptureFixtu
             cleaned.set()
         raise OSError("no space left")
 
-    logs: Any = SimpleNamespace(clean=clean, reopen=loaded)
-    topics: Any = SimpleNamespace(all=tuple)
-    groups: Any = SimpleNamespace(loaded=loaded, groups=tuple)
-    warm: list[str] = []
-    tasks = BackgroundTasks(
-        Config({"log.cleaner.backoff.ms": 0}),
-        SystemClock(),
-        logs,
-        topics,
-        groups,
-        warm_ups=[lambda: warm.append("up")],
-    )
+    tasks = background(**{work: clean})
     tasks.start()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await cleaned.wait()
     await tasks.close()
     await tasks.close()
-    assert warm == ["up"]
-    assert "cleaning failed" in caplog.text
+    assert f"{name} failed" in caplog.text
+
+
+async def test_retention_goes_on_beside_a_long_compaction() -> None:
+    compacting, passes = asyncio.Event(), 0
+    retained = asyncio.Event()
+
+    async def compact(_: object) -> None:
+        compacting.set()
+        await asyncio.Event().wait()
+
+    async def retain(_: object) -> None:
+        nonlocal passes
+        passes += compacting.is_set()
+        if passes == 2:
+            retained.set()
+
+    tasks = background(compact=compact, retain=retain)
+    tasks.start()
+    async with asyncio.timeout(10):
+        await retained.wait()
+    await tasks.close()
+
+
+async def test_warm_ups_are_called() -> None:
+    warm = asyncio.Event()
+    tasks = background()
+    tasks._warm_ups = [warm.set]
+    tasks.start()
+    async with asyncio.timeout(10):
+        await warm.wait()
+    await tasks.close()

@@ -25,6 +25,7 @@ from kohort.coordinator.requests import (
 from kohort.errors import KohortError
 from kohort.log.partition import PartitionLog
 from kohort.protocol.apis import BY_NAME
+from kohort.protocol.batches import Record, build, read_header
 from kohort.server.addresses import Address, cannot_listen
 from kohort.server.broker import Broker, group_config
 from kohort.server.config.config import Config
@@ -33,6 +34,7 @@ from kohort.server.topics import OFFSETS_TOPIC
 from kohort.server.topics.cluster_metadata import METADATA
 from kohort.server.topics.metadata_log import METADATA_LOG
 from server.net.bench import Peer
+from server.nodes_bench import MovableClock
 
 END = {"transactional_id": "t", "producer_id": 0, "producer_epoch": 0, "committed": True}
 MEMORY = {"listeners": "127.0.0.1:0", "storage": "memory"}
@@ -57,6 +59,37 @@ async def test_it_answers_once_it_is_open() -> None:
         await request(broker.address)
 
 
+async def test_each_start_in_memory_has_a_higher_leader_epoch() -> None:
+    """A consumer with a position of the server before learns that it ends at the log's start."""
+    epochs = []
+    clock = MovableClock()
+    config = Config(MEMORY | {"memory.restart.visible": True})
+    for _ in range(2):
+        async with Broker(config, clock=clock) as broker:
+            peer = Peer(*await asyncio.open_connection(*broker.address))
+            topics = [{"name": "t", "num_partitions": 1, "replication_factor": 1}]
+            await peer.ask("create_topics", 7, topics=topics, timeout=9_000, validate_only=False)
+            log = broker.topics.log("t", 0)
+            assert log is not None
+            log.append(build([Record(None, b"a")]), clock.timestamp())
+            known = await peer.ask("metadata", 9, topics=[{"name": "t"}])
+            epochs.append(known.topics[0].partitions[0].leader_epoch)
+            assert read_header(log.read(0, 1_000)).partition_leader_epoch == epochs[-1]
+            if epochs[1:]:
+                asked = {"partition": 0, "current_leader_epoch": -1, "leader_epoch": epochs[0]}
+                answer = await peer.ask(
+                    "offset_for_leader_epoch",
+                    4,
+                    replica_id=-1,
+                    topics=[{"topic": "t", "partitions": [asked]}],
+                )
+                (end,) = answer.topics[0].partitions
+                assert (end.error_code, end.leader_epoch, end.end_offset) == (0, epochs[0], 0)
+            peer.leave()
+        clock.ahead_ms += 1_000
+    assert 0 < epochs[0] < epochs[1] < 2**31
+
+
 async def test_the_group_log_is_made_once_and_as_kafka_makes_it(tmp_path: Path) -> None:
     settings = {
         "listeners": "127.0.0.1:0",
@@ -72,7 +105,7 @@ async def test_the_group_log_is_made_once_and_as_kafka_makes_it(tmp_path: Path) 
         assert topic.configs == {
             "cleanup.policy": "compact",
             "compression.type": "producer",
-            "segment.bytes": "104857600",
+            "segment.bytes": "4194304",
         }
     async with Broker(Config(settings | {"offsets.topic.num.partitions": 7})) as broker:
         topic = broker.topics.get(OFFSETS_TOPIC)

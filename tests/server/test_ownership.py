@@ -33,7 +33,7 @@ ORDERS = {"name": "orders", "num_partitions": 6, "replication_factor": 1}
 
 async def create(cluster: SharedCluster, node: int) -> None:
     peer = await cluster.peer(node)
-    answer = await peer.ask("create_topics", 7, topics=[ORDERS], timeout_ms=1_000)
+    answer = await peer.ask("create_topics", 7, topics=[ORDERS], timeout_ms=30_000)
     assert answer.topics[0].error_code == 0
 
 
@@ -53,7 +53,7 @@ async def test_new_partitions_have_leaders_when_their_creation_is_told() -> None
         broker, peer, storage = cluster.brokers[1], await cluster.peer(1), cluster.storages[1]
 
         async def told(api: str, version: int, topics: list[dict[str, Any]]) -> list[int]:
-            await peer.ask(api, version, topics=topics, timeout_ms=1_000)
+            await peer.ask(api, version, topics=topics, timeout_ms=30_000)
             return leading(broker)
 
         for api, version, topics in (
@@ -95,7 +95,7 @@ async def test_clients_go_on_when_nodes_leave() -> None:
                     await cluster.stop(at // 20)
                 await producer.send_and_wait("orders", b"%d" % at, partition=at % 6)
             found: set[bytes] = set()
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while len(found) < 60:
                     for records in (await consumer.getmany(timeout_ms=100)).values():
                         found |= {record.value for record in records}
@@ -269,7 +269,7 @@ async def test_a_group_goes_on_where_its_partition_goes() -> None:
         await cluster.leaders("__consumer_offsets")
         found = await old.ask("find_coordinator", 2, key="g", key_type=0)
         assert found.node_id == to
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while error := (await new.ask("heartbeat", 4, **member)).error_code:
                 assert error is ErrorCode.coordinator_load_in_progress
 
@@ -283,7 +283,7 @@ async def test_a_partition_is_served_until_its_next_leader_has_read_it() -> None
         logs.is_readable.clear()
         assert await commit(cluster, former.node, 1) == 0
         await cluster.plan_move(cluster.place("__consumer_offsets"), to)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not standbys(cluster, to):  # noqa: ASYNC110
                 await asyncio.sleep(0.001)
             before = cluster.storages[former.node].observations
@@ -292,7 +292,7 @@ async def test_a_partition_is_served_until_its_next_leader_has_read_it() -> None
         assert await commit(cluster, former.node, 2) == 0
         assert await commit(cluster, to, 3) == ErrorCode.not_coordinator
         logs.is_readable.set()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while error := await commit(cluster, to, 4):
                 assert error in (ErrorCode.not_coordinator, ErrorCode.coordinator_load_in_progress)
         assert await commit(cluster, former.node, 5) == ErrorCode.not_coordinator
@@ -310,7 +310,7 @@ async def test_a_plan_that_is_called_off_leaves_all_as_it_was() -> None:
         former, place = leaders[0].node, cluster.place("__consumer_offsets")
         cluster.storages[3 - former].logs.is_readable.clear()
         metadata = await cluster.plan_move(place, 3 - former)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not standbys(cluster, 3 - former):  # noqa: ASYNC110
                 await asyncio.sleep(0.001)
             await metadata.decide(lambda: [MovePlanned(place, None)])
@@ -349,7 +349,7 @@ async def test_a_drained_node_gets_nothing_in_its_next_session() -> None:
         cluster.shared.fence(1)
         metadata = SharedMetadata(cluster.storages[2], cluster.clock.timestamp)
         known = metadata.state.cluster.nodes
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while 1 not in known or known[1].session == session:
                 await cluster.storages[2].wait_beyond(metadata.end_offset)
                 await metadata.read_on()
@@ -365,7 +365,7 @@ async def test_what_is_not_read_in_time_is_taken_over_when_a_node_is_gone() -> N
         await cluster.stop(1)
         for topic in ("orders", "__consumer_offsets", "__transaction_state"):
             assert {leader.node for leader in await cluster.leaders(topic)} == {2}
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while error := await commit(cluster, 2, 2):
                 assert error == ErrorCode.coordinator_load_in_progress
 
@@ -418,7 +418,7 @@ async def test_a_transaction_ends_though_its_partitions_move() -> None:
                     await cluster.leaders(topic)
                 await outcome()
         leaders = await cluster.leaders("orders")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             for partition, leader in enumerate(leaders):
                 log = cluster.brokers[leader.node].topics.log("orders", partition)
                 assert log is not None
@@ -508,7 +508,7 @@ async def test_a_node_that_comes_while_the_nodes_are_looked_at_stays() -> None:
         await cluster.start(2)
         session = cluster.storages[2].session
         metadata = SharedMetadata(cluster.storages[2], cluster.clock.timestamp)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while 2 not in metadata.state.cluster.nodes:
                 await cluster.storages[2].wait_beyond(metadata.end_offset)
                 await metadata.read_on()
@@ -520,7 +520,7 @@ async def test_a_node_that_comes_while_the_nodes_are_looked_at_stays() -> None:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 - nothing tells of it
             await asyncio.sleep(0.005)
 
@@ -531,7 +531,7 @@ async def test_a_node_that_cannot_read_what_is_logged_ends() -> None:
         unknown = end_offset.to_bytes(8) + build([Record(b'{"zone":"x"}', b"{}")])[8:]
         assert await cluster.storages[1].append(end_offset, unknown, {})
         for broker in cluster.brokers.values():
-            await asyncio.wait_for(broker.lost.wait(), 10)
+            await asyncio.wait_for(broker.lost.wait(), 60)
 
 
 async def test_a_node_without_a_session_tells_of_itself() -> None:
@@ -540,8 +540,9 @@ async def test_a_node_without_a_session_tells_of_itself() -> None:
         cluster.storages[2].failure = OSError("the storage is away")
         storage = cluster.storages[1]
         metadata = SharedMetadata(storage, cluster.clock.timestamp)
-        await metadata.decide(lambda: [NodeFenced(2)])
-        async with asyncio.timeout(10):
+        # The other node does the same once the lease has ended.
+        await metadata.decide(lambda: [NodeFenced(2)] if 2 in metadata.state.cluster.nodes else [])
+        async with asyncio.timeout(60):
             while cluster.brokers[2].topics.metadata_end_offset < metadata.end_offset:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         told = await two.ask("metadata", 9, topics=[])
@@ -555,10 +556,10 @@ async def test_a_change_of_a_topic_is_logged_by_one_node(caplog: pytest.LogCaptu
         await create(cluster, 2)
         await cluster.leaders("orders")
         peer = await cluster.peer(1)
-        await peer.ask("create_partitions", 3, topics=grown, timeout_ms=1_000)
+        await peer.ask("create_partitions", 3, topics=grown, timeout_ms=30_000)
         await cluster.leaders("orders")
-        await peer.ask("delete_topics", 6, topics=[{"name": "orders"}], timeout_ms=1_000)
-        async with asyncio.timeout(10):
+        await peer.ask("delete_topics", 6, topics=[{"name": "orders"}], timeout_ms=30_000)
+        async with asyncio.timeout(60):
             while cluster.brokers[2].topics.get("orders") is not None:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
     assert [each.getMessage() for each in caplog.records] == [
@@ -570,7 +571,7 @@ async def test_one_of_two_nodes_makes_a_topic() -> None:
     async with SharedCluster(2) as cluster:
         peers = [await cluster.peer(node) for node in (1, 2)]
         made = await asyncio.gather(
-            *(peer.ask("create_topics", 7, topics=[ORDERS], timeout_ms=1_000) for peer in peers)
+            *(peer.ask("create_topics", 7, topics=[ORDERS], timeout_ms=30_000) for peer in peers)
         )
         errors = [each.topics[0].error_code for each in made]
         assert sum(error == 0 for error in errors) == 1
@@ -578,9 +579,9 @@ async def test_one_of_two_nodes_makes_a_topic() -> None:
             ErrorCode.none, ErrorCode.not_controller, ErrorCode.topic_already_exists
         }  # fmt: skip
         assert len(await cluster.leaders("orders")) == 6
-        deleted = {"topics": [{"name": "orders"}], "timeout_ms": 1_000}
+        deleted = {"topics": [{"name": "orders"}], "timeout_ms": 30_000}
         assert (await peers[0].ask("delete_topics", 6, **deleted)).responses[0].error_code == 0
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while cluster.brokers[2].topics.get("orders") is not None:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         assert not [each for each in cluster.shared.logs if each.topic == "orders"]
@@ -642,7 +643,7 @@ async def test_a_long_metadata_log_is_compacted_for_nodes_that_come() -> None:
         metadata = SharedMetadata(cluster.storages[2], cluster.clock.timestamp)
         planned = MovePlanned(cluster.place("orders"), None)
         await metadata.decide(lambda: [planned] * (COMPACTED_AFTER + 1))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not cluster.shared.compacted:  # noqa: ASYNC110 - a node does so when it can
                 await asyncio.sleep(0.01)
         await cluster.start(3)

@@ -213,3 +213,23 @@ async def set_quota(peer: Peer, client_id: str) -> ErrorCode:
     }
     answer = await peer.ask("alter_client_quotas", 1, entries=[entry], validate_only=False)
     return ErrorCode(answer.entries[0].error_code)
+
+
+async def test_clients_do_not_wait_for_the_removal_of_deleted_topics(database: str) -> None:
+    operator = await asyncpg.connect(database)
+    async with Broker(config(database)) as broker:
+        await produce(broker, b"1")
+        client = ClientConfig(bootstrap=str(broker.address))
+        async with Cluster(client) as cluster, operator.transaction():
+            admin = Admin(cluster)
+            await admin.create_topic("payments", partitions=10)
+            await operator.execute("select from logs where topic = 'payments' for update")
+            await admin.delete_topic("payments")
+            async with Producer(client, transactional_id="t") as producer, producer.transaction():
+                await producer.send("orders", b"2", partition=0)
+            await admin.delete_records({ORDERS: 1})
+            await admin.set_scram_password("alice", "secret")
+        left = "select exists (select from logs where topic = 'payments')"
+        while await operator.fetchval(left):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    await operator.close()

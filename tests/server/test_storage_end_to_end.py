@@ -241,7 +241,7 @@ async def test_nothing_is_visible_that_is_not_durable(
 
 
 async def until(condition: Any) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 - nothing tells
             await asyncio.sleep(0.01)
 

@@ -391,7 +391,8 @@ class History:
         self.disk.refused = ()
 
     async def _clean(self):
-        await self.server.directory.clean(self.clock.timestamp())
+        await self.server.directory.retain(self.clock.timestamp())
+        await self.server.directory.compact(self.clock.timestamp())
 
     async def _wait(self, seconds):
         await asyncio.sleep(seconds)

@@ -1,19 +1,22 @@
 """Nodes on the clocks of a test: what they lead, and a simulation in which all of them fail."""
 
+import asyncio
+from collections.abc import Mapping
 from contextlib import suppress
 from random import Random
 
 import pytest
 
 from effort import examples
-from kohort.cluster import LEASE_MS, FencedError, MovePlanned, Place
-from kohort.errors import KafkaError, KohortError
+from kohort.cluster import LEASE_MS, FencedError, MovePlanned, Place, UnknownOutcomeError
+from kohort.errors import ErrorCode, KafkaError, KohortError
 from kohort.log.base import Log
+from kohort.log.shared_memory import MemoryStorage, SharedMemory
 from kohort.log.standby import StandbyLog
 from kohort.protocol import batches
 from kohort.protocol.batches import Record, iterate
 from kohort.server.ownership import READY_WITHIN_MS
-from kohort.server.topics import NewTopic
+from kohort.server.topics import Growth, NewTopic, SharedTopics, Topic
 from kohort.testing.nodes import START, Node, Nodes
 
 COORDINATORS = {"offsets_topic_num_partitions": 3, "transaction_state_log_num_partitions": 2}
@@ -38,6 +41,81 @@ async def test_what_a_crashed_node_led_is_led_by_others_with_all_records() -> No
     await cluster.start(1)
     await cluster.advance(60_000, step_ms=1_000)
     assert {(await cluster.leader("orders", at)).node for at in range(PARTITIONS)} == {1, 2}
+
+
+async def test_nodes_decide_once_on_what_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Nodes(**COORDINATORS)
+    for node_id in (1, 2):
+        await cluster.start(node_id)
+    await cluster.advance(60_000, step_ms=1_000)
+    monkeypatch.delattr(SharedTopics, "spread")
+    await cluster.advance(5_000)
+    monkeypatch.undo()
+    cluster.crash(1)
+    await cluster.advance(5_000)
+    led = cluster.nodes[2].topics.led
+    assert len(led) == 3 + 2
+
+
+async def test_topics_that_grow_together_take_few_batches() -> None:
+    cluster = Nodes(**COORDINATORS)
+    one, two = await cluster.start(1), await cluster.start(2)
+    names = [f"topic-{number}" for number in range(300)]
+    await one.topics.create_each([NewTopic(name, 1) for name in names])
+    await cluster.advance(1_000)
+    before = len(cluster.shared.metadata)
+    wanted = [Growth(name, 2) for name in names]
+    grown = await one.topics.grow_each([*wanted, Growth("unknown", 2)])
+    assert all(isinstance(each, Topic) for each in grown[:-1])
+    codes = [each.code for each in grown if isinstance(each, KafkaError)]
+    assert codes == [ErrorCode.unknown_topic_or_partition]
+    assert len(cluster.shared.metadata) - before <= 2
+    await cluster.advance(1_000)
+    assert {len(topic.partitions) for name in names if (topic := two.topics.get(name))} == {2}
+
+
+class SilentStorage(MemoryStorage):
+    """A database that answers no append, and whose answers may be lost."""
+
+    def __init__(self, shared: SharedMemory, node_id: int) -> None:
+        super().__init__(shared, node_id)
+        self.answers = asyncio.Event()
+        self.answers.set()
+
+    async def append(self, end_offset: int, batch: bytes, fences: Mapping[int, int]) -> bool:
+        appended = await super().append(end_offset, batch, fences)
+        if not self.answers.is_set():
+            await self.answers.wait()
+            raise UnknownOutcomeError
+        return appended
+
+
+async def test_a_change_times_out_and_is_settled_before_the_next_one() -> None:
+    cluster = Nodes(storage=SilentStorage, **COORDINATORS)
+    one = await cluster.start(1)
+    assert isinstance(one.storage, SilentStorage)
+    one.storage.answers.clear()
+    changes = [one.topics.create_each([NewTopic("orders", n)], soon()) for n in (1, 2)]
+    outcomes = await asyncio.gather(*changes, return_exceptions=True)
+    assert [each.code for each in outcomes if isinstance(each, KafkaError)] == [
+        ErrorCode.request_timed_out
+    ] * 2
+    with pytest.raises(KafkaError) as late:
+        await one.topics.change(one.topics.delete_each(["orders"]), soon())
+    assert late.value.code is ErrorCode.request_timed_out
+    await one.topics.catch_up(soon())
+    third = asyncio.create_task(one.topics.create_each([NewTopic("orders", 3)]))
+    one.storage.answers.set()
+    (refused,) = await third
+    assert isinstance(refused, KafkaError)
+    assert refused.code is ErrorCode.topic_already_exists
+    topic = one.topics.get("orders")
+    assert topic is not None
+    assert len(topic.partitions) == 1  # later ones had not begun
+
+
+def soon() -> float:
+    return asyncio.get_running_loop().time() + 0.05
 
 
 async def test_a_planned_move_raises_the_epoch() -> None:

@@ -8,9 +8,9 @@ from typing import Final
 from kohort.log.base import LogDirectory
 from kohort.runtime.clock import Clock
 from kohort.runtime.groups import Groups
-from kohort.runtime.time_slice import TimeSlices
 from kohort.server.config import Config
 from kohort.server.topics import Topics
+from kohort.time_slice import TimeSlices
 
 logger = logging.getLogger("kohort.background")
 
@@ -51,7 +51,8 @@ class BackgroundTasks:
         self._begin(
             self._repeat("opening logs again", lambda: REOPEN_INTERVAL_S, self._logs.reopen)
         )
-        self._begin(self._repeat("cleaning", self._cleaning_interval_s, self._clean))
+        self._begin(self._repeat("retention", self._cleaning_interval_s, self._retain))
+        self._begin(self._repeat("compaction", self._cleaning_interval_s, self._compact))
 
     async def close(self) -> None:
         """Cancel every task. Idempotent."""
@@ -63,7 +64,7 @@ class BackgroundTasks:
         self._tasks.append(asyncio.create_task(work))
 
     def _cleaning_interval_s(self) -> float:
-        # One pass does retention and compaction; it costs microseconds per log that needs neither.
+        # A pass costs microseconds per log in which nothing is due.
         interval_ms: int = min(
             self._config["log.retention.check.interval.ms"], self._config["log.cleaner.backoff.ms"]
         )
@@ -80,9 +81,13 @@ class BackgroundTasks:
             except Exception:
                 logger.exception("%s failed and is tried again in %g s", name, interval_s)
 
-    async def _clean(self) -> None:
-        """Delete and compact what is due, of topics, groups and metadata."""
-        await self._logs.clean(self._clock.timestamp())
+    async def _retain(self) -> None:
+        """Delete what is due, also while a compaction takes long."""
+        await self._logs.retain(self._clock.timestamp())
+
+    async def _compact(self) -> None:
+        """Compact what is due, of topics, groups and transactions."""
+        await self._logs.compact(self._clock.timestamp())
 
     async def _forget_deleted_topics(self) -> None:
         """Forget offsets of topics that no longer exist.

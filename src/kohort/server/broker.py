@@ -8,7 +8,7 @@ responses to those in progress, decided records appended, everything flushed.
 It is the server of `kohort serve`, and of programs that embed one:
 
     async with Broker(Config({"listeners": "127.0.0.1:0", "storage": "memory"})) as broker:
-        print(broker.address)
+        print(broker.bootstrap)
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from contextlib import AsyncExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from kohort.coordinator.config import (
     ConsumerGroupConfig,
@@ -27,6 +27,8 @@ from kohort.coordinator.config import (
 )
 from kohort.errors import KafkaError, KohortError
 from kohort.log.base import Log, LogDirectory
+from kohort.log.leader_epochs import LARGEST
+from kohort.log.unusable import unusable
 from kohort.protocol.apis import APIS
 from kohort.quotas import ClientQuotas, Windows
 from kohort.runtime.clock import Clock, SystemClock
@@ -77,6 +79,7 @@ from kohort.server.topics import (
 from kohort.server.transaction_markers import PartitionMarkers
 from kohort.server.workers import Worker, WorkerParts
 from kohort.transactions.config import TransactionCoordinatorConfig
+from kohort.types import Timestamp
 
 if TYPE_CHECKING:
     from kohort.server.sasl import SaslListeners
@@ -84,6 +87,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kohort.serve")
 
+_EPOCH_ZERO_S: Final = 1_750_000_000
 RESPONSES_WITHIN_S = 3.0
 """Time that requests in progress have when the server ends; `kohort serve` has 5 s for all of it.
 """
@@ -159,6 +163,11 @@ class Broker:
         await self.close()
 
     @property
+    def bootstrap(self) -> str:
+        """`bootstrap` for a client: HOST:PORT of the first listener."""
+        return str(self.address)
+
+    @property
     def nodes(self) -> Nodes:
         """The nodes of the cluster, and who leads what."""
         return self._cluster.nodes
@@ -218,15 +227,23 @@ class Broker:
 
     def _unusable(self, error: object) -> KohortError:
         storage = self.config["storage"]
-        place = shown_storage(storage) if in_postgres(storage) else "the data directory"
-        return KohortError(f"{place} cannot be used: {error}")
+        if in_postgres(storage):
+            return KohortError(f"{shown_storage(storage)} cannot be used: {error}")
+        if isinstance(error, OSError):
+            return KohortError(unusable(Path(self.config["log.dir"]), error))
+        return KohortError(f"the data directory cannot be used: {error}")
 
     async def _open_directory(self) -> LogDirectory:
         """The logs. A database is opened in another thread: it may take long to respond."""
         if self._shared is not None:
             return self._shared.logs
         cluster = self._cluster
-        open_logs = partial(open_directory, self.config, cluster.cluster_id, cluster.directories)
+        epoch = 0
+        if _shows_restarts(self.config) and cluster.directories == 1:  # workers would have to agree
+            epoch = _epoch_of_start(self.clock.timestamp())
+        open_logs = partial(
+            open_directory, self.config, cluster.cluster_id, cluster.directories, epoch
+        )
         if not in_postgres(self.config["storage"]):
             return open_logs()
         opening = asyncio.ensure_future(asyncio.to_thread(open_logs))
@@ -457,11 +474,13 @@ class Broker:
         tasks.start()
 
 
-def open_directory(config: Config, cluster_id: str | None = None, workers: int = 1) -> LogDirectory:
+def open_directory(
+    config: Config, cluster_id: str | None = None, workers: int = 1, leader_epoch: int = 0
+) -> LogDirectory:
     """The logs of a server, on disk, in memory or in PostgreSQL.
 
     Without `cluster_id`, new ones are of a new cluster. A directory on disk has to be spread over
-    so many workers.
+    so many workers. Logs in memory are led in `leader_epoch`.
 
     Raises OSError, and KohortError if another server uses the directory or the node id.
     """
@@ -470,7 +489,7 @@ def open_directory(config: Config, cluster_id: str | None = None, workers: int =
     if config["storage"] == "memory":
         from kohort.log.memory import MemoryDirectory
 
-        return MemoryDirectory(cluster_id)
+        return MemoryDirectory(cluster_id, leader_epoch)
     from kohort.log.local import LocalDirectory
 
     return LocalDirectory(
@@ -481,6 +500,19 @@ def open_directory(config: Config, cluster_id: str | None = None, workers: int =
         cluster_id=cluster_id,
         workers=workers,
     )
+
+
+def _shows_restarts(config: Config) -> bool:
+    """Whether clients shall notice that the server before had other records and groups."""
+    return config["storage"] == "memory" and bool(config["memory.restart.visible"])
+
+
+def _epoch_of_start(now: Timestamp) -> int:
+    """Leader epoch of logs in memory by a server that starts `now`: higher than any before.
+
+    Clients notice by it that their positions are those of an earlier server (KIP-320).
+    """
+    return min(max(now // 1_000 - _EPOCH_ZERO_S, 0), LARGEST)
 
 
 def _open_postgres(config: Config, cluster_id: str | None) -> LogDirectory:
@@ -519,6 +551,10 @@ def _explained_import() -> Iterator[None]:
 
 def group_config(config: Config) -> GroupCoordinatorConfig:
     """The settings of the coordinator."""
+    # A batch may begin with other commits, and must fit into a segment.
+    most_bytes = min(
+        config["message.max.bytes"], config["offsets.topic.segment.bytes"] // 2 - 4_096
+    )
     return GroupCoordinatorConfig(
         min_session_timeout_ms=config["group.min.session.timeout.ms"],
         max_session_timeout_ms=config["group.max.session.timeout.ms"],
@@ -527,15 +563,14 @@ def group_config(config: Config) -> GroupCoordinatorConfig:
         consumer_migration_policy=MigrationPolicy(config["group.consumer.migration.policy"]),
         offset_metadata_max_bytes=config["offset.metadata.max.bytes"],
         offsets_retention_ms=config["offsets.retention.minutes"] * 60_000,
-        max_record_bytes=config["message.max.bytes"],
-        # A batch may begin with other commits, and must fit into a segment.
-        max_commit_bytes=min(
-            config["message.max.bytes"], config["offsets.topic.segment.bytes"] // 2 - 4_096
-        ),
-        max_pending_bytes=config["group.pending.max.bytes"]
-        // config["offsets.topic.num.partitions"],
+        max_record_bytes=most_bytes,
+        max_commit_bytes=most_bytes,
+        max_pending_bytes=config["group.pending.max.bytes"] // 2,
+        min_pending_bytes=config["group.pending.max.bytes"]
+        // (2 * config["offsets.topic.num.partitions"]),
         consumer=consumer_group_config(config, {}),
         consumer_max_size=config["group.consumer.max.size"],
+        consumer_rejoin_lost=_shows_restarts(config),
         consumer_assignors=config["group.consumer.assignors"],
     )
 

@@ -13,12 +13,20 @@ is gone is replaced as ever.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Coroutine,
+    Generator,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import islice, takewhile
-from typing import Final
+from typing import Any, Final
 
 from kohort.cluster import (
     LEASE_MS,
@@ -35,15 +43,18 @@ from kohort.cluster import (
     PartitionLed,
     Place,
     SharedStorage,
+    Situation,
     UnknownOutcomeError,
     decide,
+    situation,
 )
-from kohort.errors import KohortError
+from kohort.errors import KafkaError, KohortError
 from kohort.runtime.clock import Clock
 from kohort.server.joining import this_machine
 from kohort.server.logs import fields
 from kohort.server.node_status import NodeNews, NodeStatus
 from kohort.server.topics import MetadataRecord, SharedMetadata, SharedTopics
+from kohort.time_slice import TimeSlices
 from kohort.types import Instant, Timestamp, TopicPartition
 
 logger = logging.getLogger("kohort.cluster")
@@ -66,7 +77,9 @@ SETTLED_AT_ONCE: Final = 5_000
 """Partitions: the others wait for the next tick."""
 SAID_EVERY_MS: Final = 200
 """Time between two records by which a node says what it has read, if it reads more."""
-_TAKEN_AT_ONCE: Final = 250
+_TAKEN_AT_ONCE: Final = 100
+_BEGUN_AT_ONCE: Final = 20
+"""Partitions that are let go of in one turn of the event loop: each takes up to 1 ms."""
 _RENEW: Final = "renew its lease"
 _WORK: Final = "follow the cluster"
 _FAILURES: Final = (OSError, UnknownOutcomeError, TimeoutError)
@@ -115,6 +128,10 @@ class Ownership:
         """Set when the lease was renewed, or all was given up."""
         self._untaken: str | None = None
         """Why something that is to be led cannot be read."""
+        self._nothing_for: tuple[int, Situation] | None = None
+        """End of the metadata log and situation of the nodes where nothing was to be decided."""
+        self._agreed: tuple[int, bool, int, int] | None = None
+        """Where this node led what the log says: its end, the lease, and what came and went."""
         self._again = asyncio.Event()
         """Set when there is something to decide on."""
         self._worked = asyncio.Event()
@@ -239,7 +256,7 @@ class Ownership:
         return NodeStatus(
             nodes=len(self._metadata.state.cluster.nodes),
             led=topics.led_by_purpose(),
-            awaited=max(sum(1 for _ in self._led_places()) - len(topics.led), 0),
+            awaited=max(len(self._led_places()) - len(topics.led), 0),
             taken=topics.taken,
             given_up=topics.given_up,
             has_lease=self._has_lease,
@@ -273,7 +290,7 @@ class Ownership:
             await self._agree()
             known = set(self._metadata.state.cluster.nodes.values())
             observed = await self._storage.observe()
-            while await self._metadata.decide(partial(self._decide, observed, known)):
+            while await self._metadata.decide_in_slices(partial(self._decide, observed, known)):
                 await self._agree()
             await self._agree()
             await self._stand_by()
@@ -298,21 +315,24 @@ class Ownership:
 
     def _decide(
         self, observed: Observed, known: Collection[NodeRegistered]
-    ) -> Sequence[MetadataRecord]:
+    ) -> Generator[None, None, Sequence[MetadataRecord]]:
         """`known`: the nodes that were registered when `observed` was seen."""
         if not self._is_registered:
             return [*self._led_anew(), self._registration(observed.now)]
         cluster = self._metadata.state.cluster
         self._is_draining |= cluster.nodes[self._node_id].is_draining
         newcomers = [each for each in cluster.nodes.values() if each not in known]
-        decided = decide(
-            cluster,
-            self._topics.spread,
-            observed.with_newcomers(newcomers),
-            self._settled_after_ms,
-        )
-        # Its lease is over by now: it renews that before it decides on anybody.
-        return () if NodeFenced(self._storage.node_id) in decided else decided
+        seen = observed.with_newcomers(newcomers)
+        nodes = situation(cluster, seen, self._settled_after_ms)
+        if self._node_id in nodes.gone:
+            return ()  # it renews its lease before it decides on anybody
+        at = self._metadata.end_offset, nodes
+        if at == self._nothing_for:
+            return ()
+        topics = yield from self._topics.spread()
+        decided = yield from decide(cluster, topics, nodes)
+        self._nothing_for = None if decided else at
+        return decided
 
     def _led_anew(self) -> Iterable[PartitionLed]:
         """What this node led before its session, in epochs of its own.
@@ -340,15 +360,22 @@ class Ownership:
 
     async def _agree(self) -> None:
         """Lead what the log says, and nothing else. Raises OSError."""
-        mine = self._mine()
-        others = [each for each, epoch in self._topics.led.items() if mine.get(each) != epoch]
+        topics = self._topics
+        end_offset = self._metadata.end_offset
+        if self._agreed == (end_offset, self._has_lease, topics.taken, topics.given_up):
+            return
+        slices, mine = TimeSlices(), dict[TopicPartition, int]()
+        wanted, led = [], topics.led
+        for place, epoch in self._led_places():
+            partition = topics.partition_of(place)
+            if partition is not None:
+                mine[partition] = epoch
+                if led.get(partition) != epoch:
+                    wanted.append((place, epoch))
+            await slices.give_way()
+        others = [each for each, epoch in led.items() if mine.get(each) != epoch]
         await self._give_up(others)
-        wanted = [
-            (place, epoch)
-            for place, epoch in self._led_places()
-            if self._topics.partition_of(place) not in self._topics.led
-        ]
-        failures: list[OSError] = []
+        failures: list[Exception] = []
         for start in range(0, len(wanted), _TAKEN_AT_ONCE):
             some = wanted[start : start + _TAKEN_AT_ONCE]
             await _all(self._take(place, epoch, failures) for place, epoch in some)
@@ -357,12 +384,15 @@ class Ownership:
             told = fields(partitions=len(failures), why=untaken)
             logger.error("partitions cannot be read yet, which is tried again", extra=told)
         self._untaken = untaken
+        # Fewer are led if the lease was over meanwhile.
+        if not failures and len(led) == len(mine):
+            self._agreed = end_offset, self._has_lease, topics.taken, topics.given_up
 
-    async def _take(self, place: Place, epoch: int, failures: list[OSError]) -> None:
+    async def _take(self, place: Place, epoch: int, failures: list[Exception]) -> None:
         """Lead a partition. If it cannot be read, the others are led all the same."""
         try:
             await self._topics.take(place, epoch)
-        except OSError as error:
+        except (OSError, KafkaError) as error:
             failures.append(error)
             return
         if (partition := self._topics.partition_of(place)) is not None:
@@ -377,16 +407,12 @@ class Ownership:
             del self._new[partition]
             self._topics.settle(partition)
 
-    def _led_places(self) -> Iterable[tuple[Place, int]]:
+    def _led_places(self) -> Sequence[tuple[Place, int]]:
         """What this node leads in its present session, with the epochs."""
         if not (self._is_registered and self._has_lease):
             return ()
-        cluster = self._metadata.state.cluster
-        return ((each, cluster.leaders[each].epoch) for each in cluster.led_by(self._node_id))
-
-    def _mine(self) -> dict[TopicPartition, int]:
-        found = ((self._topics.partition_of(place), epoch) for place, epoch in self._led_places())
-        return {partition: epoch for partition, epoch in found if partition is not None}
+        leaders = self._metadata.state.cluster.leaders.items()
+        return [(place, epoch) for place, (node, epoch) in leaders if node == self._node_id]
 
     @property
     def _node_id(self) -> int:
@@ -532,9 +558,20 @@ class Ownership:
         return [NodeFenced(self._node_id)] if self._is_registered else ()
 
 
-async def _all(work: Iterable[Awaitable[None]]) -> None:
+async def _all(work: Iterable[Coroutine[Any, Any, None]]) -> None:
     """Return when all of it is done. Raises a failure only then: nothing goes on unseen."""
-    for failure in await asyncio.gather(*work, return_exceptions=True):
+    tasks: list[asyncio.Task[None]] = []
+    try:
+        for each in work:
+            tasks.append(asyncio.create_task(each))
+            if not len(tasks) % _BEGUN_AT_ONCE:
+                await asyncio.sleep(0)
+        ended = await asyncio.gather(*tasks, return_exceptions=True)
+    except asyncio.CancelledError:
+        for task in tasks:
+            task.cancel()
+        raise
+    for failure in ended:
         if failure is not None:
             raise failure
 

@@ -12,6 +12,8 @@
 What the nodes share is in memory, as are the logs. Nothing happens but in calls of the test.
 """
 
+from collections.abc import Callable
+
 from kohort.cluster import Leader, Place
 from kohort.log.base import Log
 from kohort.log.shared_memory import MemoryStorage, SharedMemory
@@ -44,7 +46,7 @@ class Node:
     def __init__(self, cluster: "Nodes", node_id: int, rate: float) -> None:
         self.id = node_id
         self.clock = NodeClock(cluster, rate)
-        self.storage = MemoryStorage(cluster.shared, node_id)
+        self.storage = cluster.storage(cluster.shared, node_id)
         self.metadata = SharedMetadata(self.storage, self.clock.timestamp)
         self.topics: SharedTopics
         self._config = Config({"node.id": node_id, "storage": "memory"} | cluster.settings)
@@ -87,8 +89,17 @@ class Node:
 class Nodes:
     """The nodes that run, by id."""
 
-    def __init__(self, **settings: object) -> None:
-        """`settings` are those of every node, with underscores for dots."""
+    def __init__(
+        self,
+        *,
+        storage: Callable[[SharedMemory, int], MemoryStorage] = MemoryStorage,
+        **settings: object,
+    ) -> None:
+        """`settings` are those of every node, with underscores for dots.
+
+        `storage` is what a node reaches the others by, which may be slow or fail.
+        """
+        self.storage = storage
         self.settings = {name.replace("_", "."): value for name, value in settings.items()}
         self.elapsed_ms = 0.0
         self.shared = SharedMemory(self.timestamp)

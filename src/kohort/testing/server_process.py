@@ -106,6 +106,11 @@ class ServerProcess:
         """HOST:PORT where it listens, once it does. Raises ServerProcessError."""
         return self.logged_address("address")
 
+    @property
+    def bootstrap(self) -> str:
+        """`bootstrap` for a client: HOST:PORT, as `address`."""
+        return self.address
+
     def logged_address(self, field: str) -> str:
         """HOST:PORT of `address`, `advertised` or `http`, once it listens.
 

@@ -29,6 +29,10 @@ class Nodes:
         """As `bootstrap.servers`."""
         return ",".join(self._addresses.values())
 
+    def address_of(self, node: int) -> str:
+        """HOST:PORT of one node."""
+        return self._addresses[node]
+
     def start(self, node: int) -> None:
         """Start the node; `await_listening` waits for it."""
         self._servers[node] = ServerProcess(

@@ -242,7 +242,8 @@ def test_an_administrator_changes_users_while_the_server_runs(
     assert app.run(["users", "remove", "carol", *words]) == 0
     with pytest.raises(AuthenticationError):
         asyncio.run(produce())
-    assert capsys.readouterr().err == ""
+    told = "kohort: added user carol\nkohort: removed user carol\n"
+    assert capsys.readouterr().err == told
 
 
 def test_secrets_are_shown_nowhere(server: Secured) -> None:

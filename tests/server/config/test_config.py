@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kohort
+from docs.blocks import Block, run_by
 from kohort.cli.app import Parser
 from kohort.cli.options import RefusedError, add_arguments, load_config
 from kohort.errors import ConfigError
@@ -316,17 +317,15 @@ def test_other_machines_reach_the_http_port_with_tls_and_a_token_only() -> None:
     assert Config({"http.listen": "http://127.0.0.1:80"}).https is None
 
 
-def test_the_hardened_settings_of_the_documentation_are_valid(tmp_path: Path) -> None:
-    page = (Path(__file__).parents[3] / "docs" / "security.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"^```toml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
-    for number, block in enumerate(blocks):
-        file = tmp_path / f"{number}.toml"
-        file.write_text(block)
-        problems: list[str] = []
-        given = read_toml(file, problems)
-        if number == 0:
-            assert Config.of(given, problems)["local.socket"] == "/run/kohort/kohort.sock"
-        assert not problems
+@pytest.mark.parametrize("block", run_by(__file__), ids=str)
+def test_the_settings_of_the_documentation_are_valid(block: Block, tmp_path: Path) -> None:
+    file = tmp_path / "server.toml"
+    file.write_text(block.code)
+    problems: list[str] = []
+    given = read_toml(file, problems)
+    if "listeners" in block.code:  # of a whole file, not a part of one
+        Config.of(given, problems)
+    assert not problems
 
 
 def test_the_settings_of_a_listener_are_stronger_than_those_of_all() -> None:
@@ -545,3 +544,11 @@ def test_workers_in_a_database_are_not_alone() -> None:
     settings = {"storage": "postgresql://h/d", "workers": "2", "cluster.enabled": "false"}
     with pytest.raises(ConfigError, match=r"several in one database.*cluster\.enabled=true"):
         Config(settings)
+
+
+def test_a_byte_order_mark_is_no_part_of_a_setting(tmp_path: Path) -> None:
+    file = tmp_path / "kohort.toml"
+    file.write_text('"num.partitions" = 3\n', encoding="utf-8-sig")
+    problems: list[str] = []
+    (given,) = read_toml(file, problems)
+    assert (given.name, given.value, problems) == ("num.partitions", 3, [])

@@ -65,6 +65,10 @@ REFUSALS = {
         "Invalid value 2.0 for configuration min.cleanable.dirty.ratio: Value must be no "
         "more than 1"
     ),
+    ("min.cleanable.dirty.ratio", "-1e-5"): (
+        "Invalid value -1.0E-5 for configuration min.cleanable.dirty.ratio: Value must be at "
+        "least 0"
+    ),
     ("cleanup.policy", "x"): (
         "Invalid value x for configuration cleanup.policy: String must be one of: compact, delete"
     ),

@@ -459,3 +459,53 @@ def test_partitions_of_all_sessions_are_bounded(monkeypatch: pytest.MonkeyPatch)
         begin(first, 2, 10, 1)
     assert len(held) == 0
     assert begin(0, 0, 0, 10)
+
+
+class TestEvictionForPartitions:
+    """Sessions of clients that vanished give way where the partitions are the limit, too."""
+
+    @pytest.fixture(autouse=True)
+    def _bound(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(sessions_module, "MAX_PARTITIONS", 10)
+
+    def test_a_new_session_takes_the_room_of_those_that_were_idle_longest(self) -> None:
+        sessions = FetchSessions(100)
+        gone = [opened(sessions, *range(3)) for _ in range(3)]
+        later = Instant(T0 + EVICTION_MS)
+        begin(sessions, gone[0], 1, now=later)
+        assert opened(sessions, *range(6), now=later) == 0
+        assert opened(sessions, *range(6), now=Instant(later + 1)) > 0
+        assert len(sessions) == 2
+        begin(sessions, gone[0], 2, now=later)
+
+    def test_there_is_no_session_if_too_few_are_idle(self) -> None:
+        sessions = FetchSessions(100)
+        opened(sessions, *range(3))
+        later = Instant(T0 + EVICTION_MS + 1)
+        busy = opened(sessions, *range(6), now=later)
+        assert opened(sessions, *range(5), now=later) == 0
+        begin(sessions, busy, 1, now=later)
+
+    def test_a_session_that_grows_takes_their_room(self) -> None:
+        sessions = FetchSessions(100)
+        gone, growing = opened(sessions, *range(6)), opened(sessions, *range(4))
+        later = Instant(T0 + EVICTION_MS + 1)
+        begin(sessions, growing, 1, wanted(*range(4, 8)), now=later)
+        assert refused(sessions, gone, 1) is ErrorCode.fetch_session_id_not_found
+        assert len(sessions) == 1
+
+
+def test_a_larger_session_takes_the_slot_of_the_smallest_that_is_old() -> None:
+    """Kafka's FetchSessionCacheShard.tryEvict: a session is kept for two minutes at least."""
+    sessions = FetchSessions(3)
+    ids = {size: opened(sessions, *range(size)) for size in (3, 2, 5)}
+    later = Instant(T0 + EVICTION_MS)
+    for session_id in ids.values():
+        begin(sessions, session_id, 1, now=later)
+    assert opened(sessions, *range(4), now=later) == 0
+    later = Instant(later + 1)
+    assert opened(sessions, *range(2), now=later) == 0
+    assert opened(sessions, *range(4), now=later) > 0
+    assert refused(sessions, ids[2], 2) is ErrorCode.fetch_session_id_not_found
+    begin(sessions, ids[3], 2, now=later)
+    begin(sessions, ids[5], 2, now=later)

@@ -207,7 +207,7 @@ class Bench:
         exchange, task = self.begin(api, version, **fields)
         if task is not None:
             await task
-        await asyncio.wait_for(exchange.answered.wait(), 5)
+        await asyncio.wait_for(exchange.answered.wait(), 60)
         if isinstance(exchange.outcome, HungUpError):
             raise exchange.outcome
         return exchange.outcome

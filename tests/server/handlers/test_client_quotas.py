@@ -1,7 +1,10 @@
 """DescribeClientQuotas and AlterClientQuotas."""
 
 from collections.abc import Sequence
+from itertools import permutations
 from typing import Any
+
+import pytest
 
 from kohort.errors import ErrorCode
 from kohort.quotas import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE
@@ -10,6 +13,7 @@ from kohort.server.topics.cluster_metadata import METADATA
 from server.handlers.bench import Bench
 
 ANY = 2
+BY_REQUEST = ("controller_mutation_rate", "request_percentage")
 
 Parts = Sequence[tuple[str, str | None]]
 Change = tuple[str, float | None]
@@ -46,6 +50,26 @@ async def quotas(bench: Bench, *kinds: str, strict: bool = False) -> dict[Any, d
         }
         for each in answer.entries
     }
+
+
+@pytest.mark.parametrize(
+    "described",
+    [
+        ["producer_byte_rate", "consumer_byte_rate", *BY_REQUEST],
+        ["consumer_byte_rate", *BY_REQUEST],
+        [*BY_REQUEST, "producer_byte_rate"],
+        ["consumer_byte_rate", "producer_byte_rate"],
+    ],
+)
+async def test_quotas_of_an_entity_are_in_the_order_of_apache_kafka(
+    bench: Bench, described: list[str]
+) -> None:
+    for changed in permutations(described):
+        for name in changed:
+            await alter(bench, entry([("user", "a")], (name, None)))
+            await alter(bench, entry([("user", "a")], (name, 1.0)))
+        ((_, found),) = (await quotas(bench)).items()
+        assert [*found] == described
 
 
 async def test_quotas_are_set_described_and_removed(bench: Bench) -> None:

@@ -64,6 +64,18 @@ async def test_totals(bench: Bench, topic: str, total: int, code: ErrorCode, mes
     assert count(bench, topic) == 3
 
 
+async def test_too_many_partitions_of_all_topics_together(bench: Bench, topic: str) -> None:
+    bench.topics.create("more", 1)
+    refused = "Excessively large number of partitions per request."
+    before = count(bench, topic)
+    assert await grow(bench, (topic, before + 9_999), ("more", 3), ("unknown", 1)) == [
+        (topic, ErrorCode.policy_violation, refused),
+        ("more", ErrorCode.policy_violation, refused),
+        ("unknown", ErrorCode.policy_violation, refused),
+    ]
+    assert (count(bench, topic), count(bench, "more")) == (before, 1)
+
+
 async def test_unknown_and_twice_and_late(bench: Bench, topic: str) -> None:
     unknown = ErrorCode.unknown_topic_or_partition
     assert await grow(bench, ("nope", 3), ("", 3)) == [("nope", unknown, None), ("", unknown, None)]

@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 
 from kohort.errors import ErrorCode
-from kohort.runtime.time_slice import SLICE_S
+from kohort.time_slice import SLICE_S
 from kohort.types import TopicPartition
 from server.handlers.bench import Bench
 

@@ -70,6 +70,15 @@ async def test_a_topic(bench: Bench, version: int) -> None:
         assert policy.documentation is None
 
 
+async def test_doubles_are_written_as_java_does(bench: Bench) -> None:
+    bench.topics.create("orders", 1, {"min.cleanable.dirty.ratio": "0.0001"})
+    key = ["min.cleanable.dirty.ratio"]
+    result = await describe(bench, TOPIC, "orders", key, include_synonyms=True)
+    (ratio,) = result.configs
+    assert ratio.value == "1.0E-4"
+    assert [each.value for each in ratio.synonyms] == ["1.0E-4", "0.5"]
+
+
 async def test_documentation_and_synonyms_are_only_given_if_asked_for(
     bench: Bench, topic: str
 ) -> None:

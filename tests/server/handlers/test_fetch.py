@@ -242,7 +242,7 @@ class TestWaiting:
         await settle()
         assert exchange.packed is None
         filled.fill("orders", 1)
-        await asyncio.wait_for(task, 1)
+        await asyncio.wait_for(task, 60)
         assert sizes(exchange.outcome) == [0, 1]
         assert [each.high_watermark for each in found(exchange.outcome)] == [50, 21]
 
@@ -275,7 +275,7 @@ class TestWaiting:
             await settle()
             assert exchange.packed is None
             filled.fill("orders", partition, records=10, size=100)
-        await asyncio.wait_for(task, 1)
+        await asyncio.wait_for(task, 60)
         assert sizes(exchange.outcome) == [2, 1]
 
     async def test_min_bytes_that_never_come(self, filled: Bench) -> None:
@@ -301,14 +301,14 @@ class TestWaiting:
             exchange, task = begin(filled, p(0), topic="gone", version=version)
             await settle()
             filled.topics.delete("gone")
-            await asyncio.wait_for(task, 1)
+            await asyncio.wait_for(task, 60)
             assert [each.error_code for each in found(exchange.outcome)] == [code]
 
     async def test_records_that_are_deleted_end_it(self, filled: Bench) -> None:
         exchange, task = begin(filled, p(0, 40), min_bytes=1 << 20)
         await settle()
         filled.topics.log("orders", 0).trim(45)  # type: ignore[union-attr]
-        await asyncio.wait_for(task, 1)
+        await asyncio.wait_for(task, 60)
         assert [each.error_code for each in found(exchange.outcome)] == [
             ErrorCode.offset_out_of_range
         ]
@@ -317,7 +317,7 @@ class TestWaiting:
         waiting = [begin(filled, p(2)) for _ in range(20)]
         await settle()
         filled.fill("orders", 2)
-        await asyncio.wait_for(asyncio.gather(*(task for _, task in waiting)), 1)
+        await asyncio.wait_for(asyncio.gather(*(task for _, task in waiting)), 60)
         assert all(sizes(exchange.outcome) == [1] for exchange, _ in waiting)
 
     async def test_who_gives_up_leaves_nothing_behind(self, filled: Bench) -> None:
@@ -383,7 +383,7 @@ class TestSessions:
         await settle()
         assert exchange.packed is None
         filled.fill("orders", 0)
-        await asyncio.wait_for(task, 1)
+        await asyncio.wait_for(task, 60)
         assert [each.partition_index for each in found(exchange.outcome)] == [0]
         answer = await fetch(
             filled, p(0, 51), session_id=session_id, session_epoch=2, max_wait_ms=2
@@ -465,7 +465,7 @@ async def test_an_append_between_reading_and_waiting_is_told_at_once(
     named = (p(0),) if names_it else ()
     exchange, task = begin(bench, *named, session_id=first.session_id, session_epoch=1)
     bench.fill(topic, 0)
-    await asyncio.wait_for(task, 5)
+    await asyncio.wait_for(task, 60)
     assert sizes(exchange.outcome) == [1]
 
 
@@ -539,7 +539,7 @@ async def test_a_fetch_of_very_many_partitions_waits_for_an_append(wide: Bench) 
     assert not exchange.answered.is_set()
     wide.fill("orders", 7, records=10)
     assert task is not None
-    await asyncio.wait_for(task, 10)
+    await asyncio.wait_for(task, 60)
     assert [index for index, batches in enumerate(sizes(exchange.outcome)) if batches] == [7]
 
 
@@ -549,7 +549,7 @@ async def test_an_append_between_two_slices_of_a_pass_is_not_missed(wide: Bench)
         await asyncio.sleep(0)
         wide.fill("orders", turn)
     assert task is not None
-    await asyncio.wait_for(task, 10)
+    await asyncio.wait_for(task, 60)
     assert any(sizes(exchange.outcome))
 
 
@@ -564,7 +564,7 @@ async def test_a_session_of_very_many_partitions(wide: Bench) -> None:
     assert task is not None
     await asyncio.sleep(0)
     wide.fill("orders", 11)
-    await asyncio.wait_for(task, 10)
+    await asyncio.wait_for(task, 60)
     assert [each.partition_index for each in found(exchange.outcome)] == [11]
 
 

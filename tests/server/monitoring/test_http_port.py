@@ -74,6 +74,14 @@ async def test_an_unknown_path_is_404(address: tuple[str, int], path: str) -> No
     assert (await get(address, path))[0] == 404
 
 
+async def test_an_unknown_path_tells_what_there_is(address: tuple[str, int]) -> None:
+    (_, told), (_, stem) = await get(address, "/grups/orders"), await get(address, "/groups/")
+    assert isinstance(told, dict)
+    assert isinstance(stem, dict)
+    assert told["error"].endswith("; did you mean /groups/?")
+    assert "there are /health, /groups/NAME, /broken" in stem["error"]
+
+
 async def test_head_has_no_body_and_other_methods_are_refused(address: tuple[str, int]) -> None:
     assert (await send(address, b"HEAD /text HTTP/1.1\r\n\r\n")).endswith(
         b"Connection: close\r\n\r\n"
@@ -100,7 +108,7 @@ async def test_silent_clients_are_bounded_and_keep_no_probe_out(address: tuple[s
         assert (await get(address, "/health"))[0] == HTTPStatus.OK
     oldest, newest = held[0][0], held[-1][0]
     with contextlib.suppress(ConnectionResetError):
-        assert await asyncio.wait_for(oldest.read(), 5) == b"", "it is closed"
+        assert await asyncio.wait_for(oldest.read(), 60) == b"", "it is closed"
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(newest.read(), 0.05)
     for _, writer in held:

@@ -13,9 +13,12 @@ from unittest.mock import patch
 
 import pytest
 
+from docs.blocks import run_by
+from kohort.client import ConsumerGroup
 from kohort.cluster import LEASE_MS, NO_LEADER, Leader
 from kohort.coordinator.journal import Cause, Rebalance
 from kohort.errors import ErrorCode
+from kohort.protocol.batches import Record, build
 from kohort.security.acls import (
     CLUSTER_NAME,
     AclBinding,
@@ -31,7 +34,7 @@ from kohort.server.logs import TextFormatter
 from kohort.server.monitoring.observer import Observer
 from kohort.server.nodes import ClusterNodes
 from kohort.server.supervisor.exposition import RESTARTS, UP
-from kohort.types import Timestamp
+from kohort.types import Timestamp, TopicPartition
 from server.net.bench import Peer
 from server.nodes_bench import SharedCluster
 
@@ -232,7 +235,7 @@ async def until_ready(observer: Observer) -> None:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 - nothing tells of it
             await asyncio.sleep(0.005)
 
@@ -265,6 +268,26 @@ async def test_the_documentation_lists_the_metrics(observer: Observer) -> None:
     served = {name for name, _ in types}
     documented = set(re.findall(r"`(kohort_\w+)`", OPERATIONS.read_text(encoding="utf-8")))
     assert served | {UP, RESTARTS} == documented
+
+
+def shape(value: Any) -> Any:
+    """The names in a document; of a list those of its first item."""
+    if isinstance(value, dict):
+        return {name: shape(item) for name, item in value.items()}
+    return [shape(value[0])] if isinstance(value, list) and value else type(value)
+
+
+async def test_the_documents_of_the_documentation(broker: Broker) -> None:
+    broker.topics.create("flights", 3)
+    of_all, of_one = (json.loads(block.code) for block in run_by(__file__))
+    address = str(broker.address)
+    async with ConsumerGroup("orders", topics=["flights"], bootstrap=address) as group:
+        generation = await anext(group)
+        await generation.commit({TopicPartition("flights", 0): 0})
+        groups = json.loads((await broker.observer.groups("")).body)
+        found = json.loads((await broker.observer.group("orders")).body)
+    assert shape(groups) == shape(of_all)
+    assert shape(found) == shape(of_one)
 
 
 async def test_groups_as_json(observer: Observer) -> None:
@@ -330,6 +353,74 @@ async def test_groups_and_topics_are_named_to_who_may_describe_them(secured: Bro
     shown = json.loads((await observer.group("orders")).body)
     assert [one["topic"] for one in shown["offsets"]] == ["shown"]
     assert (await observer.group("others")).status is HTTPStatus.NOT_FOUND
+
+
+async def test_near_names_are_of_what_is_shown(secured: Broker) -> None:
+    observer = secured.observer
+
+    async def errors() -> list[str]:
+        found = await observer.group("ordres"), await observer.topic("shwon")
+        assert {each.status for each in found} == {HTTPStatus.NOT_FOUND}
+        return [json.loads(each.body)["error"] for each in found]
+
+    hidden = ["no group 'ordres'; /groups lists them", "no topic 'shwon'; /topics lists them"]
+    assert await errors() == hidden
+    assert (await observer.topic("shown")).status is HTTPStatus.NOT_FOUND
+    allow(secured, ResourceType.GROUP, "orders")
+    allow(secured, ResourceType.TOPIC, "shown")
+    assert await errors() == [
+        f"{hidden[0]}; did you mean orders?",
+        f"{hidden[1]}; did you mean shown?",
+    ]
+    told = json.loads((await observer.topic("shown")).body)
+    assert told in json.loads((await observer.topics("")).body)["topics"]
+
+
+async def test_groups_have_members_and_the_lag_of_topics_that_are_shown(secured: Broker) -> None:
+    for topic, count in (("shown", 3), ("hidden", 4)):
+        log = secured.topics.log(topic, 0)
+        assert log is not None
+        log.append(build([Record(None, b"")] * count), Timestamp(1))
+
+    async def line() -> Any:
+        (group,) = json.loads((await secured.observer.groups("")).body)["groups"]
+        return group
+
+    allow(secured, ResourceType.GROUP, "orders")
+    assert await line() == {
+        "group_id": "orders",
+        "state": "Empty",
+        "protocol_type": "",
+        "type": "classic",
+        "members": 0,
+        "lag": 0,
+    }
+    allow(secured, ResourceType.TOPIC, "shown")
+    assert (await line())["lag"] == 3
+
+
+async def test_topics_and_nodes(secured: Broker) -> None:
+    observer = secured.observer
+    assert json.loads((await observer.topics("")).body) == {"topics": []}
+    assert (await observer.nodes("")).status is HTTPStatus.FORBIDDEN
+    allow(secured, ResourceType.TOPIC, "shown")
+    allow(secured, ResourceType.CLUSTER, CLUSTER_NAME)
+    topic = secured.topics.get("shown")
+    assert topic is not None
+    assert json.loads((await observer.topics("")).body)["topics"] == [
+        {
+            "topic": "shown",
+            "topic_id": str(topic.id),
+            "internal": False,
+            "leaders": [0],
+            "configs": {},
+        }
+    ]
+    assert json.loads((await observer.nodes("")).body) == {
+        "cluster_id": secured.cluster_id,
+        "nodes": [{"node_id": 0, "leads": 102}],
+        "partitions_without_leader": 0,
+    }
 
 
 async def test_reasons_are_told_to_who_may_describe_the_cluster(tmp_path: Path) -> None:

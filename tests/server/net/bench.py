@@ -145,7 +145,7 @@ class Peer:
 
     async def content(self) -> bytes:
         """The next answer without its size; asyncio.IncompleteReadError if the server closed."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             size = struct.unpack(">i", await self.reader.readexactly(4))[0]
             return await self.reader.readexactly(size)
 
@@ -155,7 +155,7 @@ class Peer:
 
     async def closed(self) -> bytes:
         """What came until the server closed the connection."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             try:
                 return await self.reader.read(-1)
             except ConnectionResetError:
@@ -235,6 +235,6 @@ class Wire:
 
     async def until(self, condition: Callable[[], object]) -> None:
         """Let the loop run until something is so."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while not condition():  # noqa: ASYNC110
                 await asyncio.sleep(0.001)

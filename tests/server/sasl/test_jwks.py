@@ -31,7 +31,7 @@ class Issuer:
 
 
 async def until_fetched(issuer: Issuer, times: int) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while issuer.fetched < times:  # noqa: ASYNC110
             await asyncio.sleep(0.001)
 

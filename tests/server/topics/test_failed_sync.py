@@ -19,6 +19,7 @@ from kohort.log.local import LocalDirectory
 from kohort.server.config.config import Config
 from kohort.server.config.resources import ResourceType
 from kohort.server.topics.cluster_metadata import METADATA
+from kohort.server.topics.metadata_log import SupersededError
 from kohort.server.topics.topic import NewTopic
 from kohort.server.topics.topics import Topics
 from kohort.types import TopicPartition
@@ -82,7 +83,7 @@ def refused(change: Callable[[], object]) -> ErrorCode:
 
 
 async def resumed(server: Server) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while server.logs.problems:  # noqa: ASYNC110 - nothing tells
             await asyncio.sleep(0.01)
 
@@ -340,3 +341,8 @@ async def test_a_producer_id_is_never_given_twice(server: Server, disk: Disk) ->
     assert given > refused_id
     server.end()
     assert server.start().producer_ids.next() > given
+
+
+def test_an_error_of_the_cluster_has_no_number_of_the_system() -> None:
+    error = SupersededError(None, "another node has changed the same")
+    assert str(error) == "another node has changed the same"

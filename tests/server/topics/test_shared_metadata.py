@@ -17,7 +17,11 @@ from kohort.server.topics.cluster_metadata import (
     TopicRecord,
 )
 from kohort.server.topics.metadata_log import SupersededError
-from kohort.server.topics.shared_metadata import COMPACTED_AFTER, SharedMetadata
+from kohort.server.topics.shared_metadata import (
+    COMPACTED_AFTER,
+    OutcomeLostError,
+    SharedMetadata,
+)
 from kohort.types import Timestamp
 from server.topics.test_topics import content
 
@@ -74,8 +78,8 @@ async def nodes() -> Nodes:
     return made
 
 
-def topic(number: int, name: str) -> TopicRecord:
-    return TopicRecord(id=UUID(int=number), name=name, partitions=1)
+def topic(number: int, name: str, partitions: int = 1) -> TopicRecord:
+    return TopicRecord(id=UUID(int=number), name=name, partitions=partitions)
 
 
 async def test_changes_of_different_things_stay(nodes: Nodes) -> None:
@@ -255,6 +259,57 @@ async def test_an_append_of_unknown_outcome_may_be_compacted(nodes: Nodes) -> No
     with pytest.raises(SupersededError):
         await one.durable()
     assert await nodes.settled() == ["a"]
+
+
+async def test_a_decision_of_unknown_outcome_may_be_compacted(nodes: Nodes) -> None:
+    one, two = nodes.metadata
+    await two.change(lambda: [topic(2, "b")], lambda: None)
+    nodes.storages[0].on_lost = lambda: compacted(two)
+    for records in ([topic(1, "a")], [topic(1, "a", 3)], [TopicDeleted(UUID(int=1))]):
+        nodes.storages[0].is_lost = [True]
+        assert await one.change(lambda: records, lambda: "done") == "done"  # noqa: B023
+    assert await nodes.settled() == ["b"]
+
+
+async def test_a_compacted_log_may_not_tell_whether_a_decision_was_logged(nodes: Nodes) -> None:
+    one, two = nodes.metadata
+
+    async def others() -> None:
+        await two.change(lambda: [topic(2, "a")], lambda: None)
+        await compacted(two)
+
+    nodes.storages[0].is_lost = [False]
+    nodes.storages[0].on_lost = others
+    with pytest.raises(OutcomeLostError):
+        await one.change(lambda: [topic(1, "a")], lambda: None)
+    assert await nodes.settled() == ["a"]
+    assert UUID(int=1) not in one.state.topics
+
+
+async def test_a_cancelled_caller_leaves_no_record_done_by_half(nodes: Nodes) -> None:
+    one, two = nodes.metadata
+    begun, gate, done = asyncio.Event(), asyncio.Event(), list[str]()
+
+    async def follow(records: Sequence[tuple[int, MetadataRecord]]) -> None:
+        for offset, record in records:
+            one.replay(offset, record)
+            begun.set()
+            await gate.wait()
+            done.append(str(record))
+
+    one.follow = follow
+    await two.change(lambda: [topic(1, "a")], lambda: None)
+    for read in (one.read_on, one.read_news, partial(one.decide, lambda: ())):
+        caller = asyncio.create_task(read())
+        await begun.wait()
+        caller.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await caller
+        gate.set()
+        assert await one.change(list, lambda: len(done)) == one.end_offset
+        begun.clear()
+        gate.clear()
+        await two.change(lambda: [topic(two.end_offset, f"b{two.end_offset}")], lambda: None)
 
 
 async def compacted(metadata: SharedMetadata) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
+from kohort.server.config.java_double import java_double
 from kohort.server.config.storage import shown_storage
 from kohort.suggestions import did_you_mean
 
@@ -113,6 +114,8 @@ def as_text(value: Value) -> str | None:
         return "true" if value else "false"
     if isinstance(value, tuple):
         return ",".join(value)
+    if isinstance(value, float):
+        return java_double(value)
     return None if value is None else shown_storage(str(value))
 
 

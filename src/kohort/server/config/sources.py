@@ -19,7 +19,7 @@ PREFIX: Final = "KOHORT_"
 # puts into every pod beside a service that is called "kohort" (KOHORT_SERVICE_HOST,
 # KOHORT_PORT_9092_TCP_ADDR, ...).
 _NOT_SETTINGS = re.compile(
-    r"KOHORT_(CONFIG|SECURITY|(DEMO|TEST|BENCH|INTEROP|CONFORMANCE|SERVICE)_.*|PORT(_\d+_.*)?)"
+    r"KOHORT_(BOOTSTRAP|CONFIG|PROFILE|SECURITY|(DEMO|TEST|BENCH|INTEROP|CONFORMANCE|SERVICE)_.*|PORT(_\d+_.*)?)"
 )
 _BY_ENVIRONMENT: Final = {definition.environment: name for name, definition in TABLE.items()}
 
@@ -67,8 +67,8 @@ def read_toml(path: Path, problems: list[str]) -> list[Given]:
     import tomllib
 
     try:
-        with path.open("rb") as file:
-            tree = tomllib.load(file)
+        # Editors on Windows begin UTF-8 with a byte-order mark.
+        tree = tomllib.loads(path.read_bytes().decode("utf-8-sig"))
     except OSError as error:
         problems.append(f"{path}: cannot be read: {error.strerror}")
     except UnicodeDecodeError:

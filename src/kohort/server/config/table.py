@@ -280,8 +280,9 @@ _GROUPS = (
         "completes; 0 with --dev.",
     ),
     _long("group.pending.max.bytes", 64 * _MEBI, minimum=_MEBI, ours=True,
-        doc="Memory of member ids that were handed out and not yet joined with, divided evenly "
-        "over the partitions of __consumer_offsets; beyond it, the oldest are forgotten.",
+        doc="Memory of member ids that were handed out and not yet joined with; beyond it, the "
+        "oldest are forgotten. Half of it is divided evenly over the partitions of "
+        "__consumer_offsets, the other half is for any of them.",
     ),
     _int("group.max.size", INT_MAX, minimum=1,
         doc="Largest number of members in one group; a further JoinGroup is rejected with "
@@ -353,8 +354,9 @@ _OFFSETS = (
         doc="Number of partitions of __consumer_offsets; read when the topic is created, at the "
         "first start.",
     ),
-    _int("offsets.topic.segment.bytes", 100 * _MEBI, minimum=_MEBI,
-        doc="Segment size of __consumer_offsets; a small one makes loading and compaction fast.",
+    _int("offsets.topic.segment.bytes", 4 * _MEBI, minimum=_MEBI,
+        doc="Segment size of __consumer_offsets; read when the topic is created. Only closed "
+        "segments are compacted, so it bounds what is loaded at a start.",
     ),
 )
 
@@ -373,8 +375,9 @@ _TRANSACTIONS = (
         doc="Number of partitions of __transaction_state; read when the topic is created, at the "
         "first start.",
     ),
-    _int("transaction.state.log.segment.bytes", 100 * _MEBI, minimum=_MEBI,
-        doc="Segment size of __transaction_state; a small one makes loading and compaction fast.",
+    _int("transaction.state.log.segment.bytes", 4 * _MEBI, minimum=_MEBI,
+        doc="Segment size of __transaction_state; read when the topic is created. Only closed "
+        "segments are compacted, so it bounds what is loaded at a start.",
     ),
 )
 
@@ -484,6 +487,11 @@ _OURS = (
     _string("storage", "local", check=parse_storage, ours=True,
         doc="Place of the logs. local: files below log.dir; memory: lost when the server ends; "
         "postgresql://USER@HOST:PORT/DATABASE: tables, which need the extra kohort[postgres].",
+    ),
+    _boolean("memory.restart.visible", False, ours=True,
+        doc="Whether clients notice a restart with storage=memory: leader epochs begin at the "
+        "second of the start, and members of an unknown consumer group get UNKNOWN_MEMBER_ID and "
+        "join again. Kafka's GROUP_ID_NOT_FOUND ends librdkafka's consumers. true with --memory.",
     ),
     _boolean("cluster.enabled", False, ours=True,
         doc="Whether this server is a node of a cluster: servers with the same storage=postgresql "

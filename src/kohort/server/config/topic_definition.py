@@ -12,6 +12,7 @@ from typing import NoReturn
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.server.config.definition import INT_MAX, LONG_MAX, Kind, Value
+from kohort.server.config.java_double import java_double
 
 __all__ = ["INT_MAX", "LONG_MAX", "TopicConfig", "replica_list", "split_list"]
 
@@ -103,9 +104,10 @@ class TopicConfig:
         return words
 
     def _refuse(self, value: object, why: str) -> NoReturn:
+        shown = java_double(value) if isinstance(value, float) else value
         raise KafkaError(
             ErrorCode.invalid_config,
-            f"Invalid value {value} for configuration {self.name}: {why}",
+            f"Invalid value {shown} for configuration {self.name}: {why}",
         )
 
 

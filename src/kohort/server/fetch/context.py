@@ -23,7 +23,7 @@ MAX_PARTITIONS_OF_SESSION: Final = 20_000
 class FetchSession:
     """The partitions that a client fetches, and the offsets that it was sent last."""
 
-    __slots__ = ("_sent", "acls", "by_id", "epoch", "id", "last_used", "partitions")
+    __slots__ = ("_sent", "acls", "by_id", "created", "epoch", "id", "last_used", "partitions")
 
     def __init__(
         self, session_id: int, partitions: Partitions, by_id: bool, now: Instant, acls: int = 0
@@ -34,7 +34,7 @@ class FetchSession:
         """That of the next request."""
         self.by_id = by_id
         """Whether topics are named by id, from first to last request."""
-        self.last_used = now
+        self.created = self.last_used = now
         self.acls = acls
         """Version of the ACLs by which its partitions were read last."""
         self._sent: dict[PartitionKey, tuple[int, int]] = {}

@@ -9,10 +9,17 @@ A request names a session and its epoch:
                offsets that moved
 
 The epoch counts the requests, so one that is lost or repeated is noticed and the client starts
-again. A session is known by its id alone, on any connection. Their number is bounded: when all
-slots are taken, the one that was idle longest gives way if it was so for `EVICTION_MS`; else the
-client gets session id 0, which means full fetches. So it is when all sessions have too many
-partitions together.
+again. A session is known by its id alone, on any connection.
+
+The number of sessions is bounded, and so is that of their partitions. A session gives way to a new
+one for which there is no room
+
+- if it was idle for `EVICTION_MS`; the one that was idle longest is the first
+- if all slots are taken: the one with the fewest partitions, if it has fewer than the new one and
+  is older than `EVICTION_MS`.
+
+If there is no room then, the client gets session id 0, which means full fetches. Source:
+FetchSessionCacheShard.tryEvict of Kafka, which bounds the number of sessions alone.
 
 Only partitions that are due are read (`fetch_partitions`). Those that gave records are put last, so
 that one busy partition does not starve the others.
@@ -95,7 +102,7 @@ class FetchSessions:
         session.update(wanted, forgotten)
         self._partitions += len(session.partitions) - before
         too_many = len(session.partitions) > MAX_PARTITIONS_OF_SESSION
-        if too_many or self._partitions > MAX_PARTITIONS:
+        if too_many or not self._has_partitions_left(0, now):
             self._end(session_id)
             raise KafkaError(ErrorCode.fetch_session_id_not_found)
         return IncrementalFetch(session)
@@ -115,7 +122,8 @@ class FetchSessions:
         self, partitions: Partitions, by_id: bool, now: Instant, acls: int
     ) -> FetchSession | None:
         """A new session, None if there is no room for one."""
-        if not self._make_room(now) or self._partitions + len(partitions) > MAX_PARTITIONS:
+        count = len(partitions)
+        if not self._has_partitions_left(count, now) or not self._has_slot_left(count, now):
             return None
         self._partitions += len(partitions)
         session_id = secrets.randbelow(_MAX_INT) + 1
@@ -126,9 +134,29 @@ class FetchSessions:
         )
         return session
 
-    def _make_room(self, now: Instant) -> bool:
-        if len(self._sessions) < self._slots:
+    def _has_partitions_left(self, count: int, now: Instant) -> bool:
+        """Evict until there is room for `count` more partitions; False if there is none."""
+        while self._partitions + count > MAX_PARTITIONS:
+            if not self._evict_idle(now):
+                return False
+        return True
+
+    def _has_slot_left(self, count: int, now: Instant) -> bool:
+        """Evict until a session of `count` partitions has a slot; False if there is none."""
+        if len(self._sessions) < self._slots or self._evict_idle(now):
             return True
+        evictable = (
+            session
+            for session in self._sessions.values()
+            if now - session.created > EVICTION_MS and len(session.partitions) < count
+        )
+        smallest = min(evictable, key=lambda session: len(session.partitions), default=None)
+        if smallest is None:
+            return False
+        self._end(smallest.id)
+        return True
+
+    def _evict_idle(self, now: Instant) -> bool:
         oldest = next(iter(self._sessions.values()), None)
         if oldest is None or now - oldest.last_used <= EVICTION_MS:
             return False

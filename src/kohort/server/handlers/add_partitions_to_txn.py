@@ -12,13 +12,13 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from kohort.errors import ErrorCode
-from kohort.runtime.time_slice import TimeSlices
 from kohort.server.authorization import Access
 from kohort.server.handlers import without_fenced
-from kohort.server.handlers.in_steps import in_slices, respond_large
+from kohort.server.handlers.in_steps import respond_large
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 from kohort.server.topics import INTERNAL
+from kohort.time_slice import TimeSlices, in_slices
 from kohort.transactions.records import Partitions
 from kohort.transactions.requests import TransactionalProducer
 from kohort.transactions.transitions import BUMPS_EPOCH

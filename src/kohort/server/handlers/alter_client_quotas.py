@@ -9,13 +9,13 @@ from typing import Any, Final
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.quotas import EMPTY, QuotaEntity, altered_quotas, quota_entity
-from kohort.runtime.time_slice import TimeSlices
 from kohort.server.handlers.describe_client_quotas import named
 from kohort.server.handlers.in_steps import Fields, collected, counted, respond_large
 from kohort.server.handlers.refusing import REFUSAL
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 from kohort.server.topics import in_batches
+from kohort.time_slice import TimeSlices
 
 MAX_CHANGES: Final = 1_000
 """Changes of one entity that are looked at: so many have a duplicate or an unknown key."""
@@ -42,6 +42,7 @@ async def handle(services: Services, exchange: Exchange, request: Any) -> None:
         seen.add(entity)
         return entry
 
+    await services.topics.catch_up()
     results: list[Fields] = []
     slices = TimeSlices()
     for some in in_batches(await collected(request.entries, first), _chars):
@@ -66,20 +67,23 @@ async def _alter(
     """Alter the quotas of some entities, in one turn and one append."""
     topics = services.topics
     outcomes: dict[QuotaEntity, KafkaError | None] = {}
-    altered: dict[QuotaEntity, Mapping[str, float]] = {}
-    for each in entries:
-        entity = _entity(each)
-        try:
-            outcomes[entity] = None
-            altered[entity] = _altered(topics.quotas.entities.get(entity, EMPTY), each, times)
-        except KafkaError as error:
-            outcomes[entity] = error
-    if altered and not validate_only:
-        try:
+
+    def alter() -> None:
+        altered: dict[QuotaEntity, Mapping[str, float]] = {}
+        for each in entries:
+            entity = _entity(each)
+            try:
+                altered[entity] = _altered(topics.quotas.entities.get(entity, EMPTY), each, times)
+                outcomes[entity] = None
+            except KafkaError as error:
+                outcomes[entity] = error
+        if not validate_only:
             topics.set_quotas(altered)
-            await topics.durable()
-        except KafkaError as error:
-            outcomes |= dict.fromkeys(altered, error)
+
+    try:
+        await topics.decided(alter)
+    except KafkaError as error:
+        outcomes |= {entity: before or error for entity, before in outcomes.items()}
     return [_result(entity, error) for entity, error in outcomes.items()]
 
 

@@ -10,7 +10,6 @@ from kohort.server.config import ResourceType
 from kohort.server.handlers.altering import (
     MAX_CONFIGS,
     alter_each,
-    existing_topic,
     replace_configs,
     replace_topic_configs,
     validate_keys,
@@ -32,8 +31,7 @@ async def _alter(services: Services, resource: Any, validate_only: bool) -> None
     )
     configs = {each.name: each.value for each in given}
     if kind == ResourceType.TOPIC:
-        existing_topic(services, name)
-        replace_topic_configs(services, name, configs, validate_only)
+        await replace_topic_configs(services, name, lambda _: configs, validate_only)
     else:
         resource_kind = validate_resource(services, kind, name)
         named = {*configs, *services.topics.configs_of(resource_kind, name)}

@@ -5,10 +5,10 @@ for one mechanism. v0 is flexible.
 """
 
 from collections.abc import Callable, Generator
+from functools import partial
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from kohort.errors import ErrorCode, KafkaError
-from kohort.runtime.time_slice import TimeSlices
 from kohort.security.scram import (
     MAX_ITERATIONS,
     MAX_NAME_CHARS,
@@ -18,10 +18,11 @@ from kohort.security.scram import (
     ScramUsers,
     credential_of,
 )
-from kohort.server.handlers.in_steps import Fields, collected, in_slices, respond_large
+from kohort.server.handlers.in_steps import Fields, collected, respond_large
 from kohort.server.handlers.refusing import REFUSAL
 from kohort.server.net import Exchange
 from kohort.server.services import Services
+from kohort.time_slice import TimeSlices, in_slices
 
 MAX_SALT_BYTES: Final = 1_024
 """Kafka has no bound; a batch of records has to fit into a segment."""
@@ -63,6 +64,7 @@ async def handle(services: Services, exchange: Exchange, request: Any) -> None:
         refused = await collected(dict.fromkeys(names), lambda name: {"user": name, **REFUSAL})
         await respond_large(services, exchange, {"results": refused}, len(refused))
         return
+    await services.topics.catch_up()
     judged = await in_slices(_judge_each(services.topics.scram_users, request))
     slices = TimeSlices()
     results: list[Fields] = []
@@ -77,10 +79,10 @@ async def handle(services: Services, exchange: Exchange, request: Any) -> None:
     for start in range(0, len(changes), PER_BATCH):
         some = changes[start : start + PER_BATCH]
         try:
-            services.topics.set_scram_credentials(
-                {(user, kind): credential for _, user, (kind, credential) in some}
+            credentials = {(user, kind): credential for _, user, (kind, credential) in some}
+            await services.topics.decided(
+                partial(services.topics.set_scram_credentials, credentials)
             )
-            await services.topics.durable()
         except KafkaError as error:
             for at, user, _ in some:
                 results[at] = _result(user, error.code, error.message)

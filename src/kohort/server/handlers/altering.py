@@ -7,10 +7,10 @@ that listener, also if a setting stays as it is: by the same path comes another 
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 from kohort.errors import ConfigError, ErrorCode, KafkaError
-from kohort.runtime.time_slice import TimeSlices
 from kohort.server.config import (
     Config,
     ResourceType,
@@ -25,6 +25,7 @@ from kohort.server.handlers.in_steps import counted, respond_large
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 from kohort.server.topics import Topic, validate_name
+from kohort.time_slice import TimeSlices
 
 MAX_CONFIGS: Final = 1_000
 """Configs of a resource that are looked at: so many have a duplicate or an unknown name."""
@@ -39,15 +40,12 @@ async def alter_each(services: Services, exchange: Exchange, request: Any, alter
     Each waits for the disk in another thread: the next one would wait for it on the loop.
     """
     times = await counted((each.resource_type, each.resource_name) for each in request.resources)
+    if any(kind != ResourceType.BROKER_LOGGER for kind, _ in times):
+        await services.topics.catch_up()
     slices = TimeSlices()
     results: list[dict[str, Any]] = []
     for each in request.resources:
-        before = services.topics.last_change
-        result = await _result(services, exchange, request, each, times, alter)
-        change = services.topics.last_change
-        if change != before:
-            result = await services.topics.confirmed(result, change)
-        results.append(result)
+        results.append(await _result(services, exchange, request, each, times, alter))
         await slices.give_way()
     del times  # in another turn than what else is freed
     await services.topics.reconfigured()
@@ -68,7 +66,11 @@ async def _result(
         if times[kind, name] > 1:
             raise KafkaError(ErrorCode.invalid_request, "Each resource must appear at most once.")
         authorize(services.access(exchange), kind, name)
-        await alter(services, resource, request.validate_only)
+        altered = partial(alter, services, resource, request.validate_only)
+        if kind == ResourceType.BROKER_LOGGER:  # of this process alone
+            await altered()
+        else:
+            await services.topics.decided_later(altered)
     except KafkaError as error:
         return result | {"error_code": error.code, "error_message": error.message or None}
     return result | {"error_code": ErrorCode.none, "error_message": None}
@@ -85,7 +87,7 @@ def validate_keys(names: Iterable[str], without_value: Iterable[str]) -> None:
         )
 
 
-def existing_topic(services: Services, name: str) -> Topic:
+def _existing_topic(services: Services, name: str) -> Topic:
     """Raises KafkaError INVALID_REQUEST, INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION."""
     if not name:
         raise KafkaError(ErrorCode.invalid_request, "Default topic resources are not allowed.")
@@ -117,13 +119,18 @@ def validate_resource(services: Services, kind: int, name: str) -> ResourceType:
     return ResourceType(kind)
 
 
-def replace_topic_configs(
-    services: Services, name: str, configs: Mapping[str, str], validate_only: bool
+async def replace_topic_configs(
+    services: Services,
+    name: str,
+    configs: Callable[[Topic], Mapping[str, str]],
+    validate_only: bool,
 ) -> None:
-    """Replace all configs of a topic. Raises KafkaError."""
-    valid = validate_topic_configs(configs)
-    if not validate_only:
-        services.topics.alter_configs(name, valid)
+    """Replace all configs of a topic by what `configs` returns of it. Raises KafkaError."""
+    topic = _existing_topic(services, name)
+    if validate_only:
+        validate_topic_configs(configs(topic))
+    else:
+        await services.topics.alter(name, configs)
 
 
 async def replace_configs(

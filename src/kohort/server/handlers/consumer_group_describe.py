@@ -16,12 +16,12 @@ from kohort.coordinator.responses import (
     DescribedConsumerMember,
 )
 from kohort.errors import ErrorCode
-from kohort.runtime.time_slice import TimeSlices
 from kohort.server.authorization import GROUP
 from kohort.server.handlers.in_steps import ask_each, collected, divided, respond_large
 from kohort.server.net import Exchange
 from kohort.server.responses import OPERATIONS_NOT_REQUESTED
 from kohort.server.services import Services
+from kohort.time_slice import TimeSlices
 
 _TOGETHER: Final = 100
 """Groups whose shards are asked before the first of them has responded."""

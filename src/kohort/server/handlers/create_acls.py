@@ -6,15 +6,17 @@ disk. v2 is flexible, v3 has resources of the type user.
 """
 
 from collections.abc import Generator, Sequence
+from functools import partial
 from typing import Any, Final
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.security.acls import AclBinding
 from kohort.server.handlers.acl_entries import read_binding, refusal
-from kohort.server.handlers.in_steps import in_slices, respond_large
+from kohort.server.handlers.in_steps import respond_large
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 from kohort.server.topics import in_batches
+from kohort.time_slice import in_slices
 
 UNKNOWN: Final = 0
 CODES: Final = ("resource_type", "resource_pattern_type", "operation", "permission_type")
@@ -51,12 +53,13 @@ def _read(
 
 
 async def _create(services: Services, read: list[AclBinding | KafkaError]) -> list[dict[str, Any]]:
+    await services.topics.catch_up()
     results: list[dict[str, Any]] = []
     for some in in_batches(read, _chars):
         created = _result(None)
         try:
-            services.topics.create_acls(each for each in some if isinstance(each, AclBinding))
-            await services.topics.durable()
+            bindings = [each for each in some if isinstance(each, AclBinding)]
+            await services.topics.decided(partial(services.topics.create_acls, bindings))
         except KafkaError as error:
             created = _result(error)
         results += (_result(each) if isinstance(each, KafkaError) else created for each in some)

@@ -2,18 +2,21 @@
 
 v3 knows THROTTLING_QUOTA_EXCEEDED (KIP-599). Consumers learn of the new partitions from their
 next Metadata. The number of partitions of `__consumer_offsets` decides where a group lives, so it
-cannot grow.
+cannot grow. A request that adds more than 10,000 partitions in all is refused, as in Kafka.
 """
 
+from collections.abc import Generator, Sequence
+from itertools import repeat
 from typing import Any, Final
 
 from kohort.errors import ErrorCode, KafkaError
-from kohort.runtime.time_slice import TimeSlices
-from kohort.server.handlers.in_steps import collected, counted, respond_large
+from kohort.server.handlers.in_steps import collected, counted, deadline_of, respond_large
 from kohort.server.net import Exchange
 from kohort.server.responses import validate_replicas
 from kohort.server.services import Services
 from kohort.server.throttling import Mutations
+from kohort.server.topics import MAX_PARTITIONS_PER_REQUEST, Growth, Topic
+from kohort.time_slice import TimeSlices, in_slices
 
 FIRST_WITH_THROTTLING: Final = 3
 
@@ -22,11 +25,12 @@ async def handle(services: Services, exchange: Exchange, request: Any) -> None:
     times = await counted(topic.name for topic in request.topics)
     strict = exchange.version >= FIRST_WITH_THROTTLING
     mutations = services.throttling.mutations(exchange, strict=strict)
-    slices, results = TimeSlices(), []
-    for topic in request.topics:
-        if times[topic.name] == 1:
-            results.append(await _result(services, exchange, request, topic, mutations))
-            await slices.give_way()
+    deadline = deadline_of(request)
+    await services.topics.catch_up(deadline)
+    wanted = await collected(
+        request.topics, lambda topic: topic if times[topic.name] == 1 else None
+    )
+    results = await _results(services, exchange, request, wanted, mutations, deadline)
     results += await collected(times, lambda name: _duplicate(name) if times[name] > 1 else None)
     await respond_large(services, exchange, {"results": results}, len(results))
 
@@ -39,25 +43,87 @@ def _duplicate(name: str) -> dict[str, Any]:
     }
 
 
-async def _result(
-    services: Services, exchange: Exchange, request: Any, wanted: Any, mutations: Mutations
-) -> dict[str, Any]:
+async def _results(
+    services: Services,
+    exchange: Exchange,
+    request: Any,
+    wanted: Sequence[Any],
+    mutations: Mutations,
+    deadline: float,
+) -> list[dict[str, Any]]:
+    slices, excess = TimeSlices(), await in_slices(_excess(services, wanted))
+    refused: list[KafkaError | None] = []
+    for topic in wanted:
+        refused.append(_refusal(services, exchange, request, topic, excess, mutations))
+        await slices.give_way()
+    if not request.validate_only:
+        refused = await _grown(services, wanted, refused, deadline)
+    return [_entry(topic.name, error) for topic, error in zip(wanted, refused, strict=True)]
+
+
+def _entry(name: str, error: KafkaError | None) -> dict[str, Any]:
+    if error is None:
+        return {"name": name, "error_code": ErrorCode.none}
+    return {"name": name, "error_code": error.code, "error_message": error.message or None}
+
+
+def _excess(services: Services, wanted: Sequence[Any]) -> Generator[None, None, KafkaError | None]:
+    """Why no topic grows: together they would get too many partitions for one request."""
+    added = 0
+    for each in wanted:
+        topic = services.topics.get(each.name)
+        added += 0 if topic is None else max(0, each.count - len(topic.partitions))
+        yield
+    if added <= MAX_PARTITIONS_PER_REQUEST:
+        return None
+    return KafkaError(
+        ErrorCode.policy_violation, ("Excessively large number of partitions per request.")
+    )
+
+
+def _refusal(
+    services: Services,
+    exchange: Exchange,
+    request: Any,
+    wanted: Any,
+    excess: KafkaError | None,
+    mutations: Mutations,
+) -> KafkaError | None:
+    """Why a topic does not grow, as far as that can be known before."""
     try:
         if not services.access(exchange).topic(wanted.name):
             raise KafkaError(ErrorCode.topic_authorization_failed)
         if request.timeout.total_seconds() <= 0:
             raise KafkaError(ErrorCode.request_timed_out)
-        await _grow(services, wanted, mutations, request.validate_only)
+        if excess is not None:
+            raise excess
+        _validate(services, wanted, mutations)
     except KafkaError as error:
-        return {
-            "name": wanted.name,
-            "error_code": error.code,
-            "error_message": error.message or None,
-        }
-    return {"name": wanted.name, "error_code": ErrorCode.none}
+        return error.with_traceback(None)  # which refers to the list that has the error
+    return None
 
 
-async def _grow(services: Services, wanted: Any, mutations: Mutations, validate_only: bool) -> None:
+async def _grown(
+    services: Services,
+    wanted: Sequence[Any],
+    refused: Sequence[KafkaError | None],
+    deadline: float,
+) -> list[KafkaError | None]:
+    """Have those topics grow that are not refused; in the same order why one did not."""
+    growths = [
+        Growth(topic.name, topic.count)
+        for topic, error in zip(wanted, refused, strict=True)
+        if error is None
+    ]
+    try:
+        grown = iter(await services.topics.grow_each(growths, deadline))
+    except KafkaError as error:
+        grown = repeat(error.with_traceback(None))
+    outcomes = (next(grown) if error is None else error for error in refused)
+    return [None if isinstance(each, Topic) else each for each in outcomes]
+
+
+def _validate(services: Services, wanted: Any, mutations: Mutations) -> None:
     if services.topics.get(wanted.name) is None:
         raise KafkaError(ErrorCode.unknown_topic_or_partition)
     topic = services.topics.plan_partitions(wanted.name, wanted.count)
@@ -70,8 +136,6 @@ async def _grow(services: Services, wanted: Any, mutations: Mutations, validate_
         _validate_assignments(services, wanted.assignments, added)
     if not mutations.admits(added):
         raise KafkaError(ErrorCode.throttling_quota_exceeded)
-    if not validate_only:
-        await services.topics.grow(wanted.name, wanted.count)
 
 
 def _validate_assignments(services: Services, assignments: Any, added: int) -> None:

@@ -9,24 +9,28 @@ are assignments to others than these, with Kafka's words. A request whose time i
 is refused and does nothing.
 """
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
+from functools import lru_cache, partial
+from itertools import repeat
 from typing import Any
 
 from kohort.errors import ErrorCode, KafkaError
-from kohort.runtime.time_slice import TimeSlices
 from kohort.server.authorization import CLUSTER, CREATE, DESCRIBE_CONFIGS, TOPIC, Access
 from kohort.server.config import describe_topic_configs
-from kohort.server.handlers.in_steps import collected, counted, divided, in_slices, respond_large
+from kohort.server.handlers.in_steps import collected, counted, deadline_of, divided, respond_large
 from kohort.server.net import Exchange
 from kohort.server.responses import validate_replicas
 from kohort.server.services import Services
 from kohort.server.throttling import Mutations
-from kohort.server.topics import MAX_PARTITIONS_PER_REQUEST, NewTopic, TopicRecord
+from kohort.server.topics import MAX_PARTITIONS_PER_REQUEST, NewTopic, Topic, TopicRecord
+from kohort.time_slice import TimeSlices, in_slices
 
 MAX_CONFIGS = 1_000
 """Configs of a topic that are looked at; there are fewer."""
 ENTRIES = 30
 """Configs of a topic, in the response."""
+_CONFIGS_KEPT = 100
+"""Sets of configs whose entries are shared by the topics of a request that have the same."""
 FIRST_WITH_THROTTLING = 6
 DEFAULT = -1
 """A number of partitions or replicas that the broker chooses."""
@@ -51,19 +55,22 @@ async def handle(services: Services, exchange: Exchange, request: Any) -> None:
 async def _results(
     services: Services, access: Access, request: Any, wanted: Sequence[Any], mutations: Mutations
 ) -> list[dict[str, Any]]:
+    deadline = deadline_of(request)
+    await services.topics.catch_up(deadline)
     slices, excess = TimeSlices(), await in_slices(_excess(services, wanted))
     validated: list[TopicRecord | KafkaError] = []
     for topic in wanted:
         validated.append(_validated(services, request, topic, excess, mutations))
         await slices.give_way()
     if not request.validate_only:
-        validated = await _created(services, wanted, validated)
+        validated = await _created(services, wanted, validated, deadline)
     results = []
+    entries = lru_cache(_CONFIGS_KEPT)(partial(_entries, services))
     for topic, outcome in zip(wanted, validated, strict=True):
         results.append(
             refusal(topic.name, outcome.code, outcome.message or None)
             if isinstance(outcome, KafkaError)
-            else _success(services, access, outcome)
+            else _success(access, outcome, entries)
         )
         await slices.give_way()
     return results
@@ -92,20 +99,30 @@ def _validated(
 
 
 async def _created(
-    services: Services, wanted: Sequence[Any], validated: Sequence[TopicRecord | KafkaError]
+    services: Services,
+    wanted: Sequence[Any],
+    validated: Sequence[TopicRecord | KafkaError],
+    deadline: float,
 ) -> list[TopicRecord | KafkaError]:
     """Create what is valid; in the same order the topic as it is now, or why it is not."""
-    valid = [
-        NewTopic(topic.name, _partitions(services, topic), _configs(topic))
-        for topic, plan in zip(wanted, validated, strict=True)
-        if isinstance(plan, TopicRecord)
-    ]
-    created = iter(await services.topics.create_each(valid))
-    outcomes: list[TopicRecord | KafkaError] = []
-    for plan in validated:
-        outcome = plan if isinstance(plan, KafkaError) else next(created)
-        outcomes.append(outcome if isinstance(outcome, KafkaError) else outcome.record())
-    return outcomes
+
+    def new(judged: tuple[Any, TopicRecord | KafkaError]) -> NewTopic | None:
+        topic, plan = judged
+        if isinstance(plan, KafkaError):
+            return None
+        return NewTopic(topic.name, _partitions(services, topic), _configs(topic))
+
+    valid = await collected(zip(wanted, validated, strict=True), new)
+    try:
+        created = iter(await services.topics.create_each(valid, deadline))
+    except KafkaError as error:
+        created = repeat(error.with_traceback(None))
+
+    def outcome(plan: TopicRecord | KafkaError) -> TopicRecord | KafkaError:
+        made = plan if isinstance(plan, KafkaError) else next(created)
+        return made.record() if isinstance(made, Topic) else made
+
+    return await collected(validated, outcome)
 
 
 def _configs(topic: Any) -> dict[str, str | None]:
@@ -185,7 +202,11 @@ def _excess(services: Services, topics: Sequence[Any]) -> Generator[None, None, 
     )
 
 
-def _success(services: Services, access: Access, topic: TopicRecord) -> dict[str, Any]:
+def _success(
+    access: Access,
+    topic: TopicRecord,
+    entries: Callable[[frozenset[tuple[str, str]]], Sequence[dict[str, Any]]],
+) -> dict[str, Any]:
     made = {
         "name": topic.name,
         "topic_id": topic.id,
@@ -200,18 +221,24 @@ def _success(services: Services, access: Access, topic: TopicRecord) -> dict[str
     return made | {
         "num_partitions": topic.partitions,
         "replication_factor": 1,
-        "configs": [
-            {
-                "name": entry.name,
-                # What was set is shown as it was given, what was not as it is.
-                "value": topic.configs.get(entry.name, entry.value),
-                "read_only": entry.read_only,
-                "config_source": entry.source,
-                "is_sensitive": False,
-            }
-            for entry in describe_topic_configs(topic.configs, services.config)
-        ],
+        "configs": entries(frozenset(topic.configs.items())),
     }
+
+
+def _entries(services: Services, own: frozenset[tuple[str, str]]) -> Sequence[dict[str, Any]]:
+    """The configs of a topic with these of its own."""
+    configs = dict(own)
+    return tuple(
+        {
+            "name": entry.name,
+            # What was set is shown as it was given, what was not as it is.
+            "value": configs.get(entry.name, entry.value),
+            "read_only": entry.read_only,
+            "config_source": entry.source,
+            "is_sensitive": False,
+        }
+        for entry in describe_topic_configs(configs, services.config)
+    )
 
 
 def refusal(name: str, code: ErrorCode, message: str | None) -> dict[str, Any]:

@@ -16,10 +16,11 @@ from kohort.security.acl_search import Found, TooManyMatchesError, find
 from kohort.security.acls import AclBinding, AclBindingFilter, Acls
 from kohort.server.handlers.acl_entries import read_filter, refusal, taken
 from kohort.server.handlers.describe_acls import UNKNOWN, has_unknown
-from kohort.server.handlers.in_steps import Fields, collected, in_slices, respond_large
+from kohort.server.handlers.in_steps import Fields, collected, respond_large
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 from kohort.server.topics import BATCH_RECORDS
+from kohort.time_slice import in_slices
 
 TOO_MANY: Final = KafkaError(ErrorCode.invalid_request, "The filters match too many ACLs together.")
 
@@ -39,6 +40,7 @@ async def handle(services: Services, exchange: Exchange, request: Any) -> None:
         outcomes: list[Outcome] = [error] * len(request.filters)
     else:
         filters: list[Wanted] = await collected(request.filters, _read)
+        await services.topics.catch_up()
         outcomes = await _find(services.topics.acls, filters)
         kept = await _remove(services, outcomes)
     elements = sum(1 if isinstance(each, KafkaError) else 1 + len(each) for each in outcomes)
@@ -70,8 +72,7 @@ async def _remove(services: Services, outcomes: Sequence[Outcome]) -> dict[UUID,
     kept: dict[UUID, KafkaError] = {}
     while ids := [acl_id for acl_id, _ in islice(pairs, BATCH_RECORDS)]:
         try:
-            topics.delete_acls(ids)
-            await topics.durable()
+            await topics.decided(partial(topics.delete_acls, ids))
         except KafkaError as error:
             kept |= dict.fromkeys((each for each in ids if topics.acls.get(each)), error)
     return kept

@@ -10,10 +10,10 @@ from typing import Any, Final
 
 from kohort.coordinator.requests import DeleteGroup
 from kohort.errors import ErrorCode
-from kohort.runtime.time_slice import TimeSlices
 from kohort.server.handlers.in_steps import ask_each, respond_large
 from kohort.server.net import Exchange
 from kohort.server.services import Services
+from kohort.time_slice import TimeSlices
 
 _TOGETHER: Final = 500
 """Groups whose shards are asked before the first of them has responded."""

@@ -10,15 +10,10 @@ from typing import Any, TypeAlias
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log.base import Log
 from kohort.server.config import waits_for_disk
-from kohort.server.handlers.in_steps import (
-    AT_ONCE,
-    Steps,
-    in_slices,
-    respond_in_steps,
-    respond_in_thread,
-)
+from kohort.server.handlers.in_steps import AT_ONCE, Steps, respond_in_steps, respond_in_thread
 from kohort.server.net import Exchange
 from kohort.server.services import Services
+from kohort.time_slice import in_slices
 
 ALL = -1
 

@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from kohort.errors import ErrorCode, KafkaError
-from kohort.runtime.time_slice import TimeSlices
 from kohort.server.authorization import CLUSTER, DELETE, DESCRIBE, TOPIC, Access
-from kohort.server.handlers.in_steps import counted, respond_large
+from kohort.server.handlers.in_steps import collected, counted, deadline_of, respond_large
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 from kohort.server.throttling import Mutations
 from kohort.server.topics import Topics
+from kohort.time_slice import TimeSlices
 
 FIRST_WITH_IDS = 6
 FIRST_WITH_THROTTLING = 5
@@ -32,11 +32,20 @@ class TopicToDelete(NamedTuple):
 
 
 async def handle(services: Services, exchange: Exchange, request: Any) -> None:
-    results = await services.topics.change(_delete(services, exchange, request))
+    deadline = deadline_of(request)
+    work = _delete(services, exchange, request, deadline)
+    try:
+        results = await services.topics.change(work, deadline)
+    except KafkaError as error:
+        refuse = partial(_entry, code=error.code, message=error.message)
+        results = await collected(_topics_to_delete(request, exchange.version), refuse)
     await respond_large(services, exchange, {"responses": results}, len(results))
 
 
-async def _delete(services: Services, exchange: Exchange, request: Any) -> list[dict[str, Any]]:
+async def _delete(
+    services: Services, exchange: Exchange, request: Any, deadline: float
+) -> list[dict[str, Any]]:
+    await services.topics.catch_up(deadline)
     version, access = exchange.version, services.access(exchange)
     strict = version >= FIRST_WITH_THROTTLING
     mutations = services.throttling.mutations(exchange, strict=strict)

@@ -13,9 +13,10 @@ from kohort.protocol.messages import response
 from kohort.security.acl_search import Found, find
 from kohort.security.acls import AclBinding
 from kohort.server.handlers.acl_entries import read_filter, refusal, taken
-from kohort.server.handlers.in_steps import Fields, in_slices, respond_large
+from kohort.server.handlers.in_steps import Fields, respond_large
 from kohort.server.net import Exchange
 from kohort.server.services import Services
+from kohort.time_slice import in_slices
 
 API_KEY = 29
 UNKNOWN = 0

@@ -1,10 +1,11 @@
 """DescribeClientQuotas (48) v0-1: the quotas of users, client ids and addresses (KIP-546).
 
-A filter is validated as Kafka does. v1 is flexible.
+A filter is validated as Kafka does, and the quotas of an entity are in Kafka's order. v1 is
+flexible.
 """
 
-from collections.abc import Coroutine
-from typing import Any
+from collections.abc import Coroutine, Mapping
+from typing import Any, Final
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.quotas import QuotaEntity, QuotaFilter
@@ -13,6 +14,15 @@ from kohort.server.handlers.in_steps import Fields, Steps, respond_in_steps
 from kohort.server.handlers.refusing import refuse
 from kohort.server.net import Exchange
 from kohort.server.services import Services
+
+FOUR_QUOTAS: Final = (
+    "producer_byte_rate",
+    "consumer_byte_rate",
+    "controller_mutation_rate",
+    "request_percentage",
+)
+"""The order of Kafka's HashMap, whose buckets depend on the number of entries."""
+FEWER_QUOTAS: Final = (*FOUR_QUOTAS[1:], FOUR_QUOTAS[0], "connection_creation_rate")
 
 
 def handle(
@@ -39,10 +49,16 @@ def _steps(services: Services, request: Any) -> Steps:
     entries: list[Fields] = []
     for entity, quotas in services.topics.quotas.entities.copy().items():
         if wanted.matches(entity):
-            values = [{"key": key, "value": value} for key, value in quotas.items()]
+            values = [{"key": key, "value": quotas[key]} for key in ordered(quotas)]
             entries.append({"entity": named(entity), "values": values})
         yield
     return {"error_code": ErrorCode.none, "error_message": "", "entries": entries}
+
+
+def ordered(quotas: Mapping[str, float]) -> list[str]:
+    """The names of an entity's quotas in Kafka's order."""
+    order = FOUR_QUOTAS if len(quotas) == len(FOUR_QUOTAS) else FEWER_QUOTAS
+    return [name for name in order if name in quotas]
 
 
 def named(entity: QuotaEntity) -> list[Fields]:

@@ -14,7 +14,6 @@ from kohort.errors import ErrorCode, KafkaError
 from kohort.protocol.error_codes import errors_in
 from kohort.protocol.messages import encode, response
 from kohort.protocol.packing import pack_array, pack_compact_array
-from kohort.runtime.time_slice import TimeSlices
 from kohort.server.config import (
     CONFIG_TYPES,
     ConfigEntry,
@@ -32,6 +31,7 @@ from kohort.server.loggers import levels
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 from kohort.server.topics import validate_name
+from kohort.time_slice import TimeSlices
 
 API_KEY = 32
 _THROTTLE = b"\0\0\0\0"

@@ -7,10 +7,10 @@ left out.
 from typing import Any, Final
 
 from kohort.errors import ErrorCode
-from kohort.runtime.time_slice import TimeSlices
 from kohort.server.handlers.in_steps import respond_large
 from kohort.server.net import Exchange
 from kohort.server.services import Services
+from kohort.time_slice import TimeSlices
 from kohort.transactions.requests import DescribeTransaction, DescribeTransactionResponse
 
 REPEATED_UP_TO: Final = 10_000

@@ -22,7 +22,6 @@ from itertools import islice
 from typing import Any, Final
 
 from kohort.errors import ErrorCode, KafkaError
-from kohort.runtime.time_slice import TimeSlices
 from kohort.server.current_leaders import MOVED, NO_LEADERS, CurrentLeaders, current_leaders
 from kohort.server.fetch import (
     FINAL_EPOCH,
@@ -46,6 +45,7 @@ from kohort.server.fetch import (
 from kohort.server.handlers import fetch_metadata
 from kohort.server.net import Exchange
 from kohort.server.services import Services
+from kohort.time_slice import TimeSlices
 
 MANY: Final = 1_000
 """Partitions that are read in one turn."""

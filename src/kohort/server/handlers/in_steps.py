@@ -15,15 +15,13 @@ from kohort.coordinator.requests import Request
 from kohort.protocol.error_codes import errors_in
 from kohort.protocol.messages import encode_in_pieces, response
 from kohort.protocol.releasing import release
-from kohort.runtime.time_slice import TimeSlices
 from kohort.server.net import Exchange
 from kohort.server.responses import ResponseCollector
 from kohort.server.services import Services
+from kohort.time_slice import TimeSlices, in_slices
 
 AT_ONCE: Final = 500
 """Elements that are handled and encoded at once; each takes up to 20 µs."""
-_PER_CHECK: Final = 20
-"""Elements between two looks at the time."""
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -53,17 +51,10 @@ async def _respond_later(services: Services, exchange: Exchange, steps: Steps) -
     await respond_in_thread(services, exchange, await in_slices(steps))
 
 
-async def in_slices(steps: Generator[None, None, T]) -> T:
-    """What `steps` returns, giving way to others in between."""
-    slices = TimeSlices()
-    while True:
-        try:
-            for _ in range(_PER_CHECK):
-                next(steps)
-        except StopIteration as end:
-            value: T = end.value
-            return value
-        await slices.give_way()
+def deadline_of(request: Any) -> float:
+    """When the time of a request is up, by the clock of the event loop."""
+    seconds: float = request.timeout.total_seconds()
+    return asyncio.get_running_loop().time() + seconds
 
 
 async def counted(items: Iterable[T]) -> "Counter[T]":

@@ -20,7 +20,6 @@ from kohort.server.config import (
 from kohort.server.handlers.altering import (
     MAX_CONFIGS,
     alter_each,
-    existing_topic,
     replace_configs,
     replace_topic_configs,
     validate_keys,
@@ -29,6 +28,7 @@ from kohort.server.handlers.altering import (
 from kohort.server.loggers import set_level, validate_level
 from kohort.server.net import Exchange
 from kohort.server.services import Services
+from kohort.server.topics import Topic
 
 
 async def handle(services: Services, exchange: Exchange, request: Any) -> None:
@@ -39,9 +39,11 @@ async def _alter(services: Services, resource: Any, validate_only: bool) -> None
     changes = [_change(each) for each in resource.configs[:MAX_CONFIGS]]
     kind, name = resource.resource_type, resource.resource_name
     if kind == ResourceType.TOPIC:
-        topic = existing_topic(services, name)
-        configs = altered_topic_configs(topic.configs, changes, services.config)
-        replace_topic_configs(services, name, configs, validate_only)
+
+        def configs(topic: Topic) -> Mapping[str, str]:
+            return altered_topic_configs(topic.configs, changes, services.config)
+
+        await replace_topic_configs(services, name, configs, validate_only)
     elif kind == ResourceType.BROKER_LOGGER:
         validate_broker_id(name, (services.node_id,), f"{services.node_id},")
         _alter_loggers(changes, validate_only)

@@ -14,19 +14,12 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log.base import Log
 from kohort.runtime.lookups import look_up
-from kohort.runtime.time_slice import TimeSlices
 from kohort.server.fetch import READ_COMMITTED
-from kohort.server.handlers.in_steps import (
-    AT_ONCE,
-    Steps,
-    counted,
-    in_slices,
-    respond_in_steps,
-    respond_large,
-)
+from kohort.server.handlers.in_steps import AT_ONCE, Steps, counted, respond_in_steps, respond_large
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 from kohort.server.topics import judge
+from kohort.time_slice import TimeSlices, in_slices
 
 
 class SpecialTimestamp(IntEnum):

@@ -10,11 +10,11 @@ from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from kohort.errors import ErrorCode, KafkaError
-from kohort.runtime.time_slice import TimeSlices
-from kohort.server.handlers.in_steps import AT_ONCE, in_slices, respond_large
+from kohort.server.handlers.in_steps import AT_ONCE, respond_large
 from kohort.server.handlers.patterns import full_match
 from kohort.server.net import Exchange
 from kohort.server.services import Services
+from kohort.time_slice import TimeSlices, in_slices
 from kohort.transactions.records import TransactionMetadata, TransactionState
 
 STATES: Final = frozenset(

@@ -27,9 +27,8 @@ from kohort.cluster import NO_LEADER, Leader
 from kohort.errors import ErrorCode, KafkaError
 from kohort.protocol.messages import encode, response
 from kohort.protocol.packing import pack_array, pack_compact_array
-from kohort.runtime.time_slice import TimeSlices
 from kohort.server.authorization import CLUSTER, CREATE, DESCRIBE, TOPIC, Access
-from kohort.server.handlers.in_steps import in_slices, respond_in_thread
+from kohort.server.handlers.in_steps import respond_in_thread
 from kohort.server.net import Exchange
 from kohort.server.nodes import Node, Nodes
 from kohort.server.responses import OPERATIONS_NOT_REQUESTED
@@ -41,6 +40,7 @@ from kohort.server.topics import (
     Topic,
     validate_name,
 )
+from kohort.time_slice import TimeSlices, in_slices
 
 API_KEY = 3
 FIRST_WITH_IDS = 12

@@ -33,11 +33,12 @@ from kohort.server.handlers.commits import (
     refuse_all,
     with_the_rest,
 )
-from kohort.server.handlers.in_steps import ask, in_slices
+from kohort.server.handlers.in_steps import ask
 from kohort.server.handlers.repeated_commit import RepeatedCommit, is_repeatable
 from kohort.server.net import Exchange
 from kohort.server.responses import PartitionResponses
 from kohort.server.services import Services
+from kohort.time_slice import in_slices
 
 FAST_PATH_BYTES: Final = 512 * 1024
 """Larger requests are decoded in the thread for heavy work."""

@@ -14,12 +14,12 @@ from kohort.coordinator.responses import NONE, OffsetDeleteResponse
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import response as new_response
 from kohort.protocol.packing import pack_array, pack_int16, pack_int32, pack_string
-from kohort.runtime.time_slice import TimeSlices
 from kohort.server.authorization import Access
 from kohort.server.handlers.in_steps import ask
 from kohort.server.net import Exchange
 from kohort.server.responses import PartitionResponses
 from kohort.server.services import Services
+from kohort.time_slice import TimeSlices
 from kohort.types import TopicPartition
 
 AT_ONCE: Final = 1_000

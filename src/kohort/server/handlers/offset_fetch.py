@@ -24,11 +24,11 @@ from kohort.protocol.error_codes import errors_in
 from kohort.protocol.messages import encode
 from kohort.protocol.messages import response as new_response
 from kohort.protocol.packing import pack_compact_array, pack_compact_string, pack_int16
-from kohort.runtime.time_slice import TimeSlices
-from kohort.server.handlers.in_steps import AT_ONCE, Pieces, ask, in_slices, respond_in_thread
+from kohort.server.handlers.in_steps import AT_ONCE, Pieces, ask, respond_in_thread
 from kohort.server.net import Exchange
 from kohort.server.responses import pack_topics
 from kohort.server.services import Services
+from kohort.time_slice import TimeSlices, in_slices
 from kohort.types import TopicPartition
 
 _Fields: TypeAlias = dict[str, Any]

@@ -44,11 +44,10 @@ from kohort.protocol.batches import (
 from kohort.protocol.releasing import release
 from kohort.protocol.request_fast_path import read_single_batch
 from kohort.runtime.clock import Clock
-from kohort.runtime.time_slice import SLICE_S
 from kohort.server.config import waits_for_disk
 from kohort.server.current_leaders import NO_LEADERS, CurrentLeaders, current_leaders
 from kohort.server.handlers import without_fenced
-from kohort.server.handlers.in_steps import AT_ONCE, Pieces, in_slices
+from kohort.server.handlers.in_steps import AT_ONCE, Pieces
 from kohort.server.net import Exchange
 from kohort.server.refused_batches import SENT_AGAIN, NumberedBatch, RefusedBatches
 from kohort.server.responses import (
@@ -61,6 +60,7 @@ from kohort.server.responses import (
 )
 from kohort.server.services import Services
 from kohort.server.topics import MAX_NAME_LENGTH, Topic, Topics
+from kohort.time_slice import SLICE_S, in_slices
 from kohort.transactions.requests import TransactionalProducer
 from kohort.transactions.transitions import BUMPS_EPOCH
 

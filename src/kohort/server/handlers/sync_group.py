@@ -11,9 +11,10 @@ from kohort.coordinator.requests import SyncGroup
 from kohort.coordinator.responses import SyncGroupResponse
 from kohort.errors import ErrorCode
 from kohort.protocol import response_fast_path
-from kohort.server.handlers.in_steps import AT_ONCE, in_slices
+from kohort.server.handlers.in_steps import AT_ONCE
 from kohort.server.net import Exchange
 from kohort.server.services import Services
+from kohort.time_slice import in_slices
 
 
 def handle(

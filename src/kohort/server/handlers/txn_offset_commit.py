@@ -22,10 +22,11 @@ from kohort.errors import ErrorCode, KafkaError
 from kohort.log.producers import Verification
 from kohort.protocol import response_fast_path
 from kohort.server.handlers.commits import AT_ONCE, existing, loggable, refuse_all, with_the_rest
-from kohort.server.handlers.in_steps import ask, in_slices
+from kohort.server.handlers.in_steps import ask
 from kohort.server.net import Exchange
 from kohort.server.responses import PartitionResponses
 from kohort.server.services import Services
+from kohort.time_slice import in_slices
 from kohort.transactions.requests import TransactionalProducer
 from kohort.types import TopicPartition
 

@@ -9,12 +9,12 @@ from typing import Any, Final
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.runtime.markers import Marker
-from kohort.runtime.time_slice import TimeSlices
 from kohort.server.authorization import CLUSTER, CLUSTER_ACTION
 from kohort.server.handlers.in_steps import respond_large
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 from kohort.server.topics import storage_error
+from kohort.time_slice import TimeSlices
 from kohort.types import TopicPartition
 
 NO_PRODUCER: Final = -1

@@ -6,12 +6,12 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from kohort.log.elsewhere import ElsewhereLog
 from kohort.protocol.apis import BY_NAME
-from kohort.runtime.time_slice import TimeSlices
 from kohort.server.internode.connection import Connect
 from kohort.server.internode.link import NodeUnreachableError
 from kohort.server.internode.transactions import NodeConnections
 from kohort.server.nodes import Nodes
 from kohort.server.topics import Topics
+from kohort.time_slice import TimeSlices
 from kohort.types import TopicPartition
 
 AT_ONCE: Final = 500

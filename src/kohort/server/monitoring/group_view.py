@@ -16,14 +16,14 @@ from kohort.coordinator.journal import Rebalance
 from kohort.coordinator.records import OffsetCommitValue
 from kohort.protocol.framing import MalformedError
 from kohort.protocol.subscription import decode_assignment
-from kohort.runtime.time_slice import TimeSlices
 from kohort.server.internode import FindSpans, Span
 from kohort.server.topics import Topics
+from kohort.time_slice import TimeSlices
 from kohort.types import TopicPartition
 
 
 def summary(group: AnyGroup) -> dict[str, Any]:
-    """One line of the list of groups."""
+    """What every view of a group begins with."""
     return {
         "group_id": group.id,
         "state": str(group.state),
@@ -32,13 +32,31 @@ def summary(group: AnyGroup) -> dict[str, Any]:
     }
 
 
+def line(
+    group: AnyGroup, spans: Mapping[TopicPartition, Span], shows: Callable[[str], bool]
+) -> dict[str, Any]:
+    """One line of the list of groups, with its lag in the topics that are shown."""
+    lags = (
+        lag(value.offset, *spans[partition])
+        for partition, value in group.offsets.items()
+        if partition in spans and shows(partition.topic)
+    )
+    count = len(group.sessions if isinstance(group, Group) else group.members)
+    return summary(group) | {"members": count, "lag": sum(each or 0 for each in lags)}
+
+
 def summary_elsewhere(row: Any) -> dict[str, Any]:
-    """The line of a group that another node has told of, in its ListGroups response."""
+    """The line of a group that another node has told of, in its ListGroups response.
+
+    That does not tell the members and the lag, which are null.
+    """
     return {
         "group_id": row.group_id,
         "state": row.group_state,
         "protocol_type": row.protocol_type,
         "type": row.group_type,
+        "members": None,
+        "lag": None,
     }
 
 

@@ -24,6 +24,7 @@ from urllib.parse import unquote
 from kohort.server.addresses import Address
 from kohort.server.guarded_tls import handshaking
 from kohort.server.net import Tls, close_all, listen_on, listen_on_path
+from kohort.suggestions import did_you_mean
 
 MAX_REQUEST: Final = 16 * 1024
 MAX_CONNECTIONS: Final = 32
@@ -177,10 +178,7 @@ class HttpPort:
             if route is None:
                 return json_response({"error": "a token is needed"}, HTTPStatus.UNAUTHORIZED)
         if route is None or (slash and not rest):
-            return json_response(
-                {"error": (f"no such path; there are {', '.join(self._routes)}")},
-                HTTPStatus.NOT_FOUND,
-            )
+            return self._no_such_path(path)
         try:
             response = route(unquote(rest))
             return response if isinstance(response, HttpResponse) else await response
@@ -188,6 +186,12 @@ class HttpPort:
             return json_response(
                 {"error": f"{type(error).__name__}: {error}"}, HTTPStatus.INTERNAL_SERVER_ERROR
             )
+
+    def _no_such_path(self, path: str) -> HttpResponse:
+        there = [f"{each}NAME" if each[1:].endswith("/") else each for each in self._routes]
+        hint = did_you_mean(path, self._routes.keys() - {path})
+        error = f"no such path; there are {', '.join(there)}{hint}"
+        return json_response({"error": error}, HTTPStatus.NOT_FOUND)
 
     @staticmethod
     def _has_token(request: bytes, token: str) -> bool:

@@ -22,7 +22,6 @@ from kohort import __version__
 from kohort.log.problems import Problems
 from kohort.runtime.groups import Groups
 from kohort.runtime.histogram import Histogram
-from kohort.runtime.time_slice import TimeSlices
 from kohort.runtime.transactions import TransactionCoordinator
 from kohort.server.authorization import Access
 from kohort.server.internode import FindSpans
@@ -32,6 +31,7 @@ from kohort.server.monitoring.rebalances import Rebalances
 from kohort.server.net import ListenerStatistics
 from kohort.server.node_status import NodeStatus
 from kohort.server.topics import Topics
+from kohort.time_slice import TimeSlices
 from kohort.types import TopicPartition
 
 __all__ = ["CONTENT_TYPE", "MetricSources", "exposition"]

@@ -3,9 +3,10 @@
 import asyncio
 import importlib
 import os
+from collections import Counter
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
-from itertools import chain
+from itertools import chain, islice
 from operator import itemgetter
 from typing import Any, Final
 
@@ -16,7 +17,6 @@ from kohort.log.problems import Problems
 from kohort.runtime.groups import Groups
 from kohort.runtime.histogram import Histogram
 from kohort.runtime.shard_host import HostState
-from kohort.runtime.time_slice import TimeSlices
 from kohort.runtime.transactions import TransactionCoordinator
 from kohort.server.addresses import Address, cannot_listen
 from kohort.server.authorization import FindAccess
@@ -24,16 +24,22 @@ from kohort.server.cluster_parts import ClusterParts
 from kohort.server.config import Config
 from kohort.server.internode import FindSpans
 from kohort.server.monitoring import group_view
-from kohort.server.monitoring.http_port import HttpPort, HttpResponse, json_response
+from kohort.server.monitoring.http_port import HttpPort, HttpResponse, Route, json_response
+from kohort.server.monitoring.links import index_page
 from kohort.server.monitoring.loop_lag import LoopLag
 from kohort.server.monitoring.rebalances import Rebalances
 from kohort.server.monitoring.viewer import Viewer
 from kohort.server.net import ListenerStatistics, Tls
-from kohort.server.topics import OFFSETS_TOPIC, Topics
+from kohort.server.topics import OFFSETS_TOPIC, Topic, Topics
 from kohort.server.unserved import unserved
+from kohort.suggestions import did_you_mean
+from kohort.time_slice import TimeSlices
+from kohort.types import TopicPartition
 
 _WELL: Final = (HostState.ACTIVE.value, HostState.ELSEWHERE.value)
 DATABASE_BOUNDS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
+_LIKELY_NAMES: Final = 1_000
+"""Names among which the nearest to an unknown one is looked for."""
 _PROBLEMS_TOLD: Final = 100
 """Most problems of logs in one response."""
 
@@ -80,14 +86,18 @@ class Observer:
         wanted, bound, path = self._config.http_listen, None, self._cluster.http_socket
         if wanted is None and path is None:
             return None
+        routes: dict[str, Route] = {
+            "/health": self.health,
+            "/ready": self.ready,
+            "/metrics": self.metrics,
+            "/nodes": self.nodes,
+            "/topics": self.topics,
+            "/topics/": self.topic,
+            "/groups": self.groups,
+            "/groups/": self.group,
+        }
         self._port = HttpPort(
-            {
-                "/health": self.health,
-                "/ready": self.ready,
-                "/metrics": self.metrics,
-                "/groups": self.groups,
-                "/groups/": self.group,
-            },
+            {"/": lambda _: index_page(routes), **routes},
             public={"/health": self.health_alone, "/ready": self.ready_alone},
             token=self._config["http.token"],
             tls=self._tls,
@@ -104,7 +114,8 @@ class Observer:
         return bound
 
     async def close(self) -> None:
-        """Close the HTTP port. Idempotent."""
+        """Close the HTTP port, and log what is left to log. Idempotent."""
+        self._rebalances.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -173,13 +184,19 @@ class Observer:
         """
         if reasons := self._unlisted():
             return self._of_reasons(reasons)
+        slices, partitions = TimeSlices(), set[TopicPartition]()
+        for group in tuple(self._groups.groups()):
+            partitions.update(group.offsets)
+            await slices.give_way()
+        spans = await self._find_spans(partitions)
+        shows = await self._viewer.topics({each.topic for each in partitions})
         elsewhere = await self._cluster.groups_elsewhere()
         if reasons := self._unlisted():  # others had time to respond
             return self._of_reasons(reasons)
-        access, slices, shown = self._viewer.access(), TimeSlices(), {}
+        access, shown = self._viewer.access(), {}
         for group in tuple(self._groups.groups()):
             if access.group(group.id):
-                shown[group.id] = group_view.summary(group)
+                shown[group.id] = group_view.line(group, spans, shows)
             await slices.give_way()
         for row in () if elsewhere is None else elsewhere.groups:
             if access.group(row.group_id):
@@ -188,6 +205,55 @@ class Observer:
         silent = {} if elsewhere is None else {"silent_nodes": elsewhere.silent}
         return await asyncio.to_thread(_listed, [*shown.values()], silent)
 
+    async def topics(self, _: str) -> HttpResponse:
+        """Every topic that may be shown; read in slices, written in another thread."""
+        access, slices, shown = self._viewer.access(), TimeSlices(), []
+        for topic in tuple(self._topics.all()):
+            if access.topic(topic.name):
+                shown.append(self._shown(topic))
+            await slices.give_way()
+        return await asyncio.to_thread(
+            lambda: json_response({"topics": sorted(shown, key=itemgetter("topic"))})
+        )
+
+    async def topic(self, name: str) -> HttpResponse:
+        """One topic, as the list of all shows it."""
+        access, topic = self._viewer.access(), self._topics.get(name)
+        if topic is not None and access.topic(name):
+            return json_response(self._shown(topic))
+        there = [each.name for each in self._topics.all() if access.topic(each.name)]
+        return await _not_there("topic", name, there)
+
+    def _shown(self, topic: Topic) -> dict[str, Any]:
+        return {
+            "topic": topic.name,
+            "topic_id": str(topic.id),
+            "internal": topic.internal,
+            "leaders": [each.node for each in self._cluster.nodes.leaders(topic)],
+            "configs": dict(topic.configs),
+        }
+
+    async def nodes(self, _: str) -> HttpResponse:
+        """Every node of the cluster, with the number of partitions that it leads."""
+        if not self._viewer.sees_cluster():
+            return json_response(
+                {"error": "http.principal may not describe the cluster"}, HTTPStatus.FORBIDDEN
+            )
+        slices, led = TimeSlices(), Counter[int]()
+        for topic in tuple(self._topics.all()):
+            led.update(each.node for each in self._cluster.nodes.leaders(topic))
+            await slices.give_way()
+        return json_response(
+            {
+                "cluster_id": self._topics.cluster_id,
+                "nodes": [
+                    {"node_id": each, "leads": led[each]}
+                    for each in sorted(self._cluster.nodes.ids)
+                ],
+                "partitions_without_leader": led[NO_LEADER],
+            }
+        )
+
     async def group(self, group_id: str) -> HttpResponse:
         """One group: looked at in slices, and written in another thread."""
         groups = self._groups
@@ -195,9 +261,9 @@ class Observer:
             return self.health("")
         group = groups.group(group_id)
         if not self._viewer.access().group(group_id):
-            return _no_group(group_id)
+            return await self._no_group(group_id)
         if group is None or not self._has_lease:
-            return self._elsewhere(group_id)
+            return await self._elsewhere(group_id)
         shows = await self._viewer.topics(
             chain(
                 (topic.name for topic in self._topics.all()),
@@ -208,12 +274,17 @@ class Observer:
         details = await group_view.details(group, self._topics, journal, self._find_spans, shows)
         return await asyncio.to_thread(lambda: json_response(details()))
 
-    def _elsewhere(self, group_id: str) -> HttpResponse:
+    async def _no_group(self, group_id: str) -> HttpResponse:
+        access = self._viewer.access()
+        there = (each.id for each in self._groups.groups() if access.group(each.id))
+        return await _not_there("group", group_id, list(islice(there, _LIKELY_NAMES)))
+
+    async def _elsewhere(self, group_id: str) -> HttpResponse:
         """The response for a group that this node does not have."""
         coordinator = self._cluster.nodes.coordinator(OFFSETS_TOPIC, group_id)
         is_here = coordinator == self._config["node.id"]
         if self._cluster.status() is None or (is_here and self._serves(group_id)):
-            return _no_group(group_id)
+            return await self._no_group(group_id)
         if is_here:
             coordinator = NO_LEADER
         told = f"node {coordinator}" if coordinator != NO_LEADER else "no node now"
@@ -295,8 +366,11 @@ def _listed(summaries: list[dict[str, Any]], more: Mapping[str, Any]) -> HttpRes
     return json_response({"groups": sorted(summaries, key=itemgetter("group_id")), **more})
 
 
-def _no_group(group_id: str) -> HttpResponse:
-    return json_response({"error": f"no group {group_id!r}"}, HTTPStatus.NOT_FOUND)
+async def _not_there(kind: str, name: str, there: list[str]) -> HttpResponse:
+    """404 with the nearest of the names that there are, which a thread looks for."""
+    hint = await asyncio.to_thread(did_you_mean, name, there[:_LIKELY_NAMES])
+    error = f"no {kind} {name!r}; /{kind}s lists them{hint}"
+    return json_response({"error": error}, HTTPStatus.NOT_FOUND)
 
 
 async def _import_metrics() -> None:

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterable
 
 from kohort.protocol.apis import BY_NAME
-from kohort.runtime.time_slice import TimeSlices
 from kohort.security import Endpoint, KafkaPrincipal, Peer, SecurityProtocol
 from kohort.security.acls import AclOperation, ResourceType
 from kohort.server.authorization import EVERYTHING, Access, FindAccess
+from kohort.time_slice import TimeSlices
 
 
 class Viewer:

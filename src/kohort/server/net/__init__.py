@@ -5,7 +5,7 @@ from kohort.server.net.connection_limits import ConnectionLimits
 from kohort.server.net.dispatcher import Dispatcher, FastPath
 from kohort.server.net.exchange import Exchange
 from kohort.server.net.failed_logins import FailedLogins
-from kohort.server.net.file_descriptors import raise_limit
+from kohort.server.net.file_descriptors import raise_limit, warn_of_low_limit
 from kohort.server.net.free_ports import ensure_can_listen
 from kohort.server.net.listener import Protection, Tls
 from kohort.server.net.listeners import Listeners, ListenerStatistics, certificate_of
@@ -44,4 +44,5 @@ __all__ = [
     "listen_on",
     "listen_on_path",
     "raise_limit",
+    "warn_of_low_limit",
 ]

@@ -571,6 +571,9 @@ class Connection(asyncio.Protocol):
             if self._transport is None:
                 return
             waiting = self._transport.get_write_buffer_size()
+            if waiting and self._writable and not isinstance(self._transport, PacingTransport):
+                # `writelines` of asyncio never pauses its protocol in Python 3.12.1 and 3.13.0.
+                self._transport.set_write_buffer_limits()
             if waiting > UNMETERED:
                 # A response is one piece of memory until its last byte is sent.
                 self._unread.set(self, max(size, waiting))

@@ -4,26 +4,55 @@ The system hands out the lowest descriptor that is free. So a connection with a 
 nearly all are in use, and it is refused before an append lacks one.
 """
 
+import logging
 import resource
 from typing import Final
 
-RESERVED: Final = 384
-"""Descriptors kept for files: 256 of open segments, those of a compaction, the HTTP port's."""
+from kohort.errors import KohortError
+from kohort.log import storage
+
+logger = logging.getLogger("kohort.server")
+
+_OTHERS: Final = 128
+"""Descriptors kept for other files: of a compaction, of records that are being sent, and so on."""
+_LEAST: Final = 128
+_FEW: Final = 2_048
+"""With fewer descriptors, segments get fewer files too."""
 
 
 def raise_limit() -> None:
-    """Raise the soft limit of this process to its hard limit, as far as the system allows."""
+    """Raise the soft limit of this process to its hard limit, as far as the system allows.
+
+    Raises KohortError if a server needs more.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+            soft = hard
         except (OSError, ValueError):  # macOS has a lower limit than the hard one that it tells
-            return
+            pass
+    if 0 <= soft < _LEAST:
+        raise KohortError(
+            f"the process may have {soft} open files, and a server needs {_LEAST}: raise the limit "
+            "(ulimit -n, LimitNOFILE= of systemd, --ulimit nofile= of docker)"
+        )
+
+
+def warn_of_low_limit() -> None:
+    """Log how many connections the limit leaves, if these are few."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if 0 <= soft < _FEW:
+        logger.warning(
+            "the process may have %d open files, which is enough for about %d connections: raise "
+            "the limit (ulimit -n) for more",
+            soft, first_reserved() - storage.most_open(),
+        )  # fmt: skip
 
 
 def first_reserved() -> int:
     """The lowest descriptor that no connection may have."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == resource.RLIM_INFINITY:
+    if soft < 0:  # RLIM_INFINITY
         return 1 << 31
-    return soft - min(RESERVED, soft // 2)
+    return soft - storage.most_open() - min(_OTHERS, soft // 4)

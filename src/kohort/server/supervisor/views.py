@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
-from kohort.server.monitoring import HttpResponse, Route, json_response
+from kohort.server.monitoring import HttpResponse, Route, index_page, json_response
 from kohort.server.supervisor.exposition import merged
 from kohort.server.supervisor.worker_process import WorkerProcess
 from kohort.server.workers import http_socket_of
 
+_OF_ANY: Final = (HTTPStatus.OK, HTTPStatus.NOT_FOUND)
+"""Responses in which one worker speaks for all."""
 _TOLD: Final = (HTTPStatus.OK, HTTPStatus.NOT_FOUND, HTTPStatus.MISDIRECTED_REQUEST)
 """What workers respond that can tell of groups."""
 WITHIN_S: Final = 5.0
@@ -30,13 +32,17 @@ class Views:
         """`share_storage`: each worker tells the groups of the whole cluster."""
         self._workers = workers
         self._sockets = sockets
-        self.routes: Mapping[str, Route] = {
+        routes: dict[str, Route] = {
             "/health": partial(self._status, "/health"),
             "/ready": partial(self._status, "/ready"),
             "/metrics": self._metrics,
-            "/groups": self._groups_of_cluster if share_storage else self._groups,
+            "/nodes": partial(self._first, "/nodes"),
+            "/topics": partial(self._first, "/topics"),
+            "/topics/": self._topic,
+            "/groups": partial(self._first, "/groups") if share_storage else self._groups,
             "/groups/": self._group,
         }
+        self.routes: Mapping[str, Route] = {"/": lambda _: index_page(routes), **routes}
         self.public: Mapping[str, Route] = {
             "/health": partial(self._status_alone, "/health"),
             "/ready": partial(self._status_alone, "/ready"),
@@ -72,14 +78,17 @@ class Views:
         groups = [group for each in responses if each for group in json.loads(each.body)["groups"]]
         return json_response({"groups": sorted(groups, key=lambda group: group["group_id"])})
 
-    async def _groups_of_cluster(self, _: str) -> HttpResponse:
-        """The groups of all nodes, as the first worker tells them that can."""
+    async def _first(self, path: str, _: str) -> HttpResponse:
+        """What all nodes have, as the first worker tells it that can."""
         responses = []
         for worker in self._workers:
-            responses.append(await _get(http_socket_of(self._sockets, worker.index), "/groups"))
-            if responses[-1] is not None and responses[-1].status is HTTPStatus.OK:
+            responses.append(await _get(http_socket_of(self._sockets, worker.index), path))
+            if responses[-1] is not None and responses[-1].status in _OF_ANY:
                 return responses[-1]
         return _unavailable(reasons=self._reasons(responses))
+
+    async def _topic(self, name: str) -> HttpResponse:
+        return await self._first(f"/topics/{quote(name, safe='')}", "")
 
     async def _group(self, group_id: str) -> HttpResponse:
         """The group, as its coordinator shows it."""
@@ -97,9 +106,8 @@ class Views:
         That of its coordinator, if it is here; else that of a worker that knows a coordinator
         elsewhere. A worker that is named, and does not coordinate it, knows better than the others.
         """
-        for response in responses:
-            if response.status is HTTPStatus.NOT_FOUND:
-                return response
+        if missing := [each for each in responses if each.status is HTTPStatus.NOT_FOUND]:
+            return max(missing, key=lambda each: len(each.body))  # one may name a near group
         here = {worker.node_id for worker in self._workers}
         named = [(json.loads(each.body)["coordinator"], each) for each in responses]
         found = [(node, response) for node, response in named if node not in here] or named

@@ -24,7 +24,7 @@ from kohort.server.topics.of_coordinators import coordinator_topics
 from kohort.server.topics.reconciliation import ensure_same_cluster
 from kohort.server.topics.shared import SharedTopics
 from kohort.server.topics.shared_metadata import SharedMetadata
-from kohort.server.topics.topic import NewTopic, Topic
+from kohort.server.topics.topic import Growth, NewTopic, Topic
 from kohort.server.topics.topic_logs import Placement
 from kohort.server.topics.topics import MAX_PARTITIONS_PER_REQUEST, Topics
 from kohort.server.topics.view import GroupTopics
@@ -41,6 +41,7 @@ __all__ = [
     "FollowedMetadata",
     "FollowedTopics",
     "GroupTopics",
+    "Growth",
     "MetadataRecord",
     "NewTopic",
     "Placement",

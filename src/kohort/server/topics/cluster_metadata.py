@@ -180,6 +180,8 @@ class ClusterState:
         self.cluster_id = ""
         """"" before the first record."""
         self.topics: dict[UUID, TopicRecord] = {}
+        self._ids: dict[str, UUID] = {}
+        """The topics by name."""
         self.deleted: set[UUID] | None = set()
         """Topics that were deleted; None once nobody looks for their directories any more."""
         self.configs: dict[tuple[ResourceType, str], Mapping[str, str]] = {}
@@ -194,11 +196,11 @@ class ClusterState:
     def replay(self, record: MetadataRecord) -> None:
         match record:
             case TopicRecord():
-                self.topics[record.id] = record
+                # The first creation of a name counts, whatever else was logged before its deletion.
+                if self._ids.setdefault(record.name, record.id) == record.id:
+                    self.topics[record.id] = record
             case TopicDeleted():
-                self.topics.pop(record.id, None)
-                if self.deleted is not None:
-                    self.deleted.add(record.id)
+                self._forget_topic(record.id)
             case ConfigsRecord() if not record.configs:
                 self.configs.pop((record.kind, record.name), None)
             case ConfigsRecord():
@@ -219,6 +221,12 @@ class ClusterState:
                 self.scram_users.secret = record.secret
             case NodeRegistered() | NodeFenced() | PartitionLed() | MovePlanned():
                 self.cluster.replay(record)
+
+    def _forget_topic(self, topic_id: UUID) -> None:
+        if topic_id in self.topics:
+            del self._ids[self.topics.pop(topic_id).name]
+        if self.deleted is not None:
+            self.deleted.add(topic_id)
 
     def inverse(self, record: MetadataRecord) -> tuple[MetadataRecord, ...]:
         """The records that undo `record`, which is about to be replayed."""
@@ -529,9 +537,14 @@ def in_batches(items: Iterable[T], chars: Callable[[T], int]) -> Iterator[list[T
         yield some
 
 
-def encode_batch(records: Iterable[MetadataRecord], now: int) -> bytes:
-    """One batch: its records are in the log together or not at all."""
-    return batches.pack([encode(record) for record in records], now)
+def encode_batch(
+    records: Iterable[MetadataRecord], now: int, author: int = batches.NO_PRODUCER_ID
+) -> bytes:
+    """One batch: its records are in the log together or not at all.
+
+    `author` is told in the place of a producer id; it is negative, as is that of no producer.
+    """
+    return batches.pack([encode(record) for record in records], now, producer_id=author)
 
 
 def decode_batches(data: batches.Buffer) -> Iterable[tuple[int, MetadataRecord]]:

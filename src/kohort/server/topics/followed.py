@@ -9,7 +9,6 @@ from uuid import UUID
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log.base import Log, LogDirectory
-from kohort.runtime.time_slice import TimeSlices
 from kohort.server.config import Config
 from kohort.server.logs import fields
 from kohort.server.topics.cluster_metadata import (
@@ -26,6 +25,7 @@ from kohort.server.topics.reconciliation import places_of
 from kohort.server.topics.topic import NewTopic, Topic
 from kohort.server.topics.topic_logs import Placement
 from kohort.server.topics.topics import Topics
+from kohort.time_slice import TimeSlices
 from kohort.types import Timestamp, TopicPartition
 
 TOPICS_AT_ONCE: Final = 100
@@ -148,9 +148,7 @@ class FollowingTopics(Topics):
     async def _prepare(self, records: Iterable[TopicRecord]) -> None:
         """Have places for the partitions of topics before anybody knows of them."""
         latest = {each.id: each for each in records}.values()
-        for record in latest:
-            if record.name in self._forgetting:
-                await asyncio.wait(self._forgetting.pop(record.name))
+        await self._forgotten(each.name for each in latest)
         places: dict[TopicPartition, UUID] = {}
         for record in latest:
             places |= self._places_to_make(record)
@@ -208,6 +206,8 @@ class FollowingTopics(Topics):
                 self._tell_acls_changed()
 
     async def _apply_topic(self, record: TopicRecord) -> None:
+        if record.id not in self._followed.state.topics:
+            return  # its name is another topic's
         settings = self._logs.settings(self._logs.effective(record.configs))
         for partition in self._logs.here(self._places_to_make(record)):
             # The record is not read again: a log that fails must not cost the whole topic.
@@ -265,7 +265,11 @@ class FollowedTopics(FollowingTopics):
         """Go on from that offset: the records before it were compacted away."""
         self._followed.skip(offset)
 
-    async def create_each(self, wanted: Sequence[NewTopic]) -> list[Topic | KafkaError]:
+    async def create_each(
+        self,
+        wanted: Sequence[NewTopic],
+        deadline: float | None = None,  # noqa: ARG002
+    ) -> list[Topic | KafkaError]:
         """Have topics made; in the same order the topic, or why it was not made.
 
         One that is not known here in time is UNKNOWN_TOPIC_OR_PARTITION: clients ask again, and

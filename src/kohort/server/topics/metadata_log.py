@@ -337,6 +337,10 @@ class MetadataLog:
 class SupersededError(OSError):
     """Another node has changed the same thing before."""
 
+    def __str__(self) -> str:
+        """The message alone: the error has no errno."""
+        return self.strerror or super().__str__()
+
 
 def storage_error(error: OSError) -> KafkaError:
     """The error for a client whose request the storage failed."""

@@ -1,10 +1,12 @@
 """Which names a topic may have (Kafka's Topic class)."""
 
 import re
+from collections.abc import Iterable
 from typing import Final
+from uuid import UUID
 
 from kohort.errors import ErrorCode, KafkaError
-from kohort.server.topics.cluster_metadata import METADATA
+from kohort.server.topics.cluster_metadata import METADATA, TopicRecord
 
 MAX_NAME_LENGTH: Final = 249
 """A directory name of 255 bytes, less a dash and the digits of a partition."""
@@ -72,6 +74,22 @@ class ClaimedNames:
         """The name is free again."""
         for key in self._keys(name):
             self._claimed.pop(key, None)
+
+    def refused(self, records: Iterable[TopicRecord]) -> dict[UUID, KafkaError]:
+        """Why some of these topics cannot be created one after the other, by id."""
+        refused: dict[UUID, KafkaError] = {}
+        claimed = []
+        for record in records:
+            try:
+                self.ensure_free(record.name)
+            except KafkaError as error:
+                refused[record.id] = error.with_traceback(None)
+            else:
+                self.claim(record.name)
+                claimed.append(record.name)
+        for name in claimed:
+            self.disclaim(name)
+        return refused
 
     def _keys(self, name: str) -> tuple[str, ...]:
         # Names that differ only in "." and "_" have metrics that collide in Kafka.

@@ -2,33 +2,53 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from types import MappingProxyType
-from typing import Final
+from typing import Final, TypeVar
 from uuid import UUID
 
-from kohort.cluster import NO_LEADER, Place, Purpose, Spread
+from kohort.cluster import NO_LEADER, FencedError, Place, Purpose, Spread, UnknownOutcomeError
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log.base import Log, LogDirectory
 from kohort.log.elsewhere import ElsewhereLog
 from kohort.log.shared import SharedLogDirectory
 from kohort.log.standby import StandbyLog
-from kohort.runtime.time_slice import TimeSlices
-from kohort.server.config import Config
-from kohort.server.topics.cluster_metadata import MetadataRecord, ProducerIdsReserved
+from kohort.server.config import Config, validate_topic_configs
+from kohort.server.topics.cluster_metadata import (
+    BATCH_RECORDS,
+    MetadataRecord,
+    ProducerIdsReserved,
+    TopicDeleted,
+    TopicRecord,
+    in_batches,
+)
 from kohort.server.topics.followed import FollowingTopics
+from kohort.server.topics.metadata_log import storage_error
 from kohort.server.topics.names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from kohort.server.topics.shared_metadata import SharedMetadata
-from kohort.server.topics.topic import NewTopic, Topic
+from kohort.server.topics.shared_metadata import OutcomeLostError, SharedMetadata
+from kohort.server.topics.topic import Growth, NewTopic, Topic
+from kohort.server.topics.topics import (
+    log_created,
+    log_deleted,
+    log_grown,
+    topic_chars,
+    unknown_topic,
+)
+from kohort.time_slice import TimeSlices
 from kohort.types import Timestamp, TopicPartition
 
 logger = logging.getLogger("kohort.topics")
 
 _PURPOSES: Final = {OFFSETS_TOPIC: Purpose.GROUPS, TRANSACTIONS_TOPIC: Purpose.TRANSACTIONS}
-_ATTEMPTS: Final = 10
 LED_WITHIN_S: Final = 5.0
 """Time that a new partition has to get a leader before its creation is told to be done."""
+
+CHANGED_WITHIN_S: Final = 30.0
+"""Time that a client waits for a change if its request has no timeout of its own: Kafka's default
+`request.timeout.ms`."""
+
+R = TypeVar("R")
 
 
 class SharedTopics(FollowingTopics):
@@ -51,6 +71,7 @@ class SharedTopics(FollowingTopics):
         super().__init__(logs, config, now, self._led.__contains__, metadata)
         self._standbys: dict[TopicPartition, StandbyLog] = {}
         self._shared_logs = logs
+        self._shared_metadata = metadata
         self._on_reopened = logs.on_reopened
         metadata.follow = self.follow
 
@@ -73,13 +94,14 @@ class SharedTopics(FollowingTopics):
             found[purpose] = sum(log.topic_partition in self._led for log in logs)
         return found | {Purpose.RECORDS: len(self._led) - sum(found.values())}
 
-    @property
-    def spread(self) -> dict[UUID, Spread]:
-        """The topics of the metadata log, as far as `decide` has to know them."""
-        return {
-            topic_id: Spread(_PURPOSES.get(record.name, Purpose.RECORDS), record.partitions)
-            for topic_id, record in self._metadata.state.topics.items()
-        }
+    def spread(self) -> Generator[None, None, dict[UUID, Spread]]:
+        """The topics of the metadata log, as far as `decide` has to know them, in steps."""
+        found = {}
+        for topic_id, record in self._metadata.state.topics.items():
+            purpose = _PURPOSES.get(record.name, Purpose.RECORDS)
+            found[topic_id] = Spread(purpose, record.partitions)
+            yield
+        return found
 
     @property
     def standbys(self) -> Mapping[TopicPartition, StandbyLog]:
@@ -183,14 +205,12 @@ class SharedTopics(FollowingTopics):
     # Producer ids
 
     async def _take_producer_ids(self) -> Sequence[int]:
-        for _ in range(_ATTEMPTS):
-            block = self.producer_ids.block()
-            try:
-                await self.durable(self.last_change)
-            except KafkaError:
-                continue  # another node has reserved them
-            return block
-        raise KafkaError(ErrorCode.coordinator_load_in_progress, "no producer ids in hand")
+        try:
+            return await self.allocate_producer_ids()
+        except KafkaError as error:
+            # As of Kafka's brokers: producers retry it, while many end at another error.
+            code = ErrorCode.coordinator_load_in_progress
+            raise KafkaError(code, f"no producer ids in hand: {error.message}") from error
 
     async def _apply(self, record: MetadataRecord) -> None:
         if isinstance(record, ProducerIdsReserved):
@@ -200,17 +220,165 @@ class SharedTopics(FollowingTopics):
             self.responses.clear()
         self._applied.set()
 
+    # Changing topics: as all nodes know them when the change is logged
+
+    async def catch_up(self, deadline: float | None = None) -> None:
+        with suppress(OSError, FencedError, KafkaError, UnknownOutcomeError):
+            await self.in_time(self._shared_metadata.read_on(), deadline)
+
+    def ensure_in_time(self, deadline: float | None) -> None:
+        if deadline is not None and asyncio.get_running_loop().time() >= deadline:
+            raise _timed_out()
+
+    async def in_time(self, work: Awaitable[R], deadline: float | None = None) -> R:
+        latest = asyncio.get_running_loop().time() + CHANGED_WITHIN_S
+        try:
+            async with asyncio.timeout_at(latest if deadline is None else deadline) as limit:
+                return await work
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise _timed_out() from None
+
+    async def _change(
+        self, decide: Callable[[], Sequence[MetadataRecord]], result: Callable[[], R]
+    ) -> R:
+        """`SharedMetadata.change`; its errors are those for a client."""
+        try:
+            return await self._shared_metadata.change(decide, result)
+        except OutcomeLostError as error:
+            raise _timed_out() from error
+        except UnknownOutcomeError as error:
+            why = OSError(None, "the database does not respond")
+            raise storage_error(why) from error
+        except FencedError as error:
+            raise storage_error(OSError(None, str(error))) from error
+        except OSError as error:
+            raise storage_error(error) from error
+
+    async def _prepare(self, records: Iterable[TopicRecord]) -> None:
+        """Wait for what forgets a topic; a partition has its place once a node leads it."""
+        await self._forgotten(each.name for each in records)
+
+    async def _create_each(self, wanted: Sequence[NewTopic]) -> list[Topic | KafkaError]:
+        slices = TimeSlices()
+        planned: list[TopicRecord | KafkaError] = []
+        for new in wanted:
+            planned.append(self._planned(new))
+            await slices.give_way()
+        outcomes: dict[UUID, Topic | KafkaError] = {}
+        valid = (each for each in planned if isinstance(each, TopicRecord))
+        for some in in_batches(valid, topic_chars):
+            try:
+                outcomes |= await self._create_batch(some)
+            except KafkaError as error:
+                outcomes |= dict.fromkeys((each.id for each in some), error)
+        return [each if isinstance(each, KafkaError) else outcomes[each.id] for each in planned]
+
+    async def _create_batch(self, planned: Sequence[TopicRecord]) -> dict[UUID, Topic | KafkaError]:
+        refused: dict[UUID, KafkaError] = {}
+
+        def decide() -> list[TopicRecord]:
+            nonlocal refused
+            refused = self._claimed.refused(planned)
+            return [each for each in planned if each.id not in refused]
+
+        def created() -> dict[UUID, Topic | KafkaError]:
+            topics = [topic for each in planned if (topic := self.by_id(each.id)) is not None]
+            for topic in topics:
+                log_created(topic)
+            return {**refused, **{topic.id: topic for topic in topics}}
+
+        return await self._change(decide, created)
+
+    async def delete_each(self, names: Sequence[str]) -> dict[str, KafkaError]:
+        topics = [topic for name in names if (topic := self.get(name)) is not None]
+        refused = {name: unknown_topic(name) for name in names if self.get(name) is None}
+        for start in range(0, len(topics), BATCH_RECORDS):
+            some = topics[start : start + BATCH_RECORDS]
+            try:
+                refused |= await self._delete_batch(some)
+            except KafkaError as error:
+                refused |= {topic.name: error for topic in some}
+        return refused
+
+    async def _delete_batch(self, topics: Sequence[Topic]) -> dict[str, KafkaError]:
+        """Delete topics; those that another node has deleted before are told of."""
+        deleted: list[Topic] = []
+
+        def decide() -> list[TopicDeleted]:
+            deleted[:] = (each for each in topics if self.by_id(each.id) is not None)
+            return [TopicDeleted(each.id) for each in deleted]
+
+        def gone() -> dict[str, KafkaError]:
+            for topic in deleted:
+                log_deleted(topic)
+            return {each.name: unknown_topic(each.name) for each in topics if each not in deleted}
+
+        return await self._change(decide, gone)
+
+    async def _grow_each(self, wanted: Sequence[Growth]) -> list[Topic | KafkaError]:
+        grown: list[Topic | KafkaError] = []
+        for some in in_batches(wanted, self._growth_chars):
+            try:
+                grown += await self._grow_batch(some)
+            except KafkaError as error:
+                grown += [error] * len(some)
+        return grown
+
+    def _growth_chars(self, growth: Growth) -> int:
+        topic = self.get(growth.name)
+        return len(growth.name) if topic is None else topic_chars(topic.record())
+
+    async def _grow_batch(self, wanted: Sequence[Growth]) -> list[Topic | KafkaError]:
+        planned: list[TopicRecord | KafkaError] = []
+
+        def decide() -> list[TopicRecord]:
+            planned[:] = map(self._grown_record, wanted)
+            return [each for each in planned if isinstance(each, TopicRecord)]
+
+        def grown() -> list[Topic | KafkaError]:
+            return [
+                each if isinstance(each, KafkaError) else self._told_grown(each.name)
+                for each in planned
+            ]
+
+        return await self._change(decide, grown)
+
+    def _grown_record(self, growth: Growth) -> TopicRecord | KafkaError:
+        name, total = growth
+        try:
+            return self.plan_partitions(name, total).record(partitions=total)
+        except KafkaError as error:
+            return error.with_traceback(None)
+
+    def _told_grown(self, name: str) -> Topic:
+        topic = self._existing(name)
+        log_grown(topic)
+        return topic
+
+    async def alter(self, name: str, configs: Callable[[Topic], Mapping[str, str]]) -> None:
+        def decide() -> list[TopicRecord]:
+            topic = self._existing(name)
+            return [topic.record(configs=validate_topic_configs(configs(topic)))]
+
+        await self.in_time(self._change(decide, _nothing))
+
     # New partitions, which have a leader when their creation is told, as in Kafka
 
-    async def create_each(self, wanted: Sequence[NewTopic]) -> list[Topic | KafkaError]:
-        made = await super().create_each(wanted)
+    async def create_each(
+        self, wanted: Sequence[NewTopic], deadline: float | None = None
+    ) -> list[Topic | KafkaError]:
+        made = await super().create_each(wanted, deadline)
         await self._led_soon([each for each in made if isinstance(each, Topic)])
         return made
 
-    async def grow(self, name: str, total: int) -> Topic:
-        topic = await super().grow(name, total)
-        await self._led_soon([topic])
-        return topic
+    async def grow_each(
+        self, wanted: Sequence[Growth], deadline: float | None = None
+    ) -> list[Topic | KafkaError]:
+        grown = await super().grow_each(wanted, deadline)
+        await self._led_soon([each for each in grown if isinstance(each, Topic)])
+        return grown
 
     async def _led_soon(self, topics: Iterable[Topic]) -> None:
         """Return when all partitions have a leader, or did not get one in time."""
@@ -223,3 +391,12 @@ class SharedTopics(FollowingTopics):
                             self._applied.clear()
                             await self._applied.wait()
                         await slices.give_way()
+
+
+def _timed_out() -> KafkaError:
+    text = "The request timed out; what it asked for may have been done, or may yet be."
+    return KafkaError(ErrorCode.request_timed_out, text)
+
+
+def _nothing() -> None:
+    pass

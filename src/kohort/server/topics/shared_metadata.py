@@ -1,8 +1,11 @@
 """The metadata log that all nodes append to: a batch gets in only at the end that its author knows.
 
-A change is replayed at once, and appended then: what other nodes have logged meanwhile goes before
-it. Both stay if they are of different things. Else the change of this node is taken back, with all
-that were made after it, and whoever waits for it learns so.
+What depends on more than the thing that it changes is decided on all that is in the log, and this
+node does it as others do, once it is logged (`change`): of topics, a name has one id.
+
+Any other change is replayed at once, and appended then (`commit`): what other nodes have logged
+meanwhile goes before it. Both stay if they are of different things. Else the change of this node is
+taken back, with all that were made after it, and whoever waits for it learns so, to decide again.
 
 A long log is compacted: a snapshot of the state takes the place of its records. A node that has
 read less than the snapshot does what differs between its state and that one.
@@ -11,18 +14,27 @@ read less than the snapshot does what differs between its state and that one.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Collection,
+    Generator,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass
-from typing import Final, NoReturn, TypeAlias
+from typing import Any, Final, NoReturn, TypeAlias, TypeVar
 from uuid import UUID
 
 from kohort import __version__
 from kohort.cluster import FencedError, NodeFenced, SharedStorage, UnknownOutcomeError
 from kohort.errors import ErrorCode, KafkaError, KohortError
 from kohort.log.base import Log
-from kohort.runtime.time_slice import TimeSlices
+from kohort.protocol.batches import NO_PRODUCER_ID, read_header
 from kohort.server.logs import fields
 from kohort.server.topics.cluster_metadata import (
+    AclRecord,
     ClusterState,
     MetadataRecord,
     TopicDeleted,
@@ -35,6 +47,7 @@ from kohort.server.topics.cluster_metadata import (
 )
 from kohort.server.topics.metadata_log import Lost, SupersededError
 from kohort.server.topics.snapshots import difference, records_of
+from kohort.time_slice import TimeSlices, in_slices
 from kohort.types import Timestamp
 
 logger = logging.getLogger("kohort.topics")
@@ -44,7 +57,12 @@ COMPACTED_AFTER: Final = 10_000
 _RETRY_AFTER_S: Final = 0.1
 _BASE_OFFSET_BYTES: Final = 8
 
+R = TypeVar("R")
 Follow: TypeAlias = Callable[[Sequence[tuple[int, MetadataRecord]]], Awaitable[None]]
+
+
+class OutcomeLostError(Exception):
+    """Whether a change was logged cannot be found out any more: the log was compacted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +99,13 @@ class SharedMetadata:
         self._turn = asyncio.Lock()
         """Held while the end of the log is found out."""
         self._writing: asyncio.Task[None] | None = None
+        self._running: set[asyncio.Task[Any]] = set()
+        self._me = NO_PRODUCER_ID - 1 - storage.node_id
+        """The author of the batches of this node."""
+        self._author = NO_PRODUCER_ID
+        """The author of the first batch that was read last."""
+        self._has_read_snapshot = False
+        """Whether that is a snapshot's."""
 
     @property
     def durable_end(self) -> int:
@@ -160,14 +185,108 @@ class SharedMetadata:
             await asyncio.sleep(_RETRY_AFTER_S)
             return
         count = len(change.records)
-        is_there = [record for _, record in records[:count]] == list(change.records)
-        if is_there and change in self._pending:
+        if self._are_mine(records[:count], change.records) and change in self._pending:
             self._settle(change)
             records = records[count:]
         await self.follow(records)
 
+    async def change(
+        self, decide: Callable[[], Sequence[MetadataRecord]], result: Callable[[], R]
+    ) -> R:
+        """Append what is decided on all that is in the log, do it, and return `result()`.
+
+        That is called before any later record is done. If other nodes append first, it is decided
+        again. A cancelled caller does not end it: what may have been logged is found out before
+        anything else is decided. Raises what `decide` raises, OSError, FencedError or
+        UnknownOutcomeError if nothing was logged, and OutcomeLostError.
+        """
+
+        async def run() -> R:
+            await self._append_pending()
+            while True:
+                await self._read_on()
+                records = decide()
+                if not records or await self._log(records):
+                    return result()
+
+        return await self._in_turn(run)
+
+    async def _in_turn(self, work: Callable[[], Awaitable[R]]) -> R:
+        """What `work` returns, as the only one that reads or appends; it is not cancelled.
+
+        A record that is done by half would never be done.
+        """
+
+        async def run() -> R:
+            async with self._turn:
+                return await work()
+
+        task = asyncio.create_task(run())
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        return await asyncio.shield(task)
+
+    async def _log(self, records: Sequence[MetadataRecord]) -> bool:
+        """Append records and do them; False if other nodes have appended first.
+
+        Raises OSError, FencedError, OutcomeLostError.
+        """
+        is_doubtful = False
+        while True:
+            try:
+                if await self._append(records, {}):
+                    return await self._done([*enumerate(records, self.end_offset)])
+                read = await self._read() or []
+            except UnknownOutcomeError:
+                is_doubtful = True
+            except OSError:
+                if not is_doubtful:
+                    raise
+            else:
+                ours = read[: len(records)]
+                if is_doubtful and self._are_mine(ours, records):
+                    return await self._done(ours)
+                await self.follow(read)
+                if is_doubtful and self._has_read_snapshot:
+                    return self._is_in_snapshot(records)
+                return False
+            # What was sent may yet be written; the same once more gets in at most once.
+            await asyncio.sleep(_RETRY_AFTER_S)
+
+    async def _done(self, logged: Sequence[tuple[int, MetadataRecord]]) -> bool:
+        """Do what this node has logged."""
+        await self.follow(logged)
+        self.on_change()
+        return True
+
+    def _is_in_snapshot(self, records: Sequence[MetadataRecord]) -> bool:
+        """True: records that may be among those that were compacted away have had their effect.
+
+        Raises OutcomeLostError if that cannot be told: they may not have been logged, or what they
+        did was changed again.
+        """
+        topics = self.state.topics
+        for record in records:
+            match record:
+                case TopicRecord(id=topic_id) if topics.get(topic_id) == record:
+                    pass
+                case TopicDeleted(id=topic_id) if topic_id not in topics:
+                    pass
+                case _:
+                    raise OutcomeLostError
+        return True
+
+    def _are_mine(
+        self, read: Sequence[tuple[int, MetadataRecord]], records: Sequence[MetadataRecord]
+    ) -> bool:
+        """Whether what was read last begins with records that this node has sent.
+
+        Another one may have logged the same: the reservation of ids that it gives, say.
+        """
+        return self._author == self._me and [record for _, record in read] == [*records]
+
     async def _append(self, records: Sequence[MetadataRecord], fences: Mapping[int, int]) -> bool:
-        batch = _batch(records, self.end_offset, self._now())
+        batch = _batch(records, self.end_offset, self._now(), self._me)
         return await self._storage.append(self.end_offset, batch, fences)
 
     # Changes by others
@@ -186,13 +305,15 @@ class SharedMetadata:
 
     async def read_on(self) -> None:
         """Know all that is in the log now. Raises OSError, UnknownOutcomeError."""
-        async with self._turn:
-            await self._read_on()
+        await self._in_turn(self._read_on)
 
     async def read_news(self) -> None:
         """Know more of the log, as much as one read gives. Raises as `read_on`."""
-        async with self._turn:
+
+        async def read() -> None:
             await self.follow(await self._read() or ())
+
+        await self._in_turn(read)
 
     async def _read_on(self) -> None:
         while (records := await self._read()) is not None:
@@ -207,6 +328,8 @@ class SharedMetadata:
         if not data:
             return None
         records: list[tuple[int, MetadataRecord]] = []
+        self._author = read_header(data).producer_id
+        self._has_read_snapshot = bool(snapshot_end)
         try:
             for each in decode_batches(data):
                 if each[0] >= self.end_offset or snapshot_end:
@@ -217,9 +340,9 @@ class SharedMetadata:
                 f"the metadata log of the cluster: {error}. This is Kohort {__version__}: start "
                 "the version of the node that wrote it, or a later one"
             ) from error
-        return self._up_to(snapshot_end, records) if snapshot_end else records
+        return await self._up_to(snapshot_end, records) if snapshot_end else records
 
-    def _up_to(
+    async def _up_to(
         self, end_offset: int, snapshot: Sequence[tuple[int, MetadataRecord]]
     ) -> list[tuple[int, MetadataRecord]]:
         """What leads to the state of a snapshot, in the place of records that are compacted away.
@@ -229,13 +352,19 @@ class SharedMetadata:
         later = ClusterState()
         for _, record in snapshot:
             later.replay(record)
-        if self._pending:
-            self._take_back(SupersededError(None, "other nodes have changed much meanwhile"))
-        changes = difference(self.state, later)
+            await self._slices.give_way()
+        self._take_back_superseded()
+        known = records_of(self.state)
+        changes = await asyncio.to_thread(difference, known, records_of(later))
+        self._take_back_superseded()  # what was committed meanwhile
         # Each of them is of a key of which at least one record was logged meanwhile.
         self._snapshot_end = end_offset
         self.end_offset = end_offset - len(changes)
         return [*enumerate(changes, self.end_offset)]
+
+    def _take_back_superseded(self) -> None:
+        if self._pending:
+            self._take_back(SupersededError(None, "other nodes have changed much meanwhile"))
 
     async def compact(self, after: int = COMPACTED_AFTER) -> None:
         """Have a snapshot in the place of the log, if more than `after` records make it large.
@@ -261,11 +390,26 @@ class SharedMetadata:
         records fence lose their sessions. Raises FencedError, OSError, and UnknownOutcomeError:
         then it is to be decided anew.
         """
-        async with self._turn:
+
+        def steps() -> Generator[None, None, Sequence[MetadataRecord]]:
+            return decide()
+            yield
+
+        return await self.decide_in_slices(steps, reads=reads)
+
+    async def decide_in_slices(
+        self,
+        decide: Callable[[], Generator[None, None, Sequence[MetadataRecord]]],
+        *,
+        reads: bool = True,
+    ) -> bool:
+        """`decide` on very much, in steps: topics, nodes and leaders stay as they are meanwhile."""
+
+        async def run() -> bool:
             await self._append_pending()
             if reads:
                 await self._read_on()
-            decided = decide()
+            decided = await in_slices(decide())
             for records in in_batches(decided, _chars):
                 nodes = self.state.cluster.nodes
                 fences = {
@@ -276,7 +420,9 @@ class SharedMetadata:
                 if not await self._append(records, fences):
                     break
                 await self.follow([*enumerate(records, self.end_offset)])
-        return bool(decided)
+            return bool(decided)
+
+        return await self._in_turn(run)
 
     # Taking back
 
@@ -307,10 +453,14 @@ class SharedMetadata:
         """Append nothing more. Idempotent."""
         if self._writing is not None:
             self._writing.cancel()
+        for task in self._running:
+            task.cancel()
 
 
-def _batch(records: Sequence[MetadataRecord], base_offset: int, now: int) -> bytes:
-    batch = encode_batch(records, now)
+def _batch(
+    records: Sequence[MetadataRecord], base_offset: int, now: int, author: int = NO_PRODUCER_ID
+) -> bytes:
+    batch = encode_batch(records, now, author)
     return base_offset.to_bytes(_BASE_OFFSET_BYTES) + batch[_BASE_OFFSET_BYTES:]
 
 
@@ -326,9 +476,15 @@ def _snapshot(records: Iterable[MetadataRecord], end_offset: int, now: int) -> l
 
 
 def _subjects(record: MetadataRecord) -> tuple[object, ...]:
-    """What a record says something of; a topic has an id and a name."""
+    """What a record says something of; a topic has a name too, and an ACL is what it allows."""
     key = encode(record)[0]
-    return (key, record.name) if isinstance(record, TopicRecord) else (key,)
+    match record:
+        case TopicRecord(name=name):
+            return key, name
+        case AclRecord(binding=binding):
+            return key, binding
+        case _:
+            return (key,)
 
 
 def _chars(record: MetadataRecord) -> int:

@@ -1,6 +1,6 @@
 """A state of the cluster as the records that give it, and the records from one state to another."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from kohort.cluster import MovePlanned, PartitionLed
@@ -46,12 +46,17 @@ def records_of(state: ClusterState) -> Iterator[MetadataRecord]:
     )
 
 
-def difference(state: ClusterState, later: ClusterState) -> list[MetadataRecord]:
-    """The records by which `state` becomes what `later` is: at most one of each key."""
-    known = {encode(record)[0]: record for record in records_of(state)}
-    wanted = {encode(record)[0]: record for record in records_of(later)}
-    changes = [decode(key, None) for key in known if key not in wanted]  # tombstones
-    led = set()
+def difference(
+    state: Iterable[MetadataRecord], later: Iterable[MetadataRecord]
+) -> list[MetadataRecord]:
+    """The records by which one state becomes a later one: at most one of each key.
+
+    Both are given as `records_of` them.
+    """
+    known = {encode(record)[0]: record for record in state}
+    wanted = {encode(record)[0]: record for record in later}
+    tombstones = [decode(key, None) for key in known if key not in wanted]
+    changes, led = [], set()
     for key, record in wanted.items():
         if known.get(key) != record:
             changes.append(record)
@@ -59,4 +64,7 @@ def difference(state: ClusterState, later: ClusterState) -> list[MetadataRecord]
                 led.add(record.place)
         elif isinstance(record, MovePlanned) and record.place in led:
             changes.append(record)  # a new leader ends the plan that there was
-    return changes
+    ended = (
+        each for each in tombstones if not isinstance(each, MovePlanned) or each.place not in led
+    )
+    return [*ended, *changes]

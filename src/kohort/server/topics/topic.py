@@ -15,6 +15,14 @@ class NewTopic(NamedTuple):
     configs: Mapping[str, str | None] = {}
 
 
+class Growth(NamedTuple):
+    """A topic that is to have more partitions."""
+
+    name: str
+    total: int
+    """Number of partitions after it."""
+
+
 class Topic:
     """One topic, open for appends."""
 

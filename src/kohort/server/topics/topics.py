@@ -16,7 +16,7 @@ Changes by clients follow one another (`change`), and wait for the disk in other
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from secrets import token_bytes
 from typing import Any, TypeVar
@@ -28,7 +28,6 @@ from kohort.log.base import Log, LogDirectory
 from kohort.log.directory_format import METADATA_ID
 from kohort.log.partition_mark import new_cluster_id, new_topic_id
 from kohort.quotas import QuotaEntity, QuotaTable
-from kohort.runtime.time_slice import TimeSlices
 from kohort.security.acls import AclBinding, Acls
 from kohort.security.scram import ScramCredential, ScramMechanism, ScramUsers
 from kohort.server.config import (
@@ -58,6 +57,7 @@ from kohort.server.topics.metadata_log import (
     METADATA_LOG,
     Metadata,
     MetadataLog,
+    SupersededError,
     storage_error,
 )
 from kohort.server.topics.names import ClaimedNames, validate_creatable
@@ -68,8 +68,9 @@ from kohort.server.topics.reconciliation import (
     reconcile,
 )
 from kohort.server.topics.response_cache import ResponseCache
-from kohort.server.topics.topic import NewTopic, Topic
+from kohort.server.topics.topic import Growth, NewTopic, Topic
 from kohort.server.topics.topic_logs import Placement, TopicLogs, everywhere
+from kohort.time_slice import TimeSlices
 from kohort.types import Timestamp, TopicPartition
 
 MAX_PARTITIONS_PER_REQUEST = 10_000
@@ -232,7 +233,7 @@ class Topics:
 
     @property
     def last_change(self) -> int:
-        """Number of the latest change, for `durable` and `confirmed`."""
+        """Number of the latest change, for `durable` and `is_kept`."""
         return self._metadata.last_change
 
     async def durable(self, change: int | None = None) -> None:
@@ -281,16 +282,51 @@ class Topics:
                 if (going_on := [task for task in before if not task.done()])
             }
 
-    async def confirmed(self, result: dict[str, Any], change: int) -> dict[str, Any]:
-        """The result of a change once it is durable, with its error if it was taken back."""
+    async def decided(self, change: Callable[[], R]) -> R:
+        """What `change` returns, once that is durable.
+
+        It is called again as long as another node has changed the same before. Raises what it
+        raises, KafkaError KAFKA_STORAGE_ERROR, and REQUEST_TIMED_OUT as `in_time` does.
+        """
+
+        async def decide() -> R:
+            return change()
+
+        return await self.decided_later(decide)
+
+    async def decided_later(self, change: Callable[[], Awaitable[R]]) -> R:
+        """`decided` of a change that waits for something before it is made."""
+
+        async def run() -> R:
+            while True:
+                before, result = self.last_change, await change()
+                # What others have made of it before need not be durable yet.
+                number = None if self.last_change == before else self.last_change
+                if await self.is_kept(number):
+                    return result
+
+        return await self.in_time(run())
+
+    async def is_kept(self, change: int | None) -> bool:
+        """Whether a change is durable, or every change so far; else others had changed the same.
+
+        Raises KafkaError KAFKA_STORAGE_ERROR.
+        """
         try:
-            if not result["error_code"]:
-                await self.durable(change)
-        except KafkaError as failure:
-            return result | {"error_code": failure.code, "error_message": failure.message}
-        return result
+            await self.durable(change)
+        except KafkaError as error:
+            if isinstance(error.__cause__, SupersededError):
+                return False
+            raise
+        return True
 
     # Changing
+
+    async def catch_up(self, deadline: float | None = None) -> None:
+        """Know what was logged before this call, which a change may follow on another node.
+
+        If the storage does not tell it, neither is the change logged, and says why.
+        """
 
     def plan(
         self,
@@ -341,13 +377,15 @@ class Topics:
         self._logs.make_places(places_of(record))
         return self._commit_new(record)
 
-    async def create_each(self, wanted: Sequence[NewTopic]) -> list[Topic | KafkaError]:
+    async def create_each(
+        self, wanted: Sequence[NewTopic], deadline: float | None = None
+    ) -> list[Topic | KafkaError]:
         """Make topics, each by itself; in the same order the topic, or what `create` would raise.
 
         The topics are durable. Other tasks run in between. A cancelled caller does not end the work
-        early.
+        early. Raises KafkaError as `change` does.
         """
-        return await self.change(self._create_each(wanted))
+        return await self.change(self._create_each(wanted), deadline)
 
     async def _create_each(self, wanted: Sequence[NewTopic]) -> list[Topic | KafkaError]:
         if self._to_remove:
@@ -355,14 +393,15 @@ class Topics:
                 await self.durable()
             except KafkaError as error:
                 return [error for _ in wanted]
-        for name, *_ in wanted:
-            if name in self._forgetting:
-                await asyncio.wait(self._forgetting.pop(name))
+        await self._forgotten(each.name for each in wanted)
         slices = TimeSlices()
         planned: list[TopicRecord | KafkaError] = []
         try:
-            for name, partitions, configs in wanted:
-                planned.append(self._plan_and_claim(name, partitions, configs))
+            for new in wanted:
+                plan = self._planned(new)
+                planned.append(plan)
+                if isinstance(plan, TopicRecord):
+                    self._claimed.claim(plan.name)
                 await slices.give_way()
             refused = await asyncio.to_thread(
                 self._logs.make_places_of_each,
@@ -374,7 +413,7 @@ class Topics:
                 if isinstance(plan, TopicRecord) and plan.name not in refused
             ]
             outcomes: dict[str, Topic | KafkaError] = {**refused}
-            for some in in_batches(made, _chars):
+            for some in in_batches(made, topic_chars):
                 outcomes |= await self._commit_each(some)
             return [
                 plan if isinstance(plan, KafkaError) else outcomes[plan.name] for plan in planned
@@ -384,15 +423,18 @@ class Topics:
                 if isinstance(plan, TopicRecord) and plan.name not in self._topics:
                     self._claimed.disclaim(plan.name)
 
-    def _plan_and_claim(
-        self, name: str, partitions: int, configs: Mapping[str, str | None]
-    ) -> TopicRecord | KafkaError:
+    async def _forgotten(self, names: Iterable[str]) -> None:
+        """Return when nothing of deleted topics with these names is forgotten any more."""
+        for name in names:
+            if name in self._forgetting:
+                await asyncio.wait(self._forgetting.pop(name))
+
+    def _planned(self, new: NewTopic) -> TopicRecord | KafkaError:
+        """The topic as it would be created, or why it is not."""
         try:
-            record = self.plan(name, partitions, configs)
+            return self.plan(*new)
         except KafkaError as error:
             return error.with_traceback(None)  # which refers to the list that has the error
-        self._claimed.claim(name)
-        return record
 
     async def _commit_each(self, made: Sequence[TopicRecord]) -> dict[str, Topic | KafkaError]:
         """`_commit_new` of topics whose records fit into one batch."""
@@ -434,9 +476,7 @@ class Topics:
     def _added(self, topic: Topic) -> Topic:
         """Have a topic that this node made; the nodes that follow it log nothing."""
         self._add(topic)
-        _log.info(
-            "created a topic", extra=fields(topic=topic.name, partitions=len(topic.partitions))
-        )
+        log_created(topic)
         return topic
 
     def delete(self, name: str) -> None:
@@ -447,7 +487,7 @@ class Topics:
         topic = self._existing(name)
         self._metadata.commit(TopicDeleted(topic.id))
         self._hide((topic,))
-        _log_deleted(topic)
+        log_deleted(topic)
         for _ in self._retire(topic):
             pass
 
@@ -465,7 +505,7 @@ class Topics:
                 change = self.last_change
                 self._hide(topics)
                 for topic in topics:
-                    _log_deleted(topic)
+                    log_deleted(topic)
                     for _ in self._retire(topic):
                         await slices.give_way()
                 await self.durable(change)
@@ -528,15 +568,32 @@ class Topics:
 
         A cancelled caller does not end the work early.
         """
-        return await self.change(self._grow(name, total))
+        (grown,) = await self.grow_each([Growth(name, total)])
+        if isinstance(grown, KafkaError):
+            raise grown
+        return grown
 
-    async def change(self, work: Coroutine[Any, Any, R]) -> R:
-        """Run a change after all others. A cancelled caller does not end it early."""
+    async def grow_each(
+        self, wanted: Sequence[Growth], deadline: float | None = None
+    ) -> list[Topic | KafkaError]:
+        """`grow` topics, each by itself; in the same order the topic, or what that would raise.
+
+        No topic is named twice. Raises KafkaError as `change` does.
+        """
+        return await self.change(self._grow_each(wanted), deadline)
+
+    async def change(self, work: Coroutine[Any, Any, R], deadline: float | None = None) -> R:
+        """Run a change after all others. A cancelled caller does not end it early.
+
+        Raises KafkaError REQUEST_TIMED_OUT as `in_time` does; a change that has not begun by then
+        is not made.
+        """
 
         async def run() -> R:
             try:
                 async with self._changing:
                     await self._reverted()
+                    self.ensure_in_time(deadline)
                     return await work
             finally:
                 work.close()  # if it was cancelled before it began
@@ -544,7 +601,28 @@ class Topics:
         task = asyncio.create_task(run())
         self._changes.add(task)
         task.add_done_callback(self._changes.discard)
-        return await asyncio.shield(task)
+        return await self.in_time(asyncio.shield(task), deadline)
+
+    def ensure_in_time(self, deadline: float | None) -> None:
+        """Raise KafkaError REQUEST_TIMED_OUT if the outcome would be awaited no more."""
+
+    async def in_time(self, work: Awaitable[R], deadline: float | None = None) -> R:
+        """The outcome of a change. A server alone, which waits for its own disk, has no limit.
+
+        One of several raises KafkaError REQUEST_TIMED_OUT at `deadline`, by the clock of the event
+        loop, or after 30 s: the change may have been made, or may yet be.
+        """
+        _ = deadline
+        return await work
+
+    async def _grow_each(self, wanted: Sequence[Growth]) -> list[Topic | KafkaError]:
+        grown: list[Topic | KafkaError] = []
+        for each in wanted:
+            try:
+                grown.append(await self._grow(*each))
+            except KafkaError as error:
+                grown.append(error.with_traceback(None))  # which refers to the list
+        return grown
 
     async def _grow(self, name: str, total: int) -> Topic:
         topic = self.plan_partitions(name, total)
@@ -574,7 +652,7 @@ class Topics:
             self._logs.discard(self._places_to_add(topic, total))
             raise error if isinstance(error, KafkaError) else storage_error(error) from error
         self._grown(topic, added)
-        _log.info("grew a topic", extra=fields(topic=topic.name, partitions=len(topic.partitions)))
+        log_grown(topic)
         return topic
 
     def _grown(self, topic: Topic, added: tuple[Log, ...]) -> None:
@@ -593,6 +671,13 @@ class Topics:
         self.responses.clear()
         self._configure(topic, valid)
         return topic
+
+    async def alter(self, name: str, configs: Callable[[Topic], Mapping[str, str]]) -> None:
+        """Replace a topic's own configs by what `configs` returns of it. Raises as that does.
+
+        It raises as `alter_configs` does, too; the change need not be durable yet.
+        """
+        self.alter_configs(name, configs(self._existing(name)))
 
     def configs_of(self, kind: ResourceType, name: str) -> Mapping[str, str]:
         """What is set on a resource that is no topic."""
@@ -710,9 +795,7 @@ class Topics:
     def _existing(self, name: str) -> Topic:
         topic = self._topics.get(name)
         if topic is None:
-            raise KafkaError(
-                ErrorCode.unknown_topic_or_partition, f"The topic '{name}' does not exist."
-            )
+            raise unknown_topic(name)
         return topic
 
     # Taking changes back
@@ -777,7 +860,13 @@ class Topics:
             self._to_revert.append(
                 partial(self._logs.open_or_refuse, partition, topic_id, settings)
             )
-        self._to_revert.append(lambda: self._add(self._logs.opened(record)))
+        self._to_revert.append(partial(self._add_restored, record.id))
+
+    def _add_restored(self, topic_id: UUID) -> None:
+        """Have a topic again as it is now, unless it was deleted meanwhile."""
+        record = self._metadata.state.topics.get(topic_id)
+        if record is not None and topic_id not in self._names:
+            self._add(self._logs.opened(record))
 
     # Logs
 
@@ -812,19 +901,34 @@ class Topics:
 
     async def allocate_producer_ids(self) -> range:
         """Ids for another node to hand out. Raises KafkaError."""
-        block = self.producer_ids.block()
-        await self.durable()
-        return block
+        return await self.decided(self.producer_ids.block)
 
     def _reserve_producer_ids(self, end: int) -> None:
         self._metadata.commit(ProducerIdsReserved(end))
 
 
-def _chars(topic: TopicRecord) -> int:
+def topic_chars(topic: TopicRecord) -> int:
+    """Characters of a topic's record, for `in_batches`."""
     return len(topic.name) + sum(len(name) + len(value) for name, value in topic.configs.items())
 
 
-def _log_deleted(topic: Topic) -> None:
+def unknown_topic(name: str) -> KafkaError:
+    """The error of a change of a topic that does not exist."""
+    return KafkaError(ErrorCode.unknown_topic_or_partition, f"The topic '{name}' does not exist.")
+
+
+def log_created(topic: Topic) -> None:
+    """Log that this node has created a topic."""
+    _log.info("created a topic", extra=fields(topic=topic.name, partitions=len(topic.partitions)))
+
+
+def log_grown(topic: Topic) -> None:
+    """Log that this node has added partitions to a topic."""
+    _log.info("grew a topic", extra=fields(topic=topic.name, partitions=len(topic.partitions)))
+
+
+def log_deleted(topic: Topic) -> None:
+    """Log that this node has deleted a topic."""
     _log.info("deleted a topic", extra=fields(topic=topic.name))
 
 
