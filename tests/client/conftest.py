@@ -13,6 +13,7 @@ import pytest
 from client.virtual_sockets import SocketVirtualLoop
 from kohort.client.cluster.cluster import Cluster
 from kohort.client.config import ClientConfig
+from kohort.runtime.clock import Clock
 from kohort.server.broker import Broker
 from kohort.server.config.config import Config
 
@@ -22,14 +23,20 @@ def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], SocketVirtualLo
 
 
 @pytest.fixture
-async def broker() -> AsyncIterator[Broker]:
+def clock() -> Clock | None:
+    """The clock of `broker`; by default the machine's."""
+    return None
+
+
+@pytest.fixture
+async def broker(clock: Clock | None) -> AsyncIterator[Broker]:
     """A Kohort server in this process, in memory, without an initial rebalance delay."""
     settings = {
         "listeners": "127.0.0.1:0",
         "storage": "memory",
         "group.initial.rebalance.delay.ms": "0",
     }
-    async with Broker(Config(settings)) as running:
+    async with Broker(Config(settings), clock=clock) as running:
         yield running
 
 

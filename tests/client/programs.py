@@ -47,7 +47,13 @@ async def consume() -> None:
     ConsumerGroup("g", topics=["orders"], sesion_timeout_ms=6_000)  # wrong
     ConsumerGroup("g", topics=["orders"], session_timeout_ms="6 s")  # wrong
     ConsumerGroup("g", topics=["orders"], start_offset="begin")  # wrong
-    Consumer(config, auto_offset_reset="begin")  # wrong
+    Consumer(config, start_offset="begin")  # wrong
+    Consumer(bootstrap="localhost:9092", auto_offset_reset="earliest", client_id="c")
+    Consumer(bootstrap=9092)  # wrong
+    sync.Consumer(bootstrap="localhost:9092", start_offset="last")
+    sync.Producer(bootstrap="localhost:9092", linger_ms=5)
+    Producer(bootstrap="localhost:9092", max_in_flight_requests_per_connection=1)
+    Admin(bootstraps="localhost:9092")  # wrong
 
 
 async def produce(config: ClientConfig) -> None:

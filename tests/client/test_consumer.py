@@ -2,6 +2,8 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
+from random import Random
 from typing import Any
 
 import pytest
@@ -14,9 +16,10 @@ from kohort.client.errors import ClientClosedError, NotAssignedError, OffsetOutO
 from kohort.client.group_errors import CommitError
 from kohort.client.offset_and_metadata import OffsetAndMetadata
 from kohort.client.produce.producer import Producer
+from kohort.client.start_offset import StartOffset
 from kohort.errors import ConfigError, KafkaError, KohortError
 from kohort.server.broker import Broker
-from kohort.types import GroupId, TopicPartition
+from kohort.types import GroupId, Timestamp, TopicPartition
 
 ORDERS = [TopicPartition("orders", index) for index in range(3)]
 FIRST, SECOND, _ = ORDERS
@@ -43,7 +46,7 @@ async def consumer(cluster: Cluster) -> AsyncIterator[Consumer]:
 async def read(consumer: Consumer, count: int) -> list[tuple[int, int]]:
     """Partition and offset of the next records."""
     found = []
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while len(found) < count:
             record = await anext(consumer)
             found.append((record.partition, record.offset))
@@ -129,9 +132,24 @@ async def test_it_starts_where_its_group_committed(cluster: Cluster, consumer: C
     await consumer.commit({FIRST: 3, SECOND: OffsetAndMetadata(offset=7, metadata="m")})
     found = await consumer.committed(ORDERS)
     assert [each and each.offset for each in found.values()] == [3, 7, None]
-    async with Consumer(cluster, group_id="billing", auto_offset_reset="latest") as other:
+    async with Consumer(cluster, group_id="billing", start_offset="last") as other:
         await other.assign_topics("orders")
         assert [other.position(tp) for tp in ORDERS] == [3, 7, 10]
+
+
+@pytest.mark.parametrize(
+    ("start", "position"), [("first", 0), ("earliest", 0), ("last", 10), (1_004, 4), (2_000, 10)]
+)
+async def test_where_it_starts_without_an_offset(
+    cluster: Cluster, start: StartOffset, position: int
+) -> None:
+    async with (
+        Consumer(cluster, start_offset=start) as one,
+        Consumer(cluster, auto_offset_reset=start) as other,
+    ):
+        for consumer in (one, other):
+            await consumer.assign([FIRST])
+            assert consumer.position(FIRST) == position
 
 
 async def test_a_commit_covers_what_was_handed_out(consumer: Consumer) -> None:
@@ -172,7 +190,7 @@ async def test_commits_that_are_refused(consumer: Consumer, cluster: Cluster) ->
 
 
 async def test_no_offset_and_none_to_take_instead(cluster: Cluster) -> None:
-    async with Consumer(cluster, auto_offset_reset="error") as consumer:
+    async with Consumer(cluster, start_offset="none") as consumer:
         with pytest.raises(ConfigError, match="orders-0 has no committed offset"):
             await consumer.assign([FIRST])
         await consumer.assign({FIRST: 99})
@@ -238,7 +256,7 @@ async def test_what_waits_for_a_record_ends_with_the_assignment(
     waits = asyncio.create_task(anext(consumer))
     await asyncio.sleep(0)
     await (consumer.close() if closes else consumer.assign([]))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         with pytest.raises(ClientClosedError if closes else NotAssignedError):
             await waits
     await consumer.close()
@@ -276,7 +294,8 @@ async def test_closing_that_is_cancelled_ends_all_the_same(
         ({"enable_auto_commit": True}, "needs a group_id"),
         ({"group_id": ""}, "group_id is empty"),
         ({"group_id": 5}, "group_id is 5"),
-        ({"auto_offset_reset": "none"}, "auto_offset_reset .* one of earliest, latest, error"),
+        ({"start_offset": "error"}, "start_offset: 'error' is not first, last, none, or a time"),
+        ({"start_offset": "first", "auto_offset_reset": "latest"}, "are one option"),
         ({"group_id": "g", "enable_auto_commit": "false"}, "enable_auto_commit is 'false'"),
         ({"client_rack": None}, "client_rack"),
         ({"auto_commit_interval_ms": 0}, "auto_commit_interval_ms"),
@@ -297,3 +316,134 @@ async def test_its_own_cluster_is_closed_with_it(config: ClientConfig) -> None:
         await read(consumer, 1)
     assert consumer.cluster.purposes == frozenset()
     await consumer.close()
+
+
+# --- to an end
+
+
+async def read_to(consumer: Consumer, ends: dict[TopicPartition, int]) -> list[tuple[int, int]]:
+    async with asyncio.timeout(60):
+        return [(each.partition, each.offset) async for each in consumer.read_to(ends)]
+
+
+async def test_reading_to_an_end_leaves_what_is_behind_it(consumer: Consumer) -> None:
+    await consumer.assign(dict.fromkeys(ORDERS, 0))
+    assert sorted(await read_to(consumer, {FIRST: 3, SECOND: 10})) == [
+        *((0, n) for n in range(3)),
+        *((1, n) for n in range(10)),
+    ]
+    assert [consumer.position(tp) for tp in ORDERS] == [3, 10, 0]
+    assert await read_to(consumer, {FIRST: 3, SECOND: 10}) == []
+    assert await read_to(consumer, {FIRST: 2}) == []
+    assert consumer.position(FIRST) == 3
+    await consumer.commit()
+    committed = await consumer.committed(ORDERS)
+    assert {tp: each and each.offset for tp, each in committed.items()} == {
+        FIRST: 3,
+        SECOND: 10,
+        ORDERS[2]: None,
+    }
+    assert sorted(await read(consumer, 17)) == sorted(
+        [*((0, n) for n in range(3, 10)), *((2, n) for n in range(10))]
+    )
+    with pytest.raises(NotAssignedError):
+        consumer.read_to({TopicPartition("orders", 9): 1})
+    with pytest.raises(ValueError, match="-1"):
+        consumer.read_to({FIRST: -1})
+
+
+async def test_reading_to_an_end_after_a_part_of_a_batch(consumer: Consumer) -> None:
+    await consumer.assign({FIRST: 0, SECOND: 0})
+    ((partition, _),) = await read(consumer, 1)
+    other = TopicPartition("orders", 1 - partition)
+    assert await read_to(consumer, {other: 1}) == [(other.partition, 0)]
+    assert await read_to(consumer, {ORDERS[partition]: 5}) == [(partition, n) for n in range(1, 5)]
+
+
+@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
+@pytest.mark.parametrize("ending", ["marker", "aborted", "two markers", "open"])
+async def test_reading_to_the_end_of_transactions(
+    cluster: Cluster, isolation: Any, ending: str
+) -> None:
+    async with (
+        Producer(cluster, transactional_id="t") as producer,
+        Consumer(cluster, isolation_level=isolation) as consumer,
+    ):
+        if ending in ("marker", "two markers"):
+            async with producer.transaction():
+                await producer.send("orders", b"in a transaction", partition=0)
+        if ending in ("aborted", "two markers", "open"):
+            with suppress(ZeroDivisionError):
+                async with producer.transaction():
+                    await producer.send("orders", b"to be aborted", partition=0)
+                    await producer.flush()
+                    if ending == "open":
+                        await consumer.assign({FIRST: 0})
+                        ends = await consumer.end_offsets([FIRST])
+                        expected = 10 if isolation == "read_committed" else 11
+                        assert len(await read_to(consumer, ends)) == expected == ends[FIRST]
+                    raise ZeroDivisionError
+        await consumer.assign({FIRST: 0})
+        ends = await consumer.end_offsets([FIRST])
+        found = [offset for _, offset in await read_to(consumer, ends)]
+        assert consumer.position(FIRST) == ends[FIRST] > found[-1] + 1
+        assert consumer.lag(FIRST) == 0
+
+
+async def test_reading_to_an_end_over_which_a_reset_moves(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Consumer(cluster, auto_offset_reset="latest") as consumer:  # Kafka's name
+        await consumer.assign({FIRST: 100})
+        assert await read_to(consumer, {FIRST: 10}) == []
+        await consumer.assign({FIRST: 0})
+        await Admin(cluster).delete_records({FIRST: 5})
+        assert await read_to(consumer, {FIRST: 10}) == []
+        assert consumer.position(FIRST) == 10
+    assert "orders-0 has no offset 0" in caplog.text
+    assert "continuing at the end of the log: records before it are skipped" in caplog.text
+    assert "out_of_range" not in caplog.text, "an option of the fetcher, which users do not have"
+
+
+async def test_waits_with_an_end_that_are_cancelled_lose_nothing(consumer: Consumer) -> None:
+    await consumer.assign({FIRST: 0})
+    random, found = Random(0), []
+    async with asyncio.timeout(60):
+        while consumer.position(FIRST) < 10:
+            waiting = asyncio.ensure_future(anext(consumer.read_to({FIRST: 10}), None))
+            for _ in range(random.randint(0, 20)):
+                await asyncio.sleep(0)
+            waiting.cancel()
+            with suppress(asyncio.CancelledError):
+                record = await waiting
+                found += [] if record is None else [record.offset]
+    assert found == list(range(10))
+
+
+async def test_reading_to_ends_whose_records_were_compacted(
+    broker: Broker, cluster: Cluster
+) -> None:
+    configs = {
+        "cleanup.policy": "compact",
+        "segment.bytes": "1048576",
+        "min.cleanable.dirty.ratio": "0",
+    }
+    await Admin(cluster).create_topic("latest", partitions=1, configs=configs)
+    tp = TopicPartition("latest", 0)
+    async with Producer(cluster, batch_size=1, linger_ms=0) as producer:
+        for n in range(100):
+            await producer.send_and_wait("latest", bytes(30_000), key=b"%d" % (n % 2), partition=0)
+    log = broker.topics.log("latest", 0)
+    assert log is not None
+    while await log.compact(Timestamp(1 << 60)):
+        pass
+    async with Consumer(cluster) as consumer:
+        await consumer.assign({tp: 0})
+        everything = [offset for _, offset in await read_to(consumer, {tp: 100})]
+        assert len(everything) < 60, "most were compacted"
+        assert consumer.position(tp) == 100
+        for end in range(0, 101, 7):
+            consumer.seek(tp, 0)
+            found = [offset for _, offset in await read_to(consumer, {tp: end})]
+            assert found == [each for each in everything if each < end]
+            assert consumer.position(tp) >= end

@@ -101,3 +101,9 @@ def test_files_are_read_as_by_java(java: Load, text: str) -> None:
         assert loaded is None or "\\ud" in text
     else:
         assert {name: value for name, value in ours.items() if name} == loaded
+
+
+def test_a_byte_order_mark_is_no_part_of_a_name(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("a=1\n", encoding="utf-8-sig")
+    assert read_properties(file) == {"a": "1"}

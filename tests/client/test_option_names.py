@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from kohort.client import (
+    Admin,
     ClientConfig,
+    Cluster,
     ConfigError,
     Consumer,
     ConsumerGroup,
@@ -15,12 +17,14 @@ from kohort.client import (
     Producer,
     Security,
 )
+from kohort.client.client_options import ClientOptions, ConnectionOptions
+from kohort.client.start_offset import StartOffset
 
 
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"auto_offset_reset": "earliest"}, "; start_offset is its name here"),
+        ({"auto.offset.reset": "earliest"}, "; start_offset is its name here"),
         ({"session.timeout.ms": 6_000}, "; session_timeout_ms is its name here"),
         ({"bootstrap_servers": "a:1"}, "; bootstrap is its name here"),
         ({"group.instance.id": "a"}, "; instance_id is its name here"),
@@ -40,10 +44,13 @@ def test_options_of_a_group(options: dict[str, Any], told: str) -> None:
     [
         (lambda: ClientConfig(bootstrap_servers="a:1"), "bootstrap_servers; bootstrap is its name"),
         (lambda: ClientConfig(group_id="g"), "group_id; it is an option of Consumer and Consumer"),
-        (lambda: Producer(bootstrap_servers="a:1"), "bootstrap_servers; pass it to ClientConfig("),
+        (lambda: Producer(bootstrap_servers="a:1"), "bootstrap_servers; bootstrap is its name"),
+        (lambda: Admin(bootstrap_servers="a:1"), "bootstrap_servers; bootstrap is its name"),
+        (lambda: Cluster(brokers="a:1"), "brokers; bootstrap is its name"),
         (lambda: Producer(ClientConfig(), compression_type="gzip"), "; compression is its name"),
         (lambda: Producer(ClientConfig(), linger=5), "linger; did you mean linger_ms"),
-        (lambda: Consumer(ClientConfig(), start_offset="first"), "; auto_offset_reset is its name"),
+        (lambda: Consumer(ClientConfig(), topics=["t"]), "; it is an option of ConsumerGroup;"),
+        (lambda: Producer(start_offset="first"), "; it is an option of Consumer and ConsumerGroup"),
         (lambda: Security(sasl_plain_username="me"), "; username is its name here"),
         (lambda: GroupConfig(group_id="g", pattern="a", client_rack="r"), "; rack is its name"),
     ],
@@ -57,6 +64,9 @@ def test_options_of_the_other_classes(create: Any, told: str) -> None:
 @pytest.mark.parametrize(("given", "start"), [("earliest", "first"), ("latest", "last")])
 def test_kafkas_names_of_start_offsets(given: Any, start: str) -> None:
     assert GroupConfig(group_id="g", topics=["t"], start_offset=given).start == start
+    assert ConsumerGroup("g", topics=["t"], auto_offset_reset=given).config.start == start
+    with pytest.raises(ConfigError, match="start_offset and auto_offset_reset are one option"):
+        ConsumerGroup("g", topics=["t"], start_offset=given, auto_offset_reset=given)
 
 
 def test_the_typed_options_of_a_group_are_all_that_there_are() -> None:
@@ -65,4 +75,7 @@ def test_the_typed_options_of_a_group_are_all_that_there_are() -> None:
     parameters = {"group_id", "topics", "pattern"}
     assert GroupOptions.__annotations__ == {
         name: type for name, type in (client | mine).items() if name not in parameters
-    }
+    } | {"auto_offset_reset": StartOffset}
+    apart = {"max_in_flight_requests_per_connection"}
+    assert ConnectionOptions.__annotations__.keys() == client.keys() - apart
+    assert ClientOptions.__annotations__ == client

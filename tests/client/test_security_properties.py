@@ -1,11 +1,11 @@
 """`Security` by the names of librdkafka and Java's clients; `tests/spark` has more of Java's."""
 
-import re
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from docs.blocks import Block, run_by
 from kohort.client.client_credentials import ClientCredentials
 from kohort.client.security import Exchange
 from kohort.client.security_properties import security, security_of_file
@@ -50,7 +50,7 @@ async def test_a_token_in_a_file_is_read_for_each_authentication(tmp_path: Path)
     file = tmp_path / "a token"
     found = security(OAUTH | {ENDPOINT: file.as_uri()})
     for token in ("one", "two"):
-        file.write_text(f"{token}\n")
+        file.write_text(f"{token}\n", encoding="utf-8-sig" if token == "two" else "utf-8")
         assert await first(found.exchange()) == f"n,,\x01auth=Bearer {token}\x01\x01".encode()
 
 
@@ -66,14 +66,12 @@ def test_a_file(tmp_path: Path) -> None:
     assert (found.mechanism, found.username) == ("PLAIN", "ann")
 
 
-@pytest.mark.parametrize("page", ["security.md", "client.md"])
+@pytest.mark.parametrize("block", run_by(__file__), ids=str)
 def test_the_file_in_the_documentation(
-    page: str, certificate: tuple[Path, Path], tmp_path: Path
+    block: Block, certificate: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    text = (Path(__file__).parents[2] / "docs" / page).read_text(encoding="utf-8")
-    (block,) = re.findall(r"^```properties\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     file = tmp_path / "client.properties"
-    file.write_text(block)
+    file.write_text(block.code)
     found = security_of_file(file, {"ssl.truststore.location": str(certificate[0])})
     assert (found.protocol, found.mechanism) == ("SASL_SSL", "SCRAM-SHA-512")
     assert found.password == "secret"

@@ -66,7 +66,7 @@ async def fill(producer: Producer, *values: bytes | None) -> None:
 
 
 async def read(cluster: Cluster, count: int, **options: Any) -> list[Record[Any, Any]]:
-    async with Consumer(cluster, **options) as consumer, asyncio.timeout(10):
+    async with Consumer(cluster, **options) as consumer, asyncio.timeout(60):
         await consumer.assign([ORDERS])
         return [await anext(consumer) for _ in range(count)]
 
@@ -220,7 +220,7 @@ async def test_a_wait_for_a_deserializer_that_is_cancelled_loses_nothing(
             assert gate.cancelled == calls
             assert consumer.position(ORDERS) == 0
         gate.opened.set()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             assert [(await anext(consumer)).value for _ in range(3)] == [b"1", b"2", b"3"]
 
 
@@ -233,7 +233,7 @@ async def test_seeking_meanwhile_is_obeyed(cluster: Cluster, plain: Producer) ->
         await gate.called.wait()
         consumer.seek(ORDERS, 2)
         gate.opened.set()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             assert (await reading).offset == 2
 
 

@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from kohort.client.record import Record
     from kohort.client.security import Security
     from kohort.client.serialization import Deserializer, SerializationContext, Serializer
+    from kohort.client.transaction_outcome import TransactionOutcome
     from kohort.errors import ConfigError, ErrorCode, KafkaError, KohortError
     from kohort.types import TopicPartition
 
@@ -125,6 +126,7 @@ _MODULES: Final = {
     "Transaction": "kohort.client.produce.transaction",
     "TransactionAbortedError": "kohort.client.errors",
     "TransactionError": "kohort.client.errors",
+    "TransactionOutcome": "kohort.client.transaction_outcome",
     "UndeliveredError": "kohort.client.errors",
     "UnsupportedVersionError": "kohort.client.errors",
 }
@@ -190,6 +192,7 @@ __all__ = [
     "Transaction",
     "TransactionAbortedError",
     "TransactionError",
+    "TransactionOutcome",
     "UndeliveredError",
     "UnsupportedVersionError",
 ]
@@ -201,3 +204,7 @@ if not TYPE_CHECKING:
         if name not in _MODULES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         return getattr(import_module(_MODULES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -4,7 +4,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Awaitable, Coroutine
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future, wait
 from typing import Any, TypeVar
 
 from kohort.errors import KohortError
@@ -46,15 +46,51 @@ class BackgroundLoop:
 
         Raises what `work` raises, and KohortError on the loop's own thread or after a fork.
         """
-        if threading.current_thread() is self._thread:
-            work.close()
-            raise KohortError("a callback on the client's own thread cannot wait for the client")
+        self._validate_thread(work)
         future = self.start(work)
         try:
             return future.result()
         except BaseException:
             future.cancel()
             raise
+
+    def run_to_its_end(self, work: Coroutine[Any, Any, T]) -> T:
+        """As `run`, but an interrupt is raised when `work` has ended, and its outcome is known.
+
+        `work` is cancelled, and decides when it ends. A second interrupt is raised at once.
+        """
+        self._validate_thread(work)
+        try:
+            self.validate_process()
+        except KohortError:
+            work.close()
+            raise
+        tasks: list[asyncio.Task[T]] = []
+        result: Future[T] = Future()
+
+        def start() -> None:
+            tasks.append(self.loop.create_task(work))
+            tasks[0].add_done_callback(lambda task: _copy(task, result))
+
+        def cancel() -> None:
+            if tasks:
+                tasks[0].cancel()
+            else:  # interrupted before it was begun
+                result.cancel()
+
+        try:
+            self.loop.call_soon_threadsafe(start)
+            return result.result()
+        except BaseException:
+            if not result.done():
+                self.loop.call_soon_threadsafe(cancel)
+                wait([result])
+            raise
+
+    def _validate_thread(self, work: Coroutine[Any, Any, Any]) -> None:
+        if threading.current_thread() is self._thread:
+            work.close()
+            raise KohortError("a callback on the client's own thread cannot wait for the client")
 
     async def wait(self, result: Awaitable[T]) -> T:
         """Wait on the loop, while the caller's thread is blocked: this suspends nothing."""
@@ -63,6 +99,15 @@ class BackgroundLoop:
             return await result
 
         return self.run(waiting())
+
+
+def _copy(task: asyncio.Task[T], result: "Future[T]") -> None:
+    if task.cancelled():
+        result.set_exception(CancelledError())
+    elif (error := task.exception()) is not None:
+        result.set_exception(error)
+    else:
+        result.set_result(task.result())
 
 
 def run_here(work: Coroutine[Any, Any, T]) -> T:

@@ -1,6 +1,6 @@
 """Reads chosen partitions, without the membership of a group (Java's manual assignment).
 
-    async with Consumer(ClientConfig(bootstrap="localhost:9092")) as consumer:
+    async with Consumer(bootstrap="localhost:9092") as consumer:
         await consumer.assign_topics("orders")          # all partitions, from the first record
         async for record in consumer:
             print(record.offset, record.value)
@@ -14,10 +14,11 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import Final, Generic, Self, cast, get_args
+from typing import Final, Generic, Self, Unpack, cast, get_args
 
 from kohort.client.admin import Admin
 from kohort.client.cancellation import to_its_end
+from kohort.client.client_options import ReaderOptions
 from kohort.client.cluster import (
     EARLIEST,
     LATEST,
@@ -30,39 +31,46 @@ from kohort.client.cluster import (
 from kohort.client.config import MAX_MS, ClientConfig, validate_int, validate_one_of
 from kohort.client.counters import RequestCounter, reason
 from kohort.client.errors import ClientClosedError, NotAssignedError
-from kohort.client.fetch import Batch, Fetcher, OutOfRange, deserialize
+from kohort.client.event_loop import own_loop
+from kohort.client.fetch import Batch, Fetcher, deserialize
 from kohort.client.group_errors import CommitError
+from kohort.client.method_names import CONSUMER, MethodHints
 from kohort.client.metrics import CommitMetrics, ConsumerMetrics, moved_back
 from kohort.client.offset_and_metadata import (
     OffsetAndMetadata,
     committable,
+    validate_offsets,
     validate_partitions,
 )
 from kohort.client.option_names import checks_names
 from kohort.client.record import K, Record, V
 from kohort.client.serialization import Deserializer, Deserializers, deserializers
+from kohort.client.start_offset import OUT_OF_RANGE, StartOffset, plain_start_offset
 from kohort.errors import ConfigError, ErrorCode, KafkaError, KohortError, unless_error
 from kohort.types import GroupId, TopicPartition
 
 log: Final = logging.getLogger("kohort.client.consumer")
 
 _WAIT_MS: Final = 60_000
-_START: Final = {"earliest": EARLIEST, "latest": LATEST}
+_START: Final[Mapping[object, int]] = {"first": EARLIEST, "last": LATEST}
 
 
 @checks_names
-class Consumer(Generic[K, V]):
+class Consumer(MethodHints, Generic[K, V]):
     """A reader of chosen partitions, used from one event loop.
 
-    A Cluster that is passed in stays open; with a ClientConfig the consumer opens its own.
+    A Cluster that is passed in stays open; with a ClientConfig, or its options, the consumer opens
+    its own.
     """
+
+    _OTHER_NAMES = CONSUMER
 
     def __init__(
         self,
-        cluster: ClientConfig | Cluster,
+        cluster: ClientConfig | Cluster | None = None,
         *,
         group_id: str | None = None,
-        auto_offset_reset: OutOfRange = "earliest",
+        start_offset: StartOffset = "first",
         enable_auto_commit: bool = False,
         auto_commit_interval_ms: int = 5_000,
         isolation_level: Isolation = "read_uncommitted",
@@ -73,19 +81,20 @@ class Consumer(Generic[K, V]):
         client_rack: str = "",
         key_deserializer: Deserializer[K] | None = None,
         value_deserializer: Deserializer[V] | None = None,
+        **options: Unpack[ReaderOptions],
     ) -> None:
-        """Java's names; sizes in bytes. Raises ConfigError.
+        """Java's names; sizes in bytes. `options` are those of ClientConfig. Raises ConfigError.
 
-        Deserializers are those of `kohort.client.serialization`.
-
-        `auto_offset_reset` is where a partition starts without an offset, and where it continues at
-        an offset that is gone; "error": OffsetOutOfRangeError, and ConfigError of `assign`.
+        `start_offset` (or `auto_offset_reset`) is where a partition starts without an offset, and
+        where it continues at an offset that is gone: "first", "last", a timestamp in ms (at an
+        offset that is gone: "first"), or "none": OffsetOutOfRangeError, and ConfigError of
+        `assign`. Deserializers are those of `kohort.client.serialization`.
         """
         if not isinstance(group_id, str | None):
             raise ConfigError(f"group_id is {group_id!r}; it has to be a str")
         if not isinstance(client_rack, str):
             raise ConfigError(f"client_rack is {client_rack!r}; it has to be a str")
-        validate_one_of("auto_offset_reset", auto_offset_reset, get_args(OutOfRange))
+        self._start = plain_start_offset(start_offset)
         validate_one_of("isolation_level", isolation_level, get_args(Isolation))
         validate_one_of("enable_auto_commit", enable_auto_commit, (True, False))
         if enable_auto_commit and group_id is None:
@@ -93,16 +102,15 @@ class Consumer(Generic[K, V]):
         if group_id == "":
             raise ConfigError("group_id is empty: give a name, or None to commit nothing")
         validate_int("auto_commit_interval_ms", auto_commit_interval_ms, 1, MAX_MS)
-        self.cluster = open_cluster(cluster)
+        self.cluster = open_cluster(cluster, options)
         self._owns_cluster = self.cluster is not cluster
         self._group = None if group_id is None else GroupId(group_id)
-        self._reset = auto_offset_reset
         self._isolation = isolation_level
         self._admin = Admin(self.cluster)
         self._fetcher = Fetcher(
             self.cluster,
             isolation=isolation_level,
-            out_of_range=auto_offset_reset,
+            out_of_range=OUT_OF_RANGE.get(self._start, "earliest"),
             fetch_min_bytes=fetch_min_bytes,
             fetch_max_bytes=fetch_max_bytes,
             fetch_max_wait_ms=fetch_max_wait_ms,
@@ -128,10 +136,12 @@ class Consumer(Generic[K, V]):
         """Commits are sent one after the other: the last one counts."""
         self._is_taking = False
         self._closing: asyncio.Task[None] | None = None
+        self._own_loop: asyncio.AbstractEventLoop | None = None
         self._commit_requests = RequestCounter()
         self._committed_count = 0
 
     async def __aenter__(self) -> Self:
+        self._own_loop = own_loop(self._own_loop, "consumer")
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -148,6 +158,7 @@ class Consumer(Generic[K, V]):
         also if the call is cancelled.
         """
         if self._closing is None:
+            self._own_loop = own_loop(self._own_loop, "consumer")
             self._closing = asyncio.create_task(self._close(), name="a consumer closes")
         await to_its_end(self._closing)
 
@@ -186,7 +197,12 @@ class Consumer(Generic[K, V]):
         return self._fetcher.assignment
 
     async def partitions_for(self, topic: str) -> list[TopicPartition]:
-        """The partitions of a topic. Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION and others."""
+        """The partitions of a topic.
+
+        Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION and others, TypeError.
+        """
+        if not isinstance(topic, str):
+            raise TypeError(f"topic {topic!r}: a str expected")
         found = (await self.cluster.metadata([topic])).topics[topic]
         if found.error is not ErrorCode.none:
             raise KafkaError(found.error, f"topic {topic}")
@@ -194,6 +210,9 @@ class Consumer(Generic[K, V]):
 
     async def assign_topics(self, *topics: str) -> None:
         """`assign` all partitions that these topics have now."""
+        for each in topics:
+            if not isinstance(each, str):
+                raise TypeError(f"topic {each!r}: a str expected, as assign_topics('a', 'b')")
         found = [await self.partitions_for(topic) for topic in topics]
         await self.assign(tp for partitions in found for tp in partitions)
 
@@ -203,15 +222,18 @@ class Consumer(Generic[K, V]):
         """Read exactly these partitions; a mapping gives the offset to start at.
 
         Without an offset, a partition that is read already goes on, and a new one starts at the
-        committed offset of `group_id`, else as `auto_offset_reset` says. Raises KohortError,
+        committed offset of `group_id`, else as `start_offset` says. Raises KohortError,
         TypeError and ValueError, and then the assignment is as before.
         """
+        self._own_loop = own_loop(self._own_loop, "consumer")
+        if not isinstance(partitions, Mapping):
+            partitions = tuple(partitions)
+            validate_partitions(partitions)
         wanted: dict[TopicPartition, int | None] = (
             {tp: _offset(tp, offset) for tp, offset in partitions.items()}
             if isinstance(partitions, Mapping)
             else dict.fromkeys(partitions)
         )
-        validate_partitions(wanted)
         known = self.assignment
         new = [tp for tp, offset in wanted.items() if offset is None and tp not in known]
         starts = await self._starts(new)
@@ -239,12 +261,17 @@ class Consumer(Generic[K, V]):
             committed = await self.committed(partitions)
             found = {tp: offset for tp, offset in committed.items() if offset is not None}
         without = [tp for tp in partitions if tp not in found]
-        if without and self._reset == "error":
+        if not without:
+            return found
+        if self._start == "none":
             raise ConfigError(
                 f"{without[0]} has no committed offset: give one to `assign`, or set "
-                "auto_offset_reset to earliest or latest"
+                "start_offset to first or last"
             )
-        at = await self._list(dict.fromkeys(without, _START.get(self._reset, EARLIEST)))
+        time = self._start if isinstance(self._start, int) else _START[self._start]
+        at = await self._list(dict.fromkeys(without, time))
+        late = [tp for tp, each in at.items() if each.offset < 0]  # no record since the timestamp
+        at |= await self._list(dict.fromkeys(late, LATEST))
         return found | {tp: OffsetAndMetadata(offset=each.offset) for tp, each in at.items()}
 
     # Positions
@@ -319,6 +346,7 @@ class Consumer(Generic[K, V]):
 
         Raises KohortError, ValueError.
         """
+        validate_offsets(times)
         for tp, time in times.items():
             if type(time) is not int or not 0 <= time < 1 << 63:
                 raise ValueError(f"{tp}: time {time!r} is not an int of ms since 1970")
@@ -348,17 +376,66 @@ class Consumer(Generic[K, V]):
             if batch is not None:
                 self._records, self._position = iter(batch), batch.first_offset
 
-    async def next_batch(self, *, max_wait_ms: float) -> Batch[K, V] | None:
+    async def next_batch(
+        self, *, max_wait_ms: float, before: Mapping[TopicPartition, int] | None = None
+    ) -> Batch[K, V] | None:
         """The next batch; None if none arrived in time. Raises as `__anext__`.
 
-        The rest of a batch whose records were handed out one by one comes as a batch.
+        The rest of a batch whose records were handed out one by one comes as a batch. With
+        `before`, only of partitions whose position is before the offset given there, and None when
+        there is none; the batch may reach further.
         """
         self._finish()
         self._hand_back()
-        batch = await self._take(max_wait_ms)
+        batch = await self._take(max_wait_ms, before)
         if batch is not None:
             self._hand_out(batch, batch.next_offset)
         return batch
+
+    def read_to(self, ends: Mapping[TopicPartition, int]) -> AsyncIterator[Record[K, V]]:
+        """The records before these offsets, of these partitions; others wait.
+
+        Ends when the position of each partition is there, also where the last offsets are
+        transaction markers, aborted or compacted. Records behind an end are left to later reads.
+        Raises NotAssignedError, ValueError, and as `__anext__`.
+
+            async for record in consumer.read_to(await consumer.end_offsets(consumer.assignment)):
+        """
+        validate_offsets(ends)
+        for tp, end in ends.items():
+            self._fetcher.position(tp)
+            _offset(tp, end)
+        return _RecordsBefore(self, dict(ends))
+
+    def is_before(self, ends: Mapping[TopicPartition, int]) -> bool:
+        """Whether any partition's position is before its end. Raises NotAssignedError."""
+        return any(self.position(tp) < end for tp, end in ends.items())
+
+    async def _next_before(self, ends: Mapping[TopicPartition, int]) -> Record[K, V] | None:
+        """The next record before these offsets; None once all partitions are there."""
+        while True:
+            self._finish()
+            if (record := self._next_record_before(ends)) is not None:
+                return record
+            if not self.is_before(ends):
+                return None
+            batch = await self._take(_WAIT_MS, ends)
+            if batch is not None:
+                self._records, self._position = iter(batch), batch.first_offset
+
+    def _next_record_before(self, ends: Mapping[TopicPartition, int]) -> Record[K, V] | None:
+        batch = self._batch
+        end = 0 if batch is None else ends.get(batch.topic_partition, 0)
+        if batch is None or self._position >= end:
+            self._hand_back()
+            return None
+        record = self._next_record()
+        if record is not None and record.offset >= end:
+            self._hand_out(batch, end)
+            self._finish()
+            self._hand_back()
+            return None
+        return record
 
     def used(self, batch: Batch[K, V], offset: int) -> None:
         """Tell that the application used only what is before `offset` of the batch it got last.
@@ -368,7 +445,9 @@ class Consumer(Generic[K, V]):
         if batch is self._batch:
             self._hand_out(batch, offset)
 
-    async def _take(self, max_wait_ms: float) -> Batch[K, V] | None:
+    async def _take(
+        self, max_wait_ms: float, before: Mapping[TopicPartition, int] | None = None
+    ) -> Batch[K, V] | None:
         if self._is_taking:
             raise KohortError(
                 "the consumer is read by another task already: each record goes to one reader "
@@ -376,16 +455,19 @@ class Consumer(Generic[K, V]):
             )
         self._is_taking = True
         try:
-            return await self._take_alone(max_wait_ms)
+            return await self._take_alone(max_wait_ms, before)
         finally:
             self._is_taking = False
 
-    async def _take_alone(self, max_wait_ms: float) -> Batch[K, V] | None:
+    async def _take_alone(
+        self, max_wait_ms: float, before: Mapping[TopicPartition, int] | None
+    ) -> Batch[K, V] | None:
+        self._own_loop = own_loop(self._own_loop, "consumer")
         while True:
             self._validate_open()
             if not self.assignment:
                 raise NotAssignedError("the consumer has no partitions: assign some first")
-            taken = await self._fetcher.next_any(max_wait_ms=max_wait_ms)
+            taken = await self._fetcher.next_any(max_wait_ms=max_wait_ms, before=before)
             batch = self._batch = cast("Batch[K, V] | None", taken)
             if taken is None or self._deserializers is None:
                 return batch
@@ -474,11 +556,12 @@ class Consumer(Generic[K, V]):
         a whole (UNKNOWN_MEMBER_ID: it has members), ConfigError without a group, ValueError.
         """
         self._required_group()
+        self._own_loop = own_loop(self._own_loop, "consumer")
         if offsets is None:
             self._finish()
             await self._commit(self._finished)
         else:
-            validate_partitions(offsets)
+            validate_offsets(offsets)
             await self._send({tp: committable(tp, each) for tp, each in offsets.items()})
 
     async def _commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
@@ -519,6 +602,20 @@ class Consumer(Generic[K, V]):
         if self._group is None:
             raise ConfigError("the consumer has no group_id to commit for: set one")
         return self._group
+
+
+class _RecordsBefore(AsyncIterator[Record[K, V]]):
+    """`Consumer.read_to`; all state is the consumer's, so a cancelled wait loses nothing."""
+
+    def __init__(self, consumer: Consumer[K, V], ends: Mapping[TopicPartition, int]) -> None:
+        self._consumer = consumer
+        self._ends = ends
+
+    async def __anext__(self) -> Record[K, V]:
+        record = await self._consumer._next_before(self._ends)
+        if record is None:
+            raise StopAsyncIteration
+        return record
 
 
 def _offset(tp: TopicPartition, offset: int) -> int:

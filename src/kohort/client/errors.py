@@ -27,6 +27,9 @@ from kohort.types import TopicPartition
 class BrokerUnreachableError(KohortError):
     """No connection, or it broke before the response; the request may have been executed."""
 
+    is_refused = False
+    """Whether all addresses refused a connection: no program listens at them."""
+
 
 class RequestTimeoutError(BrokerUnreachableError):
     """No response arrived in time; the connection was closed, as responses come in order."""
@@ -65,10 +68,13 @@ class OffsetOutOfRangeError(KafkaError):
 
     def __init__(self, tp: TopicPartition, offset: int, log_start_offset: int) -> None:
         begins = f"; the log begins at {log_start_offset}" if log_start_offset >= 0 else ""
-        advice = "seek to an offset that is there, or set out_of_range to earliest or latest"
-        super().__init__(
-            ErrorCode.offset_out_of_range, (f"{tp} has no offset {offset}{begins}; {advice}")
+        self.fact = f"{tp} has no offset {offset}{begins}"
+        """The error without advice, for a client that continues elsewhere by itself."""
+        advice = (
+            "seek to an offset of the log, or choose where the client continues: start_offset of "
+            "Consumer and ConsumerGroup, out_of_range of Fetcher"
         )
+        super().__init__(ErrorCode.offset_out_of_range, f"{self.fact}; {advice}")
         self.topic_partition = tp
         self.offset = offset
         self.log_start_offset = log_start_offset

@@ -10,17 +10,15 @@ partition watch 5 s, start at the first offset), else those of Java's consumer.
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal
 
 from kohort.assignors.base import Assignor
 from kohort.client.config import MAX_MS, validate_int, validate_one_of
 from kohort.client.option_names import checks_names
+from kohort.client.start_offset import StartOffset, plain_start_offset
 from kohort.errors import ConfigError
 
-StartOffset: TypeAlias = Literal["first", "last", "earliest", "latest", "none"] | int
-
 INT64_MAX: Final = 2**63 - 1
-_SYNONYMS: Final = {"earliest": "first", "latest": "last"}
 _MAX_ID: Final = 249
 """Most characters of a group or instance id: Kafka's limit of a topic name."""
 
@@ -101,6 +99,7 @@ class GroupConfig:
     """Where a partition without a committed offset, or with one out of range, begins.
 
     `first`, `last` (also Kafka's `earliest`, `latest`), a timestamp in ms, or `none`: an error.
+    Kafka's name of the option is accepted too: `auto_offset_reset`.
     """
     commit_interval_ms: int = 0
     """0: `commit` returns once the broker has the offsets.
@@ -157,7 +156,7 @@ class GroupConfig:
     @property
     def start(self) -> Literal["first", "last", "none"] | int:
         """`start_offset` without synonyms."""
-        return _start_offset(self.start_offset)
+        return plain_start_offset(self.start_offset)
 
     @property
     def marked_commit_interval_ms(self) -> int:
@@ -237,7 +236,7 @@ class GroupConfig:
                 )
 
     def _check_rest(self) -> None:
-        _start_offset(self.start_offset)
+        plain_start_offset(self.start_offset)
         if self.retention_ms != -1:
             validate_int("retention_ms", self.retention_ms, 0, INT64_MAX)
         if not self.assignors:
@@ -254,15 +253,3 @@ def _check_id(name: str, value: object) -> None:
         raise ConfigError(f"{name}: a name is needed, not {value!r}")
     if len(value) > _MAX_ID:
         raise ConfigError(f"{name}: {len(value)} characters are more than {_MAX_ID}")
-
-
-def _start_offset(given: object) -> Literal["first", "last", "none"] | int:
-    if isinstance(given, int) and not isinstance(given, bool) and given >= 0:
-        return given
-    named = _SYNONYMS.get(given, given) if isinstance(given, str) else given
-    match named:
-        case "first" | "last" | "none":
-            return named
-    raise ConfigError(
-        f"start_offset: {given!r} is not first, last, none, or a timestamp in ms since 1970"
-    )

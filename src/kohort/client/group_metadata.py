@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from kohort.client.offset_and_metadata import OffsetAndMetadata, committable
+from kohort.client.offset_and_metadata import OffsetAndMetadata, committable, validate_offsets
 from kohort.types import TopicPartition
 
 Offsets = Mapping[TopicPartition, int | OffsetAndMetadata]
@@ -34,10 +34,7 @@ class GroupMetadata:
 
         Raises ValueError for what is no offset, TypeError for what is no mapping of partitions.
         """
-        if not isinstance(offsets, Mapping):
-            raise TypeError(
-                f"offsets: a mapping of TopicPartition to an offset expected, not {offsets!r}"
-            )
+        validate_offsets(offsets)
         return self, {tp: committable(tp, given) for tp, given in offsets.items()}
 
 

@@ -4,31 +4,15 @@
 """
 
 from collections.abc import Callable, Sequence
-from typing import Literal, TypedDict
+from typing import Literal
 
 from kohort.assignors.base import Assignor
-from kohort.client.group_config import GroupEvent, StartOffset
-from kohort.client.security import Security
+from kohort.client.client_options import ReaderOptions
+from kohort.client.group_config import GroupEvent
+from kohort.client.start_offset import StartOffset
 
 
-class ClientOptions(TypedDict, total=False):
-    """The fields of `ClientConfig`."""
-
-    bootstrap: str | Sequence[str]
-    client_id: str
-    request_timeout_ms: int
-    default_api_timeout_ms: int
-    socket_connection_setup_timeout_ms: int
-    connections_max_idle_ms: int
-    retry_backoff_ms: int
-    retry_backoff_max_ms: int
-    metadata_max_age_ms: int
-    max_in_flight_requests_per_connection: int
-    max_response_bytes: int
-    security: Security
-
-
-class GroupOptions(ClientOptions, total=False):
+class GroupOptions(ReaderOptions, total=False):
     """The fields of `GroupConfig`, and those of `ClientConfig`."""
 
     instance_id: str | None

@@ -2,7 +2,8 @@
 
 A name ends at the first `=`, `:` or white space. A backslash takes the meaning from the next
 character, begins `\\uXXXX`, `\\t`, `\\n`, `\\r` or `\\f`, or continues the line. Lines that begin
-with `#` or `!` are comments. Files are in UTF-8, where Java has ISO 8859-1.
+with `#` or `!` are comments. Files are in UTF-8, where Java has ISO 8859-1, perhaps with a
+byte-order mark, as editors on Windows write it.
 """
 
 import re
@@ -27,7 +28,7 @@ def read_properties(path: Path) -> dict[str, str]:
     Values are trimmed, as Kafka does.
     """
     try:
-        text = path.read_bytes().decode()
+        text = path.read_bytes().decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot be read: {error}") from None
     return {name: value.strip(_TRIMMED) for name, value in parse_properties(text).items()}

@@ -1,6 +1,6 @@
 """A committed offset, as clients write and read it (Kafka's OffsetAndMetadata)."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from operator import index
 from typing import Final
@@ -43,8 +43,25 @@ def committable(tp: TopicPartition, given: int | OffsetAndMetadata) -> OffsetAnd
     return found
 
 
-def validate_partitions(partitions: Iterable[object]) -> None:
-    """Raise TypeError for what is no partition."""
+def validate_offsets(offsets: object) -> None:
+    """Raise TypeError for what is no mapping of partitions."""
+    if not isinstance(offsets, Mapping):
+        raise TypeError(
+            f"offsets: a mapping of TopicPartition to an offset expected, not {offsets!r}"
+        )
+    validate_partitions(offsets)
+
+
+def validate_names(what: str, names: object) -> None:
+    """Raise TypeError for one name where a list of names is needed."""
+    if isinstance(names, str):
+        raise TypeError(f"{what}: a list of names expected; for the one, write [{names!r}]")
+
+
+def validate_partitions(partitions: object) -> None:
+    """Raise TypeError for what are no partitions."""
+    if isinstance(partitions, TopicPartition) or not isinstance(partitions, Iterable):
+        raise TypeError(f"a list of partitions expected, not {partitions!r}")
     for each in partitions:
         if not (
             isinstance(each, TopicPartition)

@@ -2,8 +2,8 @@
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, Final, TypeVar, get_args
 
 from kohort.errors import ConfigError
 from kohort.suggestions import did_you_mean
@@ -42,10 +42,12 @@ _NAMED_HERE: Final = {
     "ssl_certificate_location": "ssl_certfile",
     "ssl_key_location": "ssl_keyfile",
     "ssl_key_password": "ssl_password",
-    "start_offset": "auto_offset_reset",
 }
 """Name in Kafka or another client, with underscores → name here."""
+_ALSO: Final = {"auto_offset_reset": "start_offset"}
+"""Kafka's names that are accepted beside those here."""
 _IN_CLIENT_CONFIG: Final = "pass it to ClientConfig(bootstrap=…, client_id=…, security=…)"
+_IN_GROUP_ALONE: Final = "it is an option of ConsumerGroup; Consumer has assign_topics(…)"
 _IN_GROUP: Final = "it is an option of Consumer and ConsumerGroup"
 _IN_PRODUCER: Final = "it is an option of Producer"
 _INSTEAD: Final = {
@@ -53,8 +55,11 @@ _INSTEAD: Final = {
     "client_id": _IN_CLIENT_CONFIG,
     "security": _IN_CLIENT_CONFIG,
     "group_id": _IN_GROUP,
-    "auto_offset_reset": _IN_GROUP,
     "key_deserializer": _IN_GROUP,
+    "pattern": _IN_GROUP_ALONE,
+    "start_offset": _IN_GROUP,
+    "topic": _IN_GROUP_ALONE,
+    "topics": _IN_GROUP_ALONE,
     "key_serializer": _IN_PRODUCER,
     "value_deserializer": _IN_GROUP,
     "value_serializer": _IN_PRODUCER,
@@ -80,20 +85,48 @@ def unknown_option(owner: str, name: str, known: Iterable[str]) -> ConfigError:
     return ConfigError(f"{owner} has no option {name}{hint}")
 
 
+def with_known_names(
+    owner: str, options: Mapping[str, Any], known: Collection[str]
+) -> dict[str, Any]:
+    """The options under their names here.
+
+    Raises ConfigError with a hint for one that is not among `known`, and for one that is given
+    under two names.
+    """
+    found: dict[str, Any] = {}
+    for name, value in options.items():
+        own = _ALSO.get(name, name)
+        if own not in known:
+            raise unknown_option(owner, name, known)
+        if own in found:
+            both = " and ".join(each for each in options if _ALSO.get(each, each) == own)
+            raise ConfigError(f"{owner}: {both} are one option, give one of them")
+        found[own] = value
+    return found
+
+
+def _parameters(create: Callable[..., None]) -> frozenset[str]:
+    """Names of the keywords that a function takes, those of an `Unpack[TypedDict]` included."""
+    found: set[str] = set()
+    for name, parameter in inspect.signature(create).parameters.items():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            found |= get_args(parameter.annotation)[0].__annotations__.keys()
+        else:
+            found.add(name)
+    return frozenset(found - {"self", *_ALSO})
+
+
 def checks_names(cls: C) -> C:
     """Have a class raise ConfigError with a hint for a keyword that its `__init__` does not take.
 
-    Type checkers see the class as it is.
+    Keywords are passed on under their names here. Type checkers see the class as it is.
     """
     create: Callable[..., None] = cls.__init__  # type: ignore[misc]
-    known = [name for name in inspect.signature(create).parameters if name != "self"]
+    known = _parameters(create)
 
     @functools.wraps(create)
     def checked(self: Any, *args: Any, **options: Any) -> None:
-        for name in options:
-            if name not in known:
-                raise unknown_option(cls.__name__, name, known)
-        create(self, *args, **options)
+        create(self, *args, **with_known_names(cls.__name__, options, known))
 
     cls.__init__ = checked  # type: ignore[misc]
     return cls

@@ -193,7 +193,10 @@ def _token(given: _Given) -> dict[str, Any]:
         )
     if url.startswith("file:"):
         path = Path(unquote(urlsplit(url).path))
-        return {"token": lambda: path.read_text().strip(), "extensions": extensions}
+        return {
+            "token": lambda: path.read_text(encoding="utf-8-sig").strip(),
+            "extensions": extensions,
+        }
     return {"token": _client_credentials(given, url, line), "extensions": extensions}
 
 

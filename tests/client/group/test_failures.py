@@ -401,6 +401,7 @@ async def test_a_break_in_a_generation_that_goes_on_is_told(world, stops):
     else:
         assert "left by break or return" in told[0]
         assert "Call group.stop() before" in told[0]
+    await other.assigned(4)  # it has entered the group
     await other.stop()
 
 

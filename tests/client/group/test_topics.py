@@ -187,3 +187,126 @@ def test_a_pattern_matches_whole_names_and_no_internal_topics():
     internal = TopicMetadata(name="__consumer_offsets", is_internal=True)
     of = Metadata(topics={**of.topics, "__consumer_offsets": internal})
     assert watch.matched(of) == ("a1", "ab")
+
+
+# --- partitions that come after the group, under start_offset="last"
+
+PROTOCOLS = pytest.mark.parametrize(
+    "options", [{}, COOPERATIVE, {"protocol": "consumer"}], ids=["eager", "cooperative", "consumer"]
+)
+ORDERS = [TopicPartition("orders", index) for index in range(4)]
+
+
+def starts(app):
+    return {tp: app.generation.start_offset(tp) for tp in app.assignment}
+
+
+@PROTOCOLS
+@simulated(topics={"orders": 1})
+async def test_a_new_partition_is_read_from_its_first_record(world, options):
+    world.produce(25)
+    app = App(world, start_offset="last", **options)
+    await app.assigned(1)
+    world.topics["orders"] += [7]
+    world._topics_view.changed()
+    await app.assigned(2)
+    assert starts(app) == {ORDERS[0]: 25, ORDERS[1]: 0}
+    await until(lambda: world.committed().get(ORDERS[1]) == 7)
+    await app.stop()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"pattern": "orders|returns"},
+        {"pattern": "orders|returns"} | COOPERATIVE,
+        {"topics": ["orders", "returns"]},
+        {"topics": ["orders", "returns"], "protocol": "consumer"},
+    ],
+    ids=str,
+)
+@simulated(topics={"orders": 1})
+async def test_a_new_topic_is_read_from_its_first_record(world, options):
+    world.produce(25)
+    app = App(world, start_offset="last", **options)
+    await app.assigned(1)
+    world.create_topic("returns", 1)
+    world.topics["returns"] = [7]
+    await app.assigned(2)
+    assert starts(app) == {ORDERS[0]: 25, TopicPartition("returns", 0): 0}
+    await app.stop()
+
+
+@PROTOCOLS
+@simulated(topics={"orders": 2})
+async def test_members_that_begin_later_know_which_partitions_are_new(world, options):
+    """Both of a rolling restart: nobody is left who saw the group begin."""
+    first = App(world, start_offset="last", **options)
+    await first.assigned(2)
+    world.topics["orders"][0] = 3
+    await until(lambda: world.committed() == {ORDERS[0]: 3})
+    await first.stop()
+    world.topics["orders"] = [3, 5, 7]
+    world._topics_view.changed()
+    second, third = (App(world, start_offset="last", **options) for _ in range(2))
+    await until(lambda: len(second.assignment) + len(third.assignment) == 3)
+    found = starts(second) | starts(third)
+    assert found[ORDERS[2]] == 0, "it was created after the group"
+    assert found[ORDERS[1]] == 5, "it is as old as the group, which committed nothing of it"
+    assert found[ORDERS[0]] == 3
+    await until(lambda: world.committed().get(ORDERS[2]) == 7)
+    await asyncio.gather(second.stop(), third.stop())
+
+
+@simulated(topics={"orders": 2})
+async def test_a_group_that_commits_nothing_begins_each_time(world):
+    async def only_read(generation, partition):
+        async for _ in generation.records(partition):
+            pass
+
+    first = App(world, work=only_read, start_offset="last")
+    await first.assigned(2)
+    await first.stop()
+    world.topics["orders"] = [3, 5, 7]
+    second = App(world, work=only_read, start_offset="last")
+    await second.assigned(3)
+    assert list(starts(second).values()) == [3, 5, 7]
+    await second.stop()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_members_that_begin_at_once_all_start_at_the_last_record(seed):
+    @simulated(seed, topics={"orders": 4})
+    async def begin(world):
+        world.produce(100)
+        ends = dict(zip(ORDERS, world.topics["orders"], strict=True))
+        apps = [App(world, start_offset="last") for _ in range(3)]
+        await until(lambda: sum(len(app.assignment) for app in apps) == 4)
+        assert {tp: at for app in apps for tp, at in starts(app).items()} == ends
+        await asyncio.gather(*(app.stop() for app in apps))
+
+    begin()
+
+
+@simulated(topics={"orders": 1, "returns": 1})
+async def test_a_topic_that_is_subscribed_later_is_not_new(world):
+    world.topics["returns"] = [9]
+    app = App(world, topics=["orders"], start_offset="last")
+    await app.assigned(1)
+    app.group.subscribe(["orders", "returns"])
+    await app.assigned(2)
+    assert starts(app)[TopicPartition("returns", 0)] == 9
+    await app.stop()
+
+
+@simulated(topics={"orders": 1})
+async def test_a_recreated_topic_is_read_from_its_first_record(world):
+    world.produce(5)
+    app = App(world, start_offset="last")
+    await app.assigned(1)
+    world.delete_topic("orders")
+    world.create_topic("orders", 1)
+    world.topics["orders"] = [7]
+    await until(lambda: len(app.generations) > 1 and len(app.assignment) == 1)
+    assert starts(app) == {ORDERS[0]: 0}
+    await app.stop()

@@ -15,6 +15,7 @@ from typing import Any
 from uuid import UUID
 
 from kohort.client.backoff import Backoff
+from kohort.client.cluster.cluster import Cluster
 from kohort.client.cluster.metadata import BrokerNode, Metadata, PartitionMetadata, TopicMetadata
 from kohort.client.cluster.offsets import EARLIEST, Offset
 from kohort.client.config import ClientConfig
@@ -207,7 +208,7 @@ class SimulatedGroup(ConsumerGroup):
         )
 
 
-class FakeCluster:
+class FakeCluster(Cluster):
     """What `ConsumerGroup` asks of a cluster, and how its member's network is."""
 
     def __init__(self, world):

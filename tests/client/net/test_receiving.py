@@ -45,6 +45,11 @@ def test_a_size_that_no_answer_has(size: int) -> None:
         fed(Receiver(1000), struct.pack(">i", size), 4)
 
 
+def test_the_answer_of_a_listener_with_tls_is_called_so() -> None:
+    with pytest.raises(MalformedError, match="the bytes are a TLS alert, not Kafka's protocol"):
+        fed(Receiver(1 << 20), b"\x15\x03\x03\x00\x02", 5)
+
+
 def test_a_large_frame_is_received_in_place() -> None:
     receiver = Receiver(1 << 20)
     fed(receiver, struct.pack(">i", 500_000), 4)

@@ -6,7 +6,6 @@ import ssl
 import struct
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -83,13 +82,16 @@ async def test_a_connection_that_ends_within_a_message_is_tried_again(half: Serv
         await open_connection(half, Security(protocol="SSL"))
 
 
-class Fails(ssl.SSLContext):
-    """Raises `error` in a handshake: Python and the event loop decide which one an end is."""
+def failing_handshakes(error: ssl.SSLError) -> ssl.SSLContext:
+    """A context whose handshakes raise `error`: Python and the loop decide which one an end is."""
 
-    error: ssl.SSLError
+    class Failing(ssl.SSLObject):
+        def do_handshake(self) -> None:
+            raise error
 
-    def wrap_bio(self, *_: Any, **__: Any) -> ssl.SSLObject:
-        raise self.error
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.sslobject_class = Failing
+    return context
 
 
 @pytest.mark.parametrize(
@@ -97,11 +99,9 @@ class Fails(ssl.SSLContext):
     [
         ssl.SSLEOFError(8, "EOF occurred in violation of protocol"),
         ssl.SSLZeroReturnError(6, "TLS/SSL connection has been closed"),
-        ssl.SSLSyscallError(5, "Some I/O error occurred"),
     ],
 )
 async def test_an_end_that_openssl_tells_is_tried_again(error: ssl.SSLError) -> None:
-    context = Fails(ssl.PROTOCOL_TLS_CLIENT)
-    context.error = error
+    security = Security(protocol="SSL", ssl_context=failing_handshakes(error))
     with pytest.raises(BrokerUnreachableError, match="closed the connection during the TLS"):
-        await open_connection(responds(b""), Security(protocol="SSL", ssl_context=context))
+        await open_connection(responds(b""), security)

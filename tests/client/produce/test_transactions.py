@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -15,6 +16,7 @@ from kohort.client import (
     Cluster,
     CommitUnknownError,
     Consumer,
+    GaveUpError,
     GroupMetadata,
     KafkaError,
     KohortError,
@@ -23,18 +25,20 @@ from kohort.client import (
     ProducerFencedError,
     TopicPartition,
     TransactionAbortedError,
+    TransactionOutcome,
     UndeliveredError,
 )
 from kohort.client.samples import samples
 from kohort.errors import ConfigError, ErrorCode
 from kohort.server.broker import Broker
+from runtime.virtual_time import LoopClock
 
 FIRST = TopicPartition("orders", 0)
 GROUP = GroupMetadata(group_id="g")
 
 
 @pytest.fixture(autouse=True)
-def topic(broker: Broker) -> None:
+async def topic(broker: Broker) -> None:
     broker.topics.create("orders", 3)
 
 
@@ -409,6 +413,23 @@ class LostResponses:
         monkeypatch.setattr(Connection, "send", lossy)
 
 
+class LostRequests(LostResponses):
+    """Loses the requests, so that the coordinator never hears of them."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, api: str) -> None:
+        from kohort.client.net import Connection
+
+        self.lost = True
+        send = Connection.send
+
+        async def lossy(connection: Connection, name: str, /, **fields: Any) -> Any:
+            if name == api and self.lost:
+                raise BrokerUnreachableError("the request is lost")
+            return await send(connection, name, **fields)
+
+        monkeypatch.setattr(Connection, "send", lossy)
+
+
 @pytest.mark.parametrize("commit", [True, False])
 async def test_an_end_whose_response_is_lost_is_repeated(
     producer, config, monkeypatch, commit
@@ -425,26 +446,234 @@ async def test_an_end_whose_response_is_lost_is_repeated(
     assert await committed(config) == ([b"0", b"1"] if commit else [])
 
 
-async def test_a_commit_without_a_known_outcome_is_repeated(protocol, config, monkeypatch) -> None:
-    options = {"transactional_id": "shop", "linger_ms": 0, "max_block_ms": 1_000}
-    async with Producer(config, **options) as producer:
+SHORT = {"transactional_id": "shop", "linger_ms": 0, "max_block_ms": 1_000}
+
+
+async def test_a_commit_without_a_known_outcome_is_repeated(
+    protocol, config, monkeypatch, caplog
+) -> None:
+    async with Producer(config, **SHORT) as producer:
         responses = LostResponses(monkeypatch, "end_txn")
         transaction = producer.transaction()
+        assert transaction.outcome is None
         with pytest.raises(CommitUnknownError, match=r"call transaction\.commit"):
             async with transaction:
                 await producer.send("orders", b"yes")
-        with pytest.raises(KohortError, match="only commit may be repeated"):
+                assert transaction.outcome is None
+        assert transaction.outcome is TransactionOutcome.UNKNOWN
+        with pytest.raises(KohortError, match="only commit may follow"):
             await transaction.abort()
-        with pytest.raises(KohortError, match="another transaction of this producer is open"):
-            async with producer.transaction():
-                pass
         with pytest.raises(KohortError, match="not ending"):
             await producer.send("orders", b"between")
+        assert "Whether the transaction is committed is not known" in caplog.text
         responses.lost = False
         await transaction.commit()
+        assert transaction.outcome is TransactionOutcome.COMMITTED
+        assert "the outcome of the last commit is known now: committed" in caplog.text
+        with pytest.raises(KohortError, match="not open"):
+            await transaction.commit()
         async with producer.transaction():
             await producer.send("orders", b"next")
     assert await committed(config) == [b"next", b"yes"]
+
+
+@pytest.mark.parametrize("wait", [True, False])
+async def test_the_next_transaction_settles_a_commit_without_a_known_outcome(
+    protocol, config, monkeypatch, wait
+) -> None:
+    async with Producer(config, **SHORT) as producer:
+        responses = LostResponses(monkeypatch, "end_txn")
+        before = producer.transaction()
+        with pytest.raises(CommitUnknownError):
+            async with before:
+                await producer.send("orders", b"yes")
+        with pytest.raises(CommitUnknownError):
+            async with asyncio.timeout(5), producer.transaction(wait=wait):
+                pytest.fail("the transaction before has no outcome yet")
+        assert before.outcome is TransactionOutcome.UNKNOWN
+        responses.lost = False
+        async with producer.transaction(wait=wait) as transaction:
+            assert before.outcome is TransactionOutcome.COMMITTED
+            await producer.send("orders", b"next")
+        assert transaction.outcome is TransactionOutcome.COMMITTED
+        await asyncio.wait_for(settled_by_another(before), 5)
+    assert await committed(config) == [b"next", b"yes"]
+
+
+async def settled_by_another(transaction) -> None:
+    with pytest.raises(KohortError, match="not open"):
+        await transaction.commit()
+
+
+async def test_commit_may_be_called_again_while_the_next_transaction_settles_it(
+    protocol, config, monkeypatch
+) -> None:
+    """It returns when the outcome is known, and does not wait for the next transaction."""
+    async with Producer(config, **SHORT) as producer:
+        responses = LostResponses(monkeypatch, "end_txn")
+        before = producer.transaction()
+        with pytest.raises(CommitUnknownError):
+            async with before:
+                await producer.send("orders", b"yes")
+        began = asyncio.Event()
+
+        async def follow() -> None:
+            async with producer.transaction(wait=True):
+                began.set()
+                await asyncio.Event().wait()
+
+        following = asyncio.create_task(follow())
+        await asyncio.sleep(0.1)
+        again = asyncio.create_task(before.commit())
+        await asyncio.sleep(0.1)
+        responses.lost = False
+        async with asyncio.timeout(5):
+            await again
+            await began.wait()
+        assert before.outcome is TransactionOutcome.COMMITTED
+        following.cancel()
+        await asyncio.wait([following])
+    assert await committed(config) == [b"yes"]
+
+
+class LoopClockOfToday(LoopClock):
+    """Its dates are those of the records that are sent."""
+
+    ahead_ms = round(time.time() * 1_000) - 1_700_000_000_000
+
+
+@pytest.mark.parametrize("clock", [LoopClockOfToday()])
+@pytest.mark.parametrize("again", ["commit", "next transaction"])
+async def test_a_commit_that_comes_too_late_is_known_to_be_aborted(
+    monkeypatch, config, broker, again
+) -> None:
+    """The request never arrived, and the coordinator aborted the transaction after its timeout."""
+    options = {**SHORT, "transaction_timeout_ms": 3_000}
+    async with Producer(config, **options) as producer:
+        requests = LostRequests(monkeypatch, "end_txn")
+        transaction = producer.transaction()
+        with pytest.raises(CommitUnknownError):
+            async with transaction:
+                await producer.send("orders", b"no")
+        assert transaction.outcome is TransactionOutcome.UNKNOWN
+        await asyncio.sleep(10)  # also for the coordinator, whose clock is the loop's
+        requests.lost = False
+        with pytest.raises(ProducerFencedError, match="Its transaction is aborted"):
+            await (
+                transaction.commit() if again == "commit" else producer.transaction().__aenter__()
+            )
+        assert transaction.outcome is TransactionOutcome.ABORTED
+    assert await committed(config) == []
+
+
+async def test_an_outcome_stays_unknown_if_another_producer_has_the_id(
+    protocol, config, monkeypatch
+) -> None:
+    """PRODUCER_FENCED does not tell whether an earlier request committed."""
+    async with Producer(config, **SHORT) as producer:
+        responses = LostResponses(monkeypatch, "end_txn")
+        transaction = producer.transaction()
+        with pytest.raises(CommitUnknownError):
+            async with transaction:
+                await producer.send("orders", b"yes")
+        async with Producer(config, transactional_id="shop"):
+            responses.lost = False
+            with pytest.raises(ProducerFencedError, match="is committed is not known"):
+                await transaction.commit()
+        assert transaction.outcome is TransactionOutcome.UNKNOWN
+        with pytest.raises(ProducerFencedError):
+            await producer.transaction(wait=True).__aenter__()
+    assert await committed(config) == [b"yes"]
+
+
+async def test_a_fenced_commit_is_aborted(producer, config) -> None:
+    transaction = producer.transaction()
+    with pytest.raises(ProducerFencedError):
+        async with transaction:
+            await producer.send_and_wait("orders", b"no")
+            async with Producer(config, transactional_id="shop"):
+                pass
+    assert transaction.outcome is TransactionOutcome.ABORTED
+    assert await committed(config) == []
+
+
+async def test_the_next_epoch_may_come_later_than_the_commit(config, monkeypatch, caplog) -> None:
+    """InitProducerId follows EndTxn when the protocol changes: the commit is known without it."""
+    from kohort.client.net import Connection
+
+    level = 0
+    monkeypatch.setattr(Connection, "feature", lambda _self, _name: level)
+    async with Producer(config, **SHORT) as producer:
+        responses = LostResponses(monkeypatch, "init_producer_id")
+        async with producer.transaction() as transaction:
+            await producer.send("orders", b"yes")
+            level = 2
+        assert transaction.outcome is TransactionOutcome.COMMITTED
+        assert "shop: committed, but init_producer_id" in caplog.text
+        with pytest.raises(GaveUpError):
+            async with producer.transaction():
+                pass
+        responses.lost = False
+        async with producer.transaction():
+            await producer.send("orders", b"next")
+    assert await committed(config) == [b"next", b"yes"]
+
+
+@pytest.mark.parametrize("how", ["exception", "abort", "refused record"])
+async def test_an_aborted_transaction_says_so(producer, how) -> None:
+    transaction = producer.transaction()
+    with contextlib.suppress(ZeroDivisionError, TransactionAbortedError):
+        async with transaction:
+            await producer.send_and_wait("orders", b"no")
+            if how == "abort":
+                await transaction.abort()
+                assert transaction.outcome is TransactionOutcome.ABORTED
+            elif how == "refused record":
+                await transaction.commit_offsets(
+                    {FIRST: 1}, GroupMetadata(group_id="g", member_id="x", generation_id=3)
+                )
+            else:
+                raise ZeroDivisionError
+    assert transaction.outcome is TransactionOutcome.ABORTED
+
+
+async def test_a_failed_transaction_says_so_also_if_it_cannot_be_aborted(
+    protocol, config, monkeypatch, caplog
+) -> None:
+    async with Producer(config, **SHORT) as producer:
+        responses = LostResponses(monkeypatch, "end_txn")
+        transaction = producer.transaction()
+        with pytest.raises(TransactionAbortedError):
+            async with transaction:
+                await producer.send("orders", b"no", timestamp=2**62)
+        assert transaction.outcome is TransactionOutcome.ABORTED
+        assert "the abort failed" in caplog.text
+        responses.lost = False
+        async with producer.transaction():
+            await producer.send("orders", b"yes")
+    assert await committed(config) == [b"yes"]
+
+
+@pytest.mark.parametrize("lost", [True, False])
+async def test_a_time_limit_during_the_commit_tells_the_outcome(
+    protocol, config, monkeypatch, lost
+) -> None:
+    """It is raised when the outcome is known; CommitUnknownError takes its place if it is not."""
+    async with Producer(config, **SHORT) as producer:
+        responses = LostResponses(monkeypatch, "end_txn")
+        if not lost:
+            asyncio.get_running_loop().call_later(0.7, setattr, responses, "lost", False)
+        transaction = producer.transaction()
+        with pytest.raises(CommitUnknownError if lost else TimeoutError):
+            async with asyncio.timeout(0.5), transaction:
+                await producer.send("orders", b"yes")
+        wanted = TransactionOutcome.UNKNOWN if lost else TransactionOutcome.COMMITTED
+        assert transaction.outcome is wanted
+        responses.lost = False
+        async with producer.transaction():
+            pass
+        assert transaction.outcome is TransactionOutcome.COMMITTED
+    assert await committed(config) == [b"yes"]
 
 
 async def test_a_producer_may_be_closed_when_the_outcome_is_not_known(

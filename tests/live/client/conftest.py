@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from client.conftest import broker, certificate, cluster, config
+from client.conftest import broker, certificate, clock, cluster, config
 from live.client.brokers import Site, opened
 from peers.kafka import LAST_OF_3, VERSION
 
-__all__ = ["broker", "certificate", "cluster", "config", "site"]
+__all__ = ["broker", "certificate", "clock", "cluster", "config", "site"]
 
 
 @pytest.fixture(

@@ -196,7 +196,7 @@ async def test_a_signal_stops_all_groups_and_goes_on_to_the_handler_before(order
             both = asyncio.gather(one.run_until_signal(work), other.run_until_signal(work))
             await until(lambda: one.generation_id > 0 and other.generation_id > 0)
             os.kill(os.getpid(), signal.SIGTERM)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 await both
             assert told == [signal.SIGTERM]
             assert signal.getsignal(signal.SIGTERM) is mine

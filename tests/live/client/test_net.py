@@ -43,9 +43,9 @@ def admin(cluster: Cluster) -> Admin:
 
 @pytest.fixture
 async def topic(admin: Admin) -> str:
-    """A fresh one with three partitions."""
+    """A fresh one with three partitions, which keeps records with timestamps of 1970, too."""
     name = f"net-{uuid4().hex}"
-    await admin.create_topic(name, partitions=3)
+    await admin.create_topic(name, partitions=3, configs={"retention.ms": "-1"})
     return name
 
 

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, get_args
 from uuid import uuid4
 
 import pytest
@@ -32,7 +32,7 @@ from kohort.client.produce.producer import Producer as AsyncProducer
 from kohort.client.sync import Consumer, ConsumerGroup, Producer, run
 from kohort.client.sync.consumer import ConsumerOptions
 from kohort.client.sync.producer import ProducerOptions
-from kohort.errors import KafkaError, KohortError
+from kohort.errors import ConfigError, KafkaError, KohortError
 from kohort.types import TopicPartition
 from live.client.brokers import Site
 
@@ -205,7 +205,9 @@ def test_the_options_are_those_of_the_client_for_asyncio() -> None:
     for options, of in ((ProducerOptions, AsyncProducer), (ConsumerOptions, AsyncConsumer)):
         parameters = inspect.signature(of).parameters
         apart = {"cluster", *(name for name in parameters if "serializer" in name)}
-        assert options.__annotations__.keys() == parameters.keys() - apart
+        of_client = get_args(parameters["options"].annotation)[0].__annotations__.keys()
+        own = parameters.keys() - apart - {"options"}
+        assert options.__annotations__.keys() == own | of_client
 
 
 def here(content: Any) -> Any:
@@ -487,3 +489,97 @@ def test_a_fork_while_records_are_taken(config: ClientConfig, topic: str) -> Non
 
 def test_a_fork_of_a_member(group: ConsumerGroup) -> None:
     assert "open one in each process" in in_a_fork(lambda: next(group))
+
+
+def test_a_group_can_write_every_so_often(config: ClientConfig, filled: str) -> None:
+    group = f"group-{uuid4().hex}"
+    options = QUICK | {"retry_backoff_ms": 20}
+    collected: list[bytes] = []
+    offsets: dict[TopicPartition, int] = {}
+    with ConsumerGroup(group, topics=[filled], bootstrap=config.bootstrap, **options) as members:
+        with pytest.raises(KohortError, match="no batch of it"):
+            members.commit({TopicPartition(filled, 0): 1})
+        for batch in members.batches(max_wait_ms=100):
+            if batch is not None:
+                collected += [record.value or b"" for record in batch]
+                offsets[batch.topic_partition] = batch.next_offset
+            elif len(collected) == 60:
+                members.commit(offsets)
+                break
+        assert next(members.batches(max_wait_ms=0)) is None
+        with pytest.raises(ValueError, match="max_wait_ms is -1"):
+            members.batches(max_wait_ms=-1)
+        members.stop()
+        assert list(filter(None, members.batches(max_wait_ms=60_000))) == []
+    assert sorted(collected) == sorted(b"%d" % (n // 3) for n in range(60))
+    assert len(offsets) == 3
+    with Consumer(config, group_id=group) as consumer:
+        found = consumer.committed(offsets)
+    assert {tp: each and each.offset for tp, each in found.items()} == dict.fromkeys(offsets, 20)
+
+
+def test_reading_to_an_end(config: ClientConfig, filled: str) -> None:
+    partitions = [TopicPartition(filled, index) for index in range(3)]
+    first = partitions[0]
+    with Consumer(config, group_id=f"group-{uuid4().hex}") as consumer:
+        consumer.assign_topics(filled)
+        found = [(each.partition, each.offset) for each in consumer.read_to({first: 5})]
+        assert found == [(0, n) for n in range(5)]
+        assert [consumer.position(each) for each in partitions] == [5, 0, 0]
+        assert next(consumer.read_to({first: 9}), None) is not None
+        assert list(consumer.read_to({first: 3})) == []
+        assert consumer.position(first) == 6
+        consumer.commit()
+        assert consumer.committed([first])[first] is not None
+        rest = list(consumer.read_to(consumer.end_offsets(partitions)))
+        assert len(rest) == 54
+        assert [consumer.position(each) for each in partitions] == [20] * 3
+
+
+def test_a_group_subscribes_to_another_topic(config: ClientConfig, group: ConsumerGroup) -> None:
+    other = f"sync-{uuid4().hex}"
+    create(config, other, partitions=1)
+    with Producer(config) as producer:
+        producer.send_and_wait(other, b"value")
+    next(group)
+    with pytest.raises(ConfigError, match="a list of names is needed"):
+        group.subscribe(other)
+    group.subscribe([other])
+    assert any(batch.topic_partition.topic == other for batch in group)
+
+
+def test_positions_of_a_group(group: ConsumerGroup, filled: str) -> None:
+    batch = next(group)
+    here = batch.topic_partition
+    others = [each for each in group.assignment if each != here]
+    assert {here, *others} == {TopicPartition(filled, index) for index in range(3)}
+    assert group.position(here) == batch.next_offset
+    assert group.lag(here) == 20 - batch.next_offset
+    group.seek(here, 5)
+    group.pause(*others)
+    assert [group.position(each) for each in others] == [0, 0]
+    again = next(group)
+    assert (again.topic_partition, again.first_offset) == (here, 5)
+    group.commit()
+    group.seek(here, 20)
+    assert next(group.batches(max_wait_ms=50)) is None
+    group.resume(*others)
+    assert next(group).topic_partition in others
+    with pytest.raises(GenerationEndedError, match="is not assigned"):
+        group.seek(TopicPartition(filled, 3), 0)
+
+
+def test_records_of_a_group(config: ClientConfig, group: ConsumerGroup, filled: str) -> None:
+    read = []
+    for record in group.records():
+        read.append((record.partition, record.offset))
+        if len(read) == 30:
+            group.seek(TopicPartition(filled, record.partition), record.offset + 1)
+        if len(read) == 60:
+            group.stop()
+    assert sorted(read) == [(partition, n) for partition in range(3) for n in range(20)]
+    group.close()
+    partitions = [TopicPartition(filled, index) for index in range(3)]
+    with Consumer(config, group_id=group.group_id) as consumer:
+        found = consumer.committed(partitions)
+    assert [each and each.offset for each in found.values()] == [20] * 3

@@ -19,6 +19,7 @@ from kohort.client import (
     TopicPartition,
     TransactionAbortedError,
     TransactionError,
+    TransactionOutcome,
 )
 from kohort.client.sync import Consumer as SyncConsumer
 from kohort.client.sync import ConsumerGroup as SyncGroup
@@ -239,9 +240,11 @@ async def test_without_an_event_loop(site, config, topic) -> None:
             SyncProducer(config, transactional_id=topic) as producer,
             SyncGroup(topic, topics=[topic], bootstrap=site.address, **QUICK) as group,
         ):
-            with pytest.raises(ZeroDivisionError), producer.transaction():
+            with pytest.raises(ZeroDivisionError), producer.transaction() as transaction:
                 producer.send(out, b"no")
+                assert transaction.outcome is None
                 raise ZeroDivisionError
+            assert transaction.outcome is TransactionOutcome.ABORTED
             with pytest.raises(TransactionAbortedError), producer.transaction():
                 producer.send(out, b"x" * 2_000_000)
             seen = 0
@@ -252,6 +255,7 @@ async def test_without_an_event_loop(site, config, topic) -> None:
                         seen += 1
                     offsets = {batch.topic_partition: batch.next_offset}
                     transaction.commit_offsets(offsets, group.generation)
+                assert transaction.outcome is TransactionOutcome.COMMITTED
                 if seen == len(values):
                     group.stop()
             options = {"auto_offset_reset": "earliest", "isolation_level": "read_committed"}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from docs.test_code_blocks import BLOCK, ROOT
+from docs.blocks import blocks
 from kohort.client.admin.admin import Admin
 from kohort.client.cluster.cluster import Cluster
 from kohort.server.broker import Broker
@@ -26,8 +26,7 @@ APPLICATIONS = {
 
 def recipe(address: str) -> str:
     """The part of the page's program that an application uses."""
-    blocks = BLOCK.finditer((ROOT / "docs" / "client.md").read_text())
-    (code,) = [each["code"] for each in blocks if "async def lifespan(app)" in each["code"]]
+    (code,) = [each.code for each in blocks() if "async def lifespan(app)" in each.code]
     return code.partition("async def main()")[0].replace("localhost:9092", address)
 
 

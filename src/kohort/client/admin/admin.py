@@ -1,7 +1,6 @@
 """Administers groups, offsets, topics and transactions on any Kafka broker.
 
-    async with Cluster(ClientConfig(bootstrap="localhost:9092")) as cluster:
-        admin = Admin(cluster)
+    async with Admin(bootstrap="localhost:9092") as admin:
         described = await admin.describe_groups(["orders"])
         for lag in (await admin.partition_lags("orders")).values():
             print(lag.partition, lag.lag)
@@ -14,7 +13,7 @@ accept changes of offsets only for groups without members.
 
 import time
 from collections.abc import Collection, Iterable, Mapping
-from typing import Final
+from typing import Final, Self, Unpack
 
 from kohort.client.admin import (
     acl_apis,
@@ -38,6 +37,7 @@ from kohort.client.admin.transaction_values import (
     TransactionListings,
 )
 from kohort.client.admin.values import GroupDescription, Listing
+from kohort.client.client_options import ClientOptions
 from kohort.client.cluster import (
     EARLIEST,
     LATEST,
@@ -47,8 +47,18 @@ from kohort.client.cluster import (
     Offset,
     TopicMetadata,
     list_offsets,
+    open_cluster,
 )
-from kohort.client.offset_and_metadata import OffsetAndMetadata
+from kohort.client.config import ClientConfig
+from kohort.client.method_names import ADMIN, MethodHints
+from kohort.client.offset_and_metadata import (
+    OffsetAndMetadata,
+    committable,
+    validate_names,
+    validate_offsets,
+    validate_partitions,
+)
+from kohort.client.option_names import checks_names
 from kohort.errors import KafkaError, KohortError, unless_error
 from kohort.security.acls import AclBinding, AclBindingFilter
 from kohort.security.scram import MIN_ITERATIONS
@@ -58,12 +68,35 @@ EVERY_ACL: Final = AclBindingFilter()
 """The filter that matches all entries."""
 
 
-class Admin:
-    """Administration over a cluster that the caller opens and closes."""
+@checks_names
+class Admin(MethodHints):
+    """Administration of a cluster; `close`, or leaving its block, ends it.
 
-    def __init__(self, cluster: Cluster) -> None:
-        self.cluster = cluster
-        self.timeout_ms = cluster.config.default_api_timeout_ms
+    A Cluster that is passed in stays open.
+    """
+
+    _OTHER_NAMES = ADMIN
+
+    def __init__(
+        self, cluster: ClientConfig | Cluster | None = None, **options: Unpack[ClientOptions]
+    ) -> None:
+        """Over an open Cluster, or by a ClientConfig or its options. Raises ConfigError."""
+        self.cluster = open_cluster(cluster, options)
+        self._owns_cluster = self.cluster is not cluster
+        self.timeout_ms = self.cluster.config.default_api_timeout_ms
+
+    async def __aenter__(self) -> Self:
+        if self._owns_cluster:
+            await self.cluster.__aenter__()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close all connections, unless a Cluster was passed in. Idempotent."""
+        if self._owns_cluster:
+            await self.cluster.close()
 
     # --- groups
 
@@ -81,10 +114,12 @@ class Admin:
         self, groups: Iterable[GroupId]
     ) -> dict[GroupId, GroupDescription | KohortError]:
         """State, members and assignments of each group; `Dead` if there is no such group."""
+        validate_names("groups", groups)
         return await group_apis.describe_groups(self.cluster, groups, timeout_ms=self.timeout_ms)
 
     async def delete_groups(self, groups: Iterable[GroupId]) -> dict[GroupId, KohortError | None]:
         """Delete groups with all that they committed; None for each that is deleted."""
+        validate_names("groups", groups)
         return await group_apis.delete_groups(self.cluster, groups, timeout_ms=self.timeout_ms)
 
     async def remove_members(
@@ -100,6 +135,8 @@ class Admin:
         A member that still runs joins again. Raises KohortError when the group as a whole is
         refused.
         """
+        validate_names("members", members)
+        validate_names("instances", instances)
         return await group_apis.remove_members(
             self.cluster, group, members, instances, reason, timeout_ms=self.timeout_ms
         )
@@ -118,6 +155,9 @@ class Admin:
         Partitions without a commit are left out. `require_stable`: an open transaction on a
         partition is an error (KIP-447).
         """
+        validate_names("groups", groups)
+        if partitions is not None:
+            validate_partitions(partitions)
         return await offset_apis.committed(
             self.cluster,
             groups,
@@ -127,14 +167,16 @@ class Admin:
         )
 
     async def commit(
-        self, group: GroupId, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+        self, group: GroupId, offsets: Mapping[TopicPartition, int | OffsetAndMetadata]
     ) -> dict[TopicPartition, KafkaError | None]:
         """Commit for a group without members; None for each partition that is committed.
 
         Raises KohortError when the group as a whole is refused: UNKNOWN_MEMBER_ID if it has
-        members.
+        members; TypeError and ValueError for what is no offset.
         """
-        return await offset_apis.commit(self.cluster, group, offsets, timeout_ms=self.timeout_ms)
+        validate_offsets(offsets)
+        named = {tp: committable(tp, given) for tp, given in offsets.items()}
+        return await offset_apis.commit(self.cluster, group, named, timeout_ms=self.timeout_ms)
 
     async def delete_offsets(
         self, group: GroupId, partitions: Collection[TopicPartition]
@@ -143,6 +185,7 @@ class Admin:
 
         Raises KohortError when the group as a whole is refused.
         """
+        validate_partitions(partitions)
         return await offset_apis.delete_offsets(
             self.cluster, group, partitions, timeout_ms=self.timeout_ms
         )
@@ -151,6 +194,7 @@ class Admin:
         self, wanted: Mapping[TopicPartition, int], *, isolation: Isolation = "read_uncommitted"
     ) -> dict[TopicPartition, Offset | KohortError]:
         """The offset of each partition for a timestamp (ms), EARLIEST or LATEST."""
+        validate_offsets(wanted)
         return await list_offsets(self.cluster, wanted, isolation)
 
     # --- lag
@@ -166,6 +210,7 @@ class Admin:
 
         `lag.py` defines lag. Raises KohortError when the group's offsets cannot be read.
         """
+        validate_partitions(partitions)
         committed = unless_error((await self.committed([group]))[group])
         wanted = committed.keys() | set(partitions)
         return partition_lags(committed, await self.ends(wanted, isolation=isolation), wanted)
@@ -174,6 +219,7 @@ class Admin:
         self, partitions: Collection[TopicPartition], *, isolation: Isolation = "read_uncommitted"
     ) -> dict[TopicPartition, tuple[int, int]]:
         """Log start and end offset of each partition whose leader responds."""
+        validate_partitions(partitions)
         there = await self._with_leaders(partitions)
         starts = await self.list_offsets(dict.fromkeys(there, EARLIEST), isolation=isolation)
         # The end last: start <= end holds, whatever is deleted or appended in between.
@@ -205,6 +251,7 @@ class Admin:
         self, topics: Iterable[str] | None = None
     ) -> dict[str, TopicMetadata | KafkaError]:
         """Partitions and leaders of these topics, of all when None."""
+        validate_names("topics", topics)
         return await topic_apis.describe_topics(self.cluster, topics)
 
     async def create_topic(
@@ -246,6 +293,7 @@ class Admin:
 
         The first offset that is left in each partition, or its error.
         """
+        validate_offsets(before)
         return await log_apis.delete_records(self.cluster, before, timeout_ms=self.timeout_ms)
 
     # --- configs
@@ -289,6 +337,7 @@ class Admin:
 
         RESOURCE_NOT_FOUND for one that does not exist. Raises KohortError.
         """
+        validate_names("users", users)
         return await user_apis.describe_scram_users(self.cluster, users)
 
     async def set_scram_password(
@@ -384,6 +433,7 @@ class Admin:
         self, transactional_ids: Iterable[str]
     ) -> dict[str, TransactionDescription | KohortError]:
         """State, producer and partitions of each; TRANSACTIONAL_ID_NOT_FOUND for an unknown one."""
+        validate_names("transactional_ids", transactional_ids)
         return await transaction_apis.describe_transactions(
             self.cluster, transactional_ids, timeout_ms=self.timeout_ms
         )

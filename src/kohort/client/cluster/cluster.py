@@ -1,6 +1,6 @@
 """A cluster as a client sees it: its brokers, partition leaders and group coordinators.
 
-    async with Cluster(ClientConfig(bootstrap="localhost:9092")) as cluster:
+    async with Cluster(bootstrap="localhost:9092") as cluster:
         metadata = await cluster.metadata(["orders"])
         leader = await cluster.leader(TopicPartition("orders", 0))
         connection = await cluster.connection(leader.node_id)
@@ -14,10 +14,12 @@ After that GaveUpError lists the attempts.
 import asyncio
 import random
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, Self
+from types import MappingProxyType
+from typing import Any, Final, Self, Unpack
 from uuid import UUID
 
 from kohort.client.backoff import Backoff, retrying
+from kohort.client.client_options import ClientOptions
 from kohort.client.cluster.find_coordinator import GROUP, find_coordinators
 from kohort.client.cluster.known_cluster import UNKNOWN, KnownCluster
 from kohort.client.cluster.metadata import (
@@ -33,8 +35,10 @@ from kohort.client.cluster.metadata import (
 )
 from kohort.client.config import Address, ClientConfig
 from kohort.client.errors import BrokerUnreachableError, ClientClosedError
+from kohort.client.event_loop import own_loop
 from kohort.client.metrics import ClusterMetrics
 from kohort.client.net import Connection, Connections, Key, named
+from kohort.client.option_names import checks_names
 from kohort.errors import ConfigError, ErrorCode, KafkaError
 from kohort.types import TopicPartition
 
@@ -46,34 +50,59 @@ _ADVICE: Final = (
 )
 
 
-def open_cluster(given: "ClientConfig | Cluster") -> "Cluster":
-    """A new cluster by that config, or the one given. Raises ConfigError for anything else."""
-    if isinstance(given, ClientConfig):
-        return Cluster(given)
-    if isinstance(given, Cluster):
-        return given
-    raise ConfigError(
-        f"a ClientConfig or a Cluster is needed, not {given!r}; for the address of a broker: "
-        "ClientConfig(bootstrap='localhost:9092')"
-    )
+def open_cluster(
+    given: "ClientConfig | Cluster | None", options: Mapping[str, Any] = MappingProxyType({})
+) -> "Cluster":
+    """A new cluster by that config or by these options of one, or the cluster given.
+
+    Raises ConfigError for anything else.
+    """
+    if not isinstance(given, Cluster):
+        return Cluster(_config(given, options))
+    if options:
+        raise ConfigError(f"{', '.join(options)}: an open Cluster has its options already")
+    return given
 
 
+def _config(given: ClientConfig | None, options: Mapping[str, Any]) -> ClientConfig:
+    if given is None:
+        return ClientConfig(**options)
+    if not isinstance(given, ClientConfig):
+        raise ConfigError(
+            f"a ClientConfig or a Cluster is needed, not {given!r}; for the address of a broker: "
+            "bootstrap='localhost:9092'"
+        )
+    if options:
+        raise ConfigError(f"{', '.join(options)}: give it to the ClientConfig, or no ClientConfig")
+    return given
+
+
+@checks_names
 class Cluster:
     """Owns all connections of one client. Used from one event loop."""
 
-    def __init__(self, config: ClientConfig, *, connections: Connections | None = None) -> None:
-        """`connections` opens and keeps the connections (default: as `config` says).
+    def __init__(
+        self,
+        config: ClientConfig | None = None,
+        *,
+        connections: Connections | None = None,
+        **options: Unpack[ClientOptions],
+    ) -> None:
+        """By a ClientConfig, or by its options: `Cluster(bootstrap="localhost:9092")`.
 
-        Raises ConfigError for TLS files that cannot be used.
+        `connections` opens and keeps the connections (default: as `config` says). Raises
+        ConfigError, also for TLS files that cannot be used.
         """
-        self.config = config
+        self.config = config = _config(config, options)
         config.security.context()  # told now, not by the first connection
         self._connections = Connections(config) if connections is None else connections
         self._known = KnownCluster(config.metadata_max_age_ms / 1000)
         self._coordinators: dict[tuple[int, str], int] = {}
         self._refreshing: _Refresh | None = None
+        self._own_loop: asyncio.AbstractEventLoop | None = None
 
     async def __aenter__(self) -> Self:
+        self._own_loop = own_loop(self._own_loop, "cluster")
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -84,6 +113,9 @@ class Cluster:
 
     async def close(self) -> None:
         """Close all connections. Idempotent."""
+        if self._connections.is_closed:
+            return
+        self._own_loop = own_loop(self._own_loop, "cluster")
         if self._refreshing is not None:
             self._refreshing.task.cancel()
         await self._connections.close()
@@ -225,6 +257,7 @@ class Cluster:
 
         Raises BrokerUnreachableError, AuthenticationError.
         """
+        self._own_loop = own_loop(self._own_loop, "cluster")
         if node_id not in self.brokers:
             await self.ask_metadata(())
         broker = self.brokers.get(node_id)
@@ -256,6 +289,7 @@ class Cluster:
 
         Raises BrokerUnreachableError, AuthenticationError.
         """
+        self._own_loop = own_loop(self._own_loop, "cluster")
         return self._connections.idlest("") or await self._connections.first_of(self._candidates())
 
     def _candidates(self) -> list[tuple[Key, Address]]:

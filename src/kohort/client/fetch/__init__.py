@@ -2,7 +2,7 @@
 
 from kohort.client.fetch.batch import Batch
 from kohort.client.fetch.deserialization import deserialize
-from kohort.client.fetch.fetcher import EARLIEST, Fetcher, OutOfRange
+from kohort.client.fetch.fetcher import EARLIEST, Fetcher
 from kohort.client.fetch.request import FetchSettings, fetch_partition
 from kohort.client.fetch.response import PartitionResponse, error_code
 from kohort.client.fetch.session import RequestedPartition
@@ -12,7 +12,6 @@ __all__ = [
     "Batch",
     "FetchSettings",
     "Fetcher",
-    "OutOfRange",
     "PartitionResponse",
     "RequestedPartition",
     "deserialize",

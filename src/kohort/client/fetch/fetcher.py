@@ -22,7 +22,7 @@ import itertools
 import logging
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Final, Literal, Self
+from typing import Final, Self
 
 from kohort.client.cluster import EARLIEST, LATEST, NO_EPOCH, Cluster, Isolation
 from kohort.client.config import MAX_MS, validate_int
@@ -35,6 +35,7 @@ from kohort.client.fetch.position_resolver import RESETS, PositionResolver
 from kohort.client.fetch.request import FetchSettings
 from kohort.client.fetch.waiters import Waiters
 from kohort.client.metrics import FetchMetrics
+from kohort.client.start_offset import OutOfRange
 from kohort.errors import ConfigError, KohortError
 from kohort.types import TopicPartition
 
@@ -43,8 +44,6 @@ __all__ = ["EARLIEST", "LATEST", "Batch", "Fetcher"]
 log: Final = logging.getLogger(__name__)
 
 _numbers: Final = itertools.count(1)
-
-OutOfRange = Literal["earliest", "latest", "error"]
 
 
 class Fetcher:
@@ -70,6 +69,8 @@ class Fetcher:
         `patience_ms` (default: `default_api_timeout_ms`): how long attempts for a partition may
         fail before `next` raises GaveUpError.
         """
+        if not isinstance(cluster, Cluster):
+            raise ConfigError(f"a Fetcher reads over an open Cluster, not {cluster!r}")
         if isolation not in ("read_uncommitted", "read_committed"):
             raise ConfigError(f"isolation {isolation!r}: it is read_uncommitted or read_committed")
         if out_of_range not in (*RESETS, "error"):
@@ -110,7 +111,7 @@ class Fetcher:
             isolation=isolation,
             out_of_range=out_of_range,
             patience_s=patience_ms / 1000,
-            on_ready=self._wake,
+            on_ready=self._resolved,
         )
 
     async def __aenter__(self) -> Self:
@@ -281,24 +282,39 @@ class Fetcher:
         if self._partitions.get(tp) is not partition:
             raise _not_assigned(tp)
 
-    async def next_any(self, *, max_wait_ms: float) -> Batch | None:
+    async def next_any(
+        self, *, max_wait_ms: float, before: Mapping[TopicPartition, int] | None = None
+    ) -> Batch | None:
         """The next batch of the partition that waited longest; None if none arrived in time.
 
-        None also when the last partition is removed meanwhile. Raises the error of the partition
-        whose turn it is.
+        With `before`, only of partitions whose position is before the offset given there. None also
+        when no such partition is left, or the last partition is removed meanwhile. Raises the error
+        of the partition whose turn it is.
         """
-        if not self._ready and max_wait_ms > 0:
-            try:
+        partition = self._next_ready(before)
+        if partition is None and max_wait_ms > 0:
+            with suppress(TimeoutError):
                 async with asyncio.timeout(max_wait_ms / 1000):
-                    while not self._ready and self.failure is None:
-                        await self._any.wait()
-                        if not self._partitions:
-                            return None
-            except TimeoutError:
-                return None
+                    partition = await self._wait_for_any(before)
         self._validate_works()
-        partition = next(iter(self._ready), None)
         return None if partition is None else self._take(partition)
+
+    async def _wait_for_any(
+        self, before: Mapping[TopicPartition, int] | None
+    ) -> FetchPartition | None:
+        while self.failure is None and (before is None or self._has_any_before(before)):
+            await self._any.wait()
+            partition = self._next_ready(before)
+            if partition is not None or not self._partitions:
+                return partition
+        return None
+
+    def _next_ready(self, before: Mapping[TopicPartition, int] | None) -> FetchPartition | None:
+        ready = (each for each in self._ready if _is_before(each, before))
+        return next(ready, None)
+
+    def _has_any_before(self, before: Mapping[TopicPartition, int]) -> bool:
+        return any(_is_before(each, before) for each in self._partitions.values())
 
     def _take(self, partition: FetchPartition) -> Batch | None:
         self._ready.pop(partition, None)
@@ -348,6 +364,11 @@ class Fetcher:
         if self.failure is not None:
             raise KohortError(f"the fetcher failed: {self.failure!r}") from self.failure
 
+    def _resolved(self, partition: FetchPartition) -> None:
+        """The partition may be fetched, perhaps from another position."""
+        self._any.wake()
+        self._wake(partition)
+
     def _wake(self, partition: FetchPartition) -> None:
         """The partition may be fetched."""
         node_id = partition.node_id
@@ -381,6 +402,10 @@ class Fetcher:
 
     def _purpose(self, connection: int) -> str:
         return f"fetch {self._number}.{connection}"
+
+
+def _is_before(partition: FetchPartition, before: Mapping[TopicPartition, int] | None) -> bool:
+    return before is None or partition.position < before.get(partition.tp, 0)
 
 
 def _not_assigned(tp: TopicPartition) -> NotAssignedError:

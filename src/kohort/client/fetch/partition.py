@@ -173,7 +173,7 @@ class FetchPartition:
     def complete_reset(self, offset: int) -> None:
         """Fetch from the offset that ListOffsets gave."""
         self._fetch_offset = offset
-        if self._position < 0:
+        if not self._buffered:
             self._position = offset
 
     def awaits_validation(self, leader: Leader) -> bool:

@@ -25,6 +25,7 @@ from kohort.client.errors import (
     WRONG_LEADER,
     GaveUpError,
     LogTruncatedError,
+    OffsetOutOfRangeError,
     TopicRecreatedError,
     is_retriable,
 )
@@ -86,9 +87,13 @@ class PositionResolver:
         if self._reset_to is None:
             partition.fail(error)
             return
-        log.warning(
-            "%s; going on from %s", error, "the first" if self._reset_to == EARLIEST else "the last"
+        fact = error.fact if isinstance(error, OffsetOutOfRangeError) else error
+        continued = (
+            "first offset of the log"
+            if self._reset_to == EARLIEST
+            else "end of the log: records before it are skipped, as the reset policy says"
         )
+        log.warning("%s; continuing at the %s", fact, continued)
         partition.request_reset(self._reset_to)
         self.resolve(partition)
 

@@ -28,7 +28,6 @@ stays in the group for its session until the next generation is requested, or th
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
-from contextlib import AbstractAsyncContextManager
 from typing import (
     Any,
     Concatenate,
@@ -37,18 +36,17 @@ from typing import (
     Protocol,
     TypeAlias,
     TypeVarTuple,
-    cast,
     overload,
 )
 
 from kohort.client.fetch import Batch, Fetcher
 from kohort.client.group.commits import validate_commits
-from kohort.client.group.exactly_once import T, TransactionalProducer, exactly_once
+from kohort.client.group.exactly_once import ExactlyOnce, T, TransactionalProducer
 from kohort.client.group.owned_partition import Ending, OwnedPartition
 from kohort.client.group_config import GroupConfig
 from kohort.client.group_metadata import GroupMetadata
 from kohort.client.membership import End, Grant
-from kohort.client.offset_and_metadata import OffsetAndMetadata
+from kohort.client.offset_and_metadata import OffsetAndMetadata, validate_offsets
 from kohort.client.record import K, V
 from kohort.types import TopicPartition
 
@@ -73,7 +71,9 @@ class Workplace(Protocol):
         """The present epoch in the consumer protocol; None: commits carry the generation's id."""
         ...
 
-    def stream(self, owned: OwnedPartition) -> AsyncIterator[Batch]:
+    def stream(
+        self, owned: OwnedPartition, max_wait_ms: float | None
+    ) -> AsyncIterator[Batch | None]:
         """The partition's batches until it ends."""
         ...
 
@@ -209,13 +209,28 @@ class Generation(ABC, Generic[K, V]):
         self, work: BoundWork, name: str, args: tuple[object, ...], kwargs: Mapping[str, object]
     ) -> None: ...
 
-    def records(self, partition: TopicPartition) -> AsyncIterator[Batch[K, V]]:
+    @overload
+    def records(self, partition: TopicPartition) -> AsyncIterator[Batch[K, V]]: ...
+
+    @overload
+    def records(
+        self, partition: TopicPartition, *, max_wait_ms: float
+    ) -> AsyncIterator[Batch[K, V] | None]: ...
+
+    def records(
+        self, partition: TopicPartition, *, max_wait_ms: float | None = None
+    ) -> AsyncIterator[Any]:
         """The partition's batches from its start offset, until it is revoked, lost or closed.
 
+        With `max_wait_ms` it yields None whenever no batch arrived within that time, so that the
+        caller can flush what it has collected. A wait that is cancelled, as by
+        `asyncio.wait_for`, loses nothing: the next `anext` of this or another iterator continues.
+
         The fetcher reads ahead within its limits, so a slow consumer is not flooded. Errors of the
-        partition are raised here, and KohortError if another task reads the partition.
+        partition are raised here, KohortError if another task reads the partition, and ValueError
+        for a negative `max_wait_ms`.
         """
-        return cast("AsyncIterator[Batch[K, V]]", self._workplace.stream(self._owned(partition)))
+        return self._workplace.stream(self._owned(partition), max_wait_ms)
 
     async def commit(
         self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata], *, wait: bool | None = None
@@ -232,15 +247,20 @@ class Generation(ABC, Generic[K, V]):
 
     def exactly_once(
         self, producer: TransactionalProducer[T], *batches: Batch[K, V]
-    ) -> AbstractAsyncContextManager[T]:
+    ) -> ExactlyOnce[T]:
         """A transaction for what is sent while the batches are processed, with their offsets.
 
-        Waits for the end of the producer's open transaction. Leaving the scope commits the records
-        that were sent inside and the offsets of the batches, or neither: after an exception, a
-        cancellation, and when the partitions are lost. If only the generation has moved on, leaving
-        it raises nothing, and `records` yields the batches again. Raises as `Transaction` does.
+        Waits for the end of the producer's open transaction. Leaving the scope, or
+        `transaction.commit()` inside it, commits the records that were sent inside and the offsets
+        of the batches, or neither: after an exception, a cancellation, and when the partitions are
+        lost. If only the generation has moved on, leaving it raises nothing.
+
+        `outcome` of the scope, or of its transaction, tells which. `records` yields the batches
+        again if they were not committed, whatever the reason. To pass over them, commit their
+        offsets, or `seek`. Raises as `Transaction` does, and KohortError for a batch that follows
+        one that is to be yielded again.
         """
-        return exactly_once(self, producer, batches)
+        return ExactlyOnce(self, producer, batches)
 
     def to_commit(
         self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata]
@@ -264,19 +284,20 @@ class Generation(ABC, Generic[K, V]):
 
     def position(self, partition: TopicPartition) -> int | None:
         """Offset of the next record that `records` yields; None until it is known."""
-        self._owned(partition)
-        return self._workplace.fetcher.position(partition)
+        owned, position = self._owned(partition), self._workplace.fetcher.position(partition)
+        return None if position is None else position - owned.undelivered
 
     def lag(self, partition: TopicPartition) -> int | None:
         """Offsets from `position` to the high watermark; None before the first response."""
-        self._owned(partition)
-        return self._workplace.fetcher.lag(partition)
+        owned, lag = self._owned(partition), self._workplace.fetcher.lag(partition)
+        return None if lag is None else lag + owned.undelivered
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Continue at `offset`: the next batch begins there."""
         owned = self._owned(partition)
         self._workplace.fetcher.seek(partition, offset)
         owned.sought += 1
+        owned.aborted = None
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Fetch nothing of these partitions until `resume`; the member keeps them."""
@@ -293,4 +314,5 @@ class Generation(ABC, Generic[K, V]):
     def _held(
         self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata]
     ) -> list[tuple[OwnedPartition, int | OffsetAndMetadata]]:
+        validate_offsets(offsets)
         return [(self._owned(each), given) for each, given in offsets.items()]

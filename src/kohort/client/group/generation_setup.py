@@ -102,7 +102,7 @@ class GenerationSetup:
             run.cluster,
             run.config,
             without_end,
-            run.watch.ids,
+            run.watch,
             self._list_offsets,
             run.offset_reader,
         )

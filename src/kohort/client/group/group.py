@@ -26,31 +26,30 @@ from random import Random
 from typing import Any, Final, Generic, Self, Unpack, cast
 
 from kohort.client.cancellation import to_its_end
-from kohort.client.cluster import Cluster
+from kohort.client.cluster import Cluster, open_cluster
 from kohort.client.config import ClientConfig
-from kohort.client.fetch import Fetcher, OutOfRange
+from kohort.client.event_loop import own_loop
+from kohort.client.fetch import Fetcher
 from kohort.client.group.background_tasks import start_background_tasks
 from kohort.client.group.generation import Args, Generation
 from kohort.client.group.generation_scope import GenerationScope
 from kohort.client.group.negotiation import negotiated
+from kohort.client.group.records import GroupRecords
 from kohort.client.group.run import GroupRun
 from kohort.client.group.signals import SIGNALS, listen
 from kohort.client.group.subscription import MemberSubscription
 from kohort.client.group_config import GroupConfig
 from kohort.client.group_errors import GroupError
 from kohort.client.group_options import GroupOptions
+from kohort.client.method_names import GROUP, MethodHints
 from kohort.client.metrics import GroupMetrics
-from kohort.client.option_names import unknown_option
-from kohort.client.record import K, V
+from kohort.client.option_names import with_known_names
+from kohort.client.record import K, Record, V
 from kohort.client.serialization import Deserializer, deserializers
+from kohort.client.start_offset import OUT_OF_RANGE
 from kohort.errors import ConfigError, KohortError
 from kohort.types import TopicPartition
 
-OUT_OF_RANGE: Final[Mapping[object, OutOfRange]] = {
-    "first": "earliest",
-    "last": "latest",
-    "none": "error",
-}
 _GROUP_OPTIONS: Final = frozenset(each.name for each in fields(GroupConfig))
 _CLIENT_OPTIONS: Final = frozenset(each.name for each in fields(ClientConfig))
 
@@ -59,11 +58,13 @@ class GroupClosedError(GroupError):
     """The group was left on request: there is no further generation."""
 
 
-class ConsumerGroup(Generic[K, V]):
+class ConsumerGroup(MethodHints, Generic[K, V]):
     """One member of a group. Options are the fields of `GroupConfig` and `ClientConfig`.
 
     Raises ConfigError for an option that is unknown or out of its bounds.
     """
+
+    _OTHER_NAMES = GROUP
 
     def __init__(
         self,
@@ -71,12 +72,12 @@ class ConsumerGroup(Generic[K, V]):
         *,
         topics: Sequence[str] = (),
         pattern: str | None = None,
-        cluster: Cluster | None = None,
+        cluster: ClientConfig | Cluster | None = None,
         key_deserializer: Deserializer[K] | None = None,
         value_deserializer: Deserializer[V] | None = None,
         **options: Unpack[GroupOptions],
     ) -> None:
-        """`cluster` is open and shared by the caller; its own client options then apply.
+        """`cluster` is an open one of the caller, or a ClientConfig in place of its options.
 
         Deserializers are those of `kohort.client.serialization`. They run before a batch is handed
         out, are cancelled when its partition is revoked, and count for `max_poll_interval_ms`.
@@ -85,14 +86,16 @@ class ConsumerGroup(Generic[K, V]):
         self.config = GroupConfig(
             group_id=group_id, topics=tuple(_validated(topics)), pattern=pattern, **mine
         )
-        self._client_config = ClientConfig(**clients)
-        self._shared = cluster
+        self._cluster = open_cluster(cluster, clients)
+        self._owns_cluster = self._cluster is not cluster
         self._deserializers = deserializers(key_deserializer, value_deserializer)
         self._subscription = MemberSubscription(
             self.config.topics, self.config.assignors, self.config.rack
         )
         self._opened = AsyncExitStack()
         self._run: GroupRun | None = None
+        self._own_loop: asyncio.AbstractEventLoop | None = None
+        self._records: GroupRecords[K, V] | None = None
 
     def __repr__(self) -> str:
         return f"<ConsumerGroup {self._run.membership if self._run else self.config.group_id}>"
@@ -102,6 +105,7 @@ class ConsumerGroup(Generic[K, V]):
     async def __aenter__(self) -> Self:
         if self._run is not None:
             raise KohortError("the group was entered before: create another ConsumerGroup")
+        self._own_loop = own_loop(self._own_loop, "group")
         try:
             await self._open()
         except BaseException:
@@ -115,15 +119,18 @@ class ConsumerGroup(Generic[K, V]):
         await self.close()
 
     async def _open(self) -> None:
-        cluster = self._shared
-        if cluster is None:
-            cluster = await self._opened.enter_async_context(Cluster(self._client_config))
+        cluster = self._cluster
+        if self._owns_cluster:
+            self._opened.push_async_callback(cluster.close)
         self.config = await negotiated(cluster, self.config)
         fetcher = self._make_fetcher(cluster)
         self._opened.push_async_callback(fetcher.close)
         run = self._make_run(cluster, fetcher)
-        if run.watch.has_pattern:
-            self._subscription.topics = run.watch.matched(await cluster.metadata())
+        if run.watch.has_pattern or (self.config.pattern and self.config.start == "last"):
+            metadata = await cluster.metadata()
+            run.watch.begin_with(metadata)
+            if run.watch.has_pattern:
+                self._subscription.topics = run.watch.matched(metadata)
         self._run = run
         self._opened.push_async_callback(run.close, "the consumer is closed")
         start_background_tasks(run)
@@ -162,6 +169,7 @@ class ConsumerGroup(Generic[K, V]):
         if self._run is None:
             await self._opened.aclose()
             return
+        own_loop(self._own_loop, "group")
         self._run.validate_outside()
         closing = asyncio.create_task(self._opened.aclose(), name=f"{self.config.group_id} closes")
         await to_its_end(closing, self._run.draining.hurry)
@@ -210,7 +218,28 @@ class ConsumerGroup(Generic[K, V]):
         return generation
 
     async def _next(self) -> GenerationScope[K, V] | None:
-        return cast("GenerationScope[K, V] | None", await self._running.next())
+        run = self._running
+        own_loop(self._own_loop, "group")
+        return cast("GenerationScope[K, V] | None", await run.next())
+
+    def records(self) -> AsyncIterator[Record[K, V]]:
+        """The records of all partitions one by one, with at-least-once commits, for scripts.
+
+        In place of the loop over generations. A record is finished when the next one is requested.
+        Offsets of finished records are committed every `commit_interval_ms` (if it is 0:
+        `auto_commit_interval_ms`), when a partition is revoked, and when the member leaves. A
+        partition is given up behind the record in work. Ends after `stop`. Raises GroupError, and
+        an ExceptionGroup with the errors of partitions.
+
+            async for record in group.records():
+        """
+        own_loop(self._own_loop, "group")
+        if self._records is None:
+            self._validate_entered()
+            interval_ms = self.config.commit_interval_ms or self.config.auto_commit_interval_ms
+            self._records = GroupRecords(self, interval_ms)
+            self._opened.push_async_callback(self._records.close)
+        return self._records
 
     async def run_until_signal(
         self,
@@ -277,17 +306,18 @@ class ConsumerGroup(Generic[K, V]):
 
     @property
     def _running(self) -> GroupRun:
+        self._validate_entered()
+        assert self._run is not None
+        return self._run
+
+    def _validate_entered(self) -> None:
         if self._run is None:
             raise KohortError("enter the group first: async with ConsumerGroup(...) as group")
-        return self._run
 
 
 def _divided(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """The options of the group, and those of the client. Raises ConfigError."""
-    known = _GROUP_OPTIONS | _CLIENT_OPTIONS
-    for name in options:
-        if name not in known:
-            raise unknown_option("ConsumerGroup", name, known)
+    options = with_known_names("ConsumerGroup", options, _GROUP_OPTIONS | _CLIENT_OPTIONS)
     mine = {name: value for name, value in options.items() if name in _GROUP_OPTIONS}
     return mine, {name: value for name, value in options.items() if name not in _GROUP_OPTIONS}
 

@@ -79,14 +79,15 @@ async def fetch_offsets(
     *,
     member_id: str | None = None,
     member_epoch: int = -1,
+    stable: bool = True,
 ) -> dict[TopicPartition, OffsetAndMetadata | None]:
     """Committed offsets of the group, None for nothing; does not wait for transactions.
 
     With a member of the consumer protocol, it is refused as soon as the coordinator does not know
     the member at that epoch (UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH).
-    A partition in an open transaction is an error (UNSTABLE_OFFSET_COMMIT). Raises KafkaError for
-    the first error of a partition or the group. A partition that the response lacks is an error
-    too: it must not be taken for "nothing is committed". Raises other KohortErrors.
+    With `stable`, a partition in an open transaction is an error (UNSTABLE_OFFSET_COMMIT). Raises
+    KafkaError for the first error of a partition or the group. A partition that the response lacks
+    is an error too: it must not be taken for "nothing is committed". Raises other KohortErrors.
     """
     asked = tuple(partitions)
     wanted, names = list(_by_topic(asked)), _names(asked, topic_ids)
@@ -109,7 +110,7 @@ async def fetch_offsets(
         "offset_fetch",
         min_version=_min_version(config),
         max_version=None if known else NAMES_TOPICS,
-        require_stable=True,
+        require_stable=stable,
         **(
             of_several
             if (connection.version("offset_fetch") or 0) >= SEVERAL_GROUPS_SINCE

@@ -8,9 +8,10 @@ closed partition may still be lost.
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import replace
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from kohort.client.cluster import NO_EPOCH
+from kohort.client.fetch import Batch
 from kohort.client.membership import End
 from kohort.client.offset_and_metadata import OffsetAndMetadata, committable
 from kohort.types import TopicPartition
@@ -96,6 +97,16 @@ class Tasks:
             self._on_return()
 
 
+class PendingBatch(NamedTuple):
+    """A batch that was taken from the fetcher, and is deserialized before it is handed out."""
+
+    batch: Batch
+    sought: int
+    """`OwnedPartition.sought` when it was taken."""
+    work: "asyncio.Task[bool]"
+    """Returns whether the batch was deserialized; not if the partition began to end."""
+
+
 class OwnedPartition:
     """One partition of this member."""
 
@@ -111,11 +122,14 @@ class OwnedPartition:
         self.adoptable: set[str] = set()
         """Tasks that run on from the generation before; starting one again starts nothing."""
         self.reader: tuple[asyncio.Task[Any] | None, object] = (None, None)
-        """The task that reads the partition, and its stream."""
+        """The task that reads the partition, and the identity of its stream."""
+        self.pending: PendingBatch | None = None
         self.committed: OffsetAndMetadata | None = None
         """Committed offset when this member got the partition."""
         self.start: int | None = None
         """Offset to begin at; None until it is known."""
+        self.metadata = ""
+        """Metadata of commits for which the application gives none."""
         self.is_fetched = False
         """Whether the fetcher reads it."""
         self.shown = False
@@ -125,21 +139,33 @@ class OwnedPartition:
         self.last_epoch = NO_EPOCH
         self.sought = 0
         """How often the application sought another offset."""
+        self.aborted: int | None = None
+        """First offset of the batches whose transaction was aborted, while they are not committed,
+        and the application has not sought another offset."""
         self.busy_since: float | None = None
         """When the batch in work was handed out, by the loop's clock; None: no batch is in work."""
         self.busy_with = ""
         self.generation: object = None
         """The `Generation` that has the partition now."""
 
+    @property
+    def undelivered(self) -> int:
+        """Offsets before the fetcher's position that were not handed out: of the pending batch."""
+        if self.pending is None or self.pending.sought != self.sought:
+            return 0
+        return self.pending.batch.next_offset - self.pending.batch.first_offset
+
     def offset(self, given: int | OffsetAndMetadata) -> OffsetAndMetadata:
-        """The offset to commit, with the leader epoch if it ends the batch handed out last.
+        """The offset to commit: an int with the partition's metadata, and with the leader epoch if
+        it ends the batch handed out last.
 
         Raises ValueError for what no broker can store.
         """
         wanted = committable(self.partition, given)
-        if isinstance(given, OffsetAndMetadata) or wanted.offset != self.last_offset:
+        if isinstance(given, OffsetAndMetadata):
             return wanted
-        return replace(wanted, leader_epoch=self.last_epoch)
+        epoch = self.last_epoch if wanted.offset == self.last_offset else wanted.leader_epoch
+        return replace(wanted, leader_epoch=epoch, metadata=self.metadata)
 
     def __repr__(self) -> str:
         end = f" {self.ending.end.value}" if self.ending.end else ""

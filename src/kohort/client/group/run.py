@@ -8,12 +8,12 @@ every event goes to the membership, which returns the actions.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 from uuid import UUID, uuid4
 
 from kohort.client.cluster import Cluster, list_offsets
-from kohort.client.fetch import Batch, Fetcher
+from kohort.client.fetch import Fetcher
 from kohort.client.group.commits import Identity, OffsetCommitter
 from kohort.client.group.draining import Draining
 from kohort.client.group.generation_scope import GenerationScope
@@ -24,7 +24,7 @@ from kohort.client.group.member import GroupMember
 from kohort.client.group.owned_partition import OwnedPartition
 from kohort.client.group.patience import patiently
 from kohort.client.group.start_offsets import ListOffsets
-from kohort.client.group.streaming import stream
+from kohort.client.group.streaming import RecordStream
 from kohort.client.group.subscription import MemberSubscription
 from kohort.client.group.topic_watch import TopicWatch
 from kohort.client.group_config import GroupConfig, GroupEvent
@@ -391,8 +391,10 @@ class GroupRun:
     def offset_reader(self) -> Identity | None:
         return None if self.member_epoch is None else self._identity()
 
-    def stream(self, owned: OwnedPartition) -> AsyncIterator[Batch]:
-        return stream(self.fetcher, owned, self._gone, self._passed, self._deserializers)
+    def stream(self, owned: OwnedPartition, max_wait_ms: float | None) -> RecordStream:
+        return RecordStream(
+            self.fetcher, owned, self._gone, self._passed, self._deserializers, max_wait_ms
+        )
 
     def _passed(self, owned: OwnedPartition) -> None:
         """The application asked for what follows the batch: with auto-commit it is committed."""

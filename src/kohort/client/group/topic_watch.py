@@ -41,6 +41,9 @@ class TopicWatch:
         self._pattern = None if pattern is None else re.compile(pattern)
         self.counts: dict[str, int] = {}
         """Number of partitions of the group's topics at the assignment; 0: no such topic."""
+        self._initial_counts: dict[str, int] = {}
+        """Number of partitions of each topic when the member began, or first subscribed to it."""
+        self._has_all_initial = False
         self._missing: set[str] = set()
         self.ids: dict[str, UUID] = {}
         """Ids of the topics at the assignment, of those that have one."""
@@ -65,6 +68,15 @@ class TopicWatch:
         """Whether all of these topics were requested."""
         return self.counts.keys() >= set(topics)
 
+    def begin_with(self, metadata: Metadata) -> None:
+        """A member with a pattern begins: these are all topics, and others will be new ones."""
+        self._initial_counts = {name: partition_count(metadata, name) for name in metadata.topics}
+        self._has_all_initial = True
+
+    def initial_count(self, topic: str) -> int:
+        """Partitions that the topic had when this member began; those behind them are new."""
+        return self._initial_counts.get(topic, 0)
+
     def remember(
         self, metadata: Metadata, topics: Iterable[str], held: Collection[TopicPartition]
     ) -> None:
@@ -74,6 +86,8 @@ class TopicWatch:
         now, the next comparison finds the topic lost.
         """
         self.counts = {topic: partition_count(metadata, topic) for topic in topics}
+        if not self._has_all_initial:
+            self._initial_counts = self.counts | self._initial_counts
         self._missing.clear()
         of_held = {each.topic for each in held}
         for name, topic in metadata.topics.items():
@@ -139,9 +153,10 @@ class TopicWatch:
         )
 
     def forget(self, topics: Iterable[str]) -> None:
-        """Forget the ids of these topics: a topic of the same name is another one."""
+        """Forget the ids of these topics: a topic of the same name is another one, and new."""
         for topic in topics:
             self.ids.pop(topic, None)
+            self._initial_counts[topic] = 0
 
 
 def exists(topic: TopicMetadata) -> bool:

@@ -2,6 +2,7 @@
 
 from kohort.client.net.connection import Connection, named
 from kohort.client.net.connections import Connections, Key
+from kohort.client.net.outages import Outages
 from kohort.client.net.versions import Frame, Wire, wire
 
-__all__ = ["Connection", "Connections", "Frame", "Key", "Wire", "named", "wire"]
+__all__ = ["Connection", "Connections", "Frame", "Key", "Outages", "Wire", "named", "wire"]

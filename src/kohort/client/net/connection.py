@@ -106,9 +106,15 @@ class Connection(asyncio.BufferedProtocol):
 
     @classmethod
     async def open(
-        cls, address: Address, config: ClientConfig, counters: NetCounters | None = None
+        cls,
+        address: Address,
+        config: ClientConfig,
+        counters: NetCounters | None = None,
+        ip_address: str | None = None,
     ) -> Self:
         """Connect, request the versions, and authenticate; `counters` are those of the client.
+
+        With `ip_address` that one is connected to, and TLS verifies the host of `address`.
 
         Raises BrokerUnreachableError if that fails or takes longer than
         `socket_connection_setup_timeout_ms`, AuthenticationError if the broker refuses the client.
@@ -116,9 +122,11 @@ class Connection(asyncio.BufferedProtocol):
         connection: Self | None = None
         limit_s = config.socket_connection_setup_timeout_ms / 1000
         try:
-            with _told_as_unreachable(address, config.security):
+            with told_as_unreachable(address, config.security):
                 async with asyncio.timeout(limit_s):
-                    connection = await cls._connect(address, config, counters or NetCounters())
+                    connection = await cls._connect(
+                        address, config, counters or NetCounters(), ip_address or address[0]
+                    )
                     await connection._greet()
         except TimeoutError:
             failed = BrokerUnreachableError(
@@ -134,7 +142,9 @@ class Connection(asyncio.BufferedProtocol):
         return connection
 
     @classmethod
-    async def _connect(cls, address: Address, config: ClientConfig, counters: NetCounters) -> Self:
+    async def _connect(
+        cls, address: Address, config: ClientConfig, counters: NetCounters, ip_address: str
+    ) -> Self:
         context = config.security.context()
         loop = asyncio.get_running_loop()
         host, port = address
@@ -145,7 +155,7 @@ class Connection(asyncio.BufferedProtocol):
             return protocol
         _, protocol = await loop.create_connection(
             lambda: cls(address, config, counters),
-            host,
+            ip_address,
             port,
             ssl=context,
             server_hostname=host if context else None,
@@ -168,6 +178,11 @@ class Connection(asyncio.BufferedProtocol):
     def version(self, api: str) -> int | None:
         """The highest version of an API that both sides speak; None if there is none."""
         return common_version(api, self._offered)
+
+    @property
+    def features(self) -> Mapping[str, int]:
+        """Finalized levels of the features of the cluster when the connection opened."""
+        return self._features
 
     def feature(self, name: str) -> int:
         """The finalized level of a feature of the cluster when the connection opened, or 0."""
@@ -471,7 +486,7 @@ def joined(pieces: Iterable[Buffer]) -> Iterator[Buffer]:
 
 
 @contextmanager
-def _told_as_unreachable(address: Address, security: Security) -> Iterator[None]:
+def told_as_unreachable(address: Address, security: Security) -> Iterator[None]:
     """Turn errors of connecting into KohortErrors. TimeoutError is left to the caller."""
     try:
         yield
@@ -487,7 +502,10 @@ def _told_as_unreachable(address: Address, security: Security) -> Iterator[None]
     except ssl.SSLError as error:
         raise AuthenticationError(f"TLS with {named(address)} failed: {told(error)}") from error
     except OSError as error:
-        raise BrokerUnreachableError(f"{named(address)}: {_told_by_system(error)}") from error
+        unreachable = BrokerUnreachableError(f"{named(address)}: {_told_by_system(error)}")
+        # Without a file there is no Unix socket.
+        unreachable.is_refused = isinstance(error, ConnectionRefusedError | FileNotFoundError)
+        raise unreachable from error
     except (KafkaError, MalformedError) as error:
         raise BrokerUnreachableError(
             f"{named(address)} is no Kafka broker that we understand: {error}"

@@ -2,7 +2,8 @@
 
 Different purposes never share a TCP connection: a JoinGroup that waits for minutes must not delay a
 commit, nor a fetch a heartbeat. Concurrent callers of the same connection share one attempt. After
-a failure an address is not tried for a growing pause (Kafka's `reconnect.backoff`).
+a failure an address is not tried for a growing pause (Kafka's `reconnect.backoff`). A host name may
+have several IP addresses (`happy_eyeballs`).
 """
 
 import asyncio
@@ -20,6 +21,7 @@ from kohort.client.errors import (
 from kohort.client.metrics import ConnectionMetrics
 from kohort.client.net.connection import Connection, named
 from kohort.client.net.counters import NetCounters
+from kohort.client.net.happy_eyeballs import open_connection
 from kohort.client.net.outages import Outages
 
 Key = tuple[Hashable, str]
@@ -32,15 +34,25 @@ NEXT_AFTER_S: Final = 1.0
 class Connections:
     """Opens, keeps and closes the connections of one client."""
 
-    def __init__(self, config: ClientConfig, *, next_after_s: float = NEXT_AFTER_S) -> None:
-        """`next_after_s`: when `first_of` tries the next candidate beside one that hangs."""
+    def __init__(
+        self,
+        config: ClientConfig,
+        *,
+        next_after_s: float = NEXT_AFTER_S,
+        outages: Outages | None = None,
+    ) -> None:
+        """`next_after_s`: when `first_of` tries the next candidate beside one that hangs.
+
+        `outages` tells of brokers that cannot be reached (default: by warnings).
+        """
         self._config = config
         self._counters = NetCounters()
         self._next_after_s = next_after_s
         self._open: dict[Key, Connection] = {}
         self._opening: dict[Key, tuple[Address, asyncio.Task[Connection]]] = {}
         self._failed: dict[Address, tuple[Backoff, float]] = {}
-        self._outages = Outages()
+        self._outages = Outages() if outages is None else outages
+        self._opened_last: dict[Address, str] = {}
         self._attempts: dict[Address, int] = {}  # the number of the last attempt
         self._count = 0
         self._closed = False
@@ -174,7 +186,9 @@ class Connections:
         if (rest := self._not_before(address) - loop.time()) > 0:
             await asyncio.sleep(rest)
         try:
-            connection = await Connection.open(address, self._config, self._counters)
+            connection = await open_connection(
+                address, self._config, self._counters, self._opened_last
+            )
         except (BrokerUnreachableError, AuthenticationError) as error:
             self._counters.failed += 1
             backoff = self._failed[address][0] if address in self._failed else self.backoff()
@@ -219,7 +233,9 @@ def _all_failed(failures: dict[Address, BaseException]) -> BaseException:
             return type(error)(text)
         if not isinstance(error, BrokerUnreachableError):
             return error
-    return BrokerUnreachableError(text)
+    unreachable = BrokerUnreachableError(text)
+    unreachable.is_refused = all(getattr(each, "is_refused", False) for each in failures.values())
+    return unreachable
 
 
 def _told(address: Address, error: BaseException) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import Final
 
-from kohort.protocol.framing import MalformedError
+from kohort.protocol.framing import MalformedError, other_protocol
 
 SHARED: Final = 64 * 1024
 """Bytes of the buffer for sizes and small responses."""
@@ -59,7 +59,8 @@ class Receiver:
             size = _read_size(shared, self._start)[0]
             if not LEAST <= size <= self._limit:
                 raise MalformedError(
-                    f"a response of {size:,} bytes; {LEAST} to {self._limit:,} are accepted"
+                    other_protocol(size)
+                    or f"a response of {size:,} bytes; {LEAST} to {self._limit:,} are accepted"
                 )
             if rest < 4 + size:
                 self._begin(size)

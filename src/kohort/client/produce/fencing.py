@@ -9,10 +9,17 @@ from typing import Any, Final
 
 from kohort.client.errors import ProducerFencedError
 from kohort.client.produce.batch import ProducerId
+from kohort.client.transaction_outcome import TransactionOutcome
 from kohort.errors import KafkaError
 
 _OF_AN_ADMINISTRATOR_MS: Final = 1
 """Transaction timeout that Java's `Admin.fenceProducers` sets."""
+
+_OUTCOMES: Final = {
+    TransactionOutcome.COMMITTED: "Its last transaction is committed",
+    TransactionOutcome.ABORTED: "Its transaction is aborted",
+    TransactionOutcome.UNKNOWN: "Whether its transaction is committed is not known",
+}
 
 
 def fenced(
@@ -23,11 +30,13 @@ def fenced(
     producer: ProducerId,
     open_s: float | None,
     timeout_ms: int,
+    outcome: TransactionOutcome,
 ) -> ProducerFencedError:
     """The error to raise for `error`.
 
     `description` is DescribeTransactions' of the transactional id, or None. The transaction has
-    been open for `open_s` (None: none is open); `timeout_ms` is `transaction_timeout_ms`.
+    been open for `open_s` (None: none is open); `timeout_ms` is `transaction_timeout_ms`; `outcome`
+    is that of the transaction.
     """
     if open_s is not None and open_s * 1000 >= timeout_ms:
         why = late(open_s, timeout_ms).removeprefix("; ")
@@ -39,9 +48,9 @@ def fenced(
     else:
         why = _by_description(description, producer)
     return ProducerFencedError(
-        f"the producer of {transactional_id!r} is fenced: {why}. Its transaction is aborted; end "
-        f"it, and do not send its records by another producer without reading the positions again "
-        f"({error})"
+        f"the producer of {transactional_id!r} is fenced: {why}. {_OUTCOMES[outcome]}; end "
+        "the producer, and do not send its records by another producer without reading the "
+        f"positions again ({error})"
     )
 
 

@@ -1,6 +1,6 @@
 """Sends records: batched by partition, in order, and by default exactly once (KIP-98).
 
-    async with Producer(ClientConfig(bootstrap="localhost:9092"), compression="zstd") as producer:
+    async with Producer(bootstrap="localhost:9092", compression="zstd") as producer:
         metadata = await producer.send_and_wait("orders", b"value")        # in the log
         delivery = await producer.send("orders", b"value", key=b"key")     # queued
         metadata = await delivery                                          # in the log
@@ -17,13 +17,16 @@ import random
 import time
 from asyncio import get_running_loop
 from collections import deque
-from typing import Any, Final, Generic, Self
+from typing import Any, Final, Generic, Self, Unpack
 
 from kohort.client.backoff import retrying
 from kohort.client.cancellation import to_its_end
+from kohort.client.client_options import ConnectionOptions
 from kohort.client.cluster import NO_LEADER, Cluster, TopicMetadata, open_cluster
 from kohort.client.config import ClientConfig
 from kohort.client.errors import BufferFullError, UndeliveredError
+from kohort.client.event_loop import own_loop
+from kohort.client.method_names import PRODUCER, MethodHints
 from kohort.client.metrics import ProducerMetrics
 from kohort.client.option_names import checks_names
 from kohort.client.produce.batch import ProduceBatch
@@ -64,15 +67,18 @@ _numbers: Final = itertools.count(1)
 
 
 @checks_names
-class Producer(Generic[K_in, V_in]):
+class Producer(MethodHints, Generic[K_in, V_in]):
     """A producer, used from the event loop that it first sends from.
 
-    A Cluster that is passed in stays open; with a ClientConfig the producer opens its own.
+    A Cluster that is passed in stays open; with a ClientConfig, or its options, the producer opens
+    its own.
     """
+
+    _OTHER_NAMES = PRODUCER
 
     def __init__(
         self,
-        cluster: ClientConfig | Cluster,
+        cluster: ClientConfig | Cluster | None = None,
         *,
         acks: Acks = "all",
         compression: str = "none",
@@ -91,8 +97,11 @@ class Producer(Generic[K_in, V_in]):
         partitioner: Partitioner | PartitionerName = "murmur2_random",
         key_serializer: Serializer[K_in] | None = None,
         value_serializer: Serializer[V_in] | None = None,
+        **options: Unpack[ConnectionOptions],
     ) -> None:
-        """Java's names and defaults; sizes in bytes. Raises ConfigError.
+        """Java's names and defaults; sizes in bytes. `options` are those of ClientConfig.
+
+        Raises ConfigError.
 
         `enable_idempotence` follows from `acks` unless it is given: sequences need acks="all".
         `compression_level` is the codec's own default unless it is given: 1 to 9 for gzip, 1 to 22
@@ -116,7 +125,7 @@ class Producer(Generic[K_in, V_in]):
             transaction_timeout_ms=transaction_timeout_ms,
             connections_per_broker=connections_per_broker,
         )
-        self.cluster = open_cluster(cluster)
+        self.cluster = open_cluster(cluster, options)
         self._owns_cluster = self.cluster is not cluster
         self._partitioner = partitioner_of(partitioner)
         self._serializers = serializers(key_serializer, value_serializer)
@@ -148,9 +157,8 @@ class Producer(Generic[K_in, V_in]):
 
         Raises as `Transaction.__aenter__` then.
         """
+        self._take_loop()
         if self._transactions is not None:
-            if self._loop is not get_running_loop():
-                self._take_loop()
             try:
                 await self._transactions.initialize()
             except BaseException:
@@ -159,6 +167,8 @@ class Producer(Generic[K_in, V_in]):
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self._closing is None:
+            self._take_loop()
         try:
             await self._finish()
         except Exception:
@@ -368,6 +378,8 @@ class Producer(Generic[K_in, V_in]):
         A transaction that is open is aborted, unless `timeout_ms` is 0: then its timeout ends it.
         Raises as `flush`, also for records that were dropped because the time was over.
         """
+        if self._closing is None:
+            self._take_loop()
         try:
             if timeout_ms != 0:
                 async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
@@ -402,12 +414,7 @@ class Producer(Generic[K_in, V_in]):
         return undelivered(failed)
 
     def _take_loop(self) -> None:
-        if self._loop is not None:
-            raise KohortError(
-                "the producer is used from another event loop than before; make one for each loop, "
-                "or send by asyncio.run_coroutine_threadsafe(producer.send(…), loop)"
-            )
-        self._loop = get_running_loop()
+        self._loop = own_loop(self._loop, "producer")
 
     # Topic and partition of a record
 

@@ -6,14 +6,12 @@ from collections.abc import Coroutine
 from typing import Any, Final, Self
 
 from kohort.client.cancellation import to_its_end
-from kohort.client.errors import (
-    CommitUnknownError,
-    ProducerFencedError,
-    TransactionAbortedError,
-)
+from kohort.client.errors import ProducerFencedError, TransactionAbortedError
 from kohort.client.group_metadata import OffsetOwner, Offsets
+from kohort.client.produce.batch import ProducerId
 from kohort.client.produce.transaction_machine import State
 from kohort.client.produce.transactions import Transactions
+from kohort.client.transaction_outcome import OnOutcome, TransactionOutcome
 from kohort.errors import KohortError
 
 log: Final = logging.getLogger("kohort.client.transactions")
@@ -31,17 +29,44 @@ class Transaction:
         self._wait = wait
         self._is_open = False
         self._producer_closed = False
+        self._outcome: TransactionOutcome | None = None
+        self._offsets: tuple[Offsets, OffsetOwner] | None = None
+        self._on_outcome: OnOutcome | None = None
         self._ending = asyncio.Lock()
         """Held by the task that commits or aborts: several may share a transaction."""
 
     def __repr__(self) -> str:
         return f"<Transaction {'open' if self._is_open else 'not open'} {self._transactions!r}>"
 
+    @property
+    def outcome(self) -> TransactionOutcome | None:
+        """What became of it; None before it ends, and UNKNOWN while the commit is under way.
+
+        It is right at any time, also after a cancellation or a time limit around the scope.
+        COMMITTED and ABORTED are for good. UNKNOWN changes when the outcome is told: to `commit`,
+        which may be called again, or to the producer's next transaction.
+        """
+        return self._outcome
+
+    def commits_with(self, offsets: Offsets, owner: OffsetOwner, on_outcome: OnOutcome) -> None:
+        """Have `commit`, also that of the scope, take these offsets along; before it begins.
+
+        `on_outcome` is called whenever `outcome` changes.
+        """
+        self._offsets, self._on_outcome = (offsets, owner), on_outcome
+
+    @property
+    def producer(self) -> ProducerId:
+        """Id and epoch: of this transaction while it is open, then of the producer's next one."""
+        return self._transactions.machine.producer
+
     async def __aenter__(self) -> Self:
-        """Begin.
+        """Begin, after the commit of the transaction before is settled.
 
         Raises KohortError if another one is open, ProducerFencedError, KafkaError
-        (TRANSACTIONAL_ID_AUTHORIZATION_FAILED, INVALID_TRANSACTION_TIMEOUT), GaveUpError.
+        (TRANSACTIONAL_ID_AUTHORIZATION_FAILED, INVALID_TRANSACTION_TIMEOUT), GaveUpError. Of the
+        transaction before, if its outcome was unknown: CommitUnknownError while it is, and
+        TransactionAbortedError.
         """
         turn = self._transactions.turn
         if turn.locked() and not self._wait:
@@ -51,7 +76,7 @@ class Transaction:
             )
         await turn.acquire()
         try:
-            await self._transactions.begin()
+            await self._transactions.begin(self._tell)
         except BaseException:
             turn.release()
             raise
@@ -74,9 +99,9 @@ class Transaction:
                 return
             try:
                 await self._commit()
-            except asyncio.CancelledError as cancelled:
-                if self._is_open:  # records were not delivered yet
-                    await self._abort_for(cancelled)
+            except BaseException as failed:
+                if self._is_open:  # EndTxn was not sent yet
+                    await self._abort_for(failed)
                 raise
 
     async def commit_offsets(self, offsets: Offsets, owner: OffsetOwner) -> None:
@@ -92,25 +117,35 @@ class Transaction:
     async def commit(self) -> None:
         """Commit now; the scope then only has to be left.
 
-        A cancellation aborts while records are being delivered, and is raised after the commit when
-        they are. Raises TransactionAbortedError if a record or offset failed: then nothing of the
-        transaction counts. After CommitUnknownError it may be called again, also outside of the
-        scope. Raises ProducerFencedError.
+        A cancellation aborts while records are being delivered, and is raised when the outcome of
+        the commit is known if they are. Raises TransactionAbortedError if a record or offset
+        failed: then nothing of the transaction counts. Raises CommitUnknownError if the coordinator
+        does not tell the outcome within `max_block_ms`: then it may be called again, also outside
+        of the scope. Raises ProducerFencedError.
         """
         async with self._ending:
-            self._validate_open()
-            await self._commit()
+            if self._outcome is TransactionOutcome.UNKNOWN:
+                await self._settle()
+            else:
+                self._validate_open()
+                await self._commit()
 
     async def _commit(self) -> None:
+        if self._offsets is not None:
+            await self._transactions.commit_offsets(*self._offsets)
         await self._transactions.deliver()
         try:
             await self._to_its_end(self._transactions.commit())
-        except CommitUnknownError:
-            raise
-        except BaseException:
+        finally:
             self._end()
-            raise
-        self._end()
+
+    async def _settle(self) -> None:
+        """Repeat the commit, unless the next transaction does."""
+        await self._to_its_end(
+            self._transactions.settle(lambda: self._outcome is TransactionOutcome.UNKNOWN)
+        )
+        if self._outcome is not TransactionOutcome.COMMITTED:
+            raise TransactionAbortedError("the transaction was aborted, nothing of it counts")
 
     async def abort(self) -> None:
         """Abort now; the scope then only has to be left.
@@ -118,6 +153,8 @@ class Transaction:
         Raises ProducerFencedError, and GaveUpError: then it may be called again.
         """
         async with self._ending:
+            if self._outcome is TransactionOutcome.UNKNOWN:
+                raise KohortError("whether it is committed is not known: only commit may follow")
             self._validate_open()
             try:
                 await self._to_its_end(self._transactions.abort())
@@ -137,8 +174,6 @@ class Transaction:
 
         Raises ProducerFencedError instead of a TransactionAbortedError that comes from it.
         """
-        if isinstance(error, CommitUnknownError):
-            return  # only a commit may follow
         try:
             await self._to_its_end(self._transactions.abort())
         except KohortError as failed:
@@ -162,6 +197,11 @@ class Transaction:
             await self._transactions.abort()
         finally:
             self._end()
+
+    def _tell(self, outcome: TransactionOutcome) -> None:
+        self._outcome = outcome
+        if self._on_outcome is not None:
+            self._on_outcome(outcome)
 
     def _end(self) -> None:
         if not self._is_open:  # the producer was closed meanwhile

@@ -192,13 +192,19 @@ class TransactionMachine:
         self._enter(State.ABORTING)
         self.error = self.error or reason
 
+    def end_acknowledged(self, producer: ProducerId) -> None:
+        """EndTxn succeeded, and is not sent again; `producer` is the id from now on."""
+        self.producer = producer
+        self._has_sent = False
+        self._partitions.clear()
+        self._groups.clear()
+
     def ended(self, producer: ProducerId) -> None:
         """The transaction has ended; `producer` is the id for the next one."""
         self._enter(State.READY)
-        self.producer, self.error = producer, None
-        self.needs_epoch = self._has_sent = False
-        self._partitions.clear()
-        self._groups.clear()
+        self.end_acknowledged(producer)
+        self.error = None
+        self.needs_epoch = False
 
     def _enter(self, state: State) -> None:
         if self.state not in VALID_PREVIOUS_STATES[state]:

@@ -4,6 +4,11 @@ The rules are in `TransactionMachine`. One request to a coordinator is in flight
 are repeated for `max_block_ms`. A call that is cancelled, or whose time is over, leaves a request
 without a known outcome. InitProducerId and EndTxn may be repeated; after others the transaction is
 aborted.
+
+The outcome of a transaction is unknown from the first EndTxn that commits until the coordinator
+acknowledges or refuses it. The coordinator recognizes a repeated EndTxn: by the state of the
+transaction, which no later one has changed, and by the epoch before the last bump (KIP-890). So the
+commit is repeated before the next transaction begins.
 """
 
 import asyncio
@@ -31,6 +36,7 @@ from kohort.client.produce.fencing import fenced, late
 from kohort.client.produce.request import VERSIONS
 from kohort.client.produce.transaction_machine import State, TransactionMachine, Verdict, judge
 from kohort.client.producer_config import ProducerConfig
+from kohort.client.transaction_outcome import OnOutcome, TransactionOutcome
 from kohort.errors import ErrorCode, KafkaError, KohortError
 from kohort.types import TopicPartition
 
@@ -68,11 +74,17 @@ class Transactions:
         """Held by the `Transaction` that is open."""
         self.on_close: Callable[[], Awaitable[None]] | None = None
         """Aborts the transaction that is open; None without one."""
+        self._outcome: TransactionOutcome | None = None
+        """Of the present transaction, or of the last one."""
+        self._on_outcome: OnOutcome | None = None
+        self._unanswered_commits = 0
+        """EndTxn requests of that transaction's commit that may have been executed."""
         self._cluster = cluster
         self._config = config
         self._purpose = purpose
         self._settle = settle
         self._lock = asyncio.Lock()
+        self._settling = asyncio.Lock()
         self._began_at = 0.0
         self._initializations = DurationCounter()
         self._offset_commits = DurationCounter()
@@ -187,15 +199,24 @@ class Transactions:
             self._initializations.observe(self._now() - began)
             log.debug("%s: producer id %d, epoch %d", self.transactional_id, *producer)
 
-    async def begin(self) -> None:
-        """Begin a transaction; an abort that was not completed is repeated before.
+    async def begin(self, on_outcome: OnOutcome) -> None:
+        """Begin a transaction; an end that was not completed is repeated before.
 
-        Raises as `initialize` and `abort`.
+        Raises as `initialize`, `abort`, and `settle`: then the error is of the last transaction.
         """
+        try:
+            await self.settle(lambda: self._outcome is TransactionOutcome.UNKNOWN)
+        except TransactionAbortedError as error:
+            raise TransactionAbortedError(
+                f"the transaction has not begun, as the one before it was aborted: {error}"
+            ) from error
+        if self.machine.state is State.COMMITTING:
+            await self._end(commit=True)  # it lacks the next epoch
         if self.machine.state is State.ABORTING:
             await self.abort()
         await self.initialize()
         self.machine.begin()
+        self._outcome, self._on_outcome, self._unanswered_commits = None, on_outcome, 0
         self._began_at = self._now()
         log.debug("%s: a transaction begins", self.transactional_id)
 
@@ -251,19 +272,53 @@ class Transactions:
         """
         began = self._now()
         if self.machine.state is State.COMMITTING:
+            await self._request_commit()
+        if self._outcome is not TransactionOutcome.COMMITTED:
+            self._raise_if_fatal()
+            if (failure := self.failure) is None:
+                raise TransactionAbortedError("the producer was closed, which aborted it")
             try:
-                await self._end(commit=True)
-            except GaveUpError as error:
-                raise CommitUnknownError(
-                    f"{error}. Whether the transaction is committed is not known: call "
-                    "transaction.commit() again, or end the producer"
-                ) from error
-        self._raise_if_fatal()
-        if (failure := self.failure) is not None:
-            await self.abort()
+                await self.abort()
+            except GaveUpError as error:  # the next transaction repeats it
+                log.warning("%s: the abort failed: %s", self.transactional_id, error)
+                failure.add_note(f"The transaction could not be aborted: {error}")
             raise failure
         self._commits.observe(self._now() - began)
         log.debug("%s: committed", self.transactional_id)
+
+    async def _request_commit(self) -> None:
+        self._tell(TransactionOutcome.UNKNOWN)
+        try:
+            await self._end(commit=True)
+        except GaveUpError as error:
+            if self._outcome is TransactionOutcome.COMMITTED:
+                log.warning("%s: committed, but %s", self.transactional_id, error)
+                return
+            unknown = CommitUnknownError(
+                f"{error}. Whether the transaction is committed is not known: call "
+                "transaction.commit() again, begin the next transaction, which settles it, or end "
+                "the producer and read the positions again"
+            )
+            log.warning("%s: %s", self.transactional_id, unknown)
+            raise unknown from error
+
+    async def settle(self, is_unknown: Callable[[], bool]) -> None:
+        """Repeat the commit of the last transaction, if its outcome is not known.
+
+        Raises as `commit`.
+        """
+        async with self._settling:
+            if not is_unknown():
+                return
+            try:
+                await self.commit()
+            finally:
+                if not is_unknown():
+                    log.warning(
+                        "%s: the outcome of the last commit is known now: %s",
+                        self.transactional_id,
+                        self._fate().value,
+                    )
 
     async def abort(self) -> None:
         """Drop what waits, and abort.
@@ -271,14 +326,16 @@ class Transactions:
         Raises ProducerFencedError, KafkaError, and GaveUpError: then it may be repeated.
         """
         began = self._now()
-        self._raise_if_fatal()
         if self.machine.state is State.COMMITTING:
             raise KohortError("whether it is committed is not known: only commit may be repeated")
+        self._tell(self._fate())  # whatever becomes of the request
+        self._raise_if_fatal()
         self.machine.abort(TransactionAbortedError("the transaction is aborted"))
         await self._settle()
         self._raise_if_fatal()
         await self._end(commit=False)
         self._raise_if_fatal()
+        self._tell(TransactionOutcome.ABORTED)
         self._aborts.observe(self._now() - began)
         log.debug("%s: aborted", self.transactional_id)
 
@@ -286,32 +343,36 @@ class Transactions:
 
     async def _end(self, *, commit: bool) -> None:
         async with self._lock:
-            producer = self.machine.producer
-            needs_epoch = self.machine.needs_epoch
-            if self.machine.needs_end:
+            machine = self.machine
+            if machine.needs_end:
                 try:
-                    producer = await self._send_end(commit=commit)
+                    await self._send_end(commit=commit)
                 except GaveUpError:
                     raise
                 except KohortError:
+                    if commit:
+                        self._tell(self._fate())
                     return  # the state says why
-            if needs_epoch and self.machine.adds_by_request:
+            if commit:
+                self._tell(TransactionOutcome.COMMITTED)
+            producer = machine.producer
+            if machine.needs_epoch and machine.adds_by_request:
                 try:
-                    _, producer = await self._ask_producer_id(producer)
+                    connection, producer = await self._ask_producer_id(producer)
                 except GaveUpError:
                     raise
                 except KohortError as error:
-                    self.machine.fatal(error)
+                    machine.fatal(error)
                     return
-            self.machine.ended(producer)
+                machine.adds_by_request = _adds_by_request(connection)
+            machine.ended(producer)
 
-    async def _send_end(self, *, commit: bool) -> ProducerId:
-        """EndTxn; returns the id for the next transaction."""
+    async def _send_end(self, *, commit: bool) -> None:
+        """EndTxn. Afterwards the machine says if the next transaction needs another epoch."""
         machine = self.machine
-        upgraded = False
 
-        async def end(connection: Connection) -> ProducerId:
-            nonlocal upgraded
+        async def end(connection: Connection) -> None:
+            self._unanswered_commits += commit
             response = await connection.send(
                 "end_txn",
                 min_version=0 if machine.adds_by_request else 5,
@@ -321,17 +382,24 @@ class Transactions:
                 producer_epoch=machine.producer.epoch,
                 committed=commit,
             )
+            if commit:
+                self._count_refused_commit(response.error_code)
             _raise_for(response.error_code, "end_txn")
-            upgraded = machine.adds_by_request and not _adds_by_request(connection)
-            if machine.adds_by_request:
-                return machine.producer
-            return ProducerId(response.producer_id, response.producer_epoch)
+            if not machine.adds_by_request:
+                producer = ProducerId(response.producer_id, response.producer_epoch)
+                machine.end_acknowledged(producer)
+                return
+            machine.end_acknowledged(machine.producer)
+            if not _adds_by_request(connection):
+                machine.needs_epoch = True  # the change of the protocol
 
-        producer = await self._coordinate("end_txn", end, aborting=not commit)
-        if upgraded:
-            _, producer = await self._ask_producer_id(producer)
-            machine.adds_by_request = False
-        return producer
+        await self._coordinate("end_txn", end, aborting=not commit)
+
+    def _count_refused_commit(self, code: ErrorCode) -> None:
+        if code is ErrorCode.invalid_txn_state:  # aborted: also if others were executed before
+            self._unanswered_commits = 0
+        elif not code.retriable and code is not ErrorCode.unknown_server_error:
+            self._unanswered_commits -= 1
 
     async def _ask_producer_id(self, known: ProducerId) -> tuple[Connection, ProducerId]:
         async def ask(connection: Connection) -> tuple[Connection, ProducerId]:
@@ -477,6 +545,7 @@ class Transactions:
                 producer=self.machine.producer,
                 open_s=self._now() - self._began_at if self.machine.is_open else None,
                 timeout_ms=self._config.transaction_timeout_ms,
+                outcome=self._fate(),
             )
         self.machine.fatal(told)
         return told
@@ -493,6 +562,20 @@ class Transactions:
             return None
         found = response.transaction_states[0]
         return found if found.error_code is ErrorCode.none else None
+
+    def _fate(self) -> TransactionOutcome:
+        """The outcome of the transaction if nothing more is sent for it."""
+        if self._outcome is TransactionOutcome.COMMITTED:
+            return self._outcome
+        is_unknown = self._unanswered_commits > 0
+        return TransactionOutcome.UNKNOWN if is_unknown else TransactionOutcome.ABORTED
+
+    def _tell(self, outcome: TransactionOutcome) -> None:
+        if outcome is self._outcome:
+            return
+        self._outcome = outcome
+        if self._on_outcome is not None:
+            self._on_outcome(outcome)
 
     def _aborted(self, error: KohortError) -> TransactionAbortedError:
         told = TransactionAbortedError(

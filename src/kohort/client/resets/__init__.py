@@ -4,6 +4,7 @@ from kohort.client.resets.csv import read_offsets, write_offsets
 from kohort.client.resets.operations import (
     ActiveGroupError,
     DriftError,
+    Scope,
     check,
     committed_by_all,
     execute,
@@ -34,6 +35,7 @@ __all__ = [
     "OffsetChange",
     "PlanError",
     "ResetPlan",
+    "Scope",
     "ShiftBy",
     "Specification",
     "ToCurrent",

@@ -1,6 +1,6 @@
 """`Consumer` for programs without an event loop.
 
-    with Consumer(ClientConfig(bootstrap="localhost:9092"), group_id="billing") as consumer:
+    with Consumer(bootstrap="localhost:9092", group_id="billing") as consumer:
         consumer.assign_topics("orders")
         for record in consumer:
             print(record.value)
@@ -10,17 +10,20 @@ Used by one thread at a time.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Final, Generic, Self, TypedDict, TypeVar, Unpack, cast
+from typing import Final, Generic, Self, TypeVar, Unpack, cast
 
 from kohort.client.background_loop import background_loop, run_here
+from kohort.client.client_options import ReaderOptions
 from kohort.client.cluster import Isolation, Offset
 from kohort.client.config import ClientConfig
 from kohort.client.consumer import Consumer as AsyncConsumer
-from kohort.client.fetch import Batch, OutOfRange, deserialize
+from kohort.client.fetch import Batch, deserialize
+from kohort.client.method_names import CONSUMER, MethodHints
 from kohort.client.metrics import ConsumerMetrics
 from kohort.client.offset_and_metadata import OffsetAndMetadata
 from kohort.client.record import K, Record, V
 from kohort.client.serialization import Deserializer, deserializers
+from kohort.client.start_offset import StartOffset
 from kohort.types import TopicPartition
 
 T = TypeVar("T")
@@ -28,11 +31,11 @@ T = TypeVar("T")
 _WAIT_MS: Final = 60_000
 
 
-class ConsumerOptions(TypedDict, total=False):
+class ConsumerOptions(ReaderOptions, total=False):
     """The options of `kohort.client.Consumer`."""
 
     group_id: str | None
-    auto_offset_reset: OutOfRange
+    start_offset: StartOffset
     enable_auto_commit: bool
     auto_commit_interval_ms: int
     isolation_level: Isolation
@@ -43,16 +46,18 @@ class ConsumerOptions(TypedDict, total=False):
     client_rack: str
 
 
-class Consumer(Generic[K, V]):
+class Consumer(MethodHints, Generic[K, V]):
     """A reader of chosen partitions; its methods are those of `kohort.client.Consumer`.
 
     Records are deserialized and handed out in the caller's thread, batch by batch, without a change
     of threads for each.
     """
 
+    _OTHER_NAMES = CONSUMER
+
     def __init__(
         self,
-        config: ClientConfig,
+        config: ClientConfig | None = None,
         *,
         key_deserializer: Deserializer[K] | None = None,
         value_deserializer: Deserializer[V] | None = None,
@@ -65,6 +70,8 @@ class Consumer(Generic[K, V]):
         self._batch: Batch[K, V] | None = None
         """The batch whose records are handed out."""
         self._rest: Iterator[Record[K, V]] = iter(())
+        self._position = 0
+        """The offset behind what was used of the last batch."""
 
     def __enter__(self) -> Self:
         return self
@@ -174,34 +181,79 @@ class Consumer(Generic[K, V]):
     def __next__(self) -> Record[K, V]:
         """The next record. Raises the error of a partition, and goes on after it."""
         while True:
+            record = self._next_record()
+            if record is not None:
+                return record
+            self._take_records(None)
+
+    def read_to(self, ends: Mapping[TopicPartition, int]) -> Iterator[Record[K, V]]:
+        """The records before these offsets, of these partitions; others wait.
+
+        As `kohort.client.Consumer.read_to`: it also ends where the last offsets are transaction
+        markers, aborted or compacted. Raises NotAssignedError, ValueError, and as `__next__`.
+        """
+        self._call(lambda: self._consumer.read_to(ends))  # validates
+        return _RecordsBefore(self._next_before, dict(ends))
+
+    def _next_before(self, ends: Mapping[TopicPartition, int]) -> Record[K, V] | None:
+        """The next record before these offsets; None once all partitions are there."""
+        while True:
             if self._batch is not None:
-                record = next(self._rest, None)
-                end = self._batch.next_offset if record is None else record.offset + 1
-                self._use(self._batch, end)
+                end = ends.get(self._batch.topic_partition, 0)
+                record = self._next_record(end)
                 if record is not None:
                     return record
-            self._batch, batch = None, self._take(_WAIT_MS)
-            if batch is not None:
-                self._batch, self._rest = batch, iter(batch)
+            if not self._call(lambda: self._consumer.is_before(ends)):
+                return None
+            self._take_records(ends)
 
-    def next_batch(self, *, max_wait_ms: float) -> Batch[K, V] | None:
-        """The next batch; None if none arrived in time. Raises as `__next__`."""
+    def _next_record(self, end: int | None = None) -> Record[K, V] | None:
+        """The next record of the batch, if it is before `end`; else the batch is left."""
+        batch = self._batch
+        if batch is None:
+            return None
+        record = next(self._rest, None)
+        if record is not None and (end is None or record.offset < end):
+            self._use(batch, record.offset + 1)
+            return record
         self._leave_batch()
-        batch = self._take(max_wait_ms)
+        if record is None:
+            self._use(batch, batch.next_offset)
+        elif end is not None and end > self._position:
+            self._use(batch, end)
+        return None
+
+    def _take_records(self, before: Mapping[TopicPartition, int] | None) -> None:
+        self._batch, batch = None, self._take(_WAIT_MS, before)
+        if batch is not None:
+            self._batch, self._rest = batch, iter(batch)
+
+    def next_batch(
+        self, *, max_wait_ms: float, before: Mapping[TopicPartition, int] | None = None
+    ) -> Batch[K, V] | None:
+        """The next batch; None if none arrived in time. `before` as of `kohort.client.Consumer`.
+
+        Raises as `__next__`.
+        """
+        self._leave_batch()
+        batch = self._take(max_wait_ms, before)
         if batch is not None:
             self._use(batch, batch.next_offset)
         return batch
 
-    def _take(self, max_wait_ms: float) -> Batch[K, V] | None:
+    def _take(
+        self, max_wait_ms: float, before: Mapping[TopicPartition, int] | None = None
+    ) -> Batch[K, V] | None:
         """The next batch, of which nothing counts as used: deserializing may be interrupted."""
-        taken = self._loop.run(self._consumer.next_batch(max_wait_ms=max_wait_ms))
+        taken = self._loop.run(self._consumer.next_batch(max_wait_ms=max_wait_ms, before=before))
         if taken is not None:
-            self._consumer.used(taken, taken.first_offset)
+            self._use(cast("Batch[K, V]", taken), taken.first_offset)
             if self._deserializers is not None:
                 run_here(deserialize(taken, self._deserializers, self._loop.wait))
         return cast("Batch[K, V] | None", taken)
 
     def _use(self, batch: Batch[K, V], offset: int) -> None:
+        self._position = offset
         self._consumer.used(cast("Batch", batch), offset)
 
     def _leave_batch(self) -> None:
@@ -213,3 +265,24 @@ class Consumer(Generic[K, V]):
             return function()
 
         return self._loop.run(call())
+
+
+class _RecordsBefore(Generic[K, V]):
+    """`Consumer.read_to`."""
+
+    def __init__(
+        self,
+        take: Callable[[Mapping[TopicPartition, int]], Record[K, V] | None],
+        ends: Mapping[TopicPartition, int],
+    ) -> None:
+        self._take = take
+        self._ends = ends
+
+    def __iter__(self) -> Iterator[Record[K, V]]:
+        return self
+
+    def __next__(self) -> Record[K, V]:
+        record = self._take(self._ends)
+        if record is None:
+            raise StopIteration
+        return record

@@ -15,51 +15,53 @@ a partition is given up when its batch is finished, or when `drain_timeout_ms` a
 import asyncio
 import queue
 import signal
-import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Generic, Self, Unpack, cast
+from typing import Any, Generic, Self, TypeVar, Unpack, cast
 
 from kohort.client.background_loop import background_loop, run_here
 from kohort.client.fetch import Batch, deserialize
-from kohort.client.group import SIGNALS, Generation, listen
+from kohort.client.group import (
+    SIGNALS,
+    BlockingRecords,
+    Generation,
+    OfferedBatch,
+    OfferedBatches,
+    RecordCursor,
+    listen,
+)
 from kohort.client.group import ConsumerGroup as AsyncGroup
 from kohort.client.group_options import GroupOptions
+from kohort.client.method_names import GROUP, MethodHints
 from kohort.client.metrics import GroupMetrics
-from kohort.client.offset_and_metadata import OffsetAndMetadata
-from kohort.client.record import K, V
+from kohort.client.offset_and_metadata import OffsetAndMetadata, validate_offsets
+from kohort.client.record import K, Record, V
 from kohort.client.serialization import Deserializer, deserializers
 from kohort.errors import KohortError
 from kohort.types import TopicPartition
 
-
-class _Offered:
-    """A batch on its way from the loop to the application, and back when it is finished."""
-
-    def __init__(self, generation: Generation, batch: Batch) -> None:
-        self.generation = generation
-        self.batch = batch
-        self.finished = asyncio.Event()
-        self.is_abandoned = False
-        self._taken = False
-        self._withdrawn = False
-        self._lock = threading.Lock()
-
-    def take(self) -> bool:
-        """Whether the application has it now; False if it was withdrawn."""
-        with self._lock:
-            self._taken = not self._withdrawn
-            return self._taken
-
-    def withdraw(self) -> bool:
-        """Whether the application does not get it; False if it has it already."""
-        with self._lock:
-            self._withdrawn = not self._taken
-            return self._withdrawn
+T = TypeVar("T")
 
 
-class ConsumerGroup(Generic[K, V]):
+class _Batches(Generic[K, V]):
+    """Calls `take` with a time limit; no generator, which an interrupt would end."""
+
+    def __init__(self, take: Callable[[float], Batch[K, V] | None], max_wait_s: float) -> None:
+        self._take = take
+        self._max_wait_s = max_wait_s
+
+    def __iter__(self) -> Iterator[Batch[K, V] | None]:
+        return self
+
+    def __next__(self) -> Batch[K, V] | None:
+        return self._take(self._max_wait_s)
+
+
+class ConsumerGroup(MethodHints, Generic[K, V]):
     """One member of a group, for one thread at a time. Options as of `kohort.client`'s."""
+
+    _OTHER_NAMES = GROUP
 
     def __init__(
         self,
@@ -78,10 +80,17 @@ class ConsumerGroup(Generic[K, V]):
         self._loop = background_loop()
         self._group = AsyncGroup(group_id, topics=topics, pattern=pattern, **options)
         self._deserializers = deserializers(key_deserializer, value_deserializer)
-        self._offered: queue.SimpleQueue[_Offered | None] = queue.SimpleQueue()
-        self._in_work: _Offered | None = None
+        self._offered: queue.SimpleQueue[OfferedBatch | None] = queue.SimpleQueue()
+        self._batches = OfferedBatches(
+            self._offered.put,
+            self._group.config.commit_interval_ms or self._group.config.auto_commit_interval_ms,
+        )
+        self._present: Generation[Any, Any] | None = None
+        self._in_work: OfferedBatch | None = None
         self._is_handed_out = False
         """Whether the application has that batch; not while it is deserialized."""
+        self._generations: dict[TopicPartition, Generation] = {}
+        """The generation of each partition's last batch, to commit offsets after it."""
         self._serving: Future[None] | None = None
         self._closed = False
         self._stops = False
@@ -95,7 +104,7 @@ class ConsumerGroup(Generic[K, V]):
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """The subscribed topics."""
+        """The topics of the options."""
         return tuple(self._group.config.topics)
 
     def __enter__(self) -> Self:
@@ -132,6 +141,72 @@ class ConsumerGroup(Generic[K, V]):
         """
         self._released.append(listen(signals, lambda number: self.stop(number.name)))
 
+    def subscribe(self, topics: Sequence[str]) -> None:
+        """Subscribe to exactly these topics from now on: the group rebalances.
+
+        Raises ConfigError for what are no names, and for a group with a pattern.
+        """
+        self._entered()
+        self._call(lambda: self._group.subscribe(topics))
+
+    # Positions
+
+    @property
+    def assignment(self) -> tuple[TopicPartition, ...]:
+        """The partitions that this member has; none before the first rebalance ends."""
+        return () if self._present is None else self._present.assignment
+
+    def position(self, partition: TopicPartition) -> int | None:
+        """Offset of the next batch; None until it is known.
+
+        This and the methods below raise GenerationEndedError for a partition that this member does
+        not have.
+        """
+        return self._call(
+            lambda: _minus(
+                self._generation_now().position(partition), self._batches.undelivered(partition)
+            )
+        )
+
+    def lag(self, partition: TopicPartition) -> int | None:
+        """Offsets from `position` to the high watermark; None before the first response."""
+        return self._call(
+            lambda: _minus(
+                self._generation_now().lag(partition), -self._batches.undelivered(partition)
+            )
+        )
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Continue at `offset`: the next batch of the partition begins there.
+
+        To process a batch again: `group.seek(batch.topic_partition, batch.first_offset)`.
+        """
+        self._call(lambda: self._batches.seek(self._generation_now(), partition, offset))
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Hand out no further batch of these until `resume`; the member keeps them.
+
+        A partition that another member had meanwhile is not paused any more.
+        """
+
+        def pause() -> None:
+            for each in partitions:
+                self._batches.pause(self._generation_now(), each)
+
+        self._call(pause)
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """Hand out these again."""
+        self._call(lambda: self._generation_now().resume(*partitions))
+
+    def _generation_now(self) -> Generation[K, V]:
+        self._entered()
+        if self._present is None:
+            raise KohortError("this member has no partitions yet: the group still rebalances")
+        return self._present
+
+    # Batches
+
     def __iter__(self) -> Iterator[Batch[K, V]]:
         return self
 
@@ -140,10 +215,45 @@ class ConsumerGroup(Generic[K, V]):
 
         Ends after `stop`. Raises the error that ended the membership.
         """
+        while True:
+            batch = self._next(None)
+            if batch is not None:
+                return batch
+
+    def batches(self, *, max_wait_ms: float) -> Iterator[Batch[K, V] | None]:
+        """Iterate as the group does, with None whenever no batch arrived within `max_wait_ms`.
+
+        A program that collects records can then write them every so often. The batches that it
+        collected count as finished: their partitions may be given up meanwhile, and `commit` of
+        their offsets raises GenerationEndedError then. Raises ValueError for a negative time.
+        """
+        if not max_wait_ms >= 0:
+            raise ValueError(f"max_wait_ms is {max_wait_ms!r}; it has to be 0 or more")
+        return _Batches(self._next, max_wait_ms / 1_000)
+
+    def records(self) -> Iterator[Record[K, V]]:
+        """The records of all partitions one by one, with at-least-once commits.
+
+        As `kohort.client.ConsumerGroup.records`: a record is finished when the next one is
+        requested, and its offset is committed at an interval, on revocation and on leaving.
+        """
+        return BlockingRecords(self._take_for)
+
+    def _take_for(self, cursor: RecordCursor[K, V]) -> None:
+        if self._next(None) is not None and self._in_work is not None:
+            cursor.begin(self._in_work)
+
+    def _next(self, max_wait_s: float | None) -> Batch[K, V] | None:
+        """The next batch; None if none arrived in time. Raises StopIteration."""
         serving = self._entered()
         self._finish()
+        deadline = None if max_wait_s is None else time.monotonic() + max_wait_s
         while self._in_work is None:
-            offered = self._offered.get()
+            try:
+                rest = None if deadline is None else max(deadline - time.monotonic(), 0)
+                offered = self._offered.get(timeout=rest)
+            except queue.Empty:
+                return None
             if offered is None:
                 self._offered.put(None)  # for the next call
                 if not self._closed:
@@ -155,6 +265,7 @@ class ConsumerGroup(Generic[K, V]):
         if self._deserializers is not None:
             run_here(deserialize(batch, self._deserializers, self._loop.wait))
         self._is_handed_out = True
+        self._generations[batch.topic_partition] = self._in_work.generation
         return cast("Batch[K, V]", batch)
 
     def commit(
@@ -164,12 +275,22 @@ class ConsumerGroup(Generic[K, V]):
 
         Raises GenerationEndedError when a partition is no longer this member's, CommitError.
         """
-        if self._in_work is None or not self._is_handed_out:
-            raise KohortError("there is no batch in work whose offsets could be committed")
-        generation, batch = self._in_work.generation, self._in_work.batch
         if offsets is None:
+            if self._in_work is None or not self._is_handed_out:
+                raise KohortError("there is no batch in work whose offsets could be committed")
+            batch = self._in_work.batch
             offsets = {batch.topic_partition: batch.next_offset}
-        self._loop.run(generation.commit(offsets))
+        validate_offsets(offsets)
+        if offsets:
+            self._loop.run(self._generation_of(next(iter(offsets))).commit(offsets))
+
+    def _generation_of(self, partition: TopicPartition) -> Generation:
+        found = self._generations.get(partition)
+        if found is None and self._in_work is not None and self._is_handed_out:
+            found = self._in_work.generation
+        if found is None:
+            raise KohortError(f"{partition}: this member has handed out no batch of it to commit")
+        return found
 
     @property
     def generation(self) -> Generation[K, V]:
@@ -191,6 +312,12 @@ class ConsumerGroup(Generic[K, V]):
             raise KohortError("enter the group first: with ConsumerGroup(...) as group")
         return self._serving
 
+    def _call(self, function: Callable[[], T]) -> T:
+        async def call() -> T:
+            return function()
+
+        return self._loop.run(call())
+
     def _finish(self) -> None:
         if self._in_work is not None and self._is_handed_out:
             self._loop.loop.call_soon_threadsafe(self._in_work.finished.set)
@@ -201,30 +328,12 @@ class ConsumerGroup(Generic[K, V]):
     async def _serve(self) -> None:
         try:
             async for generation in self._group:
+                self._present = generation
                 async with generation:
                     for partition in generation.assignment:
-                        generation.start(self._offer, partition)
+                        generation.start(self._batches.work, partition)
         finally:
             self._offered.put(None)
-
-    async def _offer(self, generation: Generation, partition: TopicPartition) -> None:
-        async for batch in generation.records(partition):
-            offered = _Offered(generation, batch)
-            self._offered.put(offered)
-            finished = asyncio.ensure_future(offered.finished.wait())
-            ending = asyncio.ensure_future(generation.ending())
-            try:
-                await asyncio.wait((finished, ending), return_when=asyncio.FIRST_COMPLETED)
-                if ending.done() and not finished.done():
-                    if offered.withdraw():
-                        return
-                    await finished
-                if offered.is_abandoned:
-                    return
-            finally:
-                offered.withdraw()
-                finished.cancel()
-                ending.cancel()
 
     async def _end(self, serving: "Future[None]") -> None:
         self._group.stop("the application closes")
@@ -234,3 +343,7 @@ class ConsumerGroup(Generic[K, V]):
         await self._group.close()
         if not serving.done():
             await asyncio.wait([asyncio.wrap_future(serving)])
+
+
+def _minus(offset: int | None, difference: int) -> int | None:
+    return None if offset is None else offset - difference

@@ -1,6 +1,6 @@
 """`Producer` for programs without an event loop.
 
-    with Producer(ClientConfig(bootstrap="localhost:9092")) as producer:
+    with Producer(bootstrap="localhost:9092") as producer:
         metadata = producer.send_and_wait("orders", b"value")     # in the log
         delivery = producer.send("orders", b"value")              # queued
         metadata = delivery.result()
@@ -18,12 +18,14 @@ import time
 from collections import deque
 from concurrent.futures import Future
 from types import TracebackType
-from typing import Any, Final, Generic, NamedTuple, Self, TypedDict, Unpack
+from typing import Any, Final, Generic, NamedTuple, Self, Unpack
 
 from kohort.client.background_loop import BackgroundLoop, background_loop, run_here
+from kohort.client.client_options import ConnectionOptions
 from kohort.client.config import ClientConfig
 from kohort.client.errors import TransactionAbortedError, UndeliveredError
 from kohort.client.group_metadata import OffsetOwner, Offsets
+from kohort.client.method_names import PRODUCER, MethodHints
 from kohort.client.metrics import ProducerMetrics
 from kohort.client.produce import Delivery as AsyncDelivery
 from kohort.client.produce import (
@@ -40,6 +42,7 @@ from kohort.client.produce import Producer as AsyncProducer
 from kohort.client.produce import Transaction as AsyncTransaction
 from kohort.client.producer_config import Acks
 from kohort.client.serialization import K_in, Serializer, V_in, serializers
+from kohort.client.transaction_outcome import TransactionOutcome
 from kohort.errors import KohortError
 from kohort.protocol.records import Header
 
@@ -50,7 +53,7 @@ _GATHERED_BYTES: Final = 4 * 1024 * 1024
 _OVERHEAD: Final = 200
 
 
-class ProducerOptions(TypedDict, total=False):
+class ProducerOptions(ConnectionOptions, total=False):
     """The options of `kohort.client.Producer`."""
 
     acks: Acks
@@ -124,12 +127,14 @@ class _Gathered(NamedTuple):
         return _OVERHEAD + len(self.value or b"") + len(self.key or b"")
 
 
-class Producer(Generic[K_in, V_in]):
+class Producer(MethodHints, Generic[K_in, V_in]):
     """A producer; `close`, or leaving its block, ends it."""
+
+    _OTHER_NAMES = PRODUCER
 
     def __init__(
         self,
-        config: ClientConfig,
+        config: ClientConfig | None = None,
         *,
         key_serializer: Serializer[K_in] | None = None,
         value_serializer: Serializer[V_in] | None = None,
@@ -396,7 +401,16 @@ class Transaction:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._loop.run(self._producer.end(self._begun(), error))
+        self._loop.run_to_its_end(self._producer.end(self._begun(), error))
+
+    @property
+    def outcome(self) -> TransactionOutcome | None:
+        """As `kohort.client.Transaction.outcome`; from any thread.
+
+        An interrupt (KeyboardInterrupt) while the commit is under way is raised when it is known,
+        within `max_block_ms`; a second one at once.
+        """
+        return None if self._transaction is None else self._transaction.outcome
 
     def commit_offsets(self, offsets: Offsets, owner: OffsetOwner) -> None:
         """Commit the offsets of the next records to read with the transaction, or not at all.
@@ -408,11 +422,11 @@ class Transaction:
 
     def commit(self) -> None:
         """Commit now. Raises as `kohort.client.Transaction.commit`, and may be repeated as it."""
-        self._loop.run(self._commit())
+        self._loop.run_to_its_end(self._commit())
 
     def abort(self) -> None:
         """Abort now; the scope then only has to be left."""
-        self._loop.run(self._begun().abort())
+        self._loop.run_to_its_end(self._begun().abort())
 
     async def _commit(self) -> None:
         await self._producer.queued()

@@ -1,0 +1,38 @@
+"""The options of the classes of the client, as type checkers and editors see them.
+
+`ClientConfig` has their meanings and defaults.
+"""
+
+from collections.abc import Sequence
+from typing import TypedDict
+
+from kohort.client.security import Security
+from kohort.client.start_offset import StartOffset
+
+
+class ConnectionOptions(TypedDict, total=False):
+    """The fields of `ClientConfig` that a producer has no option of the same name for."""
+
+    bootstrap: str | Sequence[str]
+    client_id: str
+    request_timeout_ms: int
+    default_api_timeout_ms: int
+    socket_connection_setup_timeout_ms: int
+    connections_max_idle_ms: int
+    retry_backoff_ms: int
+    retry_backoff_max_ms: int
+    metadata_max_age_ms: int
+    max_response_bytes: int
+    security: Security
+
+
+class ClientOptions(ConnectionOptions, total=False):
+    """The fields of `ClientConfig`."""
+
+    max_in_flight_requests_per_connection: int
+
+
+class ReaderOptions(ClientOptions, total=False):
+    """The fields of `ClientConfig`, and Kafka's name of `start_offset`."""
+
+    auto_offset_reset: StartOffset

@@ -1,0 +1,129 @@
+"""Opens a connection to a host name with several addresses (RFC 8305, Happy Eyeballs).
+
+Addresses are tried in the resolver's order, IPv6 and IPv4 by turns. The next one is tried when the
+one before failed, or has not completed TCP, TLS and authentication within NEXT_ADDRESS_S: a silent
+address holds up nobody, whether it drops packets or accepts connections and sends nothing. The
+address that was opened last is tried first the next time. TLS verifies the name, not the address.
+
+uvloop has no `happy_eyeballs_delay`, and asyncio's ends with the TCP connection.
+"""
+
+import asyncio
+import ipaddress
+import socket
+from collections.abc import MutableMapping, Sequence
+from itertools import chain, zip_longest
+from typing import Final
+
+from kohort.client.config import UNIX, Address, ClientConfig
+from kohort.client.errors import BrokerUnreachableError
+from kohort.client.net.connection import Connection, named, told_as_unreachable
+from kohort.client.net.counters import NetCounters
+
+NEXT_ADDRESS_S: Final = 1.0
+"""Time after which the next address is tried beside one that has not completed.
+
+Longer than RFC 8305's 250 ms, which is for TCP alone: a broker that is slow at TLS or SASL should
+not have to do it twice.
+"""
+
+OpenedLast = MutableMapping[Address, str]
+"""The IP address of each host and port to which a connection was opened last."""
+
+
+async def open_connection(
+    address: Address, config: ClientConfig, counters: NetCounters, opened_last: OpenedLast
+) -> Connection:
+    """The first connection to any IP address of the host that completes.
+
+    Raises as `Connection.open`: BrokerUnreachableError when all have failed, other errors at once.
+    """
+    hosts = await _resolved(address, config)
+    if len(hosts) == 1:
+        return await Connection.open(address, config, counters, hosts[0])
+    hosts.sort(key=lambda host: host != opened_last.get(address))
+    attempts: dict[asyncio.Task[Connection], str] = {}
+    failures: dict[str, BrokerUnreachableError] = {}
+    winner: Connection | None = None
+    try:
+        while winner is None and len(failures) < len(hosts):
+            if len(attempts) < len(hosts):
+                host = hosts[len(attempts)]
+                attempt = Connection.open(address, config, counters, host)
+                attempts[asyncio.get_running_loop().create_task(attempt)] = host
+            running = [task for task, host in attempts.items() if host not in failures]
+            limit_s = NEXT_ADDRESS_S if len(attempts) < len(hosts) else None
+            done, _ = await asyncio.wait(
+                running, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED
+            )
+            for task in done:
+                try:
+                    winner = task.result()
+                except BrokerUnreachableError as error:
+                    failures[attempts[task]] = error
+                else:
+                    opened_last[address] = attempts[task]
+                    return winner
+        raise _all_failed(address, failures)
+    finally:
+        await _end(list(attempts), winner)
+
+
+async def _end(attempts: Sequence[asyncio.Task[Connection]], winner: Connection | None) -> None:
+    def discard(task: asyncio.Task[Connection]) -> None:
+        if not task.cancelled() and task.exception() is None and task.result() is not winner:
+            task.result().fail(BrokerUnreachableError("another address was faster"))
+
+    for each in attempts:
+        each.cancel()
+        each.add_done_callback(discard)
+    if running := [each for each in attempts if not each.done()]:
+        try:
+            await asyncio.wait(running)
+        except asyncio.CancelledError:
+            if winner is not None:
+                winner.fail(BrokerUnreachableError("nobody waits for the connection any more"))
+            raise
+
+
+async def _resolved(address: Address, config: ClientConfig) -> list[str]:
+    """The host's IP addresses. Raises BrokerUnreachableError."""
+    host, port = address
+    if host.startswith(UNIX) or _is_ip_address(host):
+        return [host]
+    limit_s = config.socket_connection_setup_timeout_ms / 1000
+    try:
+        with told_as_unreachable(address, config.security):
+            async with asyncio.timeout(limit_s):
+                found = await asyncio.get_running_loop().getaddrinfo(
+                    host, port, type=socket.SOCK_STREAM
+                )
+    except TimeoutError:
+        raise BrokerUnreachableError(
+            f"{named(address)}: the name was not resolved within {limit_s:g} s"
+        ) from None
+    by_family: dict[int, list[str]] = {}
+    for family, _, _, _, sockaddr in found:
+        by_family.setdefault(family, []).append(str(sockaddr[0]))
+    turns = chain.from_iterable(zip_longest(*by_family.values()))
+    return list(dict.fromkeys(each for each in turns if each is not None))
+
+
+def _is_ip_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _all_failed(
+    address: Address, failures: dict[str, BrokerUnreachableError]
+) -> BrokerUnreachableError:
+    texts = {str(error) for error in failures.values()}
+    if len(texts) == 1:
+        return next(iter(failures.values()))
+    tried = "; ".join(f"{host}: {error}" for host, error in failures.items())
+    unreachable = BrokerUnreachableError(f"{named(address)}, all addresses of the name: {tried}")
+    unreachable.is_refused = all(each.is_refused for each in failures.values())
+    return unreachable
