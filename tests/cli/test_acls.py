@@ -171,3 +171,4 @@ def test_a_server_without_an_authorizer_says_so(
     told = runner(capsys, "-b", serve("--memory").address)("acls", "list")
     assert told.exit_code == 1
     assert "SECURITY_DISABLED" in told.stderr
+    assert "authorizer.class.name" in told.stderr

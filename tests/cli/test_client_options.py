@@ -8,6 +8,8 @@ import pytest
 from kohort.cli.client_options import add_client_arguments, client_config
 from kohort.cli.options import RefusedError
 from kohort.client.config import ClientConfig
+from kohort.server.config import read_environment
+from kohort.suggestions import closest
 
 
 def config(*words: str) -> ClientConfig:
@@ -102,13 +104,14 @@ def test_a_login_as_librdkafka_has_it() -> None:
     assert (security.username, security.password) == ("me", "pw")
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
 @pytest.mark.parametrize("option", ["--security", "--command-config", "KOHORT_SECURITY"])
 def test_a_file_by_any_of_its_names(
-    option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    option: str, encoding: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "client.properties"
     file.write_text("security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n"
-                    "sasl.username=me\nsasl.password=pw\n")  # fmt: skip
+                    "sasl.username=me\nsasl.password=pw\n", encoding)  # fmt: skip
     words = (option, str(file)) if option.startswith("-") else ()
     monkeypatch.setenv("KOHORT_SECURITY", "nowhere" if words else str(file))
     assert config(*words).security.username == "me"
@@ -118,6 +121,50 @@ def test_an_environment_that_names_no_file(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("KOHORT_SECURITY", "/nowhere/file")
     with pytest.raises(RefusedError, match="KOHORT_SECURITY /nowhere/file: cannot be read"):
         config()
+
+
+@pytest.fixture
+def profiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The directory of profiles, with one of the name prod."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    directory = tmp_path / "kohort"
+    directory.mkdir()
+    (directory / "prod.properties").write_text("bootstrap.servers=prod:1\nclient.id=p\n")
+    return directory
+
+
+def test_servers_of_the_environment(
+    tmp_path: Path, profiles: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("bootstrap.servers=file:1\n")
+    monkeypatch.setenv("KOHORT_BOOTSTRAP", "env")
+    assert config().servers == (("env", 9092),)
+    for words in (
+        ("-b", "file:1"), ("-X", "bootstrap.servers=file:1"), ("-F", str(file)),
+    ):  # fmt: skip
+        assert config(*words).servers == (("file", 1),)
+    monkeypatch.setenv("KOHORT_SECURITY", str(file))
+    assert config().servers == (("env", 9092),)
+    monkeypatch.setenv("KOHORT_PROFILE", "prod")
+    assert (config().servers, config().client_id) == ((("env", 9092),), "p")
+    assert config("--profile", "prod").servers == (("prod", 1),)
+    monkeypatch.delenv("KOHORT_BOOTSTRAP")
+    assert config().servers == (("prod", 1),)
+    assert config("-F", str(file)).servers == (("file", 1),)
+
+
+def test_a_profile_that_there_is_not(profiles: Path) -> None:
+    with pytest.raises(RefusedError, match=r"there is no .*/prdo\.properties; did you mean prod\?"):
+        config("--profile", "prdo")
+    with pytest.raises(RefusedError, match="--command-config and --profile: choose one"):
+        config("--profile", "prod", "-F", "file")
+
+
+def test_the_environment_of_a_client_is_no_setting_of_a_server() -> None:
+    problems: list[str] = []
+    given = read_environment({"KOHORT_BOOTSTRAP": "a:1", "KOHORT_PROFILE": "p"}, problems)
+    assert (given, problems) == ([], [])
 
 
 @pytest.mark.parametrize(
@@ -144,3 +191,11 @@ def test_an_environment_that_names_no_file(monkeypatch: pytest.MonkeyPatch) -> N
 def test_what_is_wrong_is_told(words: tuple[str, ...], told: str) -> None:
     with pytest.raises(RefusedError, match=told):
         config(*words)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "meant"),
+    [("--bootstrp", "--bootstrap"), ("--port", None), ("--nonsense", None), ("--mem", "--memory")],
+)
+def test_dashes_make_no_option_like_another(wrong: str, meant: str | None) -> None:
+    assert closest(wrong, ["--bootstrap", "--memory", "--insecure"]) == meant

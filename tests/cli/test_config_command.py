@@ -5,6 +5,7 @@ import csv
 import importlib
 import io
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -51,6 +52,26 @@ def test_the_table_has_each_name_on_one_line_with_value_and_source(
     assert rows["num.partitions"] == ["6", "--set"]
     assert rows["group.max.size"] == ["7", "KOHORT_GROUP_MAX_SIZE"]
     assert rows["log.cleanup.policy"] == ["delete", "default"]
+
+
+@pytest.mark.parametrize("width", [80, 160])
+def test_a_terminal_gets_a_line_of_its_width_for_each_setting(
+    run: Run, monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", str(width))
+    result = run("config", "--set", "num.partitions=6")
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", result.output).splitlines()
+    assert [line.split()[0] for line in lines] == list(TABLE)
+    assert max(map(len, lines)) <= width
+    (changed,) = (line.split() for line in lines if line.startswith("num.partitions "))
+    assert changed[1:3] == ["6", "(--set)"]
+    assert (len(changed) > 3) == (width == 160)
+    assert "kohort config NAME explains a setting" in result.stderr
+
+
+def test_lines_for_other_programs_are_not_padded(run: Run) -> None:
+    assert all(line == line.rstrip() for line in run("config").output.splitlines())
 
 
 def test_json_and_csv_hold_the_same(run: Run) -> None:
@@ -153,6 +174,7 @@ def test_output_that_cannot_be_written_is_told_in_a_line(
 
 
 def test_an_unknown_command_is_refused(run: Run) -> None:
+    assert run("gruops", "list").stderr == "kohort: unknown command gruops; did you mean groups?\n"
     assert run("serv") == (2, "", "kohort: unknown command serv; did you mean serve?\n")
     assert run("serve", "--listn", "x").stderr == (
         "kohort: unrecognized arguments: --listn x; did you mean --listen?\n"

@@ -7,10 +7,14 @@ from itertools import count
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cli.running import Outcome, Run, runner
+from kohort.cli.consume_deserializers import _avro_text
 from kohort.client import ClientConfig
 from kohort.client.schema_registry import SchemaRegistry
+from kohort.client.serialization import SerializationContext
 from kohort.client.sync import Producer, run
 from kohort.testing.server_process import ServerProcess
 from peers.schema_registry import SchemaRegistryStandIn
@@ -166,6 +170,21 @@ def test_avro(call: Run, bootstrap: str, registry: SchemaRegistryStandIn) -> Non
     assert json.loads(first)["payload"] == ORDER
     assert json.loads(first)["value_schema_id"] == 1
     assert json.loads(null)["payload"] is None
+
+
+@given(st.recursive(st.floats(), st.lists))
+async def test_every_number_of_avro_is_json(value: Any) -> None:
+    async def deserialize(data: bytes, ctx: SerializationContext) -> Any:
+        return value
+
+    text = await _avro_text(deserialize)(b"\0\0\0\0\1", SerializationContext("t", "value", []))
+    assert isinstance(text, bytes)
+    assert as_floats(json.loads(text, parse_constant=pytest.fail)) == as_floats(value)
+
+
+def as_floats(value: Any) -> Any:
+    """The floats in their text, as a NaN is not equal to itself."""
+    return [as_floats(each) for each in value] if isinstance(value, list) else str(float(value))
 
 
 def test_avro_of_a_registry_that_is_away(

@@ -30,7 +30,9 @@ NUMBERS = count(1)
 @pytest.fixture(scope="module")
 def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with ServerProcess(
-        "--memory", "--dev", log=tmp_path_factory.mktemp("server") / "server.log"
+        *("--memory", "--dev"),
+        log=tmp_path_factory.mktemp("server") / "server.log",
+        settings={"log.retention.ms": "-1"},  # its records are old
     ) as server:
         yield server.address
 
@@ -397,7 +399,7 @@ def test_a_reset_that_would_do_nothing_is_no_success(scene: Scene) -> None:
 def test_a_group_that_a_reset_would_make_is_told_of(scene: Scene) -> None:
     made = scene.groups("reset", "--group", "bilingg", "--topic", scene.topic, "--to-earliest")
     assert made.exit_code == 0
-    assert "group bilingg has committed nothing there: is its name right?" in made.stderr
+    assert "group bilingg has committed nothing there; did you mean billing" in made.stderr
 
 
 # --- reset: CSV
@@ -463,12 +465,15 @@ def test_an_unknown_topic_is_refused(scene: Scene) -> None:
         (("list", "--output", "yaml"), "is not one of table | json | csv"),
         (("list", "--timeout", "0"), "--timeout 0: is no number of milliseconds to try for"),
         (("list", "-X", "sasl.user=x"), "unknown property; did you mean sasl.username?"),
-        (("lst",), "invalid choice: 'lst'"),
+        (("lst",), "kohort groups has no command lst; did you mean list?"),
+        (("xyz",), "no command xyz; its commands are list, describe,"),
+        (("--lst",), "kohort groups needs a command before any option; did you mean list?"),
+        (("list", "--typ"), "unrecognized arguments: --typ; did you mean --type?"),
         (("--list", "--describe"), "choose one of them"),
-        (("describe",), "--group GROUP (repeatable) or --all-groups"),
+        (("describe",), "say which groups: GROUP… or --all-groups"),
         (
             ("describe", "--group", "g", "--all-groups"),
-            "--group GROUP (repeatable) or --all-groups",
+            "say which groups: GROUP… or --all-groups",
         ),
         (("describe", "--group", ""), "an empty group id"),
         (
@@ -777,3 +782,43 @@ def test_how_evenly_a_plan_spreads_partitions_is_shown_with_how_many_move(scene:
     assert told["balance_after"] == {"fewest": 2, "most": 3, "mean": 2.5}
     assert told["partitions_that_move"] == 5
     assert scene.groups(*asked, "--balance", "--moves").exit_code == 2
+
+
+def test_names_are_words_too(scene: Scene) -> None:
+    assert scene.groups("describe", scene.group).rows[0]["GROUP"] == scene.group
+    assert scene.groups("plan", scene.group, "--topic", scene.topic, "--join", "1").rows
+    reset = scene.groups("reset", scene.group, "--all-topics", "--to-earliest")
+    assert reset.rows[0]["NEW-OFFSET"] == "0"
+    forgotten = scene.groups("delete-offsets", scene.group, "--topic", scene.topic)
+    assert forgotten.exit_code == 0
+    assert scene.groups("--delete", scene.group).rows[0]["GROUP"] == scene.group
+
+
+def test_offsets_are_copied_to_another_group(scene: Scene) -> None:
+    scene.commit(p0=7, p1=2)
+    other = f"{scene.group}-copy"
+    words = ("copy", scene.group, other)
+    tried = scene.groups(*words)
+    assert (tried.exit_code, scene.new(tried)) == (0, [7, 2])
+    assert tried.stderr == "kohort: dry run: nothing was changed; add --execute to do it\n"
+    one = scene.groups(*words, "--topic", f"{scene.topic}:1", "--execute", "--plan", "p.json")
+    assert (one.exit_code, scene.new(one)) == (0, [2])
+    scene.commit(p0=8)
+    whole = ("reset", other, "--from-group", scene.group, "--all-topics", "--execute")
+    done = scene.groups(*whole)
+    assert (done.exit_code, scene.new(done)) == (0, [8, 2])
+    (described,) = scene.groups("describe", other, "--output", "json").json
+    assert [each["committed_offset"] for each in described["offsets"]] == [8, 2]
+
+
+def test_what_cannot_be_copied(scene: Scene) -> None:
+    itself = scene.groups("copy", scene.group, scene.group)
+    assert (itself.exit_code, "is the group itself" in itself.stderr) == (2, True)
+    typo = scene.groups("copy", f"{scene.group}x", "other")
+    assert (typo.exit_code, typo.stderr) == (
+        1,
+        f"kohort: group {scene.group}x has committed nothing; did you mean {scene.group}?\n",
+    )
+    scene.groups("reset", scene.group, "--all-topics", "--to-earliest", "--execute")
+    with_both = scene.reset("--from-group", "other", "--to-latest")
+    assert (with_both.exit_code, "in one way" in with_both.stderr) == (2, True)

@@ -1,6 +1,7 @@
 """How records are written: formats, delimiters, JSON."""
 
 import json
+from base64 import b64decode
 from typing import Any
 
 import pytest
@@ -105,5 +106,45 @@ def test_json_is_json(value: str, key: str | None) -> None:
     assert (envelope["payload"], envelope["key"]) == (value, key)
 
 
-def test_bytes_that_are_no_text_go_out_as_they_are() -> None:
-    assert b'"payload":"\xff\xfe"' in json_envelope(lambda _: 0)(record(value=b"\xff\xfe"))
+def strict(line: bytes) -> dict[str, Any]:
+    """The object of a line, which has to be JSON as RFC 8259 has it, in UTF-8."""
+
+    def refuse(constant: str) -> None:
+        raise ValueError(constant)
+
+    assert line.endswith(b"\n")
+    assert line.count(b"\n") == 1
+    found: dict[str, Any] = json.loads(line.decode(), parse_constant=refuse)
+    return found
+
+
+@given(
+    st.none() | st.binary(),
+    st.none() | st.binary(),
+    st.lists(st.tuples(st.text(), st.none() | st.binary())),
+)
+def test_any_bytes_are_json(
+    key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes | None]]
+) -> None:
+    found = strict(json_envelope(lambda _: 0)(record(key, value, headers=tuple(headers))))
+    for name, data in (("key", key), ("payload", value)):
+        if f"{name}_base64" in found:
+            assert b64decode(found[f"{name}_base64"]) == data
+            assert "\ufffd" in found[name]
+        else:
+            assert (None if found[name] is None else found[name].encode()) == data
+    values = [data for _, data in headers]
+    if "headers_base64" in found:
+        exact = found["headers_base64"][1::2]
+        assert [None if data is None else b64decode(data) for data in exact] == values
+    elif headers:
+        texts = found["headers"][1::2]
+        assert [None if text is None else text.encode() for text in texts] == values
+
+
+def test_bytes_that_are_no_text_have_a_member_of_their_own() -> None:
+    found = strict(json_envelope(lambda _: 0)(record(value=b"a\xff", headers=(("h", b"\xfe"),))))
+    assert found["payload"] == "a\ufffd"
+    assert found["payload_base64"] == "Yf8="
+    assert found["headers"] == ["h", "\ufffd"]
+    assert found["headers_base64"] == ["aA==", "/g=="]

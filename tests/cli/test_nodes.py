@@ -165,6 +165,6 @@ def test_the_database_is_that_of_the_environment(
     database: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("KOHORT_STORAGE", raising=False)
-    assert "name the database, or set KOHORT_STORAGE" in runner(capsys)("nodes", "list").stderr
+    assert "the nodes share, or set KOHORT_STORAGE" in runner(capsys)("nodes", "list").stderr
     monkeypatch.setenv("KOHORT_STORAGE", database)
     assert "the schema has no tables of Kohort" in runner(capsys)("nodes", "list").stderr

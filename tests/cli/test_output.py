@@ -41,6 +41,23 @@ def test_a_drawn_table_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "\x1b" not in shown("csv", Terminal())
 
 
+def test_states_and_lag_have_colours_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    table = Table(("STATE", "LAG"), [("Stable", 0), ("Empty", 7)])
+    out = Terminal()
+    show("table", table, [], to=out)
+    green, yellow = "\x1b[32m", "\x1b[33m"
+    stable, empty = out.getvalue().splitlines()[1:]
+    assert (stable.count(green), stable.count(yellow)) == (2, 0)
+    assert (empty.count(green), empty.count(yellow)) == (0, 2)
+    monkeypatch.setenv("NO_COLOR", "1")
+    plain = Terminal()
+    show("table", table, [], to=plain)
+    assert green not in plain.getvalue()
+    assert yellow not in plain.getvalue()
+
+
 def test_csv_has_names_that_programs_like_and_empty_cells() -> None:
     assert shown("csv").splitlines() == [
         "group,coordinator_id,members",

@@ -74,13 +74,44 @@ def shell(bootstrap: str, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> 
 
 
 def test_lines_come_back_as_lines(shell: Shell) -> None:
-    assert shell.produce("a\nb\n\nc") == (0, "", "")
+    sent = shell.produce("a\nb\n\nc")
+    told = f"kohort: 3 records to topic {shell.topic}, which is new"
+    assert (sent.exit_code, sent.output, sent.stderr.strip().partition(";")[0]) == (0, "", told), (
+        sent
+    )
+    assert shell.produce("", "-q").stderr == ""
     assert shell.consume("-e") == (
         0,
         "a\nb\nc\n",
         f"% Reached end of topic {shell.topic} [0] at offset 3: exiting\n",
     )
     assert shell.consume("-e", "-q").stderr == ""
+
+
+def test_a_topic_that_sending_creates_is_told(shell: Shell) -> None:
+    shell.call("topics", "create", "-b", shell.bootstrap, f"{shell.topic}-orders")
+    shell.topic += "-ordesr"
+    told = f"1 record to topic {shell.topic}, which is new; did you mean {shell.topic[:-6]}orders?"
+    assert shell.produce("a").stderr == f"kohort: {told}\n"
+    assert shell.produce("a").stderr == f"kohort: 1 record to topic {shell.topic}\n"
+
+
+def test_a_partition_that_the_topic_lacks_is_told_at_once(shell: Shell) -> None:
+    shell.call("topics", "create", "-b", shell.bootstrap, shell.topic, "--partitions", "2")
+    done = shell.produce("a", "-p", "9")
+    told = f"kohort: topic {shell.topic} has partitions 0 to 1, not 9\n"
+    assert (done.exit_code, done.stderr) == (1, told)
+
+
+def test_words_and_options_in_any_order(shell: Shell, tmp_path: Path) -> None:
+    (tmp_path / "lines").write_text("a:1\n")
+    file = str(tmp_path / "lines")
+    server = ("-b", shell.bootstrap)
+    assert shell.call("produce", shell.topic, "-K", ":", *server, "-l", file).exit_code == 0
+    read = shell.call("consume", *server, shell.topic, "-e", "-q", "-f", r"%k %s\n")
+    assert (read.exit_code, read.output) == (0, "a 1\n")
+    unknown = shell.call("produce", shell.topic, "--ke", "x")
+    assert (unknown.exit_code, "unrecognized arguments: --ke" in unknown.stderr) == (2, True)
 
 
 def test_keys_headers_and_null(shell: Shell) -> None:
@@ -136,7 +167,8 @@ def test_each_file_is_one_record(shell: Shell, tmp_path: Path) -> None:
     missing = shell.call(*call, str(tmp_path / "missing"), str(files[2]))
     assert (missing.exit_code, missing.stderr) == (
         1,
-        f"kohort: {tmp_path / 'missing'}: No such file or directory\n",
+        f"kohort: {tmp_path / 'missing'}: No such file or directory\n"
+        f"kohort: 1 record to topic {shell.topic}\n",
     )
     assert shell.consume("-e", "-q", "-o", "-1").output == "3\n"
 
@@ -219,8 +251,6 @@ def test_all_partitions_or_one(shell: Shell) -> None:
     assert every.stderr.count(": exiting") == 1
     assert shell.consume("-e", "-q", "-p", "1").output == "1a\n1b\n"
     assert shell.consume("-p", "3").stderr == f"kohort: topic {wide} has partitions 0 to 2, not 3\n"
-    beyond = shell.produce("x\n", "-p", "3", "-X", "max.block.ms=500")
-    assert (beyond.exit_code, "the topic has 3 partitions" in beyond.stderr) == (1, True)
 
 
 def make_topic(bootstrap: str, name: str, partitions: int) -> None:
@@ -307,7 +337,7 @@ def test_topics_by_regular_expression(shell: Shell) -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("consume",), "say what to read: -t TOPIC, or -G GROUP TOPIC"),
+        (("consume",), "say what to read: one TOPIC, or -G GROUP TOPIC"),
         (("consume", "-t", "t", "-o", "middle"), "-o middle: is not beginning, end, stored"),
         (("consume", "-t", "t", "-o", "stored"), "say which group has stored them"),
         (("consume", "-t", "t", "-f", "%x"), "unknown token %x"),
@@ -321,7 +351,8 @@ def test_topics_by_regular_expression(shell: Shell) -> None:
         ),
         (("consume", "-t", "t", "-X", "isolation.level=none"), "isolation.level=none"),
         (("consume", "-t", "t", "-X", "group.ids=g"), "did you mean group.id?"),
-        (("produce",), "required: -t"),
+        (("produce",), "say where to send: kohort produce TOPIC"),
+        (("consume", "t", "u"), "say what to read: one TOPIC"),
         (("produce", "-t", "t", "-z", "brotli"), "compression 'brotli'"),
         (("produce", "-t", "t", "-l", "a", "b"), "-l: takes one file"),
         (("produce", "-t", "t", "-H", "=x"), "-H =x: is not NAME=VALUE"),
@@ -399,7 +430,8 @@ def test_a_reader_that_has_enough_ends_a_consumer(shell: Shell, words: tuple[str
 def test_a_signal_ends_a_command_before_there_is_a_broker(
     shell: Shell, command: tuple[str, ...]
 ) -> None:
-    process = shell.start(*command, "-b", "127.0.0.1:1", "-t", "t", stdin=subprocess.PIPE)
+    words = (*command, "-b", "127.0.0.1:1", "-t", "t", "--timeout", "60000")
+    process = shell.start(*words, stdin=subprocess.PIPE)
     assert process.stderr is not None
     assert b"127.0.0.1:1: Connection refused" in process.stderr.readline()
     process.send_signal(signal.SIGINT)
@@ -505,7 +537,7 @@ def test_a_topic_that_is_not_there_is_told_and_not_made(shell: Shell) -> None:
     for _ in range(2):
         refused = shell.consume("-L")
         assert (refused.exit_code, refused.output) == (1, "")
-        assert f"topic {shell.topic}: UNKNOWN_TOPIC_OR_PARTITION" in refused.stderr
+        assert f"UNKNOWN_TOPIC_OR_PARTITION: topic {shell.topic}" in refused.stderr
 
 
 def test_offsets_are_asked_for_by_timestamp(shell: Shell) -> None:
@@ -527,7 +559,7 @@ def test_offsets_are_asked_for_by_timestamp(shell: Shell) -> None:
     refused = query(f"{shell.topic}:7:-1")
     assert (
         refused.exit_code,
-        (f"topic {shell.topic} has 1 partitions, and none is 7") in refused.stderr,
+        (f"topic {shell.topic} has partitions 0 to 0, not 7") in refused.stderr,
     ) == (1, True)
 
 

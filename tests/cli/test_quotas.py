@@ -23,9 +23,14 @@ def run(bootstrap: str, capsys: pytest.CaptureFixture[str]) -> Run:
 def test_quotas_are_set_described_and_deleted(run: Run) -> None:
     alter = ("configs", "alter", "--user", "alice", "--client", "etl")
     quotas = "producer_byte_rate=1000000,request_percentage=12.5"
-    assert run(*alter, "--add-config", quotas) == (0, "", "")
+    assert run(*alter, "--add-config", quotas) == (
+        0,
+        "",
+        "kohort: altered quotas of user alice, client-id etl\n",
+    )
     by_type = ("--entity-type", "clients", "--entity-default", "--add-config")
     assert run("configs", "--alter", *by_type, "consumer_byte_rate=5").exit_code == 0
+    assert run("configs", "describe", "client", "etl", "--user", "alice").rows
     described = run("configs", "describe", "--user", "alice", "--client", "etl")
     assert [tuple(row.values()) for row in described.rows] == [
         ("alice", "etl", "-", "producer_byte_rate", "1000000"),

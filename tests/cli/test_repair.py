@@ -125,6 +125,15 @@ def offsets_in(data, name="orders"):
         directory.close()
 
 
+@pytest.mark.parametrize("option", [(), ("--keep-rest",), ("--keep-rest", "--execute")])
+def test_a_log_without_records_is_whole(tmp_path, capsys, option):
+    directory = LocalDirectory(tmp_path)
+    directory.open(TopicPartition("orders", 0), LogConfig())
+    directory.close()
+    assert run(["repair", str(tmp_path), *option]) == 0
+    assert capsys.readouterr() == ("", "")
+
+
 def test_it_keeps_the_rest(data, capsys):
     before = damage(data, "orders-1", 2, 3, 6)
     stored = data / "orders-1" / f"{0:020}.log"

@@ -3,6 +3,8 @@
 import asyncio
 import json
 import os
+import re
+import resource
 import signal
 import socket
 import struct
@@ -18,6 +20,7 @@ from uuid import UUID
 import pytest
 
 from cli.served import METADATA, Serve, ask, endpoint
+from kohort.cli import app
 from kohort.cli.serve import run_until_stopped
 from kohort.log.base import LogConfig
 from kohort.log.local import LocalDirectory
@@ -47,6 +50,27 @@ def test_it_listens_and_says_so_in_one_line(serve: Serve) -> None:
     assert " after_ms=" in line
     assert ask(server.address)[:2] == b"\0\0"
     assert server.lines[-1] == line
+
+
+def test_too_few_file_descriptors_are_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (100, 100))
+    assert app.run(["serve", "--memory"]) == 2
+    assert "needs 128: raise the limit (ulimit -n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("more", [(), ("--workers", "2")])
+def test_a_data_directory_that_cannot_be_used(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], more: tuple[str, ...]
+) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    code = app.run(["serve", "--listen", "127.0.0.1:0", "--data", str(file), *more])
+    told = capsys.readouterr().err
+    assert code == 2
+    assert f"{file} is no directory; remove it, or name another directory" in told
+    assert "Errno" not in told
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -171,6 +195,13 @@ def test_the_http_port_tells_health_metrics_and_groups(serve: Serve) -> None:
     assert get(http, "/health") == (200, b'{"status": "ok"}\n')
     assert json.loads(get(http, "/groups")[1]) == {"groups": []}
     assert get(http, "/groups/none")[0] == 404
+    status, page = get(http, "/")
+    linked = re.findall(r'<a href="(.+?)">', page.decode())
+    assert (status, linked) == (
+        200,
+        ["/health", "/ready", "/metrics", "/nodes", "/topics", "/groups"],
+    )
+    assert [get(http, path)[0] for path in linked] == [200] * 6
     status, metrics = get(http, "/metrics")
     assert status == 200
     assert b'kohort_requests_total{api="api_versions"} 1.0' in metrics

@@ -107,6 +107,10 @@ def test_workers_are_one_server(serve: Serve) -> None:
     until(lambda: get(server, "/health")[0] == 200)
     produce(addresses[2])
     assert read_on(addresses[1], RECORDS) == list(range(RECORDS))
+    nodes = json.loads(get(server, "/nodes")[1])["nodes"]
+    assert [each["node_id"] for each in nodes] == [0, 1, 2]
+    assert len(json.loads(get(server, "/topics")[1])["topics"]) >= 2
+    assert '<a href="/nodes">' in get(server, "/")[1]
     status, groups = get(server, "/groups")
     assert (status, [each["group_id"] for each in json.loads(groups)["groups"]]) == (200, ["g"])
     assert json.loads(get(server, "/groups/g")[1])["group_id"] == "g"

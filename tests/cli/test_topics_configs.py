@@ -1,6 +1,7 @@
 """`kohort topics` and `kohort configs` against `kohort serve`."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -22,7 +23,11 @@ def run(bootstrap: str, capsys: pytest.CaptureFixture[str]) -> Run:
 
 def test_topics_from_create_to_delete(run: Run) -> None:
     created = ("topics", "create", "--topic", "orders", "--partitions", "2")
-    assert run(*created, "--config", "cleanup.policy=compact") == (0, "", "")
+    assert run(*created, "--config", "cleanup.policy=compact") == (
+        0,
+        "",
+        "kohort: created topic orders\n",
+    )
     again = run(*created)
     assert (again.exit_code, again.stderr.count("\n")) == (1, 1)
     assert "TOPIC_ALREADY_EXISTS" in again.stderr
@@ -71,7 +76,7 @@ def test_configs_are_altered_and_described(run: Run) -> None:
     assert run(*alter, "--add-config", "retention.ms=5,cleanup.policy=[compact,delete]") == (
         0,
         "",
-        "",
+        "kohort: altered topic configured\n",
     )
     describe = ("configs", "--describe", "--entity-type", "topics", "--entity-name", "configured")
     assert [(row["CONFIG"], row["VALUE"]) for row in run(*describe).rows] == [
@@ -86,10 +91,48 @@ def test_configs_are_altered_and_described(run: Run) -> None:
     assert (refused.exit_code, "INVALID_CONFIG" in refused.stderr) == (1, True)
 
 
+def test_a_topic_is_described_with_its_id_configs_offsets_and_sizes(
+    run: Run, bootstrap: str, tmp_path: Path
+) -> None:
+    run("topics", "create", "sized", "--partitions", "2", "--config", "retention.ms=9")
+    (tmp_path / "lines").write_text("a\nb\n")
+    lines = str(tmp_path / "lines")
+    assert run("produce", "sized", "-p", "1", "-q", "-l", lines).exit_code == 0
+    described = run("topics", "describe", "sized")
+    first, second = described.rows
+    assert (first["START-OFFSET"], first["END-OFFSET"], first["BYTES"]) == ("0", "0", "0")
+    assert (second["START-OFFSET"], second["END-OFFSET"]) == ("0", "2")
+    (as_json,) = run("topics", "describe", "sized", "--output", "json").json
+    assert as_json["configs"] == {"retention.ms": "9"}
+    assert as_json["partitions"][1]["end_offset"] == 2
+    assert as_json["partitions"][1]["bytes"] == int(second["BYTES"]) > 0
+    told = f"kohort: topic sized has the id {as_json['id']}; retention.ms=9\n"
+    assert described.stderr == told
+    run("topics", "delete", "sized")
+
+
+def test_names_are_words_too(run: Run) -> None:
+    created = run("topics", "create", "tea", "jam", "--partitions", "2")
+    assert created == (0, "", "kohort: created topic tea\nkohort: created topic jam\n")
+    grown = run("topics", "alter", "tea", "--partitions", "3")
+    assert grown == (0, "", "kohort: topic tea has 3 partitions\n")
+    described = run("topics", "describe", "tea", "--if-exists", "--output", "json")
+    assert [each["topic"] for each in described.json] == ["tea"]
+    config = ("--add-config", "retention.ms=7")
+    assert run("configs", "alter", "topic", "tea", *config) == (
+        0,
+        "",
+        "kohort: altered topic tea\n",
+    )
+    assert run("configs", "describe", "topic", "tea").rows[0]["VALUE"] == "7"
+    deleted = run("topics", "--delete", "tea", "jam")
+    assert deleted == (0, "", "kohort: deleted topic tea\nkohort: deleted topic jam\n")
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("topics", "create"), "the following arguments are required: --topic"),
+        (("topics", "create"), "one of the arguments TOPIC --topic is required"),
         (("topics", "create", "--topic", "t", "--config", "a"), "--config a: is not NAME=VALUE"),
         (("configs", "describe"), "say of what"),
         (
@@ -97,7 +140,11 @@ def test_configs_are_altered_and_described(run: Run) -> None:
             "--entity-type tenants: is not one of",
         ),
         (("configs", "alter", "--topic", "t"), "say what to change"),
-        (("topics", "delete", "--topic", "t", "--topic", "u"), "--topic: is given twice"),
+        (("topics", "alter", "--topic", "t", "--topic", "u"), "--topic: is given twice"),
+        (("topics", "alter", "t", "--topic", "u"), "not allowed with argument"),
+        (("topics", "describe", "--all"), "--all; see kohort topics describe --help"),
+        (("configs", "describe", "orders"), "orders: is not TYPE NAME, such as topic orders"),
+        (("configs", "describe", "topic", "t", "--topic", "u"), "choose one of them"),
         (("configs", "describe", "--entity-default"), "say of what type"),
         (
             ("configs", "describe", "--entity-type", "topics", "--entity-default"),

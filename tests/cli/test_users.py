@@ -37,14 +37,18 @@ def change_users(run: Run, password_file: str) -> None:
     of_file = ("--password-file", password_file)
     assert run("users", "list").rows == []
     for user in ("alice", "bob"):
-        assert run("users", "add", user, *of_file) == (0, "", "")
+        assert run("users", "add", user, *of_file) == (0, "", f"kohort: added user {user}\n")
     assert run("users", "list").rows == rows("alice", "bob")
     again = run("users", "add", "alice", *of_file)
     assert (again.exit_code, "user alice exists" in again.stderr) == (1, True)
-    assert run("users", "set-password", "bob", *of_file, "--iterations", "5000").exit_code == 0
+    assert run("users", "set-password", "bob", *of_file, "--iterations", "5000") == (
+        0,
+        "",
+        "kohort: set the password of user bob\n",
+    )
     (first, *_) = run("users", "--list", "--output", "json").json[2:]
     assert first == {"user": "bob", "mechanism": "SCRAM-SHA-256", "iterations": 5000}
-    assert run("users", "remove", "bob").exit_code == 0
+    assert run("users", "remove", "bob") == (0, "", "kohort: removed user bob\n")
     for words in (("remove", "bob"), ("set-password", "bob", *of_file)):
         gone = run("users", *words)
         assert (gone.exit_code, gone.stderr) == (1, "kohort: there is no user bob\n")

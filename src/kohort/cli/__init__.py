@@ -31,7 +31,9 @@ def main() -> None:
         code = 128 + signal.SIGPIPE
     except OSError as error:
         _drop_output()
-        print(f"kohort: {_told(error)}", file=sys.stderr)
+        from kohort.printable import printable
+
+        print(printable(f"kohort: {_told(error)}"), file=sys.stderr)
         code = 1
     sys.exit(code)
 

@@ -4,8 +4,8 @@ import argparse
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from kohort.cli.names import Once
 from kohort.cli.options import RefusedError
-from kohort.cli.verbs import Once
 from kohort.security.acls import (
     CLUSTER_NAME,
     WILDCARD,

@@ -7,12 +7,15 @@ from collections.abc import Sequence
 from typing import Any, Final, NoReturn
 
 from kohort.cli.exit_codes import OF_COMMAND
+from kohort.cli.missing_extras import advice
 from kohort.cli.options import REFUSED, RefusedError
+from kohort.printable import printable
 from kohort.suggestions import did_you_mean
 
 COMMANDS: Final = {
     "serve": "serve Kafka's protocol: topics, and groups that any Kafka client can join",
     "config": "show every setting with its value, where that came from, and what it does",
+    "cluster": "show a cluster: its nodes, features, and numbers of topics and groups",
     "groups": "list, describe, delete and reset consumer groups; plan, undo",
     "topics": "list, create, describe, alter and delete topics",
     "transactions": "list, describe and abort transactions; find those that hang",
@@ -42,6 +45,10 @@ EXIT_CODES: Final = """\
 configuration, port or data directory in use; the help of each command has its own"""
 
 
+_NEXT_PROBLEM: Final = "\n  "
+"""Beginning of each line of an error that names several problems."""
+
+
 class Parser(argparse.ArgumentParser):
     """A parser that reports a mistake in one line, with the right form."""
 
@@ -60,7 +67,12 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         unknown = message.partition("unrecognized arguments: ")[2].split(" ")[0]
-        flags = [flag for action in self._actions for flag in action.option_strings]
+        flags = [
+            flag
+            for action in self._actions
+            for flag in action.option_strings
+            if action.dest != "help"
+        ]
         hint = did_you_mean(unknown, flags) if unknown else ""
         raise RefusedError(f"{message}{hint or f'; see {self.prog} --help'}")
 
@@ -68,23 +80,64 @@ class Parser(argparse.ArgumentParser):
 def run(arguments: Sequence[str]) -> int:
     """Run one command line; its exit code."""
     try:
-        if arguments and arguments[0] in COMMANDS:
-            return _run_command(arguments[0], arguments[1:])
-        return _run_top(arguments)
+        if not arguments or arguments[0].startswith("-"):
+            return _run_top(arguments)
+        return _run_command(arguments[0], arguments[1:])
     except RefusedError as refusal:
-        print(f"kohort: {refusal}", file=sys.stderr)
+        lines = f"kohort: {refusal}".split(_NEXT_PROBLEM)
+        print(_NEXT_PROBLEM.join(map(printable, lines)), file=sys.stderr)
         return REFUSED
     except SystemExit as end:  # argparse ends the process itself after --help.
         return end.code if isinstance(end.code, int) else 0
 
 
 def _run_command(name: str, arguments: Sequence[str]) -> int:
+    if name not in COMMANDS:
+        hint = did_you_mean(name, COMMANDS) or "; see kohort --help"
+        raise RefusedError(f"unknown command {name}{hint}")
+    try:
+        return _run_module(name, arguments)
+    except ModuleNotFoundError as error:
+        if (refusal := advice(name, error)) is None:
+            raise
+        raise RefusedError(refusal) from error
+
+
+def _run_module(name: str, arguments: Sequence[str]) -> int:
     module = importlib.import_module(f"kohort.cli.{name}")
     parser = Parser(f"kohort {name}", module.__doc__, OF_COMMAND[name])
     module.add_arguments(parser)
     words = module.words(arguments) if hasattr(module, "words") else arguments
-    code: int = module.run(parser.parse_args(words))
+    command = _subcommand(parser, words)
+    # By itself, argparse takes no more words of one kind once an option came between them.
+    parse = parser.parse_known_intermixed_args if _takes_words(parser) else parser.parse_known_args
+    options, unknown = parse(words)
+    if unknown:
+        command.error(f"unrecognized arguments: {' '.join(unknown)}")
+    code: int = module.run(options)
     return code
+
+
+def _takes_words(parser: argparse.ArgumentParser) -> bool:
+    return any(each.nargs == argparse.ZERO_OR_MORE for each in parser._get_positional_actions())
+
+
+def _subcommand(parser: argparse.ArgumentParser, words: Sequence[str]) -> argparse.ArgumentParser:
+    """The parser of the subcommand that the first word names; `parser` if it has none.
+
+    Raises RefusedError.
+    """
+    groups = [each for each in parser._actions if isinstance(each, argparse._SubParsersAction)]
+    name = words[0] if words else ""
+    if not groups or name in ("-h", "--help"):
+        return parser
+    commands: dict[str, argparse.ArgumentParser] = groups[0].choices
+    if name in commands:
+        return commands[name]
+    hint = did_you_mean(name.lstrip("-"), commands) or f"; its commands are {', '.join(commands)}"
+    if not name or name.startswith("-"):
+        raise RefusedError(f"{parser.prog} needs a command before any option{hint}")
+    raise RefusedError(f"{parser.prog} has no command {name}{hint}")
 
 
 def _run_top(arguments: Sequence[str]) -> int:
@@ -96,11 +149,7 @@ def _run_top(arguments: Sequence[str]) -> int:
     )
     parser.usage = "kohort COMMAND [OPTIONS]"
     parser.add_argument("--version", action="store_true", help="print the version and exit")
-    parser.add_argument("command", nargs="?", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
-    if options.command is not None:
-        hint = did_you_mean(options.command, COMMANDS) or "; see kohort --help"
-        raise RefusedError(f"unknown command {options.command}{hint}")
     if options.version:
         from kohort import __version__
 

@@ -58,7 +58,9 @@ def run(options: argparse.Namespace) -> int:
         raise RefusedError(
             "certificates need a package that is not installed: pip install 'kohort[certs]'"
         ) from None
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise RefusedError(f"{directory}: {error.strerror}; choose another directory") from error
+    except ValueError as error:
         raise RefusedError(f"{directory}: {error}") from error
     print(_told(directory))
     return 0

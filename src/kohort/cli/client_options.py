@@ -3,7 +3,8 @@
 `--bootstrap` and `--command-config` are Kafka's, `-b`, `-X` and `-F` kcat's. A properties file may
 have any name that Java's or librdkafka's clients know. Those of the connection are used, others are
 ignored, so that another tool's file can be used. An unknown name in `-X` is refused. `--security`
-is another name of `--command-config`, and KOHORT_SECURITY names the file where neither is given.
+is another name of `--command-config`, `--profile NAME` one of ~/.config/kohort/NAME.properties.
+KOHORT_PROFILE or KOHORT_SECURITY names the file where none is given, KOHORT_BOOTSTRAP the servers.
 """
 
 import argparse
@@ -16,6 +17,7 @@ from typing import Any, Final
 
 from kohort.cli.exit_codes import FAILED
 from kohort.cli.librdkafka_names import WITHOUT_COUNTERPART
+from kohort.cli.opened_cluster import opened_cluster
 from kohort.cli.options import RefusedError
 from kohort.cli.output import print_message
 from kohort.client.admin import Admin
@@ -27,6 +29,7 @@ from kohort.client.property_layers import LIBRDKAFKA, in_javas_names, over
 from kohort.client.security_properties import NAMES as SECURITY
 from kohort.client.security_properties import security
 from kohort.errors import ConfigError, KohortError
+from kohort.printable import printable
 from kohort.suggestions import did_you_mean
 
 TIMEOUT_MS: Final = 30_000
@@ -34,6 +37,12 @@ REQUEST_TIMEOUT_MS: Final = 30_000
 SECURITY_FILE: Final = "KOHORT_SECURITY"
 """Environment variable with the path of the file of `--command-config`."""
 
+BOOTSTRAP: Final = "KOHORT_BOOTSTRAP"
+"""Environment variable with the servers to connect to."""
+PROFILE: Final = "KOHORT_PROFILE"
+"""Environment variable with the name of a profile."""
+
+_PROPERTIES: Final = ".properties"
 _NAMES: Final = DURATIONS | {
     "bootstrap.servers": "bootstrap",
     "client.id": "client_id",
@@ -49,7 +58,7 @@ def add_client_arguments(parser: argparse.ArgumentParser) -> None:
         "--bootstrap-server",
         metavar="HOST:PORT,…",
         help="servers to connect to first, port 9092 unless given (default: bootstrap.servers of "
-        "-X or --command-config, else localhost)",
+        "-X, --command-config or --profile, else KOHORT_BOOTSTRAP, else localhost)",
     )
     add(
         "-F",
@@ -58,6 +67,11 @@ def add_client_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         type=Path,
         help="properties file, as Java's and librdkafka's clients have (default: KOHORT_SECURITY)",
+    )
+    add(
+        "--profile",
+        metavar="NAME",
+        help="~/.config/kohort/NAME.properties as --command-config (default: KOHORT_PROFILE)",
     )
     add(
         "-X",
@@ -71,9 +85,13 @@ def add_client_arguments(parser: argparse.ArgumentParser) -> None:
         "--timeout",
         metavar="MS",
         type=int,
-        default=TIMEOUT_MS,
-        help="how long to try (default: 30000)",
+        help="how long to try (default: 30000; not at all if this machine refuses the connection)",
     )
+
+
+def timeout_ms(options: argparse.Namespace) -> int:
+    """How long the command tries."""
+    return TIMEOUT_MS if options.timeout is None else options.timeout
 
 
 def client_config(
@@ -95,10 +113,7 @@ def client_properties(options: argparse.Namespace, own: Iterable[str] = ()) -> d
     known = {*_NAMES, *SECURITY, *own}
     known |= {theirs for theirs, name in LIBRDKAFKA.items() if name in known}
     try:
-        file = {
-            name: value for name, value in _file(options.command_config).items() if name in known
-        }
-        properties = over(file, _given(options.properties, known))
+        properties = over(_unasked(options, known), _given(options.properties, known))
         if options.bootstrap is not None:
             properties = over(properties, {"bootstrap.servers": options.bootstrap})
         properties = in_javas_names(properties)
@@ -110,11 +125,12 @@ def client_properties(options: argparse.Namespace, own: Iterable[str] = ()) -> d
 
 
 def _config(options: argparse.Namespace, properties: Mapping[str, str]) -> ClientConfig:
-    if options.timeout < 1:
-        raise ConfigError(f"--timeout {options.timeout}: is no number of milliseconds to try for")
+    timeout = timeout_ms(options)
+    if timeout < 1:
+        raise ConfigError(f"--timeout {timeout}: is no number of milliseconds to try for")
     fields: dict[str, Any] = {
-        "default_api_timeout_ms": options.timeout,
-        "request_timeout_ms": min(options.timeout, REQUEST_TIMEOUT_MS),
+        "default_api_timeout_ms": timeout,
+        "request_timeout_ms": min(timeout, REQUEST_TIMEOUT_MS),
         **{
             _NAMES[name]: _typed(name, value)
             for name, value in properties.items()
@@ -155,20 +171,47 @@ def _given(words: Iterable[str], known: Set[str]) -> dict[str, str]:
     return properties
 
 
-def _file(path: Path | None) -> dict[str, str]:
-    """The properties in the file of `--command-config`, else of KOHORT_SECURITY.
+def _unasked(options: argparse.Namespace, known: Set[str]) -> dict[str, str]:
+    """The properties of a file and of KOHORT_BOOTSTRAP, which overrides a file of the environment.
 
     Raises ConfigError.
     """
-    source = "--command-config"
+    source, path = _file(options)
+    servers = os.environ.get(BOOTSTRAP)
+    given = {"bootstrap.servers": servers} if servers else {}
     if path is None:
-        if not (named := os.environ.get(SECURITY_FILE)):
-            return {}
-        path, source = Path(named), SECURITY_FILE
+        return given
     try:
-        return read_properties(path)
+        properties = read_properties(path)
     except ConfigError as error:
         raise ConfigError(f"{source} {path}: {error}") from None
+    file = {name: value for name, value in properties.items() if name in known}
+    return over(given, file) if source.startswith("-") else over(file, given)
+
+
+def _file(options: argparse.Namespace) -> tuple[str, Path | None]:
+    """What names the properties file, and its path. Raises ConfigError."""
+    if options.command_config is not None and options.profile is not None:
+        raise ConfigError("--command-config and --profile: choose one of them")
+    if options.command_config is not None:
+        return "--command-config", options.command_config
+    if options.profile is not None:
+        return "--profile", _profile("--profile", options.profile)
+    if name := os.environ.get(PROFILE):
+        return PROFILE, _profile(PROFILE, name)
+    path = os.environ.get(SECURITY_FILE)
+    return SECURITY_FILE, Path(path) if path else None
+
+
+def _profile(source: str, name: str) -> Path:
+    """The file of a profile. Raises ConfigError if there is none."""
+    base = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    directory = Path(base, "kohort")
+    path = directory / f"{name}{_PROPERTIES}"
+    if not path.is_file():
+        known = sorted(each.stem for each in directory.glob(f"*{_PROPERTIES}"))
+        raise ConfigError(f"{source} {name}: there is no {path}{did_you_mean(name, known)}")
+    return path
 
 
 def run_with_cluster(options: argparse.Namespace, work: Callable[[Cluster], Awaitable[int]]) -> int:
@@ -179,7 +222,7 @@ def run_with_cluster(options: argparse.Namespace, work: Callable[[Cluster], Awai
     config = client_config(options)
 
     async def connected() -> int:
-        async with Cluster(config) as cluster:
+        async with opened_cluster(options, config) as cluster:
             return await work(cluster)
 
     return run_to_exit_code(connected())
@@ -190,10 +233,26 @@ def run_with_admin(options: argparse.Namespace, work: Callable[[Admin], Awaitabl
     return run_with_cluster(options, lambda cluster: work(Admin(cluster)))
 
 
+class _PrintableFormatter(logging.Formatter):
+    """Formats log lines of the client as the other messages of a command."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        lines = [f"kohort: {record.getMessage()}"]
+        if record.exc_info:
+            lines += self.formatException(record.exc_info).split("\n")
+        return "\n".join(map(printable, lines))
+
+
+def _print_log_lines() -> None:
+    handler = logging.StreamHandler()
+    handler.setFormatter(_PrintableFormatter())
+    logging.basicConfig(handlers=[handler])
+
+
 def run_to_exit_code(work: Awaitable[int]) -> int:
     """What goes wrong is one line on stderr and exit code 1. Raises RefusedError."""
 
-    logging.basicConfig(format="kohort: %(message)s")
+    _print_log_lines()
 
     async def awaited() -> int:
         return await work
@@ -205,5 +264,5 @@ def run_to_exit_code(work: Awaitable[int]) -> int:
     except ConfigError as error:
         raise RefusedError(str(error)) from error
     except KohortError as error:
-        print_message(" ".join(str(error).split()))
+        print_message(str(error))
         return FAILED

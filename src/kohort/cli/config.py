@@ -11,6 +11,7 @@ import json
 import sys
 
 from kohort.cli import options as cli_options
+from kohort.cli.output import Table, print_message, show
 from kohort.server.config import TABLE, Config, Password, Setting, as_text
 from kohort.suggestions import did_you_mean
 
@@ -68,18 +69,47 @@ def _visible(value: object) -> object:
 
 
 def _write_table(rows: list[dict[str, object]], show_all: bool) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
     columns = _FIELDS if show_all else _SHORT
-    for column in columns:
+    if not sys.stdout.isatty():  # What is piped into grep or a file has one line per setting.
+        cells = [[_cell(row[column]) for column in columns] for row in rows]
+        show("table", Table(columns, cells), None)
+    elif show_all:
+        _draw(rows)
+    else:
+        _draw_short(rows)
+
+
+def _draw(rows: list[dict[str, object]]) -> None:
+    from rich.console import Console
+    from rich.table import Table as Drawn
+    from rich.text import Text
+
+    table = Drawn(box=None, header_style="bold", padding=(0, 2, 0, 0))
+    for column in _FIELDS:
         table.add_column(column, overflow="fold", no_wrap=column in ("name", "environment"))
     for row in rows:
-        style = None if row["source"] == "default" else "bold cyan"
-        table.add_row(*(_cell(row[column]) for column in columns), style=style)
-    # What is piped into grep or a file has one line per setting.
-    Console(width=None if sys.stdout.isatty() else 400).print(table)
+        table.add_row(*(Text(_cell(row[column]), _style(row)) for column in _FIELDS))
+    Console().print(table)
+
+
+def _draw_short(rows: list[dict[str, object]]) -> None:
+    """A line for each setting: its name, its value and source, and what else there is room for."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console()
+    names = max(len(_cell(row["name"])) for row in rows)
+    for row in rows:
+        source = "" if row["source"] == "default" else f" ({row['source']})"
+        line = f"{row['name']:<{names}}  {_cell(row['value'])}{source}"
+        if len(line) < console.width // 2:
+            line = f"{line:<{console.width // 2}}  {row['documentation']}"
+        console.print(Text(line, _style(row)), no_wrap=True, overflow="ellipsis")
+    print_message("kohort config NAME explains a setting, --all shows all of it")
+
+
+def _style(row: dict[str, object]) -> str:
+    return "" if row["source"] == "default" else "bold cyan"
 
 
 def _write_json(rows: list[dict[str, object]], _show_all: bool) -> None:

@@ -3,7 +3,7 @@
 The options are those of kafka-configs.
 
 `kohort configs --alter --topic orders --add-config retention.ms=1000` is
-`kohort configs alter --topic orders --add-config retention.ms=1000`.
+`kohort configs alter topic orders --add-config retention.ms=1000`.
 """
 
 import argparse
@@ -12,9 +12,10 @@ from typing import Final
 
 from kohort.cli import quotas
 from kohort.cli.client_options import run_with_admin
+from kohort.cli.names import Once
 from kohort.cli.options import RefusedError
-from kohort.cli.output import Table, show
-from kohort.cli.verbs import Once, Verb, Verbs, pairs
+from kohort.cli.output import Table, print_message, show
+from kohort.cli.verbs import Verb, Verbs, pairs
 from kohort.client.admin import Admin, ConfigEntry, ConfigResource, ResourceType
 from kohort.errors import unless_error
 
@@ -26,12 +27,19 @@ _ENTITIES: Final[Mapping[str, ResourceType]] = {
     "broker-loggers": "broker-logger",
     "client-metrics": "client-metrics",
 }
+_WORDS: Final = (*_FLAGS, "user", "client", "ip")
 _TYPES: Final = (*_ENTITIES, *quotas.ENTITY_TYPES)
 _DEFAULTS: Final = ("DEFAULT_CONFIG", "STATIC_BROKER_CONFIG")
 _COLUMNS: Final = ("CONFIG", "VALUE", "SOURCE")
 
 
 def _add_resource(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "resource",
+        nargs="*",
+        metavar="TYPE NAME",
+        help=f"of what: {', '.join(_WORDS)} and its name, as by the options",
+    )
     for flag in _FLAGS:
         parser.add_argument(f"--{flag}", metavar=flag.upper(), action=Once, help=f"the {flag}")
     add = parser.add_argument
@@ -43,6 +51,21 @@ def _add_resource(parser: argparse.ArgumentParser) -> None:
         help="what holds for all brokers, or for each user, client id or address",
     )
     quotas.add_entity(parser)
+
+
+def _take_words(options: argparse.Namespace) -> None:
+    """Take `topic orders` as `--topic orders`. Raises RefusedError."""
+    if not options.resource:
+        return
+    kind, *names = options.resource
+    if kind not in _WORDS or len(names) != 1:
+        raise RefusedError(
+            f"{' '.join(options.resource)}: is not TYPE NAME, such as topic orders; "
+            f"TYPE is {_one_of(_WORDS)}"
+        )
+    if getattr(options, kind) is not None:
+        raise RefusedError(f"--{kind} and {kind} {names[0]}: choose one of them")
+    setattr(options, kind, names[0])
 
 
 def _resource(options: argparse.Namespace) -> ConfigResource:
@@ -62,7 +85,8 @@ def _resource(options: argparse.Namespace) -> ConfigResource:
         raise RefusedError("--entity-default: is for --entity-type brokers without a name")
     if len(given) != 1:
         raise RefusedError(
-            "say of what, by --topic, --broker, --group, --user, --client, --ip or --entity-type"
+            "say of what, as in topic orders, or by --topic, --broker, --group, --user, --client, "
+            "--ip or --entity-type"
         )
     return given[0]
 
@@ -84,6 +108,7 @@ def _add_describe(parser: argparse.ArgumentParser) -> None:
 
 
 def _describe(options: argparse.Namespace) -> int:
+    _take_words(options)
     if (entity := quotas.entity_of(options)) is not None:
         _ensure_no_resource(options)
         return quotas.describe(options, entity)
@@ -91,14 +116,17 @@ def _describe(options: argparse.Namespace) -> int:
 
     async def work(admin: Admin) -> int:
         found = unless_error((await admin.describe_configs([resource]))[resource])
-        shown = [
-            each for _, each in sorted(found.items()) if options.all or each.source not in _DEFAULTS
-        ]
+        shown = [each for _, each in sorted(found.items()) if options.all or was_set(each)]
         rows = [(each.name, each.value, each.source) for each in shown]
         show(options.output, Table(_COLUMNS, rows), list(map(_as_json, shown)))
         return 0
 
     return run_with_admin(options, work)
+
+
+def was_set(entry: ConfigEntry) -> bool:
+    """Whether a client or command has set it, other than by the settings of a broker."""
+    return entry.source not in _DEFAULTS
 
 
 def _as_json(entry: ConfigEntry) -> dict[str, object]:
@@ -131,6 +159,7 @@ def _add_alter(parser: argparse.ArgumentParser) -> None:
 
 
 def _alter(options: argparse.Namespace) -> int:
+    _take_words(options)
     entity = quotas.entity_of(options)
     resource = _resource(options) if entity is None else None
     added = pairs("--add-config", options.add_config)
@@ -143,6 +172,7 @@ def _alter(options: argparse.Namespace) -> int:
 
     async def work(admin: Admin) -> int:
         await admin.alter_configs(resource, added, delete=deleted)
+        print_message(f"altered {resource.type} {resource.name}".rstrip())
         return 0
 
     return run_with_admin(options, work)

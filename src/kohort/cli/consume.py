@@ -1,8 +1,8 @@
 """Print the records of a topic, or with -G of a group's topics, with kcat's options:
 
-    kohort consume -b HOST:PORT -t orders -o -5 -e -f '%p %o %k %s\n'
+    kohort consume -b HOST:PORT orders -o -5 -e -f '%p %o %k %s\\n'
     kohort consume -b HOST:PORT -G billing orders payments [--protocol consumer]
-    kohort consume -b HOST:PORT -t orders -s key=i -s value=avro -r http://localhost:8081
+    kohort consume -b HOST:PORT orders -s key=i -s value=avro -r http://localhost:8081
     kohort consume -b HOST:PORT -L [-t orders]                     the cluster's brokers and topics
     kohort consume -b HOST:PORT -Q -t orders:0:1767225600000       the offset for a timestamp
 
@@ -36,6 +36,7 @@ from kohort.cli.message_format import (
     json_envelope,
     unescape,
 )
+from kohort.cli.opened_cluster import opened_cluster
 from kohort.cli.options import RefusedError
 from kohort.client.admin import Admin
 from kohort.client.cluster import Cluster, Isolation
@@ -73,7 +74,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="with -G: the group's protocol, as -X group.protocol; consumer is that of KIP-848, "
         "auto asks the broker (classic)",
     )
-    add("topics", nargs="*", metavar="TOPIC", help="with -G: topics, or ^ and a regular expression")
+    add(
+        "topics",
+        nargs="*",
+        metavar="TOPIC",
+        help="as -t; with -G several, or ^ and a regular expression",
+    )
     add(
         "-o",
         dest="offsets",
@@ -132,6 +138,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Raises RefusedError."""
+    if options.group is None and not options.asked and len(options.topics) == 1:
+        options.asked, options.topics = options.topics, []
     options.topic = options.asked[-1] if options.asked else None
     try:
         _check(options)
@@ -155,7 +163,7 @@ def _check(options: argparse.Namespace) -> None:
     if options.list or options.query:
         return
     if options.group is None and (options.topic is None or options.topics):
-        raise ConfigError("say what to read: -t TOPIC, or -G GROUP TOPIC…")
+        raise ConfigError("say what to read: one TOPIC, or -G GROUP TOPIC…")
     if options.group is not None and not (options.topics or options.topic):
         raise ConfigError("-G: say which topics, behind the options")
     if options.group is None and options.protocol is not None:
@@ -173,7 +181,7 @@ def _group(options: argparse.Namespace) -> str:
 
 async def _consume(options: argparse.Namespace, span: Span) -> int:
     properties = client_properties(options, _OWN)
-    async with Cluster(client_config(options, properties)) as cluster:
+    async with opened_cluster(options, client_config(options, properties)) as cluster:
         if options.list:
             await list_metadata(Admin(cluster), options.topic, as_json=options.json)
             return 0
@@ -230,6 +238,8 @@ async def _in_group(
     topics = [*options.topics, *([options.topic] if options.topic else [])]
     protocol = {} if options.protocol is None else {PROTOCOL: options.protocol}
     chosen = group_options({ISOLATION: "read_committed", **properties, **protocol}, topics)
+    # A member would retry without a server, for as long as it lives.
+    await admin.cluster.metadata(())
     try:
         async with ConsumerGroup(options.group, cluster=admin.cluster, **chosen) as group:
             await GroupConsumer(admin, group, sink, span.start, options.exit_at_end).run()

@@ -6,6 +6,7 @@ Keys and values that are null or empty are not deserialized, as in kcat.
 import datetime
 import decimal
 import json
+import math
 import uuid
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -66,11 +67,28 @@ def _avro_text(deserialize: Any) -> Deserializer[bytes | None]:
     async def text(data: bytes | None, ctx: SerializationContext) -> bytes | None:
         if not data:
             return data
-        value = await deserialize(data, ctx)
+        value = _finite(await deserialize(data, ctx))
         schema_id = int.from_bytes(data[1:5], "big")
-        return JsonText(json.dumps(value, default=_as_json, ensure_ascii=False), schema_id)
+        text = json.dumps(value, default=_as_json, ensure_ascii=False, allow_nan=False)
+        return JsonText(text, schema_id)
 
     return text
+
+
+def _finite(value: Any) -> Any:
+    """`value` with the numbers that JSON lacks as "NaN", "Infinity" and "-Infinity".
+
+    Java's Avro writes these strings, too.
+    """
+    match value:
+        case float() if not math.isfinite(value):
+            return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+        case dict():
+            return {key: _finite(each) for key, each in value.items()}
+        case list() | tuple():
+            return [_finite(each) for each in value]
+        case _:
+            return value
 
 
 def _as_json(value: object) -> object:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Collection
 
 from kohort.cli.consume_offsets import Start, start_offsets
+from kohort.cli.consume_queries import require_partition
 from kohort.cli.consume_sink import Sink
 from kohort.cli.signals import stop_on_signal
 from kohort.client.admin import Admin
@@ -50,8 +51,7 @@ async def _partitions(admin: Admin, topic: str, partition: int | None) -> list[T
     every = sorted(TopicPartition(topic, each.index) for each in described.partitions)
     if partition is None:
         return every
-    if TopicPartition(topic, partition) not in every:
-        raise KohortError(f"topic {topic} has partitions 0 to {len(every) - 1}, not {partition}")
+    require_partition(described, partition)
     return [TopicPartition(topic, partition)]
 
 

@@ -4,19 +4,24 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from kohort.cli.output import print_line
 from kohort.client.admin import Admin
 from kohort.client.cluster import Metadata, PartitionMetadata, TopicMetadata
-from kohort.errors import ConfigError, ErrorCode, KohortError, unless_error
+from kohort.errors import ConfigError, ErrorCode, KafkaError, KohortError, unless_error
 from kohort.types import TopicPartition
 
 
 async def list_metadata(admin: Admin, topic: str | None, *, as_json: bool) -> None:
-    """Print brokers and one topic or all. Raises KohortError if that topic does not exist."""
+    """Print brokers and one topic or all. Raises KafkaError if that topic does not exist."""
     metadata = await admin.cluster.metadata(None if topic is None else [topic])
     for each in metadata.topics.values():
         if topic is not None and each.error is not ErrorCode.none:
-            raise KohortError(f"topic {each.name}: {each.error.name.upper()}")
-    print(json.dumps(_as_json(metadata, topic)) if as_json else "\n".join(_lines(metadata, topic)))
+            raise KafkaError(each.error, f"topic {each.name}")
+    if as_json:
+        print(json.dumps(_as_json(metadata, topic)))
+        return
+    for line in _lines(metadata, topic):
+        print_line(line)
 
 
 def queries(words: Iterable[str]) -> list[tuple[TopicPartition, int]]:
@@ -35,7 +40,7 @@ async def query_offsets(
         offset = unless_error((await admin.list_offsets({tp: timestamp}))[tp]).offset
         found.setdefault(tp.topic, {})[str(tp.partition)] = {"offset": offset}
         if not as_json:
-            print(f"{tp.topic} [{tp.partition}] offset {offset}")
+            print_line(f"{tp.topic} [{tp.partition}] offset {offset}")
     if as_json:
         print(json.dumps(found))
 
@@ -44,12 +49,14 @@ async def _require_partitions(admin: Admin, wanted: Iterable[TopicPartition]) ->
     """Raise KohortError for missing partitions, which would be retried as if they were new."""
     described = await admin.describe_topics({tp.topic for tp in wanted})
     for tp in wanted:
-        topic = unless_error(described[tp.topic])
-        if topic.partition(tp.partition) is None:
-            raise KohortError(
-                f"topic {tp.topic} has {len(topic.partitions)} partitions, and none is "
-                f"{tp.partition}"
-            )
+        require_partition(unless_error(described[tp.topic]), tp.partition)
+
+
+def require_partition(topic: TopicMetadata, partition: int) -> None:
+    """Raise KohortError if the topic has no such partition."""
+    if topic.partition(partition) is None:
+        last = len(topic.partitions) - 1
+        raise KohortError(f"topic {topic.name} has partitions 0 to {last}, not {partition}")
 
 
 def _parsed(word: str) -> tuple[TopicPartition, int]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from kohort.cli.byte_streams import ByteOutput
 from kohort.cli.message_format import Write
+from kohort.cli.output import print_line
 from kohort.client.errors import DeserializationError
 from kohort.client.record import Record
 from kohort.client.serialization import Deserializers
@@ -62,7 +63,7 @@ class Sink:
                 except DeserializationError as error:
                     if not self.goes_on:
                         raise
-                    print(f"% ERROR: {error}", file=sys.stderr)
+                    print_line(f"% ERROR: {error}", to=sys.stderr)
         finally:
             await self.output.write(b"".join(lines))
 
@@ -90,4 +91,4 @@ class Sink:
     def print_message(self, message: str) -> None:
         """As kcat, with "% " in front; nothing with -q."""
         if not self.quiet:
-            print(f"% {message}", file=sys.stderr)
+            print_line(f"% {message}", to=sys.stderr)

@@ -12,6 +12,7 @@ OF_COMMAND: Final[Mapping[str, str]] = {
     "serve": "0 ended by a signal; 1 not all reached the disk at the end; 2 wrong options or\n"
     "configuration, port or data directory in use",
     "config": "0 done; 1 standard output failed; 2 wrong options or configuration",
+    "cluster": "0 done; 1 failed, or a broker did not respond; 2 wrong options",
     "groups": "0 done; 1 failed, or a part of it failed; 2 wrong options, no request was sent;\n"
     "3 refused because of what was found: members in the group, offsets that moved since the plan\n"
     "was made, a difference (diff), lag above --max-lag",

@@ -3,22 +3,21 @@
 import argparse
 from collections.abc import Sequence
 
+from kohort.cli.names import add_names
 from kohort.cli.options import RefusedError
 from kohort.client.admin import CONSUMER, Admin
 from kohort.types import GroupId
 
 
 def add_group_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--group", metavar="GROUP", action="append", default=[], help="a group; repeatable"
-    )
+    add_names(parser, "--group", "GROUP", "a group")
     parser.add_argument("--all-groups", action="store_true", help="all consumer groups")
 
 
 def check_groups(options: argparse.Namespace) -> None:
     """Raise RefusedError unless the groups are named in one way."""
     if options.all_groups == bool(options.group):
-        raise RefusedError("say which groups: --group GROUP (repeatable) or --all-groups")
+        raise RefusedError("say which groups: GROUP… or --all-groups")
     if "" in options.group:
         raise RefusedError("--group: an empty group id is no group")
 

@@ -1,7 +1,7 @@
 """Show consumer groups and change their committed offsets.
 
 Every option of Kafka's kafka-consumer-groups is here by its name, and its own form works too:
-`kohort groups --describe --group orders` is `kohort groups describe --group orders`.
+`kohort groups --describe --group orders` is `kohort groups describe orders`.
 """
 
 import argparse
@@ -14,9 +14,12 @@ from kohort.cli.options import RefusedError
 SUBCOMMANDS: Final = {
     "list": "the groups that there are",
     "describe": "members, committed offsets and lag, or state of groups",
+    "watch": "members, owners and lag of one group, as they change",
+    "rebalances": "why a group rebalanced, as the journal of kohort serve --http tells",
     "delete": "forget groups and all that they committed",
     "delete-offsets": "forget what a group committed for some topics",
     "reset": "move committed offsets: a dry run unless --execute",
+    "copy": "move a group's committed offsets to where another group is",
     "apply": "execute a plan that reset has written",
     "diff": "compare a plan with where its groups stand now",
     "undo": "bring back the offsets from before a reset",

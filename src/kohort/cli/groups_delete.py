@@ -8,6 +8,7 @@ import argparse
 from kohort.cli.client_options import add_client_arguments, run_with_admin
 from kohort.cli.exit_codes import FAILED, FOUND
 from kohort.cli.group_options import add_group_arguments, check_groups, groups_of
+from kohort.cli.near_names import near_groups
 from kohort.cli.output import Table, add_output_argument, check_output, print_message, show
 from kohort.client.admin import Admin
 from kohort.client.resets import members_told
@@ -39,6 +40,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def _failure(admin: Admin, group: GroupId, error: KohortError | None) -> str:
+    if isinstance(error, KafkaError) and error.code is ErrorCode.group_id_not_found:
+        return f"{error}{await near_groups(admin, [group])}"
     if not isinstance(error, KafkaError) or error.code is not ErrorCode.non_empty_group:
         return "" if error is None else str(error)
     described = (await admin.describe_groups([group]))[group]

@@ -5,6 +5,7 @@ import argparse
 from kohort.cli.client_options import add_client_arguments, run_with_admin
 from kohort.cli.exit_codes import FAILED
 from kohort.cli.group_options import add_topic_argument, topics
+from kohort.cli.names import add_name
 from kohort.cli.options import RefusedError
 from kohort.cli.output import Table, add_output_argument, check_output, show
 from kohort.client.admin import Admin
@@ -15,7 +16,7 @@ from kohort.types import GroupId, TopicPartition
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_client_arguments(parser)
-    parser.add_argument("--group", metavar="GROUP", required=True, help="the group")
+    add_name(parser, "--group", "GROUP", "the group")
     add_topic_argument(parser, "whose offsets to forget; repeatable")
     add_output_argument(parser)
 

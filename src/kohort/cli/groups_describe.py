@@ -1,4 +1,4 @@
-"""Describe consumer groups: --offsets (committed offsets and lag, the default), --members, --state.
+"""Describe consumer groups: --offsets (committed offsets and lag, the default), --members,
 --state.
 
 Lag is end offset - committed offset, at most the records that the log still holds. It is "-"
@@ -9,12 +9,14 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kohort.cli.client_options import add_client_arguments, run_with_admin
+from kohort.cli.client_options import add_client_arguments
 from kohort.cli.exit_codes import FAILED, FOUND
 from kohort.cli.group_options import add_group_arguments, check_groups, groups_of
 from kohort.cli.group_tables import as_json, members_table, offsets_table, state_table
+from kohort.cli.near_names import near_groups
 from kohort.cli.options import RefusedError
 from kohort.cli.output import add_output_argument, check_output, print_message, show
+from kohort.cli.watching import add_watch_arguments, run_watched
 from kohort.client.admin import Admin, GroupDescription, PartitionLag, partition_lags
 from kohort.client.offset_and_metadata import OffsetAndMetadata
 from kohort.errors import KohortError
@@ -40,6 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         help="exit code 3 if the lag of a partition is above N or unknown (with --offsets)",
     )
+    add_watch_arguments(parser)
     add_output_argument(parser)
 
 
@@ -60,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
     async def work(admin: Admin) -> int:
         return await _describe(admin, options, what)
 
-    return run_with_admin(options, work)
+    return run_watched(options, work)
 
 
 def _what(options: argparse.Namespace) -> str:
@@ -74,7 +77,7 @@ def _what(options: argparse.Namespace) -> str:
 
 async def _describe(admin: Admin, options: argparse.Namespace, what: str) -> int:
     groups = await groups_of(options, admin)
-    found, failed = await _found(admin, groups, with_offsets=what == OFFSETS)
+    found, failed = await describe(admin, groups, with_offsets=what == OFFSETS)
     for group, why in failed.items():
         print_message(f"group {group}: {why}")
     if what != STATE:
@@ -87,7 +90,7 @@ async def _describe(admin: Admin, options: argparse.Namespace, what: str) -> int
     return FOUND if options.max_lag is not None and _is_above(found, options.max_lag) else 0
 
 
-async def _found(
+async def describe(
     admin: Admin, groups: Sequence[GroupId], *, with_offsets: bool
 ) -> tuple[list[Described], dict[GroupId, str]]:
     """The groups that there are, and why the others cannot be shown."""
@@ -100,7 +103,7 @@ async def _found(
         if isinstance(about, KohortError) or isinstance(offsets, KohortError):
             failed[group] = str(about if isinstance(about, KohortError) else offsets)
         elif not about.exists:
-            failed[group] = "does not exist"
+            failed[group] = f"does not exist{await near_groups(admin, [group])}"
         else:
             known[group] = about, offsets
     wanted = {group: _assigned(about) | offsets.keys() for group, (about, offsets) in known.items()}

@@ -2,10 +2,18 @@
 
 import argparse
 
-from kohort.cli.client_options import add_client_arguments, run_with_admin
+from kohort.cli.client_options import add_client_arguments
 from kohort.cli.exit_codes import FAILED
 from kohort.cli.group_options import one_of
-from kohort.cli.output import Table, add_output_argument, check_output, print_message, show
+from kohort.cli.output import (
+    Table,
+    add_output_argument,
+    check_output,
+    print_line,
+    print_message,
+    show,
+)
+from kohort.cli.watching import add_watch_arguments, run_watched
 from kohort.client.admin import CONSUMER, GROUP_STATES, GROUP_TYPES, Admin, GroupListing
 
 
@@ -25,6 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         const="",
         help="show types; with names (classic,consumer) only such groups",
     )
+    add_watch_arguments(parser)
     add_output_argument(parser)
 
 
@@ -42,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
             print_message(f"broker {node} did not respond, its groups are missing here: {failure}")
         return FAILED if listing.failures else 0
 
-    return run_with_admin(options, work)
+    return run_watched(options, work)
 
 
 def _show(options: argparse.Namespace, groups: list[GroupListing]) -> None:
@@ -54,7 +63,7 @@ def _show(options: argparse.Namespace, groups: list[GroupListing]) -> None:
     columns = {name: cells for name, cells in every.items() if cells is not None}
     if len(columns) == 1 and options.output == "table":
         for group in groups:  # As in Kafka: names alone, for a loop in a shell.
-            print(group.group)
+            print_line(group.group)
         return
     show(
         options.output,

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kohort.cli.client_options import add_client_arguments, run_with_admin
 from kohort.cli.group_tables import partition_list
+from kohort.cli.names import add_name
+from kohort.cli.near_names import near_groups, near_topics
 from kohort.cli.options import RefusedError
 from kohort.cli.output import Table, add_output_argument, check_output, print_message, show
 from kohort.client.admin import CONSUMER, Admin, GroupDescription, MemberDescription
@@ -27,7 +29,7 @@ DEFAULT_ASSIGNOR: Final = "range"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_client_arguments(parser)
     add = parser.add_argument
-    add("--group", metavar="GROUP", required=True, help="the group")
+    add_name(parser, "--group", "GROUP", "the group")
     add("--join", metavar="N", type=int, default=0, help="so many members more")
     add(
         "--leave",
@@ -118,9 +120,19 @@ async def _plan(
 
     chosen = assignor(options.assignor or group.assignor or DEFAULT_ASSIGNOR)
     members = [_member(each) for each in group.members]
+    if options.join and not options.topic and not any(each.topics for each in members):
+        hint = "" if members else await near_groups(admin, [group.group])
+        raise RefusedError(
+            f"group {group.group} has no members to tell what is read: say so with --topic "
+            f"TOPIC{hint}"
+        )
     change = _change(options, group, members, growing)
     wanted = {topic for member in (*members, *change.joining) for topic in member.topics}
-    return plan(chosen, await _topics(admin, wanted | growing.keys()), members, change)
+    topics = await _topics(admin, wanted | growing.keys())
+    if missing := [name for name in (*(options.topic or ()), *growing) if name not in topics]:
+        hint = await near_topics(admin, missing)
+        raise KohortError(f"topic {missing[0]} does not exist{hint}")
+    return plan(chosen, topics, members, change)
 
 
 def _member(of: MemberDescription) -> "Member":
@@ -147,10 +159,6 @@ def _change(
     topics = tuple(
         options.topic or sorted({topic for member in members for topic in member.topics})
     )
-    if options.join and not topics:
-        raise RefusedError(
-            "the group has no members to tell what is read: say so with --topic TOPIC"
-        )
     joining = [
         Member(member_id=MemberId(NEW.format(number=1 + n)), topics=topics)
         for n in range(options.join)

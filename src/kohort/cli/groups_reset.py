@@ -4,9 +4,9 @@ It is a dry run unless --execute is given. Executed, the offsets are read back a
 plan that undoes the reset is kept.
 
 One specification: --to-earliest, --to-latest, --to-current, --to-offset, --shift-by, --to-datetime,
---by-duration or --from-file. One scope: --topic (repeatable) or --all-topics, which are all topics
-with committed offsets. New offsets stay within the log, with a warning if they differ from the
-requested ones.
+--by-duration, --from-file or --from-group. One scope: --topic (repeatable) or --all-topics, which
+are all topics with committed offsets. New offsets stay within the log, with a warning if they
+differ from the requested ones.
 """
 
 import argparse
@@ -24,9 +24,21 @@ from kohort.cli.group_options import (
     groups_of,
     topics,
 )
+from kohort.cli.near_names import near_groups
 from kohort.cli.options import RefusedError
-from kohort.cli.output import add_output_argument, check_output, print_message, warn
-from kohort.cli.reset_options import add_specification_arguments, has_scope, specification
+from kohort.cli.output import (
+    add_output_argument,
+    check_output,
+    print_message,
+    warn,
+    write_csv,
+)
+from kohort.cli.reset_options import (
+    add_specification_arguments,
+    has_scope,
+    of_group,
+    specification,
+)
 from kohort.cli.reset_tables import guarded, show_plan
 from kohort.client.admin import Admin
 from kohort.client.resets import ResetPlan, execute, now_ms, plan_reset, write_offsets
@@ -41,6 +53,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--all-topics", action="store_true", help=("all topics that the group has committed")
     )
     add_specification_arguments(parser)
+    add_execution_arguments(parser)
+    add_output_argument(parser)
+
+
+def add_execution_arguments(parser: argparse.ArgumentParser) -> None:
+    """Whether to do it, and where the plan goes."""
     parser.add_argument("--execute", action="store_true", help="do it")
     parser.add_argument("--dry-run", action="store_true", help="only show it (the default)")
     parser.add_argument(
@@ -54,7 +72,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-plan", action="store_true", help=("execute without keeping a plan: no undo")
     )
-    add_output_argument(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -65,8 +82,9 @@ def run(options: argparse.Namespace) -> int:
 
     async def work(admin: Admin) -> int:
         groups = await groups_of(options, admin)
-        plan = await plan_reset(admin, groups, wanted, scope)
-        _warn(groups, plan)
+        target = wanted or await of_group(admin, GroupId(options.from_group), groups, scope)
+        plan = await plan_reset(admin, groups, target, scope)
+        await _warn(admin, groups if wanted else [], plan)  # a copy may well make a new group
         if not plan.changes:
             return FAILED
         if options.execute:
@@ -81,13 +99,15 @@ def run(options: argparse.Namespace) -> int:
     return run_with_admin(options, lambda admin: guarded(work(admin)))
 
 
-def _warn(groups: Sequence[GroupId], plan: ResetPlan) -> None:
+async def _warn(admin: Admin, groups: Sequence[GroupId], plan: ResetPlan) -> None:
     """Warn of a reset without effect, or of one that would create a group by a mistyped id."""
     for group in groups:
         if not plan.of(group):
-            warn(f"group {group} has committed nothing: there is nothing to reset")
+            hint = await near_groups(admin, [group])
+            warn(f"group {group} has committed nothing: there is nothing to reset{hint}")
         elif all(change.old is None for change in plan.of(group)):
-            warn(f"group {group} has committed nothing there: is its name right?")
+            hint = await near_groups(admin, [group]) or ": is its name right?"
+            warn(f"group {group} has committed nothing there{hint}")
     for change in plan.changes:
         if change.warning:
             warn(f"{change.partition} of group {change.group}: {change.warning}")
@@ -123,6 +143,6 @@ async def _execute(admin: Admin, options: argparse.Namespace, plan: ResetPlan) -
 
 def _show(options: argparse.Namespace, plan: ResetPlan) -> None:
     if options.export:
-        print(write_offsets(plan.changes, with_group=len(options.group) != 1), end="")
+        write_csv(write_offsets(plan.changes, with_group=len(options.group) != 1))
     else:
         show_plan(options.output, plan)

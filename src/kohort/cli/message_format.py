@@ -16,6 +16,7 @@ was deserialized is written as text; lengths are those of the bytes.
 
 import json
 import re
+from base64 import b64encode
 from collections.abc import Callable, Iterable, Sequence
 from struct import Struct
 from typing import Final, Protocol, Self, TypeAlias
@@ -187,9 +188,9 @@ _TIMESTAMP_TYPES: Final = {0: "create", 1: "logappend"}
 def json_envelope(broker_of: Callable[[Message], int]) -> Write:
     """How a record is written by `-J`: one object on one line, members in kcat's order.
 
-    Bytes that are no UTF-8 go out as they are, as in kcat: such a line is JSON to nobody, but loses
-    nothing. What was deserialized to JSON is part of the object. What could not be is null, with
-    the error beside it.
+    Where bytes are no UTF-8, kcat writes a line that is no JSON. Here they are U+FFFD in the text,
+    and a member `…_base64` has all bytes of the field. A value that was deserialized to JSON is
+    part of the object. If that failed, the member is null, with the error beside it.
     """
 
     def write(message: Message) -> bytes:
@@ -202,15 +203,24 @@ def json_envelope(broker_of: Callable[[Message], int]) -> Write:
             "broker": broker_of(message),
         }
         if message.headers:
-            envelope["headers"] = [
-                each for name, value in message.headers for each in (name, _text(value))
-            ]
+            envelope |= _header_members(message.headers)
         envelope |= _field("key", "key", lambda: message.key)
         envelope |= _field("payload", "value", lambda: message.value)
         text = json.dumps(envelope, ensure_ascii=False, separators=(",", ":"))
-        return _bytes(_JSON_ESCAPE.sub(_as_kcat, text)) + b"\n"
+        return _JSON_ESCAPE.sub(_as_kcat, text).encode("utf-8", "replace") + b"\n"
 
     return write
+
+
+def _header_members(headers: Sequence[Header]) -> dict[str, object]:
+    members: dict[str, object] = {
+        "headers": [each for name, value in headers for each in (_text(_bytes(name)), _text(value))]
+    }
+    if not all(_is_utf8(value) and _is_utf8(_bytes(name)) for name, value in headers):
+        members["headers_base64"] = [
+            each for name, value in headers for each in (_base64(_bytes(name)), _base64(value))
+        ]
+    return members
 
 
 def _field(name: str, kind: str, read: Callable[[], bytes | None]) -> dict[str, object]:
@@ -220,7 +230,10 @@ def _field(name: str, kind: str, read: Callable[[], bytes | None]) -> dict[str, 
         return {name: None, f"{name}_error": str(error)}
     if isinstance(data, JsonText):
         return {name: json.loads(data), f"{kind}_schema_id": data.schema_id}
-    return {name: _text(data)}
+    members: dict[str, object] = {name: _text(data)}
+    if not _is_utf8(data):
+        members[f"{name}_base64"] = _base64(data)
+    return members
 
 
 def _as_kcat(escape: re.Match[str]) -> str:
@@ -229,4 +242,16 @@ def _as_kcat(escape: re.Match[str]) -> str:
 
 
 def _text(data: bytes | None) -> str | None:
-    return None if data is None else data.decode("utf-8", "surrogateescape")
+    return None if data is None else data.decode("utf-8", "replace")
+
+
+def _base64(data: bytes | None) -> str | None:
+    return None if data is None else b64encode(data).decode()
+
+
+def _is_utf8(data: bytes | None) -> bool:
+    try:
+        (data or b"").decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -68,7 +68,10 @@ def run(options: argparse.Namespace) -> int:
     if not 0 < options.timeout < inf:
         raise RefusedError(f"--timeout {options.timeout:g}: is no number of seconds to wait for")
     if options.storage is None:
-        raise RefusedError(f"--storage is missing: name the database, or set {_STORAGE}")
+        raise RefusedError(
+            f"--storage is missing: name the PostgreSQL that the nodes share, or set {_STORAGE}; "
+            "kohort cluster shows the nodes of any cluster"
+        )
     if not in_postgres(options.storage):
         raise RefusedError("--storage is no URL of PostgreSQL: postgresql://USER@HOST/DATABASE")
     try:

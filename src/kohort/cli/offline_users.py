@@ -9,6 +9,7 @@ from typing import Self
 from kohort.cli.options import RefusedError
 from kohort.errors import ErrorCode, KafkaError, KohortError
 from kohort.log import directory_format
+from kohort.log.unusable import unusable
 from kohort.runtime.clock import SystemClock
 from kohort.security.scram import (
     BY_MECHANISM,
@@ -48,8 +49,10 @@ class OfflineUsers:
                 closing.callback(logs.close)
                 topics = Topics(logs, config, SystemClock().timestamp, _first_of(workers))
                 closing.callback(topics.close)
-            except (KohortError, OSError) as error:
+            except KohortError as error:
                 raise RefusedError(f"--data-dir {path}: {error}") from error
+            except OSError as error:
+                raise RefusedError(unusable(path, error)) from error
             yield cls(topics)
 
     async def describe_scram_users(self) -> Mapping[str, Mapping[str, int]]:

@@ -40,7 +40,13 @@ FLAGS: Final = (
     ),
     Flag("--data", "log.dir", "directory of all data, made if missing", "DIR"),
     Flag("--storage", "storage", "place of all data", "local|memory|postgresql://…"),
-    Flag("--memory", "storage", "keep all in memory: gone when the server ends", means="memory"),
+    Flag(
+        "--memory",
+        "storage",
+        "keep all in memory: gone when the server ends",
+        means="memory",
+        also=(("memory.restart.visible", True),),
+    ),
     Flag(
         "--dev",
         "group.initial.rebalance.delay.ms",

@@ -1,19 +1,21 @@
 """The output formats of results: `--output table|json|csv`.
 
-A table is drawn by rich on a terminal. Elsewhere it is plain columns, a line per row, as Kafka's
-own tools print them and `awk` reads them. JSON and CSV have the same content for programs: numbers
-as numbers, null (an empty cell in CSV) where a table has "-".
+A table is drawn by rich on a terminal, in colours unless NO_COLOR is set. Elsewhere it is plain
+columns, a line per row, as Kafka's own tools print them and `awk` reads them. JSON and CSV have the
+same content for programs: numbers as numbers, null (an empty cell in CSV) where a table has "-".
 """
 
 import argparse
 import csv
+import io
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, TextIO
 
 from kohort.cli.options import RefusedError
+from kohort.printable import printable
 
 OUTPUTS: Final = ("table", "json", "csv")
 NONE: Final = "-"
@@ -49,17 +51,28 @@ def show(output: str, table: Table, as_json: object, *, to: TextIO | None = None
     if output == "json":
         print(json.dumps(as_json, indent=2, ensure_ascii=False), file=out)
     elif output == "csv":
-        _write_csv(table, out)
+        write_csv(_csv([map(_csv_name, table.columns), *table.rows]), out)
     elif out.isatty():
         _draw(table, out)
     else:
         _write_plain(table, out)
 
 
-def _write_csv(table: Table, out: TextIO) -> None:
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([_csv_name(column) for column in table.columns])
-    writer.writerows(["" if cell is None else cell for cell in row] for row in table.rows)
+def write_csv(text: str, out: TextIO | None = None) -> None:
+    """CSV as it is for programs; on a terminal its cells are escaped as those of tables."""
+    out = sys.stdout if out is None else out
+    if out.isatty():
+        rows = csv.reader(io.StringIO(text, newline=""))
+        text = _csv([printable(cell) for cell in row] for row in rows)
+    print(text, end="", file=out)
+
+
+def _csv(rows: Iterable[Iterable[object]]) -> str:
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\n").writerows(
+        ["" if cell is None else cell for cell in row] for row in rows
+    )
+    return text.getvalue()
 
 
 def _csv_name(column: str) -> str:
@@ -88,18 +101,33 @@ def _draw(table: Table, out: TextIO) -> None:
         numbers = any(isinstance(row[index], int) for row in table.rows)
         drawn.add_column(column, justify="right" if numbers else "left", overflow="fold")
     for row in table.rows:
-        # Names are whatever their owners chose: as Text they are no markup.
-        drawn.add_row(*(Text(_cell(cell)) for cell in row))
+        # As Text, names are no markup, whatever their owners chose.
+        cells = zip(table.columns, row, strict=True)
+        drawn.add_row(*(Text(_cell(cell), _style(column, cell)) for column, cell in cells))
     Console(file=out).print(drawn)
 
 
+def _style(column: str, cell: object) -> str:
+    """The colour of what people look for: states at rest or not, and lag; none with NO_COLOR."""
+    if column == "STATE":
+        return "green" if cell in ("Stable", "serving") else "yellow"
+    if column == "LAG" and isinstance(cell, int):
+        return "yellow" if cell else "green"
+    return "red" if column == "STATUS" and str(cell).startswith("Error") else ""
+
+
 def _cell(value: object) -> str:
-    return NONE if value is None or value == "" else str(value)
+    return NONE if value is None or value == "" else printable(str(value))
+
+
+def print_line(text: str, *, to: TextIO | None = None) -> None:
+    """One line, on standard output unless `to` says otherwise."""
+    print(printable(text), file=to, flush=True)
 
 
 def print_message(message: str) -> None:
     """One line for the person at the terminal, on stderr: results alone go to stdout."""
-    print(f"kohort: {message}", file=sys.stderr)
+    print_line(f"kohort: {message}", to=sys.stderr)
 
 
 def warn(message: str) -> None:

@@ -53,6 +53,6 @@ def rewrite(path: Path, plan: ResetPlan) -> None:
 def read(path: Path) -> ResetPlan:
     """Raises RefusedError."""
     try:
-        return ResetPlan.from_json(path.read_text(encoding="utf-8"))
+        return ResetPlan.from_json(path.read_text(encoding="utf-8-sig"))
     except (OSError, UnicodeDecodeError, PlanError) as error:
         raise RefusedError(f"{path}: {error}") from None

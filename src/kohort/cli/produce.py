@@ -1,7 +1,7 @@
 """Send lines of standard input, or files, as records, with kcat's options:
 
-    seq 100 | kohort produce -b HOST:PORT -t orders
-    kohort produce -b HOST:PORT -t orders -K : -z zstd -H source=shell -l lines.txt
+    seq 100 | kohort produce -b HOST:PORT orders
+    kohort produce -b HOST:PORT orders -K : -z zstd -H source=shell -l lines.txt
 
 SIGINT and SIGTERM end the reading; lines that were read are sent. Exit code 1 when a record could
 not be delivered. With `-X transactional.id=ID` all records are one transaction, as in kcat.
@@ -22,15 +22,21 @@ from kohort.cli.client_options import (
     client_config,
     client_properties,
     run_to_exit_code,
+    timeout_ms,
 )
+from kohort.cli.consume_queries import require_partition
 from kohort.cli.exit_codes import FAILED
 from kohort.cli.message_format import Header, unescape
+from kohort.cli.opened_cluster import opened_cluster
 from kohort.cli.options import RefusedError
 from kohort.cli.output import print_message
 from kohort.cli.signals import stop_on_signal, until
+from kohort.client.admin import Admin
+from kohort.client.cluster import Cluster
 from kohort.client.config import ClientConfig
 from kohort.client.produce import Producer
-from kohort.errors import ConfigError, KohortError
+from kohort.errors import ConfigError, ErrorCode, KohortError
+from kohort.suggestions import did_you_mean
 
 MAX_MESSAGE: Final = 1_048_576
 BATCH_SIZE: Final = 131_072
@@ -61,7 +67,7 @@ _OWN: Final = (*_NUMBERS, *_WORDS, _IDEMPOTENCE)
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_client_arguments(parser)
     add = parser.add_argument
-    add("-t", dest="topic", metavar="TOPIC", required=True, help="the topic")
+    add("-t", dest="topic", metavar="TOPIC", help="the topic (default: the first word)")
     add(
         "-p",
         dest="partition",
@@ -74,7 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         metavar="FILE",
         type=Path,
-        help=("each is one record; with -l the one file holds many"),
+        help="each is one record; with -l the one file holds many; without -t the first is TOPIC",
     )
     add(
         "-l",
@@ -105,7 +111,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("-Z", dest="null", action="store_true", help="send empty keys and values as null")
     add("-c", dest="count", metavar="N", type=int, help="end after so many records")
     add("-T", dest="tee", action="store_true", help="write what is sent to standard output too")
-    add("-q", dest="quiet", action="store_true", help="as kcat's: nothing but errors is ever said")
+    add("-q", dest="quiet", action="store_true", help="say nothing on stderr but errors")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +137,10 @@ class InputFormat:
 
 def run(options: argparse.Namespace) -> int:
     """Raises RefusedError."""
+    if options.topic is None:
+        if not options.files:
+            raise RefusedError("say where to send: kohort produce TOPIC, or -t TOPIC")
+        options.topic = str(options.files.pop(0))
     try:
         properties = client_properties(options, _OWN)
         form = _input_format(options)
@@ -173,7 +183,7 @@ def _header(text: str) -> Header:
 
 def _settings(options: argparse.Namespace, properties: Mapping[str, str]) -> dict[str, Any]:
     """What the Producer is made with. Raises ConfigError."""
-    settings: dict[str, Any] = {"batch_size": BATCH_SIZE, "max_block_ms": options.timeout}
+    settings: dict[str, Any] = {"batch_size": BATCH_SIZE, "max_block_ms": timeout_ms(options)}
     for name, option in _NUMBERS.items():
         if name in properties:
             if not properties[name].isdecimal():
@@ -189,11 +199,14 @@ class _Work:
     """From input to the cluster."""
 
     def __init__(self, options: argparse.Namespace, form: InputFormat) -> None:
+        self._options = options
         self._topic: str = options.topic
         self._partition: int | None = None if options.partition == RANDOM else options.partition
         self._files: Sequence[Path] = options.files
         self._lines: bool = options.lines
         self._left: int | None = options.count
+        self._quiet: bool = options.quiet
+        self._sent = 0
         self._tee = ByteOutput() if options.tee else None
         self._input_format = form
         self._limit = MAX_MESSAGE
@@ -201,12 +214,39 @@ class _Work:
     async def run(self, config: ClientConfig, settings: Mapping[str, Any]) -> int:
         """The exit code. Raises KohortError, OSError."""
         self._limit = settings.get("max_request_size", MAX_MESSAGE)
-        async with Producer(config, **settings) as producer:
-            await producer.cluster.metadata(())
+        async with (
+            opened_cluster(self._options, config) as cluster,
+            Producer(cluster, **settings) as producer,
+        ):
+            is_new = await self._is_new(cluster)
             stop = stop_on_signal()  # not before: without a broker a signal ends the process
             whole = producer.transaction() if "transactional_id" in settings else nullcontext()
             async with whole:
-                return await self._send_all(producer, stop)
+                code = await self._send_all(producer, stop)
+            await producer.flush()
+            if not self._quiet:
+                await self._print_summary(cluster, is_new=is_new)
+        return code
+
+    async def _print_summary(self, cluster: Cluster, *, is_new: bool) -> None:
+        new = ""
+        if is_new and self._sent:
+            others = (
+                each for each in await Admin(cluster).describe_topics() if each != self._topic
+            )
+            new = f", which is new{did_you_mean(self._topic, others)}"
+        records = "record" if self._sent == 1 else "records"
+        print_message(f"{self._sent} {records} to topic {self._topic}{new}")
+
+    async def _is_new(self, cluster: Cluster) -> bool:
+        """Whether the server has to create the topic.
+
+        Raises KohortError if it exists without the partition, for which no wait would help.
+        """
+        topic = (await cluster.metadata([self._topic])).topics[self._topic]
+        if self._partition is not None and topic.error is ErrorCode.none:
+            require_partition(topic, self._partition)
+        return topic.error is ErrorCode.unknown_topic_or_partition
 
     async def _send_all(self, producer: Producer, stop: asyncio.Event) -> int:
         if self._files and not self._lines:
@@ -272,5 +312,6 @@ class _Work:
             headers=self._input_format.headers,
             partition=self._partition,
         )
+        self._sent += 1
         if self._tee is not None:
             await self._tee.write(message)

@@ -8,9 +8,9 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from kohort.cli.client_options import run_with_admin
+from kohort.cli.names import Once
 from kohort.cli.options import RefusedError
-from kohort.cli.output import Table, show
-from kohort.cli.verbs import Once
+from kohort.cli.output import Table, print_message, show
 from kohort.client.admin import Admin, QuotaEntity, QuotaEntityType
 from kohort.security.scram import BY_MECHANISM
 
@@ -92,6 +92,8 @@ def alter(
 
     async def work(admin: Admin) -> int:
         await admin.alter_client_quotas(entity, quotas, delete=deleted)
+        names = (f"{kind} {name or 'default'}" for kind, name in entity.items())
+        print_message(f"altered quotas of {', '.join(names)}")
         return 0
 
     return run_with_admin(options, work)

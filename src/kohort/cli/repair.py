@@ -9,13 +9,13 @@ stay: the offsets of the damaged ones become a hole, which consumers skip.
 """
 
 import argparse
-import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
 from kohort.cli.exit_codes import FAILED, FOUND
 from kohort.cli.options import RefusedError
+from kohort.cli.output import print_line, print_message
 from kohort.errors import KohortError
 from kohort.log import directory_format, holes, recovery, repair
 from kohort.log.data_directory import partition_names
@@ -84,7 +84,7 @@ def _repair(path: str, *, execute: bool, keep_rest: bool) -> int:
     try:
         if recovery.has_swaps(path):
             if not execute:
-                print(f"{path}: a compaction was interrupted; --execute completes it first")
+                print_line(f"{path}: a compaction was interrupted; --execute completes it first")
                 return FOUND
             recovery.complete_swaps(path)
         kept_rest = False
@@ -93,22 +93,22 @@ def _repair(path: str, *, execute: bool, keep_rest: bool) -> int:
             if found and (not _may_keep_rest(path, found) or not execute):
                 return FOUND
             for kept in holes.fill(found):
-                print(f"  kept {kept}")
+                print_line(f"  kept {kept}")
             kept_rest = bool(found)
         cut = repair.examine(path)
         if cut is None:
             if kept_rest:
-                print("  repaired: the records behind the damage are served")
+                print_line("  repaired: the records behind the damage are served")
             return 0
         _show(path, cut)
         if not execute:
             return FOUND
         for kept in repair.execute(path, cut):
-            print(f"  kept {kept}")
+            print_line(f"  kept {kept}")
     except OSError as error:
-        print(f"kohort: {path}: {error.strerror or error}", file=sys.stderr)
+        print_message(f"{path}: {error.strerror or error}")
         return FAILED
-    print(f"  repaired: the log ends at offset {cut.damage.offset}")
+    print_line(f"  repaired: the log ends at offset {cut.damage.offset}")
     return 0
 
 
@@ -116,16 +116,16 @@ def _may_keep_rest(path: str, found: list[holes.Hole]) -> bool:
     """Show the holes, and whether they may be made."""
     name = Path(path).name
     for hole in found:
-        print(f"{name}: {hole}")
+        print_line(f"{name}: {hole}")
     if name == _METADATA:
-        print(
+        print_line(
             "  not done: a change of topics lost in the middle would bring deleted topics back, or "
             "apply to others. Restore this directory from a copy, or end the log before the damage "
             "without --keep-rest"
         )
         return False
     if name.startswith(_GROUPS):
-        print(
+        print_line(
             "  groups: commits, deletions and generations in the hole are lost. A group goes on "
             "from its latest commit outside of it, and may read records again"
         )
@@ -133,12 +133,12 @@ def _may_keep_rest(path: str, found: list[holes.Hole]) -> bool:
 
 
 def _show(path: str, cut: repair.Cut) -> None:
-    print(f"{Path(path).name}: {cut.damage}")
-    print(
+    print_line(f"{Path(path).name}: {cut.damage}")
+    print_line(
         f"  to cut: {cut.bytes} bytes from there on, offsets {cut.damage.offset} to "
         f"{cut.end_offset - 1}, with {cut.batches} whole batches behind the damage"
         if cut.bytes
         else "  to cut: nothing; the log is to end where its records do"
     )
     for file in cut.files:
-        print(f"  to take out: {file}")
+        print_line(f"  to take out: {file}")

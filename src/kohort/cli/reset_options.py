@@ -1,14 +1,18 @@
-"""The options that specify the new offsets of a reset: one of eight, by Kafka's names."""
+"""The options that specify the new offsets of a reset: Kafka's by their names, and a group's."""
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from kohort.cli.near_names import near_groups
 from kohort.cli.options import RefusedError
 from kohort.cli.output import print_message
+from kohort.client.admin import Admin
 from kohort.client.resets import (
     Moment,
+    Scope,
     ShiftBy,
     Specification,
     ToCurrent,
@@ -19,9 +23,10 @@ from kohort.client.resets import (
     ToTime,
     parse_datetime,
     parse_duration,
+    partitions_of,
     read_offsets,
 )
-from kohort.errors import ConfigError
+from kohort.errors import ConfigError, KohortError, unless_error
 from kohort.types import GroupId
 
 FLAGS: Final = (
@@ -33,6 +38,7 @@ FLAGS: Final = (
     "to_datetime",
     "by_duration",
     "from_file",
+    "from_group",
 )
 
 
@@ -64,6 +70,7 @@ def add_specification_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         help=("as in a CSV file of --export (- is standard input)"),
     )
+    add("--from-group", metavar="GROUP", help="to where this other group is")
 
 
 def has_scope(options: argparse.Namespace) -> bool:
@@ -72,8 +79,11 @@ def has_scope(options: argparse.Namespace) -> bool:
     return not any(scopes) if options.from_file is not None else sum(scopes) == 1
 
 
-def specification(options: argparse.Namespace, now_ms: int) -> Specification:
-    """The requested reset. Raises RefusedError."""
+def specification(options: argparse.Namespace, now_ms: int) -> Specification | None:
+    """The requested reset; None for --from-group, whose offsets the cluster has.
+
+    Raises RefusedError.
+    """
     given = [
         flag
         for flag in FLAGS
@@ -82,10 +92,30 @@ def specification(options: argparse.Namespace, now_ms: int) -> Specification:
     if len(given) != 1:
         every = ", ".join(f"--{flag.replace('_', '-')}" for flag in FLAGS)
         raise RefusedError(f"say where to, in one way: {every}")
+    if options.from_group is not None:
+        if options.from_group in options.group:
+            raise RefusedError(f"--from-group {options.from_group}: is the group itself")
+        return None
     try:
         return _specification(options, given[0], now_ms)
     except ConfigError as error:
         raise RefusedError(f"--{given[0].replace('_', '-')}: {error}") from error
+
+
+async def of_group(
+    admin: Admin, source: GroupId, groups: Sequence[GroupId], scope: Scope | None
+) -> ToOffsets:
+    """To the offsets that `source` has committed, in the scope. Raises KohortError."""
+    committed = unless_error((await admin.committed([source]))[source])
+    wanted = set(committed) if scope is None else await partitions_of(admin, scope)
+    offsets = {tp: at.offset for tp, at in committed.items() if tp in wanted}
+    if not offsets:
+        there = " there" if committed else await near_groups(admin, [source])
+        raise KohortError(f"group {source} has committed nothing{there}")
+    return ToOffsets(
+        {(group, tp): offset for group in groups for tp, offset in offsets.items()},
+        f"from-group {source}",
+    )
 
 
 def _specification(options: argparse.Namespace, flag: str, now_ms: int) -> Specification:
@@ -124,6 +154,7 @@ def _from_file(options: argparse.Namespace) -> ToOffsets:
     path = options.from_file
     try:
         text = sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
+        text = text.removeprefix("\ufeff")  # a byte-order mark, as spreadsheets write it
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: cannot be read: {error}") from None
     if options.all_groups:

@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any
 from kohort.cli import options as cli_options
 from kohort.errors import KohortError
 from kohort.log import directory_format
+from kohort.log.unusable import unusable
 from kohort.server.broker import Broker
 from kohort.server.config import Config, shown_storage
 from kohort.server.logs import configure, fields
-from kohort.server.net import raise_limit
+from kohort.server.net import raise_limit, warn_of_low_limit
 
 if TYPE_CHECKING:
     from kohort.server.supervisor import Supervisor
@@ -40,7 +41,11 @@ def run(options: argparse.Namespace) -> int:
     """Raises RefusedError."""
     config = cli_options.load_config(options)
     configure(config["logging.format"], config["logging.level"])
-    raise_limit()
+    try:
+        raise_limit()
+    except KohortError as error:
+        raise cli_options.RefusedError(str(error)) from error
+    warn_of_low_limit()
     if config.workers > 1:
         return asyncio.run(supervise(config))
     _gather_data(config)
@@ -60,7 +65,7 @@ def _gather_data(config: Config) -> None:
         except KohortError as error:
             raise cli_options.RefusedError(str(error)) from error
         except OSError as error:
-            raise cli_options.RefusedError(f"the data directory cannot be used: {error}") from error
+            raise cli_options.RefusedError(unusable(Path(config["log.dir"]), error)) from error
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -10,12 +10,19 @@ until Ctrl-C or SIGTERM, which are its regular end.
 """
 
 import argparse
+import re
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from kohort.cli.client_options import add_client_arguments, client_config, client_properties
+from kohort.cli.client_options import (
+    add_client_arguments,
+    client_config,
+    client_properties,
+    timeout_ms,
+)
 from kohort.cli.exit_codes import FAILED
 from kohort.cli.options import RefusedError
 from kohort.cli.output import print_message
@@ -31,6 +38,8 @@ if TYPE_CHECKING:
 
 STOP_S: Final = 60.0
 POLL_S: Final = 0.5
+_CAUSE: Final = re.compile(r"\bkohort(?:\.\w+)*\.[A-Z]\w*: (.+)")
+"""An error of ours as Python writes it, with the name of its class."""
 _SETTINGS: Final = {
     # More than there can be between two looks; each one costs some calls into Java.
     "spark.sql.streaming.numRecentProgressUpdates": "8",
@@ -123,6 +132,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the query to its end, or until a signal; the exit code. Raises RefusedError."""
+    # PySpark warns of the newest pandas, which nothing here uses.
+    warnings.filterwarnings("ignore", category=FutureWarning, module="pyspark")
     from kohort.spark.pipeline import Pipeline
     from kohort.spark.session import spark_session
 
@@ -143,6 +154,7 @@ def run(options: argparse.Namespace) -> int:
             master=options.master,
             settings=_SETTINGS | _conf(options),
             configured=pipeline.configured,
+            with_vectors=False,
         )
         # Twice, as PySpark puts a handler of its own in place of ours.
         with noted_signals() as early, session as spark, noted_signals() as came:
@@ -235,7 +247,7 @@ def kafka_options(options: argparse.Namespace) -> dict[str, str]:
     }
     return {
         "bootstrap.servers": "localhost:9092",
-        "default.api.timeout.ms": str(options.timeout),
+        "default.api.timeout.ms": str(timeout_ms(options)),
     } | known
 
 
@@ -269,6 +281,5 @@ def _await_end(query: Any) -> None:
 
 def _failure(error: str) -> str:
     """What a Python error within Spark's says, or else the first line of Spark's."""
-    lines = [line.strip() for line in error.splitlines() if line.strip()]
-    python = [line.partition(": ")[2] for line in lines if line.startswith("kohort.")]
-    return python[-1] if python else lines[0]
+    causes = _CAUSE.findall(error)
+    return str(causes[-1]) if causes else error.strip().partition("\n")[0]

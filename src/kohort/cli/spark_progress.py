@@ -5,8 +5,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from kohort.printable import printable
 from kohort.spark.pipeline import NOT_PARSED
 
 
@@ -56,16 +58,17 @@ def progress(name: str, unfit: str) -> Iterator[Callable[[Sequence[Any]], None]]
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     try:
         with Progress(*columns, console=console, disable=not console.is_terminal) as drawn:
-            task = drawn.add_task(f"{name}: starting")
+            task = drawn.add_task(escape(printable(f"{name}: starting")))
 
             def show(recent: Sequence[Any]) -> None:
                 lines = tally.add(recent)
                 if not console.is_terminal:
                     for line in lines:
-                        console.print(f"{name}: {line}", markup=False, soft_wrap=True)
+                        console.print(printable(f"{name}: {line}"), markup=False, soft_wrap=True)
                 elif lines:
-                    drawn.update(task, description=f"{name}: {tally.line}; {lines[-1]}")
+                    now = printable(f"{name}: {tally.line}; {lines[-1]}")
+                    drawn.update(task, description=escape(now))
 
             yield show
     finally:
-        console.print(f"{name}: {tally.line}", markup=False)
+        console.print(printable(f"{name}: {tally.line}"), markup=False)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kohort.cli.exit_codes import FAILED, FOUND
+from kohort.cli.output import print_line
 from kohort.cli.storage_places import in_postgres, refused
 from kohort.log import directory_check
 from kohort.log.findings import Finding, Level
@@ -28,7 +29,7 @@ def run(options: argparse.Namespace) -> int:
     def show(finding: Finding) -> None:
         level, what, text = finding
         levels.add(level)
-        print(f"{level.value:<8} {what}: {text}", flush=True)
+        print_line(f"{level.value:<8} {what}: {text}")
 
     try:
         _check(options.storage, show)

@@ -15,6 +15,7 @@ from typing import Final, TypeVar
 
 from kohort.cli.exit_codes import FAILED, FOUND
 from kohort.cli.options import RefusedError
+from kohort.cli.output import print_line, print_message
 from kohort.cli.storage_places import in_postgres, refused, told
 from kohort.errors import KohortError
 from kohort.log import directory_format
@@ -53,7 +54,7 @@ class _Progress:
         if now - self._told >= _LINE_EVERY_S:
             self._told = now
             total = f"{self._total / _MB:.0f} MB"
-            print(f"{self._what} {self._done / _MB:.0f} of {total}", file=sys.stderr, flush=True)
+            print_line(f"{self._what} {self._done / _MB:.0f} of {total}", to=sys.stderr)
 
     def summary(self) -> str:
         seconds = max(time.monotonic() - self._began, 0.001)
@@ -74,21 +75,21 @@ def run(options: argparse.Namespace) -> int:
                     copy_all(source, target, copying, copying.already)
                     there = f", {copying.there} were there" if copying.there else ""
                     count = len(logs) - copying.there
-                    print(f"copied {count} partitions, {copying.summary()}{there}", flush=True)
+                    print_line(f"copied {count} partitions, {copying.summary()}{there}")
             with closing(_opened(options.target, open_logs)) as copy:
                 comparing = _Progress("compared", 2 * total)
                 found = list(differences(source, copy, comparing))
         except RefusedError:
             raise
         except (KohortError, OSError) as error:
-            print(f"kohort: {told(error)}", file=sys.stderr)
+            print_message(told(error))
             return FAILED
     for each in found:
-        print(each)
+        print_line(str(each))
     if found:
-        print("the copy differs: do not serve from it")
+        print_line("the copy differs: do not serve from it")
         return FOUND
-    print(f"verified: both places have the same {len(logs)} partitions, {comparing.summary()}")
+    print_line(f"verified: both places have the same {len(logs)} partitions, {comparing.summary()}")
     return 0
 
 

@@ -1,25 +1,27 @@
 """List, create, describe, alter and delete topics, with the options of kafka-topics.
 
-`kohort topics --create --topic orders` is `kohort topics create --topic orders`. Configs of a topic
+`kohort topics --create --topic orders` is `kohort topics create orders`. Configs of a topic
 are altered by `kohort configs alter`.
 """
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from kohort.cli import topics_describe
 from kohort.cli.client_options import run_with_admin
-from kohort.cli.exit_codes import FAILED
+from kohort.cli.names import add_name, add_names
 from kohort.cli.output import Table, print_message, show
-from kohort.cli.verbs import Once, Verb, Verbs, pairs
+from kohort.cli.verbs import Verb, Verbs, pairs
+from kohort.cli.watching import add_watch_arguments, run_watched
 from kohort.client.admin import Admin
 from kohort.client.cluster import TopicMetadata
 from kohort.errors import ErrorCode, KafkaError
 
 
-def _add_topic(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--topic", metavar="TOPIC", required=True, action=Once, help="the topic")
+def _add_topics(parser: argparse.ArgumentParser) -> None:
+    add_names(parser, "--topic", "TOPIC", "a topic", required=True)
 
 
 def _add_count(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
@@ -31,6 +33,7 @@ def _add_count(parser: argparse.ArgumentParser, *, required: bool = False) -> No
 
 def _add_list(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--exclude-internal", action="store_true", help="leave out internal topics")
+    add_watch_arguments(parser)
 
 
 def _list(options: argparse.Namespace) -> int:
@@ -45,14 +48,14 @@ def _list(options: argparse.Namespace) -> int:
         show(options.output, Table(("TOPIC",), [(name,) for name in shown]), shown)
         return 0
 
-    return run_with_admin(options, work)
+    return run_watched(options, work)
 
 
 # --- create, alter, delete
 
 
 def _add_create(parser: argparse.ArgumentParser) -> None:
-    _add_topic(parser)
+    _add_topics(parser)
     _add_count(parser)
     add = parser.add_argument
     add("--replication-factor", metavar="N", type=int, help="replicas (default: the broker's)")
@@ -64,13 +67,15 @@ def _create(options: argparse.Namespace) -> int:
     configs = pairs("--config", options.config)
 
     async def work(admin: Admin) -> int:
-        with _accepted(ErrorCode.topic_already_exists, options.if_not_exists):
-            await admin.create_topic(
-                options.topic,
-                partitions=-1 if options.partitions is None else options.partitions,
-                replication_factor=options.replication_factor or -1,
-                configs=configs,
-            )
+        for topic in dict.fromkeys(options.topic):
+            with _accepted(ErrorCode.topic_already_exists, options.if_not_exists):
+                await admin.create_topic(
+                    topic,
+                    partitions=-1 if options.partitions is None else options.partitions,
+                    replication_factor=options.replication_factor or -1,
+                    configs=configs,
+                )
+                print_message(f"created topic {topic}")
         return 0
 
     return run_with_admin(options, work)
@@ -81,7 +86,7 @@ def _add_if_exists(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_alter(parser: argparse.ArgumentParser) -> None:
-    _add_topic(parser)
+    add_name(parser, "--topic", "TOPIC", "the topic")
     _add_count(parser, required=True)
     _add_if_exists(parser)
 
@@ -90,20 +95,23 @@ def _alter(options: argparse.Namespace) -> int:
     async def work(admin: Admin) -> int:
         with _accepted(ErrorCode.unknown_topic_or_partition, options.if_exists):
             await admin.create_partitions(options.topic, options.partitions)
+            print_message(f"topic {options.topic} has {options.partitions} partitions")
         return 0
 
     return run_with_admin(options, work)
 
 
 def _add_delete(parser: argparse.ArgumentParser) -> None:
-    _add_topic(parser)
+    _add_topics(parser)
     _add_if_exists(parser)
 
 
 def _delete(options: argparse.Namespace) -> int:
     async def work(admin: Admin) -> int:
-        with _accepted(ErrorCode.unknown_topic_or_partition, options.if_exists):
-            await admin.delete_topic(options.topic)
+        for topic in dict.fromkeys(options.topic):
+            with _accepted(ErrorCode.unknown_topic_or_partition, options.if_exists):
+                await admin.delete_topic(topic)
+                print_message(f"deleted topic {topic}")
         return 0
 
     return run_with_admin(options, work)
@@ -123,68 +131,19 @@ def _accepted(code: ErrorCode, on_request: bool) -> Iterator[None]:
 
 
 def _add_describe(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--topic",
-        metavar="TOPIC",
-        action="append",
-        default=[],
-        help="repeatable (default: all topics)",
-    )
+    add_names(parser, "--topic", "TOPIC", "a topic (default: all topics)")
     _add_if_exists(parser)
-
-
-def _describe(options: argparse.Namespace) -> int:
-    async def work(admin: Admin) -> int:
-        found = await admin.describe_topics(options.topic or None)
-        there = [each for _, each in sorted(found.items()) if isinstance(each, TopicMetadata)]
-        show(options.output, _table(there), [_as_json(each) for each in there])
-        accepted = (ErrorCode.unknown_topic_or_partition,) if options.if_exists else ()
-        missing = [
-            each
-            for each in found.values()
-            if isinstance(each, KafkaError) and each.code not in accepted
-        ]
-        for error in missing:
-            print_message(str(error))
-        return FAILED if missing else 0
-
-    return run_with_admin(options, work)
-
-
-def _table(topics: Sequence[TopicMetadata]) -> Table:
-    rows = [
-        (topic.name, each.index, each.leader, _numbers(each.replicas), _numbers(each.isr))
-        for topic in topics
-        for each in topic.partitions
-    ]
-    return Table(("TOPIC", "PARTITION", "LEADER", "REPLICAS", "ISR"), rows)
-
-
-def _numbers(nodes: Sequence[int]) -> str:
-    return ",".join(map(str, nodes))
-
-
-def _as_json(topic: TopicMetadata) -> dict[str, object]:
-    return {
-        "topic": topic.name,
-        "id": None if topic.id is None else str(topic.id),
-        "internal": topic.is_internal,
-        "partitions": [
-            {
-                "partition": each.index,
-                "leader": each.leader,
-                "replicas": list(each.replicas),
-                "isr": list(each.isr),
-            }
-            for each in topic.partitions
-        ],
-    }
+    add_watch_arguments(parser)
 
 
 VERBS: Final = {
     "list": Verb("List topics, by name.", _add_list, _list),
     "create": Verb("Create a topic.", _add_create, _create),
-    "describe": Verb("Show partitions, leaders and replicas.", _add_describe, _describe),
+    "describe": Verb(
+        "Show ids and configs, and the leader, offsets and size of each partition.",
+        _add_describe,
+        topics_describe.run,
+    ),
     "alter": Verb("Grow a topic to more partitions.", _add_alter, _alter),
     "delete": Verb("Delete a topic and its records.", _add_delete, _delete),
 }

@@ -1,7 +1,7 @@
 """List, describe and abort transactions, with the options of kafka-transactions.
 
 `kohort transactions --describe --transactional-id shop` is
-`kohort transactions describe --transactional-id shop`.
+`kohort transactions describe shop`.
 """
 
 import argparse
@@ -11,9 +11,10 @@ from typing import Final
 
 from kohort.cli.client_options import run_with_admin
 from kohort.cli.exit_codes import FAILED
+from kohort.cli.names import Once, add_name
 from kohort.cli.options import RefusedError
 from kohort.cli.output import Table, print_message, show
-from kohort.cli.verbs import Once, Verb, Verbs
+from kohort.cli.verbs import Verb, Verbs
 from kohort.client.admin import Admin, HangingTransaction, ProducerState, TransactionDescription
 from kohort.client.cluster import TopicMetadata
 from kohort.errors import KohortError, unless_error
@@ -25,13 +26,11 @@ _DEFAULT_MINUTES: Final = 15
 
 
 def _add_transactional_id(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--transactional-id", metavar="ID", required=True, action=Once, help="the transactional id"
-    )
+    add_name(parser, "--transactional-id", "ID", "the transactional id")
 
 
 def _add_partition(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--topic", metavar="TOPIC", required=True, action=Once, help="the topic")
+    add_name(parser, "--topic", "TOPIC", "the topic")
     parser.add_argument("--partition", metavar="N", type=int, required=True, help="its number")
 
 

@@ -15,9 +15,10 @@ from typing import Final, Protocol
 
 from kohort.cli.client_options import run_to_exit_code, run_with_admin
 from kohort.cli.exit_codes import FAILED
+from kohort.cli.names import Once
 from kohort.cli.options import RefusedError
 from kohort.cli.output import Table, print_message, show
-from kohort.cli.verbs import Once, Verb, Verbs
+from kohort.cli.verbs import Verb, Verbs
 from kohort.errors import KohortError
 from kohort.security.scram import BY_MECHANISM, MAX_ITERATIONS, MIN_ITERATIONS
 
@@ -133,7 +134,7 @@ def _password(options: argparse.Namespace) -> str:
 
 def _first_line(path: Path) -> str:
     try:
-        with path.open(encoding="utf-8") as file:
+        with path.open(encoding="utf-8-sig") as file:
             return file.readline()
     except (OSError, UnicodeDecodeError) as error:
         raise RefusedError(f"--password-file {path}: cannot be read: {error}") from None
@@ -179,6 +180,7 @@ def _add(options: argparse.Namespace) -> int:
         if await _mechanisms(users, options.name):
             raise KohortError(f"user {options.name} exists: change it by set-password")
         await _set(users, options, password, options.mechanism or tuple(BY_MECHANISM))
+        print_message(f"added user {options.name}")
         return 0
 
     return _run(options, work, creates_directory=True)
@@ -192,6 +194,7 @@ def _set_password(options: argparse.Namespace) -> int:
         if not has:
             raise _unknown(options.name)
         await _set(users, options, password, options.mechanism or has)
+        print_message(f"set the password of user {options.name}")
         return 0
 
     return _run(options, work)
@@ -213,6 +216,7 @@ def _remove(options: argparse.Namespace) -> int:
             raise _unknown(options.name)
         for mechanism in has:
             await users.delete_scram_credential(options.name, mechanism=mechanism)
+        print_message(f"removed user {options.name}")
         return 0
 
     return _run(options, work)

@@ -3,7 +3,7 @@
 import argparse
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from kohort.cli.client_options import add_client_arguments
 from kohort.cli.options import RefusedError
@@ -11,16 +11,6 @@ from kohort.cli.output import add_output_argument, check_output
 
 _SEPARATOR: Final = re.compile(r",(?![^\[]*\])")
 """A comma outside of brackets."""
-
-
-class Once(argparse.Action):
-    """An option that is given at most once: of two values, none may be passed over."""
-
-    def __call__(self, *given: Any, **_: Any) -> None:
-        _parser, namespace, values, *_flag = given
-        if getattr(namespace, self.dest) is not None:
-            raise argparse.ArgumentError(self, "is given twice")
-        setattr(namespace, self.dest, values)
 
 
 class Verb(NamedTuple):

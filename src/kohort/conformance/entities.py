@@ -67,7 +67,9 @@ def _with_numeric_times(cls: type[Any]) -> type[Any]:
     if all(type_ is item.type for item, (_, type_, _) in zip(fields(cls), replaced, strict=True)):
         return cls
     marks = {name: getattr(cls, name) for name in MARKS}
-    return make_dataclass(cls.__name__, replaced, namespace=marks, frozen=True, kw_only=True)
+    made = make_dataclass(cls.__name__, replaced, namespace=marks, frozen=True, kw_only=True)
+    made.__module__ = cls.__module__  # since Python 3.12 it is that of this module
+    return made
 
 
 def _with_numeric_time(item: Field[Any]) -> tuple[Any, Any]:

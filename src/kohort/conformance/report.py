@@ -13,6 +13,7 @@ from kohort.conformance.plain import Plain
 from kohort.conformance.reference import Reference
 from kohort.conformance.runner import Run
 from kohort.conformance.scenario import Scenario
+from kohort.printable import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -158,6 +159,7 @@ def _print_differences(verdict: Verdict, console: Console) -> None:
 
 def _shown(value: Plain) -> str:
     text = json.dumps(value, ensure_ascii=False) if not isinstance(value, str) else value or '""'
+    text = printable(text)
     return (
         text
         if len(text) <= LONGEST_VALUE

@@ -1,0 +1,142 @@
+"""Watch one group: its members, what each owns, and the lag of each partition, until Ctrl-C.
+
+Works with any Kafka broker. On a terminal it is one picture that changes; elsewhere each change of
+the group is a line. What changed is what differs from one look to the next.
+"""
+
+import argparse
+from collections import deque
+from collections.abc import Iterator
+from datetime import datetime
+from typing import TYPE_CHECKING, Final
+
+from kohort.cli.client_options import add_client_arguments, run_with_admin
+from kohort.cli.group_tables import partition_list
+from kohort.cli.groups_describe import Described, describe
+from kohort.cli.names import add_name
+from kohort.cli.watching import add_interval_arguments, check_interval, looks
+from kohort.client.admin import Admin
+from kohort.errors import KohortError
+from kohort.printable import printable
+from kohort.types import GroupId
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+NOTES: Final = 8
+"""Changes that the picture keeps."""
+_BAR: Final = 12
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_client_arguments(parser)
+    add_name(parser, "--group", "GROUP", "the group")
+    add_interval_arguments(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Raises RefusedError."""
+    check_interval(options)
+    return run_with_admin(options, lambda admin: _watch(admin, options))
+
+
+async def _watch(admin: Admin, options: argparse.Namespace) -> int:
+    from rich.console import Console
+    from rich.live import Live
+
+    console = Console()
+    live = Live(console=console, auto_refresh=False) if console.is_terminal else None
+    notes: deque[str] = deque(maxlen=NOTES)
+    before: Described | None = None
+    if live is not None:
+        live.start()
+    try:
+        async for _ in looks(options):
+            now = await _look(admin, GroupId(options.group))
+            for text in changes(before, now):
+                notes.append(f"{datetime.now().astimezone():%H:%M:%S}  {printable(text)}")
+                if live is None:
+                    console.print(notes[-1], markup=False, highlight=False, soft_wrap=True)
+            if live is not None:
+                live.update(picture(now, list(notes)), refresh=True)
+            before = now
+    finally:
+        if live is not None:
+            live.stop()
+    return 0
+
+
+async def _look(admin: Admin, group: GroupId) -> Described:
+    found, failed = await describe(admin, [group], with_offsets=True)
+    for why in failed.values():
+        raise KohortError(f"group {group}: {why}")
+    return found[0]
+
+
+def lag(of: Described) -> int:
+    """The known lag of all partitions."""
+    return sum(at.lag or 0 for at in of.partition_lags.values())
+
+
+def changes(before: Described | None, now: Described) -> Iterator[str]:
+    """What differs between two looks at a group, in words; of the first look, what it is."""
+    if before is None:
+        count = len(now.group.members)
+        members = "1 member" if count == 1 else f"{count} members"
+        yield f"group {now.group.group} is {now.group.state}: {members}, lag {lag(now):,}"
+        return
+    was, there = before.group, now.group
+    old = {member.member_id: member for member in was.members}
+    new = {member.member_id: member for member in there.members}
+    for member_id in new.keys() - old.keys():
+        yield f"{new[member_id].name} joined"
+    for member_id in old.keys() - new.keys():
+        yield f"{old[member_id].name} is gone"
+    if (was.state, was.epoch) != (there.state, there.epoch):
+        epoch = "" if there.epoch is None else f", epoch {there.epoch}"
+        yield f"{was.state} → {there.state}{epoch}"
+    for member_id in sorted(new.keys() & old.keys()):
+        had, has = old[member_id].assignment or (), new[member_id].assignment or ()
+        if set(had) != set(has):
+            yield f"{new[member_id].name} owns {partition_list(sorted(has)) or 'nothing'}"
+    if lag(before) and not lag(now):
+        yield "the lag is 0"
+
+
+def picture(of: Described, notes: list[str]) -> "RenderableType":
+    """The group for a terminal."""
+    from rich import box
+    from rich.console import Group
+    from rich.panel import Panel
+    from rich.progress_bar import ProgressBar
+    from rich.table import Table
+    from rich.text import Text
+
+    group, state = of.group, printable(of.group.state)
+    headline = Text.assemble(
+        ("state ", "dim"), (f"{state}  ", "green" if state == "Stable" else "yellow"),
+        ("members ", "dim"), f"{len(group.members)}  ",
+        ("assignor ", "dim"), f"{printable(group.assignor) or '-'}  ",
+        ("lag ", "dim"), f"{lag(of):,}",
+    )  # fmt: skip
+    owners = {tp: member.client_id for member in group.members for tp in member.assignment or ()}
+    table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="dim")
+    for column in ("partition", "owner", "committed", "end", "lag", ""):
+        table.add_column(
+            column, justify="left" if column in ("partition", "owner", "") else "right"
+        )
+    for tp, at in sorted(of.partition_lags.items()):
+        committed = None if at.committed is None else at.committed.offset
+        bar = ProgressBar(total=max(at.end or 1, 1), completed=committed or 0, width=_BAR)
+        cells = (owners.get(tp, "nobody"), committed, at.end, at.lag)
+        shown = [
+            Text("-" if cell is None else f"{cell:,}" if isinstance(cell, int) else printable(cell))
+            for cell in cells
+        ]
+        table.add_row(Text(printable(str(tp))), *shown, bar)
+    lines = [Text(note, no_wrap=True, overflow="ellipsis") for note in notes]
+    return Panel(
+        Group(headline, Text(), table, Text(), *lines),
+        title=Text(printable(f"group {group.group}"), "bold"),
+        box=box.ROUNDED,
+    )

@@ -1,0 +1,51 @@
+"""The nearest names of topics, groups and transactional ids for those that do not exist."""
+
+import argparse
+from collections.abc import Iterable
+
+from kohort.client.admin import Admin
+from kohort.errors import ErrorCode, KohortError
+from kohort.suggestions import closest
+
+
+async def near_names(admin: Admin, code: ErrorCode, options: argparse.Namespace) -> str:
+    """A hint for the end of an error with that code about what `options` name; "" if none fits."""
+    match code:
+        case ErrorCode.unknown_topic_or_partition:
+            # A topic may have its partitions behind a colon, which no name has.
+            names = (*_named(options, "topic"), *_named(options, "entity_name"))
+            return await near_topics(admin, (name.partition(":")[0] for name in names))
+        case ErrorCode.group_id_not_found:
+            return await near_groups(admin, _named(options, "group"))
+        case ErrorCode.security_disabled:
+            return "; authorizer.class.name of the broker sets one"
+        case _:
+            return ""
+
+
+async def near_topics(admin: Admin, names: Iterable[str]) -> str:
+    """As `near_names`, for names of topics."""
+    try:
+        return _hint(names, await admin.describe_topics())
+    except KohortError:
+        return ""
+
+
+async def near_groups(admin: Admin, names: Iterable[str]) -> str:
+    """As `near_names`, for ids of groups."""
+    try:
+        return _hint(names, [each.group for each in (await admin.list_groups()).groups])
+    except KohortError:
+        return ""
+
+
+def _named(options: argparse.Namespace, attribute: str) -> list[str]:
+    given = getattr(options, attribute, None) or []
+    return [given] if isinstance(given, str) else list(given)
+
+
+def _hint(names: Iterable[str], known: Iterable[str]) -> str:
+    there = set(known)
+    near = [closest(name, sorted(there)) for name in names if name not in there]
+    found = " and ".join(name for name in near if name is not None)
+    return f"; did you mean {found}?" if found else ""

@@ -1,0 +1,83 @@
+"""The cluster of a command: an error at once if no server listens, near names for unknown ones."""
+
+import argparse
+import ipaddress
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+
+from kohort.cli.near_names import near_names
+from kohort.client.admin import Admin
+from kohort.client.cluster import Cluster
+from kohort.client.config import UNIX, Address, ClientConfig
+from kohort.client.errors import BrokerUnreachableError
+from kohort.client.net import Connection, Connections, Key, Outages, named
+from kohort.errors import KafkaError, KohortError
+
+
+@asynccontextmanager
+async def opened_cluster(
+    options: argparse.Namespace, config: ClientConfig
+) -> AsyncIterator[Cluster]:
+    """A cluster whose servers of this machine do not refuse connections, unless with --timeout.
+
+    Errors of topics and groups in `options` that do not exist get the nearest names. Raises
+    KohortError.
+    """
+    is_impatient = options.timeout is None and all(_is_local(host) for host, _ in config.servers)
+    connections = _ImpatientConnections(config) if is_impatient else None
+    async with Cluster(config, connections=connections) as cluster:
+        try:
+            yield cluster
+        except KafkaError as error:
+            hint = await near_names(Admin(cluster), error.code, options)
+            if not hint:
+                raise
+            raise KohortError(f"{error}{hint}") from error
+
+
+class _LaterOutages(Outages):
+    """Tells of no refusal before the first connection: it ends the command with its own error."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._has_connected = False
+
+    def failed(self, address: Address, error: Exception, now: float) -> None:
+        if self._has_connected or not getattr(error, "is_refused", False):
+            super().failed(address, error, now)
+
+    def reached(self, address: Address) -> None:
+        self._has_connected = True
+        super().reached(address)
+
+
+class _ImpatientConnections(Connections):
+    """Connections to servers of this machine, which knows at once that no program listens."""
+
+    def __init__(self, config: ClientConfig) -> None:
+        super().__init__(config, outages=_LaterOutages())
+        self._servers = ", ".join(map(named, config.servers))
+        self._has_connected = False
+
+    async def first_of(self, candidates: Iterable[tuple[Key, Address]]) -> Connection:
+        """As `Connections.first_of`. Raises KohortError if all refuse, and none ever accepted."""
+        try:
+            connection = await super().first_of(candidates)
+        except BrokerUnreachableError as error:
+            if self._has_connected or not error.is_refused:
+                raise
+            raise KohortError(
+                f"no server listens at {self._servers}: start one by `kohort serve`, name another "
+                "by -b or KOHORT_BOOTSTRAP, or wait for it by --timeout MS"
+            ) from error
+        self._has_connected = True
+        return connection
+
+
+def _is_local(host: str) -> bool:
+    if host == "localhost" or host.startswith(UNIX):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

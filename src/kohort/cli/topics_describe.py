@@ -1,0 +1,155 @@
+"""Show topics: their ids and configs, and the leader, offsets and size of each partition.
+
+Offsets and sizes that cannot be read, as those of a partition without a leader, are shown as "-".
+"""
+
+import argparse
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from kohort.cli.configs import was_set
+from kohort.cli.exit_codes import FAILED
+from kohort.cli.near_names import near_topics
+from kohort.cli.output import Table, print_message, show
+from kohort.cli.watching import run_watched
+from kohort.client.admin import Admin, ConfigResource
+from kohort.client.cluster import PartitionMetadata, TopicMetadata
+from kohort.errors import ErrorCode, KafkaError, KohortError
+from kohort.types import TopicPartition
+
+_COLUMNS = (
+    "TOPIC", "PARTITION", "LEADER", "REPLICAS", "ISR", "START-OFFSET", "END-OFFSET", "BYTES",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Described:
+    """Topics with what other requests tell of them."""
+
+    topics: Sequence[TopicMetadata]
+    ends: Mapping[TopicPartition, tuple[int, int]]
+    """Start and end offset."""
+    sizes: Mapping[TopicPartition, int]
+    """Bytes at the leader."""
+    configs: Mapping[str, Mapping[str, str | None]]
+    """The configs that were set for each topic; without the topics whose configs are hidden."""
+
+    def of(self, topic: str, at: PartitionMetadata) -> tuple[int | None, int | None, int | None]:
+        """Start offset, end offset and bytes of a partition."""
+        tp = TopicPartition(topic, at.index)
+        start, end = self.ends.get(tp, (None, None))
+        return start, end, self.sizes.get(tp)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Raises RefusedError."""
+
+    async def work(admin: Admin) -> int:
+        found = await admin.describe_topics(options.topic or None)
+        there = [each for _, each in sorted(found.items()) if isinstance(each, TopicMetadata)]
+        _show(options, await _described(admin, there))
+        accepted = (ErrorCode.unknown_topic_or_partition,) if options.if_exists else ()
+        missing = {
+            topic: each
+            for topic, each in found.items()
+            if isinstance(each, KafkaError) and each.code not in accepted
+        }
+        for topic, error in missing.items():
+            is_unknown = error.code is ErrorCode.unknown_topic_or_partition
+            hint = await near_topics(admin, [topic]) if is_unknown else ""
+            print_message(f"{error}{hint}")
+        return FAILED if missing else 0
+
+    return run_watched(options, work)
+
+
+async def _described(admin: Admin, topics: Sequence[TopicMetadata]) -> Described:
+    partitions = [
+        TopicPartition(topic.name, at.index) for topic in topics for at in topic.partitions
+    ]
+    return Described(
+        topics=topics,
+        ends=await admin.ends(partitions) if partitions else {},
+        sizes=await _sizes(admin, topics),
+        configs=await _configs(admin, topics),
+    )
+
+
+async def _sizes(admin: Admin, topics: Sequence[TopicMetadata]) -> dict[TopicPartition, int]:
+    leaders = {
+        TopicPartition(topic.name, at.index): at.leader
+        for topic in topics
+        for at in topic.partitions
+    }
+    nodes = {leader for leader in leaders.values() if leader in admin.cluster.brokers}
+    if not nodes:
+        return {}
+    return {
+        tp: size
+        for node, directories in (await admin.describe_log_dirs(nodes)).items()
+        if not isinstance(directories, KohortError)
+        for directory in directories
+        for tp, size in directory.sizes.items()
+        if leaders.get(tp) == node
+    }
+
+
+async def _configs(
+    admin: Admin, topics: Sequence[TopicMetadata]
+) -> dict[str, dict[str, str | None]]:
+    if not topics:
+        return {}
+    found = await admin.describe_configs([ConfigResource("topic", each.name) for each in topics])
+    return {
+        resource.name: {
+            each.name: each.value for _, each in sorted(configs.items()) if was_set(each)
+        }
+        for resource, configs in found.items()
+        if not isinstance(configs, KohortError)
+    }
+
+
+def _show(options: argparse.Namespace, described: Described) -> None:
+    rows = [
+        (
+            topic.name, at.index, at.leader, _numbers(at.replicas), _numbers(at.isr),
+            *described.of(topic.name, at),
+        )
+        for topic in described.topics
+        for at in topic.partitions
+    ]  # fmt: skip
+    show(
+        options.output, Table(_COLUMNS, rows), [_json(each, described) for each in described.topics]
+    )
+    if options.output == "table":
+        for topic in described.topics:
+            configs = described.configs.get(topic.name, {})
+            told = "".join(f"; {name}={value}" for name, value in configs.items())
+            print_message(f"topic {topic.name} has the id {topic.id}{told}")
+
+
+def _numbers(nodes: Sequence[int]) -> str:
+    return ",".join(map(str, nodes))
+
+
+def _json(topic: TopicMetadata, described: Described) -> dict[str, object]:
+    return {
+        "topic": topic.name,
+        "id": None if topic.id is None else str(topic.id),
+        "internal": topic.is_internal,
+        "configs": described.configs.get(topic.name),
+        "partitions": [_partition_json(topic.name, each, described) for each in topic.partitions],
+    }
+
+
+def _partition_json(topic: str, at: PartitionMetadata, described: Described) -> dict[str, object]:
+    start, end, size = described.of(topic, at)
+    return {
+        "partition": at.index,
+        "leader": at.leader,
+        "replicas": list(at.replicas),
+        "isr": list(at.isr),
+        "start_offset": start,
+        "end_offset": end,
+        "bytes": size,
+    }

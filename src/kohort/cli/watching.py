@@ -1,0 +1,85 @@
+"""Looking again and again: `--watch` of commands that show something, and `kohort groups watch`.
+
+On a terminal each look is drawn in place of the one before. Elsewhere each is a block of lines with
+an empty line behind it.
+"""
+
+import argparse
+import asyncio
+import io
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import redirect_stderr, redirect_stdout
+from itertools import count
+from typing import Final
+
+from kohort.cli.client_options import run_with_admin
+from kohort.cli.options import RefusedError
+from kohort.client.admin import Admin
+
+_HOME_AND_CLEAR: Final = "\x1b[H\x1b[2J"
+
+
+def add_interval_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--interval", metavar="SECONDS", type=float, default=1.0, help="between looks (default: 1)"
+    )
+    parser.add_argument("--count", metavar="N", type=int, help="end after so many looks")
+
+
+def check_interval(options: argparse.Namespace) -> None:
+    """Raises RefusedError."""
+    if not 0 < options.interval < float("inf"):
+        raise RefusedError(f"--interval {options.interval:g}: is no number of seconds")
+    if options.count is not None and options.count < 1:
+        raise RefusedError(f"--count {options.count}: is no number of looks")
+
+
+async def looks(options: argparse.Namespace) -> AsyncIterator[None]:
+    """One for each look that `options` ask for, in their interval."""
+    for number in count(1):
+        yield
+        if number == options.count:
+            return
+        await asyncio.sleep(options.interval)
+
+
+def add_watch_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--watch", action="store_true", help="show it again and again, until Ctrl-C"
+    )
+    add_interval_arguments(parser)
+
+
+def run_watched(options: argparse.Namespace, work: Callable[[Admin], Awaitable[int]]) -> int:
+    """As `run_with_admin`; with --watch `work` is done for each look, and the last code counts."""
+    check_interval(options)
+    if not options.watch:
+        return run_with_admin(options, work)
+    return run_with_admin(options, lambda admin: _watch(admin, options, work))
+
+
+async def _watch(
+    admin: Admin, options: argparse.Namespace, work: Callable[[Admin], Awaitable[int]]
+) -> int:
+    out = sys.stdout
+    is_terminal = out.isatty()
+    code = 0
+    async for _ in looks(options):
+        screen = _Screen(is_terminal)
+        with redirect_stdout(screen), redirect_stderr(screen if is_terminal else sys.stderr):
+            code = await work(admin)
+        shown = screen.getvalue()
+        print(f"{_HOME_AND_CLEAR}{shown}" if is_terminal else shown, file=out, flush=True)
+    return code
+
+
+class _Screen(io.StringIO):
+    """Collects one look, to draw it at once."""
+
+    def __init__(self, is_terminal: bool) -> None:
+        super().__init__()
+        self._is_terminal = is_terminal
+
+    def isatty(self) -> bool:
+        return self._is_terminal

@@ -1,0 +1,173 @@
+"""Names that clients choose reach no terminal as control or format characters."""
+
+import ast
+import subprocess
+import sys
+import unicodedata
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+import kohort.cli
+from cli.running import Run, runner
+from kohort.printable import printable
+from kohort.testing.server_process import ServerProcess
+
+HOSTILE = "a\x1b[31m\x9b2J\u202e\u2066\u200f\u2028\u00ad\r\nforged\tb\x7f"
+SHOWN = r"a\x1b[31m\x9b2J\u202e\u2066\u200f\u2028\xad\r\nforged\tb\x7f"
+
+COMMANDS: Sequence[tuple[str, ...]] = (
+    ("cluster",),
+    ("groups", "list"),
+    ("groups", "list", "--state", "--type"),
+    ("groups", "list", "--output", "csv"),
+    ("groups", "describe", HOSTILE),
+    ("groups", "describe", HOSTILE, "--members", "--verbose"),
+    ("groups", "describe", HOSTILE, "--state"),
+    ("groups", "describe", "--all-groups"),
+    ("groups", "describe", f"{HOSTILE}2"),
+    ("groups", "watch", HOSTILE, "--count", "1"),
+    ("groups", "watch", f"{HOSTILE}2", "--count", "1"),
+    ("groups", "delete", HOSTILE),
+    ("groups", "delete", f"{HOSTILE}2"),
+    ("groups", "delete-offsets", HOSTILE, "--topic", "orders"),
+    ("groups", "delete-offsets", HOSTILE, "--topic", HOSTILE),
+    ("groups", "reset", HOSTILE, "--all-topics", "--to-earliest"),
+    ("groups", "reset", HOSTILE, "--topic", HOSTILE, "--to-earliest"),
+    ("groups", "reset", f"{HOSTILE}2", "--all-topics", "--to-earliest"),
+    ("groups", "reset", "new", "--all-topics", "--from-group", HOSTILE),
+    ("groups", "reset", "new", "--all-topics", "--from-group", f"{HOSTILE}2"),
+    ("groups", "reset", HOSTILE, "--all-topics", "--to-latest", "--execute", "--no-plan"),
+    ("groups", "copy", HOSTILE, f"{HOSTILE}3"),
+    ("groups", "plan", HOSTILE, "--join", "1"),
+    ("groups", "plan", HOSTILE, "--leave", f"{HOSTILE}2"),
+    ("topics", "list"),
+    ("topics", "describe"),
+    ("topics", "describe", HOSTILE),
+    ("topics", "create", HOSTILE),
+    ("topics", "alter", HOSTILE, "--partitions", "3"),
+    ("topics", "delete", HOSTILE),
+    ("configs", "describe", "topic", HOSTILE),
+    ("configs", "describe", "group", HOSTILE),
+    ("configs", "describe", "client", HOSTILE),
+    ("configs", "describe", "--entity-type", "clients"),
+    ("configs", "alter", "topic", "orders", "--add-config", f"{HOSTILE}=1"),
+    ("configs", "alter", "client", HOSTILE, "--add-config", "producer_byte_rate=1"),
+    ("users", "list"),
+    ("users", "remove", HOSTILE),
+    ("acls", "list"),
+    ("acls", "list", "--topic", HOSTILE),
+    ("transactions", "list"),
+    ("transactions", "describe", HOSTILE),
+    ("transactions", "describe", f"{HOSTILE}2"),
+    ("transactions", "describe-producers", "--topic", "orders", "--partition", "0"),
+    ("transactions", "find-hanging", "--topic", HOSTILE),
+    ("consume", "-L"),
+    ("consume", "-L", "-t", HOSTILE),
+    ("consume", "-Q", "-t", f"{HOSTILE}:0:0"),
+    ("consume", "-e", HOSTILE),
+    (HOSTILE,),
+    ("groups", HOSTILE),
+    ("groups", "list", f"--{HOSTILE}"),
+)
+
+
+def test_what_is_escaped() -> None:
+    assert printable(HOSTILE) == SHOWN
+    assert printable("\udcff\U000e0001\u2029\ufeff") == r"\udcff\U000e0001\u2029\ufeff"
+    for text in ("", "orders", "größe ∑ 注文 \N{NO-BREAK SPACE}", "a\\x1b"):
+        assert printable(text) == text
+
+
+def acts(text: str) -> list[str]:
+    """The characters, except ends of lines, that a terminal acts upon."""
+    kinds = ("Cc", "Cf", "Cs", "Zl", "Zp")
+    return [each for each in text if each != "\n" and unicodedata.category(each) in kinds]
+
+
+@pytest.fixture(scope="module")
+def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    log = tmp_path_factory.mktemp("server") / "server.log"
+    with ServerProcess("--memory", "--dev", log=log) as server:
+        yield server.address
+
+
+@pytest.fixture
+def run(bootstrap: str, capsys: pytest.CaptureFixture[str]) -> Run:
+    return runner(capsys, "-b", bootstrap)
+
+
+@pytest.fixture
+def member(bootstrap: str, run: Run) -> Iterator[None]:
+    """A member of a group, and a user, a quota and a producer with hostile names."""
+    run("topics", "create", "orders", "--if-not-exists")
+    run("configs", "alter", "client", HOSTILE, "--add-config", "producer_byte_rate=1000000")
+    names = (f"client.id={HOSTILE}", f"group.instance.id={HOSTILE}")
+    options = [word for name in names for word in ("-X", name)]
+    command = [sys.executable, "-m", "kohort", "consume", "-b", bootstrap, "-G", HOSTILE, *options]
+    consumer = subprocess.Popen([*command, "-q", "orders"], stdout=subprocess.DEVNULL)
+    try:
+        described = ("groups", "describe", HOSTILE, "--members", "--output", "json")
+        while consumer.poll() is None:
+            found = run(*described)
+            if found.exit_code == 0 and found.json and found.json[0]["members"]:
+                break
+        yield
+    finally:
+        consumer.kill()
+        consumer.wait()
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_every_command(
+    run: Run, member: None, monkeypatch: pytest.MonkeyPatch, is_terminal: bool
+) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setenv("COLUMNS", "1000")
+    if is_terminal:
+        monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    shown = 0
+    for words in COMMANDS:
+        told = run(*words)
+        text = told.output + told.stderr
+        if "csv" in words and not is_terminal:
+            assert HOSTILE in told.output
+            continue
+        assert acts(text) == [], words
+        assert not any(line.startswith("forged") for line in text.splitlines()), words
+        shown += SHOWN in text
+    assert shown > len(COMMANDS) / 2
+    listed = run("groups", "list", "--output", "json")
+    assert [each["group"] for each in listed.json] == [HOSTILE]
+
+
+PRINTS_AS_IT_IS = {
+    "completion.py": "a script",
+    "config.py": "settings of this machine",
+    "conformance.py": "names of scenarios, and JSON",
+    "consume_queries.py": "JSON",
+    "certs.py": "a directory of this machine",
+    "watching.py": "what was printed while it was collected",
+}
+
+
+def test_all_output_goes_through_one_place() -> None:
+    """Calls of print and of rich's `print` in `kohort.cli` take only text that was escaped."""
+    for path in Path(kohort.cli.__file__).parent.glob("*.py"):
+        if path.name in {"output.py", *PRINTS_AS_IT_IS}:
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.Call):
+                continue
+            called = node.func
+            name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
+            if name == "print":
+                text = ast.unparse(node)
+                assert "printable" in text or is_own(node), f"{path.name}: {text}"
+
+
+def is_own(call: ast.Call) -> bool:
+    """Whether it prints text of this program: a constant, its help, its version, or a note."""
+    own = ("self.format_help()", "f'kohort {__version__}'", "notes[-1]")
+    return isinstance(call.args[0], ast.Constant) or ast.unparse(call.args[0]) in own

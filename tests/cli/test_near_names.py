@@ -1,0 +1,81 @@
+"""Every command that takes the name of a topic or group names the nearest one for a typo."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from cli.running import Run, runner
+from kohort.testing.server_process import ServerProcess
+
+TOPIC, GROUP = "orders", "billing"
+TYPED_TOPIC, TYPED_GROUP = "ordres", "bililng"
+
+TOPICS = (
+    ("topics", "describe", TYPED_TOPIC),
+    ("topics", "alter", TYPED_TOPIC, "--partitions", "9"),
+    ("topics", "delete", TYPED_TOPIC),
+    ("configs", "describe", "topic", TYPED_TOPIC),
+    ("configs", "describe", "--topic", TYPED_TOPIC),
+    ("configs", "describe", "--entity-type", "topics", "--entity-name", TYPED_TOPIC),
+    ("configs", "alter", "topic", TYPED_TOPIC, "--add-config", "retention.ms=1"),
+    ("groups", "reset", GROUP, "--topic", TYPED_TOPIC, "--to-earliest"),
+    ("groups", "reset", GROUP, "--topic", f"{TYPED_TOPIC}:0", "--to-earliest"),
+    ("groups", "delete-offsets", GROUP, "--topic", TYPED_TOPIC),
+    ("groups", "delete-offsets", GROUP, "--topic", f"{TYPED_TOPIC}:0"),
+    ("groups", "plan", GROUP, "--join", "1", "--topic", TYPED_TOPIC),
+    ("groups", "plan", GROUP, "--topic", TOPIC, "--join", "1", "--partitions", f"{TYPED_TOPIC}=9"),
+    ("transactions", "describe-producers", "--topic", TYPED_TOPIC, "--partition", "0"),
+    ("transactions", "find-hanging", "--topic", TYPED_TOPIC),
+    ("transactions", "abort", "--topic", TYPED_TOPIC, "--partition", "0", "--start-offset", "0"),
+    ("consume", TYPED_TOPIC, "-e"),
+    ("consume", "-L", "-t", TYPED_TOPIC),
+    ("consume", "-Q", "-t", f"{TYPED_TOPIC}:0:0"),
+)
+GROUPS = (
+    ("groups", "describe", TYPED_GROUP),
+    ("groups", "describe", TYPED_GROUP, "--members"),
+    ("groups", "describe", TYPED_GROUP, "--state"),
+    ("groups", "watch", TYPED_GROUP, "--count", "1"),
+    ("groups", "delete", TYPED_GROUP),
+    ("groups", "delete-offsets", TYPED_GROUP, "--topic", TOPIC),
+    ("groups", "reset", TYPED_GROUP, "--all-topics", "--to-earliest"),
+    ("groups", "reset", TYPED_GROUP, "--topic", TOPIC, "--to-earliest"),
+    ("groups", "reset", "new", "--all-topics", "--from-group", TYPED_GROUP),
+    ("groups", "copy", TYPED_GROUP, "new"),
+    ("groups", "plan", TYPED_GROUP, "--join", "1"),
+)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    log = tmp_path_factory.mktemp("server") / "server.log"
+    with ServerProcess("--memory", "--dev", "--http", "127.0.0.1:0", log=log) as server:
+        yield server
+
+
+@pytest.fixture
+def run(server: ServerProcess, capsys: pytest.CaptureFixture[str]) -> Run:
+    run = runner(capsys, "-b", server.address)
+    run("topics", "create", TOPIC, "--if-not-exists")
+    run("consume", "-G", GROUP, "-X", "auto.offset.reset=earliest", "-e", "-q", TOPIC)
+    return run
+
+
+@pytest.mark.parametrize("words", TOPICS, ids=" ".join)
+def test_topics(run: Run, words: tuple[str, ...]) -> None:
+    told = run(*words)
+    assert "did you mean orders?" in told.stderr + told.output, told
+
+
+@pytest.mark.parametrize("words", GROUPS, ids=" ".join)
+def test_groups(run: Run, words: tuple[str, ...]) -> None:
+    told = run(*words)
+    assert "did you mean billing?" in told.stderr + told.output, told
+
+
+def test_the_journal(run: Run, server: ServerProcess, capsys: pytest.CaptureFixture[str]) -> None:
+    told = runner(capsys)(
+        "groups", "rebalances", TYPED_GROUP, "--http", server.logged_address("http")
+    )
+    assert told.exit_code == 1
+    assert "did you mean billing?" in told.stderr
