@@ -8,10 +8,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kohort.demo.spark_queries import NO_WORKER
 from peers.spark import make_archive
 from spark.servers import KAFKA, KOHORT, server
 from spark.topics import Topics
@@ -21,6 +23,7 @@ pyspark = pytest.importorskip(
 )
 
 
+HERE = Path(__file__).parent
 WITHOUT_SPARK_TOO = (
     "test_batch.py",
     "test_changing_topics.py",
@@ -39,10 +42,12 @@ members and transactions `test_membership.py`, `test_exactly_once_writing.py` an
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Of each test one case runs on Apache Kafka, and of `WITHOUT_SPARK_TOO` one test of each file;
-    the others do so in long runs.
+    the others do so in long runs. What Spark's own time limit has ended is run again.
     """
     seen = set()
     for item in items:
+        if item.path.parent == HERE:
+            item.add_marker(pytest.mark.flaky(reruns=2, only_rerun=NO_WORKER))
         parameters = getattr(getattr(item, "callspec", None), "params", {})
         if parameters.get("topics") == "kafka":
             name = "" if item.path.name in WITHOUT_SPARK_TOO else item.nodeid.partition("[")[0]

@@ -3,7 +3,7 @@ killed.
 
 It tells the process id of its JVM as a line of JSON. DIRECTORY gets the table and the checkpoint.
 With an option `to` it writes to that topic, exactly once; `dies` says at which point of a
-micro-batch it kills itself.
+micro-batch it kills itself, and `pauses` has the directory of `pausing`.
 """
 
 import asyncio
@@ -19,9 +19,14 @@ from kohort.client.produce import Transaction
 from kohort.spark import KohortDataSource
 from kohort.spark.session import spark_session
 from kohort.spark.stream_writing import StreamWriter
+from spark.pausing import pausing
 from spark.streams import Stream
 
-SETTINGS = {"spark.driver.memory": "500m"}
+SETTINGS = {
+    "spark.driver.memory": "500m",
+    # Else Spark refuses to go on from a kill during the first write to a checkpoint.
+    "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart": "false",
+}
 
 
 FATAL = 1
@@ -53,7 +58,7 @@ def dying(point: str, jvm: int) -> type:
 
     class DyingDataSource(KohortDataSource):
         def streamWriter(self, schema, overwrite):  # noqa: N802
-            return DyingWriter(self._writing(schema))
+            return DyingWriter(super().streamWriter(schema, overwrite)._writing)
 
     return DyingDataSource
 
@@ -61,12 +66,14 @@ def dying(point: str, jvm: int) -> type:
 def main() -> None:
     _, address, directory, given = sys.argv
     options = json.loads(given)
-    to, dies = options.pop("to", None), options.pop("dies", None)
+    to, dies, pauses = (options.pop(name, None) for name in ("to", "dies", "pauses"))
     with spark_session("driver", master="local[1]", settings=SETTINGS) as session:
         jvm = session.sparkContext._gateway.proc.pid
         print(json.dumps({"jvm": jvm}), flush=True)
         if dies is not None:
             session.dataSource.register(dying(dies, jvm))
+        if pauses is not None:
+            session.dataSource.register(pausing(Path(pauses)))
         reading = Stream(session, address, Path(directory), **options)
         trigger = {"processingTime": "100 milliseconds"}
         query = reading.start(**trigger) if to is None else reading.write_to(to, **trigger)

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -34,6 +35,18 @@ def children(process: int) -> list[int]:
     return [*map(int, Path(f"/proc/{process}/task/{process}/children").read_text().split())]
 
 
+def descendants(process: int) -> list[int]:
+    """The process, and all that it and its children have started and that have not ended."""
+    parents = {}
+    for each in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has just ended
+            parents[int(each.name)] = int(_fields(each)[PARENT])
+    found = [process]
+    for each in found:
+        found += [child for child, parent in parents.items() if parent == each]
+    return found
+
+
 def is_alive(process: int) -> bool:
     """False for one that is gone, and for one that has ended and whose parent has not asked yet."""
     try:
@@ -53,7 +66,8 @@ class Driver:
 
     def __init__(self, address: str, directory: Path, options: dict[str, Any]) -> None:
         command = [sys.executable, str(PROGRAM), address, str(directory), json.dumps(options)]
-        self._popen = subprocess.Popen(command, stdout=subprocess.PIPE)
+        environment = os.environ | {"PYTHONPATH": str(PROGRAM.parents[1])}
+        self._popen = subprocess.Popen(command, stdout=subprocess.PIPE, env=environment)
         self.pids: dict[str, int] = {"driver": self._popen.pid}
         """Of `driver`, `jvm` and `source`, once it has joined."""
 
@@ -70,6 +84,12 @@ class Driver:
     def kill(self, how: signal.Signals, *names: str) -> None:
         for name in names:
             os.kill(self.pids[name], how)
+
+    def kill_all(self, how: signal.Signals) -> None:
+        """Also the workers."""
+        for process in descendants(self.pids["driver"]):
+            with suppress(ProcessLookupError):
+                os.kill(process, how)
 
     def alive(self) -> set[str]:
         """Which of its processes still run."""

@@ -116,6 +116,7 @@ def test_a_run_that_was_killed_while_it_wrote_its_first_offsets_is_no_obstacle(
     said = process.communicate(timeout=120)[1]
     assert process.returncode == 0, said
     assert "3 records in 1 micro-batches" in said
+    assert {line.partition(":")[0] for line in said.splitlines()} == {"begun"}, "lines of others"
 
 
 @pytest.mark.parametrize(

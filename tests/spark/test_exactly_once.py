@@ -3,6 +3,8 @@ that fail, and writes that are not streams. Readers are of `read_committed`.
 """
 
 import json
+import shutil
+import signal
 from collections import Counter
 from itertools import count
 
@@ -12,6 +14,7 @@ from kohort.spark import fetching
 from kohort.spark.offset_queries import OffsetQueries
 from kohort.spark.options import parse_read
 from kohort.spark.ranges import OffsetRange
+from spark.pausing import Points
 from spark.processes import Driver
 from spark.streams import PATIENCE_S, Stream, wait_for
 
@@ -149,6 +152,49 @@ class TestADriverThatDies:
         for each in queries:
             each.stop()
         assert values() == everything
+
+
+def test_a_source_that_is_killed_while_tasks_run(session, topics, source, target, values, tmp_path):
+    """The sink does not take its micro-batch for one without a member."""
+    points = Points(tmp_path)
+    points.arm("in a task")
+    options = member_of(source, target)
+    with Driver(topics.address, tmp_path, options | {"to": target, "pauses": str(tmp_path)}) as at:
+        at.await_started()
+        wait_for(points.reached.exists, "in a task")
+        at.kill(signal.SIGKILL, "source")
+        points.go()
+        wait_for(lambda: "jvm" not in at.alive(), "ended by an error")
+    assert values("read_uncommitted") == {}
+    finish(Stream(session, topics.address, tmp_path, **options), target)
+    wait_for(lambda: values() == EVERY_ROW_ONCE, "every row once")
+
+
+def test_an_older_copy_of_the_checkpoint_is_refused(
+    stream, topics, source, target, values, tmp_path
+):
+    """Its next number is committed, and stands for other records now."""
+
+    def more(name):
+        topics.fill(source, {0: [name % at for at in range(10)]})
+        return Counter(name % at for at in range(10))
+
+    checkpoint, older, newer = (tmp_path / name for name in ("checkpoint", "older", "newer"))
+    finish(stream, target)
+    shutil.copytree(checkpoint, older)
+    everything = EVERY_ROW_ONCE + more(b"more-%d")
+    finish(stream, target)
+    written = everything.copy()
+    everything += more(b"again-%d")
+    checkpoint.rename(newer)
+    older.rename(checkpoint)
+    with pytest.raises(Exception, match="the checkpoint is an older copy"):
+        finish(stream, target)
+    assert values() == written
+    checkpoint.rename(older)
+    newer.rename(checkpoint)
+    finish(stream, target)
+    wait_for(lambda: values() == everything, "every row once")
 
 
 def test_the_end_of_a_checkpoint_is_lost(stream, target, values, tmp_path):

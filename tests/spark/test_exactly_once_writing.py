@@ -4,6 +4,7 @@ wherever an earlier one ended.
 
 import asyncio
 import tempfile
+import time
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -17,7 +18,7 @@ from kohort.client.config import ClientConfig
 from kohort.client.errors import ProducerFencedError
 from kohort.client.produce import Producer
 from kohort.errors import ConfigError, KohortError
-from kohort.spark import fetching
+from kohort.spark import fetching, transaction
 from kohort.spark.encoded_batches import unpack
 from kohort.spark.offset_queries import OffsetQueries
 from kohort.spark.options import parse_read
@@ -52,9 +53,11 @@ def directory(tmp_path, monkeypatch):
 
 
 class Target:
-    """A topic, and a sink with a transactional id."""
+    """A topic, and a sink with a transactional id and a checkpoint."""
 
-    def __init__(self, topics):
+    def __init__(self, topics, directory):
+        self.checkpoint = directory / "checkpoint"
+        (self.checkpoint / "offsets").mkdir(parents=True)
         self.name = f"exactly-once-{next(_numbers)}"
         topics.create(self.name, PARTITIONS)
         self._servers = {"kafka.bootstrap.servers": topics.address}
@@ -62,7 +65,7 @@ class Target:
 
     def sink(self, **options):
         given = {"topic": self.name, "delivery": "exactly_once"} | self._servers
-        given |= {"kafka.transactional.id": self.name}
+        given |= {"kafka.transactional.id": self.name, "checkpointLocation": str(self.checkpoint)}
         given |= {name.replace("__", "."): value for name, value in options.items()}
         return Writing(parse_write(given), ("value", "partition"), SpoolDirectory())
 
@@ -70,8 +73,14 @@ class Target:
         """The tasks of another machine."""
         return replace(self.writing, spool_directory=SpoolDirectory(directory=("another",)))
 
-    def write(self, first, last, number, query="a"):
+    def write(self, first, last, number, query="a", plan=None):
+        self.plan(number, plan or f'{{"orders": {{"0": {last}}}}}')
         self.commit(rows(first, last), number, query)
+
+    def plan(self, number, offsets):
+        """Spark's log has the offsets of the micro-batch."""
+        text = f'v1\n{{"batchWatermarkMs": 0, "batchTimestampMs": {time.time_ns()}}}\n{offsets}'
+        (self.checkpoint / "offsets" / str(number)).write_text(text)
 
     def commit(self, batches, number, query="a", **options):
         writing = replace(self.writing, **options)
@@ -108,8 +117,8 @@ class Target:
 
 
 @pytest.fixture
-def target(topics):
-    return Target(topics)
+def target(topics, tmp_path_factory):
+    return Target(topics, tmp_path_factory.mktemp("query"))
 
 
 def in_turn(last):
@@ -189,6 +198,71 @@ class TestMicroBatches:
             target.write(number * 30, number * 30 + 30, number)
         assert target.numbers() == in_turn(90)
 
+    def test_with_another_plan_under_a_committed_number_is_refused(self, target):
+        """Planned from an older copy of the checkpoint: more records were there by then."""
+        target.write(0, 30, 0)
+        target.write(30, 60, 1)
+        older = r'committed with the offsets {"orders": {"0": 60}}, and this one has .*"0": 90'
+        with pytest.raises(KohortError, match=older):
+            target.write(30, 90, 1)
+        assert target.numbers() == in_turn(60)
+        target.write(30, 60, 1)
+        target.write(60, 90, 2)
+        assert target.numbers() == in_turn(90)
+
+    @pytest.mark.parametrize(("number", "rows"), [(0, 30), (0, 0), (1, 0)])
+    def test_before_the_committed_one_or_without_its_rows_is_refused(self, target, number, rows):
+        target.write(0, 30, 0)
+        target.write(30, 60, 1)
+        with pytest.raises(KohortError, match="the checkpoint is an older copy"):
+            target.write(0, rows, number)
+        assert target.numbers() == in_turn(60)
+
+    def test_without_rows_commits_nothing(self, target):
+        target.write(0, 30, 0)
+        target.write(30, 30, 1)
+        target.write(30, 60, 1, plan="more than before")
+        assert target.numbers() == in_turn(60)
+
+    def test_with_offsets_of_many_partitions(self, target):
+        """Their digest is compared."""
+        many = ", ".join(f'"{partition}": 1000000' for partition in range(1_000))
+        for _ in range(2):
+            target.write(0, 30, 0, plan=many)
+        with pytest.raises(KohortError, match="committed with the offsets sha256:"):
+            target.write(0, 30, 0, plan=f"{many}1")
+        assert target.numbers() == in_turn(30)
+
+    def test_of_which_numbers_alone_are_compared(self, target):
+        target.writing = target.sink(verifyPlan="false")
+        target.write(0, 30, 0)
+        target.write(0, 60, 0)
+        target.writing = target.sink()
+        target.write(0, 60, 0)
+        assert target.numbers() == in_turn(30)
+
+    @pytest.mark.parametrize(
+        ("location", "says"),
+        [
+            (None, "the query's options have no checkpointLocation"),
+            ("/nowhere/checkpoint", "No such file"),
+            ("dbfs:/checkpoint", "dbfs"),
+        ],
+    )
+    def test_of_a_checkpoint_that_cannot_be_read_are_refused(self, target, location, says):
+        options = replace(target.writing.options, checkpoint=location)
+        with pytest.raises(KohortError, match=f"micro-batch 0 cannot be read.*{says}") as refused:
+            target.commit(rows(0, 30), 0, options=options)
+        assert "verifyPlan" in str(refused.value)
+        assert target.numbers() == {}
+
+    @pytest.mark.parametrize("form", ["{}", "file:{}", "file://{}"])
+    def test_of_a_checkpoint_by_any_name(self, target, form):
+        target.writing = target.sink(checkpointLocation=form.format(target.checkpoint))
+        target.write(0, 30, 0)
+        with pytest.raises(KohortError, match="older copy"):
+            target.write(0, 60, 0)
+
     def test_of_a_new_checkpoint_begin_at_zero_again(self, target):
         target.write(0, 30, 0, query="a")
         target.write(30, 60, 0, query="b")
@@ -199,6 +273,7 @@ class TestMicroBatches:
         topics.create(f"{target.name}-other")
         options = replace(target.writing.options, topic=None)
         for number, name in ((0, target.name), (1, f"{target.name}-other"), (2, target.name)):
+            target.plan(number, "{}")
             batch = pa.record_batch({"value": ["000000"], "topic": [name]})
             for _ in range(2):
                 target.commit([batch], number, options=options, columns=("value", "topic"))
@@ -233,7 +308,33 @@ class TestAnotherDriver:
         asyncio.run(goes_on())
         assert target.numbers() == in_turn(30)
 
-    def test_knows_the_number_in_a_group(self, target, topics):
+    def test_is_not_fenced_by_one_that_wakes_up(self, target, topics):
+        """It was believed dead; its successor has committed its micro-batch, and the next one."""
+
+        async def goes_on():
+            producer, transaction = await target.begun(topics)
+            await producer.send_and_wait(target.name, b"000060", partition=0)
+            with pytest.raises(KohortError, match="either another driver goes on"):
+                await asyncio.to_thread(target.write, 0, 30, 0)
+            await transaction.__aexit__(None, None, None)
+            await producer.close()
+
+        target.write(0, 30, 0)
+        target.write(30, 60, 1)
+        asyncio.run(goes_on())
+        assert target.numbers() == {0: [*in_turn(60)[0], 60], 1: in_turn(60)[1], 2: in_turn(60)[2]}
+
+    def test_has_committed_since_the_check(self, target, monkeypatch):
+        """One that slept behind its check finds out, once it has fenced its successor."""
+        target.write(0, 30, 0)
+        target.write(30, 60, 1)
+        monkeypatch.setattr(transaction, "is_committed", lambda *_: False)
+        with pytest.raises(KohortError, match="either another driver goes on"):
+            target.write(0, 30, 0)
+        target.write(30, 60, 1)
+        assert target.numbers() == in_turn(60)
+
+    def test_knows_the_plan_in_a_group(self, target, topics):
         target.write(0, 30, 4, query="q")
 
         async def committed():
@@ -242,4 +343,5 @@ class TestAnotherDriver:
             return found[f"{target.name}-batches"]
 
         ((tp, offset),) = asyncio.run(committed()).items()
-        assert (str(tp), offset.offset, offset.metadata) == (f"{target.name}-0", 4, "q")
+        plan = 'q {"orders": {"0": 30}}'
+        assert (str(tp), offset.offset, offset.metadata) == (f"{target.name}-0", 4, plan)

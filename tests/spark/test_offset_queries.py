@@ -7,7 +7,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from kohort.errors import KafkaError, KohortError
 from kohort.protocol.batches import Codec
-from kohort.spark import offset_queries
+from kohort.spark import offset_queries, reaching
 from kohort.spark.batch import BatchReader
 from kohort.spark.data_loss import DataLossError
 from kohort.spark.offset_queries import OffsetQueries
@@ -15,6 +15,7 @@ from kohort.spark.options import parse_read
 from kohort.spark.ranges import OffsetRange
 from kohort.spark.stream import StreamReader
 from kohort.types import TopicPartition
+from peers.kafka import free_port
 
 GONE = TopicPartition("asking-gone", 0)
 HERE = TopicPartition("asking-here", 0)
@@ -38,6 +39,14 @@ def options(topics, filled):
         return parse_read(given | more, streaming=True)
 
     return make
+
+
+def test_addresses_that_refuse_connections_end_a_query_soon(monkeypatch):
+    monkeypatch.setattr(reaching, "REFUSED_S", 0.2)
+    given = {"kafka.bootstrap.servers": f"localhost:{free_port()}", "subscribe": "orders"}
+    given["fetchOffset.numRetries"] = "5"
+    with pytest.raises(reaching.ConnectionsRefusedError, match="no broker listens at"):
+        OffsetQueries(parse_read(given, streaming=True)).partitions()
 
 
 def test_those_that_are_there_are_told(options):

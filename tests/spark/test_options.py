@@ -493,7 +493,7 @@ class TestMembers:
         assert (found["protocol"], found["remote_assignor"]) == ("consumer", "range")
 
     def test_a_rebalance_waits_for_a_micro_batch(self):
-        assert group_options(stream(group__id="etl"))["rebalance_timeout_ms"] == 60_000
+        assert group_options(stream(group__id="etl"))["rebalance_timeout_ms"] == 300_000
 
     @pytest.mark.parametrize(
         ("options", "says"),
@@ -748,6 +748,14 @@ class TestWriting:
         assert dict(found.producing)["connections_per_broker"] == 2
         assert (found.transactional_id, found.batches_group) == ("a", "a-batches")
         assert write().transactional_id is None
+
+    def test_plans_are_verified_unless_that_is_an_option(self):
+        found = write(**EXACTLY_ONCE, checkpointLocation="/checkpoint")
+        assert (found.verify_plan, found.checkpoint) == (True, "/checkpoint")
+        assert not write(**EXACTLY_ONCE, verifyPlan="false").verify_plan
+        assert dict(write(verifyPlan="false").without_effect) == {
+            "verifyPlan": "it is for delivery=exactly_once"
+        }
 
     def test_a_transaction_timeout_without_a_transaction_is_told(self):
         found = write(kafka__transaction__timeout__ms="7000")

@@ -102,9 +102,9 @@ def test_options_of_the_data_source():
 @pytest.mark.parametrize(
     ("every", "rebalance_timeout_ms"),
     [
-        ("10 seconds", 60_000),
+        ("10 seconds", 300_000),
         ("2 minutes", 360_000),
-        ("INTERVAL 1 minute 30.5 seconds", 271_500),
+        ("INTERVAL 1 minute 40.5 seconds", 301_500),
         ("30 days", 2**31 - 1),
     ],
 )

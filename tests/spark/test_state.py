@@ -1,9 +1,11 @@
-"""Stateful queries of members are refused when they start. No server is needed."""
+"""Stateful queries of members, and other streams beside one whose sink commits its offsets, are
+refused when they start. No server is needed.
+"""
 
 import pytest
 
 from kohort.errors import ConfigError
-from kohort.spark.state import validate_state
+from kohort.spark.state import validate_plan
 
 pytestmark = pytest.mark.clients
 
@@ -69,7 +71,7 @@ def common_table(frame):
 )
 def test_state_is_refused(stream, query, named):
     with pytest.raises(ConfigError, match=f"groupMode is member, and the query has {named}"):
-        validate_state(plan(query(stream())))
+        validate_plan(plan(query(stream())))
 
 
 def test_transform_with_state_is_refused(stream):
@@ -85,7 +87,7 @@ def test_transform_with_state_is_refused(stream):
 
     frame = stream().groupBy("key").transformWithState(Nothing(), "n int", "append", "None")
     with pytest.raises(ConfigError, match="has transformWithState"):
-        validate_state(plan(frame))
+        validate_plan(plan(frame))
 
 
 @pytest.mark.parametrize(
@@ -97,14 +99,14 @@ def test_transform_with_state_is_refused(stream):
     ],
 )
 def test_other_queries_are_not(stream, customers, query):
-    validate_state(plan(query(stream(), customers)))
+    validate_plan(plan(query(stream(), customers)))
 
 
 @pytest.mark.parametrize(
     "options", [{"groupMode": "reporting"}, {"groupMode": "none"}, {"statefulMember": "true"}]
 )
 def test_nor_is_state_elsewhere(stream, options):
-    validate_state(plan(windows(stream(**options))))
+    validate_plan(plan(windows(stream(**options))))
 
 
 def test_it_is_refused_when_a_query_starts(stream, tmp_path):
@@ -117,3 +119,20 @@ def test_it_is_refused_when_a_query_starts(stream, tmp_path):
         with pytest.raises(ConfigError, match="set statefulMember to true"):
             start()
     assert not (tmp_path / "c").exists()
+
+
+class TestATransactionalSink:
+    def test_beside_another_stream_is_refused(self, session, stream):
+        member = stream(transactionalSink="totals").select("timestamp")
+        other = session.readStream.format("rate").load().select("timestamp")
+        says = "option transactionalSink totals: the query reads 2 streams"
+        with pytest.raises(ConfigError, match=says):
+            validate_plan(plan(member.union(other)))
+        with pytest.raises(ConfigError, match=says):
+            validate_plan(plan(other.union(member)))
+        validate_plan(plan(stream().select("timestamp").union(other)))
+
+    def test_of_one_stream_is_not(self, stream, customers):
+        member = stream(transactionalSink="totals")
+        validate_plan(plan(member.union(member)))
+        validate_plan(plan(member.join(customers, "key")))

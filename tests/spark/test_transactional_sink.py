@@ -3,16 +3,22 @@ driver dies or is late. A `Query` calls source and sink as Spark does, with a ch
 """
 
 import asyncio
+import fcntl
 import os
 import random
 import tempfile
 from collections import Counter
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
 
+import pyarrow as pa
 import pytest
+from pyspark.core.files import SparkFiles
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
+from kohort.client.admin import Admin
+from kohort.client.cluster import Cluster
 from kohort.client.config import ClientConfig
 from kohort.client.group_metadata import GroupMetadata
 from kohort.client.offset_and_metadata import OffsetAndMetadata
@@ -24,7 +30,7 @@ from kohort.spark.offset_queries import OffsetQueries
 from kohort.spark.options import parse_read
 from kohort.spark.ranges import OffsetRange
 from kohort.spark.row_spool import SpoolDirectory
-from kohort.spark.sink_offsets import SinkOffsets, handed
+from kohort.spark.sink_offsets import SinkOffsets, member_plan, plan_token
 from kohort.spark.write_options import parse_write
 from kohort.spark.writing import Writing
 from kohort.testing.server_process import ServerProcess
@@ -43,7 +49,31 @@ _numbers = count()
 
 @pytest.fixture(autouse=True)
 def directory(tmp_path, monkeypatch):
+    """Of temporary files, and of the files of a SparkContext."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(SparkFiles, "_is_running_on_worker", True)
+    monkeypatch.setattr(SparkFiles, "_root_directory", new_driver(tmp_path))
+
+
+def new_driver(directory):
+    """The files of a source of another SparkContext."""
+    name = f"userFiles-{next(_numbers)}"
+    (directory / name).mkdir()
+    return str(directory / name / "streaming_job")
+
+
+@pytest.fixture
+def in_another_driver(tmp_path, monkeypatch):
+    """What runs in it has a SparkContext of its own."""
+    directory = new_driver(tmp_path)
+
+    @contextmanager
+    def there():
+        with monkeypatch.context() as patch:
+            patch.setattr(SparkFiles, "_root_directory", directory)
+            yield
+
+    return there
 
 
 class Query:
@@ -83,7 +113,9 @@ class Query:
         start, end = self.checkpoint[-2:]
         planned = self.source.partitions(start, end)
         batches = (batch for each in planned for batch in self.source.read(each) if keep)
-        self._task = replace(self.sink.task(batches), query_id=self.sink.options.transactional_id)
+        name = self.sink.options.transactional_id
+        sink = replace(self.sink, plan_token=plan_token(name))
+        self._task = replace(sink.task(batches), query_id=name)
 
     def commit(self):
         self.sink.commit([self._task], len(self.checkpoint) - 2)
@@ -97,6 +129,10 @@ class Query:
         while self.plan():
             self.read()
             self.commit()
+
+    def is_killed(self):
+        """Its process beside the driver, which cannot do anything about it."""
+        fcntl.flock(self.source._member._sink._lock, fcntl.LOCK_UN)
 
     def dies(self):
         """As its process beside the driver sees it; `checkpoint` is left."""
@@ -167,6 +203,10 @@ class Pipe:
                 parts = fetching.read(stable, OffsetRange(tp.topic, tp.partition, 0, end))
                 found.update(value for part in parts for value in part["value"].to_pylist())
         return found
+
+
+def plan_of(name):
+    return member_plan(name, plan_token(name))
 
 
 def _ends(reading):
@@ -244,7 +284,7 @@ class TestADriverThatDies:
             producer = Producer(config, transactional_id=f"{pipe.source}-a")
             transaction = await producer.transaction().__aenter__()
             await producer.send_and_wait(pipe.target, b"of nobody")
-            found = handed(f"{pipe.source}-a")
+            found = plan_of(f"{pipe.source}-a")
             await transaction.commit_offsets(found.offsets, found.group)
             await producer.close(timeout_ms=0)
 
@@ -268,6 +308,106 @@ class TestADriverThatDies:
         pipe.finish(again, other)
 
 
+def test_an_older_copy_of_the_checkpoint(pipe):
+    """Its numbers come again, with other records: the group's offsets decide."""
+    query = pipe.query()
+    for _ in range(2):
+        query.plan()
+        query.read()
+        query.commit()
+    older = list(query.checkpoint)
+    query.run()
+    assert len(query.checkpoint) == len(older) + 1
+    query.dies()
+    pipe.produce()
+    again = pipe.query(checkpoint=older)
+    again.again()
+    pipe.finish(again)
+
+
+class TestASourceThatEndsWhileTasksRun:
+    """Its query commits nothing; started again, it goes on from the group's offsets."""
+
+    @pytest.fixture
+    def query(self, pipe):
+        found = pipe.query()
+        found.plan()
+        found.read()
+        yield found
+        found.dies()
+        pipe.query(checkpoint=found.checkpoint).again()
+        assert pipe.rows() == pipe.written
+
+    def commits_nothing(self, pipe, query):
+        with pytest.raises(KohortError, match="the source of this micro-batch has ended"):
+            query.commit()
+        assert pipe.rows() == {}
+
+    def test_killed(self, pipe, query):
+        query.is_killed()
+        self.commits_nothing(pipe, query)
+
+    def test_in_order(self, pipe, query):
+        query.dies()
+        self.commits_nothing(pipe, query)
+
+    def test_and_its_files_are_removed(self, pipe, query, tmp_path):
+        for path in tmp_path.glob("userFiles-*/*"):
+            path.unlink()
+        self.commits_nothing(pipe, query)
+
+    def test_and_the_query_is_started_again_meanwhile(self, pipe, query):
+        """In the same driver, whose first sink is late."""
+        query.dies()
+        again = pipe.query(checkpoint=list(query.checkpoint))
+        again.join()
+        again.plan()
+        again.read()
+        self.commits_nothing(pipe, query)
+        again.commit()
+        again.dies()
+
+
+def test_a_driver_that_was_believed_dead_fences_nobody(pipe, in_another_driver):
+    """It wakes up before its commit; its successor is in the midst of a micro-batch."""
+    short = {"kafka.max.poll.interval.ms": "3000"}
+    late = pipe.query(**short)
+    late.plan()
+    late.read()
+    with in_another_driver():
+        successor = pipe.query(checkpoint=list(late.checkpoint), **short)
+        successor.plan_or_repeat()
+        successor.read()
+        successor.commit()
+        wait_for(successor.plan, "planned")  # the group has waited for the late one
+        producer = asyncio.run(transaction_of(pipe, f"{pipe.source}-a"))
+    with pytest.raises(KohortError, match="another driver has taken over the sink"):
+        late.commit()
+    assert asyncio.run(transaction_of(pipe, f"{pipe.source}-a")) == producer
+    with in_another_driver():
+        successor.read()
+        successor.commit()
+        late.dies()
+        pipe.finish(successor)
+
+
+async def transaction_of(pipe, transactional_id):
+    async with Cluster(ClientConfig(bootstrap=pipe.topics.address)) as cluster:
+        return (await Admin(cluster).describe_transactions([transactional_id]))[transactional_id]
+
+
+def test_rows_without_records_of_the_member(pipe):
+    """Of another stream in the query; they would come again, and the member's would not."""
+    query = pipe.query()
+    query.run()
+    query.checkpoint.append(query.checkpoint[-1])
+    rows = query.sink.task([pa.record_batch({"value": [b"of another stream"]})])
+    token = plan_token(query.sink.options.transactional_id)
+    with pytest.raises(KohortError, match="the member is the only stream that a query reads"):
+        query.sink.commit([replace(rows, query_id="q", plan_token=token)], 9)
+    assert pipe.rows() == pipe.written
+
+
 def test_a_query_that_has_lost_its_partitions_writes_nothing(pipe, monkeypatch):
     monkeypatch.setattr(writing, "RENEWAL_S", 0.1)
     short = {"kafka.max.poll.interval.ms": "3000"}
@@ -289,7 +429,7 @@ def test_a_generation_in_which_a_query_keeps_its_partitions(pipe):
     query, other = pipe.query(**cooperative), pipe.query("b", **cooperative)
     assert query.plan()
     query.read()
-    before = handed(f"{pipe.source}-a")
+    before = plan_of(f"{pipe.source}-a")
     other.join()
     assert before.renewed(10).group.generation_id > before.group.generation_id
     query.commit()
@@ -381,61 +521,72 @@ OFFSETS = {TopicPartition("orders", 3): OffsetAndMetadata(offset=7, metadata="he
 GROUP = GroupMetadata(group_id="g", generation_id=2, member_id="m", instance_id="i")
 
 
-class TestTheFile:
+PRODUCER = (7, 0)
+
+
+class TestPlans:
     @pytest.fixture
     def source(self):
         found = SinkOffsets("totals-1")
         found.open(0)
+        found.begin(PRODUCER)
         yield found
         found.close()
 
-    def test_has_them_until_they_are_taken(self, source):
-        assert handed("totals-1") is None
-        source.hand_over(GROUP, OFFSETS)
-        found = handed("totals-1")
-        assert (found.group, found.offsets) == (GROUP, OFFSETS)
-        assert handed("totals-2") is None
-        found.take()
-        source.validate_taken()
-        assert handed("totals-1") is None
+    def test_without_a_member(self):
+        assert plan_token("totals-1") is None
 
-    def test_has_them_once_although_the_generation_ends_meanwhile(self, source):
+    def test_have_offsets_for_one_micro_batch(self, source):
+        assert plan_of("totals-1").offsets == {}
+        assert plan_token("totals-2") is None
         source.hand_over(GROUP, OFFSETS)
-        found, later = handed("totals-1"), replace(GROUP, generation_id=3)
+        found = plan_of("totals-1")
+        assert (found.group, found.offsets, found.producer) == (GROUP, OFFSETS, PRODUCER)
+        found.taken((7, 1))
+        source.end_micro_batch()
+        assert (plan_of("totals-1").offsets, plan_of("totals-1").producer) == ({}, (7, 1))
+        with pytest.raises(KohortError, match="the source of this micro-batch has ended"):
+            member_plan("totals-1", found.token)
+
+    def test_that_are_not_committed_are_an_error(self, source):
+        source.hand_over(GROUP, OFFSETS)
+        plan_of("totals-1").taken((7, 1))
+        source.end_micro_batch()
+        source.hand_over(GROUP, OFFSETS)
+        with pytest.raises(KohortError, match="its offsets are not committed"):
+            source.end_micro_batch()
+
+    def test_go_on_although_the_generation_ends_meanwhile(self, source):
+        source.hand_over(GROUP, OFFSETS)
+        found, later = plan_of("totals-1"), replace(GROUP, generation_id=3)
         assert found.renewed(0) is None
         source.renew(later)
-        assert found.renewed(0).group == later
-        found.take()
-        source.renew(later)
-        assert handed("totals-1") is None
-        source.validate_taken()
+        assert found.renewed(0) == replace(found, group=later)
+        found.taken(PRODUCER)
+        source.end_micro_batch()
+        source.renew(GROUP)
+        assert plan_of("totals-1").group is None
 
-    def test_of_a_source_that_has_died_is_not_read(self, source, tmp_path):
+    def test_in_flight_outlast_their_source(self, source):
+        """A sink without a plan is one without a member, which writes."""
         source.hand_over(GROUP, OFFSETS)
-        (path,) = tmp_path.iterdir()
-        left = path.read_bytes()
         source.close()
-        path.write_bytes(left)
-        assert handed("totals-1") is None
-        source.open(0)
-        assert handed("totals-1") is None
+        token = plan_token("totals-1")
+        assert token is not None
+        with pytest.raises(KohortError, match="the source of this micro-batch has ended"):
+            member_plan("totals-1", token)
 
-    def test_is_of_one_source(self, source):
-        with pytest.raises(KohortError, match="another source of this machine has the sink"):
+    def test_between_micro_batches_do_not(self, source):
+        source.close()
+        assert plan_token("totals-1") is None
+
+    def test_are_of_one_source(self, source):
+        with pytest.raises(KohortError, match="another source of this driver has the sink"):
             SinkOffsets("totals-1").open(0)
         source.close()
         SinkOffsets("totals-1").open(0)
 
-    def test_that_was_removed_is_an_error_before_anything_is_read(self, source, tmp_path):
-        (path,) = tmp_path.iterdir()
-        path.unlink()
-        with pytest.raises(KohortError, match="was removed"):
-            source.hand_over(GROUP, OFFSETS)
-
-    def test_that_is_a_link_is_not_followed(self, source, tmp_path):
-        source.close()
-        (path,) = tmp_path.iterdir()
-        path.unlink()
-        path.symlink_to(tmp_path / "elsewhere")
-        with pytest.raises(OSError, match=str(path)):
-            source.open(0)
+    def test_of_another_driver_are_not_seen(self, source, in_another_driver):
+        with in_another_driver():
+            assert plan_token("totals-1") is None
+            SinkOffsets("totals-1").open(0)

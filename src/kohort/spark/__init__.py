@@ -6,7 +6,7 @@ Register the source with `register(spark)`.
   `offset_queries`.
 - Reading: `ranges` divides the work, `fetching` is a task. `batch` reads once, and `stream`
   continues from its checkpoint. `reporting` and `member_stream` belong to a group as well.
-  `data_loss` is the end of a query, or a warning.
+  `data_loss` is the end of a query, or a warning. `frames` has batch frames that are used again.
 - `state` refuses stateful queries that are members.
 - Writing: `writing` is the work of tasks and driver, `row_spool` keeps waiting rows, `sending` has
   the producer.
@@ -21,10 +21,11 @@ from kohort import kio_import
 
 kio_import.import_kio()  # before anything else imports kio
 
+from kohort.spark.frames import refreshed  # noqa: E402
 from kohort.spark.registration import register  # noqa: E402
 from kohort.spark.source import KohortDataSource  # noqa: E402
 from kohort.spark.state import validate_starts  # noqa: E402
 
 validate_starts()
 
-__all__ = ["KohortDataSource", "register"]
+__all__ = ["KohortDataSource", "refreshed", "register"]

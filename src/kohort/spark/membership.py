@@ -46,8 +46,12 @@ from kohort.types import GroupId, TopicPartition
 
 logger: Final = logging.getLogger("kohort.spark")
 
-REBALANCE_TIMEOUT_MS: Final = 60_000
-"""Unless `kafka.max.poll.interval.ms` says otherwise: a micro-batch may take two thirds of it."""
+REBALANCE_TIMEOUT_MS: Final = 300_000
+"""Kafka's default of `max.poll.interval.ms`: a micro-batch may take two thirds of it.
+
+The first micro-batch of a query also compiles its plan and starts Python workers: a minute and more
+on a busy machine.
+"""
 
 _NUMBERS: Final = {
     "session.timeout.ms": "session_timeout_ms",
@@ -245,7 +249,7 @@ class QueryMember:
 
         Raises KohortError if it has not.
         """
-        sink.validate_taken()
+        sink.end_micro_batch()
         done = {tp: end for tp, end in self._in_flight.items() if tp in self._positions}
         self._positions |= done
         self._committed |= done

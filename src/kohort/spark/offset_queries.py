@@ -14,8 +14,9 @@ from kohort.client.backoff import retrying
 from kohort.client.cluster import EARLIEST as FIRST
 from kohort.client.cluster import LATEST as END
 from kohort.client.cluster import Cluster, Metadata, Offset, list_offsets
+from kohort.client.errors import BrokerUnreachableError
 from kohort.errors import ConfigError, ErrorCode, KafkaError, KohortError, unless_error
-from kohort.spark import background
+from kohort.spark import background, reaching
 from kohort.spark.options import Bound, ReadOptions, TopicSubscription
 from kohort.spark.positions import (
     EARLIEST,
@@ -84,12 +85,12 @@ class OffsetQueries:
     def _run(self, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """The answer of the first attempt that succeeds, of `fetchOffset.numRetries` at most.
 
-        A ConfigError is not tried again.
+        A ConfigError is not tried again, nor a ConnectionsRefusedError.
         """
         for _ in range(self.options.offset_attempts - 1):
             try:
                 return background.run(ask())
-            except ConfigError:
+            except (ConfigError, reaching.ConnectionsRefusedError):
                 raise
             except KohortError as error:
                 logger.warning("offsets are asked for again: %s", error)
@@ -111,9 +112,16 @@ class OffsetQueries:
 
     async def _metadata(self, names: tuple[str, ...] | None) -> Existing:
         cluster = await self._cluster()
+        give_up_at = time.monotonic() + reaching.REFUSED_S
 
         async def attempt() -> Existing:
-            metadata = await cluster.ask_metadata(names)
+            try:
+                metadata = await cluster.ask_metadata(names)
+            except BrokerUnreachableError as error:
+                # A query that has reached its brokers waits for their return.
+                if cluster.brokers or not error.is_refused or time.monotonic() < give_up_at:
+                    raise
+                raise reaching.ConnectionsRefusedError(str(error)) from error
             return dict(sorted(_chosen(metadata, self.options.subscription)))
 
         return await retrying(

@@ -67,7 +67,7 @@ _NUMBERS: Final = (
 MEMBER_MAX_OFFSETS: Final = 1_000_000
 """Default of `maxOffsetsPerTrigger` for members.
 
-A sink that takes 25,000 records/s then ends a micro-batch within the 40 s for which a group waits.
+A sink that takes 5,000 records/s then ends a micro-batch in the 200 s for which a group waits.
 """
 
 

@@ -46,7 +46,21 @@ def register(spark: "SparkSession") -> None:
         if spark.conf.get(name, None) is None:
             spark.conf.set(name, value)
             _log.info("set %s=%s for this session", name, value)
-    spark.dataSource.register(KohortDataSource)
+    if is_remote() or not _is_known(spark):
+        spark.dataSource.register(KohortDataSource)
+
+
+def _is_known(spark: "SparkSession") -> bool:
+    """Whether PySpark has found `pyspark_kohort`; it warns of a second registration."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+
+    session: Any = spark._jsparkSession
+    try:
+        return bool(
+            session.sessionState().dataSourceManager().dataSourceExists(KohortDataSource.name())
+        )
+    except Py4JError:
+        return False
 
 
 def _local_checkpoints(spark: "SparkSession") -> dict[str, str]:

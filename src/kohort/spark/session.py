@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from kohort.errors import ConfigError
@@ -14,6 +15,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOCAL: Final = "local"
+JAVA_OPTIONS: Final = "SPARK_SUBMIT_OPTS"
+LOGGING: Final = (
+    f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
+)
 TASK_FAILURES: Final = "org.apache.spark.scheduler.TaskSetManager"
 """The logger that has each failure of a task, also of one that is tried again."""
 
@@ -25,9 +30,11 @@ def spark_session(
     master: str = "local[*]",
     settings: Mapping[str, str] | None = None,
     configured: "Callable[[SparkSession.Builder], SparkSession.Builder]" = lambda builder: builder,
+    with_vectors: bool = True,
 ) -> "Iterator[SparkSession]":
     """A session that is stopped at the end; `settings` override those of `configured`.
 
+    Without `with_vectors` Java does not load the module for MLlib's vectors, of which it warns.
     Raises ConfigError without PySpark, without a Java for it, or if Spark does not start.
     """
     try:
@@ -38,8 +45,12 @@ def spark_session(
         raise ConfigError("PySpark is not installed: pip install 'kohort[spark]'") from None
     from kohort.spark.registration import register
 
-    os.environ.update(java_environment())
+    os.environ.update(java_environment(with_vectors=with_vectors))
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if not _has_logging():
+        # Options of the driver's Java; those that Spark's configuration has come behind them.
+        given = os.environ.get(JAVA_OPTIONS, "").replace(LOGGING, "")
+        os.environ[JAVA_OPTIONS] = f"{LOGGING} {given}".strip()
     chosen: dict[str, bool | float | int | str | None] = {**_settings(master), **(settings or {})}
     builder = configured(SparkSession.builder.master(master).appName(name))
     try:
@@ -76,3 +87,10 @@ def _settings(master: str) -> dict[str, str]:
         found |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
         found["spark.sql.shuffle.partitions"] = "4"
     return found
+
+
+def _has_logging() -> bool:
+    """Whether the user's Spark has a logging configuration."""
+    home = os.environ.get("SPARK_HOME")
+    directory = os.environ.get("SPARK_CONF_DIR") or (home and f"{home}/conf")
+    return directory is not None and bool(list(Path(directory).glob("log4j2.*")))

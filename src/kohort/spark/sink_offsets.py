@@ -1,15 +1,22 @@
 """Passes the offsets of a member's micro-batches to a sink, which commits them in its transactions.
 
-Spark tells a sink nothing of its sources. Both have a process on the driver's machine. These share
-two files for each transactional id in the directory of temporary files, of which each has one
-writer:
+Spark tells a sink nothing of its sources. Both have processes beside the driver's JVM, and share
+files in the directory that Spark makes for the files of its SparkContext. Only its user may write
+there, and no other driver looks there. So these files are of no other user and of no other driver,
+and are lost with the driver only. Each has one writer:
 
-    …         the member and the ends of its micro-batch, from the source, before Spark reads it
-    ….taken   the token of the last one that was committed, from the sink
+    ….source   the plan of the micro-batch, from the source, before Spark reads it
+    ….lock     locked by the source until its process ends
+    ….sink     the token of the last plan that was committed, from the sink
 
-The source holds a lock on its file until its process ends. What a source has left that was killed
-is therefore not committed, and one query at a time has a transactional id on a machine. The files
-are not removed: another source may be about to lock one.
+Each plan has a token of its own. Spark asks for a writer when the sources have planned and before
+the tasks begin. The writer takes the token along to the tasks, whose messages bring it to the sink.
+A sink that is brought a token has a member as its source, and commits rows only with the offsets of
+that plan, while the source lives. A plan without offsets is one that has no records.
+
+The plan also has the producer of the sink: the source fences the sinks of earlier drivers when it
+begins. If the coordinator knows another producer, then a later driver has done so, and is not to be
+fenced.
 """
 
 import fcntl
@@ -17,12 +24,13 @@ import hashlib
 import json
 import os
 import secrets
-import tempfile
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+from pyspark.core.files import SparkFiles
 
 from kohort.client.group_metadata import GroupMetadata
 from kohort.client.offset_and_metadata import OffsetAndMetadata
@@ -32,6 +40,62 @@ from kohort.types import TopicPartition
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
 _PAUSE_S: Final = 0.1
+_USER_FILES: Final = "userFiles-"
+"""Begins the name of the directory that a driver makes for `SparkContext.addFile` (SparkEnv)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberPlan:
+    """What is to be committed with the rows of a micro-batch."""
+
+    transactional_id: str
+    token: str = field(default_factory=lambda: secrets.token_hex(8))
+    """Of this plan alone."""
+    producer: tuple[int, int]
+    """Id and epoch that the sink's coordinator has, unless another driver has fenced this one."""
+    group: GroupMetadata | None = None
+    offsets: Offsets = field(default_factory=dict)
+    """Empty if the micro-batch has no records of the member."""
+
+    def taken(self, producer: tuple[int, int]) -> None:
+        """They are committed, by this producer."""
+        _write(_path(self.transactional_id, "sink"), {"token": self.token, "producer": producer})
+
+    def renewed(self, patience_s: float) -> "MemberPlan | None":
+        """The same in a later generation of the member; None if there is none in that time."""
+        deadline = time.monotonic() + patience_s
+        while (found := member_plan(self.transactional_id, self.token)).group == self.group:
+            if time.monotonic() >= deadline:
+                return None
+            time.sleep(_PAUSE_S)
+        return found
+
+
+def plan_token(transactional_id: str) -> str | None:
+    """The token of the last plan for this sink; None if it has no member as its source."""
+    found = _read(_path(transactional_id, "source"))
+    return None if found is None else str(found["token"])
+
+
+def member_plan(transactional_id: str, token: str) -> MemberPlan:
+    """The plan with this token. Raises KohortError if its source has ended."""
+    found = _read(_path(transactional_id, "source"))
+    if found is None or found["token"] != token or not _is_locked(_path(transactional_id, "lock")):
+        raise KohortError(
+            f"transactionalSink {transactional_id}: the source of this micro-batch has ended, so "
+            "its offsets cannot be committed. None of its rows is written. Its process beside the "
+            "driver was killed, by the system if memory was short; start the query again"
+        )
+    return MemberPlan(
+        transactional_id=transactional_id,
+        token=token,
+        producer=tuple(found["producer"]),
+        group=None if found["group"] is None else GroupMetadata(**found["group"]),
+        offsets={
+            TopicPartition(topic, partition): OffsetAndMetadata(**offset)
+            for topic, partition, offset in found["offsets"]
+        },
+    )
 
 
 class SinkOffsets:
@@ -39,146 +103,137 @@ class SinkOffsets:
 
     def __init__(self, transactional_id: str) -> None:
         self._transactional_id = transactional_id
-        self._path = _path(transactional_id)
-        self._file: int | None = None
-        self._last: HandedOver | None = None
-        """Of the micro-batch that is in flight."""
+        self._path = _path(transactional_id, "source")
+        self._lock: int | None = None
+        self._plan: MemberPlan | None = None
+        """That of the micro-batch in flight; None before the sink's producers are fenced."""
 
     def open(self, patience_s: float) -> None:
-        """Lock the file, once its last owner has ended, and empty it.
+        """Become the source of the sink, once its last one has ended.
 
         Raises KohortError after `patience_s`, OSError.
         """
-        file = _opened(self._path, os.O_RDWR | os.O_CREAT)
+        lock = os.open(_path(self._transactional_id, "lock"), os.O_RDWR | os.O_CREAT, 0o600)
         deadline = time.monotonic() + patience_s
-        while not _lock(file, fcntl.LOCK_EX):
+        while not _try_lock(lock, fcntl.LOCK_EX):
             if time.monotonic() >= deadline:
-                os.close(file)
+                os.close(lock)
                 raise KohortError(
-                    f"option transactionalSink: another source of this machine has the sink "
+                    f"option transactionalSink: another source of this driver has the sink "
                     f"{self._transactional_id}; a query has one such source, and a "
                     "kafka.transactional.id of its own"
                 )
             time.sleep(_PAUSE_S)
-        os.ftruncate(file, 0)
-        self._file = file
+        self._lock = lock
+
+    def begin(self, producer: tuple[int, int]) -> None:
+        """The sinks of earlier drivers are fenced, and `producer` is the last of them."""
+        self._hand_over(MemberPlan(transactional_id=self._transactional_id, producer=producer))
 
     def hand_over(self, group: GroupMetadata, offsets: Offsets) -> None:
-        """Have the sink commit these with the next rows. Raises KohortError if it could not."""
-        if not self._path.exists() or not os.path.samestat(os.fstat(self._open), self._path.stat()):
-            raise KohortError(f"the file {self._path} was removed, by which the sink gets offsets")
-        self._last = HandedOver(self._transactional_id, secrets.token_hex(8), group, offsets)
-        self._write(self._last)
+        """Have the sink commit these with the next rows. Raises OSError."""
+        self._hand_over(replace(self._empty(), group=group, offsets=offsets))
 
     def renew(self, group: GroupMetadata) -> None:
         """The member is in another generation, and still has all partitions."""
-        if self._last is not None:
-            self._write(replace(self._last, group=group))
+        if self._plan is not None and self._plan.offsets:
+            self._hand_over(replace(self._plan, group=group))
 
-    def validate_taken(self) -> None:
-        """To be called when a micro-batch has ended. Raises KohortError if it was not committed."""
-        if self._last is not None and not self._last.is_taken:
-            raise KohortError(
-                "a micro-batch has ended, and its offsets are not committed: transactionalSink is "
-                f"{self._transactional_id}, so the query needs a sink with "
-                "writeStream.format('kohort'), delivery=exactly_once and that "
-                "kafka.transactional.id"
-            )
-        self._last = None
+    def end_micro_batch(self) -> None:
+        """The micro-batch in flight has ended, and the next one has no offsets until `hand_over`.
 
-    def _write(self, handed: "HandedOver") -> None:
-        offsets = [[*tp, asdict(offset)] for tp, offset in handed.offsets.items()]
-        told = {"token": handed.token, "group": asdict(handed.group), "offsets": offsets}
-        text = json.dumps(told).encode()
-        os.pwrite(self._open, text, 0)
-        os.ftruncate(self._open, len(text))
+        Raises KohortError if the offsets were not committed.
+        """
+        if self._plan is not None and self._plan.offsets:
+            taken = self._taken()
+            if taken is None:
+                raise KohortError(
+                    "a micro-batch has ended, and its offsets are not committed: transactionalSink "
+                    f"is {self._transactional_id}, so the query needs a sink with "
+                    "writeStream.format('kohort'), delivery=exactly_once and that "
+                    "kafka.transactional.id"
+                )
+            self._hand_over(replace(self._empty(), producer=taken))
 
     def close(self) -> None:
-        """Another source may have the sink. Idempotent."""
-        file, self._file = self._file, None
-        if file is not None:
-            os.ftruncate(file, 0)
-            os.close(file)
+        """Another source may have the sink. Idempotent.
 
-    @property
-    def _open(self) -> int:
-        assert self._file is not None, "not opened"
-        return self._file
+        A micro-batch in flight keeps its plan: its sink is not to take the source for none.
+        """
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            if self._plan is None or not self._plan.offsets:
+                self._path.unlink(missing_ok=True)
+            os.close(lock)
 
+    def _empty(self) -> MemberPlan:
+        assert self._plan is not None, "not begun"
+        return MemberPlan(transactional_id=self._transactional_id, producer=self._plan.producer)
 
-@dataclass(frozen=True, slots=True)
-class HandedOver:
-    """What is to be committed with the rows of a micro-batch."""
+    def _taken(self) -> tuple[int, int] | None:
+        """The producer that committed the plan."""
+        found = _read(_path(self._transactional_id, "sink"))
+        assert self._plan is not None
+        if found is None or found["token"] != self._plan.token:
+            return None
+        producer_id, epoch = found["producer"]
+        return producer_id, epoch
 
-    transactional_id: str
-    token: str
-    """Of this micro-batch alone."""
-    group: GroupMetadata
-    offsets: Offsets
-
-    def take(self) -> None:
-        """They are committed."""
-        file = _opened(_taken(self.transactional_id), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        with os.fdopen(file, "w") as opened:
-            opened.write(self.token)
-
-    @property
-    def is_taken(self) -> bool:
-        try:
-            with os.fdopen(_opened(_taken(self.transactional_id), os.O_RDONLY)) as opened:
-                return opened.read() == self.token
-        except FileNotFoundError:
-            return False
-
-    def renewed(self, patience_s: float) -> "HandedOver | None":
-        """The same of a later generation of the member; None if there is none in that time."""
-        deadline = time.monotonic() + patience_s
-        while (found := handed(self.transactional_id)) is not None and found.token == self.token:
-            if found.group != self.group:
-                return found
-            if time.monotonic() >= deadline:
-                break
-            time.sleep(_PAUSE_S)
-        return None
+    def _hand_over(self, plan: MemberPlan) -> None:
+        assert self._lock is not None, "not opened"
+        offsets = [[*tp, asdict(offset)] for tp, offset in plan.offsets.items()]
+        group = None if plan.group is None else asdict(plan.group)
+        told = {"token": plan.token, "producer": plan.producer, "group": group, "offsets": offsets}
+        _write(self._path, told)
+        self._plan = plan
 
 
-def handed(transactional_id: str) -> HandedOver | None:
-    """What a source that lives has handed over; None without one, or if all of it is taken."""
+def _path(transactional_id: str, of: str) -> Path:
+    name = hashlib.sha256(transactional_id.encode()).hexdigest()[:32]
+    return _directory() / f"kohort-{name}.{of}"
+
+
+def _directory() -> Path:
+    """The driver's directory of files; processes are told different ones inside it.
+
+    A source has `streaming_job`, and others have that of their session. Raises KohortError.
+    """
+    told = Path(SparkFiles.getRootDirectory())
+    for each in (told, *told.parents):
+        if each.name.startswith(_USER_FILES):
+            return each
+    raise KohortError(f"the files of Spark's driver are in {told}, not in a {_USER_FILES}…")
+
+
+def _write(path: Path, told: Mapping[str, Any]) -> None:
+    """Replace the file at once. Raises OSError."""
+    new = path.with_name(f"{path.name}.new")
+    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        json.dump(told, file)
+    new.replace(path)
+
+
+def _read(path: Path) -> Any:
+    """None if it does not exist."""
     try:
-        file = _opened(_path(transactional_id), os.O_RDONLY)
+        return json.loads(path.read_text())
     except FileNotFoundError:
         return None
-    with os.fdopen(file) as opened:
-        if _lock(file, fcntl.LOCK_SH) or not (text := opened.read()):
-            return None
-    told = json.loads(text)
-    offsets = {
-        TopicPartition(topic, partition): OffsetAndMetadata(**offset)
-        for topic, partition, offset in told["offsets"]
-    }
-    found = HandedOver(transactional_id, told["token"], GroupMetadata(**told["group"]), offsets)
-    return None if found.is_taken else found
 
 
-def _path(transactional_id: str) -> Path:
-    name = hashlib.sha256(transactional_id.encode()).hexdigest()[:32]
-    return Path(tempfile.gettempdir()) / f"kohort-offsets-{os.getuid()}-{name}"
-
-
-def _taken(transactional_id: str) -> Path:
-    return _path(transactional_id).with_suffix(".taken")
-
-
-def _opened(path: Path, flags: int) -> int:
-    """The file, which only this user writes. Raises KohortError, OSError."""
-    file = os.open(path, flags | os.O_NOFOLLOW, 0o600)
-    if os.fstat(file).st_uid != os.getuid():
+def _is_locked(path: Path) -> bool:
+    """Whether a process that lives has locked the file."""
+    try:
+        file = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    try:
+        return not _try_lock(file, fcntl.LOCK_SH)
+    finally:
         os.close(file)
-        raise KohortError(f"the file {path} belongs to another user: remove it")
-    return file
 
 
-def _lock(file: int, how: int) -> bool:
+def _try_lock(file: int, how: int) -> bool:
     """Whether nobody holds a lock on the file that is against this one."""
     try:
         fcntl.flock(file, how | fcntl.LOCK_NB)

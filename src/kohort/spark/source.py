@@ -5,6 +5,7 @@ plan or to read. Modules that only some queries need are imported when they are 
 begins with a process that imports this.
 """
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyspark
@@ -19,6 +20,7 @@ from pyspark.sql.types import StructType
 
 from kohort.errors import ConfigError
 from kohort.spark.batch import BatchReader
+from kohort.spark.cause_first import cause_first
 from kohort.spark.logs import log_to_stderr
 from kohort.spark.options import GroupMode, ReadOptions, parse_either_read, parse_read
 from kohort.spark.schema import read_schema, validate_read_schema
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from kohort.spark.writing import Writing
 
 
+@cause_first
 class KohortDataSource(DataSource):
     """Reads and writes Kafka topics with the columns and options of Spark's Kafka connector."""
 
@@ -76,16 +79,24 @@ class KohortDataSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         if overwrite:
             raise ConfigError("mode overwrite: a topic can only be appended to; use mode append")
+        from kohort.spark.reaching import validate_listening
         from kohort.spark.writing import BatchWriter
 
-        return BatchWriter(self._writing(schema))
+        writing = self._writing(schema)
+        validate_listening(writing.options.servers)
+        return BatchWriter(writing)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: ARG002, N802
         _validate_version((4, 1), "a streaming write")
         from kohort.spark.stream_writing import StreamWriter
 
         # Whatever the output mode, the rows that Spark hands over are appended, as by its own sink.
-        return StreamWriter(self._writing(schema))
+        writing = self._writing(schema)
+        if (sink := writing.options.transactional_id) is not None:
+            from kohort.spark.sink_offsets import plan_token
+
+            writing = replace(writing, plan_token=plan_token(sink))
+        return StreamWriter(writing)
 
     def _writing(self, schema: StructType) -> "Writing":
         from kohort.spark.row_spool import SpoolDirectory

@@ -1,8 +1,11 @@
-"""Refuses stateful queries that are members of a group (`groupMode=member`), when they start.
+"""Refuses queries that cannot be members of a group (`groupMode=member`), when they start.
 
 Spark keeps the state of windows, aggregations and the like in the checkpoint of one query. The
 partitions of a member move to other queries, their state does not: counts begin again, duplicates
 pass, and two queries have a part of each key. Nothing tells such results from right ones.
+
+With `transactionalSink` the group's offsets decide what is read again, and the checkpoint decides
+it for other streams. So no other stream is in the query.
 
 A Python data source is not told the plan that it is a part of. Its processes get options, and Spark
 asks them for offsets. The plan is known in the driver, so the two methods that start a query from
@@ -16,7 +19,7 @@ from typing import Any, Final, TypeVar
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from kohort.errors import ConfigError
-from kohort.spark.options import GroupMode, parse_read
+from kohort.spark.options import GroupMode, ReadOptions, parse_read
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -36,13 +39,28 @@ STATEFUL: Final = {
 """Spark's logical operators that keep state in a stream, with their names for users."""
 
 
-def validate_state(plan: Any) -> None:
-    """Raise ConfigError if `plan` keeps state and reads as a member, unless options allow it.
+def validate_plan(plan: Any) -> None:
+    """Raise ConfigError if `plan` reads as a member and cannot.
 
     `plan` is Spark's analyzed logical plan, an object of its JVM.
     """
-    if not any(_is_member(leaf) for leaf in _each(plan.collectLeaves())):
-        return
+    streams: list[Any] = []
+    for leaf in _each(plan.collectLeaves()):
+        if leaf.isStreaming() and leaf not in streams:  # a frame that is there twice is read once
+            streams.append(leaf)
+    members = [options for leaf in streams if (options := _of_member(leaf)) is not None]
+    sinks = [each.transactional_sink for each in members if each.transactional_sink is not None]
+    if sinks and len(streams) > 1:
+        raise ConfigError(
+            f"option transactionalSink {sinks[0]}: the query reads {len(streams)} streams, and the "
+            "sink commits the offsets of one. Read several topics by one load(), or write the "
+            "streams by a query each"
+        )
+    if any(not each.stateful_member for each in members):
+        _validate_stateless(plan)
+
+
+def _validate_stateless(plan: Any) -> None:
     if found := next(_stateful(plan), None):
         raise ConfigError(
             f"groupMode is member, and the query has {found}: its state stays in its checkpoint "
@@ -52,12 +70,12 @@ def validate_state(plan: Any) -> None:
         )
 
 
-def _is_member(leaf: Any) -> bool:
-    """Whether it is a streaming read of this source as a member, whose state is not allowed."""
+def _of_member(leaf: Any) -> ReadOptions | None:
+    """The options of a streaming read of this source as a member."""
     if leaf.nodeName() != "StreamingRelationV2" or leaf.sourceName() != "kohort":
-        return False
+        return None
     options = parse_read(dict(leaf.extraOptions().asCaseSensitiveMap()), streaming=True)
-    return options.group_mode is GroupMode.MEMBER and not options.stateful_member
+    return options if options.group_mode is GroupMode.MEMBER else None
 
 
 def _stateful(plan: Any) -> Iterator[str]:
@@ -80,7 +98,7 @@ def _each(sequence: Any) -> Iterator[Any]:
 def _checked(start: F) -> F:
     @functools.wraps(start)
     def checked(self: DataStreamWriter, *args: Any, **options: Any) -> Any:
-        validate_state(self._df._jdf.queryExecution().analyzed())
+        validate_plan(self._df._jdf.queryExecution().analyzed())
         return start(self, *args, **options)
 
     return checked  # type: ignore[return-value]

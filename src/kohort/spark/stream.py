@@ -23,6 +23,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from kohort.spark import fetching
+from kohort.spark.cause_first import cause_first
 from kohort.spark.data_loss import AGAIN, GONE, gone, misplaced, raise_or_warn, span
 from kohort.spark.offset_queries import Existing, OffsetQueries, ids_of, validate_named
 from kohort.spark.options import GroupMode, ReadOptions
@@ -46,6 +47,7 @@ from kohort.spark.workers import TaskObject
 from kohort.types import TopicPartition
 
 
+@cause_first
 class StreamReader(TaskObject, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The common part of all streaming reads.
 

@@ -5,33 +5,30 @@ task that fails, runs twice or is killed leaves nothing behind, and one EndTxn d
 write. One process has to send: tasks cannot share partitions, as sequences are counted by
 partition, and what a task had sent before it failed could not be taken back alone.
 
-The number of a micro-batch is committed in its transaction, as an offset of a group of its own.
-Spark repeats a micro-batch if the driver ended before its checkpoint had the end. The driver then
-reads the number, after InitProducerId: that has ended the transaction of an earlier driver, either
-way, and fenced that driver, should it still run. A micro-batch whose number is there is not sent
-again. The metadata of the offset is the query's id, because the numbers of a new checkpoint begin
-at 0 again.
+Number and plan of a micro-batch are committed in its transaction (`micro_batches`). Spark repeats a
+micro-batch if the driver ended before its checkpoint had the end; one that is committed is not sent
+again. That is found out before InitProducerId: a driver that was believed dead and goes on learns
+that its successor has committed a later micro-batch, and does not fence it. It is found out again
+after InitProducerId, which has ended the transaction of an earlier driver, either way, and fenced
+that driver, should it still run.
 
 The offsets of a member that has `transactionalSink` are committed in the transaction as well, in
-the name of the member (`sink_offsets`). If the group has given its partitions to others, the
-transaction is aborted. The query then ends: sources that are no members repeat the micro-batch at
-the next start, which drops it only for the member.
+the name of the member (`sink_offsets`). They stand for the plan then. If the group has given the
+partitions to others, the transaction is aborted, and the query ends.
 """
 
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, Final
 
-from kohort.client.cluster import Cluster
 from kohort.client.errors import TransactionAbortedError
 from kohort.client.group_metadata import GroupMetadata
-from kohort.client.offset_and_metadata import OffsetAndMetadata
 from kohort.client.produce import Producer, Transaction
 from kohort.errors import ErrorCode, KafkaError, KohortError, unless_error
 from kohort.spark import background
 from kohort.spark.encoded_batches import EncodedBatch, unpack
-from kohort.spark.sink_offsets import HandedOver
+from kohort.spark.micro_batches import MicroBatch
+from kohort.spark.sink_offsets import MemberPlan
 from kohort.spark.write_options import WriteOptions
 from kohort.types import GroupId, TopicPartition
 
@@ -48,63 +45,90 @@ _LOST: Final = frozenset(
 logger: Final = logging.getLogger("kohort.spark")
 
 
-@dataclass(frozen=True, slots=True)
-class MicroBatch:
-    """A micro-batch, with the numbers that Spark gives it again when it is repeated."""
+def is_committed(options: WriteOptions, micro_batch: MicroBatch) -> bool:
+    """Whether the micro-batch was committed before; nobody is fenced.
 
-    query_id: str
-    """Kept in the checkpoint."""
-    number: int
+    Raises KohortError if another one was in its place.
+    """
+    return background.run(_is_committed(options, micro_batch, require_stable=False))
+
+
+def validate_sink(options: WriteOptions, plan: MemberPlan) -> None:
+    """Raise KohortError if a later driver has fenced the sink of this one; nobody is fenced."""
+    background.run(_validate_sink(options, plan))
 
 
 def write(
     options: WriteOptions,
     batches: Iterable[Any],
     micro_batch: MicroBatch | None,
-    handed: HandedOver | None = None,
+    plan: MemberPlan | None = None,
 ) -> None:
-    """Send batches that `encoded_batches` packed, all or none, and commit what a source `handed`.
+    """Send batches that `encoded_batches` packed, all or none, and commit what a member has read.
 
-    A `micro_batch` that was committed before is not sent again. Raises LostPartitionsError,
-    KohortError; after CommitUnknownError the rows may have been committed.
+    With the `plan` of a member the group's offsets decide; without, a `micro_batch` that was
+    committed before is not sent again. Raises LostPartitionsError, KohortError; after
+    CommitUnknownError the rows may have been committed.
     """
-    background.run(_write(options, unpack(batches), micro_batch, handed))
-    if handed is not None:
-        handed.take()
+    producer = background.run(_write(options, unpack(batches), micro_batch, plan))
+    if plan is not None:
+        plan.taken(producer)
 
 
 async def _write(
     options: WriteOptions,
     batches: Iterable[EncodedBatch],
     micro_batch: MicroBatch | None,
-    handed: HandedOver | None,
-) -> None:
-    """Another process may use the transactional id next, so each transaction has a producer."""
+    plan: MemberPlan | None,
+) -> tuple[int, int]:
+    """Returns the producer's id and epoch behind the transaction.
+
+    Another process may use the transactional id next, so each transaction has a producer.
+    """
     cluster = await background.cluster(options.kafka)
-    async with options.producer(cluster) as producer, producer.transaction() as transaction:
-        if micro_batch is not None and await _is_committed(cluster, options, micro_batch):
-            logger.info("micro-batch %d is committed already", micro_batch.number)
-            return
-        topics = await _send(producer, batches)
-        if micro_batch is not None:
-            place = TopicPartition(min(topics), 0)
-            number = OffsetAndMetadata(offset=micro_batch.number, metadata=micro_batch.query_id)
-            group = GroupMetadata(group_id=options.batches_group)
-            await transaction.commit_offsets({place: number}, group)
-        if handed is not None:
-            await _commit_offsets(transaction, handed)
+    async with options.producer(cluster) as producer:
+        async with producer.transaction() as transaction:
+            if (
+                micro_batch is None
+                or plan is not None
+                or not await _is_committed(options, micro_batch, require_stable=True)
+            ):
+                topics = await _send(producer, batches)
+                if micro_batch is not None:
+                    place = TopicPartition(min(topics), 0)
+                    group = GroupMetadata(group_id=options.batches_group)
+                    await transaction.commit_offsets({place: micro_batch.to_commit()}, group)
+                if plan is not None:
+                    await _commit_offsets(transaction, plan)
+        return transaction.producer
 
 
-async def _commit_offsets(transaction: Transaction, handed: HandedOver) -> None:
+async def _validate_sink(options: WriteOptions, plan: MemberPlan) -> None:
+    from kohort.client.admin import Admin
+
+    admin = Admin(await background.cluster(options.kafka))
+    transactional_id = plan.transactional_id
+    found = (await admin.describe_transactions([transactional_id]))[transactional_id]
+    described = unless_error(found)
+    if (described.producer_id, described.producer_epoch) != plan.producer:
+        raise KohortError(
+            f"another driver has taken over the sink {transactional_id}, or an administrator fenced"
+            " it. None of the rows of this micro-batch is written. If another driver runs with this"
+            " kafka.transactional.id, end this one; else start the query again"
+        )
+
+
+async def _commit_offsets(transaction: Transaction, plan: MemberPlan) -> None:
     """Raises LostPartitionsError, KohortError."""
+    assert plan.group is not None, "a plan with offsets has a group"
     try:
-        await transaction.commit_offsets(handed.offsets, handed.group)
+        await transaction.commit_offsets(plan.offsets, plan.group)
     except TransactionAbortedError as error:
         cause = error.__cause__
         if not (isinstance(cause, KafkaError) and cause.code in _LOST):
             raise
         raise LostPartitionsError(
-            f"group {handed.group.group_id} has taken the partitions of this micro-batch away, "
+            f"group {plan.group.group_id} has taken the partitions of this micro-batch away, "
             f"which took longer than two thirds of kafka.max.poll.interval.ms: {cause}. None of "
             "its rows is visible, and their next owner reads them again; start the query again"
         ) from error
@@ -126,12 +150,16 @@ async def _send(producer: Producer, batches: Iterable[EncodedBatch]) -> set[str]
     return topics
 
 
-async def _is_committed(cluster: Cluster, options: WriteOptions, micro_batch: MicroBatch) -> bool:
+async def _is_committed(
+    options: WriteOptions, micro_batch: MicroBatch, *, require_stable: bool
+) -> bool:
+    """As `is_committed`; `require_stable` waits for the end of a transaction that has ended."""
     from kohort.client.admin import Admin  # takes a while, and a batch does without
 
     group = GroupId(options.batches_group)
-    found = unless_error((await Admin(cluster).committed([group], require_stable=True))[group])
-    return any(
-        each.metadata == micro_batch.query_id and each.offset == micro_batch.number
-        for each in found.values()
-    )
+    admin = Admin(await background.cluster(options.kafka))
+    found = (await admin.committed([group], require_stable=require_stable))[group]
+    if not micro_batch.is_committed(unless_error(found).values()):
+        return False
+    logger.info("micro-batch %d is committed already", micro_batch.number)
+    return True

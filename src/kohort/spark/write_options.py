@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any, Final
 
 from kohort.client.cluster import Cluster
-from kohort.client.config import ClientConfig
+from kohort.client.config import Address, ClientConfig
 from kohort.client.produce import Producer
 from kohort.client.refusals import Refusals
 from kohort.protocol.compression import Codec
@@ -33,6 +33,7 @@ _NUMBERS: Final = {
 _WRITE: Final = (
     SECURITY,
     "delivery",
+    "verifyPlan",
     "topic",
     "includeHeaders",
     "includeTimestamp",
@@ -70,6 +71,10 @@ class WriteOptions:
     """How long metadata of a topic is requested, and room is waited for."""
     transactional_id: str | None
     """The rows of a write are in one transaction of this id; None: in none."""
+    checkpoint: str | None
+    """Location of a stream's checkpoint, if the query's options have it."""
+    verify_plan: bool
+    """Whether the offsets of a micro-batch are compared with those committed under its number."""
     without_effect: tuple[tuple[str, str], ...] = ()
     """Accepted options that do nothing in a write, and why."""
 
@@ -80,6 +85,11 @@ class WriteOptions:
         Users often have permissions for names that begin with the transactional id.
         """
         return f"{self.transactional_id}-batches"
+
+    @property
+    def servers(self) -> tuple[Address, ...]:
+        """The bootstrap servers."""
+        return connecting.client_config(dict(self.kafka)).servers
 
     def producer(self, cluster: Cluster) -> Producer:
         """A new one."""
@@ -107,6 +117,7 @@ def parse_write(options: Mapping[str, str]) -> WriteOptions:
     producer = refusals.of(lambda: named("kafka.*", fields, make).config, None)
     headers = refusals.of(lambda: given.flag("includeHeaders", False), False)
     timestamps = refusals.of(lambda: given.flag("includeTimestamp", False), False)
+    verify_plan = refusals.of(lambda: given.flag("verifyPlan", True), True)
     refusals.end()
     assert producer is not None
     return WriteOptions(
@@ -120,6 +131,8 @@ def parse_write(options: Mapping[str, str]) -> WriteOptions:
         max_request_size=producer.max_request_size,
         max_block_ms=producer.max_block_ms,
         transactional_id=producer.transactional_id,
+        checkpoint=given.get("checkpointLocation"),
+        verify_plan=verify_plan,
         without_effect=tuple(sorted(_without_effect(given).items())),
     )
 
@@ -128,8 +141,8 @@ def _without_effect(given: RawOptions) -> dict[str, str]:
     reading = [name for name in READ if name not in _WRITE]
     found = dict.fromkeys(given.among(reading), "it is for reads")
     if "transactional.id" not in given.kafka:
-        timeout = given.among(["kafka.transaction.timeout.ms"])
-        found |= dict.fromkeys(timeout, "it is for delivery=exactly_once")
+        of_transactions = given.among(["kafka.transaction.timeout.ms", "verifyPlan"])
+        found |= dict.fromkeys(of_transactions, "it is for delivery=exactly_once")
     return found | connecting.without_effect(given.kafka, connecting.WRITES)
 
 

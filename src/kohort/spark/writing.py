@@ -15,7 +15,7 @@ With `delivery=exactly_once` all tasks pass all their rows to the driver, encode
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark import TaskContext
@@ -23,13 +23,15 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from kohort.errors import KohortError
 from kohort.spark import background
+from kohort.spark.cause_first import cause_first
 from kohort.spark.row_spool import RowSpool, SpoolDirectory, read_file, read_packed
-from kohort.spark.sink_offsets import handed
+from kohort.spark.sink_offsets import MemberPlan, member_plan
 from kohort.spark.workers import TaskObject
 from kohort.spark.write_options import WriteOptions
 from kohort.spark.write_rows import by_topic, validate_partitions
 
 if TYPE_CHECKING:
+    from kohort.spark.micro_batches import MicroBatch
     from kohort.spark.sending import Sending
 
 HELD_BYTES: Final = 256 * 1024
@@ -54,6 +56,8 @@ class Written(WriterCommitMessage):
     """That of the file. In a stream, the driver's own is another one than that of the tasks."""
     query_id: str | None = None
     """Of a stream; None with at_least_once."""
+    plan_token: str | None = None
+    """Of the plan of the member that the query reads with; None without `transactionalSink`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,8 @@ class Writing:
     options: WriteOptions
     columns: tuple[str, ...]
     spool_directory: SpoolDirectory
+    plan_token: str | None = None
+    """As it was when the micro-batch was planned: tasks bring it to the driver."""
 
     def task(self, batches: Iterable[Any]) -> Written:
         """Write the rows of one task.
@@ -87,15 +93,15 @@ class Writing:
 
         `number`: of the micro-batch, None in a batch. Raises as `task`, and KohortError.
         """
-        left = [each for each in messages if isinstance(each, Written) and (each.held or each.file)]
+        written = [each for each in messages if isinstance(each, Written)]
+        left = [each for each in written if each.held or each.file]
         try:
-            if self.options.transactional_id is not None:
-                self._send_in_transaction(left, number)
+            if self.options.transactional_id is None:
+                self._send_held(left)
+            elif number is not None:
+                self._send_micro_batch(written, left, number)
             elif left:
-                from kohort.spark.sending import Sending
-
-                with Sending(self.options) as sending:
-                    self._send(sending, _all_rows(left))
+                self._send_in_transaction(left, None)
         finally:
             self._sweep(messages)
 
@@ -109,26 +115,62 @@ class Writing:
             if directory is not None:
                 directory.sweep()
 
-    def _send_in_transaction(self, left: Sequence[Written], number: int | None) -> None:
-        transactional_id = self.options.transactional_id
-        assert transactional_id is not None
-        offsets = None if number is None else handed(transactional_id)
-        if not left and offsets is None:
+    def _send_held(self, left: Sequence[Written]) -> None:
+        if left:
+            from kohort.spark.sending import Sending
+
+            with Sending(self.options) as sending:
+                self._send(sending, _all_rows(left))
+
+    def _send_micro_batch(
+        self, written: Sequence[Written], left: Sequence[Written], number: int
+    ) -> None:
+        """Send what is `left`, unless the micro-batch of this number is committed already."""
+        from kohort.spark.micro_batches import UNKNOWN, MicroBatch, read_plan
+        from kohort.spark.transaction import is_committed
+
+        query_id = written[0].query_id
+        if query_id is None:
+            raise KohortError("Spark did not tell the tasks the id of the query")
+        token = written[0].plan_token
+        if token is not None:
+            self._send_of_member(left, MicroBatch(query_id, number, UNKNOWN), token)
             return
+        micro_batch = MicroBatch(query_id, number, read_plan(self.options, number))
+        if not is_committed(self.options, micro_batch) and left:
+            self._send_in_transaction(left, micro_batch)
+
+    def _send_of_member(
+        self, left: Sequence[Written], micro_batch: "MicroBatch", token: str
+    ) -> None:
+        """Send what is `left` with the offsets of the plan, or nothing."""
+        from kohort.spark.transaction import validate_sink
+
+        plan = member_plan(self.options.transactional_id or "", token)
+        if plan.offsets:
+            validate_sink(self.options, plan)
+            self._send_in_transaction(left, micro_batch if left else None, plan)
+        elif left:
+            raise KohortError(
+                "a micro-batch without records of the member has rows: with transactionalSink the "
+                "member is the only stream that a query reads. None of the rows is written"
+            )
+
+    def _send_in_transaction(
+        self,
+        left: Sequence[Written],
+        micro_batch: "MicroBatch | None",
+        plan: MemberPlan | None = None,
+    ) -> None:
         from kohort.spark import transaction
 
-        micro_batch = None
-        if left and number is not None:
-            if left[0].query_id is None:
-                raise KohortError("Spark did not tell the tasks the id of the query")
-            micro_batch = transaction.MicroBatch(left[0].query_id, number)
         while True:
             try:
-                transaction.write(self.options, _all_rows(left), micro_batch, offsets)
+                transaction.write(self.options, _all_rows(left), micro_batch, plan)
                 return
             except transaction.LostPartitionsError:
-                assert offsets is not None
-                if (offsets := offsets.renewed(RENEWAL_S)) is None:
+                assert plan is not None
+                if (plan := plan.renewed(RENEWAL_S)) is None:
                     raise
 
     def _send(self, sending: "Sending", batches: Iterable[Any]) -> None:
@@ -167,14 +209,15 @@ class Writing:
 
         encoder = RowEncoder(self.options, background.run(background.cluster(self.options.kafka)))
         is_near = self.spool_directory.reaches()
-        query_id = _query_id()
+        told = Written(query_id=task_property(_QUERY_ID), plan_token=self.plan_token)
         with RowSpool(HELD_BYTES if is_near else sys.maxsize, self.spool_directory) as spool:
             for batch in batches:
                 spool.add(pack(encoder, self.options, batch))
             if spool.size > HELD_BYTES and is_near:
-                path = spool.handed_over()
-                return Written(file=path, spool_directory=self.spool_directory, query_id=query_id)
-            return Written(held=spool.packed(), query_id=query_id)
+                told = replace(told, file=spool.handed_over(), spool_directory=self.spool_directory)
+            else:
+                told = replace(told, held=spool.packed())
+        return told
 
 
 def _all_rows(left: Iterable[Written]) -> Iterator[Any]:
@@ -185,12 +228,13 @@ def _rows(written: Written) -> Iterator[Any]:
     return read_packed(written.held) if written.file is None else read_file(written.file)
 
 
-def _query_id() -> str | None:
-    """The id that Spark gives a streaming query with its checkpoint; None without Spark."""
+def task_property(name: str) -> str | None:
+    """A property that Spark has set for this task; None without Spark."""
     context = TaskContext.get()
-    return None if context is None else context.getLocalProperty(_QUERY_ID)
+    return None if context is None else context.getLocalProperty(name)
 
 
+@cause_first
 class BatchWriter(TaskObject, DataSourceArrowWriter):
     """`write` runs in the workers, `commit` and `abort` on the driver."""
 
