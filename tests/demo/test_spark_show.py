@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 
 from kohort.demo import flights, loading
-from kohort.demo.server import Server, free_port
+from kohort.demo.server import Server
 from kohort.demo.spark import continued
 
 pytestmark = pytest.mark.clients
@@ -29,7 +29,7 @@ def _spark() -> None:
 
 def test_two_queries_share_the_topic_and_count_every_flight(tmp_path: Path) -> None:
     console = Console(width=120, record=True)
-    with Server(("127.0.0.1", free_port("127.0.0.1")), tmp_path) as server:
+    with Server(("127.0.0.1", 0), tmp_path) as server:
         ends = loading.load(server.address, flights.read(flights.archive()), lambda _done: None)
         continued(server, ends, tmp_path, console)
         members = server.group("flight-delays-1")["members"]
@@ -43,10 +43,9 @@ def test_two_queries_share_the_topic_and_count_every_flight(tmp_path: Path) -> N
 
 
 def test_ctrl_c_ends_it_with_one_word(tmp_path: Path) -> None:
-    listen = f"127.0.0.1:{free_port('127.0.0.1')}"
     command = [sys.executable, "-u", "-m", "kohort.demo", "--data", str(tmp_path)]
     demo = subprocess.Popen(
-        [*command, "--listen", listen, "--seconds", "6"],
+        [*command, "--listen", "127.0.0.1:0", "--seconds", "6"],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -35,6 +35,17 @@ def test_what_a_dead_member_did_not_commit_is_done_again_and_counts_once() -> No
     assert result.carriers["UA"][0] == 12
 
 
+@pytest.mark.parametrize("following", [9, 12, 14])
+def test_a_member_that_went_on_after_its_session_leaves_no_gap(following: int) -> None:
+    """`a` stood still, and its successor `b` was already at offset 12 when it went on."""
+    reports = [report("a", 0, 5, 1), report("a", 5, 8, 2), report("b", 5, 10, 3)]
+    reports += [report("b", 10, 12, 4), report("a", 8, following, 5), report("b", 12, 20, 6)]
+    result = tally(reports)
+    assert (result.skipped, result.records) == ((), 20)
+    assert result.carriers["UA"][0] == 20
+    assert sum(result.processed.values()) - result.duplicates == 20
+
+
 def test_a_gap_is_told() -> None:
     result = tally([report("a", 0, 5, 1), report("b", 7, 9, 2)])
     assert result.skipped == ("partition 0: b went on at offset 7, 5 was reached",)

@@ -9,4 +9,12 @@ parser = argparse.ArgumentParser(
     prog="python -m kohort.demo", description="A group at work on a real data set."
 )
 add_arguments(parser)
-sys.exit(run(parser.parse_args()))
+parser.add_argument(
+    "--install",
+    nargs=argparse.REMAINDER,
+    default=[],
+    metavar="COMMAND",
+    help="what installs Spark, run while the group is shown; the rest of the line",
+)
+options = parser.parse_args()
+sys.exit(run(options, options.install))

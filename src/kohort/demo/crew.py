@@ -19,7 +19,8 @@ from kohort.demo.tally import WorkReport
 from kohort.demo.work import Job
 from kohort.testing.child_processes import die_with_parent
 
-LEAVE_SECONDS = 10.0
+LEAVE_SECONDS = 600.0
+WAIT_SECONDS = 0.1
 
 
 class Library(StrEnum):
@@ -120,20 +121,24 @@ class Crew:
         self._members[name].send_signal(signal.SIGTERM)
         self.departures[name] = Departure(time.time())
 
-    def leave(self) -> None:
-        """Ask all to leave; back when they have, and all they said is in `reports`."""
+    def leave(self, on_wait: Callable[[], object]) -> None:
+        """Ask all to leave; back when they have, and all they said is in `reports`.
+
+        `on_wait` is called again and again meanwhile.
+        """
         for name, member in self._members.items():
             if member.poll() is None and name not in self.departures:
                 self.ask_to_leave(name)
         deadline = time.monotonic() + LEAVE_SECONDS
         for name, member in self._members.items():
-            try:
-                member.wait(max(0.1, deadline - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                raise DemoError(
-                    f"{name} did not leave within {LEAVE_SECONDS:g} s: see {self._log}"
-                ) from None
-            self._readers[name].join(5)
+            while member.poll() is None:
+                if time.monotonic() > deadline:
+                    raise DemoError(
+                        f"{name} did not leave within {LEAVE_SECONDS:g} s: see {self._log}"
+                    )
+                on_wait()
+                time.sleep(WAIT_SECONDS)
+            self._readers[name].join()  # its output ended with it
         self.listen()
 
     def __enter__(self) -> Self:

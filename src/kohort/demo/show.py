@@ -1,6 +1,7 @@
 """What happens when: three members, a fourth, one that leaves, one that dies, and the end.
 
-Seen ten times a second.
+Seen ten times a second. The show's clock stands still while it waits for the group, as members that
+start slowly would otherwise miss their part.
 """
 
 import time
@@ -20,8 +21,8 @@ from kohort.demo.words import became, why
 from kohort.demo.work import Job, Pace
 
 FRAME_SECONDS = 0.1
-PATIENCE_SECONDS = 40.0
-"""What the group may take beyond the members' pace before the show gives up."""
+PATIENCE_SECONDS = 600.0
+"""How long nothing may change in the group before the show gives up."""
 FIRST = {"member-1": Library.KOHORT, "member-2": Library.KOHORT, "member-3": Library.LIBRDKAFKA}
 LATE, LEAVER, VICTIM = "member-4", "member-1", "member-2"
 JOINS_AT, LEAVES_AT, DIES_AT = 0.18, 0.34, 0.50
@@ -45,31 +46,38 @@ class Show:
         self._ends = ends
         self._seconds = seconds
         self._log = log
+        self._pace = Pace(log.with_name("pace"))
+        self._started = time.time()
+        self._share = 0.0
+        """How far the show is, 0 to 1."""
         self._said: list[Note] = []
         self.group_id = next_name(server.groups())
+        self._group = GroupState(group=self.group_id)
 
     def run(self, watch: Watcher) -> Outcome:
         """Run the show; `watch` gets every frame. Raises DemoError if the group does not finish."""
-        self._started, self._began = time.time(), time.monotonic()
+        self._started = time.time()
+        self._pace.set(self._share)
         with Crew(self._job, self._log) as crew:
             script = self._script(crew)
-            next(script)
+            until = next(script)
+            begun = changed = time.monotonic()
             while (group := self._frame(crew, watch)).lag:
-                self._group = group
-                next(script, None)
-                if self._elapsed > self._seconds + PATIENCE_SECONDS:
+                now = time.monotonic()
+                if group != self._group:
+                    changed = now
+                elif now - changed > PATIENCE_SECONDS:
                     raise DemoError(
-                        f"the group still has a lag of {group.lag:,}: see "
-                        f"{self._server.log} and {self._log}"
+                        f"the group made no progress in {PATIENCE_SECONDS:g} s, with a lag of "
+                        f"{group.lag:,}: see {self._server.log} and {self._log}"
                     )
+                self._group = group
+                self._share = min(until, self._share + (now - begun) / self._seconds)
+                self._pace.set(self._share)
+                begun, until = now, next(script, 1.0)
                 time.sleep(FRAME_SECONDS)
-            if not crew.killed:
-                raise DemoError(
-                    "the group was done before all could happen to it: give it more time "
-                    "with --seconds"
-                )
             departures = dict(crew.departures)
-            crew.leave()
+            crew.leave(lambda: self._frame(crew, watch))
             last = self._frame(crew, watch)
             return Outcome(
                 group=last,
@@ -80,11 +88,13 @@ class Show:
                 killed=crew.killed,
             )
 
-    def _script(self, crew: Crew) -> Iterator[None]:
-        """What is done to the group; each `yield` waits for the next frame."""
+    def _script(self, crew: Crew) -> Iterator[float]:
+        """What is done to the group; `yield` waits for the next frame.
+
+        It yields the share beyond which the show does not go on until then.
+        """
         for name, library in FIRST.items():
             crew.start(name, library)
-        yield
         yield from self._until(JOINS_AT, members=3)
         crew.start(LATE, Library.KOHORT)
         self._say(f"{LATE} is started")
@@ -92,32 +102,24 @@ class Show:
         crew.ask_to_leave(LEAVER)
         self._say(f"SIGTERM to {LEAVER}: it finishes what it has in hand, commits and leaves")
         while crew.departures[LEAVER].gone is None:
-            yield
+            yield DIES_AT
         yield from self._until(DIES_AT, members=3)
-        while self._elapsed < SPARED_UNTIL * self._seconds and not in_hand(
-            VICTIM, self._group, tally(crew.reports)
-        ):
-            yield
+        while self._share < SPARED_UNTIL and not in_hand(VICTIM, self._group, tally(crew.reports)):
+            yield SPARED_UNTIL
         crew.kill(VICTIM)
         self._say(f"kill -9 {VICTIM}: it cannot leave, or commit", alarm=True)
 
-    def _until(self, share: float, members: int) -> Iterator[None]:
+    def _until(self, share: float, members: int) -> Iterator[float]:
         """Until this share of the show is over and the group has so many members and is at rest."""
         while (
-            self._elapsed < share * self._seconds
+            self._share < share
             or self._group.state != "Stable"
             or len(self._group.members) != members
         ):
-            yield
-
-    @property
-    def _elapsed(self) -> float:
-        return time.monotonic() - self._began
+            yield share
 
     def _job(self, name: str) -> Job:
-        return Job(
-            self._server.address, self.group_id, TOPIC, name, Pace(self._began, self._seconds)
-        )
+        return Job(self._server.address, self.group_id, TOPIC, name, self._pace)
 
     def _say(self, text: str, alarm: bool = False) -> None:
         self._said.append(Note(time.time() - self._started, text, alarm))

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from kohort.demo import flights
 from kohort.demo.errors import DemoError
@@ -19,6 +18,7 @@ from kohort.demo.group import GroupState, group_state
 from kohort.demo.loading import TOPIC
 from kohort.demo.server import Server
 from kohort.demo.spark_picture import Carrier, Hour, bars, carriers_table, svg
+from kohort.demo.waiting import counting, waiting
 from kohort.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -30,8 +30,14 @@ GROUP: Final = "flight-delays"
 DIRECTORY: Final = "spark"
 LOG: Final = "spark.log"
 PICTURE: Final = "delays.svg"
-SETTINGS: Final = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}
-"""The counts are small: fewer files, fewer tasks."""
+SETTINGS: Final = {
+    "spark.driver.memory": "1g",
+    # The counts are small: fewer files, fewer tasks.
+    "spark.sql.shuffle.partitions": "2",
+    # A busy machine is slow to start Python and to connect with it, and no failure.
+    "spark.network.timeout": "1800s",
+    "spark.python.authenticate.socketTimeout": "300s",
+}
 TITLE: Final = "Departure delays over the day, New York City 2013, minutes on average"
 
 
@@ -44,7 +50,8 @@ def continued(server: Server, ends: Mapping[int, int], data: Path, console: Cons
         from kohort.spark.session import spark_session
 
         with ExitStack() as opened:
-            with standard_error_in(data / LOG):
+            console.print("\nStarting Spark: some ten seconds, more on a busy machine.")
+            with standard_error_in(data / LOG), waiting(console, lambda: "Starting Spark"):
                 spark = opened.enter_context(spark_session("kohort demo", settings=SETTINGS))
             # PySpark's handler cancels jobs through the connection that it has just interrupted,
             # and py4j logs the traceback of the interrupt.
@@ -91,17 +98,20 @@ def _perform(
     def state() -> GroupState:
         return group_state(group, server.group(group), TOPIC, ends)
 
-    with Queries(spark, server.address, TOPIC, group, directory) as queries:
+    with Queries(spark, server.address, TOPIC, group, directory, console.print) as queries:
         for name in NAMES:
             queries.start(name)
         read = _watched(queries, state, sum(ends.values()), console)
         shared = {member.client_id: member.partitions for member in state().members}
-        totals = latest(queries.table()).cache()
-        carriers = [
-            Carrier(row.carrier, row.flights, row.departed, row.delay)
-            for row in per_carrier(totals).collect()
-        ]
-        hours = [Hour(row.hour, row.flights, row.delay) for row in over_the_day(totals).collect()]
+        with waiting(console, lambda: "Adding up what the queries wrote"):
+            totals = latest(queries.table()).cache()
+            carriers = [
+                Carrier(row.carrier, row.flights, row.departed, row.delay)
+                for row in per_carrier(totals).collect()
+            ]
+            hours = [
+                Hour(row.hour, row.flights, row.delay) for row in over_the_day(totals).collect()
+            ]
     for name, count in read.items():
         console.print(
             f"  {name}: {count:,} records; partitions "
@@ -113,25 +123,30 @@ def _perform(
     (directory / PICTURE).write_text(svg(hours, TITLE), encoding="utf-8")
     console.print(f"Tables and the picture {PICTURE} are in {escape(str(directory))}.")
     counted = sum(each.flights for each in carriers)
-    if sum(ends.values()) == flights.COUNT != counted:
+    if sum(ends.values()) == flights.COUNT and (sentence := deviation(counted)) is not None:
+        console.print(sentence)
+
+
+def deviation(counted: int) -> str | None:
+    """Why the queries counted some flights twice, if they did; DemoError if they left some out."""
+    if counted < flights.COUNT:
         raise DemoError(
             f"the result is wrong, which is a bug: {counted:,} of {flights.COUNT:,} flights "
             "were counted"
         )
+    if counted == flights.COUNT:
+        return None
+    return (
+        f"{counted - flights.COUNT:,} flights were counted twice: a query lost partitions in the "
+        "middle of a micro-batch, which their next owner then read again (at least once)."
+    )
 
 
 def _watched(
     queries: "Queries", state: Callable[[], GroupState], total: int, console: Console
 ) -> Mapping[str, int]:
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=console) as progress:
-        task = progress.add_task("Spark", total=total)
-        return queries.run(state, lambda read: progress.update(task, completed=sum(read.values())))
+    with counting(console, "Spark", total) as on_progress:
+        return queries.run(state, lambda read: on_progress(sum(read.values())))
 
 
 def next_name(taken: Collection[str]) -> str:

@@ -17,29 +17,51 @@ NAMES: Final = ("spark-1", "spark-2")
 PER_TRIGGER: Final = 60_000
 """Records of a micro-batch of one query: some micro-batches, so that the second query finds work.
 """
-TIMEOUT_S: Final = 180.0
+STALLED_S: Final = 1_800.0
+"""How long the queries may read and commit nothing before the demo gives up."""
+MAX_POLL_INTERVAL_MS: Final = 3_000 * int(STALLED_S)
+"""Two thirds of it are longer than `STALLED_S`: on no machine does a query lose partitions to the
+other one in the middle of a micro-batch, whose flights both of them would count.
+"""
+SESSION_TIMEOUT_MS: Final = 1_000 * int(STALLED_S)
+"""The queries leave the group in good order, so nobody has to wait for this."""
 POLL_S: Final = 0.3
+NO_WORKER: Final = "Python worker failed to connect back"
+"""Spark gives the Python of a streaming source 10 s for its start, on however busy a machine."""
 
 
 class Queries:
-    """The tables lie in `directory`, one part for each query and micro-batch; it is recreated."""
+    """The tables lie in `directory`, one part for each query and micro-batch; it is recreated.
+
+    A query whose Python did not start within Spark's time limit starts again from its checkpoint;
+    `say` gets a line about it.
+    """
 
     def __init__(
-        self, spark: "SparkSession", address: str, topic: str, group: str, directory: Path
+        self,
+        spark: "SparkSession",
+        address: str,
+        topic: str,
+        group: str,
+        directory: Path,
+        say: Callable[[str], None],
     ) -> None:
         self._spark = spark
         self._address = address
         self._topic = topic
         self._group = group
         self.directory = directory
-        self._running: list[Any] = []
+        self._say = say
+        self._running: dict[str, Any] = {}
+        self._ended: list[Any] = []
+        """Those that have been started again."""
         shutil.rmtree(directory, ignore_errors=True)
 
     def __enter__(self) -> "Queries":
         return self
 
     def __exit__(self, *_: object) -> None:
-        for query in self._running:
+        for query in self._running.values():
             query.stop()
 
     def start(self, name: str) -> None:
@@ -53,6 +75,8 @@ class Queries:
             .option("group.id", self._group)
             # Each query counts what it reads; `latest` adds their counts up.
             .option("statefulMember", "true")
+            .option("kafka.max.poll.interval.ms", MAX_POLL_INTERVAL_MS)
+            .option("kafka.session.timeout.ms", SESSION_TIMEOUT_MS)
             .option("maxOffsetsPerTrigger", PER_TRIGGER)
             .load()
         )
@@ -64,7 +88,7 @@ class Queries:
         writer = writer.option(
             "checkpointLocation", str(self.directory / "checkpoints" / name)
         ).queryName(name)
-        self._running.append(writer.trigger(processingTime="0 seconds").start())
+        self._running[name] = writer.trigger(processingTime="0 seconds").start()
 
     def _saving(self, name: str) -> "Callable[[DataFrame, int], None]":
         table = self.directory / "table"
@@ -80,33 +104,44 @@ class Queries:
         self, state: Callable[[], GroupState], on_progress: Callable[[dict[str, int]], None]
     ) -> dict[str, int]:
         """Until the group has processed the whole topic; what each query read. Raises DemoError."""
-        deadline = time.monotonic() + TIMEOUT_S
+        before: object = None
+        changed = time.monotonic()
         while True:
-            self._validate()
-            on_progress(self.read())
-            found = state()
-            if found.lag == 0 and sum(self.read().values()) >= _records(found):
-                return self.read()
-            if time.monotonic() > deadline:
-                raise DemoError(f"Spark had not read the topic after {TIMEOUT_S:g} s")
+            self._go_on()
+            group, read = state(), self.read()
+            on_progress(read)
+            if group.lag == 0:
+                return read
+            now, found = time.monotonic(), (group.lag, group.members, read)
+            if found != before:
+                before, changed = found, now
+            elif now - changed > STALLED_S:
+                raise DemoError(
+                    f"Spark made no progress in {STALLED_S:g} s, with a lag of {group.lag:,}"
+                )
             time.sleep(POLL_S)
 
-    def _validate(self) -> None:
-        for query in self._running:
-            if (error := query.exception()) is not None:
-                raise DemoError(f"{query.name} failed: {str(error).strip().splitlines()[0]}")
+    def _go_on(self) -> None:
+        """Start again what Spark's time limit has ended. Raises DemoError for other failures."""
+        for name, query in [*self._running.items()]:
+            if (error := query.exception()) is None:
+                continue
+            if NO_WORKER not in str(error):
+                raise DemoError(f"{name} failed: {str(error).strip().splitlines()[0]}")
+            self._say(
+                f"{name}'s Python needed more than the 10 s that Spark waits for it: "
+                "the query starts again from its checkpoint."
+            )
+            self._ended.append(query)
+            self.start(name)
 
     def read(self) -> dict[str, int]:
         """Records by query."""
-        return {
-            each.name: sum(progress.numInputRows for progress in each.recentProgress)
-            for each in self._running
-        }
+        read = dict.fromkeys(self._running, 0)
+        for each in (*self._ended, *self._running.values()):
+            read[each.name] += sum(progress.numInputRows for progress in each.recentProgress)
+        return read
 
     def table(self) -> "DataFrame":
         """All that was written."""
         return self._spark.read.parquet(str(self.directory / "table"))
-
-
-def _records(group: GroupState) -> int:
-    return sum(partition.end for partition in group.partitions)

@@ -9,7 +9,8 @@ from typing import Self
 from rich.console import Console
 from rich.live import Live
 
-from kohort.demo.view import Scene, view
+from kohort.demo.view import Note, Scene, view
+from kohort.demo.waiting import LINE_SECONDS
 
 PICTURE_WIDTH = 112
 FETCHED_FONT = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
@@ -22,7 +23,9 @@ class Display:
         self._console = console
         self._picture = picture
         self._live = Live(console=console, auto_refresh=False) if console.is_terminal else None
-        self._noted = 0
+        self._noted: set[Note] = set()
+        self._told = 0.0
+        """When the last line was written: seconds since the members were started."""
         self._last: Scene | None = None
         self._telling: Scene | None = None
 
@@ -30,11 +33,23 @@ class Display:
         if self._live is not None:
             self._live.update(view(scene, *self._console.size), refresh=True)
         else:
-            for note in scene.notes[self._noted :]:
+            # The server's journal may tell later of something that was earlier.
+            for note in scene.notes:
+                if note not in self._noted:
+                    self._console.print(
+                        f"{note.seconds:5.1f} s  {note.text}", markup=False, soft_wrap=True
+                    )
+                    self._told = scene.seconds
+            self._noted.update(scene.notes)
+            if scene.seconds - self._told >= LINE_SECONDS:
+                self._told = scene.seconds
+                group = scene.group
                 self._console.print(
-                    f"{note.seconds:5.1f} s  {note.text}", markup=False, soft_wrap=True
+                    f"{scene.seconds:5.1f} s  {group.committed:,} of "
+                    f"{group.committed + group.lag:,} records are committed",
+                    markup=False,
+                    soft_wrap=True,
                 )
-            self._noted = len(scene.notes)
         self._last = scene
         if is_telling(scene):
             self._telling = scene

@@ -36,16 +36,12 @@ class Outcome:
         return sum(partition.end for partition in self.group.partitions)
 
     def problems(self) -> list[str]:
-        """Deviations from the promise: every record processed once and committed.
+        """Deviations from the promise: every record processed at least once, and committed.
 
-        A record may be processed again if its first worker was killed.
+        A record is processed again if its first worker was killed, or lost its session before it
+        committed: `sentences` says so.
         """
         found = list(self.tally.skipped)
-        for name, again in self.tally.again.items():
-            if name not in self.killed:
-                found.append(
-                    f"{again:,} records of {name}, which was not killed, were processed again"
-                )
         if self.tally.records != self.records:
             found.append(f"{self.tally.records:,} of {self.records:,} records were processed")
         if self.group.lag:
@@ -115,6 +111,11 @@ def sentences(outcome: Outcome) -> list[str]:
     ]
     told += [_departure(outcome, name, departure) for name, departure in outcome.departures.items()]
     told += [_death(outcome, name, at) for name, at in outcome.killed.items()]
+    told += [
+        _loss(outcome, name)
+        for name in outcome.tally.again
+        if name not in outcome.killed and name not in outcome.departures
+    ]
     if delay := _delays(outcome.tally):
         told.append(delay)
     return told
@@ -127,14 +128,19 @@ def _departure(outcome: Outcome, name: str, departure: Departure) -> str:
             f" and gone {departure.gone - departure.asked:.1f} s later, its work "
             "finished, committed and handed over"
         )
-    again, records = outcome.tally.again.get(name, 0), outcome.tally.processed.get(name, 0)
-    return told + f": {again or 'none'} of its {records:,} records had to be processed again."
+    if name in outcome.tally.again:
+        return f"{told}. {_loss(outcome, name)}"
+    return (
+        told
+        + f": none of its {outcome.tally.processed.get(name, 0):,} records had to be "
+        + ("processed again.")
+    )
 
 
 def _death(outcome: Outcome, name: str, at: float) -> str:
     again = outcome.tally.again.get(name, 0)
     told = f"{name} was killed at {at - outcome.started:.1f} s; "
-    noticed = _noticed(outcome.group.journal, name)
+    noticed = _expired(outcome.group.journal, name, since=at)
     if noticed is not None:
         told += (
             f"its session ended {noticed / 1000 - at:.1f} s later "
@@ -146,10 +152,23 @@ def _death(outcome: Outcome, name: str, at: float) -> str:
     )
 
 
-def _noticed(journal: tuple[Rebalance, ...], name: str) -> int | None:
-    """When the rebalance began that the member's silence caused."""
+def _loss(outcome: Outcome, name: str) -> str:
+    """A member that did nothing wrong lost partitions: delivery is at least once."""
+    again = f"{outcome.tally.again[name]:,} records that {name} processed were processed twice"
+    if _expired(outcome.group.journal, name) is None:
+        return f"{again}: it lost their partitions before it had committed them."
+    return (
+        f"{again}: its session expired, as it sent no heartbeat for "
+        f"{SESSION_TIMEOUT_MS / 1000:g} s. This machine is busy."
+    )
+
+
+def _expired(journal: tuple[Rebalance, ...], name: str, since: float = 0.0) -> int | None:
+    """When the rebalance began that the member's silence caused, the first one since then."""
     for rebalance in journal:
-        if any(cause.what == "expired" and cause.client_id == name for cause in rebalance.causes):
+        if rebalance.started >= since * 1000 and any(
+            cause.what == "expired" and cause.client_id == name for cause in rebalance.causes
+        ):
             return rebalance.started
     return None
 

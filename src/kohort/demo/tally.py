@@ -1,8 +1,9 @@
-"""Who processed what, and how often: from the members' own reports, in the order of the clock.
+"""Who processed what, and how often: from the members' own reports.
 
 A member may die between processing a batch and committing it. Its successor then starts at the last
 commit and processes those records again; batches begin and end where commits are, so what counts
-twice can be told exactly.
+twice can be told exactly. A member whose session expired while its process stood still may go on
+with a batch or two until it notices: it and its successor process the same records.
 """
 
 from collections.abc import Iterable, Mapping
@@ -71,26 +72,58 @@ class WorkTally:
 
 
 def tally(reports: Iterable[WorkReport]) -> WorkTally:
-    kept: dict[int, list[WorkReport]] = {}
-    processed: dict[str, int] = {}
-    again: dict[str, int] = {}
-    skipped: list[str] = []
-    for report in sorted(reports, key=lambda report: report.at):
-        batches = kept.setdefault(report.partition, [])
-        processed[report.member] = processed.get(report.member, 0) + report.records
-        while batches and batches[-1].first >= report.first:
-            repeated = batches.pop()
-            again[repeated.member] = again.get(repeated.member, 0) + repeated.records
-        reached = batches[-1].next if batches else 0
-        if reached != report.first:
-            skipped.append(_gap(report, reached))
-        batches.append(report)
-    remaining = [report for batches in kept.values() for report in batches]
-    reached_now = {partition: batches[-1].next for partition, batches in sorted(kept.items())}
-    return WorkTally(processed, again, reached_now, tuple(skipped), _added_up(remaining))
+    batches: dict[int, list[WorkReport]] = {}
+    for report in reports:
+        batches.setdefault(report.partition, []).append(report)
+    covering = {partition: _covering(found) for partition, found in sorted(batches.items())}
+    reached = {partition: kept[-1].next if kept else 0 for partition, kept in covering.items()}
+    once = [report for kept in covering.values() for report in kept]
+    processed = _records(report for found in batches.values() for report in found)
+    first_time = _records(once)
+    again = {
+        member: records - first_time.get(member, 0)
+        for member, records in processed.items()
+        if records != first_time.get(member, 0)
+    }
+    skipped = [_gap(found, reached[partition]) for partition, found in sorted(batches.items())]
+    told = tuple(sentence for sentence in skipped if sentence is not None)
+    return WorkTally(processed, again, reached, told, _added_up(once))
 
 
-def _gap(report: WorkReport, reached: int) -> str:
+def _covering(batches: Iterable[WorkReport]) -> list[WorkReport]:
+    """The batches that lead from a partition's start as far as they do, each record in one.
+
+    Of batches that end at one offset it is the last.
+    """
+    ending: dict[int, WorkReport] = {}
+    for report in sorted(batches, key=lambda report: (report.first, report.at)):
+        if report.first == 0 or report.first in ending:
+            before = ending.setdefault(report.next, report)
+            ending[report.next] = max(before, report, key=lambda each: each.at)
+    kept, at = [], max(ending, default=0)
+    while at:
+        kept.append(ending[at])
+        at = ending[at].first
+    return kept[::-1]
+
+
+def _records(reports: Iterable[WorkReport]) -> dict[str, int]:
+    """By member."""
+    total: dict[str, int] = {}
+    for report in reports:
+        total[report.member] = total.get(report.member, 0) + report.records
+    return total
+
+
+def _gap(batches: Iterable[WorkReport], reached: int) -> str | None:
+    """Who left out what, if all before some batch was not processed."""
+    report = min(
+        (each for each in batches if each.first > reached),
+        key=lambda each: (each.first, each.at),
+        default=None,
+    )
+    if report is None:
+        return None
     where = f"partition {report.partition}: {report.member} went on at offset {report.first:,}"
     return f"{where}, {reached:,} was reached"
 

@@ -2,7 +2,10 @@
 
 A member is slow on purpose: every partition is spread over the show, so that there is something to
 see. One that falls behind, because a partition had no owner for a while, catches up at full speed.
-It says on stdout, one JSON line for each batch, what it processed:
+The show sets the pace, and holds it while it waits for the group: on a busy machine all takes
+longer, and nothing is left out.
+
+A member says on stdout, one JSON line for each batch, what it processed:
 
     {"partition": 3, "first": 1200, "next": 1350, "at": 81.25, "carriers": {"UA": [150, 148, 1790]}}
 
@@ -16,6 +19,7 @@ import sys
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Self
 
 from kohort.demo.flights import departure_delay
@@ -30,20 +34,18 @@ FETCH_BYTES = 16_384
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How far a partition should be by now."""
+    """The share of each partition that is due by now, 0 to 1, in a file that the show writes."""
 
-    started: float
-    """By `time.monotonic`, which is the same for all processes of a machine."""
-    seconds: float
-    """That each partition takes."""
+    path: Path
 
-    def due(self, end: int, now: float) -> int:
+    def set(self, share: float) -> None:
+        new = self.path.with_suffix(".new")
+        new.write_text(str(share))
+        new.replace(self.path)  # a reader never sees half of it
+
+    def due(self, end: int) -> int:
         """The offset that a partition with this end should have reached."""
-        return int(end * min(1.0, max(0.0, (now - self.started) / self.seconds)))
-
-    def early(self, offset: int, end: int, now: float) -> float:
-        """Seconds until a partition with this end should reach the offset; 0 when it is late."""
-        return max(0.0, self.started + self.seconds * offset / max(end, 1) - now)
+        return int(end * float(self.path.read_text()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +59,13 @@ class Job:
     pace: Pace
 
     def arguments(self) -> list[str]:
-        return [
-            self.bootstrap, self.group, self.topic, self.client_id, str(self.pace.started),
-            str(self.pace.seconds)
-        ]  # fmt: skip
+        return [self.bootstrap, self.group, self.topic, self.client_id, str(self.pace.path)]
 
     @classmethod
     def told(cls) -> Self:
         """From the command line."""
-        bootstrap, group, topic, client_id, started, seconds = sys.argv[1:]
-        return cls(bootstrap, group, topic, client_id, Pace(float(started), float(seconds)))
+        bootstrap, group, topic, client_id, pace = sys.argv[1:]
+        return cls(bootstrap, group, topic, client_id, Pace(Path(pace)))
 
 
 def count(values: Iterable[bytes | None]) -> dict[str, tuple[int, int, int]]:
