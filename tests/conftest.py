@@ -1,14 +1,15 @@
 """Setup of every test run: Hypothesis profiles, JVM flags, garbage collection, workers, reruns."""
 
+import logging
 import os
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 import heap
 import spreading
+from docs.blocks import run_by
 from effort import load_profiles
 from peers import spark
 from peers.postgres import Postgres, PostgresUnavailableError
@@ -16,7 +17,6 @@ from peers.postgres import Postgres, PostgresUnavailableError
 load_profiles()
 os.environ[spark.VARIABLE] = " ".join(spark.options())
 
-OPERATIONS = Path(__file__).parents[1] / "docs" / "operations.md"
 RERUN_LINES = 8
 """Lines of a failure that the list of reruns shows."""
 
@@ -61,6 +61,16 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             terminalreporter.write_line(f"    {line}")
 
 
+@pytest.fixture(autouse=True)
+def logging_of_others() -> Iterator[None]:
+    """`kohort serve` sets up the logging of its process, which here is that of all tests."""
+    root = logging.getLogger()
+    level, handlers = root.level, root.handlers[:]
+    yield
+    root.setLevel(level)
+    root.handlers[:] = handlers
+
+
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Postgres]:
     """A PostgreSQL, without the guarantees of fsync."""
@@ -95,11 +105,11 @@ def as_application(postgres: Postgres, database: str) -> Iterator[str]:
 
     PostgresDirectory(database).close()
     schema = database.rpartition("=")[2]
-    (sql,) = re.findall(r"^```sql\n(.*?)^```", OPERATIONS.read_text(), re.MULTILINE | re.DOTALL)
+    (block,) = run_by(__file__)
     role = f"role_of_{schema}"
     postgres.execute(
         f"create role {role} login",
-        *re.sub(r"\bkohort\b", schema, sql).replace("kohort_server", role).split(";")[:-1],
+        *re.sub(r"\bkohort\b", schema, block.code).replace("kohort_server", role).split(";")[:-1],
     )
     yield database.replace("kohort@", f"{role}@")
     postgres.execute(f"drop owned by {role}", f"drop role {role}")

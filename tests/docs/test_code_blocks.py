@@ -15,23 +15,21 @@ which the block is skipped:
 
 import asyncio
 import os
-import re
 import signal
 import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
+from docs.blocks import Block, run_by
 from kohort.protocol.batches import Record, build
 from kohort.server.broker import Broker
 from kohort.server.config.config import Config
 from kohort.types import Instant
 from peers.schema_registry import SchemaRegistryStandIn
 
-ROOT = Path(__file__).parents[2]
 ADDRESSES = ("localhost:9092", "127.0.0.1:9092")
 REGISTRY = "http://localhost:8081"
 RUNNER = """
@@ -43,44 +41,27 @@ result = eval(code, {"__name__": "__main__"})
 if inspect.iscoroutine(result):
     asyncio.run(result)
 """
-BLOCK = re.compile(
-    (r"(?:^<!-- (?P<how>[^\n]*) -->\n)?^```python\n(?P<code>.*?)^```"), re.MULTILINE | re.DOTALL
-)
 STOPPED = "stopped by SIGTERM"
 NEEDS = "needs "
-SECONDS = 30
-ELSEWHERE = ("spark.md",)
-"""Pages whose blocks need more than this: tests/spark/test_docs.py."""
+SECONDS = 120
 
 
-class Block(NamedTuple):
-    page: str
-    line: int
-    code: str
-    how: str | None
-    before: str
-    """The page's earlier blocks, those that define things."""
-
-    def __str__(self) -> str:
-        return f"{self.page}:{self.line}"
-
-
-def blocks() -> Iterator[Block]:
-    for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
-        if path.name in ELSEWHERE:
-            continue
-        text = path.read_text()
-        before = ""
-        for found in BLOCK.finditer(text):
-            code, line = found["code"], text.count("\n", 0, found.start("code")) + 1
-            yield Block(path.name, line, code, found["how"], before)
-            runs = ("asyncio.run(", "await ", "async with")
-            if found["how"] is None and not any(each in code for each in runs):
-                before += code
+def programs() -> Iterator[tuple[Block, str]]:
+    """Each block, with the page's earlier blocks that define things."""
+    page, before = "", ""
+    for block in run_by(__file__):
+        if block.page != page:
+            page, before = block.page, ""
+        yield block, before
+        runs = ("asyncio.run(", "await ", "async with")
+        if block.how is None and not any(each in block.code for each in runs):
+            before += block.code
 
 
-@pytest.mark.parametrize("block", [pytest.param(block, id=str(block)) for block in blocks()])
-async def test_it_runs(block: Block, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("block", "before"), [pytest.param(*each, id=str(each[0])) for each in programs()]
+)
+async def test_it_runs(block: Block, before: str, tmp_path: Path) -> None:
     how = block.how or STOPPED
     assert how == STOPPED or how.startswith(NEEDS), f"{block}: {how!r} is no way to end a block"
     package = how.removeprefix(NEEDS)
@@ -95,8 +76,8 @@ async def test_it_runs(block: Block, tmp_path: Path) -> None:
         pytest.importorskip("fastavro", reason="pip install 'kohort[registry]'")
     async with Broker(Config(settings)) as broker:
         fill(broker)
-        program = tmp_path / f"{block.page}-{block.line}.py"
-        code = at_address(block.before + block.code, str(broker.address))
+        program = tmp_path / "program.py"
+        code = at_address(before + block.code, str(broker.address))
         with SchemaRegistryStandIn() as registry:
             program.write_text(code.replace(REGISTRY, registry.url))
             said = await run(program, block.how)
@@ -141,12 +122,3 @@ async def run(program: Path, how: str | None) -> str:
         _, errors = await process.communicate()
         return f"it did not end within {SECONDS} s\n{errors.decode()}"
     return errors.decode() + f"exit code {process.returncode}" if process.returncode else ""
-
-
-def test_blocks_are_found() -> None:
-    """A page whose blocks are written in another way would be passed over in silence."""
-    for path in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
-        text = path.read_text()
-        assert len(BLOCK.findall(text)) == len(
-            re.findall(r"^```(?:python|py)\b", text, re.MULTILINE)
-        ), path.name

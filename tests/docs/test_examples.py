@@ -6,25 +6,23 @@ from importlib import import_module
 
 import pytest
 
-from docs.test_code_blocks import BLOCK, ROOT
-
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+from docs.blocks import blocks, runners
 
 
 def used(module: str) -> set[str]:
     """The names of the module that a block imports and then uses."""
     found = set()
-    for page in PAGES:
-        for block in BLOCK.finditer(page.read_text()):
-            tree = ast.parse(block["code"])
-            nodes = list(ast.walk(tree))
-            imported = {
-                name.name
-                for node in nodes
-                if isinstance(node, ast.ImportFrom) and node.module == module
-                for name in node.names
-            }
-            found |= imported & {node.id for node in nodes if isinstance(node, ast.Name)}
+    for block in blocks():
+        if block.language != "python" or not runners(block):
+            continue
+        nodes = list(ast.walk(ast.parse(block.code)))
+        imported = {
+            name.name
+            for node in nodes
+            if isinstance(node, ast.ImportFrom) and node.module == module
+            for name in node.names
+        }
+        found |= imported & {node.id for node in nodes if isinstance(node, ast.Name)}
     return found
 
 

@@ -39,7 +39,7 @@ MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", C
 CANNOT: Final = frozenset(
     ("kcat", each) for each in ("SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 )
-"""Logins that a client is not able to, for the reasons that docs/clients.md has."""
+"""Logins that a client is not able to, for the reasons that docs/compatibility.md has."""
 LOGINS: Final = tuple(
     (name, mechanism)
     for name in (

@@ -1,7 +1,7 @@
-"""Writes `docs/clients.md` from the results of a run: one row per client, one column per test.
+"""Writes `docs/compatibility.md` from a run: one row per client, one column per test.
 
 pytest -m interop --junitxml=.tools/interop.xml
-PYTHONPATH=tests python -m interop.table .tools/interop.xml >docs/clients.md
+PYTHONPATH=tests python -m interop.table .tools/interop.xml >docs/compatibility.md
 """
 
 import importlib
@@ -26,7 +26,7 @@ from interop.programs import JAVA, Client
 from interop.roster import CANNOT, CLIENTS, LOGINS, MECHANISMS
 
 INTRODUCTION = """\
-# Clients
+# Compatibility with other clients
 
 Results of third-party clients on Kohort. `make clients` runs `make interop` and writes this page.
 Each client is a small process that reports the partitions it owns, the records it processes and its

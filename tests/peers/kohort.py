@@ -14,7 +14,11 @@ from kohort.testing.server_process import ServerProcess
 def kohort(settings: Mapping[str, str]) -> Iterator[str]:
     """A server that forgets everything when it ends; its address."""
     with tempfile.TemporaryDirectory(prefix="kohort-log-") as directory:
-        server = ServerProcess("--memory", log=Path(directory) / "log", settings=settings)
+        server = ServerProcess(
+            "--memory",
+            log=Path(directory) / "log",
+            settings={"memory.restart.visible": "false", **settings},
+        )
         try:
             yield server.address
         finally:

@@ -84,7 +84,7 @@ def test_a_member_whose_query_of_offsets_was_refused_is_replaced(run):
         run.start()
         run.wait_until(refused.is_set)
     run.wait_until(lambda: bool(run.ledger.read))
-    assert run.ledger.replaced == {MEMBER.name: 1}
+    assert run.ledger.replaced.keys() == {MEMBER.name}  # its successor may be refused, too
     assert not run.ledger.violations
 
 
