@@ -6,8 +6,16 @@
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
-# What `make run` needs; `.installed` includes it.
+# What `make run` needs for its first part, and for all of it; each includes the one before.
+GROUP_INSTALLED := $(VENV)/.installed-demo-group
 DEMO_INSTALLED := $(VENV)/.installed-demo
+$(INSTALLED): EXTRA := dev
+$(DEMO_INSTALLED): EXTRA := demo
+$(GROUP_INSTALLED): EXTRA := demo-group
+$(GROUP_INSTALLED): NOTE := Installing Kohort and another Kafka client into $(VENV): 60 MB to fetch, once only.
+$(GROUP_INSTALLED): VARIABLES := KOHORT_BUILD_KERNELS=0
+# Compiling all packages takes longer than all else of the first part, which needs few of them.
+$(GROUP_INSTALLED): LAZY := yes
 
 # pytest compiles every test with its assertions: more than half of the time of a collection.
 unexport PYTHONDONTWRITEBYTECODE
@@ -17,41 +25,48 @@ PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
 	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$python" && break; done)
 # Three test processes for each processor (tests/conftest.py); more than six would mostly import.
 BESIDE := -n auto --maxprocesses=6
+# `make run` shows how far the downloads are.
+QUIET = $(if $(filter demo demo-group,$(EXTRA)),,--quiet)
 UV := $(shell command -v uv 2>/dev/null || ls $(BIN)/uv 2>/dev/null)
 ifneq ($(UV),)
 CREATE_VENV = $(UV) venv --quiet $(if $(PYTHON),--python $(PYTHON))
-INSTALL = $(UV) pip install --quiet --compile-bytecode --python $(BIN)/python
+INSTALL = $(UV) pip install $(QUIET) $(if $(LAZY),,--compile-bytecode) --python $(BIN)/python
 else
 CREATE_VENV = $(PYTHON) -m venv
-INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
+INSTALL = $(BIN)/python -m pip install $(QUIET) $(if $(LAZY),--no-compile) --disable-pip-version-check
 endif
 
 help:
-	@echo "make run          start a server and show a group at work on a real data set"
+	@echo "make run          start a server and show a group at work on a real data set; Spark, too,"
+	@echo "                  which is installed meanwhile"
 	@echo "make test         run the test suite, in up to six processes"
 	@echo "make test-long    run the long tests: older brokers, long outages, ten times the random cases"
 	@echo "make lint         ruff, mypy, import-linter, bandit, and a look at the docs"
 	@echo "make audit        look for known vulnerabilities of the installed packages"
 	@echo "make interop      run the tests with clients written by others, also those that are built first"
-	@echo "make clients      the same, and write docs/clients.md from the results"
+	@echo "make clients      the same, and write docs/compatibility.md from the results"
 	@echo "make conformance  start an Apache Kafka and compare with it, answer by answer"
 	@echo "make bench        measure against peers"
 	@echo "make chaos        kill a server 200 times under real clients and 100 times under transactions,"
-	@echo "                  nodes of a cluster as often, with all else that fails, and Spark queries of"
-	@echo "                  a group 50 times; check what they were promised"
+	@echo "                  nodes of a cluster as often, with all else that fails, Spark queries of a"
+	@echo "                  group 50 times, exactly-once ones 100 times; check what they were promised"
 	@echo "make fuzz         feed broken bytes to the wire, the decoders, the logs: a million inputs"
 	@echo "make clean        remove what was made, but not ./data"
 
-$(INSTALLED) $(DEMO_INSTALLED): pyproject.toml
+$(INSTALLED) $(DEMO_INSTALLED) $(GROUP_INSTALLED): pyproject.toml
 	@test -x $(BIN)/python || test -n "$(PYTHON)" || { echo "Kohort needs Python 3.11 or later"; exit 1; }
 	@test -x $(BIN)/python || $(CREATE_VENV) $(VENV)
-	$(INSTALL) --editable '.[$(if $(filter $@,$(INSTALLED)),dev,demo)]'
-	@$(BIN)/python -m compileall -q src
-	@touch $@ $(DEMO_INSTALLED)
+	@$(if $(NOTE),echo "$(NOTE)")
+	$(VARIABLES) $(INSTALL) --editable '.[$(EXTRA)]'
+	@$(if $(LAZY),,$(BIN)/python -m compileall -q src)
+	@touch $(GROUP_INSTALLED) $(if $(filter $@,$(INSTALLED)),$(DEMO_INSTALLED)) $@
 
-run: $(DEMO_INSTALLED)
-	@$(BIN)/python -m compileall -q src
-	@$(BIN)/python -m kohort.demo
+# The demo installs Spark itself, while it shows its first part. PYTHONPATH: that takes Kohort's own
+# entry out of the environment for a moment, and members are started meanwhile.
+ITSELF := $(MAKE) --no-print-directory
+run: $(GROUP_INSTALLED)
+	@PYTHONPATH=$(CURDIR)/src $(BIN)/python -m kohort.demo \
+		$$(test $(DEMO_INSTALLED) -nt pyproject.toml || echo --install $(ITSELF) $(DEMO_INSTALLED))
 
 test: $(INSTALLED)
 	$(BIN)/pytest $(BESIDE) -m "not clients and not long"
@@ -77,7 +92,7 @@ interop: $(INSTALLED)
 
 clients: $(INSTALLED)
 	$(BIN)/pytest -m "interop and not long" -rs --junitxml=.tools/interop.xml
-	PYTHONPATH=tests $(BIN)/python -m interop.table .tools/interop.xml > docs/clients.md
+	PYTHONPATH=tests $(BIN)/python -m interop.table .tools/interop.xml > docs/compatibility.md
 
 conformance: $(INSTALLED)
 	$(BIN)/python -m tests.peers.compare
@@ -91,6 +106,7 @@ chaos: $(INSTALLED)
 	PYTHONPATH=tests $(BIN)/python -m live.cluster
 	PYTHONPATH=tests $(BIN)/python -m live.cluster.bank
 	$(BIN)/pytest -m "clients and long" tests/spark/test_member_chaos.py
+	KOHORT_SPARK_STRIKES=100 $(BIN)/pytest -m "clients and long" tests/spark/test_exactly_once_chaos.py
 
 # A million inputs, guided by coverage where `atheris` has a wheel for this Python.
 fuzz: $(INSTALLED)

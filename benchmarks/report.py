@@ -35,6 +35,7 @@ ORDER = (
     "security",
     "footprint",
     "loading",
+    "growth",
     "rolling_restart",
     "decode",
     "consume",
