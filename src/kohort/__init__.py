@@ -1,3 +1,3 @@
 """Kafka-compatible server, client and Spark source for consumer groups."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

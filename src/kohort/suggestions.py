@@ -1,14 +1,22 @@
 """Close matches for misspelt names, for error messages."""
 
 from collections.abc import Iterable
+from typing import Final
+
+_SIMILAR: Final = 0.55
+"""`ratio` of names that may be mistaken for each other."""
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:
-    """The name among `known` that is most like `name`; None if none is similar."""
+    """The name among `known` that is most like `name`; None if none is similar.
+
+    Dashes before an option make it like any other option, and do not count.
+    """
     import difflib  # Imported only when an error is reported.
 
-    matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
-    return matches[0] if matches else None
+    names = {each.lstrip("-"): each for each in known}
+    matches = difflib.get_close_matches(name.lstrip("-"), names, n=1, cutoff=_SIMILAR)
+    return names[matches[0]] if matches else None
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -24,3 +24,7 @@ def __getattr__(name: str) -> Any:
     from kohort.columnar import decoding, schema
 
     return getattr(decoding if name.startswith("decode") else schema, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

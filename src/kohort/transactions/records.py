@@ -85,6 +85,9 @@ class CorruptRecordError(ValueError):
 
 
 _HEAD: Final = struct.Struct(">hqhib")
+_BODY: Final = struct.Struct(">qhib")
+"""`_HEAD` behind the version."""
+_STATES: Final = {int(state): state for state in TransactionState}
 _TIMES: Final = struct.Struct(">qq")
 _VERSION: Final = 1
 _INT64_TAG: Final = struct.Struct(">BBq")
@@ -156,15 +159,15 @@ def _read_value(data: bytes) -> TransactionMetadata:
     if not 0 <= version <= _VERSION:
         raise CorruptRecordError(f"value version {version} is newer than this program (0-1)")
     reader.flexible = version >= 1
-    producer_id, epoch = reader.unpack(">q", 8), reader.unpack(">h", 2)
-    timeout_ms, state = reader.unpack(">i", 4), TransactionState(reader.unpack(">b", 1))
+    producer_id, epoch, timeout_ms, number = _BODY.unpack(reader.take(_BODY.size))
+    state = _STATES.get(number) or TransactionState(number)
     partitions = {}
     for _ in range(reader.length(">i", 4)):
         topic = reader.string()
         count = reader.length(">i", 4)
         partitions[topic] = frozenset(struct.unpack(f">{count}i", reader.take(4 * count)))
         reader.tags()
-    last_update, start = reader.unpack(">q", 8), reader.unpack(">q", 8)
+    last_update, start = _TIMES.unpack(reader.take(_TIMES.size))
     tags = reader.tags()
     return TransactionMetadata(
         producer_id,
@@ -215,6 +218,10 @@ class _Reader:
         return {self._varint(): self.take(self._varint()) for _ in range(self._varint())}
 
     def _varint(self) -> int:
+        byte = self._data[self._position]
+        if byte < 128:
+            self._position += 1
+            return byte
         value, self._position = read_varint(self._data, self._position)
         return value
 
