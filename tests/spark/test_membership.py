@@ -344,7 +344,14 @@ def test_a_source_does_not_wait_for_another_of_its_query_to_end_its_micro_batch(
     for at in map(from_spark, ends):
         for tp, offset in at.items():
             expected[tp.partition] = max(offset, expected.get(tp.partition, 0))
-    assert topics.committed(name) == {name: expected}, "no micro-batch was fenced"
+    committed = topics.committed(name)[name]
+    # A partition that it gave up before it read a record of it may be committed at its start.
+    assert read_of(committed) == read_of(expected), "no micro-batch was fenced"
+
+
+def read_of(offsets):
+    """The offsets of the partitions of which records were read."""
+    return {partition: offset for partition, offset in offsets.items() if offset}
 
 
 async def test_a_static_member_comes_back_to_its_partitions(member, topic, topics):

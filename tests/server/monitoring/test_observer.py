@@ -140,6 +140,7 @@ async def test_a_node_without_a_lease_does_not_tell_that_there_are_no_groups() -
     async with SharedCluster(1) as cluster:
         observer, storage = cluster.brokers[1].observer, cluster.storages[1]
         await until_ready(observer)
+        await cluster.leaders("__consumer_offsets")
         peer = await cluster.peer(1)
         assert not (await peer.ask("join_group", 3, **join("g"))).error_code
         storage.failure = OSError("nobody is there")
@@ -156,6 +157,7 @@ async def test_a_node_without_a_lease_does_not_tell_that_there_are_no_groups() -
         assert listed.error_code is ErrorCode.coordinator_not_available
         storage.failure = None
         await until_ready(observer)
+        await cluster.leaders("__consumer_offsets")
         (group,) = json.loads((await observer.groups("")).body)["groups"]
         assert group["group_id"] == "g"
         assert (await observer.group("nope")).status is HTTPStatus.NOT_FOUND
