@@ -3,7 +3,9 @@
 import asyncio
 import threading
 
-from runtime.virtual_time import virtual_time
+import pytest
+
+from runtime.virtual_time import VirtualLoop, virtual_time
 
 
 @virtual_time
@@ -20,3 +22,18 @@ async def test_time_stands_still_while_a_thread_works():
     assert (loop.time(), timers) == (0, [])
     await asyncio.sleep(1)
     assert timers == ["due"]
+
+
+@pytest.mark.filterwarnings("error")
+def test_time_stands_still_while_threads_end():
+    is_done = threading.Event()
+
+    async def leave_a_thread():
+        asyncio.get_running_loop().run_in_executor(None, is_done.wait).cancel()
+        threading.Timer(0.05, is_done.set).start()
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(leave_a_thread())
+        loop = runner.get_loop()
+    assert is_done.is_set()
+    assert loop.time() == 0

@@ -25,6 +25,12 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         future.add_done_callback(self._thread_done)
         return future
 
+    async def shutdown_default_executor(self, *limit):
+        """Its limit is 300 s from Python 3.12 on, which would pass at once."""
+        self.in_threads += 1
+        await super().shutdown_default_executor(*limit)
+        self.in_threads -= 1
+
     def _thread_done(self, _):
         self.in_threads -= 1
 
