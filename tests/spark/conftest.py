@@ -32,6 +32,7 @@ WITHOUT_SPARK_TOO = (
     "test_member.py",
     "test_stateful.py",
     "test_stream.py",
+    "test_transactions.py",
     "test_write.py",
 )
 """Tests whose requests others make on Apache Kafka without Spark: those of `kohort.client`, and for
@@ -49,7 +50,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.path.parent == HERE:
             item.add_marker(pytest.mark.flaky(reruns=2, only_rerun=NO_WORKER))
         parameters = getattr(getattr(item, "callspec", None), "params", {})
-        if parameters.get("topics") == "kafka":
+        if parameters.get("topics") == "kafka" and not item.get_closest_marker("long"):
             name = "" if item.path.name in WITHOUT_SPARK_TOO else item.nodeid.partition("[")[0]
             if (item.path, name) in seen:
                 item.add_marker(pytest.mark.long)

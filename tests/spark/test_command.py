@@ -63,7 +63,14 @@ def scraped(port):
         return response.read().decode()
 
 
-@pytest.mark.parametrize("end", [signal_process, interrupt_terminal, terminate_service])
+@pytest.mark.parametrize(
+    "end",
+    [
+        signal_process,
+        interrupt_terminal,
+        pytest.param(terminate_service, marks=pytest.mark.long),
+    ],
+)
 def test_json_by_columns_until_a_signal(command, topics, tmp_path, end):
     topic, group = f"sales-{end.__name__}", f"etl-{end.__name__}"
     topics.create(topic)
@@ -123,11 +130,18 @@ def test_a_run_that_was_killed_while_it_wrote_its_first_offsets_is_no_obstacle(
     ("arguments", "code", "told"),
     [
         (["nowhere"], 1, "topic nowhere does not exist"),
-        (["nowhere", "--values", "csv", "--schema", "a nonsense"], 2, "schema 'a nonsense'"),
-        (
+        # Each is a Spark of its own; `test_pipeline_reading.py` has such errors in a session.
+        pytest.param(
+            ["nowhere", "--values", "csv", "--schema", "a nonsense"],
+            2,
+            "schema 'a nonsense'",
+            marks=pytest.mark.long,
+        ),
+        pytest.param(
             ["nowhere", "--values", "csv", "--schema", "a int", "--dead-letters", "a/b"],
             1,
             "topic a/b",
+            marks=pytest.mark.long,
         ),
     ],
 )

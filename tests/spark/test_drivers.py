@@ -98,8 +98,16 @@ class Both:
 
 
 @kohort_only
-@pytest.mark.parametrize("victim", ["jvm", "driver"])
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM], ids=lambda how: how.name)
+@pytest.mark.parametrize(
+    ("how", "victim"),
+    [
+        pytest.param(signal.SIGKILL, "jvm", id="SIGKILL-jvm"),
+        pytest.param(signal.SIGKILL, "driver", id="SIGKILL-driver"),
+        pytest.param(signal.SIGTERM, "jvm", id="SIGTERM-jvm"),
+        # Python ends at once by either signal.
+        pytest.param(signal.SIGTERM, "driver", id="SIGTERM-driver", marks=pytest.mark.long),
+    ],
+)
 def test_a_driver_that_ends_leaves_the_group_at_once(shared, how, victim):
     """However it ends: the source's process notices, leaves the group, and ends as well."""
     both = shared(NEVER_MS)

@@ -95,7 +95,9 @@ def finish(stream, target):
 
 
 class TestADriverThatDies:
-    @pytest.mark.parametrize("point", ["before", "sent", "after"])
+    @pytest.mark.parametrize(
+        "point", [pytest.param("before", marks=pytest.mark.long), "sent", "after"]
+    )
     def test_and_is_started_again(self, topics, source, target, stream, values, tmp_path, point):
         """Before it begins the transaction; with the transaction open; and when the transaction is
         committed, but not the checkpoint.

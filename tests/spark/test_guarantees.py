@@ -15,6 +15,10 @@ pytestmark = [kohort_only, pytest.mark.clients]
 _numbers = count()
 PARTITIONS = 2
 EACH = 10
+# The checkpoint alone decides where both of the first begin.
+MODES = pytest.mark.parametrize(
+    "mode", ["none", pytest.param("reporting", marks=pytest.mark.long), "member"]
+)
 FAILS_AT = 1
 """The micro-batch whose sink fails the first time, after it has written."""
 
@@ -94,17 +98,18 @@ def fail_in_the_midst(found, fill):
         assert bool(found.run()) is succeeds
 
 
-@pytest.mark.parametrize("mode", ["none", "reporting", "member"])
 class TestASinkThatFailsAfterItWrote:
     @pytest.fixture
     def group(self, orders, mode):
         return {"groupMode": mode, "group__id": orders}
 
+    @MODES
     def test_exactly_once_by_batch_ids(self, sink, fill, group):
         found = sink(True, **group)
         fail_in_the_midst(found, fill)
         assert found.records() == all_of(0, 3 * EACH)
 
+    @MODES
     def test_at_least_once_without(self, sink, fill, group):
         """Only the batch that had failed comes twice, and that exactly: what came since is no part
         of it.
@@ -113,6 +118,7 @@ class TestASinkThatFailsAfterItWrote:
         fail_in_the_midst(found, fill)
         assert found.records() == sorted(all_of(0, 3 * EACH) + all_of(EACH, 2 * EACH))
 
+    @pytest.mark.parametrize("mode", ["none", "reporting", "member"])
     def test_a_batch_that_failed_is_not_committed(self, sink, fill, group, mode, topics, orders):
         found = sink(True, **group)
         fill(b"v")

@@ -221,9 +221,9 @@ def chaos(session, topics, query, tmp_path):
 @pytest.mark.parametrize(
     ("topics", "query", "events"),
     [
-        ("kohort", Query, 12), ("kohort", TwoSources, 8), ("kohort", Command, 5),
+        ("kohort", Query, 6), ("kohort", TwoSources, 4), ("kohort", Command, 3),
         long("kohort", Query), long("kohort", TwoSources), long("kohort", Command),
-        ("kafka", Query, 8), long("kafka", TwoSources), long("kafka", Command),
+        ("kafka", Query, 4), long("kafka", TwoSources), long("kafka", Command),
     ],
     indirect=["topics"],
 )  # fmt: skip
@@ -233,7 +233,7 @@ def test_nothing_is_lost_and_only_killed_batches_are_repeated(chaos, events):
         chaos.step()
     chaos.start_all()
     chaos.wait_until_read()
-    assert chaos.kills >= events // 5
+    assert chaos.kills >= max(1, events // 5)
     found = Counter()
     for query in chaos.queries.values():
         rows = Counter((row.partition, row.offset) for row in query.rows())

@@ -64,7 +64,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 @pytest.mark.parametrize(
     "size",
     [
-        1 << 16,
+        pytest.param(1 << 16, marks=pytest.mark.long),
         1 << 18,
         pytest.param(1 << 20, marks=pytest.mark.long),
         pytest.param(LARGEST, marks=pytest.mark.long, id="largest"),
