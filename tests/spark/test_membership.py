@@ -82,7 +82,7 @@ async def test_what_is_done_is_committed_at_the_boundary(member, topic, topics):
     name = await topic()
     query = member(name)
     assert await query.boundary({}, PATIENCE_S) == positions(name, 0, 0)
-    assert query.take_off({})
+    assert query.take_off({}, {})
     assert await query.boundary(positions(name, 10, 4), PATIENCE_S) == positions(name, 10, 4)
     assert await committed(topics, name) == {0: 10, 1: 4}
 
@@ -91,7 +91,7 @@ async def test_a_member_of_the_consumer_protocol_commits_at_the_boundary(member,
     name = await topic(partitions=2)
     query = member(name, groupProtocol="consumer")
     assert await query.boundary({}, PATIENCE_S) == positions(name, 0, 0)
-    assert query.take_off(positions(name, 5, 4))
+    assert query.take_off(positions(name, 5, 4), {})
     assert await query.boundary(positions(name, 5, 4), PATIENCE_S) == positions(name, 5, 4)
     await query.close()
     assert await committed(topics, name) == {0: 5, 1: 4}
@@ -101,7 +101,7 @@ async def test_nothing_is_given_back_while_a_batch_is_in_flight(member, topic, t
     name = await topic()
     first = member(name)
     await first.boundary({}, PATIENCE_S)
-    assert first.take_off({})
+    assert first.take_off({}, {})
     second = member(name)
     assert await second.boundary({}, 1.5) is None, "the group waits for the first one's batch"
     mine, theirs = await asyncio.gather(
@@ -115,7 +115,7 @@ async def test_a_batch_that_takes_too_long_is_read_again_by_the_new_owner(member
     name = await topic()
     first = member(name, **{"kafka.max.poll.interval.ms": "3000"})
     await first.boundary({}, PATIENCE_S)
-    assert first.take_off({})
+    assert first.take_off({}, {})
     second = member(name, **{"kafka.max.poll.interval.ms": "3000"})
     theirs = await second.boundary({}, PATIENCE_S)
     assert list(theirs.values()) == [0], "what the slow batch reads is not committed"
@@ -133,14 +133,14 @@ async def test_a_batch_does_not_begin_while_the_group_rebalances(member, topic):
     second = member(name)
     waiting = asyncio.create_task(second.boundary({}, PATIENCE_S))
     async with asyncio.timeout(PATIENCE_S):
-        while first.take_off({}):  # as queries do: batch after batch, until one is not to begin
+        while first.take_off({}, {}):  # as queries do: batch after batch, until one is not to begin
             assert len(await first.boundary(positions(name, 0, 0), PATIENCE_S)) == 2
             # Spark's thread is another one; here the group shares the loop with us
             await asyncio.sleep(0)
         mine = await first.boundary(positions(name, 0, 0), PATIENCE_S)
         assert mine.keys().isdisjoint(await waiting)
-    assert first.take_off({})
-    assert second.take_off({})
+    assert first.take_off({}, {})
+    assert second.take_off({}, {})
 
 
 async def has_left(member, generation):
@@ -157,10 +157,10 @@ async def test_a_batch_does_not_begin_with_what_a_whole_rebalance_gave_away(memb
     before = first.generation
     theirs = await member(name).boundary({}, PATIENCE_S)
     await has_left(first, before)
-    assert not first.take_off({})
+    assert not first.take_off({}, {})
     mine = await first.boundary({}, PATIENCE_S)
     assert mine.keys().isdisjoint(theirs)
-    assert first.take_off({})
+    assert first.take_off({}, {})
 
 
 async def test_a_rebalance_while_it_asks_where_to_begin(member, topic, monkeypatch):

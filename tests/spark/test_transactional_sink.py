@@ -391,6 +391,47 @@ def test_a_driver_that_was_believed_dead_fences_nobody(pipe, in_another_driver):
         pipe.finish(successor)
 
 
+def test_a_topic_that_is_created_again_while_tasks_run(pipe):
+    """Offsets of its records, committed for its name, would hide the first ones of the new one."""
+    query = pipe.query()
+    query.plan()
+    query.read()
+    pipe.topics.delete(pipe.source)
+    pipe.topics.create(pipe.source, PARTITIONS)
+    pipe.written = Counter()
+    pipe.produce()
+    with pytest.raises(KohortError, match=r"was deleted during|has taken the partitions"):
+        query.commit()
+    assert pipe.rows() == {}
+    query.dies()
+    again = pipe.query(checkpoint=query.checkpoint, failOnDataLoss="false")
+    again.again()
+    pipe.finish(again)
+
+
+def test_an_older_checkpoint_of_a_topic_that_was_created_again(pipe):
+    """The group has read on in the new topic; partitions are revoked while it is planned."""
+    query = pipe.query()
+    query.run()
+    older = list(query.checkpoint)
+    query.dies()
+    pipe.topics.delete(pipe.source)
+    pipe.topics.create(pipe.source, PARTITIONS)
+    before, pipe.written = pipe.written, Counter()
+    pipe.produce()
+    again = pipe.query(checkpoint=list(older), failOnDataLoss="false")
+    again.again()
+    again.dies()
+    late = pipe.query(checkpoint=older, failOnDataLoss="false")
+    late.join()
+    member, revoked = late.source._member, iter([True])
+    take_off = member.take_off
+    member.take_off = lambda *planned: not next(revoked, False) and take_off(*planned)
+    late.again()
+    assert pipe.committed() == {0: EACH, 1: EACH}
+    assert pipe.rows() == before + pipe.written
+
+
 async def transaction_of(pipe, transactional_id):
     async with Cluster(ClientConfig(bootstrap=pipe.topics.address)) as cluster:
         return (await Admin(cluster).describe_transactions([transactional_id]))[transactional_id]
@@ -457,15 +498,15 @@ def test_a_sink_that_does_not_commit_the_offsets(pipe):
 class Server:
     """A server that keeps its data when it is killed."""
 
-    def __init__(self, directory):
-        self._directory = directory
+    def __init__(self, directory, settings=SETTINGS):
+        self._directory, self._settings = directory, settings
         self._listen = "127.0.0.1:0"
         self.start()
 
     def start(self):
         options = ("--data", str(self._directory / "data"), "--listen", self._listen)
         log = self._directory / "server.log"
-        self.process = ServerProcess(*options, log=log, settings=SETTINGS)
+        self.process = ServerProcess(*options, log=log, settings=self._settings)
         self._listen = self.process.address
 
     @property
@@ -475,6 +516,32 @@ class Server:
     def is_killed(self):
         self.process.kill()
         self.start()
+
+
+def test_a_transactional_id_that_expires_while_the_query_is_idle(tmp_path):
+    """Nobody has fenced its sink: the id would exist again."""
+    expiring = {
+        "transactional.id.expiration.ms": "5000",
+        "transaction.remove.expired.transaction.cleanup.interval.ms": "100",
+    }
+    server = Server(tmp_path, SETTINGS | expiring)
+    pipe = Pipe(Topics(server.address))
+    try:
+        query = pipe.query()
+        query.run()
+        pipe.produce()
+        query.plan()
+        query.read()
+        wait_for(
+            lambda: isinstance(asyncio.run(transaction_of(pipe, f"{pipe.source}-a")), Exception),
+            "expired",
+        )
+        query.commit()
+        pipe.finish(query)
+    finally:
+        for query in pipe.queries:
+            query.dies()
+        server.process.kill()
 
 
 @pytest.mark.timeout(600)
@@ -518,6 +585,7 @@ def test_drivers_and_the_server_are_killed_at_random(tmp_path, seed, events):
 
 
 OFFSETS = {TopicPartition("orders", 3): OffsetAndMetadata(offset=7, metadata="here")}
+TOPIC_IDS = {"orders": "0iXbZ2vaSs6qXyLMBX0l7w"}
 GROUP = GroupMetadata(group_id="g", generation_id=2, member_id="m", instance_id="i")
 
 
@@ -539,9 +607,10 @@ class TestPlans:
     def test_have_offsets_for_one_micro_batch(self, source):
         assert plan_of("totals-1").offsets == {}
         assert plan_token("totals-2") is None
-        source.hand_over(GROUP, OFFSETS)
+        source.hand_over(GROUP, OFFSETS, TOPIC_IDS)
         found = plan_of("totals-1")
         assert (found.group, found.offsets, found.producer) == (GROUP, OFFSETS, PRODUCER)
+        assert found.topic_ids == TOPIC_IDS
         found.taken((7, 1))
         source.end_micro_batch()
         assert (plan_of("totals-1").offsets, plan_of("totals-1").producer) == ({}, (7, 1))
@@ -549,15 +618,15 @@ class TestPlans:
             member_plan("totals-1", found.token)
 
     def test_that_are_not_committed_are_an_error(self, source):
-        source.hand_over(GROUP, OFFSETS)
+        source.hand_over(GROUP, OFFSETS, TOPIC_IDS)
         plan_of("totals-1").taken((7, 1))
         source.end_micro_batch()
-        source.hand_over(GROUP, OFFSETS)
+        source.hand_over(GROUP, OFFSETS, TOPIC_IDS)
         with pytest.raises(KohortError, match="its offsets are not committed"):
             source.end_micro_batch()
 
     def test_go_on_although_the_generation_ends_meanwhile(self, source):
-        source.hand_over(GROUP, OFFSETS)
+        source.hand_over(GROUP, OFFSETS, TOPIC_IDS)
         found, later = plan_of("totals-1"), replace(GROUP, generation_id=3)
         assert found.renewed(0) is None
         source.renew(later)
@@ -569,7 +638,7 @@ class TestPlans:
 
     def test_in_flight_outlast_their_source(self, source):
         """A sink without a plan is one without a member, which writes."""
-        source.hand_over(GROUP, OFFSETS)
+        source.hand_over(GROUP, OFFSETS, TOPIC_IDS)
         source.close()
         token = plan_token("totals-1")
         assert token is not None

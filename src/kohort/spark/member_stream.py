@@ -22,7 +22,7 @@ import atexit
 import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final, NoReturn
 
 from pyspark.sql.datasource import InputPartition
@@ -33,12 +33,13 @@ from kohort.errors import KohortError, unless_error
 from kohort.spark import background
 from kohort.spark.cause_first import cause_first
 from kohort.spark.membership import BlockingQueryMember, group_options
-from kohort.spark.offset_queries import validate_named
+from kohort.spark.offset_queries import ids_of, validate_named
 from kohort.spark.options import ReadOptions
 from kohort.spark.positions import (
     BEGIN,
     GROUP,
     SparkOffset,
+    TopicIds,
     from_spark,
     offset_of,
     topic_ids,
@@ -47,6 +48,7 @@ from kohort.spark.positions import (
 from kohort.spark.ranges import limited
 from kohort.spark.sink_offsets import SinkOffsets
 from kohort.spark.stream import StreamReader
+from kohort.types import TopicPartition
 
 PATIENCE_S: Final = 2.0
 """How long a trigger waits for the group; then it is idle, and the next one goes on waiting.
@@ -69,6 +71,8 @@ class MemberStreamReader(StreamReader):
         """How long the last triggers of a run waited for the group."""
         self._planned: SparkOffset | None = None
         """The end of the last micro-batch that this object planned."""
+        self._forgotten: dict[str, str | None] = {}
+        """Topics that were deleted since that plan, and the ids of those with their names now."""
         self._unclaimed: threading.Timer | None = None
         """Ends the membership if the query does not begin. Not pickled: planners have none."""
 
@@ -101,8 +105,7 @@ class MemberStreamReader(StreamReader):
             there = self.queries.partitions()
             # what is gone is not to be committed, which would be tried for long
             at = self.left(before, there, self.recreated(start, there))
-            if gone := before.keys() - at.keys():
-                self._joined().forget(gone)
+            self._forget(before.keys() - at.keys(), ids_of(there))
             assigned = self._joined().boundary(at, self._patience_s)
             if assigned is None:
                 return self._unassigned(start)
@@ -118,11 +121,12 @@ class MemberStreamReader(StreamReader):
             )
             if ends == held and at == before:
                 return start
-            if self._joined().take_off(ends):
+            if self._joined().take_off(ends, ids_of(there)):
                 self._joined().moved({tp: end for tp, end in ends.items() if end < held[tp]})
                 begin = {tp: held[tp] for tp in ends if held[tp] != at.get(tp)}
                 ids = self.ids_beside(at | ends, there, topic_ids(start))
                 self._planned = unlike(offset_of(at | ends, begin, ids), start)
+                self._forgotten = {}
                 return self._planned
 
     def partitions(self, start: SparkOffset, end: SparkOffset) -> Sequence[InputPartition]:
@@ -159,6 +163,17 @@ class MemberStreamReader(StreamReader):
         if self._member is not None:
             ignore_sigterm()
             self._member.leave()
+
+    def _forget(self, gone: Collection[TopicPartition], ids: TopicIds) -> None:
+        """Have the member forget positions in topics that were deleted since `start`.
+
+        Once: until the next plan `start` stays, while the member learns positions in the new ones.
+        """
+        new = {tp: ids.get(tp.topic) for tp in gone}
+        new = {tp: told for tp, told in new.items() if self._forgotten.get(tp.topic, "") != told}
+        if new:
+            self._joined().forget(new.keys())
+            self._forgotten |= {tp.topic: told for tp, told in new.items()}
 
     def _unassigned(self, start: SparkOffset) -> SparkOffset:
         """The end of a micro-batch without partitions.

@@ -39,7 +39,7 @@ from kohort.errors import KohortError, unless_error
 from kohort.spark import background
 from kohort.spark.offset_queries import OffsetQueries
 from kohort.spark.options import Bound, ReadOptions
-from kohort.spark.positions import EARLIEST, Positions
+from kohort.spark.positions import EARLIEST, Positions, TopicIds
 from kohort.spark.sink_offsets import SinkOffsets
 from kohort.spark.values import named, numbers
 from kohort.types import GroupId, TopicPartition
@@ -136,8 +136,8 @@ class QueryMember:
         self._planned = generation
         return dict(self._positions)
 
-    def take_off(self, ends: Mapping[TopicPartition, int]) -> bool:
-        """Begin a micro-batch up to `ends`.
+    def take_off(self, ends: Mapping[TopicPartition, int], ids: TopicIds) -> bool:
+        """Begin a micro-batch up to `ends`, of the topics with these `ids`.
 
         False if partitions were revoked since the boundary, and another boundary is needed. Raises
         KohortError if the sink cannot be reached that is to commit `ends`.
@@ -146,7 +146,7 @@ class QueryMember:
             return False
         self._idle.clear()
         if self._sink is not None:
-            self._hand_over(self._sink, self._planned, ends)
+            self._hand_over(self._sink, self._planned, ends, ids)
         return True
 
     def moved(self, position: Mapping[TopicPartition, int]) -> None:
@@ -238,11 +238,17 @@ class QueryMember:
             await self._changed.wait()
 
     def _hand_over(
-        self, sink: SinkOffsets, generation: Generation, ends: Mapping[TopicPartition, int]
+        self,
+        sink: SinkOffsets,
+        generation: Generation,
+        ends: Mapping[TopicPartition, int],
+        ids: TopicIds,
     ) -> None:
         self._in_flight = {tp: end for tp, end in ends.items() if end != self._positions[tp]}
         if self._in_flight:
-            sink.hand_over(*generation.to_commit(self._offsets(self._in_flight)))
+            group, offsets = generation.to_commit(self._offsets(self._in_flight))
+            topics = {tp.topic for tp in self._in_flight}
+            sink.hand_over(group, offsets, {topic: ids[topic] for topic in topics & ids.keys()})
 
     def _go_on_where(self, sink: SinkOffsets) -> None:
         """The sink has committed the last micro-batch, of which lost partitions do not count.
@@ -379,8 +385,8 @@ class BlockingQueryMember:
     def boundary(self, done: Mapping[TopicPartition, int], patience_s: float) -> Positions | None:
         return background.run(self._boundary(done, patience_s))
 
-    def take_off(self, ends: Mapping[TopicPartition, int]) -> bool:
-        return background.run(self._take_off(ends))
+    def take_off(self, ends: Mapping[TopicPartition, int], ids: TopicIds) -> bool:
+        return background.run(self._take_off(ends, ids))
 
     def moved(self, position: Mapping[TopicPartition, int]) -> None:
         background.run(self._moved(position))
@@ -410,8 +416,8 @@ class BlockingQueryMember:
     ) -> Positions | None:
         return await (await self._joined()).boundary(done, patience_s)
 
-    async def _take_off(self, ends: Mapping[TopicPartition, int]) -> bool:
-        return (await self._joined()).take_off(ends)
+    async def _take_off(self, ends: Mapping[TopicPartition, int], ids: TopicIds) -> bool:
+        return (await self._joined()).take_off(ends, ids)
 
     async def _moved(self, position: Mapping[TopicPartition, int]) -> None:
         (await self._joined()).moved(position)

@@ -35,6 +35,7 @@ from pyspark.core.files import SparkFiles
 from kohort.client.group_metadata import GroupMetadata
 from kohort.client.offset_and_metadata import OffsetAndMetadata
 from kohort.errors import KohortError
+from kohort.spark.positions import TopicIds
 from kohort.types import TopicPartition
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
@@ -56,6 +57,8 @@ class MemberPlan:
     group: GroupMetadata | None = None
     offsets: Offsets = field(default_factory=dict)
     """Empty if the micro-batch has no records of the member."""
+    topic_ids: TopicIds = field(default_factory=dict)
+    """Of the topics that the offsets are of."""
 
     def taken(self, producer: tuple[int, int]) -> None:
         """They are committed, by this producer."""
@@ -95,6 +98,7 @@ def member_plan(transactional_id: str, token: str) -> MemberPlan:
             TopicPartition(topic, partition): OffsetAndMetadata(**offset)
             for topic, partition, offset in found["offsets"]
         },
+        topic_ids=found["topic_ids"],
     )
 
 
@@ -130,9 +134,10 @@ class SinkOffsets:
         """The sinks of earlier drivers are fenced, and `producer` is the last of them."""
         self._hand_over(MemberPlan(transactional_id=self._transactional_id, producer=producer))
 
-    def hand_over(self, group: GroupMetadata, offsets: Offsets) -> None:
+    def hand_over(self, group: GroupMetadata, offsets: Offsets, topic_ids: TopicIds) -> None:
         """Have the sink commit these with the next rows. Raises OSError."""
-        self._hand_over(replace(self._empty(), group=group, offsets=offsets))
+        plan = replace(self._empty(), group=group, offsets=offsets, topic_ids=topic_ids)
+        self._hand_over(plan)
 
     def renew(self, group: GroupMetadata) -> None:
         """The member is in another generation, and still has all partitions."""
@@ -184,7 +189,7 @@ class SinkOffsets:
         offsets = [[*tp, asdict(offset)] for tp, offset in plan.offsets.items()]
         group = None if plan.group is None else asdict(plan.group)
         told = {"token": plan.token, "producer": plan.producer, "group": group, "offsets": offsets}
-        _write(self._path, told)
+        _write(self._path, told | {"topic_ids": plan.topic_ids})
         self._plan = plan
 
 

@@ -14,13 +14,15 @@ that driver, should it still run.
 
 The offsets of a member that has `transactionalSink` are committed in the transaction as well, in
 the name of the member (`sink_offsets`). They stand for the plan then. If the group has given the
-partitions to others, the transaction is aborted, and the query ends.
+partitions to others, the transaction is aborted, and the query ends. So it is if a topic was
+deleted since the plan: offsets are committed for its name, and another topic may have it by now.
 """
 
 import logging
 from collections.abc import Iterable
 from typing import Any, Final
 
+from kohort.client.cluster import Cluster
 from kohort.client.errors import TransactionAbortedError
 from kohort.client.group_metadata import GroupMetadata
 from kohort.client.produce import Producer, Transaction
@@ -28,6 +30,7 @@ from kohort.errors import ErrorCode, KafkaError, KohortError, unless_error
 from kohort.spark import background
 from kohort.spark.encoded_batches import EncodedBatch, unpack
 from kohort.spark.micro_batches import MicroBatch
+from kohort.spark.positions import TopicIds, topic_id
 from kohort.spark.sink_offsets import MemberPlan
 from kohort.spark.write_options import WriteOptions
 from kohort.types import GroupId, TopicPartition
@@ -99,7 +102,7 @@ async def _write(
                     group = GroupMetadata(group_id=options.batches_group)
                     await transaction.commit_offsets({place: micro_batch.to_commit()}, group)
                 if plan is not None:
-                    await _commit_offsets(transaction, plan)
+                    await _commit_offsets(cluster, transaction, plan)
         return transaction.producer
 
 
@@ -109,6 +112,8 @@ async def _validate_sink(options: WriteOptions, plan: MemberPlan) -> None:
     admin = Admin(await background.cluster(options.kafka))
     transactional_id = plan.transactional_id
     found = (await admin.describe_transactions([transactional_id]))[transactional_id]
+    if isinstance(found, KafkaError) and found.code is ErrorCode.transactional_id_not_found:
+        return  # it has expired, after seven idle days by default; fencing would have renewed it
     described = unless_error(found)
     if (described.producer_id, described.producer_epoch) != plan.producer:
         raise KohortError(
@@ -118,7 +123,7 @@ async def _validate_sink(options: WriteOptions, plan: MemberPlan) -> None:
         )
 
 
-async def _commit_offsets(transaction: Transaction, plan: MemberPlan) -> None:
+async def _commit_offsets(cluster: Cluster, transaction: Transaction, plan: MemberPlan) -> None:
     """Raises LostPartitionsError, KohortError."""
     assert plan.group is not None, "a plan with offsets has a group"
     try:
@@ -132,6 +137,23 @@ async def _commit_offsets(transaction: Transaction, plan: MemberPlan) -> None:
             f"which took longer than two thirds of kafka.max.poll.interval.ms: {cause}. None of "
             "its rows is visible, and their next owner reads them again; start the query again"
         ) from error
+    # From here on a deletion of the topic takes its offsets out of the transaction.
+    if gone := await _gone(cluster, plan.topic_ids):
+        raise KohortError(
+            f"topic {', '.join(sorted(gone))} was deleted during this micro-batch, whose offsets "
+            "would be those of another topic with its name. None of its rows is visible; start the "
+            "query again"
+        )
+
+
+async def _gone(cluster: Cluster, topic_ids: TopicIds) -> set[str]:
+    """The topics that do not exist with these ids. Raises KohortError."""
+    topics = (await cluster.metadata(tuple(topic_ids))).topics if topic_ids else {}
+    return {
+        name
+        for name, planned in topic_ids.items()
+        if topic_id(topics[name].id) not in (planned, None)
+    }
 
 
 async def _send(producer: Producer, batches: Iterable[EncodedBatch]) -> set[str]:
