@@ -38,8 +38,11 @@ def test_whole_batches_ends_before_a_batch_that_is_cut(values, missing):
     st.lists(st.binary(max_size=200), min_size=1, max_size=8),
     st.integers(0, 2_000),
     st.integers(1, 255),
+    st.integers(0, 2_000),
+    st.integers(0, 2_000),
+    st.integers(1, 8),
 )
-def test_intact_ends_before_the_first_byte_that_changed(values, at, flipped):
+def test_intact_ends_before_the_first_byte_that_changed(values, at, flipped, end, needed, most):
     data, starts = bytearray(), []
     for offset, value in enumerate(values):
         starts.append(len(data))
@@ -57,6 +60,22 @@ def test_intact_ends_before_the_first_byte_that_changed(values, at, flipped):
         (at, at + header.size, header.base_offset, header.last_offset, header.max_timestamp)
         for at, header, _ in found
     ]
+    assert scan.check(store, 0, 0, end, most=most, needed=needed) == checked(
+        found, end, needed, most
+    )
+
+
+def checked(found, end, needed, most):
+    """What `scan.check` returns where `intact` finds these batches."""
+    result = scan.Checked(0, 0, 0, 0, True)
+    for number, (at, header, _) in enumerate(found, 1):
+        is_last = at >= end or (number >= most and at > needed)
+        result = scan.Checked(
+            at + header.size, header.last_offset + 1, at, result.next_offset, not is_last
+        )
+        if is_last:
+            break
+    return result
 
 
 @given(st.integers(0, 60), st.integers(1, 300_000))
@@ -65,6 +84,8 @@ def test_intact_ends_before_a_batch_that_is_cut(missing, size):
     store = MemoryStore(bytearray((small + large)[: len(small) + len(large) - missing]))
     found = [(at, bytes(batch)) for at, _, batch in scan.intact(store, 0, 0)]
     assert found == [(0, small), (len(small), large)][: 1 if missing else 2]
+    end = scan.check(store, 0, 0, store.size, most=9, needed=0)
+    assert end.reached == sum(len(batch) for _, batch in found)
 
 
 @given(st.integers(0, 200))
@@ -73,6 +94,7 @@ def test_intact_ends_where_a_file_has_become_shorter_than_it_was(left):
     store = MemoryStore(bytearray((small + at_offset(1, bytes(300)))[:left]))
     store.size = len(small) + 400_000
     assert len(list(scan.intact(store, 0, 0))) == (left >= len(small))
+    assert scan.check(store, 0, 0, store.size, most=9, needed=0).is_end
 
 
 def at_offset(offset, value):

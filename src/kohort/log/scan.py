@@ -4,6 +4,7 @@ A store is a file or memory that is read in chunks. `protocol.batch_format.itera
 bytes in memory.
 """
 
+import struct
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -23,6 +24,9 @@ from kohort.protocol.batch_format import (
 )
 from kohort.protocol.batches import Header, read_header
 
+_CHECKED = struct.Struct(">qiibI2xi")
+"""Of a header: base offset, length, leader epoch, magic, CRC, last offset delta."""
+_SMALLEST = HEADER_SIZE - SIZE_OVERHEAD
 _EPOCH_AT = 12
 _STEP = 8 * 1024
 _SCAN = 256 * 1024
@@ -113,6 +117,66 @@ def _intact(
             return  # it is cut
         position += at
         wanted = max(_SCAN, end - at)
+
+
+class Checked(NamedTuple):
+    """The end of a run of batches that were checked."""
+
+    reached: int
+    """Position behind the last one."""
+    next_offset: int
+    """Offset behind the last one."""
+    last: int
+    """Position of the last one; that of the start if there is none."""
+    before_last: int
+    """Offset behind the one before it, or the one that the first must not lie before."""
+    is_end: bool
+    """Whether no further valid batch follows."""
+
+
+def check(
+    store: Readable, start: int, next_offset: int, end: int, *, most: int, needed: int
+) -> Checked:
+    """Check the batches of `intact` from `start` on, in half the time of `extents`.
+
+    The last one is the first that begins at `end` or behind, or the first behind `needed` from
+    which on there are `most`. One loop without calls, and with nothing but integers: the first
+    reads after a start come here for every batch. A test compares it with `intact`. Raises OSError.
+    """
+    unpack, checksum = _CHECKED.unpack_from, crc32c
+    epoch, latest_epoch = 0, store.latest_epoch
+    position = reached = last = start
+    before_last, count, wanted = next_offset, 0, _SCAN
+    while position + HEADER_SIZE <= store.size:
+        chunk = memoryview(store.read(position, wanted))
+        available = len(chunk)
+        at = following = 0
+        while at + HEADER_SIZE <= available:
+            base_offset, length, next_epoch, magic, crc, last_offset_delta = unpack(chunk, at)
+            following = at + length + SIZE_OVERHEAD
+            if (
+                magic != MAGIC
+                or length < _SMALLEST
+                or last_offset_delta < 0
+                or base_offset < next_offset
+                or not epoch <= next_epoch <= latest_epoch
+            ):
+                return Checked(reached, next_offset, last, before_last, True)
+            if following > available:
+                break
+            if checksum(chunk[at + ATTRIBUTES_AT : following]) != crc:
+                return Checked(reached, next_offset, last, before_last, True)
+            last, before_last = position + at, next_offset
+            reached, next_offset = position + following, base_offset + last_offset_delta + 1
+            epoch, at = next_epoch, following
+            count += 1
+            if last >= end or (count >= most and last > needed):
+                return Checked(reached, next_offset, last, before_last, False)
+        if position + following > store.size or (not at and following <= wanted):
+            break  # it is cut
+        position += at
+        wanted = max(_SCAN, following - at)
+    return Checked(reached, next_offset, last, before_last, True)
 
 
 def whole_batches(store: Store, position: int, limit: int) -> tuple[int, int] | None:

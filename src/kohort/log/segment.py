@@ -418,19 +418,16 @@ class Segment:
             return known.end - position
         else:
             start, next_offset = known.end, known.next_offset
-        reached, last, before_last = start, start, next_offset
-        valid = scan.extents(self.log, start, next_offset)
-        for batches, (at, batch_end, _, last_offset, _) in enumerate(valid, 1):
-            last, before_last = at, next_offset
-            reached, next_offset = batch_end, last_offset + 1
-            # The offset of a batch is known to be true by the batch behind it.
-            if at >= end or (batches >= _CHECKED_AT_ONCE and at > position):
-                break
-        else:
-            if reached == self.log.size and next_offset == self.end_offset:
-                last, before_last = reached, next_offset
+        found = scan.check(
+            self.log, start, next_offset, end, most=_CHECKED_AT_ONCE, needed=position
+        )
+        # The offset of a batch is known to be true by the batch behind it.
+        last, before_last = found.last, found.before_last
+        if found.is_end:
+            if found.reached == self.log.size and found.next_offset == self.end_offset:
+                last, before_last = found.reached, found.next_offset
             elif last <= position:
-                self._validate_end(reached, next_offset)
+                self._validate_end(found.reached, found.next_offset)
         checked.add(start, last, before_last)
         if checked.is_all(self.log.size):
             self._unchecked = None

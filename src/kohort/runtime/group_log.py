@@ -25,11 +25,12 @@ from kohort.protocol.batches import (
     encode_run,
     head,
     inflate,
+    iterate,
     key_head,
     read_marker,
 )
 from kohort.runtime.commit_runs import COMMIT_KEY, read_batch, read_commits
-from kohort.runtime.log_reading import Batches, small_batch
+from kohort.runtime.log_reading import Batches, KnownKeys, small_batch
 from kohort.types import Timestamp
 
 _BATCH_BYTES = 1 << 19
@@ -127,10 +128,11 @@ def read_records(reads: Iterable[Batches]) -> Iterator[list[Entry]]:
     Raises CorruptRecordError if a record does not follow the schema, and as `reads` does.
     """
     pending: Counter[int] = Counter()
-    for data, headers in reads:
+    known = KnownKeys()
+    for data, _ in reads:
         found: list[Entry] = []
         rows = 0
-        for entry, size in _entries(data, headers, pending):
+        for entry, size in _entries(data, known, pending):
             found.append(entry)
             rows += size
             if rows > _ROWS_AT_ONCE:
@@ -139,15 +141,15 @@ def read_records(reads: Iterable[Batches]) -> Iterator[list[Entry]]:
         yield found
 
 
-def _entries(
-    data: bytes, headers: Iterable[tuple[int, Header]], pending: "Counter[int]"
-) -> Iterator[tuple[Entry, int]]:
+def _entries(data: bytes, known: KnownKeys, pending: "Counter[int]") -> Iterator[tuple[Entry, int]]:
     """The entries of one read, each with the number of offsets that take as long to replay.
 
     `pending` counts the offsets of each open transaction, which its marker has applied.
     """
     latest: dict[bytes, bytes] = {}
-    for position, header in headers:
+    position = known.take(data, 0, latest)
+    while (found := next(iterate(data, position), None)) is not None:
+        _, header = found
         commits = _small_commit(data, position, header)
         if commits is None or header.is_transactional:
             for record in read_commits(latest):
@@ -156,6 +158,9 @@ def _entries(
             yield from _batch_entries(data, position, header, commits, pending)
         else:
             latest.update(commits)
+            if len(commits) == 1:
+                known.add(data, position, header, *commits[0])
+        position = known.take(data, position + header.size, latest)
     for record in read_commits(latest):
         yield record, _weight(record)
 

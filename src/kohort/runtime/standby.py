@@ -72,7 +72,7 @@ class Standby(Generic[ShardT, RecordT]):
             return
         batches = batches_in(data)
         self._chunks = self._records_in((batches,))
-        self._offset = batches.headers[-1][1].last_offset + 1
+        self._offset = batches.end_offset
 
     def goes_on_in(self, log: Log) -> bool:
         """Whether the log has all that was replayed, and no batch was removed from it since."""

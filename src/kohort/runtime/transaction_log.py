@@ -5,8 +5,8 @@ from itertools import islice
 from typing import Final
 
 from kohort.log.base import Log
-from kohort.protocol.batches import decode_records, encode_pair
-from kohort.runtime.log_reading import Batches, small_batch
+from kohort.protocol.batches import Header, decode_records, encode_pair, iterate
+from kohort.runtime.log_reading import Batches, KnownKeys, small_batch
 from kohort.transactions.records import TransactionRecord, decode, encode
 from kohort.types import Timestamp
 
@@ -39,19 +39,33 @@ def read_records(reads: Iterable[Batches]) -> Iterator[list[TransactionRecord]]:
 
     Raises CorruptRecordError if a record does not follow the schema, and as `reads` does.
     """
-    for data, headers in reads:
+    known = KnownKeys()
+    for data, _ in reads:
         if not data:
             yield []
         latest: dict[bytes, bytes | None] = {}
-        for position, header in headers:
-            if header.is_control:
-                continue
-            pairs = small_batch(data, position, header)
-            if pairs is None:
-                large = decode_records(data, position)
-                pairs = [(record.key or b"", record.value) for record in large]
-            latest.update(pairs)
+        position = known.take(data, 0, latest)
+        while (batch := next(iterate(data, position), None)) is not None:
+            _, header = batch
+            latest.update(_pairs(data, position, header, known))
+            position = known.take(data, position + header.size, latest)
         items = iter(latest.items())
         while some := list(islice(items, _RECORDS_AT_ONCE)):
             found = (decode(*item) for item in some)
             yield [record for record in found if record is not None]
+
+
+def _pairs(
+    data: bytes, position: int, header: Header, known: KnownKeys
+) -> Iterable[tuple[bytes, bytes | None]]:
+    """Key and value of the records of the batch at `position`."""
+    if header.is_control:
+        return ()
+    pairs = small_batch(data, position, header)
+    if pairs is None:
+        return [(record.key or b"", record.value) for record in decode_records(data, position)]
+    if len(pairs) == 1:
+        key, value = pairs[0]
+        if value is not None:
+            known.add(data, position, header, key, value)
+    return pairs
