@@ -32,10 +32,10 @@ import contextlib
 import time
 from array import array
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice, takewhile
+from itertools import islice
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log import scan
@@ -105,18 +105,24 @@ class Compaction:
     @classmethod
     def plan(
         cls, segments: Sequence[Segment], config: LogConfig, cleaned: int, now: int, stable: int
-    ) -> "Compaction | None":
-        """Plan a run, None if too little is dirty.
+    ) -> "Generator[None, None, Compaction | None]":
+        """Plan a run, None if too little is dirty; a step for each segment, which is opened.
 
-        `cleaned` is the offset where the last run ended, `stable` the last stable offset.
+        `cleaned` is the offset where the last run ended, `stable` the last stable offset. Raises
+        KafkaError, OSError.
         """
-        decided = takewhile(lambda segment: segment.end_offset <= stable, segments[:-1])
-        old = list(_old_enough(decided, config, now))
-        if not old or old[-1].end_offset <= cleaned:
-            return None
-        first_dirty = sum(segment.end_offset <= cleaned for segment in old)
-        dirty = sum(segment.size for segment in old[first_dirty:])
-        total = sum(segment.size for segment in old)
+        old: list[Segment] = []
+        first_dirty = dirty = total = 0
+        for segment in segments[:-1]:
+            if segment.end_offset > stable or not _is_old_enough(segment, config, now):
+                break
+            old.append(segment)
+            total += segment.size
+            if segment.end_offset <= cleaned:
+                first_dirty += 1
+            else:
+                dirty += segment.size
+            yield
         if not dirty or not (
             dirty > config.min_cleanable_dirty_ratio * total
             or _overdue(old[first_dirty], config, now)
@@ -397,12 +403,10 @@ class _Piece:
         return Cleaned(tuple(self._sources), self._result, min(last.end_offset, end))
 
 
-def _old_enough(segments: Iterable[Segment], config: LogConfig, now: int) -> Iterator[Segment]:
-    """The segments before the first that holds a record younger than `min.compaction.lag.ms`."""
-    if not config.min_compaction_lag_ms:
-        return iter(segments)
-    newest = now - config.min_compaction_lag_ms
-    return takewhile(lambda segment: segment.max_timestamp <= newest, segments)
+def _is_old_enough(segment: Segment, config: LogConfig, now: int) -> bool:
+    """Whether no record of the segment is younger than `min.compaction.lag.ms`."""
+    lag_ms = config.min_compaction_lag_ms
+    return not lag_ms or segment.max_timestamp <= now - lag_ms
 
 
 def _overdue(segment: Segment, config: LogConfig, now: int) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
 from kohort.errors import ErrorCode, KafkaError
-from kohort.log import lookup, retention
+from kohort.log import lookup, producer_state, retention
 from kohort.log.aborted_index import AbortedIndex, AbortedTransaction, IndexState
 from kohort.log.backing import Backing, Checkpoint
 from kohort.log.base import Appended, LogConfig
@@ -27,7 +27,6 @@ from kohort.log.producers import (
     Producers,
     Snapshot,
     Verification,
-    load_snapshot,
 )
 from kohort.log.segment import LARGEST, Progress, Segment, WrongIndexError, unobserved
 from kohort.log.storage import Records, loaded
@@ -42,17 +41,15 @@ from kohort.protocol.batches import (
     control_batch,
     head,
     read_header,
-    read_marker,
     stamp_append_time,
 )
-from kohort.time_slice import TimeSlices
+from kohort.time_slice import TimeSlices, in_slices
 from kohort.types import Timestamp, TopicPartition
 
 _SNAPSHOT_BYTES = 4 * 1024 * 1024
 """Bytes appended between two snapshots of the producers, which bounds the scan after a crash."""
 _SMALL_BATCH = 200
 """Bytes as which a smaller batch counts for that: 20,000 producers take 20 ms of a snapshot."""
-_HEADERS_PER_STEP = 10_000
 _MOST_ABORTED = 5_000
 """Aborted transactions that one read names (some 5 ms), unless its first batch alone has more."""
 
@@ -63,7 +60,8 @@ class PartitionLog:
     __slots__ = (
         "_backing", "_changes", "_cleaned", "_closed", "_commit", "_compaction", "_durable_at",
         "_is_new", "_is_transactional", "_listeners", "_problems",
-        "_producers", "_roll_bytes", "_roll_ms", "_saved", "_segments", "_since_snapshot",
+        "_producers", "_roll_bytes", "_roll_ms", "_saved", "_saving", "_segments",
+        "_since_snapshot",
         "_syncing", "_unknown", "config",
         "end_offset", "high_watermark", "is_newly_led", "leader_epoch", "leader_epochs", "size",
         "start_offset", "topic_partition",
@@ -117,6 +115,8 @@ class PartitionLog:
         """Whether there was a transactional batch ever, so that the producers tell what is stable.
         """
         self._since_snapshot = 0
+        self._saving: asyncio.Task[None] | None = None
+        """Reads the producers, for a snapshot."""
         self._listeners: dict[object, Callable[[], None]] = {}
         self._closed: ErrorCode | None = None
         """Error code of every operation since the log was removed or closed."""
@@ -239,7 +239,7 @@ class PartitionLog:
         """Update sizes and waiters after an append."""
         self._since_snapshot += max(size, _SMALL_BATCH)
         if self._since_snapshot > _SNAPSHOT_BYTES:
-            self._save_producers()
+            self._save_producers_soon()
         if self._commit is not None:
             self._commit.request()  # readers learn when it is durable
             return
@@ -511,8 +511,11 @@ class PartitionLog:
 
     def _latest_record(self) -> Lookup:
         best: tuple[int, int] | None = None
-        segments = self._segments[self._at(self.start_offset) :]
-        for segment in sorted(segments, key=lambda each: (-each.max_timestamp, each.base_offset)):
+        ranked: list[tuple[int, int, Segment]] = []
+        for segment in self._segments[self._at(self.start_offset) :]:
+            ranked.append((-segment.max_timestamp, segment.base_offset, segment))
+            yield None  # the first look at a segment reads its index
+        for _, _, segment in sorted(ranked):
             if best is not None and lookup.rank(best) < (
                 -segment.max_timestamp,
                 segment.base_offset,
@@ -605,8 +608,7 @@ class PartitionLog:
             raise self._refusal()
         if len(self._segments) == 1 or self._compaction or not self.config.is_compacted:
             return False
-        stable = self.last_stable_offset if self._is_transactional else self.end_offset
-        compaction = Compaction.plan(self._segments, self.config, self._cleaned, now, stable)
+        compaction = await self._plan_compaction(now)
         if compaction is None:
             return False
         compaction.keep = self._known_producers().last_offsets()
@@ -628,6 +630,27 @@ class PartitionLog:
         finally:
             compaction.stopped = True  # if this was cancelled, the thread goes on
             self._compaction = None
+
+    async def _plan_compaction(self, now: int) -> Compaction | None:
+        """A run, for which the producers are read; None if there is none, or the log has changed.
+
+        Raises KafkaError, OSError.
+        """
+        changes = self._changes
+        stable = self.last_stable_offset if self._is_transactional else self.end_offset
+        segments = tuple(self._segments)
+        try:
+            compaction = await in_slices(
+                Compaction.plan(segments, self.config, self._cleaned, now, stable)
+            )
+            if compaction is not None:
+                await self._load_producers()
+        except (KafkaError, OSError):
+            if self._closed is None and self._changes == changes:
+                raise
+            return None  # segments that it read are gone
+        is_due = self._closed is None and self._compaction is None and self.config.is_compacted
+        return compaction if is_due and self._changes == changes else None
 
     async def _copied_indexes(self) -> list[tuple[int, AbortedIndex]]:
         """The base offset of each segment with aborted transactions, and a copy of their index."""
@@ -711,53 +734,32 @@ class PartitionLog:
         The indexes of aborted transactions are written again where they are not true. Raises
         KafkaError, OSError.
         """
-        producers, offset = stored.producers, stored.end_offset
-        found: list[tuple[Segment, list[AbortedTransaction]]] = []
-        for segment in self._segments[self._at(offset) :]:
-            aborted: list[AbortedTransaction] = []
-            found.append((segment, aborted))
-            headers = segment.headers(segment.position(offset))
-            for number, (position, header) in enumerate(headers):
-                if not number % _HEADERS_PER_STEP:
-                    progress(0)
-                if header.producer_id < 0:
-                    continue
-                timestamp, modified = header.max_timestamp, segment.modified
-                if not header.is_control:
-                    producers.add(header, header.base_offset, timestamp, modified)
-                elif marker := read_marker(segment.log.read(position, header.size)):
-                    ended = producers.end(header, marker, header.base_offset, timestamp, modified)
-                    aborted += () if ended is None else (ended,)
-        if producers.is_transactional:
-            for segment, aborted in found:
-                segment.aborted.replace_from(stored.indexes.get(segment.base_offset), aborted)
-        return producers
+        steps = producer_state.read_on(self._segments[self._at(stored.end_offset) :], stored)
+        try:
+            while True:
+                next(steps)
+                progress(0)
+        except StopIteration as end:
+            producer_state.restore_indexes(stored, end.value)
+        return stored.producers
+
+    async def _load_producers(self) -> None:
+        """Read the producers, giving way to others; leave it if the log changes meanwhile.
+
+        Raises KafkaError, OSError.
+        """
+        if self._producers is not None or self._unknown is not None or self._is_new:
+            return
+        changes, stored = self._changes, self._stored_producers()
+        segments = self._segments[self._at(stored.end_offset) :]
+        aborted = await in_slices(producer_state.read_on(segments, stored))
+        # Whoever appended a batch of a producer meanwhile has read them.
+        if self._producers is None and self._closed is None and self._changes == changes:
+            producer_state.restore_indexes(stored, aborted)
+            self._take(stored.producers)
 
     def _stored_producers(self) -> Snapshot:
-        """The last snapshot; an empty one if it is lost or not true."""
-        try:
-            content = self._backing.load_producers()
-            if not content:
-                return Snapshot(Producers(), 0, {})
-            stored = load_snapshot(content)
-            if stored.end_offset <= self.end_offset and self._has_indexes(stored):
-                return stored
-        except (ValueError, OSError):
-            pass
-        return Snapshot(Producers(), 0, {}, is_broken=True)
-
-    def _has_indexes(self, stored: Snapshot) -> bool:
-        """Whether the indexes of aborted transactions are those of the snapshot. Raises OSError."""
-        if not stored.producers.is_transactional:
-            return True
-        for segment in self._segments:
-            state = stored.indexes.get(segment.base_offset, IndexState())
-            is_whole = segment.end_offset <= stored.end_offset
-            if is_whole and segment.aborted.store.size != state.size:
-                return False
-            if not segment.aborted.begins_with(state):
-                return False
-        return True
+        return producer_state.stored(self._backing, self._segments, self.end_offset)
 
     def restore_producers(self, progress: Progress, *, crashed: bool = False) -> None:
         """Read the producers if a transaction may be open, or if the snapshot is old or lost.
@@ -796,6 +798,21 @@ class PartitionLog:
         with contextlib.suppress(OSError, KafkaError):
             self._backing.save_producers(self._snapshot(self._known_producers()))
 
+    def _save_producers_soon(self) -> None:
+        """Save the producers, in the background if they have to be read from the log first."""
+        if self._producers is None and not self._is_new:
+            with contextlib.suppress(RuntimeError):  # no loop runs: nobody waits for a turn of it
+                self._saving = asyncio.get_running_loop().create_task(self._load_and_save())
+                self._since_snapshot = 0
+                return
+        self._save_producers()
+
+    async def _load_and_save(self) -> None:
+        with contextlib.suppress(KafkaError, OSError):  # else with the next snapshot
+            await self._load_producers()
+        if self._producers is not None and self._closed is None:
+            self._save_producers()
+
     def _discard_snapshot(self) -> None:
         """It may have records that are gone, and other ones get their offsets."""
         with contextlib.suppress(OSError):  # else until the next one is saved
@@ -811,13 +828,7 @@ class PartitionLog:
 
     def _snapshot(self, producers: Producers) -> bytearray:
         """Raises OSError."""
-        indexes = {}
-        if producers.is_transactional:
-            indexes = {
-                segment.base_offset: segment.aborted.state()
-                for segment in self._segments
-                if segment.aborted.store.size
-            }
+        indexes = producer_state.indexes(self._segments) if producers.is_transactional else {}
         return producers.dump(self.end_offset, indexes)
 
     # Waiting
@@ -979,6 +990,8 @@ class PartitionLog:
             self._commit.close()
         if self._compaction is not None:
             self._compaction.stopped = True
+        if self._saving is not None:
+            self._saving.cancel()
         for segment in self._segments:
             segment.close()
         self._notify()

@@ -1,0 +1,89 @@
+"""The producers of a log as its snapshot and its batches tell them.
+
+A snapshot is stored every few MiB. The batches behind it are read when the producers are first
+needed, and a snapshot is trusted only if it fits the indexes of aborted transactions.
+"""
+
+from collections.abc import Generator, Iterable, Sequence
+from typing import Final, TypeAlias
+
+from kohort.log.aborted_index import AbortedTransaction, IndexState
+from kohort.log.backing import Backing
+from kohort.log.producers import Producers, Snapshot, load_snapshot
+from kohort.log.segment import Segment
+from kohort.protocol.batches import read_marker
+
+_HEADERS_PER_STEP: Final = 20
+
+Aborted: TypeAlias = Sequence[tuple[Segment, list[AbortedTransaction]]]
+"""The aborted transactions behind a snapshot, by the segment that has their markers."""
+
+
+def stored(backing: Backing, segments: Sequence[Segment], end_offset: int) -> Snapshot:
+    """The last snapshot of the log that ends there; an empty one if it is lost or not true."""
+    try:
+        content = backing.load_producers()
+        if not content:
+            return Snapshot(Producers(), 0, {})
+        found = load_snapshot(content)
+        if found.end_offset <= end_offset and _has_indexes(segments, found):
+            return found
+    except (ValueError, OSError):
+        pass
+    return Snapshot(Producers(), 0, {}, is_broken=True)
+
+
+def _has_indexes(segments: Iterable[Segment], snapshot: Snapshot) -> bool:
+    """Whether the indexes of aborted transactions are those of the snapshot. Raises OSError."""
+    if not snapshot.producers.is_transactional:
+        return True
+    for segment in segments:
+        state = snapshot.indexes.get(segment.base_offset, IndexState())
+        is_whole = segment.end_offset <= snapshot.end_offset
+        if is_whole and segment.aborted.store.size != state.size:
+            return False
+        if not segment.aborted.begins_with(state):
+            return False
+    return True
+
+
+def read_on(segments: Sequence[Segment], snapshot: Snapshot) -> Generator[None, None, Aborted]:
+    """Bring the producers of the snapshot to the end of the log, in steps of some headers.
+
+    `segments` begin with the one that has the end of the snapshot. Raises KafkaError, OSError.
+    """
+    producers, offset = snapshot.producers, snapshot.end_offset
+    found: list[tuple[Segment, list[AbortedTransaction]]] = []
+    for segment in segments:
+        aborted: list[AbortedTransaction] = []
+        found.append((segment, aborted))
+        headers = segment.headers(segment.position(offset))
+        for number, (position, header) in enumerate(headers):
+            if not number % _HEADERS_PER_STEP:
+                yield
+            if header.producer_id < 0:
+                continue
+            timestamp, modified = header.max_timestamp, segment.modified
+            if not header.is_control:
+                producers.add(header, header.base_offset, timestamp, modified)
+            elif marker := read_marker(segment.log.read(position, header.size)):
+                ended = producers.end(header, marker, header.base_offset, timestamp, modified)
+                aborted += () if ended is None else (ended,)
+    return found
+
+
+def restore_indexes(snapshot: Snapshot, aborted: Aborted) -> None:
+    """Write the indexes of aborted transactions again where they are not true. Raises OSError."""
+    if snapshot.producers.is_transactional:
+        for segment, transactions in aborted:
+            state = snapshot.indexes.get(segment.base_offset)
+            segment.aborted.replace_from(state, transactions)
+
+
+def indexes(segments: Iterable[Segment]) -> dict[int, IndexState]:
+    """The state of each index of aborted transactions, by base offset. Raises OSError."""
+    return {
+        segment.base_offset: segment.aborted.state()
+        for segment in segments
+        if segment.aborted.store.size
+    }
