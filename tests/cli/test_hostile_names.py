@@ -29,6 +29,8 @@ COMMANDS: Sequence[tuple[str, ...]] = (
     ("groups", "describe", f"{HOSTILE}2"),
     ("groups", "watch", HOSTILE, "--count", "1"),
     ("groups", "watch", f"{HOSTILE}2", "--count", "1"),
+    ("groups", "rebalances", HOSTILE),
+    ("groups", "rebalances", f"{HOSTILE}2"),
     ("groups", "delete", HOSTILE),
     ("groups", "delete", f"{HOSTILE}2"),
     ("groups", "delete-offsets", HOSTILE, "--topic", "orders"),

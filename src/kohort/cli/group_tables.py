@@ -171,12 +171,12 @@ def _member_json(of: MemberDescription) -> dict[str, Any]:
         "epoch": of.epoch,
         "topics": None if of.topics is None else list(of.topics),
         "topic_regex": of.topic_regex,
-        "assignment": _partitions_json(of.assignment),
-        "target_assignment": _partitions_json(of.target),
+        "assignment": partitions_as_json(of.assignment),
+        "target_assignment": partitions_as_json(of.target),
     }
 
 
-def _partitions_json(of: Sequence[TopicPartition] | None) -> list[dict[str, Any]] | None:
+def partitions_as_json(of: Sequence[TopicPartition] | None) -> list[dict[str, Any]] | None:
     if of is None:
         return None
     topics = groupby(sorted(of), attrgetter("topic"))

@@ -15,7 +15,7 @@ SUBCOMMANDS: Final = {
     "list": "the groups that there are",
     "describe": "members, committed offsets and lag, or state of groups",
     "watch": "members, owners and lag of one group, as they change",
-    "rebalances": "why a group rebalanced, as the journal of kohort serve --http tells",
+    "rebalances": "generations of a group, and why: from the journal of Kohort, or any log",
     "delete": "forget groups and all that they committed",
     "delete-offsets": "forget what a group committed for some topics",
     "reset": "move committed offsets: a dry run unless --execute",

@@ -1,38 +1,65 @@
-"""Show why a group rebalanced: the journal that `kohort serve --http` keeps, in words.
+"""Show the rebalances of a group: from Kohort's journal, or from the log of any Kafka broker.
 
-The journal is of Kohort's HTTP port. Kafka's protocol has none, so of other brokers `kohort groups
-watch` shows what changes from now on.
+The journal of a Kohort server with an HTTP port tells causes and the duration of each phase, since
+the server started. It is used if --http names the port, or if the broker's config http.listen does
+and the port responds. Else the group's partition of __consumer_offsets is read (--log: always): it
+has each generation with its members and their partitions, but no causes, and compaction removes
+older ones. That needs READ on the topic.
 """
 
 import argparse
-import json
-import urllib.error
-import urllib.request
-from collections.abc import Mapping
-from datetime import UTC, datetime
+import asyncio
+import re
+from collections.abc import Sequence
 from typing import Any, Final
-from urllib.parse import quote
 
+from kohort.cli import generation_words, rebalance_journal
+from kohort.cli.client_options import add_client_arguments, run_with_admin
 from kohort.cli.exit_codes import FAILED
+from kohort.cli.group_log import GroupLog, read_group_log
 from kohort.cli.names import add_name
+from kohort.cli.near_names import near_groups
 from kohort.cli.options import RefusedError
-from kohort.cli.output import Table, add_output_argument, check_output, print_message, show
-from kohort.coordinator.journal import Cause
-from kohort.demo.words import why
-from kohort.errors import KohortError
+from kohort.cli.output import (
+    Table,
+    add_output_argument,
+    check_output,
+    print_message,
+    show,
+    warn,
+)
+from kohort.cli.rebalance_journal import FOUND_TIMEOUT_S, TIMEOUT_S, journal_url, read_journal
+from kohort.client.admin import Admin, GroupDescription
+from kohort.client.resets import now_ms, parse_datetime, parse_duration
+from kohort.errors import ConfigError, KohortError
+from kohort.types import GroupId
 
-HTTP: Final = "127.0.0.1:9100"
-TIMEOUT_S: Final = 30.0
-_COLUMNS: Final = ("ENDED", "OUTCOME", "GENERATION", "JOIN-MS", "SYNC-MS", "#MEMBERS", "CAUSES")
+LAST: Final = 100
+_COLUMNS: Final = ("ENDED", "OUTCOME", "GENERATION", "JOIN-MS", "SYNC-MS", "#MEMBERS")
+_AGO: Final = re.compile(r"(\d+)(s|m|h|d)")
+_UNITS_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_client_arguments(parser)
     add_name(parser, "--group", "GROUP", "the group")
-    parser.add_argument(
+    either = parser.add_mutually_exclusive_group()
+    either.add_argument(
         "--http",
         metavar="HOST:PORT",
-        default=HTTP,
-        help=f"the HTTP port of the server, or its http:// or https:// URL (default: {HTTP})",
+        help="the journal of this HTTP port of a Kohort server, or its http:// or https:// URL",
+    )
+    either.add_argument(
+        "--log", action="store_true", help="from __consumer_offsets, also if there is a journal"
+    )
+    parser.add_argument(
+        "--since",
+        metavar="TIME",
+        help="only what ended since then: 90s, 30m, 2h or 7d ago, PnDTnHnMnS ago, or ISO 8601, "
+        "UTC if no zone is told",
+    )
+    parser.add_argument(
+        "--last", metavar="N", type=int, default=LAST, help=f"the last N (default: {LAST})"
     )
     add_output_argument(parser)
 
@@ -40,60 +67,123 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Raises RefusedError."""
     check_output(options)
+    if options.last < 1:
+        raise RefusedError(f"--last {options.last}: is no number of rebalances")
+    since = _since(options.since, now_ms())
+    if options.http is not None:
+        return _show_port(options, since)
+    return run_with_admin(options, lambda admin: _show(admin, options, since))
+
+
+def _since(text: str | None, now: int) -> int:
+    """In ms since the epoch; 0 for all. Raises RefusedError."""
+    if text is None:
+        return 0
+    try:
+        if found := _AGO.fullmatch(text):
+            return max(now - int(found[1]) * _UNITS_MS[found[2]], 0)
+        if text.upper().startswith("P"):
+            return max(now - parse_duration(text), 0)
+        return parse_datetime(text).at_ms
+    except ConfigError:
+        raise RefusedError(
+            f"--since {text}: is not a time as 2h, PT2H or 2026-01-31T09:30:00Z"
+        ) from None
+
+
+def _show_port(options: argparse.Namespace, since: int) -> int:
     url = options.http if "://" in options.http else f"http://{options.http}"
     if not url.startswith(("http://", "https://")):
         raise RefusedError(f"--http {options.http}: is not HOST:PORT, http:// or https://")
     try:
-        told = _asked(f"{url.rstrip('/')}/groups/{quote(options.group, safe='')}")
+        journal = read_journal(url, options.group, TIMEOUT_S)
     except KohortError as error:
         print_message(f"group {options.group}: {error}")
         return FAILED
-    journal = told["journal"]
-    show(options.output, Table(_COLUMNS, list(map(_row, journal))), journal)
     if not journal and options.output == "table":
         print_message(f"group {options.group} has not rebalanced since the server started")
+    _show_journal(options, journal, since)
     return 0
 
 
-def _asked(url: str) -> dict[str, Any]:
-    """The response of the HTTP port. Raises KohortError."""
-    try:
-        # The scheme was checked.
-        with urllib.request.urlopen(url, timeout=TIMEOUT_S) as response:  # nosec B310
-            found: dict[str, Any] = json.load(response)
-            return found
-    except urllib.error.HTTPError as error:
-        raise KohortError(_reason(error)) from error
-    except OSError as error:
-        why_not = getattr(error, "reason", error)
-        raise KohortError(
-            f"{url} does not respond ({why_not}): start the server with --http, or name its port "
-            "by --http"
-        ) from error
-    except ValueError as error:
-        raise KohortError(f"{url} is no HTTP port of Kohort: {error}") from error
+def _show_journal(
+    options: argparse.Namespace, journal: Sequence[dict[str, Any]], since: int
+) -> None:
+    wanted = [each for each in journal if each["ended"] >= since]
+    shown = wanted[-options.last :]
+    rows = list(map(rebalance_journal.row, shown))
+    show(options.output, Table((*_COLUMNS, "CAUSES"), rows), shown)
+    _tell_earlier(options, len(journal) - len(shown))
 
 
-def _reason(error: urllib.error.HTTPError) -> str:
-    try:
-        return str(json.load(error)["error"])
-    except (ValueError, KeyError, TypeError):
-        return f"{error.url}: {error}"
-
-
-def _row(told: Mapping[str, Any]) -> tuple[object, ...]:
-    started, joined, ended = told["started"], told["joined"], told["ended"]
-    causes = tuple(
-        Cause(each["what"], each["member_id"], each["client_id"], each["reason"])
-        for each in told["causes"]
+async def _show(admin: Admin, options: argparse.Namespace, since: int) -> int:
+    group = GroupId(options.group)
+    about = (await admin.describe_groups([group]))[group]
+    exists = isinstance(about, GroupDescription) and about.exists
+    if not options.log and isinstance(about, GroupDescription) and exists:
+        journal = await _journal(admin, about)
+        if journal:
+            _show_journal(options, journal, since)
+            return 0
+    log = await read_group_log(
+        admin,
+        group,
+        last=options.last,
+        shows=lambda each: each.ended is None or each.ended >= since,
+        may_be_elsewhere=exists,
     )
-    missing = f"; without {', '.join(told['awaited'])}" if told["awaited"] else ""
-    return (
-        datetime.fromtimestamp(ended / 1000, UTC).isoformat(timespec="milliseconds"),
-        told["outcome"],
-        told["generation"],
-        (ended if joined is None else joined) - started,
-        0 if joined is None else ended - joined,
-        len(told["members"]),
-        f"{why(causes)}{missing}",
-    )
+    for why in log.unreadable:
+        warn(f"a record of group {group} is not readable, {log.partition}, {why}")
+    if log.unreadable_count > len(log.unreadable):
+        warn(f"{log.unreadable_count - len(log.unreadable):,} more are not readable")
+    if not log.is_found:
+        hint = await near_groups(admin, [group])
+        print_message(f"group {group} has no record in {log.partition}{hint}")
+        return FAILED
+    _show_log(options, log)
+    return 0
+
+
+async def _journal(admin: Admin, about: GroupDescription) -> list[dict[str, Any]]:
+    """The group's journal from the port that the broker's configs name; empty without one."""
+    url = await journal_url(admin, about)
+    if url is None:
+        return []
+    try:
+        return await asyncio.to_thread(read_journal, url, about.group, FOUND_TIMEOUT_S)
+    except KohortError as error:
+        print_message(f"no journal, so the log is read: {error}")
+        return []
+
+
+def _show_log(options: argparse.Namespace, log: GroupLog) -> None:
+    shown = list(log.generations)
+    if shown or options.output != "table":
+        rows = list(map(generation_words.row, shown))
+        as_json = list(map(generation_words.as_json, shown))
+        show(options.output, Table((*_COLUMNS, "CHANGES"), rows), as_json)
+    _tell_earlier(options, log.count - len(shown))
+    if options.output == "table":
+        print_message(_told(options, log))
+
+
+def _tell_earlier(options: argparse.Namespace, count: int) -> None:
+    if count and options.output == "table":
+        print_message(f"{count:,} earlier ones are not shown; --last and --since choose them")
+
+
+def _told(options: argparse.Namespace, log: GroupLog) -> str:
+    """What the log is, for the last line."""
+    if log.count:
+        return (
+            f"read from {log.partition}: compaction removes older generations, and causes are only "
+            "in the journal of kohort serve --http"
+        )
+    if log.other_protocol is not None:
+        return (
+            f"group {options.group} is of the {log.other_protocol} protocol, whose records in "
+            f"{log.partition} this command does not read"
+        )
+    if log.has_offsets:
+        return f"group {options.group} has had no members: only offsets were committed for it"
+    return f"no generation of group {options.group} in {log.partition} is readable"

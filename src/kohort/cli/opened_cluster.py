@@ -23,7 +23,7 @@ async def opened_cluster(
     Errors of topics and groups in `options` that do not exist get the nearest names. Raises
     KohortError.
     """
-    is_impatient = options.timeout is None and all(_is_local(host) for host, _ in config.servers)
+    is_impatient = options.timeout is None and all(is_local(host) for host, _ in config.servers)
     connections = _ImpatientConnections(config) if is_impatient else None
     async with Cluster(config, connections=connections) as cluster:
         try:
@@ -74,7 +74,8 @@ class _ImpatientConnections(Connections):
         return connection
 
 
-def _is_local(host: str) -> bool:
+def is_local(host: str) -> bool:
+    """Whether the host is this machine."""
     if host == "localhost" or host.startswith(UNIX):
         return True
     try:

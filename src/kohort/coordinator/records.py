@@ -347,12 +347,28 @@ def _id(data: bytes) -> UUID:
     return UUID(bytes=data)
 
 
-def _read_group_metadata(reader: RecordReader) -> GroupMetadataValue:
+def decode_redpanda_group(data: bytes) -> GroupMetadataValue:
+    """The value of a group that Redpanda wrote: each member begins with a version of its own.
+
+    Raises CorruptRecordError if the bytes violate the schema. Source: Redpanda's group_metadata.cc.
+    """
+    try:
+        return _read_group_metadata(RecordReader(data), members_have_versions=True)
+    except (struct.error, UnicodeDecodeError) as e:
+        raise CorruptRecordError(f"group {data[:64]!r}: {e}") from e
+
+
+def _read_group_metadata(
+    reader: RecordReader, *, members_have_versions: bool = False
+) -> GroupMetadataValue:
     version = reader.version(4)
     protocol_type, generation = reader.string(), reader.int32()
     protocol, leader = reader.nullable_string(), reader.nullable_string()
     timestamp = reader.int64() if version >= 2 else NO_TIMESTAMP
-    members = tuple(_read_member(reader, version) for _ in range(reader.array_length()))
+    members = tuple(
+        _read_member(reader, reader.int16() if members_have_versions else version)
+        for _ in range(reader.array_length())
+    )
     reader.tags()
     return GroupMetadataValue(protocol_type, generation, protocol, leader, timestamp, members)
 

@@ -25,7 +25,7 @@ from kohort.client.resets.specs import (
     ToOffsets,
     ToTime,
 )
-from kohort.client.resets.times import Moment, instant, parse_datetime, parse_duration
+from kohort.client.resets.times import Moment, instant, iso, parse_datetime, parse_duration
 
 __all__ = [
     "ActiveGroupError",
@@ -48,6 +48,7 @@ __all__ = [
     "committed_by_all",
     "execute",
     "instant",
+    "iso",
     "members_told",
     "now_ms",
     "parse_datetime",

@@ -1,0 +1,88 @@
+"""The journal of rebalances on the HTTP port of a Kohort server."""
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import quote
+
+from kohort.cli.opened_cluster import is_local
+from kohort.client.admin import Admin, ConfigResource, GroupDescription
+from kohort.client.resets import iso
+from kohort.coordinator.journal import Cause
+from kohort.demo.words import why
+from kohort.errors import KohortError
+
+TIMEOUT_S: Final = 30.0
+FOUND_TIMEOUT_S: Final = 3.0
+"""For a port that the server's configuration names, which may be out of reach."""
+SETTING: Final = "http.listen"
+_ANY: Final = ("", "0.0.0.0", "::", "*")  # nosec B104
+
+
+def read_journal(url: str, group: str, timeout_s: float) -> list[dict[str, Any]]:
+    """The group's journal from the HTTP port at `url`, oldest entry first. Raises KohortError."""
+    url = f"{url.rstrip('/')}/groups/{quote(group, safe='')}"
+    try:
+        # The scheme was checked.
+        with urllib.request.urlopen(url, timeout=timeout_s) as response:  # nosec B310
+            found: list[dict[str, Any]] = json.load(response)["journal"]
+            return found
+    except urllib.error.HTTPError as error:
+        raise KohortError(_reason(error)) from error
+    except OSError as error:
+        why_not = getattr(error, "reason", error)
+        raise KohortError(
+            f"{url} does not respond ({why_not}): start the server with --http, or name its port "
+            "by --http"
+        ) from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise KohortError(f"{url} is no HTTP port of Kohort: {error}") from error
+
+
+def _reason(error: urllib.error.HTTPError) -> str:
+    try:
+        return str(json.load(error)["error"])
+    except (ValueError, KeyError, TypeError):
+        return f"{error.url}: {error}"
+
+
+async def journal_url(admin: Admin, about: GroupDescription) -> str | None:
+    """The HTTP port of the group's coordinator, None if it has none that can be reached from here.
+
+    A Kohort server has it among its configs; other brokers have no such config.
+    """
+    resource = ConfigResource("broker", str(about.coordinator))
+    configs = (await admin.describe_configs([resource]))[resource]
+    if isinstance(configs, KohortError) or (entry := configs.get(SETTING)) is None:
+        return None
+    scheme, _, address = (entry.value or "").rpartition("://")
+    host, _, port = address.rpartition(":")
+    broker = about.coordinator_address.rpartition(":")[0]
+    if port in ("", "0"):
+        return None
+    if host.strip("[]") in _ANY:
+        host = broker
+    elif is_local(host.strip("[]")) and not is_local(broker.strip("[]")):
+        return None
+    return f"{scheme or 'http'}://{host}:{port}"
+
+
+def row(told: Mapping[str, Any]) -> tuple[object, ...]:
+    """ended, outcome, generation, join and sync phase in ms, number of members, causes."""
+    started, joined, ended = told["started"], told["joined"], told["ended"]
+    causes = tuple(
+        Cause(each["what"], each["member_id"], each["client_id"], each["reason"])
+        for each in told["causes"]
+    )
+    missing = f"; without {', '.join(told['awaited'])}" if told["awaited"] else ""
+    return (
+        iso(ended),
+        told["outcome"],
+        told["generation"],
+        (ended if joined is None else joined) - started,
+        0 if joined is None else ended - joined,
+        len(told["members"]),
+        f"{why(causes)}{missing}",
+    )
