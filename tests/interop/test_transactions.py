@@ -294,7 +294,11 @@ def test_a_transaction_that_times_out(world, new_producer):
     assert late.step("commit") != "done"
 
 
-@pytest.mark.parametrize("stage", range(7))
+# A server knows no more of `begin` than before, nor much more of one `send` than of two.
+@pytest.mark.parametrize(
+    "stage",
+    [pytest.param(each, marks=pytest.mark.long if each in (2, 3) else ()) for each in range(7)],
+)
 def test_a_killed_server(world, new_producer, stage):
     """Before the first transaction, between any two of its steps, and after it.
 
