@@ -24,7 +24,10 @@ MEMBER = MemberPlan("confluent", "new", 1, ("consumer",), life_seconds=(1_000, 1
 SETTINGS = {name: value for name, value in SERVER_SETTINGS.items() if name.startswith("group.")}
 
 
-BROKER = pytest.mark.parametrize("broker", ["kohort", f"kafka-{VERSION}"])
+# Client and server of others are for the long run.
+BROKER = pytest.mark.parametrize(
+    "broker", ["kohort", pytest.param(f"kafka-{VERSION}", marks=pytest.mark.long)]
+)
 
 
 class Run:
