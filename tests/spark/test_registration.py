@@ -1,6 +1,7 @@
 """What `register` sets for Spark's Python processes, and what such a process imports then."""
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -59,6 +60,71 @@ def test_an_error_in_a_site_customization_of_the_user_is_told(tmp_path: Path) ->
         [sys.executable, "-c", ""], env=environment, capture_output=True, text=True, check=False
     )
     assert "not_there" in done.stderr
+
+
+RUNNER = """
+import os, socket
+print("imported", flush=True)
+input()
+path, port = (os.environ.get(f"PYTHON_WORKER_FACTORY_{each}") for each in ("SOCK_PATH", "PORT"))
+connection = socket.socket(socket.AF_UNIX if path else socket.AF_INET)
+connection.settimeout(15)
+connection.connect(path or ("127.0.0.1", int(port)))
+blocks = os.get_blocking(connection.fileno())
+connection.sendall(b"hello %d %d" % (connection.gettimeout(), blocks))
+"""
+"""Connects as the process of a streaming query does when PySpark has been imported."""
+
+
+def runner(directory: Path, code: str, **variables: str) -> tuple[list[str], dict[str, str]]:
+    """Command and environment of a streaming query's process, with `code` in place of PySpark."""
+    package = directory / "pyspark"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "runner.py").write_text(code)
+    path = os.pathsep.join([STARTUP, str(directory)])
+    return [sys.executable, "-m", "pyspark.runner"], {
+        **os.environ,
+        "PYTHONPATH": path,
+        **{f"PYTHON_WORKER_FACTORY_{name}": value for name, value in variables.items()},
+    }
+
+
+@pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_UNIX])
+def test_a_python_process_connects_to_spark_before_it_imports_pyspark(
+    family: socket.AddressFamily, tmp_path: Path
+) -> None:
+    with socket.socket(family) as spark:
+        if family is socket.AF_INET:
+            spark.bind(("127.0.0.1", 0))
+            command, environment = runner(tmp_path, RUNNER, PORT=str(spark.getsockname()[1]))
+        else:
+            spark.bind(path := str(tmp_path / "socket"))
+            command, environment = runner(tmp_path, RUNNER, SOCK_PATH=path)
+        spark.listen()
+        pipe = subprocess.PIPE
+        with subprocess.Popen(
+            command, env=environment, stdin=pipe, stdout=pipe, text=True
+        ) as process:
+            assert process.stdin
+            assert process.stdout
+            assert process.stdout.readline() == "imported\n"
+            spark.setblocking(False)
+            connection, _ = spark.accept()  # BlockingIOError: it has not connected yet
+            with connection:
+                process.stdin.write("\n")
+                process.stdin.close()
+                connection.settimeout(60)
+                assert connection.makefile().read() == "hello 15 0"
+            with pytest.raises(BlockingIOError):
+                spark.accept()
+        assert process.returncode == 0
+
+
+def test_a_python_process_starts_where_spark_does_not_listen_any_more(tmp_path: Path) -> None:
+    command, environment = runner(tmp_path, "print('started')", SOCK_PATH=str(tmp_path / "nobody"))
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("started\n", "")
 
 
 @pytest.mark.clients

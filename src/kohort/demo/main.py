@@ -204,7 +204,7 @@ def invite(server: Server) -> None:
     for arguments in (
         f"topics describe flights {at}",
         f"consume {at} -t flights -c 3",
-        f"consume {at} -G my-group flights",
+        f"consume {at} -G my-group flights -X auto.offset.reset=earliest -c 3",
         f"groups describe my-group {at}",
     ):
         console.print(f"  {kohort} {arguments}", soft_wrap=True)

@@ -4,6 +4,7 @@ import logging
 import os
 import signal
 import sys
+import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -46,6 +47,8 @@ def continued(server: Server, ends: Mapping[int, int], data: Path, console: Cons
 
     DemoError if the result is wrong. Ctrl-C ends it by KeyboardInterrupt alone.
     """
+    # PySpark warns of the newest pandas, which nothing here uses.
+    warnings.filterwarnings("ignore", category=FutureWarning, module="pyspark")
     try:
         from kohort.spark.session import spark_session
 

@@ -7,11 +7,18 @@ elsewhere, such as that of a cluster, stays where it is.
 
 The process of a streaming query gets as many threads for numpy as Spark gives its other Python
 processes (SPARK-42613). By default those threads spin when numpy is imported, for 0.1 s.
+
+A process that has to connect to Spark does so before it imports PySpark, numpy and PyArrow. Spark
+waits 10 s for the connection. On a busy machine the imports take longer: the query would fail, and
+leave a process behind that waits for ever (Spark goes on listening, and does not accept).
 """
 
 import os
+import socket
 import sys
+from collections.abc import Mapping, Sequence
 from importlib import import_module
+from typing import Any
 
 ARCHIVE = os.path.join("pyspark", "python", "lib")
 
@@ -31,6 +38,44 @@ def prefer_installed(path: list[str]) -> list[str]:
     return [each for each in path if each not in archives] + archives
 
 
+def early_connection(
+    command: Sequence[str], environment: Mapping[str, str]
+) -> socket.socket | None:
+    """The connection that Spark awaits from the process of `command`.
+
+    None if it awaits none, or does not listen any more: PySpark reports that when it connects.
+    """
+    if not " ".join(command[1:3]).startswith("-m pyspark."):
+        return None  # a child of such a process, which has the same environment
+    path = environment.get("PYTHON_WORKER_FACTORY_SOCK_PATH")
+    port = environment.get("PYTHON_WORKER_FACTORY_PORT")
+    host = "::1" if environment.get("SPARK_PREFER_IPV6", "").lower() == "true" else "127.0.0.1"
+    try:
+        if path is not None:
+            connection = socket.socket(socket.AF_UNIX)
+            connection.connect(path)
+            return connection
+        return None if port is None else socket.create_connection((host, int(port)))
+    except OSError:
+        return None
+
+
+def hand_over(connection: socket.socket) -> None:
+    """Give `connection` to the first socket that connects to the same address."""
+    address, connect = connection.getpeername(), socket.socket.connect
+
+    def connect_or_take(self: socket.socket, to: Any) -> None:
+        if to != address:
+            connect(self, to)
+            return
+        socket.socket.connect = connect  # type: ignore[method-assign]
+        os.dup2(connection.fileno(), self.fileno(), inheritable=False)
+        connection.close()
+        self.settimeout(self.gettimeout())  # the mode is one of the descriptor
+
+    socket.socket.connect = connect_or_take  # type: ignore[assignment,method-assign]
+
+
 def import_next() -> None:
     """Import the `sitecustomize` that this one hides, if there is one."""
     here = os.path.dirname(os.path.abspath(__file__))
@@ -47,4 +92,6 @@ def import_next() -> None:
 if __name__ == "sitecustomize":  # and not kohort.spark.startup.sitecustomize
     sys.path[:] = prefer_installed(sys.path)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    if (early := early_connection(sys.orig_argv, os.environ)) is not None:
+        hand_over(early)
     import_next()
