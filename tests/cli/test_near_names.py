@@ -73,6 +73,34 @@ def test_groups(run: Run, words: tuple[str, ...]) -> None:
     assert "did you mean billing?" in told.stderr + told.output, told
 
 
+@pytest.mark.parametrize(
+    ("words", "near"),
+    [
+        (("configs", "alter", "topic", TOPIC, "--add-config", "retention.sm=1"), "retention.ms"),
+        (("topics", "create", "new", "--config", "cleanup.polciy=delete"), "cleanup.policy"),
+        (
+            (
+                "configs",
+                "--alter",
+                *("--entity-type", "groups", "--entity-name", "g"),
+                *(
+                    "--add-config",
+                    "consumer.heartbeat.interval.ms=5000,consumer.sesion.timeout.ms=1",
+                ),
+            ),
+            "consumer.session.timeout.ms",
+        ),
+    ],
+)
+def test_configs(run: Run, words: tuple[str, ...], near: str) -> None:
+    assert run(*words).stderr.endswith(f"; did you mean {near}?\n")
+
+
+def test_no_name_is_near_a_config_with_a_wrong_value(run: Run) -> None:
+    told = run("configs", "alter", "topic", TOPIC, "--add-config", "retention.ms=long")
+    assert told.stderr.endswith("Not a number of type LONG\n")
+
+
 def test_the_journal(run: Run, server: ServerProcess, capsys: pytest.CaptureFixture[str]) -> None:
     told = runner(capsys)(
         "groups", "rebalances", TYPED_GROUP, "--http", server.logged_address("http")

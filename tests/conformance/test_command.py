@@ -4,6 +4,7 @@ import argparse
 import json
 import socket
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from kohort.cli.options import RefusedError
 from kohort.conformance.reference import load
 from kohort.conformance.runner import Run
 from kohort.conformance.scenario import Scenario
+from kohort.testing import ServerProcess
 
 
 def run(*arguments: str) -> int:
@@ -35,14 +37,20 @@ def as_kafka(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
             Run(one, otherwise.get(one.name, reference.steps[one.name]), 0.0) for one in scenarios
         ]
 
+    async def differing_settings(_address: str) -> dict[str, str | None]:
+        return {"group.initial.rebalance.delay.ms": "3000"}
+
     monkeypatch.setattr(command, "run_all", run_all)
+    monkeypatch.setattr(command, "differing_settings", differing_settings)
     return otherwise
 
 
 @pytest.mark.usefixtures("as_kafka")
 def test_a_server_like_kafka(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("127.0.0.1:9092") == 0
-    assert "scenarios as Apache Kafka 4.3.0 (100.0 %)" in capsys.readouterr().out
+    told = capsys.readouterr()
+    assert "scenarios as Apache Kafka 4.3.0 (100.0 %)" in told.out
+    assert not told.err
 
 
 def test_a_server_that_differs(
@@ -50,7 +58,33 @@ def test_a_server_that_differs(
 ) -> None:
     as_kafka["heartbeats.pending_member"] = []
     assert run("127.0.0.1:9092", "--only", "heartbeats") == 1
-    assert "heartbeats.pending_member" in capsys.readouterr().out
+    told = capsys.readouterr()
+    assert "heartbeats.pending_member" in told.out
+    assert told.err == (
+        "kohort: the server has group.initial.rebalance.delay.ms=3000; Kafka's responses were "
+        "recorded with group.initial.rebalance.delay.ms=0, as by kohort serve --dev\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "differing"),
+    [
+        (("--dev", "--memory", "--set", "memory.restart.visible=false"), {}),
+        (
+            ("--memory",),
+            {
+                "group.initial.rebalance.delay.ms": "3000",
+                "group.consumer.assignment.interval.ms": "1000",
+                "memory.restart.visible": "true",
+            },
+        ),
+    ],
+)
+async def test_settings_that_make_responses_differ(
+    options: tuple[str, ...], differing: dict[str, str], tmp_path: Path
+) -> None:
+    with ServerProcess(*options, log=tmp_path / "log") as server:
+        assert await command.differing_settings(server.address) == differing
 
 
 def test_json(as_kafka: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:

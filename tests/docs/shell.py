@@ -3,7 +3,6 @@
 import os
 import re
 import shlex
-import signal
 import subprocess
 import sysconfig
 from collections.abc import Iterator, Mapping
@@ -80,16 +79,6 @@ class Shell:
         output = self.run(command)
         assert self._code == 0, (command, output)
         return output
-
-    def stopped(self, command: str) -> None:
-        """Run a command that does not end: it gets SIGTERM once it has printed a line."""
-        process = self._start(f"exec {command}")
-        assert process.stdout is not None
-        first = process.stdout.readline()
-        process.send_signal(signal.SIGTERM)
-        _, errors = process.communicate(timeout=SECONDS)
-        assert first, (command, errors)
-        assert process.returncode in (0, -signal.SIGTERM, 128 + signal.SIGTERM), (command, errors)
 
     def serve(self, command: str, name: str) -> ServerProcess:
         """Start a server as `kohort serve …` does, in a directory below that of the shell."""

@@ -17,7 +17,6 @@ from kohort.cli import app, spark
 from kohort.testing.server_process import ServerProcess
 
 TOPICS = ("orders", "booked", "audit")
-ENDLESS = "kohort consume -G"
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +73,5 @@ def run(shell: Shell, line: str) -> None:
         parser = argparse.ArgumentParser()
         spark.add_arguments(parser)
         spark.kafka_options(parser.parse_args(arguments[1:]))
-    elif line.startswith(ENDLESS):
-        shell.stopped(f"{line} -X auto.offset.reset=earliest")
     else:
         shell.checked(line)

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Final, NoReturn
 
+from kohort.cli import other_tools
 from kohort.cli.exit_codes import OF_COMMAND
 from kohort.cli.missing_extras import advice
 from kohort.cli.options import REFUSED, RefusedError
@@ -80,6 +81,11 @@ class Parser(argparse.ArgumentParser):
 def run(arguments: Sequence[str]) -> int:
     """Run one command line; its exit code."""
     try:
+        match arguments:
+            case ["help", *words]:
+                arguments = [*words, "--help"]
+            case ["version"]:
+                arguments = ["--version"]
         if not arguments or arguments[0].startswith("-"):
             return _run_top(arguments)
         return _run_command(arguments[0], arguments[1:])
@@ -93,6 +99,8 @@ def run(arguments: Sequence[str]) -> int:
 
 def _run_command(name: str, arguments: Sequence[str]) -> int:
     if name not in COMMANDS:
+        if (meant := other_tools.command(name)) is not None:
+            raise RefusedError(f"unknown command {name}; did you mean {meant}?")
         hint = did_you_mean(name, COMMANDS) or "; see kohort --help"
         raise RefusedError(f"unknown command {name}{hint}")
     try:
@@ -108,12 +116,17 @@ def _run_module(name: str, arguments: Sequence[str]) -> int:
     parser = Parser(f"kohort {name}", module.__doc__, OF_COMMAND[name])
     module.add_arguments(parser)
     words = module.words(arguments) if hasattr(module, "words") else arguments
+    if words and words[0] == "help" and _commands_of(parser):
+        words = [*words[1:], "--help"]
     command = _subcommand(parser, words)
     # By itself, argparse takes no more words of one kind once an option came between them.
     parse = parser.parse_known_intermixed_args if _takes_words(parser) else parser.parse_known_args
     options, unknown = parse(words)
     if unknown:
-        command.error(f"unrecognized arguments: {' '.join(unknown)}")
+        message = f"unrecognized arguments: {' '.join(unknown)}"
+        if hint := other_tools.hint(name, unknown):
+            raise RefusedError(message + hint)
+        command.error(message)
     code: int = module.run(options)
     return code
 
@@ -122,12 +135,17 @@ def _takes_words(parser: argparse.ArgumentParser) -> bool:
     return any(each.nargs == argparse.ZERO_OR_MORE for each in parser._get_positional_actions())
 
 
+def _commands_of(parser: argparse.ArgumentParser) -> list[Any]:
+    """The action with the subcommands, if there are any."""
+    return [each for each in parser._actions if isinstance(each, argparse._SubParsersAction)]
+
+
 def _subcommand(parser: argparse.ArgumentParser, words: Sequence[str]) -> argparse.ArgumentParser:
     """The parser of the subcommand that the first word names; `parser` if it has none.
 
     Raises RefusedError.
     """
-    groups = [each for each in parser._actions if isinstance(each, argparse._SubParsersAction)]
+    groups = _commands_of(parser)
     name = words[0] if words else ""
     if not groups or name in ("-h", "--help"):
         return parser
@@ -149,7 +167,10 @@ def _run_top(arguments: Sequence[str]) -> int:
     )
     parser.usage = "kohort COMMAND [OPTIONS]"
     parser.add_argument("--version", action="store_true", help="print the version and exit")
-    options = parser.parse_args(arguments)
+    options, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        hint = other_tools.hint("", unknown) or "; see kohort --help"
+        raise RefusedError(f"unrecognized arguments: {' '.join(unknown)}{hint}")
     if options.version:
         from kohort import __version__
 

@@ -9,17 +9,31 @@ when responses differ.
 import argparse
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 from kohort.cli.options import RefusedError
+from kohort.cli.output import print_message
+from kohort.client.admin import Admin, ConfigResource
+from kohort.client.cluster import Cluster
+from kohort.client.config import ClientConfig
 from kohort.conformance.catalogue import all_scenarios, matching
 from kohort.conformance.reference import MissingReferenceError, Reference, load
 from kohort.conformance.report import Report, as_json, judge, print_table
 from kohort.conformance.runner import Run, UnreachableError, run_all
 from kohort.conformance.scenario import DEFAULT, PROFILES, Scenario
+from kohort.errors import KohortError, unless_error
 
 OUTPUTS: Final = ("table", "json")
+RECORDED_WITH: Final = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.assignment.interval.ms": "0",
+    "memory.restart.visible": "false",
+}
+"""Settings without which responses differ; others have the defaults, or those of the profile."""
+SETTINGS_S: Final = 10.0
+"""How long the server may take to tell its settings."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -72,6 +86,8 @@ def run(options: argparse.Namespace) -> int:
         from rich.console import Console
 
         print_table(report, Console(width=None if sys.stdout.isatty() else 200))
+    if not report.conforms and options.profile == DEFAULT:
+        _tell_settings(options.address)
     return 0 if report.conforms else 1
 
 
@@ -88,6 +104,33 @@ def _address(text: str | None) -> tuple[str, int]:
     if not host or not port.isdecimal():
         raise RefusedError(f"{text}: is not HOST:PORT")
     return host.strip("[]"), int(port)
+
+
+def _tell_settings(address: str) -> None:
+    if differing := asyncio.run(differing_settings(address)):
+        recorded = {name: RECORDED_WITH[name] for name in differing}
+        print_message(
+            f"the server has {_told(differing)}; Kafka's responses were recorded with "
+            f"{_told(recorded)}, as by kohort serve --dev"
+        )
+
+
+def _told(settings: Mapping[str, str | None]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in settings.items())
+
+
+async def differing_settings(address: str) -> dict[str, str | None]:
+    """Those of `RECORDED_WITH` that the server has otherwise; none if it does not tell."""
+    with suppress(KohortError, TimeoutError):
+        async with asyncio.timeout(SETTINGS_S), Cluster(ClientConfig(bootstrap=address)) as cluster:
+            broker = ConfigResource("broker", str(min((await cluster.metadata()).brokers)))
+            found = unless_error((await Admin(cluster).describe_configs([broker]))[broker])
+            return {
+                name: found[name].value
+                for name, value in RECORDED_WITH.items()
+                if name in found and found[name].value != value
+            }
+    return {}
 
 
 def _compare(host: str, port: int, scenarios: Sequence[Scenario], reference: Reference) -> Report:

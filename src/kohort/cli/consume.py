@@ -53,7 +53,14 @@ _OWN: Final = (GROUP_ID, *PROPERTIES)
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_client_arguments(parser)
     add = parser.add_argument
-    add("-t", dest="asked", metavar="TOPIC", action="append", default=[], help="the topic to read")
+    add(
+        *("-t", "--topic"),
+        dest="asked",
+        metavar="TOPIC",
+        action="append",
+        default=[],
+        help="the topic to read",
+    )
     add(
         "-L",
         dest="list",
@@ -67,7 +74,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=("instead: the offset for each -t TOPIC:PARTITION:TIMESTAMP (ms)"),
     )
     add("-p", dest="partition", metavar="N", type=int, help="only this partition")
-    add("-G", dest="group", metavar="GROUP", help="read as a member of this group, and commit")
+    add(
+        *("-G", "--group"),
+        dest="group",
+        metavar="GROUP",
+        help="read as a member of this group, and commit",
+    )
     add(
         "--protocol",
         choices=("classic", "consumer", "auto"),

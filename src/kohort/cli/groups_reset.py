@@ -92,7 +92,7 @@ def run(options: argparse.Namespace) -> int:
         elif options.plan:
             plan_files.write_new(options.plan, plan)
         _show(options, plan)
-        if not options.execute:
+        if not options.execute and not options.export:
             print_message("dry run: nothing was changed; add --execute to do it")
         return 0
 

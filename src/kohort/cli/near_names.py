@@ -1,11 +1,16 @@
-"""The nearest names of topics, groups and transactional ids for those that do not exist."""
+"""The nearest names of topics, groups, configs and transactional ids that do not exist."""
 
 import argparse
+import re
 from collections.abc import Iterable
+from typing import Final
 
-from kohort.client.admin import Admin
-from kohort.errors import ErrorCode, KohortError
+from kohort.client.admin import Admin, ConfigResource
+from kohort.errors import ErrorCode, KohortError, unless_error
 from kohort.suggestions import closest
+
+_CONFIG: Final = re.compile(r"(?:^|,)\s*([\w.-]+)=")
+"""The name in each NAME=VALUE of `--add-config` and `--config`."""
 
 
 async def near_names(admin: Admin, code: ErrorCode, options: argparse.Namespace) -> str:
@@ -17,6 +22,8 @@ async def near_names(admin: Admin, code: ErrorCode, options: argparse.Namespace)
             return await near_topics(admin, (name.partition(":")[0] for name in names))
         case ErrorCode.group_id_not_found:
             return await near_groups(admin, _named(options, "group"))
+        case ErrorCode.invalid_config:
+            return await _near_configs(admin, options)
         case ErrorCode.security_disabled:
             return "; authorizer.class.name of the broker sets one"
         case _:
@@ -37,6 +44,22 @@ async def near_groups(admin: Admin, names: Iterable[str]) -> str:
         return _hint(names, [each.group for each in (await admin.list_groups()).groups])
     except KohortError:
         return ""
+
+
+async def _near_configs(admin: Admin, options: argparse.Namespace) -> str:
+    words = [*_named(options, "add_config"), *_named(options, "config")]
+    group = getattr(options, "group", None)
+    if getattr(options, "entity_type", None) == "groups":
+        group = options.entity_name
+    try:
+        if group:
+            resource = ConfigResource("group", group)
+        else:  # All topics have the same names; one that is to be created has none yet.
+            resource = ConfigResource("topic", min(await admin.describe_topics()))
+        known = unless_error((await admin.describe_configs([resource]))[resource])
+    except (KohortError, ValueError):  # ValueError: there are no topics
+        return ""
+    return _hint((each for word in words for each in _CONFIG.findall(word)), known)
 
 
 def _named(options: argparse.Namespace, attribute: str) -> list[str]:

@@ -67,7 +67,7 @@ _OWN: Final = (*_NUMBERS, *_WORDS, _IDEMPOTENCE)
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_client_arguments(parser)
     add = parser.add_argument
-    add("-t", dest="topic", metavar="TOPIC", help="the topic (default: the first word)")
+    add("-t", "--topic", dest="topic", metavar="TOPIC", help="the topic (default: the first word)")
     add(
         "-p",
         dest="partition",

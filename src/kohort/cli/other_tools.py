@@ -1,0 +1,86 @@
+"""What commands and options of Kafka's scripts and of kcat are called here, for error messages."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+_COMMANDS: Final = {
+    "broker": "serve",
+    "cat": "consume",
+    "console-consumer": "consume",
+    "console-producer": "produce",
+    "consumer": "consume",
+    "consumer-groups": "groups",
+    "list": "topics list",
+    "producer": "produce",
+    "run": "serve",
+    "server": "serve",
+    "server-start": "serve",
+    "start": "serve",
+}
+_CLIENT: Final = {
+    "--command-property": "-X",
+    "--zookeeper": "-b with a broker",
+}
+_RECORDS: Final = {
+    **_CLIENT,
+    "--broker-list": "-b",
+    "--partition": "-p",
+}
+_OPTIONS: Final[Mapping[str, Mapping[str, str]]] = {
+    "consume": {
+        **_RECORDS,
+        "--consumer-property": "-X",
+        "--consumer.config": "-F",
+        "--formatter-property": "-f FORMAT",
+        "--from-beginning": "-o beginning (with -G: -X auto.offset.reset=earliest)",
+        "--isolation-level": "-X isolation.level=…",
+        "--max-messages": "-c",
+        "--offset": "-o",
+        "--property": r"-f FORMAT (print.key: -f '%k\t%s\n')",
+        "--timeout-ms": "-e, which ends at the end of the topic",
+        "-C": "kohort consume itself",
+        "-P": "kohort produce",
+    },
+    "produce": {
+        **_RECORDS,
+        "--compression-codec": "-z",
+        "--producer-property": "-X",
+        "--producer.config": "-F",
+        "--property": r"-K DELIMITER (parse.key: -K '\t')",
+        "--reader-property": r"-K DELIMITER (parse.key: -K '\t')",
+        "--request-required-acks": "-X acks=…",
+        "-C": "kohort consume",
+        "-L": "kohort consume -L",
+        "-P": "kohort produce itself",
+        "-Q": "kohort consume -Q",
+    },
+    "serve": {
+        "--bind": "--listen HOST:PORT",
+        "--host": "--listen HOST:PORT",
+        "--port": "--listen HOST:PORT",
+        "--override": "--set",
+    },
+}
+_OF_KCAT: Final = {"-P": "kohort produce", "-L": "kohort consume -L", "-Q": "kohort consume -Q"}
+
+
+def command(name: str) -> str | None:
+    """The command that another tool has as `name`, such as `kafka-console-consumer.sh`."""
+    return _COMMANDS.get(name.removesuffix(".sh").removeprefix("kafka-"))
+
+
+def hint(name: str, unknown: Sequence[str]) -> str:
+    """For the end of an error about arguments that `kohort NAME` does not have; "" if none helps.
+
+    Without a command `name` is "": kcat has none.
+    """
+    flags = [each.partition("=")[0] for each in unknown if each.startswith("-")]
+    if not name:
+        if not any(re.fullmatch("-[A-Za-z]", flag) for flag in flags):
+            return ""
+        found = [_OF_KCAT[flag] for flag in flags if flag in _OF_KCAT]
+        return f"; kcat's options are those of {found[0] if found else 'kohort consume'}"
+    known = _OPTIONS.get(name, _CLIENT)
+    told = [f"{flag} is {known[flag]}" for flag in dict.fromkeys(flags) if flag in known]
+    return f"; here {', '.join(told)}" if told else ""
