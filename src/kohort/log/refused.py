@@ -29,11 +29,14 @@ class RefusedLog:
         self,
         topic_partition: TopicPartition,
         config: LogConfig,
-        failure: KafkaError,
+        failure: KafkaError | None,
         *,
         can_reopen: bool = False,
     ) -> None:
-        """`can_reopen`: the files could not be read, and may be readable later."""
+        """`can_reopen`: the files could not be read, and may be readable later.
+
+        `failure` may be None if `_refuse` is another one.
+        """
         self.topic_partition = topic_partition
         self.config = config
         self.failure = failure
@@ -174,4 +177,5 @@ class RefusedLog:
         self.failure = KafkaError(code, f"the log of {self.topic_partition} is closed")
 
     def _refuse(self) -> NoReturn:
+        assert self.failure is not None
         raise self.failure

@@ -36,6 +36,13 @@ A frame of 100 MB of empty strings would take minutes and gigabytes. No client c
 cluster of Apache Kafka is said to have at most 200,000 partitions.
 """
 
+BYTES_PER_ELEMENT: Final = 4
+"""Bytes of a response that account for one more array element than `MAX_ELEMENTS`.
+
+The replicas of a partition take as many each. So responses of any size that brokers send are read,
+and none takes much more memory than elements of so few bytes do.
+"""
+
 MAX_PATCHES: Final = 1 << 12
 """Replaced fields of one request. Today's clients cause none."""
 
@@ -53,6 +60,7 @@ class _Message:
     """One message: the elements counted so far, and the parts to replace."""
 
     data: bytes
+    max_elements: int = MAX_ELEMENTS
     elements: int = 0
     patches: list[tuple[int, int, bytes]] = field(default_factory=list)
     """(start, stop, replacement), in order."""
@@ -60,7 +68,7 @@ class _Message:
     def count(self, elements: int, at: int) -> None:
         """Refuse a count that the rest of the message cannot hold, at a byte per element."""
         self.elements += elements
-        if elements > len(self.data) - at or self.elements > MAX_ELEMENTS:
+        if elements > len(self.data) - at or self.elements > self.max_elements:
             raise MalformedError(
                 f"array of {elements} elements, {len(self.data) - at} bytes are left"
             )
@@ -87,14 +95,21 @@ At the end of the data: IndexError, struct.error, or an offset beyond it.
 """
 
 
-def normalized(entity_type: Any, data: bytes, at: int = 0) -> bytes:
+def max_response_elements(data: bytes) -> int:
+    """Array elements that a response of these bytes may have, all arrays together."""
+    return max(MAX_ELEMENTS, len(data) // BYTES_PER_ELEMENT)
+
+
+def normalized(
+    entity_type: Any, data: bytes, at: int = 0, max_elements: int = MAX_ELEMENTS
+) -> bytes:
     """The message that starts at offset `at`, as kio can read it.
 
-    Bytes behind it are ignored, as Kafka does.
+    Bytes behind it are ignored, as Kafka does. It may have `max_elements` array elements.
 
     Raises `MalformedError` if it cannot be read.
     """
-    message = _Message(data)
+    message = _Message(data, max_elements)
     step: _Step = _struct_step(entity_type)
     try:
         end = step(message, at)

@@ -77,6 +77,11 @@ SETTLED_AT_ONCE: Final = 5_000
 """Partitions: the others wait for the next tick."""
 SAID_EVERY_MS: Final = 200
 """Time between two records by which a node says what it has read, if it reads more."""
+PARTITIONS_PER_MS: Final = 100
+"""Partitions for which decisions are a millisecond apart: each looks at all of them.
+
+The log grows many times a second while thousands of topics are created.
+"""
 _TAKEN_AT_ONCE: Final = 100
 _BEGUN_AT_ONCE: Final = 20
 """Partitions that are let go of in one turn of the event loop: each takes up to 1 ms."""
@@ -130,6 +135,8 @@ class Ownership:
         """Why something that is to be led cannot be read."""
         self._nothing_for: tuple[int, Situation] | None = None
         """End of the metadata log and situation of the nodes where nothing was to be decided."""
+        self._decided_at = Instant(0)
+        """When nothing was to be decided, after a look at all partitions."""
         self._agreed: tuple[int, bool, int, int] | None = None
         """Where this node led what the log says: its end, the lease, and what came and went."""
         self._again = asyncio.Event()
@@ -290,7 +297,9 @@ class Ownership:
             await self._agree()
             known = set(self._metadata.state.cluster.nodes.values())
             observed = await self._storage.observe()
-            while await self._metadata.decide_in_slices(partial(self._decide, observed, known)):
+            while self._is_due(observed) and await self._metadata.decide_in_slices(
+                partial(self._decide, observed, known)
+            ):
                 await self._agree()
             await self._agree()
             await self._stand_by()
@@ -313,6 +322,20 @@ class Ownership:
 
     # Deciding
 
+    def _is_due(self, observed: Observed) -> bool:
+        """Whether to decide now; if not, `work` is done again when it is time."""
+        cluster = self._metadata.state.cluster
+        nodes, now = cluster.nodes.values(), self._clock.now()
+        is_calm = self._is_registered and not (
+            cluster.moves
+            or any(each.is_draining or observed.is_gone(each.id, each.session) for each in nodes)
+        )
+        left_ms = self._decided_at + len(cluster.leaders) // PARTITIONS_PER_MS - now
+        if is_calm and left_ms > 0:
+            asyncio.get_running_loop().call_later(left_ms / 1_000, self._again.set)
+            return False
+        return True
+
     def _decide(
         self, observed: Observed, known: Collection[NodeRegistered]
     ) -> Generator[None, None, Sequence[MetadataRecord]]:
@@ -332,6 +355,8 @@ class Ownership:
         topics = yield from self._topics.spread()
         decided = yield from decide(cluster, topics, nodes)
         self._nothing_for = None if decided else at
+        if not decided:
+            self._decided_at = self._clock.now()
         return decided
 
     def _led_anew(self) -> Iterable[PartitionLed]:

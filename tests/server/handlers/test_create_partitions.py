@@ -1,10 +1,14 @@
 """CreatePartitions v0-3."""
 
+from collections.abc import Mapping
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from kohort.errors import ErrorCode
+from kohort.log.partition_directories import NameTakenError
+from kohort.types import TopicPartition
 from server.handlers.bench import Bench
 
 
@@ -121,3 +125,50 @@ async def test_the_number_of_group_partitions_is_fixed(bench: Bench) -> None:
     ((_, code, _),) = await grow(bench, ("__consumer_offsets", 3))
     assert code is ErrorCode.policy_violation
     assert count(bench, "__consumer_offsets") == 2
+
+
+async def test_many_topics_wait_for_the_disk_together(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"t{number}" for number in range(60)]
+    for name in names:
+        bench.topics.create(name, 1)
+    bench.topics.flush()
+    waits, durable = [], bench.topics.durable
+
+    async def counted(change: int | None = None) -> None:
+        waits.append(change)
+        await durable(change)
+
+    monkeypatch.setattr(bench.topics, "durable", counted)
+    results = await grow(bench, *((name, 3) for name in names), ("unknown", 3), ("t0", 2))
+    codes = {name: code for name, code, _ in results}
+    assert codes.pop("unknown") == ErrorCode.unknown_topic_or_partition
+    assert codes.pop("t0") == ErrorCode.invalid_request  # it was named twice
+    assert codes == dict.fromkeys(names[1:], ErrorCode.none)
+    assert len(waits) == 1
+    bench.restart()
+    assert [count(bench, name) for name in names] == [1, *[3] * 59]
+
+
+async def test_a_topic_whose_directory_has_another_owner_leaves_the_others(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b", "c"):
+        bench.topics.create(name, 1)
+    bench.topics.flush()
+    taken, make = TopicPartition("b", 1), bench.directory.directories.make
+
+    def make_others(places: Mapping[TopicPartition, UUID]) -> None:
+        if taken in places:
+            raise NameTakenError(taken, "b-1")
+        make(places)
+
+    monkeypatch.setattr(bench.directory.directories, "make", make_others)
+    results = await grow(bench, ("a", 2), ("b", 2), ("c", 2))
+    assert [code for _, code, _ in results] == [
+        ErrorCode.none,
+        ErrorCode.invalid_topic_exception,
+        ErrorCode.none,
+    ]
+    assert [count(bench, name) for name in ("a", "b", "c")] == [2, 1, 2]

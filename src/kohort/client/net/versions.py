@@ -19,7 +19,7 @@ from kohort.errors import KohortError
 from kohort.protocol.building import request
 from kohort.protocol.framing import MalformedError
 from kohort.protocol.packing import skip_tagged_fields
-from kohort.protocol.reading import Read, reader
+from kohort.protocol.reading import Read, response_reader
 from kohort.protocol.schema import known_versions
 from kohort.protocol.writing import encode
 
@@ -119,7 +119,7 @@ def wire(api: str, version: int) -> Wire:
 @cache
 def _response_reader(api_key: int, version: int) -> Read:
     """Built at the first response; Fetch and Produce are read by other code."""
-    return reader(load_response_schema(api_key, version))
+    return response_reader(load_response_schema(api_key, version))
 
 
 def skip_tags(frame: Frame, at: int) -> int:

@@ -144,6 +144,10 @@ class FollowingTopics(Topics):
                 self._followed.replay(offset, record)
                 await self._apply(record)
                 await self._slices.give_way()
+            if self._to_tell:
+                await self._finish_deletions(
+                    frozenset(self._to_tell), tuple(self._to_remove.items())
+                )
 
     async def _prepare(self, records: Iterable[TopicRecord]) -> None:
         """Have places for the partitions of topics before anybody knows of them."""
@@ -231,8 +235,6 @@ class FollowingTopics(Topics):
         self._hide((topic,))
         for _ in self._retire(topic):
             await self._slices.give_way()
-        deleted = [each for each in self._to_remove.items() if each[1] == topic.id]
-        await self._finish_deletions(frozenset({topic.name}), deleted)
 
 
 def _run_of(numbered: tuple[int, MetadataRecord]) -> tuple[int, bool]:

@@ -326,10 +326,6 @@ class SharedTopics(FollowingTopics):
                 grown += [error] * len(some)
         return grown
 
-    def _growth_chars(self, growth: Growth) -> int:
-        topic = self.get(growth.name)
-        return len(growth.name) if topic is None else topic_chars(topic.record())
-
     async def _grow_batch(self, wanted: Sequence[Growth]) -> list[Topic | KafkaError]:
         planned: list[TopicRecord | KafkaError] = []
 

@@ -28,7 +28,14 @@ from typing import Any, Final, NoReturn, TypeAlias, TypeVar
 from uuid import UUID
 
 from kohort import __version__
-from kohort.cluster import FencedError, NodeFenced, SharedStorage, UnknownOutcomeError
+from kohort.cluster import (
+    FencedError,
+    MovePlanned,
+    NodeFenced,
+    PartitionLed,
+    SharedStorage,
+    UnknownOutcomeError,
+)
 from kohort.errors import ErrorCode, KafkaError, KohortError
 from kohort.log.base import Log
 from kohort.protocol.batches import NO_PRODUCER_ID, read_header
@@ -56,6 +63,8 @@ COMPACTED_AFTER: Final = 10_000
 """Records behind the last snapshot from which on the log is compacted."""
 _RETRY_AFTER_S: Final = 0.1
 _BASE_OFFSET_BYTES: Final = 8
+_LEADER_CHARS: Final = 120
+"""Characters of the longest record of a leader or of a move."""
 
 R = TypeVar("R")
 Follow: TypeAlias = Callable[[Sequence[tuple[int, MetadataRecord]]], Awaitable[None]]
@@ -293,9 +302,10 @@ class SharedMetadata:
 
     def replay(self, offset: int, record: MetadataRecord) -> None:
         """Replay a record that another node has logged."""
-        subjects = _subjects(record)
-        if any(not change.subjects.isdisjoint(subjects) for change in self._pending):
-            self._take_back(SupersededError(None, "another node has changed the same"))
+        if self._pending:
+            subjects = _subjects(record)
+            if any(not change.subjects.isdisjoint(subjects) for change in self._pending):
+                self._take_back(SupersededError(None, "another node has changed the same"))
         self.state.replay(record)
         self.end_offset = offset + 1
 
@@ -488,6 +498,8 @@ def _subjects(record: MetadataRecord) -> tuple[object, ...]:
 
 
 def _chars(record: MetadataRecord) -> int:
+    if isinstance(record, PartitionLed | MovePlanned):
+        return _LEADER_CHARS  # there are thousands of them
     key, value = encode(record)
     return len(key) + len(value or b"")
 

@@ -1,7 +1,7 @@
 """The logs of topics on the disk or in memory: their places are made, opened and removed here."""
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 from uuid import UUID
@@ -52,6 +52,8 @@ class TopicLogs:
         self._config = config
         self._is_here = placement
         self._effective = lru_cache(_EFFECTIVE_KEPT)(self._effective_configs)
+        self._settings: tuple[Mapping[str, Any], LogConfig] | None = None
+        """The effective configs that were asked for last, and the settings of their logs."""
 
     def effective(self, configs: Mapping[str, str]) -> Mapping[str, Any]:
         """The typed value of every config of a topic that has these of its own."""
@@ -63,10 +65,13 @@ class TopicLogs:
     def broker_configs_changed(self) -> None:
         """Effective configs are others from now on."""
         self._effective.cache_clear()
+        self._settings = None
 
     def settings(self, effective: Mapping[str, Any]) -> LogConfig:
         """The settings of the logs of a topic with these effective configs."""
-        return topic_log_config(effective, self._config)
+        if self._settings is None or self._settings[0] is not effective:
+            self._settings = effective, topic_log_config(effective, self._config)
+        return self._settings[1]
 
     def recover(self, records: Iterable[TopicRecord]) -> None:
         """Check the logs of these topics after a crash of the machine."""
@@ -155,15 +160,20 @@ class TopicLogs:
         except OSError as error:
             raise storage_error(error) from error
 
-    def make_places_of_each(self, planned: Sequence[TopicRecord]) -> dict[str, KafkaError]:
-        """Make the directories of all the topics but those that are returned, with the reason."""
+    def make_places_of_each(
+        self, new: Mapping[str, Mapping[TopicPartition, UUID]]
+    ) -> dict[str, KafkaError]:
+        """Make the directories of new partitions, by topic.
+
+        All but those of the topics that are returned, with the reason.
+        """
         refused: dict[str, KafkaError] = {}
         while True:
             places = {
                 partition: topic_id
-                for record in planned
-                if record.name not in refused
-                for partition, topic_id in self.here(places_of(record)).items()
+                for name, of_topic in new.items()
+                if name not in refused
+                for partition, topic_id in self.here(of_topic).items()
             }
             try:
                 self._logs.directories.make(places)
@@ -171,7 +181,7 @@ class TopicLogs:
                 refused[error.partition.topic] = _name_taken(error)
             except OSError as error:
                 failed = storage_error(error)
-                return {record.name: refused.get(record.name, failed) for record in planned}
+                return {name: refused.get(name, failed) for name in new}
             else:
                 return refused
 

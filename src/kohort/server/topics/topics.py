@@ -405,7 +405,7 @@ class Topics:
                 await slices.give_way()
             refused = await asyncio.to_thread(
                 self._logs.make_places_of_each,
-                [plan for plan in planned if isinstance(plan, TopicRecord)],
+                {plan.name: places_of(plan) for plan in planned if isinstance(plan, TopicRecord)},
             )
             made = [
                 plan
@@ -616,29 +616,76 @@ class Topics:
         return await work
 
     async def _grow_each(self, wanted: Sequence[Growth]) -> list[Topic | KafkaError]:
-        grown: list[Topic | KafkaError] = []
-        for each in wanted:
+        slices = TimeSlices()
+        outcomes: dict[str, Topic | KafkaError] = {}
+        places: dict[str, Mapping[TopicPartition, UUID]] = {}
+        for name, total in wanted:
             try:
-                grown.append(await self._grow(*each))
+                places[name] = self._places_to_add(self.plan_partitions(name, total), total)
             except KafkaError as error:
-                grown.append(error.with_traceback(None))  # which refers to the list
-        return grown
+                outcomes[name] = error.with_traceback(None)  # which refers to the list
+            await slices.give_way()
+        outcomes |= await asyncio.to_thread(self._logs.make_places_of_each, places)
+        made = [each for each in wanted if each.name not in outcomes]
+        for some in in_batches(made, self._growth_chars):
+            outcomes |= await self._commit_growths(some)
+        return [outcomes[name] for name, _ in wanted]
 
-    async def _grow(self, name: str, total: int) -> Topic:
-        topic = self.plan_partitions(name, total)
-        await asyncio.to_thread(self._logs.make_places, self._places_to_add(topic, total))
-        places, effective = self._places_to_add(topic, total), topic.effective
+    def _growth_chars(self, growth: Growth) -> int:
+        topic = self.get(growth.name)
+        return len(growth.name) if topic is None else topic_chars(topic.record())
+
+    async def _commit_growths(self, made: Sequence[Growth]) -> dict[str, Topic | KafkaError]:
+        """Have topics grow whose directories were made, and whose records fit into one batch."""
+        slices = TimeSlices()
+        outcomes: dict[str, Topic | KafkaError] = {}
+        for name, total in made:
+            try:
+                topic = self.plan_partitions(name, total)
+                places, effective = self._places_to_add(topic, total), topic.effective
+                await self._logs.open_in_slices(places, effective, slices)
+            except (KafkaError, OSError) as error:
+                outcomes[name] = self._not_grown(name, total, error)
+            await slices.give_way()
+        grown: list[tuple[Topic, int, tuple[Log, ...]]] = []
+        for name, total in made:
+            if name in outcomes:
+                continue
+            try:
+                topic = self.plan_partitions(name, total)  # as it is by now
+                places = self._places_to_add(topic, total)
+                grown.append((topic, total, tuple(self._logs.open(places, topic.effective))))
+            except (KafkaError, OSError) as error:
+                outcomes[name] = self._not_grown(name, total, error)
+        if not grown:
+            return outcomes
         try:
-            added = await self._logs.open_in_slices(places, effective, TimeSlices())
-        except OSError as error:
-            self._logs.discard(places)
-            raise storage_error(error) from error
-        if topic.effective is not effective:  # altered meanwhile
+            self._metadata.commit(*(topic.record(partitions=total) for topic, total, _ in grown))
+        except KafkaError as error:
+            for topic, total, _ in grown:
+                outcomes[topic.name] = self._not_grown(topic.name, total, error)
+            return outcomes
+        for topic, _, added in grown:
+            settings = self._logs.settings(topic.effective)
             for log in added:
-                log.configure(self._logs.settings(topic.effective))
-        grown = self._commit_growth(topic, total)
-        await self.durable(self.last_change)
-        return grown
+                log.configure(settings)  # the topic may have been altered meanwhile
+            self._grown(topic, added)
+            log_grown(topic)
+            outcomes[topic.name] = topic
+        try:
+            await self.durable(self.last_change)
+        except KafkaError as error:
+            outcomes |= {topic.name: error for topic, _, _ in grown}
+        return outcomes
+
+    def _not_grown(self, name: str, total: int, error: KafkaError | OSError) -> KafkaError:
+        """Discard what was made for a growth; the error for its client."""
+        topic = self.get(name)
+        if topic is not None:
+            self._logs.discard(self._places_to_add(topic, total))
+        if isinstance(error, OSError):
+            return storage_error(error)
+        return error.with_traceback(None)  # which refers to the list that has the error
 
     def _places_to_add(self, topic: Topic, total: int) -> dict[TopicPartition, UUID]:
         return places_of(topic.record(partitions=total), len(topic.partitions))
