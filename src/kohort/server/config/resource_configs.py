@@ -180,9 +180,11 @@ def altered(
             words = _words(kind, name, operation, result, config)
             given = split_list(value or "")
             if operation is Operation.APPEND:
-                words = (*words, *(word for word in given if word not in words))
+                known = frozenset(words)
+                words = (*words, *(word for word in given if word not in known))
             else:
-                words = tuple(word for word in words if word not in given)
+                removed = frozenset(given)
+                words = tuple(word for word in words if word not in removed)
             result[name] = ",".join(words)
     return result
 
@@ -203,5 +205,5 @@ def _words(
         )
     if name in configs:
         return split_list(configs[name])
-    words: tuple[str, ...] = config[name]
-    return words
+    words: tuple[str, ...] | None = config[name]
+    return words or ()

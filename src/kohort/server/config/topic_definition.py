@@ -17,6 +17,8 @@ from kohort.server.config.java_double import java_double
 __all__ = ["INT_MAX", "LONG_MAX", "TopicConfig", "replica_list", "split_list"]
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,20}")
+_DOUBLE = re.compile(r"[+-]?(NaN|Infinity|([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?[dDfF]?)")
+"""What Java's Double.parseDouble reads, without hexadecimal numbers."""
 _WIDTH = {"int": INT_MAX, "long": LONG_MAX}
 _THROTTLED = re.compile(r"[0-9]+:[0-9]+")
 
@@ -70,10 +72,10 @@ class TopicConfig:
         return int(text)
 
     def _double(self, text: str) -> float:
-        try:
-            return float(text)
-        except ValueError:
+        # float() would also take 1_000, other scripts' digits and "inf".
+        if not _DOUBLE.fullmatch(text):
             self._refuse(text, "Not a number of type DOUBLE")
+        return float(text.rstrip("dDfF"))
 
     def _in_range(self, value: int | float) -> int | float:
         low, high = self.minimum, self.maximum

@@ -105,7 +105,7 @@ def validate_resource(services: Services, kind: int, name: str) -> ResourceType:
     match kind:
         case ResourceType.BROKER:
             if name:
-                validate_broker_id(name, services.nodes.ids, f"{services.node_id},")
+                validate_broker_id(name, services.nodes.ids, f"{services.node_id},", noun="Node")
         case ResourceType.GROUP:
             if not name:
                 raise KafkaError(

@@ -45,7 +45,7 @@ async def _alter(services: Services, resource: Any, validate_only: bool) -> None
 
         await replace_topic_configs(services, name, configs, validate_only)
     elif kind == ResourceType.BROKER_LOGGER:
-        validate_broker_id(name, (services.node_id,), f"{services.node_id},")
+        validate_broker_id(name, (services.node_id,), f"{services.node_id},", noun="Node")
         _alter_loggers(changes, validate_only)
     else:
         resource_kind = validate_resource(services, kind, name)
