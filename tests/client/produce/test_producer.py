@@ -577,3 +577,20 @@ async def test_a_closed_producer_takes_no_records(cluster: Cluster) -> None:
     await producer.close()
     with pytest.raises(KohortError, match="the producer is closed"):
         await producer.send("orders", b"b")
+
+
+async def test_a_send_that_is_cancelled_has_queued_nothing(cluster: Cluster) -> None:
+    """At whatever point: who repeats it does not send the record twice."""
+    sent = 1
+    async with Producer(cluster, batch_size=200) as producer:
+        await producer.send_and_wait("orders", b"", partition=0)
+        for number in range(20):
+            task = asyncio.create_task(producer.send("orders", bytes(100), partition=0))
+            for _ in range(number % 4):
+                await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.wait([task])
+            sent += not task.cancelled()
+        await producer.flush()
+        assert 1 < sent < 21
+        assert producer.metrics().records == sent

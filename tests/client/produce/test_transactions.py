@@ -759,3 +759,62 @@ async def test_administration_of_transactions(producer, config) -> None:
             (after,) = (await admin.describe_producers([FIRST]))[FIRST]
             assert after.transaction_start_offset is None
     assert await committed(config) == []
+
+
+async def test_offsets_whose_commit_was_cancelled_abort(producer, config, monkeypatch) -> None:
+    """The coordinator may have them or not: records without them would be written again."""
+    from kohort.client.net import Connection
+
+    send, sent = Connection.send, asyncio.Event()
+
+    async def stalled(connection: Connection, name: str, /, **fields: Any) -> Any:
+        if name == "txn_offset_commit":
+            sent.set()
+            await asyncio.Event().wait()
+        return await send(connection, name, **fields)
+
+    monkeypatch.setattr(Connection, "send", stalled)
+    with pytest.raises(TransactionAbortedError, match="commit_offsets was cancelled"):
+        async with producer.transaction() as transaction:
+            await producer.send("orders", b"value")
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(1):
+                    await transaction.commit_offsets({FIRST: 1}, GROUP)
+    assert sent.is_set()
+    assert transaction.outcome is TransactionOutcome.ABORTED
+    assert await committed(config) == []
+
+
+async def test_tasks_that_are_cancelled_while_both_end_a_transaction(
+    producer, config, monkeypatch
+) -> None:
+    """One commits inside the block that the other leaves; the transaction does not stay open."""
+    from kohort.client.produce.transactions import Transactions
+
+    delivering = asyncio.Event()
+
+    async def deliver(_transactions: Transactions) -> None:
+        delivering.set()
+        await asyncio.Event().wait()
+
+    async def block() -> None:
+        async with transaction:
+            await producer.send("orders", b"value")
+            others.append(asyncio.create_task(transaction.commit()))
+            await delivering.wait()
+
+    others: list[asyncio.Task[None]] = []
+    transaction = producer.transaction()
+    monkeypatch.setattr(Transactions, "deliver", deliver)
+    task = asyncio.create_task(block())
+    await delivering.wait()
+    for _ in range(3):
+        await asyncio.sleep(0)
+    for each in (task, *others):
+        each.cancel()
+    await asyncio.wait([task, *others])
+    monkeypatch.undo()
+    assert transaction.outcome is TransactionOutcome.ABORTED
+    async with producer.transaction():
+        await producer.send("orders", b"next")
+    assert await committed(config) == [b"next"]

@@ -6,13 +6,13 @@ Both abort the transaction. The batches are then read again: here if the member 
 else by its next owner.
 
 The position follows the outcome, whatever raised it: behind the batches when they are committed,
-and before them when they are not. While the outcome is unknown it stays behind them; the next
-transaction of the producer settles it first.
+and before them when they are not, also if the transaction did not begin. While the outcome is
+unknown it stays behind them; the next transaction of the producer settles it first.
 """
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from types import TracebackType
 from typing import Any, Final, Generic, Protocol, TypeVar
@@ -74,8 +74,6 @@ class Owner(OffsetOwner, Protocol):
 
     def seek(self, partition: TopicPartition, offset: int) -> None: ...
 
-    def _owned(self, partition: TopicPartition) -> OwnedPartition: ...
-
 
 class ExactlyOnce(AbstractAsyncContextManager[T], Generic[T]):
     """The scope of `Generation.exactly_once`; entering it returns the transaction."""
@@ -85,18 +83,20 @@ class ExactlyOnce(AbstractAsyncContextManager[T], Generic[T]):
         generation: Owner,
         producer: TransactionalProducer[T],
         batches: Sequence[Batch[Any, Any]],
+        owned: Mapping[TopicPartition, OwnedPartition],
     ) -> None:
+        """`owned` has the partitions of the batches."""
         self.transaction = producer.transaction(wait=True)
         self._generation = generation
         self._first = {each.topic_partition: each.first_offset for each in reversed(batches)}
         self._following = {each.topic_partition: each.next_offset for each in batches}
         self._cancellations = 0
-        self._owned = {tp: generation._owned(tp) for tp in self._first}
+        self._owned = owned
         self.transaction.commits_with(self._following, generation, self._move)
 
     @property
     def outcome(self) -> TransactionOutcome | None:
-        """`outcome` of the transaction; None as well if the scope was not entered."""
+        """`outcome` of the transaction."""
         return self.transaction.outcome
 
     async def __aenter__(self) -> T:

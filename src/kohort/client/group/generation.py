@@ -260,7 +260,8 @@ class Generation(ABC, Generic[K, V]):
         offsets, or `seek`. Raises as `Transaction` does, and KohortError for a batch that follows
         one that is to be yielded again.
         """
-        return ExactlyOnce(self, producer, batches)
+        owned = {tp: self._owned(tp) for tp in (each.topic_partition for each in batches)}
+        return ExactlyOnce(self, producer, batches, owned)
 
     def to_commit(
         self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata]

@@ -147,6 +147,8 @@ class Producer(MethodHints, Generic[K_in, V_in]):
         self._sticky: dict[str, Sticky] = {}
         self._buffer_pool = BufferPool(buffer_memory)
         self._largest = min(max_request_size, buffer_memory)
+        self._owes_a_turn = False
+        """Whether a batch was filled since the sender could last run."""
         self._failed: deque[ProduceBatch] = deque(maxlen=_MOST_LOST)
         self._counters = ProduceCounters()
         self._sender: Sender | None = None
@@ -216,16 +218,19 @@ class Producer(MethodHints, Generic[K_in, V_in]):
     ) -> Delivery:
         """Queue a record (`timestamp` in ms, default: now); await the delivery to know its outcome.
 
-        What is passed may change after the return. With `serialized`, key and value are bytes that
-        no serializer gets, such as those of a dead letter. Raises SerializationError, TypeError and
-        ValueError for what cannot be in a record, KafkaError (MESSAGE_TOO_LARGE,
-        TOPIC_AUTHORIZATION_FAILED…), GaveUpError if there is no metadata of the topic or partition
-        within `max_block_ms`, BufferFullError.
+        What is passed may change after the return. A call that is cancelled has queued nothing.
+        With `serialized`, key and value are bytes that no serializer gets, such as those of a dead
+        letter. Raises SerializationError, TypeError and ValueError for what cannot be in a record,
+        KafkaError (MESSAGE_TOO_LARGE, TOPIC_AUTHORIZATION_FAILED…), GaveUpError if there is no
+        metadata of the topic or partition within `max_block_ms`, BufferFullError.
         Awaiting the delivery raises KafkaError with the broker's code, or DeliveryTimeoutError;
         both name the partition.
         """
         if self._loop is not get_running_loop():
             self._take_loop()
+        if self._owes_a_turn:
+            self._owes_a_turn = False
+            await asyncio.sleep(0)  # let the sender run even if the caller never waits
         content: Any = value
         name: Any = key
         if self._serializers is not None and not serialized:
@@ -262,7 +267,7 @@ class Producer(MethodHints, Generic[K_in, V_in]):
         if batch.size >= self.config.batch_size:
             batch.close()
             self._wake_sender()
-            await asyncio.sleep(0)  # let the sender run even if the caller never waits
+            self._owes_a_turn = True
         elif is_new:
             self._wake_sender()
         return delivery
@@ -279,8 +284,9 @@ class Producer(MethodHints, Generic[K_in, V_in]):
     ) -> RecordMetadata:
         """Send a record, and return when it is in the log.
 
-        It lingers with others for `linger_ms`: await many at once, or `send`, where speed counts.
-        Raises as `send`, and as its delivery.
+        It lingers with others for `linger_ms`: await many at once, or `send`, where speed counts. A
+        call that is cancelled does not take the record back: use `send`, and keep its delivery,
+        where the outcome matters then. Raises as `send`, and as its delivery.
         """
         delivery = await self.send(
             topic, value, key=key, headers=headers, partition=partition, timestamp=timestamp

@@ -42,7 +42,8 @@ class Transaction:
     def outcome(self) -> TransactionOutcome | None:
         """What became of it; None before it ends, and UNKNOWN while the commit is under way.
 
-        It is right at any time, also after a cancellation or a time limit around the scope.
+        It is right at any time, also after a cancellation or a time limit around the scope. A
+        transaction that could not begin, as when its turn did not come in time, is ABORTED.
         COMMITTED and ABORTED are for good. UNKNOWN changes when the outcome is told: to `commit`,
         which may be called again, or to the producer's next transaction.
         """
@@ -68,6 +69,17 @@ class Transaction:
         transaction before, if its outcome was unknown: CommitUnknownError while it is, and
         TransactionAbortedError.
         """
+        try:
+            await self._begin()
+        except BaseException:
+            if not self._is_open:
+                self._tell(TransactionOutcome.ABORTED)
+            raise
+        self._outcome, self._is_open = None, True
+        self._transactions.on_close = self._close
+        return self
+
+    async def _begin(self) -> None:
         turn = self._transactions.turn
         if turn.locked() and not self._wait:
             raise KohortError(
@@ -80,29 +92,45 @@ class Transaction:
         except BaseException:
             turn.release()
             raise
-        self._is_open = True
-        self._transactions.on_close = self._close
-        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, *_: object
     ) -> None:
+        cancelled: asyncio.CancelledError | None = None
+        try:
+            await self._wait_for_others()
+        except asyncio.CancelledError as came:
+            cancelled = came
         async with self._ending:
-            if self._producer_closed and error is None:
-                raise TransactionAbortedError(
-                    "the producer was closed inside the transaction, which aborted it"
-                )
-            if not self._is_open:
-                return
-            if error is not None:
-                await self._abort_for(error)
-                return
-            try:
-                await self._commit()
-            except BaseException as failed:
-                if self._is_open:  # EndTxn was not sent yet
-                    await self._abort_for(failed)
-                raise
+            await self._leave(error or cancelled)
+        if cancelled is not None:
+            raise cancelled
+
+    async def _leave(self, error: BaseException | None) -> None:
+        if self._producer_closed and error is None:
+            raise TransactionAbortedError(
+                "the producer was closed inside the transaction, which aborted it"
+            )
+        if not self._is_open:
+            return
+        if error is not None:
+            await self._abort_for(error)
+            return
+        try:
+            await self._commit()
+        except BaseException as failed:
+            if self._is_open:  # EndTxn was not sent yet
+                await self._abort_for(failed)
+            raise
+
+    async def _wait_for_others(self) -> None:
+        """Wait until no other task commits or aborts; a cancellation is raised after that."""
+        while self._ending.locked():
+            await self._to_its_end(self._others())
+
+    async def _others(self) -> None:
+        async with self._ending:
+            pass
 
     async def commit_offsets(self, offsets: Offsets, owner: OffsetOwner) -> None:
         """Commit the offsets of the next records to read with the transaction, or not at all.
@@ -117,8 +145,9 @@ class Transaction:
     async def commit(self) -> None:
         """Commit now; the scope then only has to be left.
 
-        A cancellation aborts while records are being delivered, and is raised when the outcome of
-        the commit is known if they are. Raises TransactionAbortedError if a record or offset
+        A cancellation is raised at once while records are being delivered: the transaction is still
+        open, and its scope aborts if the cancellation leaves it. Later it is raised when the
+        outcome of the commit is known. Raises TransactionAbortedError if a record or offset
         failed: then nothing of the transaction counts. Raises CommitUnknownError if the coordinator
         does not tell the outcome within `max_block_ms`: then it may be called again, also outside
         of the scope. Raises ProducerFencedError.

@@ -252,8 +252,14 @@ class Transactions:
                 self.machine.abortable(error)
                 self._raise_if_fatal()
                 raise self._aborted(error) from error
-            except BaseException:  # whether the coordinator has them is not known
-                self.machine.needs_epoch = True
+            except BaseException:
+                self.machine.abortable(
+                    TransactionAbortedError(
+                        f"the transaction of {self.transactional_id!r} is aborted, nothing of it "
+                        "counts: commit_offsets was cancelled, and whether the coordinator has the "
+                        "offsets is not known"
+                    )
+                )
                 raise
         self._offset_commits.observe(self._now() - began)
         log.debug("%s: %d offsets of group %s", self.transactional_id, len(wanted), group.group_id)
