@@ -75,8 +75,9 @@ class BackgroundLoop:
         def cancel() -> None:
             if tasks:
                 tasks[0].cancel()
-            else:  # interrupted before it was begun
-                result.cancel()
+            else:  # interrupted before it was begun; `wait` does not see a future that is cancelled
+                work.close()
+                result.set_exception(CancelledError())
 
         try:
             self.loop.call_soon_threadsafe(start)

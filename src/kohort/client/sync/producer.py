@@ -16,6 +16,7 @@ import logging
 import threading
 import time
 from collections import deque
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Final, Generic, NamedTuple, Self, Unpack
@@ -23,7 +24,7 @@ from typing import Any, Final, Generic, NamedTuple, Self, Unpack
 from kohort.client.background_loop import BackgroundLoop, background_loop, run_here
 from kohort.client.client_options import ConnectionOptions
 from kohort.client.config import ClientConfig
-from kohort.client.errors import TransactionAbortedError, UndeliveredError
+from kohort.client.errors import BufferFullError, TransactionAbortedError, UndeliveredError
 from kohort.client.group_metadata import OffsetOwner, Offsets
 from kohort.client.method_names import PRODUCER, MethodHints
 from kohort.client.metrics import ProducerMetrics
@@ -150,8 +151,11 @@ class Producer(MethodHints, Generic[K_in, V_in]):
         self._gathered: deque[_Gathered] = deque()
         self._size = 0
         self._is_taking = False
+        """Whether the loop takes what is gathered, or was told to."""
+        self._taking: asyncio.Task[None] | None = None
         self._changed = threading.Condition()
         self._last: Delivery | None = None
+        """Of the last record that the loop took."""
         self._known: set[str] = set()
         """Topics that were there: a mistyped one must not hold up the records of others."""
         self._refused: list[Delivery] = []
@@ -195,7 +199,8 @@ class Producer(MethodHints, Generic[K_in, V_in]):
 
         What is passed may change after the return. Raises SerializationError, TypeError and
         ValueError for what cannot be in a record, KafkaError or GaveUpError if the topic is not
-        there, KohortError after `close`. All other errors are those of the delivery.
+        there, BufferFullError if what was sent before is not taken within `max_block_ms`,
+        KohortError after `close`. All other errors are those of the delivery.
         """
         self._loop.validate_process()  # its lock may be held for ever after a fork
         if topic not in self._known:
@@ -219,17 +224,25 @@ class Producer(MethodHints, Generic[K_in, V_in]):
             time.time_ns() // 1_000_000 if timestamp is None else as_timestamp(timestamp),
         )
         with self._changed:
-            self._changed.wait_for(lambda: self._closed or self._size < _GATHERED_BYTES)
+            self._wait_for_room(topic)
             if self._closed:
                 raise KohortError(f"{topic}: the producer is closed, and sends no more records")
             self._gathered.append(record)
             self._size += record.size
-            self._last = delivery
-            if self._is_taking:
-                return delivery
-            self._is_taking = True
-        self._loop.start(self._take())
+            if not self._is_taking:
+                self._loop.loop.call_soon_threadsafe(self._begin_taking)
+                self._is_taking = True  # after it: an interrupt may come between the two
         return delivery
+
+    def _wait_for_room(self, topic: str) -> None:
+        limit_s = self._producer.config.max_block_ms / 1000
+        if not self._changed.wait_for(
+            lambda: self._closed or self._size < _GATHERED_BYTES, limit_s
+        ):
+            raise BufferFullError(
+                f"{topic}: the records sent before were not taken within {limit_s:g} s, as "
+                "buffer_memory is full; send more slowly, or raise buffer_memory or max_block_ms"
+            )
 
     def send_and_wait(
         self,
@@ -261,13 +274,20 @@ class Producer(MethodHints, Generic[K_in, V_in]):
         if (refused := self._with_refusals(None)) is not None:
             raise refused
 
-    async def begin(self) -> AsyncTransaction:
-        """Begin a transaction; on the loop."""
-        return await self._producer.transaction().__aenter__()
+    async def new_transaction(self) -> AsyncTransaction:
+        """A transaction to begin, which what was sent by now does not belong to; on the loop."""
+        await self._taken()
+        return self._producer.transaction()
 
     async def end(self, transaction: AsyncTransaction, error: BaseException | None) -> None:
         """Commit, or abort because of `error` or of records that were refused; on the loop."""
-        await self._taken()
+        try:
+            await self._taken()
+        except asyncio.CancelledError as cancelled:
+            await transaction.__aexit__(type(cancelled), cancelled, None)
+            await self._taken()
+            self._with_refusals(None)  # they were refused because of the abort
+            raise
         refused = self._with_refusals(None)
         reason = error or refused
         await transaction.__aexit__(None if reason is None else type(reason), reason, None)
@@ -288,10 +308,10 @@ class Producer(MethodHints, Generic[K_in, V_in]):
 
         Raises UndeliveredError with the errors of the records for whose delivery nobody waited.
         """
-        self._loop.run(self._flush())
+        self._loop.run(self._settled(self._producer.flush))
 
     def close(self) -> None:
-        """`flush`, and end. Idempotent. Raises as `flush`.
+        """`flush`, and end; a transaction that is open is aborted. Idempotent. Raises as `flush`.
 
         A call that is interrupted ends at once, and logs what is not in the log.
         """
@@ -302,7 +322,7 @@ class Producer(MethodHints, Generic[K_in, V_in]):
             self._closed = True
             self._changed.notify_all()
         try:
-            self.flush()
+            self._loop.run(self._settled(self._producer.close))
         finally:
             if (lost := self._drop()) is not None:
                 log.error("%s", lost)
@@ -328,6 +348,11 @@ class Producer(MethodHints, Generic[K_in, V_in]):
         await self._taken()
         return self._with_refusals(lost)
 
+    def _begin_taking(self) -> None:
+        """Have what is gathered taken; on the loop."""
+        if self._taking is None or self._taking.done():
+            self._taking = self._loop.loop.create_task(self._take())
+
     async def _take(self) -> None:
         """Give the producer all that is gathered, in order, until nothing is left."""
         while True:
@@ -338,6 +363,7 @@ class Producer(MethodHints, Generic[K_in, V_in]):
                 if not records:
                     self._is_taking = False
                     return
+                self._last = records[-1].delivery
             for record in records:
                 await self._queue(record)
 
@@ -353,11 +379,12 @@ class Producer(MethodHints, Generic[K_in, V_in]):
         else:
             delivery.queued.set_result(queued)
 
-    async def _flush(self) -> None:
+    async def _settled(self, end: Callable[[], Awaitable[None]]) -> None:
+        """Call `end` once all is queued. Raises its UndeliveredError with the refused records."""
         await self._taken()
         lost = None
         try:
-            await self._producer.flush()
+            await end()
         except UndeliveredError as error:
             lost = error
         losses = self._with_refusals(lost)
@@ -366,8 +393,11 @@ class Producer(MethodHints, Generic[K_in, V_in]):
 
     async def _taken(self) -> None:
         """Wait until the producer took or refused what was gathered by now."""
-        if self._last is not None:
-            await self._last.queued_or_refused()
+        with self._changed:
+            last = self._gathered[-1].delivery if self._gathered else self._last
+        self._begin_taking()
+        if last is not None:
+            await last.queued_or_refused()
 
     def _with_refusals(self, lost: UndeliveredError | None) -> UndeliveredError | None:
         """The error that names also the records that the producer did not take."""
@@ -392,8 +422,16 @@ class Transaction:
 
     def __enter__(self) -> Self:
         """Begin. Raises as the transactions of `kohort.client.Producer`."""
-        self._transaction = self._loop.run(self._producer.begin())
+        try:
+            self._loop.run_to_its_end(self._begin())
+        except BaseException as error:
+            self._abort_for(error)  # an interrupt may come when it has begun
+            raise
         return self
+
+    async def _begin(self) -> None:
+        self._transaction = await self._producer.new_transaction()
+        await self._transaction.__aenter__()
 
     def __exit__(
         self,
@@ -401,7 +439,12 @@ class Transaction:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._loop.run_to_its_end(self._producer.end(self._begun(), error))
+        try:
+            self._loop.run_to_its_end(self._producer.end(self._begun(), error))
+        except BaseException as failed:
+            if self.outcome is None:  # interrupted before the end began
+                self._abort_for(failed)
+            raise
 
     @property
     def outcome(self) -> TransactionOutcome | None:
@@ -431,6 +474,11 @@ class Transaction:
     async def _commit(self) -> None:
         await self._producer.queued()
         await self._begun().commit()
+
+    def _abort_for(self, error: BaseException) -> None:
+        """Abort because of `error`, if it is open."""
+        if self._transaction is not None:
+            self._loop.run_to_its_end(self._transaction.__aexit__(type(error), error, None))
 
     def _begun(self) -> AsyncTransaction:
         if self._transaction is None:
