@@ -6,7 +6,6 @@ other error is the group's result. The error of one group does not affect anothe
 """
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
@@ -44,7 +43,7 @@ async def send_to_coordinators(
 
     With `key_type` TRANSACTION the same for transactional ids.
     """
-    deadline = time.monotonic() + timeout_ms / 1000
+    deadline = _now() + timeout_ms / 1000
     responses: dict[GroupId, T | KohortError] = {}
     pending = list(dict.fromkeys(groups))
     backoff = cluster.backoff()
@@ -66,7 +65,7 @@ async def send_to_coordinators(
             break
         what = f"a request to the coordinator of {shortened(pending, 1)}"
         pause = backoff.after(failed[pending[0]], what)
-        if time.monotonic() + pause > deadline:
+        if _now() + pause > deadline:
             break
         await asyncio.sleep(pause)
     kind = "group" if key_type == GROUP else "transactional id"
@@ -116,7 +115,7 @@ async def _settled(waits: Iterable[Awaitable[T]], deadline: float) -> list[T | K
 
     async def one(wait: Awaitable[T]) -> T | KohortError:
         try:
-            async with asyncio.timeout(max(deadline - time.monotonic(), 0.001)):
+            async with asyncio.timeout(max(deadline - _now(), 0.001)):
                 return await wait
         except TimeoutError:
             return _TimeUpError("no response at all")
@@ -124,6 +123,10 @@ async def _settled(waits: Iterable[Awaitable[T]], deadline: float) -> list[T | K
             return error
 
     return await asyncio.gather(*map(one, waits))
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
 
 
 class _TimeUpError(KohortError):

@@ -256,12 +256,26 @@ class Connection(asyncio.BufferedProtocol):
         (`await_response`). Raises BrokerUnreachableError, RequestTimeoutError.
         """
         if not await_response:
-            await self._gate.passed()
+            await self._passed(how.api, timeout_ms)
             self._write(how, body, 0)
             return b""
         async with self._slots:
             await self._gate.passed()  # again: it may have closed while the slots were taken
             return await self._post(how, body, timeout_ms)
+
+    async def _passed(self, api: str, timeout_ms: int | None) -> None:
+        """Pass the gate. No response that is late ends the wait for a broker that reads nothing."""
+        limit_s = (self._config.request_timeout_ms if timeout_ms is None else timeout_ms) / 1000
+        try:
+            async with asyncio.timeout(limit_s):
+                await self._gate.passed()
+        except TimeoutError:
+            raise self.fail(
+                RequestTimeoutError(
+                    f"{api} could not be sent within {limit_s:g} s, as the broker reads nothing; "
+                    "the connection is closed"
+                )
+            ) from None
 
     async def close(self) -> None:
         """Close the connection; requests in flight raise BrokerUnreachableError."""
