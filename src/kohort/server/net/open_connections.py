@@ -3,7 +3,9 @@
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import islice
+from operator import length_hint
 from typing import Final, Protocol
 
 from kohort.security import Endpoint, Peer
@@ -13,6 +15,9 @@ from kohort.server.net.rate_limited_log import RateLimitedLog
 
 TICKS_PER_IDLE_TIME: Final = 20
 """An idle connection is closed at most this fraction of `connections.max.idle.ms` late."""
+_LOOKED_AT_ONCE: Final = 5_000
+_CLOSED_AT_ONCE: Final = 100
+"""Idle connections that are closed in one turn of the loop, in some milliseconds."""
 
 
 class OpenConnection(Protocol):
@@ -173,8 +178,21 @@ class OpenConnections:
     def _tick(self) -> None:
         """Close idle connections; ticks are coarse so that activity costs one assignment."""
         self.ticks += 1
-        for connection in tuple(self._open):
-            if connection.is_idle and self.ticks - connection.last_active > TICKS_PER_IDLE_TIME:
-                connection.hang_up("idle for connections.max.idle.ms")
+        self._close_idle(iter(tuple(self._open)))
         seconds = self._limits.idle_ms / 1000 / TICKS_PER_IDLE_TIME
         self._ticker = asyncio.get_running_loop().call_later(seconds, self._tick)
+
+    def _close_idle(self, rest: Iterator[OpenConnection]) -> None:
+        """Close those of these that are idle, some in each turn of the loop.
+
+        The clients of a fleet often connect together, and so are idle for too long together.
+        """
+        closed = 0
+        for connection in islice(rest, _LOOKED_AT_ONCE):
+            if connection.is_idle and self.ticks - connection.last_active > TICKS_PER_IDLE_TIME:
+                connection.hang_up("idle for connections.max.idle.ms")
+                closed += 1
+                if closed == _CLOSED_AT_ONCE:
+                    break
+        if length_hint(rest) and not self._closing:
+            asyncio.get_running_loop().call_soon(self._close_idle, rest)
