@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kohort.runtime.timers import TimerHeap
+from kohort.runtime.timers import SKIPPED_AT_ONCE, TimerHeap
 
 
 def timers(**deadlines):
@@ -67,6 +67,47 @@ def test_memory_follows_the_number_of_timers_that_are_set():
         heap.set("a", deadline)
     assert len(heap) == 1
     assert heap.entries < 100
+
+
+class Counting(int):
+    """A deadline that counts how often deadlines are compared."""
+
+    compared = 0
+
+    def __lt__(self, other):
+        Counting.compared += 1
+        return int.__lt__(self, other)
+
+    def __eq__(self, other):
+        Counting.compared += 1
+        return int.__eq__(self, other)
+
+    __hash__ = int.__hash__
+
+
+def test_no_call_takes_long_however_many_timers_are_cancelled():
+    heap, count, longest = TimerHeap(), 200_000, 0
+
+    def counted(call, *arguments):
+        nonlocal longest
+        before = Counting.compared
+        result = call(*arguments)
+        longest = max(longest, Counting.compared - before)
+        return result
+
+    for at in range(count):
+        heap.set(at, Counting(at * 7919 % count))
+    for at in range(1, count):
+        heap.cancel(at)
+    heap.set(0, Counting(count))
+    while counted(heap.next_deadline) < count // 4:
+        assert counted(lambda: list(heap.due(count // 4))) == []
+    for at in range(count // 4):
+        counted(heap.set, -at, Counting(2 * count))
+        counted(heap.cancel, -at - 5)
+    assert len(heap) == count // 4
+    assert heap.entries < 3 * len(heap)
+    assert longest < 50 * SKIPPED_AT_ONCE
 
 
 def test_its_keys_can_be_walked():

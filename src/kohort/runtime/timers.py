@@ -3,22 +3,31 @@
 import heapq
 from collections.abc import Hashable, Iterator
 from itertools import count
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeAlias, TypeVar
 
 from kohort.types import Instant
 
 K = TypeVar("K", bound=Hashable)
+_Entry: TypeAlias = tuple[Instant, int, K]
+"""Deadline, number in the order in which they were set, key."""
+
+SKIPPED_AT_ONCE: Final = 1_000
+"""Stale entries that one call removes, in some milliseconds."""
+_SWEPT_AT_ONCE: Final = 8
 
 
 class TimerHeap(Generic[K]):
     """Keys with a deadline each, as a heap; a moved or cancelled key leaves a stale entry.
 
-    Stale entries are skipped when due, and removed once they outnumber the live ones. Memory is
-    thus proportional to the number of timers.
+    Stale entries are skipped when due, and removed once they outnumber the live ones, some with
+    each timer that is set. Memory is thus proportional to the number of timers, and no call takes
+    long however many they are.
     """
 
     def __init__(self) -> None:
-        self._heap: list[tuple[Instant, int, K]] = []
+        self._heap: list[_Entry[K]] = []
+        self._swept: list[_Entry[K]] = []
+        """Another heap, whose live entries move to the first one."""
         self._live: dict[K, int] = {}
         self._numbers = count()
 
@@ -28,7 +37,7 @@ class TimerHeap(Generic[K]):
     @property
     def entries(self) -> int:
         """Number of entries held, stale ones included."""
-        return len(self._heap)
+        return len(self._heap) + len(self._swept)
 
     def __iter__(self) -> Iterator[K]:
         return iter(self._live)
@@ -38,31 +47,57 @@ class TimerHeap(Generic[K]):
         number = next(self._numbers)
         self._live[key] = number
         heapq.heappush(self._heap, (deadline, number, key))
-        if len(self._heap) > 2 * len(self._live) + 64:
-            self._sweep()
+        if self._swept:
+            self._sweep_some()
+        elif len(self._heap) > 2 * len(self._live) + 64:
+            self._heap, self._swept = [], self._heap
 
     def cancel(self, key: K) -> None:
+        """Forget a timer, if it is set."""
         self._live.pop(key, None)
 
     def next_deadline(self) -> Instant | None:
-        """When the next timer is due, None if none is set."""
-        while self._heap and self._live.get(self._heap[0][2]) != self._heap[0][1]:
-            heapq.heappop(self._heap)
-        return self._heap[0][0] if self._heap else None
+        """When the next timer is due, None if none is set.
+
+        An earlier time where more than `SKIPPED_AT_ONCE` were moved or cancelled before that.
+        """
+        first = self._first()
+        return None if first is None else first[0][0]
 
     def due(self, now: Instant) -> Iterator[K]:
         """Remove and yield the keys that are due, by deadline.
 
-        Keys set during the iteration are included.
+        Keys set during the iteration are included. It ends where so many were moved or cancelled
+        that `next_deadline` gives an earlier time.
         """
-        while True:
-            deadline = self.next_deadline()
-            if deadline is None or deadline > now:
+        while (first := self._first()) is not None and first[0][0] <= now:
+            key = first[0][2]
+            if not self._is_live(first[0]):
                 return
-            key = heapq.heappop(self._heap)[2]
+            heapq.heappop(first)
             del self._live[key]
             yield key
 
-    def _sweep(self) -> None:
-        self._heap = [entry for entry in self._heap if self._live.get(entry[2]) == entry[1]]
-        heapq.heapify(self._heap)
+    def _first(self) -> "list[_Entry[K]] | None":
+        """The heap with the first entry, None if there is no entry; some stale ones are removed."""
+        for _ in range(SKIPPED_AT_ONCE):
+            first = self._earlier()
+            if first is None or self._is_live(first[0]):
+                return first
+            heapq.heappop(first)
+        return self._earlier()
+
+    def _earlier(self) -> "list[_Entry[K]] | None":
+        if not self._heap or (self._swept and self._swept[0] < self._heap[0]):
+            return self._swept or None
+        return self._heap
+
+    def _is_live(self, entry: "_Entry[K]") -> bool:
+        return self._live.get(entry[2]) == entry[1]
+
+    def _sweep_some(self) -> None:
+        # A heap without its last entry is a heap.
+        for _ in range(min(_SWEPT_AT_ONCE, len(self._swept))):
+            entry = self._swept.pop()
+            if self._is_live(entry):
+                heapq.heappush(self._heap, entry)
