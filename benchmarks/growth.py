@@ -1,8 +1,11 @@
 """Measure what grows with the size of a server's data: `python -m benchmarks.growth [ROW...]`
 
 Each row fills one server after the other up to each of its sizes, and measures at each size.
-`ROWS` has them; without names, all are measured. Prints the figure of each size, the exponent from
+`ROWS` has them; without names, all are measured. Prints the figures of each size, the exponent from
 the first to the last size (1: the cost grows as the size does), and the cost of one more.
+
+Restarts are measured twice: by the clock, and as processor time of the server, which other work on
+the machine changes less.
 
 `--sizes 1000,10000` takes other sizes, `--servers kohort` leaves Apache Kafka out; such runs are
 printed and not written.
@@ -20,17 +23,27 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Protocol, TypeVar
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import (
+    OFFSET_END,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.peers.kafka import Kafka, free_port, missing_tools
 
-from benchmarks.report import publish, table
+from benchmarks.loading import cpu_s
+from benchmarks.report import Target, publish, table
 from benchmarks.rounds import significant
 from kohort.testing.server_process import ServerProcess
 
 TIMEOUT_S: Final = 600.0
 TOPIC: Final = "growth"
 TRANSACTIONAL_IDS: Final = 8
+DELETED_WITHIN_S: Final = 10.0
+PING_EVERY_S: Final = 0.02
 _RETRIED: Final = (
     KafkaError.NOT_COORDINATOR,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
@@ -46,6 +59,11 @@ class Node(Protocol):
     @property
     def address(self) -> str: ...
 
+    @property
+    def cpu_s(self) -> float:
+        """Processor time of its process (s)."""
+        ...
+
     def stop(self) -> None:
         """End it by SIGTERM."""
 
@@ -53,8 +71,8 @@ class Node(Protocol):
         """Start it again; back when it listens."""
 
 
-Measure = Callable[[Node, int, int], float]
-"""(node, size before, size) → figure: grows the data to `size`, and measures."""
+Measure = Callable[[Node, int, int], Sequence[float]]
+"""(node, size before, size) → figures: grows the data to `size`, and measures."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,8 +81,12 @@ class Row:
 
     what: str
     """What is counted by the sizes, in the plural."""
-    figure: str
-    """What is measured, with its unit."""
+    figures: Sequence[str]
+    """What is measured, with units; all of a row have the same."""
+    unit: str
+    """The unit of the cost of one more."""
+    per: float
+    """How many of that make one of the figures' unit."""
     sizes: Sequence[int]
     measure: Measure
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -95,6 +117,10 @@ class KohortNode:
         )
         assert self._process.address == self.address
 
+    @property
+    def cpu_s(self) -> float:
+        return cpu_s(self._process.process.pid)
+
     def stop(self) -> None:
         self._process.stop()
 
@@ -111,6 +137,10 @@ class KafkaNode:
 
     def start(self) -> None:
         self._kafka.restart(signal.SIGTERM)
+
+    @property
+    def cpu_s(self) -> float:
+        return cpu_s(self._kafka.process.pid)
 
     def stop(self) -> None:
         self._kafka.process.send_signal(signal.SIGTERM)
@@ -142,8 +172,8 @@ SERVERS: Final = {"kohort": kohort, "kafka": kafka}
 # --- rows ---
 
 
-def commits(node: Node, before: int, size: int) -> float:
-    """Commit one offset again and again, each in a request of its own; time of a restart."""
+def commits(node: Node, before: int, size: int) -> Sequence[float]:
+    """Commit one offset again and again, each in a request of its own; cost of a restart."""
     if not before:
         _create_topic(node)
     where = TopicPartition(TOPIC, 0)
@@ -159,7 +189,7 @@ def commits(node: Node, before: int, size: int) -> float:
         reader.close()
         assert (found.error, found.offset) == (None, size - 1), found
 
-    return _restart_s(node, served)
+    return _restart(node, served)
 
 
 def _retried(function: Callable[[], Result]) -> Result:
@@ -176,8 +206,8 @@ def _consumer(node: Node) -> Consumer:
     return Consumer({**_client(node), "group.id": TOPIC})
 
 
-def transactions(node: Node, before: int, size: int) -> float:
-    """Commit transactions of one record by eight transactional ids; time of a restart."""
+def transactions(node: Node, before: int, size: int) -> Sequence[float]:
+    """Commit transactions of one record by eight transactional ids; cost of a restart."""
     if not before:
         _create_topic(node)
     for name in range(TRANSACTIONAL_IDS):
@@ -191,7 +221,7 @@ def transactions(node: Node, before: int, size: int) -> float:
         for name in range(TRANSACTIONAL_IDS):
             _producer(node, name)
 
-    return _restart_s(node, served)
+    return _restart(node, served)
 
 
 def _producer(node: Node, name: int) -> Producer:
@@ -204,19 +234,47 @@ def _client(node: Node) -> dict[str, str | int | float | bool]:
     return {"bootstrap.servers": node.address, "log_level": 0}
 
 
-def _create_topic(node: Node) -> None:
+def _create_topic(node: Node, config: Mapping[str, str] | None = None) -> None:
     admin = AdminClient(_client(node))
-    for future in admin.create_topics([NewTopic(TOPIC, 1)]).values():
+    new = NewTopic(TOPIC, 1, config=dict(config or {}))
+    for future in admin.create_topics([new]).values():
         future.result(TIMEOUT_S)
 
 
-def _restart_s(node: Node, served: Callable[[], None]) -> float:
-    """Seconds from the start of the process until it has served."""
+def _restart(node: Node, served: Callable[[], None]) -> Sequence[float]:
+    """Seconds from the start of the process until it has served, and its processor time."""
     node.stop()
     begun = time.monotonic()
     node.start()
     served()
-    return time.monotonic() - begun
+    return time.monotonic() - begun, node.cpu_s
+
+
+def segments(node: Node, before: int, size: int) -> Sequence[float]:
+    """Have all segments of a partition deleted; longest response to others meanwhile."""
+    if not before:
+        _create_topic(node, {"segment.ms": "1"})
+    _fill_segments(node, size)
+    admin = AdminClient(_client(node))
+    admin.list_topics(TOPIC, timeout=TIMEOUT_S)
+    (deleted,) = admin.delete_records([TopicPartition(TOPIC, 0, OFFSET_END)]).values()
+    longest, until = 0.0, time.monotonic() + DELETED_WITHIN_S
+    while time.monotonic() < until:
+        begun = time.monotonic()
+        admin.list_topics(TOPIC, timeout=TIMEOUT_S)
+        longest = max(longest, time.monotonic() - begun)
+        time.sleep(PING_EVERY_S)
+    deleted.result(TIMEOUT_S)
+    return (longest * 1_000,)
+
+
+def _fill_segments(node: Node, count: int) -> None:
+    """Append records whose timestamps say that each begins a segment."""
+    producer = Producer({**_client(node), "linger.ms": 0})
+    first = int(time.time() * 1_000) - 10 * count
+    for at in range(count):
+        producer.produce(TOPIC, b"record", timestamp=first + 10 * at)
+        producer.flush(TIMEOUT_S)
 
 
 _LARGE_SEGMENTS: Final = {
@@ -224,25 +282,43 @@ _LARGE_SEGMENTS: Final = {
     "transaction.state.log.segment.bytes": str(1 << 30),
 }
 """Nothing is compacted, so that all of it is loaded."""
-_RESTART: Final = "restart until served, s"
+_RESTART: Final = ("restart until served, s", "CPU of the restart, s")
 _COMPACTED: Final = {
     "commits": Row(
         what="commits of one offset",
-        figure=_RESTART,
+        figures=_RESTART,
+        unit="µs",
+        per=1e6,
         sizes=(1_000, 100_000, 1_000_000),
         measure=commits,
     ),
     "transactions": Row(
         what="transactions of 8 ids",
-        figure=_RESTART,
+        figures=_RESTART,
+        unit="µs",
+        per=1e6,
         sizes=(400, 4_000, 40_000),
         measure=transactions,
     ),
 }
-ROWS: Final = _COMPACTED | {
+ROWS: Final[dict[str, Row]] = _COMPACTED | {
     f"{name}-loaded": replace(row, what=f"{row.what}, not compacted", settings=_LARGE_SEGMENTS)
     for name, row in _COMPACTED.items()
 }
+ROWS["segments"] = Row(
+    what="segments deleted at once",
+    figures=("longest response to others, ms",),
+    unit="µs",
+    per=1e3,
+    sizes=(400, 4_000),
+    measure=segments,
+    settings={"log.retention.check.interval.ms": "1000", "log.cleaner.backoff.ms": "1000"},
+)
+TARGETS: Final = {
+    ("commits-loaded", "kohort", _RESTART[1]): 5.0,
+    ("transactions-loaded", "kohort", _RESTART[1]): 2.0,
+}
+"""Figures at the largest size, at most."""
 
 
 # --- the command ---
@@ -260,17 +336,24 @@ def main(argv: Sequence[str] | None = None) -> None:
     if unknown := set(options.rows) - set(ROWS):
         parser.error(f"no rows {', '.join(sorted(unknown))}; there are {', '.join(ROWS)}")
     servers = [each for each in options.servers.split(",") if _can_run(each)]
-    cells = []
+    cells: list[list[str]] = []
+    targets: list[Target] = []
     for name in options.rows or ROWS:
         row = ROWS[name]
         sizes = [*map(int, options.sizes.split(","))] if options.sizes else row.sizes
         for server in servers:
-            figures = _measured(row, sizes, server)
-            cells.append(_cells(row, server, sizes, figures))
-            print(" | ".join(cells[-1]), flush=True)
-    titles = ("what grows", "server", "sizes", "figure", "measured", "exponent", "each, µs")
+            measured = _measured(row, sizes, server)
+            for figure, of_sizes in zip(row.figures, zip(*measured, strict=True), strict=True):
+                cells.append(_cells(row, server, sizes, figure, of_sizes))
+                print(" | ".join(cells[-1]), flush=True)
+                bound = TARGETS.get((name, server, figure))
+                if bound is not None and sizes[-1] == row.sizes[-1]:
+                    what = f"{sizes[-1]:,} {row.what}, {figure}"
+                    targets.append(Target(what, of_sizes[-1], bound, at_least=False))
+    titles = ("what grows", "server", "sizes", "figure", "measured", "exponent", "one more")
     whole = not options.rows and not options.sizes and set(servers) == set(SERVERS)
-    publish("growth", "Growth", [table(titles, cells)], write=whole)
+    parts = [table(titles, cells), "\n".join(map(str, targets))]
+    publish("growth", "Growth", parts, write=whole)
 
 
 def _can_run(server: str) -> bool:
@@ -280,27 +363,31 @@ def _can_run(server: str) -> bool:
     return reason is None
 
 
-def _measured(row: Row, sizes: Sequence[int], server: str) -> list[float]:
-    figures = []
+def _measured(row: Row, sizes: Sequence[int], server: str) -> list[Sequence[float]]:
+    """The figures at each size."""
+    measured = []
     with SERVERS[server](row.settings) as node:
         for before, size in zip((0, *sizes), sizes, strict=False):
-            figures.append(row.measure(node, before, size))
-            print(f"  {server}: {size:,} {row.what}: {figures[-1]:.2f}", flush=True)
-    return figures
+            measured.append(row.measure(node, before, size))
+            figures = " / ".join(map(significant, measured[-1]))
+            print(f"  {server}: {size:,} {row.what}: {figures}", flush=True)
+    return measured
 
 
-def _cells(row: Row, server: str, sizes: Sequence[int], figures: Sequence[float]) -> list[str]:
-    more, times = sizes[-1] - sizes[0], figures[-1] / figures[0]
+def _cells(
+    row: Row, server: str, sizes: Sequence[int], figure: str, measured: Sequence[float]
+) -> list[str]:
+    more, times = sizes[-1] - sizes[0], measured[-1] / measured[0]
     exponent = math.log(times) / math.log(sizes[-1] / sizes[0]) if more else math.nan
-    each_us = (figures[-1] - figures[0]) / more * 1e6 if more else math.nan
+    each = (measured[-1] - measured[0]) / more * row.per if more else math.nan
     return [
         row.what,
         server,
         " / ".join(f"{size:,}" for size in sizes),
-        row.figure,
-        " / ".join(map(significant, figures)),
+        figure,
+        " / ".join(map(significant, measured)),
         f"{exponent:.2f}",
-        significant(each_us),
+        f"{significant(each)} {row.unit}",
     ]
 
 

@@ -102,14 +102,14 @@ def _restart(data: Path, *, asks_groups: bool) -> Restart:
         times = [NOT_MEASURED]
         if asks_groups:
             times = [each - server.started for each in asyncio.run(served(address))]
-        cpu_s, resident_mb = _cpu_s(server.process.pid), _resident_mb(server.process.pid)
+        taken_s, resident_mb = cpu_s(server.process.pid), _resident_mb(server.process.pid)
         begun = time.monotonic()
         server.stop()
         return Restart(
             listening_s=listening_s,
             first_s=min(times),
             last_s=max(times),
-            cpu_s=cpu_s,
+            cpu_s=taken_s,
             resident_mb=resident_mb,
             stop_s=time.monotonic() - begun,
         )
@@ -166,7 +166,8 @@ def _group_id(number: int) -> GroupId:
     return GroupId(f"group-{number:05}")
 
 
-def _cpu_s(pid: int) -> float:
+def cpu_s(pid: int) -> float:
+    """Processor time of a process by now (s)."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
