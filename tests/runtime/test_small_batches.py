@@ -41,7 +41,7 @@ from kohort.protocol.batches import (
     iterate,
     read_marker,
 )
-from kohort.runtime import group_log, transaction_log
+from kohort.runtime import group_log, log_reading, transaction_log
 from kohort.runtime.log_reading import batches_in, read_batches
 from kohort.transactions import records as transactions
 from kohort.transactions.config import TransactionCoordinatorConfig
@@ -182,6 +182,29 @@ def test_only_the_last_of_the_commits_of_one_offset_is_read():
     log = log_of(batch(commit(value=USUAL._replace(offset=number))) for number in range(500))
     ((found,),) = group_log.read_records([batches_in(b"".join(log.batches))])
     assert [row.value.offset for row in found.rows()] == [499]
+
+
+@pytest.mark.parametrize("of_transactions", [False, True])
+def test_the_key_of_a_record_that_came_before_is_not_read_again(monkeypatch, of_transactions):
+    read, read_pairs = [], log_reading.read_pairs
+
+    def counted(*arguments):
+        read.append(arguments)
+        return read_pairs(*arguments)
+
+    monkeypatch.setattr(log_reading, "read_pairs", counted)
+    states = TransactionState.ONGOING, TransactionState.PREPARE_COMMIT
+    log = log_of(
+        batch(transaction(name, state, number) if of_transactions else commit(name))
+        for number in range(100)
+        for name in ("a", "b", "a-longer-name")
+        for state in states
+    )
+    if of_transactions:
+        transactions_in(log, fast=True)
+    else:
+        loaded(log)
+    assert len(read) == (6 if of_transactions else 3)
 
 
 def test_commits_of_many_groups_are_read_in_their_order():
