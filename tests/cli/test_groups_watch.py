@@ -8,10 +8,12 @@ from rich.console import Console
 
 from cli.running import runner
 from cli.served import Serve
+from kohort.cli import groups_watch
 from kohort.cli.groups_describe import Described
-from kohort.cli.groups_watch import changes, picture
+from kohort.cli.groups_watch import FRAME, NOTES, changes, picture
 from kohort.client.admin import GroupDescription, MemberDescription, PartitionLag
 from kohort.client.offset_and_metadata import OffsetAndMetadata
+from kohort.errors import KohortError
 from kohort.types import GroupId, MemberId, TopicPartition
 
 FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)
@@ -74,6 +76,21 @@ def test_the_picture_has_owners_lag_and_changes() -> None:
         assert text in drawn
 
 
+def test_the_picture_fits_the_terminal() -> None:
+    of = look(member("ann", FIRST))
+    of.partition_lags.update(
+        (tp, PartitionLag(partition=tp, committed=OffsetAndMetadata(offset=0), start=0, end=number))
+        for number in range(50)
+        for tp in (TopicPartition("many", number),)
+    )
+    out = StringIO()
+    Console(file=out, width=90).print(picture(of, ["12:00:00  ann joined"] * NOTES, 24 - FRAME))
+    assert len(out.getvalue().splitlines()) < 24
+    assert out.getvalue().count("ann joined") == NOTES
+    for text in ("many-49", "and 44 more, with less lag"):
+        assert text in out.getvalue()
+
+
 def test_lines_without_a_terminal(serve: Serve, capsys: pytest.CaptureFixture[str]) -> None:
     run = runner(capsys, "-b", serve("--memory", "--dev").address)
     run("topics", "create", "orders")
@@ -88,3 +105,25 @@ def test_lines_without_a_terminal(serve: Serve, capsys: pytest.CaptureFixture[st
         "kohort: group bililng: does not exist; did you mean billing?\n",
     )
     assert run("groups", "watch", "billing", "--interval", "0").exit_code == 2
+
+
+def test_the_watch_goes_on_while_the_broker_is_away(
+    serve: Serve, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    away = KohortError("no response")
+    seen: list[Described | KohortError] = [look(), away, away, look(member("ann", FIRST)), away]
+
+    async def scripted(*_: object) -> Described:
+        found = seen.pop(0)
+        if isinstance(found, KohortError):
+            raise found
+        return found
+
+    monkeypatch.setattr(groups_watch, "_look", scripted)
+    run = runner(capsys, "-b", serve("--memory").address)
+    done = run("groups", "watch", "billing", "--count", "5", "--interval", "0.01")
+    told = [line.partition("  ")[2] for line in done.output.splitlines()]
+    assert told[1:] == ["no response", "ann-1 (ann at /127.0.0.1) joined", "no response"]
+    assert done.exit_code == 1
+    seen[:] = [away]
+    assert run("groups", "watch", "billing", "--count", "5").exit_code == 1

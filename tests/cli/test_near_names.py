@@ -1,11 +1,16 @@
 """Every command that takes the name of a topic or group names the nearest one for a typo."""
 
 from collections.abc import Iterator
+from typing import cast
 
 import pytest
 
 from cli.running import Run, runner
+from kohort.cli.near_names import near_groups, why_not_described
+from kohort.client.admin import Admin, GroupListing
+from kohort.client.admin.values import Listing
 from kohort.testing.server_process import ServerProcess
+from kohort.types import GroupId
 
 TOPIC, GROUP = "orders", "billing"
 TYPED_TOPIC, TYPED_GROUP = "ordres", "bililng"
@@ -36,6 +41,7 @@ GROUPS = (
     ("groups", "describe", TYPED_GROUP, "--members"),
     ("groups", "describe", TYPED_GROUP, "--state"),
     ("groups", "watch", TYPED_GROUP, "--count", "1"),
+    ("groups", "rebalances", TYPED_GROUP),
     ("groups", "delete", TYPED_GROUP),
     ("groups", "delete-offsets", TYPED_GROUP, "--topic", TOPIC),
     ("groups", "reset", TYPED_GROUP, "--all-topics", "--to-earliest"),
@@ -107,3 +113,18 @@ def test_the_journal(run: Run, server: ServerProcess, capsys: pytest.CaptureFixt
     )
     assert told.exit_code == 1
     assert "did you mean billing?" in told.stderr
+
+
+@pytest.mark.parametrize(("type_", "told"), [("Share", "is a share group"), ("Classic", "exist")])
+async def test_a_group_of_another_type_is_told_as_one(type_: str, told: str) -> None:
+    listed = GroupListing(
+        group=GroupId("sharing"), protocol_type="", state="", type=type_, coordinator=0
+    )
+
+    class Groups:
+        async def list_groups(self) -> Listing:
+            return Listing(groups=(listed,))
+
+    admin = cast("Admin", Groups())
+    assert told in await why_not_described(admin, "sharing")
+    assert ("is a share group" in await near_groups(admin, ["sharing"])) == (type_ == "Share")

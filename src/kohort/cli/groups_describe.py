@@ -13,7 +13,7 @@ from kohort.cli.client_options import add_client_arguments
 from kohort.cli.exit_codes import FAILED, FOUND
 from kohort.cli.group_options import add_group_arguments, check_groups, groups_of
 from kohort.cli.group_tables import as_json, members_table, offsets_table, state_table
-from kohort.cli.near_names import near_groups
+from kohort.cli.near_names import why_not_described
 from kohort.cli.options import RefusedError
 from kohort.cli.output import add_output_argument, check_output, print_message, show
 from kohort.cli.watching import add_watch_arguments, run_watched
@@ -103,7 +103,7 @@ async def describe(
         if isinstance(about, KohortError) or isinstance(offsets, KohortError):
             failed[group] = str(about if isinstance(about, KohortError) else offsets)
         elif not about.exists:
-            failed[group] = f"does not exist{await near_groups(admin, [group])}"
+            failed[group] = await why_not_described(admin, group)
         else:
             known[group] = about, offsets
     wanted = {group: _assigned(about) | offsets.keys() for group, (about, offsets) in known.items()}

@@ -1,7 +1,8 @@
 """Watch one group: its members, what each owns, and the lag of each partition, until Ctrl-C.
 
 Works with any Kafka broker. On a terminal it is one picture that changes; elsewhere each change of
-the group is a line. What changed is what differs from one look to the next.
+the group is a line. What changed is what differs from one look to the next. If no look succeeds any
+more, the reason is such a line too, and the watch goes on.
 """
 
 import argparse
@@ -11,6 +12,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from kohort.cli.client_options import add_client_arguments, run_with_admin
+from kohort.cli.exit_codes import FAILED
 from kohort.cli.group_tables import partition_list
 from kohort.cli.groups_describe import Described, describe
 from kohort.cli.names import add_name
@@ -25,7 +27,10 @@ if TYPE_CHECKING:
 
 NOTES: Final = 8
 """Changes that the picture keeps."""
+MOST_LINES: Final = 40
 _BAR: Final = 12
+FRAME: Final = 8
+"""Lines of the picture besides those of partitions and notes."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,22 +53,30 @@ async def _watch(admin: Admin, options: argparse.Namespace) -> int:
     live = Live(console=console, auto_refresh=False) if console.is_terminal else None
     notes: deque[str] = deque(maxlen=NOTES)
     before: Described | None = None
+    failure = ""
     if live is not None:
         live.start()
     try:
         async for _ in looks(options):
-            now = await _look(admin, GroupId(options.group))
-            for text in changes(before, now):
+            try:
+                now = await _look(admin, GroupId(options.group))
+            except KohortError as error:
+                if before is None:
+                    raise
+                # A broker that restarts is away for a while, and so may the group be.
+                news, failure = [] if str(error) == failure else [str(error)], str(error)
+            else:
+                news, before, failure = list(changes(before, now)), now, ""
+            for text in news:
                 notes.append(f"{datetime.now().astimezone():%H:%M:%S}  {printable(text)}")
                 if live is None:
                     console.print(notes[-1], markup=False, highlight=False, soft_wrap=True)
             if live is not None:
-                live.update(picture(now, list(notes)), refresh=True)
-            before = now
+                live.update(picture(before, list(notes), console.height - FRAME), refresh=True)
     finally:
         if live is not None:
             live.stop()
-    return 0
+    return FAILED if failure else 0
 
 
 async def _look(admin: Admin, group: GroupId) -> Described:
@@ -103,8 +116,11 @@ def changes(before: Described | None, now: Described) -> Iterator[str]:
         yield "the lag is 0"
 
 
-def picture(of: Described, notes: list[str]) -> "RenderableType":
-    """The group for a terminal."""
+def picture(of: Described, notes: list[str], most: int = MOST_LINES) -> "RenderableType":
+    """The group for a terminal: `most` lines for partitions, and for the notes at the end.
+
+    If there are more partitions, those with the most lag are shown.
+    """
     from rich import box
     from rich.console import Group
     from rich.panel import Panel
@@ -125,7 +141,10 @@ def picture(of: Described, notes: list[str]) -> "RenderableType":
         table.add_column(
             column, justify="left" if column in ("partition", "owner", "") else "right"
         )
-    for tp, at in sorted(of.partition_lags.items()):
+    most = max(most - len(notes), 1)
+    behind = sorted(of.partition_lags.items(), key=lambda each: (-(each[1].lag or 0), each[0]))
+    more = len(behind) - most
+    for tp, at in sorted(behind[:most]):
         committed = None if at.committed is None else at.committed.offset
         bar = ProgressBar(total=max(at.end or 1, 1), completed=committed or 0, width=_BAR)
         cells = (owners.get(tp, "nobody"), committed, at.end, at.lag)
@@ -135,6 +154,8 @@ def picture(of: Described, notes: list[str]) -> "RenderableType":
         ]
         table.add_row(Text(printable(str(tp))), *shown, bar)
     lines = [Text(note, no_wrap=True, overflow="ellipsis") for note in notes]
+    if more > 0:
+        table.add_row(Text(f"and {more:,} more, with less lag", "dim"))
     return Panel(
         Group(headline, Text(), table, Text(), *lines),
         title=Text(printable(f"group {group.group}"), "bold"),

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from kohort.client.admin import Admin, ConfigResource
+from kohort.client.admin import CLASSIC, GROUP_TYPES, Admin, ConfigResource
 from kohort.errors import ErrorCode, KohortError, unless_error
 from kohort.suggestions import closest
 
@@ -39,11 +39,31 @@ async def near_topics(admin: Admin, names: Iterable[str]) -> str:
 
 
 async def near_groups(admin: Admin, names: Iterable[str]) -> str:
-    """As `near_names`, for ids of groups."""
+    """As `near_names`, for ids of groups; tells of a group that has another type."""
+    types = await _group_types(admin)
+    wanted = list(names)
+    others = [
+        f"; {name} is a {types[name].lower()} group"
+        for name in wanted
+        if types.get(name, CLASSIC) not in GROUP_TYPES
+    ]
+    return "".join(others) or _hint(wanted, types)
+
+
+async def why_not_described(admin: Admin, group: str) -> str:
+    """Of a group that is neither a classic nor a consumer group: its type, or near names."""
+    type_ = (await _group_types(admin)).get(group, CLASSIC)
+    if type_ not in GROUP_TYPES:
+        return f"is a {type_.lower()} group; classic and consumer groups can be shown"
+    return f"does not exist{await near_groups(admin, [group])}"
+
+
+async def _group_types(admin: Admin) -> dict[str, str]:
+    """The type of each group that brokers list."""
     try:
-        return _hint(names, [each.group for each in (await admin.list_groups()).groups])
+        return {each.group: each.type for each in (await admin.list_groups()).groups}
     except KohortError:
-        return ""
+        return {}
 
 
 async def _near_configs(admin: Admin, options: argparse.Namespace) -> str:

@@ -13,6 +13,7 @@ from kohort.client.admin.transaction_values import (
     TransactionListings,
 )
 from kohort.client.admin.values import (
+    CLASSIC,
     CONSUMER,
     GROUP_STATES,
     GROUP_TYPES,
@@ -31,6 +32,7 @@ from kohort.security.acls import (
 from kohort.security.acls import ResourceType as AclResourceType
 
 __all__ = [
+    "CLASSIC",
     "CONSUMER",
     "GROUP_STATES",
     "GROUP_TYPES",

@@ -11,6 +11,7 @@ from typing import Any
 
 from kohort.client.admin.coordinator_requests import Coordinator, refusal, send_to_coordinators
 from kohort.client.admin.values import (
+    CLASSIC,
     CONSUMER,
     GroupDescription,
     GroupListing,
@@ -29,7 +30,7 @@ from kohort.protocol.subscription import (
 )
 from kohort.types import GroupId, InstanceId, MemberId, TopicPartition
 
-CLASSIC, CONSUMER_TYPE = "Classic", "Consumer"
+CONSUMER_TYPE = "Consumer"
 
 
 # --- list

@@ -17,7 +17,9 @@ GROUP_STATES: Final = (
     "Assigning",
     "Reconciling",
 )
-GROUP_TYPES: Final = ("Classic", "Consumer")
+CLASSIC: Final = "Classic"
+"""Type of a group of the classic protocol."""
+GROUP_TYPES: Final = (CLASSIC, "Consumer")
 WITHOUT_MEMBERS: Final = frozenset({"Empty", "Dead"})
 """States in which offsets may be changed from outside."""
 
