@@ -6,6 +6,7 @@ from typing import cast
 import pytest
 
 from cli.running import Run, runner
+from cli.served import Serve
 from kohort.cli.near_names import near_groups, why_not_described
 from kohort.client.admin import Admin, GroupListing
 from kohort.client.admin.values import Listing
@@ -128,3 +129,22 @@ async def test_a_group_of_another_type_is_told_as_one(type_: str, told: str) -> 
     admin = cast("Admin", Groups())
     assert told in await why_not_described(admin, "sharing")
     assert ("is a share group" in await near_groups(admin, ["sharing"])) == (type_ == "Share")
+
+
+def test_refusals_name_the_remedy(serve: Serve, capsys: pytest.CaptureFixture[str]) -> None:
+    authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+    address = serve("--memory", f"--set=authorizer.class.name={authorizer}").address
+    run = runner(capsys, "-b", address)
+    for words in (
+        ("topics", "describe", TOPIC),
+        ("topics", "delete", TOPIC),
+        ("topics", "create", TOPIC),
+        ("groups", "describe", GROUP),
+        ("groups", "watch", GROUP, "--count", "1"),
+        ("groups", "copy", GROUP, "other"),
+        ("groups", "reset", "other", "--from-group", GROUP, "--all-topics"),
+        ("groups", "rebalances", GROUP),
+    ):
+        done = run(*words)
+        assert (done.exit_code, done.output) == (1, ""), words
+        assert "kohort acls add" in done.stderr, words

@@ -13,13 +13,13 @@ from kohort.cli.client_options import add_client_arguments
 from kohort.cli.exit_codes import FAILED, FOUND
 from kohort.cli.group_options import add_group_arguments, check_groups, groups_of
 from kohort.cli.group_tables import as_json, members_table, offsets_table, state_table
-from kohort.cli.near_names import why_not_described
+from kohort.cli.near_names import NO_ACL, REFUSALS, why_not_described
 from kohort.cli.options import RefusedError
 from kohort.cli.output import add_output_argument, check_output, print_message, show
 from kohort.cli.watching import add_watch_arguments, run_watched
 from kohort.client.admin import Admin, GroupDescription, PartitionLag, partition_lags
 from kohort.client.offset_and_metadata import OffsetAndMetadata
-from kohort.errors import KohortError
+from kohort.errors import KafkaError, KohortError
 from kohort.types import GroupId, TopicPartition
 
 OFFSETS, MEMBERS, STATE = "offsets", "members", "state"
@@ -101,7 +101,9 @@ async def describe(
     for group in groups:
         about, offsets = described[group], committed.get(group, {})
         if isinstance(about, KohortError) or isinstance(offsets, KohortError):
-            failed[group] = str(about if isinstance(about, KohortError) else offsets)
+            error = about if isinstance(about, KohortError) else offsets
+            is_refused = isinstance(error, KafkaError) and error.code in REFUSALS
+            failed[group] = f"{error}{NO_ACL if is_refused else ''}"
         elif not about.exists:
             failed[group] = await why_not_described(admin, group)
         else:

@@ -1,4 +1,4 @@
-"""The nearest names of topics, groups, configs and transactional ids that do not exist."""
+"""Hints behind errors: the nearest names for those that do not exist, and what else to do."""
 
 import argparse
 import re
@@ -11,10 +11,21 @@ from kohort.suggestions import closest
 
 _CONFIG: Final = re.compile(r"(?:^|,)\s*([\w.-]+)=")
 """The name in each NAME=VALUE of `--add-config` and `--config`."""
+REFUSALS: Final = frozenset(
+    {
+        ErrorCode.topic_authorization_failed,
+        ErrorCode.group_authorization_failed,
+        ErrorCode.cluster_authorization_failed,
+        ErrorCode.transactional_id_authorization_failed,
+    }
+)
+NO_ACL: Final = "; no ACL allows this user to do so: kohort acls add gives one"
 
 
 async def near_names(admin: Admin, code: ErrorCode, options: argparse.Namespace) -> str:
     """A hint for the end of an error with that code about what `options` name; "" if none fits."""
+    if code in REFUSALS:
+        return NO_ACL
     match code:
         case ErrorCode.unknown_topic_or_partition:
             # A topic may have its partitions behind a colon, which no name has.

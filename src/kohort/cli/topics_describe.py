@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from kohort.cli.configs import was_set
 from kohort.cli.exit_codes import FAILED
-from kohort.cli.near_names import near_topics
+from kohort.cli.near_names import NO_ACL, REFUSALS, near_topics
 from kohort.cli.output import Table, print_message, show
 from kohort.cli.watching import run_watched
 from kohort.client.admin import Admin, ConfigResource
@@ -57,6 +57,7 @@ def run(options: argparse.Namespace) -> int:
         for topic, error in missing.items():
             is_unknown = error.code is ErrorCode.unknown_topic_or_partition
             hint = await near_topics(admin, [topic]) if is_unknown else ""
+            hint = NO_ACL if error.code in REFUSALS else hint
             print_message(f"{error}{hint}")
         return FAILED if missing else 0
 
@@ -118,9 +119,9 @@ def _show(options: argparse.Namespace, described: Described) -> None:
         for topic in described.topics
         for at in topic.partitions
     ]  # fmt: skip
-    show(
-        options.output, Table(_COLUMNS, rows), [_json(each, described) for each in described.topics]
-    )
+    if rows or options.output != "table":
+        as_json = [_json(each, described) for each in described.topics]
+        show(options.output, Table(_COLUMNS, rows), as_json)
     if options.output == "table":
         for topic in described.topics:
             configs = described.configs.get(topic.name, {})
