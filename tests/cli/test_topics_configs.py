@@ -65,9 +65,20 @@ def test_configs_of_all_brokers(run: Run) -> None:
     run("configs", "alter", *brokers, "--add-config", "log.retention.ms=86400000")
     described = run("configs", "describe", *brokers)
     assert [(row["CONFIG"], row["VALUE"]) for row in described.rows] == [
-        ("log.retention.ms", "86400000")
+        ("log.retention.ms", "86400000"),
+        ("min.insync.replicas", "1"),
     ]
     run("configs", "alter", *brokers, "--delete-config", "log.retention.ms")
+
+
+def test_what_is_set_on_the_cluster_is_no_config_of_a_topic(run: Run) -> None:
+    run("topics", "create", "--topic", "plain")
+    assert run("configs", "describe", "--topic", "plain").rows == []
+    rows = run("configs", "describe", "--topic", "plain", "--all").rows
+    (found,) = (row for row in rows if row["CONFIG"] == "min.insync.replicas")
+    assert found["SOURCE"] == "DYNAMIC_DEFAULT_BROKER_CONFIG"
+    (described,) = run("topics", "describe", "--topic", "plain", "--output", "json").json
+    assert "min.insync.replicas" not in str(described)
 
 
 def test_configs_are_altered_and_described(run: Run) -> None:

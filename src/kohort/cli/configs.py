@@ -29,6 +29,7 @@ _ENTITIES: Final[Mapping[str, ResourceType]] = {
 }
 _WORDS: Final = (*_FLAGS, "user", "client", "ip")
 _TYPES: Final = (*_ENTITIES, *quotas.ENTITY_TYPES)
+_CLUSTER_DEFAULT: Final = "DYNAMIC_DEFAULT_BROKER_CONFIG"
 _DEFAULTS: Final = ("DEFAULT_CONFIG", "STATIC_BROKER_CONFIG")
 _COLUMNS: Final = ("CONFIG", "VALUE", "SOURCE")
 
@@ -116,7 +117,12 @@ def _describe(options: argparse.Namespace) -> int:
 
     async def work(admin: Admin) -> int:
         found = unless_error((await admin.describe_configs([resource]))[resource])
-        shown = [each for _, each in sorted(found.items()) if options.all or was_set(each)]
+        of_topic = resource.type == "topic"
+        shown = [
+            each
+            for _, each in sorted(found.items())
+            if options.all or (was_set_on_topic(each) if of_topic else was_set(each))
+        ]
         rows = [(each.name, each.value, each.source) for each in shown]
         show(options.output, Table(_COLUMNS, rows), list(map(_as_json, shown)))
         return 0
@@ -127,6 +133,11 @@ def _describe(options: argparse.Namespace) -> int:
 def was_set(entry: ConfigEntry) -> bool:
     """Whether a client or command has set it, other than by the settings of a broker."""
     return entry.source not in _DEFAULTS
+
+
+def was_set_on_topic(entry: ConfigEntry) -> bool:
+    """`was_set` of a topic's config, which the whole cluster does not have."""
+    return was_set(entry) and entry.source != _CLUSTER_DEFAULT
 
 
 def _as_json(entry: ConfigEntry) -> dict[str, object]:

@@ -7,7 +7,7 @@ import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from kohort.cli.configs import was_set
+from kohort.cli.configs import was_set_on_topic
 from kohort.cli.exit_codes import FAILED
 from kohort.cli.near_names import NO_ACL, REFUSALS, near_topics
 from kohort.cli.output import Table, print_message, show
@@ -103,7 +103,7 @@ async def _configs(
     found = await admin.describe_configs([ConfigResource("topic", each.name) for each in topics])
     return {
         resource.name: {
-            each.name: each.value for _, each in sorted(configs.items()) if was_set(each)
+            each.name: each.value for _, each in sorted(configs.items()) if was_set_on_topic(each)
         }
         for resource, configs in found.items()
         if not isinstance(configs, KohortError)

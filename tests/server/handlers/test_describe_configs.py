@@ -158,7 +158,8 @@ async def test_a_config_of_another_unit_stands_behind_one_without_a_value() -> N
 
 
 async def test_groups_subscriptions_and_all_brokers_without_configs(bench: Bench) -> None:
-    assert await refused(bench, BROKER, "") == (ErrorCode.none, "")
+    of_all = await describe(bench, BROKER, "")
+    assert [each.name for each in of_all.configs] == ["min.insync.replicas"]
     group = await describe(bench, ResourceType.GROUP, "g", include_synonyms=True)
     timeout = {each.name: each for each in group.configs}["consumer.session.timeout.ms"]
     assert (timeout.value, timeout.config_source, timeout.read_only) == ("45000", 5, False)
@@ -240,3 +241,18 @@ async def test_a_resource_is_not_described_again_and_again(bench: Bench) -> None
     assert outcomes.count(ErrorCode.invalid_request) == 2_001 - described
     assert 10 < described < 400
     assert outcomes[-1] is ErrorCode.none
+
+
+async def test_min_insync_replicas_is_set_on_the_cluster(bench: Bench, topic: str) -> None:
+    """As Apache Kafka 4.3 describes it on a new cluster, where ELR is on (KIP-966)."""
+    name = "min.insync.replicas"
+    for kind, resource, sources in ((TOPIC, topic, [3, 5]), (BROKER, "", [3])):
+        result = await describe(bench, kind, resource, [name], include_synonyms=True)
+        (found,) = result.configs
+        assert (found.name, found.value, found.config_source) == (name, "1", 3)
+        assert [(each.name, each.value, each.source) for each in found.synonyms] == [
+            (name, "1", source) for source in sources
+        ]
+    bench.topics.create("own", 1, {name: "2"})
+    (found,) = (await describe(bench, TOPIC, "own", [name], include_synonyms=True)).configs
+    assert [(each.value, each.source) for each in found.synonyms] == [("2", 1), ("1", 3), ("1", 5)]

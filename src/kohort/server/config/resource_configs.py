@@ -27,6 +27,7 @@ from kohort.server.config.topic_configs import (
     broker_synonyms,
 )
 from kohort.server.config.topic_definition import TopicConfig, split_list
+from kohort.server.config.topic_table import TOPIC_CONFIGS
 
 _TABLES: Mapping[ResourceType, Mapping[str, TopicConfig]] = {
     ResourceType.GROUP: GROUP_CONFIGS,
@@ -70,6 +71,17 @@ def describe_all_brokers(config: Config) -> Iterator[ConfigEntry]:
                     doc=definition.doc,
                     synonyms=(synonym,),
                 )
+    for name, of_topics in TOPIC_CONFIGS.items():
+        if of_topics.set_on_clusters:
+            value = as_text(of_topics.default)
+            yield ConfigEntry(
+                name=name,
+                value=value,
+                source=Source.ALL_BROKERS,
+                kind=of_topics.kind,
+                doc=of_topics.doc,
+                synonyms=(Synonym(name, value, Source.ALL_BROKERS),),
+            )
 
 
 def validate_broker_configs(

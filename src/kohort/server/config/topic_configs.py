@@ -251,6 +251,9 @@ def _synonyms(
         yield Synonym(definition.name, as_text(value), Source.TOPIC)
     if definition.broker:
         yield from broker_synonyms(definition.broker[0], broker)
+    elif definition.set_on_clusters:
+        for source in (Source.ALL_BROKERS, Source.DEFAULT):
+            yield Synonym(definition.name, as_text(definition.default), source)
 
 
 def broker_synonyms(name: str, broker: BrokerConfig) -> Iterator[Synonym]:

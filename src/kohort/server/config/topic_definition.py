@@ -42,6 +42,8 @@ class TopicConfig:
     """Broker configs that it defaults to; the first, which holds the resolved value, is Kafka's
     synonym.
     """
+    set_on_clusters: bool = False
+    """Whether a new cluster of Kafka sets the default on all brokers, where tools see it as set."""
     check: Callable[[str, tuple[str, ...]], None] | None = None
     """Judges a list as a whole: (name of the config, words)."""
 

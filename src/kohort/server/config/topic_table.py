@@ -149,6 +149,8 @@ _RECORDS = (
 _MANY_BROKERS = (
     TopicConfig(
         name="min.insync.replicas", kind="int", default=1, minimum=1,
+        # Kafka sets it with the feature eligible.leader.replicas.version (KIP-966).
+        set_on_clusters=True,
         doc="No effect: a partition has one replica, whose log has every acknowledged record.",
     ),
     TopicConfig(
