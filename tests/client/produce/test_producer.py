@@ -582,7 +582,7 @@ async def test_a_closed_producer_takes_no_records(cluster: Cluster) -> None:
 async def test_a_send_that_is_cancelled_has_queued_nothing(cluster: Cluster) -> None:
     """At whatever point: who repeats it does not send the record twice."""
     sent = 1
-    async with Producer(cluster, batch_size=200) as producer:
+    async with Producer(cluster, batch_size=100) as producer:
         await producer.send_and_wait("orders", b"", partition=0)
         for number in range(20):
             task = asyncio.create_task(producer.send("orders", bytes(100), partition=0))
