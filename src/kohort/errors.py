@@ -4,13 +4,23 @@
 exception that ends up in a response is a `KafkaError` and carries its code.
 """
 
+import traceback
 from typing import Final, TypeVar
 
 from kio.schema.errors import ErrorCode
 
-__all__ = ["ConfigError", "ErrorCode", "KafkaError", "KohortError", "unless_error"]
+__all__ = [
+    "ConfigError",
+    "ErrorCode",
+    "KafkaError",
+    "KohortError",
+    "caused_by",
+    "fresh",
+    "unless_error",
+]
 
 T = TypeVar("T")
+E = TypeVar("E", bound=BaseException)
 
 
 class KohortError(Exception):
@@ -42,5 +52,36 @@ class KafkaError(KohortError):
 def unless_error(outcome: T | KohortError) -> T:
     """The outcome of one of many requests. Raises it if it is an error."""
     if isinstance(outcome, KohortError):
-        raise outcome
+        raise fresh(outcome)
     return outcome
+
+
+def fresh(error: E) -> E:
+    """A copy of an error that something keeps, to be raised instead of it.
+
+    What is raised collects a traceback, and the traceback keeps the frames that were left, with the
+    request in them. If a frame, or anything that it refers to, keeps the error, that is a cycle:
+    only a full collection of garbage would free it. And each `raise` of one error adds to its
+    traceback. The copy is kept by nobody.
+    """
+    kind = type(error)
+    copy: E = kind.__new__(kind, *error.args)
+    copy.args = error.args
+    if isinstance(error, OSError) and isinstance(copy, OSError):  # whose fields are in no __dict__
+        copy.errno, copy.strerror = error.errno, error.strerror
+        for name in ("filename", "filename2"):  # None would be shown as a name
+            if getattr(error, name) is not None:
+                setattr(copy, name, getattr(error, name))
+    vars(copy).update(vars(error))
+    copy.__cause__, copy.__suppress_context__ = error.__cause__, error.__suppress_context__
+    return copy
+
+
+def caused_by(cause: BaseException, error: E) -> E:
+    """`error` with its cause, for something to keep.
+
+    A note says where the cause was raised, instead of a traceback that would keep those frames.
+    """
+    cause.add_note("".join(traceback.format_tb(cause.__traceback__)).rstrip())
+    error.__cause__ = cause.with_traceback(None)
+    return error

@@ -23,7 +23,7 @@ from kohort.cli.options import RefusedError
 from kohort.cli.output import Table, print_message, show
 from kohort.cli.verbs import Verb, Verbs
 from kohort.client.admin import Admin
-from kohort.errors import KohortError
+from kohort.errors import KohortError, fresh
 from kohort.security.acls import AclBinding, AclBindingFilter
 
 _COLUMNS: Final = ("PRINCIPAL", "PERMISSION", "OPERATION", "HOST", "RESOURCE", "NAME", "PATTERN")
@@ -66,7 +66,7 @@ def _add(options: argparse.Namespace) -> int:
         outcomes = await admin.create_acls(bindings)
         for error in outcomes.values():
             if error is not None:
-                raise error
+                raise fresh(error)
         _show(options, outcomes)
         return 0
 
@@ -89,7 +89,7 @@ def _remove(options: argparse.Namespace) -> int:
         removed: list[AclBinding] = []
         for each in await admin.delete_acls(filters):
             if isinstance(each, KohortError):
-                raise each
+                raise fresh(each)
             removed += each
         _show(options, removed)
         return 0

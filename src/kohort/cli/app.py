@@ -90,11 +90,19 @@ def run(arguments: Sequence[str]) -> int:
             return _run_top(arguments)
         return _run_command(arguments[0], arguments[1:])
     except RefusedError as refusal:
-        lines = f"kohort: {refusal}".split(_NEXT_PROBLEM)
-        print(_NEXT_PROBLEM.join(map(printable, lines)), file=sys.stderr)
+        print(_NEXT_PROBLEM.join(map(printable, _lines(refusal))), file=sys.stderr)
         return REFUSED
     except SystemExit as end:  # argparse ends the process itself after --help.
         return end.code if isinstance(end.code, int) else 0
+
+
+def _lines(refusal: RefusedError) -> list[str]:
+    """One, or one for each of several problems, which have no line ends of their own."""
+    from kohort.client.refusals import RefusedOptionsError  # few commands are refused
+
+    text = f"kohort: {refusal}"
+    several = isinstance(refusal.__cause__, RefusedOptionsError)
+    return text.split(_NEXT_PROBLEM) if several else [text]
 
 
 def _run_command(name: str, arguments: Sequence[str]) -> int:

@@ -29,7 +29,7 @@ from kohort.client.property_layers import LIBRDKAFKA, in_javas_names, over
 from kohort.client.security_properties import NAMES as SECURITY
 from kohort.client.security_properties import security
 from kohort.errors import ConfigError, KohortError
-from kohort.printable import printable
+from kohort.printable import PrintableFormatter
 from kohort.suggestions import did_you_mean
 
 TIMEOUT_MS: Final = 30_000
@@ -233,19 +233,9 @@ def run_with_admin(options: argparse.Namespace, work: Callable[[Admin], Awaitabl
     return run_with_cluster(options, lambda cluster: work(Admin(cluster)))
 
 
-class _PrintableFormatter(logging.Formatter):
-    """Formats log lines of the client as the other messages of a command."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        lines = [f"kohort: {record.getMessage()}"]
-        if record.exc_info:
-            lines += self.formatException(record.exc_info).split("\n")
-        return "\n".join(map(printable, lines))
-
-
 def _print_log_lines() -> None:
     handler = logging.StreamHandler()
-    handler.setFormatter(_PrintableFormatter())
+    handler.setFormatter(PrintableFormatter("kohort: %(message)s"))
     logging.basicConfig(handlers=[handler])
 
 

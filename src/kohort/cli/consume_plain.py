@@ -10,7 +10,7 @@ from kohort.cli.signals import stop_on_signal
 from kohort.client.admin import Admin
 from kohort.client.cluster import Isolation
 from kohort.client.fetch import Fetcher
-from kohort.errors import KafkaError, KohortError
+from kohort.errors import KafkaError, KohortError, fresh
 from kohort.types import TopicPartition
 
 LOOK_MS = 200
@@ -47,7 +47,7 @@ async def consume(
 async def _partitions(admin: Admin, topic: str, partition: int | None) -> list[TopicPartition]:
     described = (await admin.describe_topics([topic])).get(topic)
     if described is None or isinstance(described, KafkaError):
-        raise described or KohortError(f"no response about topic {topic}")
+        raise fresh(described) if described else KohortError(f"no response about topic {topic}")
     every = sorted(TopicPartition(topic, each.index) for each in described.partitions)
     if partition is None:
         return every

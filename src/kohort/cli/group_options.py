@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from kohort.cli.names import add_names
 from kohort.cli.options import RefusedError
 from kohort.client.admin import CONSUMER, Admin
+from kohort.errors import fresh
 from kohort.types import GroupId
 
 
@@ -31,7 +32,7 @@ async def groups_of(options: argparse.Namespace, admin: Admin) -> list[GroupId]:
         return list(dict.fromkeys(map(GroupId, options.group)))
     listing = await admin.list_groups()
     for failure in listing.failures.values():
-        raise failure  # "All" must not mean "those that we happened to reach".
+        raise fresh(failure)  # "All" must not mean "those that we happened to reach".
     return [group.group for group in listing.groups if group.protocol_type in ("", CONSUMER)]
 
 

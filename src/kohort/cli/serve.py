@@ -160,11 +160,13 @@ async def start_unless_stopped(start: Coroutine[Any, Any, None], stop: "Stop") -
 def collect_seldom() -> None:
     """Have the garbage collector look at a server's state less often.
 
-    Every committed offset is a value that it would look through again and again, for nothing: none
-    is in a cycle. At Python's own thresholds that was a third of the time that commits of a hundred
-    partitions took. A look at the youngest values takes up to 3 ms, and at the middle ones, of a
-    large request or of many members that join a group, up to 11 ms (23 ms on a busy machine): they
-    must not be many more, because no request waits longer than 50 ms.
+    It finds nothing: what a request took, refused or not, is in no cycle when its response is sent
+    (`tests/server/test_refused_memory.py`). What is left to it are cycles of the libraries, and of
+    faults. Committed offsets and members are values that it would look through again and again;
+    `python -m benchmarks.collector` shows what that takes of the commits of a hundred partitions at
+    Python's thresholds, at these, and without it. A look at the youngest values takes up to 3 ms,
+    and at the middle ones, of a large request or of many members that join a group, up to 11 ms (23
+    ms on a busy machine): they must not be many more, because no request waits longer than 50 ms.
     """
     gc.set_threshold(10_000, 2, 2_500)
 

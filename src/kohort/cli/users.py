@@ -19,7 +19,7 @@ from kohort.cli.names import Once
 from kohort.cli.options import RefusedError
 from kohort.cli.output import Table, print_message, show
 from kohort.cli.verbs import Verb, Verbs
-from kohort.errors import KohortError
+from kohort.errors import KohortError, fresh
 from kohort.security.scram import BY_MECHANISM, MAX_ITERATIONS, MIN_ITERATIONS
 
 _COLUMNS: Final = ("USER", "MECHANISM", "ITERATIONS")
@@ -67,7 +67,7 @@ async def _mechanisms(users: Users, user: str) -> tuple[str, ...]:
     """For which the user has a password."""
     found = (await users.describe_scram_users()).get(user, {})
     if isinstance(found, KohortError):
-        raise found
+        raise fresh(found)
     return tuple(found)
 
 

@@ -98,7 +98,7 @@ async def retrying(
                 except Exception as error:
                     if limit.expired() or not retriable(error):
                         raise
-                    last = error
+                    last = error.with_traceback(None)  # which refers to this frame
                     tried[described(error)] += 1
                 await asyncio.sleep(backoff.after(last, what))
     except TimeoutError:

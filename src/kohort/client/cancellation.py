@@ -10,6 +10,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+from kohort.errors import fresh
+
 
 def uncancelled() -> AbstractContextManager[Any]:
     """A block that anyio does not cancel."""
@@ -25,8 +27,8 @@ async def to_its_end(task: asyncio.Task[Any], on_cancel: Callable[[], None] = la
             with nullcontext() if cancelled is None else uncancelled():
                 await asyncio.wait((task,))
         except asyncio.CancelledError as error:
-            cancelled = error
+            cancelled = error.with_traceback(None)  # which refers to this frame
             on_cancel()
     task.result()
     if cancelled is not None:
-        raise cancelled
+        raise fresh(cancelled)

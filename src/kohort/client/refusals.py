@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from kohort.errors import ConfigError
+from kohort.printable import printable
 
 T = TypeVar("T")
 
@@ -15,7 +16,9 @@ class RefusedOptionsError(ConfigError):
         self.texts = tuple(dict.fromkeys(texts))
         first, *more = self.texts
         super().__init__(
-            "\n  ".join((f"{len(self.texts)} options are refused:", *self.texts)) if more else first
+            "\n  ".join((f"{len(self.texts)} options are refused:", *map(printable, self.texts)))
+            if more
+            else first
         )
 
 

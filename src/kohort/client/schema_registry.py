@@ -17,7 +17,7 @@ from importlib import import_module
 from typing import Any, Final, Self
 
 from kohort.client.serialization import SerializationContext
-from kohort.errors import KohortError
+from kohort.errors import KohortError, fresh
 
 _PAUSE_S: Final = 1.0
 """Time in which a request that could not be sent is not tried again."""
@@ -203,7 +203,7 @@ class RegistryFunction:
             return None
         schema = content[:5] if isinstance(content, bytes) else (ctx.topic, ctx.field)
         if (failure := self._registry.recent_failure(schema)) is not None:
-            raise failure
+            raise fresh(failure)
         try:
             if self._convert is None:
                 self._convert = await self._create()
@@ -212,7 +212,7 @@ class RegistryFunction:
             explained = self._registry.explained(error, content, schema)
             if explained is None:
                 raise
-            raise explained from error
+            raise fresh(explained) from error
 
 
 def _confluent(module: str, name: str) -> Any:

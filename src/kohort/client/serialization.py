@@ -19,7 +19,7 @@ from typing_extensions import TypeVar
 
 from kohort.client.errors import DeserializationError, SerializationError
 from kohort.client.record import K, Record, V
-from kohort.errors import ConfigError
+from kohort.errors import ConfigError, caused_by, fresh
 from kohort.protocol.compression import Buffer
 from kohort.protocol.records import Header
 from kohort.types import TopicPartition
@@ -81,7 +81,7 @@ class DeserializedRecord(Record[K, V]):
 
 def _outcome(of: _T) -> _T:
     if isinstance(of, DeserializationError):
-        raise of.with_traceback(None)  # or it would grow with each access
+        raise fresh(of)
     return of
 
 
@@ -173,8 +173,7 @@ async def _deserialized(
     except Exception as error:
         tp = TopicPartition(record.topic, record.partition)
         failure = DeserializationError(tp, record.offset, field, data, _told(error))
-        failure.__cause__ = error
-        return failure
+        return caused_by(error, failure)
 
 
 def _told(error: Exception) -> str:

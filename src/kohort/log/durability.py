@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from typing import Protocol
 
+from kohort.errors import fresh
 from kohort.protocol.batches import Buffer
 
 
@@ -34,9 +35,9 @@ def sync_all(paths: Iterable[str]) -> None:
         except FileNotFoundError:
             continue  # removed, or compacted into a file that was synced
         except OSError as error:
-            failure = failure or error
+            failure = failure or error.with_traceback(None)
     if failure is not None:
-        raise failure
+        raise fresh(failure)
 
 
 def write_whole(descriptor: int, content: Buffer) -> None:

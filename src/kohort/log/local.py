@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Literal
 from uuid import UUID
 
-from kohort.errors import ErrorCode, KafkaError, KohortError
+from kohort.errors import ErrorCode, KafkaError, KohortError, fresh
 from kohort.log import directory_format, recovery
 from kohort.log.backing import Checkpoint
 from kohort.log.base import Log, LogConfig
@@ -334,7 +334,7 @@ class LocalDirectory:
         in_commits = self._durable and not synced_by_owner
         found = self._recovered.pop(topic_partition, None)
         if isinstance(found, KafkaError | OSError):
-            raise found
+            raise fresh(found)
         segments, checkpoint = found or recovery.load(
             path,
             self._files,
@@ -449,7 +449,7 @@ class LocalDirectory:
         try:
             if failures:
                 self._lock.distrust()
-                raise failures[0]
+                raise fresh(failures[0])
             self._lock.mark_clean()
         finally:
             self._lock.release()
@@ -471,7 +471,7 @@ class LocalDirectory:
             try:
                 log.close()
             except OSError as error:
-                failures.append(error)
+                failures.append(error.with_traceback(None))
         self._logs.clear()
         return failures
 

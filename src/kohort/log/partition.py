@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
-from kohort.errors import ErrorCode, KafkaError
+from kohort.errors import ErrorCode, KafkaError, fresh
 from kohort.log import lookup, producer_state, retention
 from kohort.log.aborted_index import AbortedIndex, AbortedTransaction, IndexState
 from kohort.log.backing import Backing, Checkpoint
@@ -717,7 +717,7 @@ class PartitionLog:
     def _known_producers(self) -> Producers:
         if self._producers is None:
             if self._unknown is not None:
-                raise self._unknown
+                raise fresh(self._unknown)
             if self._is_new:
                 self._take(Producers())
             else:
@@ -778,7 +778,7 @@ class PartitionLog:
             self._is_transactional = True  # as far as is known: they are read when needed
             return
         except KafkaError as error:
-            self._is_transactional, self._unknown = True, error
+            self._is_transactional, self._unknown = True, fresh(error)
             return
         if is_old or stored.is_broken:
             with contextlib.suppress(OSError):

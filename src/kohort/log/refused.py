@@ -4,7 +4,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NoReturn
 
-from kohort.errors import ErrorCode, KafkaError
+from kohort.errors import ErrorCode, KafkaError, fresh
 from kohort.log.aborted_index import AbortedTransaction
 from kohort.log.backing import Checkpoint
 from kohort.log.base import Appended, LogConfig
@@ -178,4 +178,4 @@ class RefusedLog:
 
     def _refuse(self) -> NoReturn:
         assert self.failure is not None
-        raise self.failure
+        raise fresh(self.failure)

@@ -13,6 +13,7 @@ import time
 from functools import partial
 from typing import Any
 
+from kohort.printable import indented
 from kohort.server.log_lines import LogLines
 
 
@@ -65,7 +66,7 @@ class TextFormatter(logging.Formatter):
         for name, value in _fields(record).items():
             line += f" {name}={_quoted(value)}"
         if self._traces and record.exc_info:
-            line += "\n" + self.formatException(record.exc_info)
+            line += "\n" + indented(self.formatException(record.exc_info))
         return line
 
 

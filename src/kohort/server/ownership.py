@@ -48,7 +48,7 @@ from kohort.cluster import (
     decide,
     situation,
 )
-from kohort.errors import KafkaError, KohortError
+from kohort.errors import KafkaError, KohortError, fresh
 from kohort.runtime.clock import Clock
 from kohort.server.joining import this_machine
 from kohort.server.logs import fields
@@ -418,7 +418,7 @@ class Ownership:
         try:
             await self._topics.take(place, epoch)
         except (OSError, KafkaError) as error:
-            failures.append(error)
+            failures.append(error.with_traceback(None))
             return
         if (partition := self._topics.partition_of(place)) is not None:
             self._new.pop(partition, None)
@@ -598,7 +598,7 @@ async def _all(work: Iterable[Coroutine[Any, Any, None]]) -> None:
         raise
     for failure in ended:
         if failure is not None:
-            raise failure
+            raise fresh(failure)
 
 
 def _ended(lost: Callable[[], object], task: asyncio.Task[None]) -> None:

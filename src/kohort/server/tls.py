@@ -179,7 +179,7 @@ class _Reader:
         try:
             shake_hands(context, server)
         except ssl.SSLError as error:
-            why = getattr(error, "verify_message", None) or error.reason or error
+            why = getattr(error, "verify_message", None) or error.reason or str(error)
             raise self.error(
                 f"nodes connect to each other by it, and would refuse this key store: {why}; its "
                 "certificate has to be valid for servers and clients, and of an authority in "

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from kohort.client.backoff import retrying
 from kohort.client.cluster import EARLIEST, Cluster, Offset, TopicMetadata, list_offsets
 from kohort.client.errors import UNKNOWN_TOPIC, WRONG_LEADER
-from kohort.errors import ErrorCode, KafkaError, KohortError
+from kohort.errors import ErrorCode, KafkaError, KohortError, fresh
 from kohort.spark import background, workers
 from kohort.spark.data_loss import AGAIN, gone, misplaced, raise_or_warn
 from kohort.spark.options import ReadOptions
@@ -147,7 +147,7 @@ class _Fetch:
     async def _first(self, cluster: Cluster) -> int:
         found = (await list_offsets(cluster, {self._tp: EARLIEST}))[self._tp]
         if not isinstance(found, Offset):
-            raise found
+            raise fresh(found)
         return found.offset
 
     async def _once(self, cluster: Cluster, offset: int) -> FetchedRange:
@@ -164,7 +164,7 @@ class _Fetch:
             error = KafkaError(error_code(response.error), f"{self._tp} at offset {offset}")
             if error.code in WRONG_LEADER or error.code in UNKNOWN_TOPIC:
                 cluster.stale(self._tp.topic)
-            raise error
+            raise fresh(error)
         found = FetchedRange(
             offset, next_offset(response.records, offset), response.records, response.aborted
         )

@@ -8,6 +8,8 @@ import logging
 import os
 from typing import Final
 
+from kohort.printable import PrintableFormatter
+
 LEVEL: Final = "KOHORT_SPARK_LOG_LEVEL"
 """Environment variable with a level of Python's `logging`; WARNING by default, also for others.
 
@@ -23,7 +25,7 @@ def log_to_stderr() -> None:
     if logger.hasHandlers():
         return
     handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter(_FORMAT, _TIME))
+    handler.setFormatter(PrintableFormatter(_FORMAT, _TIME))
     logger.addHandler(handler)
     levels = logging.getLevelNamesMapping()
     logger.setLevel(levels.get(os.environ.get(LEVEL, "").upper(), logging.WARNING))

@@ -29,7 +29,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 
 from kohort.client.admin import Admin
-from kohort.errors import KohortError, unless_error
+from kohort.errors import KohortError, fresh, unless_error
 from kohort.spark import background
 from kohort.spark.cause_first import cause_first
 from kohort.spark.membership import BlockingQueryMember, group_options
@@ -239,7 +239,7 @@ async def fence(options: ReadOptions, transactional_id: str) -> tuple[int, int]:
     admin = Admin(await background.cluster(options.kafka))
     outcome = (await admin.fence_producers([transactional_id]))[transactional_id]
     if outcome is not None:
-        raise outcome
+        raise fresh(outcome)
     described = unless_error(
         (await admin.describe_transactions([transactional_id]))[transactional_id]
     )

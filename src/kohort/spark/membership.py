@@ -35,7 +35,7 @@ from kohort.client.group_config import GroupConfig, GroupEvent
 from kohort.client.group_metadata import GroupMetadata
 from kohort.client.membership import End
 from kohort.client.offset_and_metadata import OffsetAndMetadata
-from kohort.errors import KohortError, unless_error
+from kohort.errors import KohortError, fresh, unless_error
 from kohort.spark import background
 from kohort.spark.offset_queries import OffsetQueries
 from kohort.spark.options import Bound, ReadOptions
@@ -192,7 +192,7 @@ class QueryMember:
                         self.generation = generation
                         self._changed.set()
         except Exception as error:
-            self._failure = error
+            self._failure = error.with_traceback(None)  # which refers to this membership
         else:
             self._failure = KohortError(f"group {self._options.group_id} was left")
         self._changed.set()
@@ -231,7 +231,7 @@ class QueryMember:
     async def _present(self) -> Generation:
         while True:
             if self._failure is not None:
-                raise self._failure
+                raise fresh(self._failure)
             if self.generation is not None and self.generation.end is None:
                 return self.generation
             self._changed.clear()

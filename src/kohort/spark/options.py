@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, TypeAlias, cast
 
 from kohort.client.config import ClientConfig
 from kohort.client.refusals import Refusals, RefusedOptionsError
-from kohort.errors import ConfigError
+from kohort.errors import ConfigError, fresh
 from kohort.spark import connecting, positions
 from kohort.spark.positions import EARLIEST, LATEST, Positions
 from kohort.spark.raw_options import SECURITY, Pairs, RawOptions
@@ -167,9 +167,9 @@ def parse_either_read(options: Mapping[str, str]) -> ReadOptions:
         try:
             found.append(parse_read(options, streaming=streaming))
         except RefusedOptionsError as error:
-            refused.append(error)
+            refused.append(error.with_traceback(None))
     if not found:
-        raise min(refused, key=lambda error: len(error.texts))
+        raise fresh(min(refused, key=lambda error: len(error.texts)))
     common = dict(found[0].without_effect).items() & dict(found[-1].without_effect).items()
     return replace(found[-1], without_effect=tuple(sorted(common)))
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from kohort.client.admin.coordinator_requests import broker_connection, refusal
 from kohort.client.cluster import Cluster
-from kohort.errors import KohortError
+from kohort.errors import KohortError, fresh
 from kohort.security.acls import (
     AclBinding,
     AclBindingFilter,
@@ -32,7 +32,7 @@ async def describe_acls(cluster: Cluster, wanted: AclBindingFilter) -> list[AclB
     """The entries that a filter is for. Raises KohortError."""
     response = await (await broker_connection(cluster)).send("describe_acls", **_filter(wanted))
     if (error := refusal(response.error_code, response.error_message)) is not None:
-        raise error
+        raise fresh(error)
     return [
         _binding(resource.resource_type, resource.resource_name, resource.pattern_type, entry)
         for resource in response.resources

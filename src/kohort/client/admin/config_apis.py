@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from kohort.client.admin.coordinator_requests import broker_connection, refusal
 from kohort.client.cluster import Cluster
-from kohort.errors import ErrorCode, KafkaError, KohortError
+from kohort.errors import ErrorCode, KafkaError, KohortError, fresh
 
 ResourceType: TypeAlias = Literal["topic", "broker", "broker-logger", "client-metrics", "group"]
 
@@ -130,7 +130,7 @@ async def alter_configs(
     for each in response.responses:
         name = " ".join(resource)
         if (error := refusal(each.error_code, each.error_message or name)) is not None:
-            raise error
+            raise fresh(error)
 
 
 def _node(resource: ConfigResource) -> int | None:

@@ -20,7 +20,7 @@ from kohort.client.admin.values import (
 )
 from kohort.client.cluster import Cluster
 from kohort.client.net import named
-from kohort.errors import ErrorCode, KafkaError, KohortError, unless_error
+from kohort.errors import ErrorCode, KafkaError, KohortError, fresh, unless_error
 from kohort.protocol.framing import MalformedError
 from kohort.protocol.subscription import (
     Assignment,
@@ -53,7 +53,7 @@ async def list_groups(
         if isinstance(each, KohortError)
     }
     if failures and len(failures) == len(brokers):
-        raise next(iter(failures.values()))
+        raise fresh(next(iter(failures.values())))
     groups = {
         group.group: group for each in said if not isinstance(each, KohortError) for group in each
     }

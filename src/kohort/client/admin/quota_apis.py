@@ -5,6 +5,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from kohort.client.admin.coordinator_requests import broker_connection, refusal
 from kohort.client.cluster import Cluster
+from kohort.errors import fresh
 
 QuotaEntityType: TypeAlias = Literal["user", "client-id", "ip"]
 QuotaEntity: TypeAlias = tuple[tuple[str, str | None], ...]
@@ -27,7 +28,7 @@ async def describe_client_quotas(
         "describe_client_quotas", components=asked, strict=entity is not None
     )
     if (error := refusal(response.error_code, response.error_message)) is not None:
-        raise error
+        raise fresh(error)
     return {
         _entity(each.entity): {value.key: value.value for value in each.values}
         for each in response.entries or ()
@@ -56,7 +57,7 @@ async def alter_client_quotas(
     )
     for each in response.entries:
         if (error := refusal(each.error_code, each.error_message)) is not None:
-            raise error
+            raise fresh(error)
 
 
 def _entity(told: Any) -> QuotaEntity:

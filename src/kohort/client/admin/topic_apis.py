@@ -11,7 +11,7 @@ from kohort.client.admin.coordinator_requests import refusal
 from kohort.client.backoff import retrying
 from kohort.client.cluster import Cluster, TopicMetadata
 from kohort.client.net import Connection
-from kohort.errors import ErrorCode, KafkaError
+from kohort.errors import ErrorCode, KafkaError, fresh
 
 BY_ID: Final = 6
 """Version of DeleteTopics from which a topic is named in a struct."""
@@ -105,7 +105,7 @@ async def _change(
             cluster.any_connection() if controller < 0 else cluster.connection(controller)
         )
         if error := (await ask(connection)).get(topic):
-            raise error
+            raise fresh(error)
 
     await retrying(
         attempt,

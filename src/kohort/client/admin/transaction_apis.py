@@ -15,7 +15,7 @@ from kohort.client.admin.transaction_values import (
     TransactionListings,
 )
 from kohort.client.cluster import TRANSACTION, Cluster, Leader, partition_error, send_to_leaders
-from kohort.errors import ConfigError, ErrorCode, KafkaError, KohortError
+from kohort.errors import ConfigError, ErrorCode, KafkaError, KohortError, fresh
 from kohort.types import GroupId, TopicPartition
 
 _FENCING_TIMEOUT_MS: Final = 1
@@ -56,7 +56,7 @@ async def list_transactions(
         if isinstance(each, KohortError)
     }
     if failures and len(failures) == len(brokers):
-        raise next(iter(failures.values()))
+        raise fresh(next(iter(failures.values())))
     found = (each for of_node in said if not isinstance(of_node, KohortError) for each in of_node)
     return TransactionListings(
         transactions=tuple(sorted(found, key=lambda each: each.transactional_id)),
@@ -237,7 +237,7 @@ async def abort_transaction(
         cluster, {tp: None}, ask, what=f"abort marker in {tp}", timeout_ms=timeout_ms
     )
     if (error := outcomes[tp]) is not None:
-        raise error
+        raise fresh(error)
 
 
 async def find_hanging(
@@ -256,7 +256,7 @@ async def find_hanging(
     old = []
     for tp, producers in described.items():
         if isinstance(producers, KohortError):
-            raise producers
+            raise fresh(producers)
         old += [
             HangingTransaction(partition=tp, producer=each)
             for each in producers
@@ -275,7 +275,7 @@ async def _covered(
     """Producer ids and the partitions that their coordinators will write markers to."""
     listed = await list_transactions(cluster, (), producer_ids, -1, "", timeout_ms=timeout_ms)
     for failure in listed.failures.values():
-        raise failure
+        raise fresh(failure)
     ids = [each.transactional_id for each in listed.transactions]
     described = await describe_transactions(cluster, ids, timeout_ms=timeout_ms)
     covered = set()
@@ -283,6 +283,6 @@ async def _covered(
         if isinstance(each, KafkaError) and each.code is ErrorCode.transactional_id_not_found:
             continue
         if isinstance(each, KohortError):
-            raise each
+            raise fresh(each)
         covered |= {(each.producer_id, tp) for tp in each.partitions}
     return covered

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 
 from kohort.client.admin.coordinator_requests import broker_connection, refusal
 from kohort.client.cluster import Cluster
-from kohort.errors import ConfigError, KohortError
+from kohort.errors import ConfigError, KohortError, fresh
 from kohort.security.scram import (
     BY_MECHANISM,
     MAX_ITERATIONS,
@@ -29,7 +29,7 @@ async def describe_scram_users(
         users=[{"name": name} for name in dict.fromkeys(users)] or None,
     )
     if (error := refusal(response.error_code, response.error_message)) is not None:
-        raise error
+        raise fresh(error)
     return {
         each.user: refusal(each.error_code, each.error_message)
         or {
@@ -81,7 +81,7 @@ async def _alter(
     )
     for each in response.results:
         if (error := refusal(each.error_code, each.error_message)) is not None:
-            raise error
+            raise fresh(error)
 
 
 def _kind(mechanism: str) -> ScramMechanism:

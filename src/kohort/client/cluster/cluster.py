@@ -39,7 +39,7 @@ from kohort.client.event_loop import own_loop
 from kohort.client.metrics import ClusterMetrics
 from kohort.client.net import Connection, Connections, Key, named
 from kohort.client.option_names import checks_names
-from kohort.errors import ConfigError, ErrorCode, KafkaError
+from kohort.errors import ConfigError, ErrorCode, KafkaError, fresh
 from kohort.types import TopicPartition
 
 __all__ = ["BrokerNode", "Cluster", "Leader", "Metadata", "PartitionMetadata", "TopicMetadata"]
@@ -339,7 +339,7 @@ class Cluster:
             return known
         found = (await self.coordinators((key,), key_type))[key]
         if isinstance(found, KafkaError):
-            raise found
+            raise fresh(found)
         return found
 
     def coordinator_moved(self, group: str, key_type: int = GROUP) -> None:

@@ -14,7 +14,7 @@ from kohort.client.backoff import retrying
 from kohort.client.cluster.cluster import Cluster
 from kohort.client.cluster.metadata import Leader
 from kohort.client.errors import UNKNOWN_TOPIC, WRONG_LEADER, GaveUpError, is_retriable
-from kohort.errors import ErrorCode, KafkaError, KohortError
+from kohort.errors import ErrorCode, KafkaError, KohortError, fresh
 from kohort.types import TopicPartition
 
 K = TypeVar("K", bound=Hashable)
@@ -45,7 +45,7 @@ async def send_to_leaders(
         found.update(await _ask_leaders(cluster, todo, send))
         for tp in todo:
             if isinstance(error := found[tp], KohortError) and is_retriable(error):
-                raise error
+                raise fresh(error)
 
     try:
         await retrying(attempt, what=what, timeout_ms=timeout_ms, backoff=cluster.backoff())
@@ -70,7 +70,7 @@ async def _ask_leaders(
         try:
             leader = await cluster.ask_leader(tp)
         except KohortError as error:
-            found[tp] = error
+            found[tp] = error.with_traceback(None)  # which refers to what was found
         else:
             requests[leader.node_id, kind][tp] = leader
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, cast
 from kohort.client.fetch.decoding import decode
 from kohort.client.fetch.machine_code import machine_code
 from kohort.client.record import K, Record, V
-from kohort.errors import ErrorCode, KafkaError, KohortError
+from kohort.errors import ErrorCode, KafkaError, KohortError, fresh
 from kohort.protocol.aborted_transactions import committed_batches
 from kohort.protocol.batch_format import (
     MAGIC,
@@ -101,7 +101,7 @@ class Batch(Generic[K, V]):
 
     def _until_damage(self, damage: KafkaError) -> Iterator[Record[K, V]]:
         yield from self._records or ()
-        raise damage
+        raise fresh(damage)
 
     def _decoded(self) -> Iterator[Iterable[Record[K, V]]]:
         found = decode(
@@ -120,7 +120,7 @@ class Batch(Generic[K, V]):
         if self._records is None:
             self._records = tuple(chain.from_iterable(self._decoded()))
         if self._damage is not None:
-            raise self._damage
+            raise fresh(self._damage)
         return self._records
 
     def readable(self) -> tuple[list[Record], KafkaError | None]:

@@ -22,6 +22,7 @@ from kohort.client.fetch.response import PartitionResponse
 from kohort.client.fetch.session import RequestedPartition
 from kohort.client.fetch.waiters import Waiters
 from kohort.client.metrics import PartitionMetrics
+from kohort.errors import fresh
 from kohort.types import TopicPartition
 
 _NOT_VALIDATED = Leader(-1, NO_EPOCH)
@@ -297,10 +298,10 @@ class FetchPartition:
             self._position = batch.next_offset
             return batch
         if self._error is not None:
-            raise self._error
+            raise fresh(self._error)
         if self._complaint is not None:
             complaint, self._complaint = self._complaint, None
-            raise complaint
+            raise fresh(complaint)
         return None
 
     def metrics(self, *, is_committed: bool) -> PartitionMetrics:

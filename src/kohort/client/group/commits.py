@@ -37,7 +37,7 @@ from kohort.client.group_errors import (
 )
 from kohort.client.membership import End
 from kohort.client.offset_and_metadata import OffsetAndMetadata
-from kohort.errors import ErrorCode, KafkaError, KohortError
+from kohort.errors import ErrorCode, KafkaError, KohortError, fresh
 from kohort.types import TopicPartition
 
 logger = logging.getLogger("kohort.client.group")
@@ -260,6 +260,6 @@ def _raise_for(outcomes: Mapping[OwnedPartition, _Outcome]) -> None:
     errors = {owned.partition: error for owned, error in outcomes.items() if error is not None}
     for error in errors.values():
         if isinstance(error, GenerationEndedError):
-            raise error
+            raise fresh(error)
     if errors:
         raise CommitError(errors)

@@ -13,7 +13,7 @@ from kohort.client.group.generation_scope import GenerationScope
 from kohort.client.group.owned_partition import OwnedPartition, drain
 from kohort.client.group_errors import GroupError
 from kohort.client.membership import End, EndPartitions, Grant
-from kohort.errors import KohortError
+from kohort.errors import KohortError, caused_by
 
 FLUSH_S: Final = 5.0
 """Time limit for the last commits of partitions that end."""
@@ -89,8 +89,7 @@ class Draining:
             self._task = None
             self._let_go(f"draining failed: {error!r}")
             fault = GroupError(f"draining of group {self._run.name} failed: {error!r}")
-            fault.__cause__ = error
-            self._run.give_up(fault)
+            self._run.give_up(caused_by(error, fault))
         self._run.on_drained()
 
     def _let_go(self, cause: str) -> None:

@@ -19,7 +19,7 @@ from kohort.client.group.owned_partition import Ending, OwnedPartition, Tasks, d
 from kohort.client.group_errors import GenerationEndedError
 from kohort.client.membership import End, Grant
 from kohort.client.record import K, V
-from kohort.errors import KohortError
+from kohort.errors import KohortError, fresh
 from kohort.types import TopicPartition
 
 
@@ -180,7 +180,7 @@ class GenerationScope(Generation[K, V]):
         if errors:
             raise BaseExceptionGroup(f"errors in tasks of {self!r}", errors)
         if cancelled is not None:
-            raise cancelled
+            raise fresh(cancelled)
         return ours
 
     async def _until_over(self) -> asyncio.CancelledError | None:
@@ -191,7 +191,7 @@ class GenerationScope(Generation[K, V]):
                     await self._own_ending.over.wait()
             except asyncio.CancelledError as error:
                 if not self._was_cancelled_here():
-                    cancelled = error
+                    cancelled = error.with_traceback(None)  # which refers to this frame
                     self._workplace.abort("the application was cancelled")
         return cancelled
 

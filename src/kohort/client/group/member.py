@@ -44,7 +44,7 @@ from kohort.client.membership import (
     Tell,
 )
 from kohort.client.net import Connection
-from kohort.errors import ConfigError, KafkaError, KohortError
+from kohort.errors import ConfigError, KafkaError, KohortError, caused_by
 
 P = ParamSpec("P")
 _LASTING: Final = (
@@ -115,8 +115,7 @@ class GroupMember:
             self._is_faulty = True
             self._queue.clear()
             fault = GroupError(f"the membership ended with an exception: {error!r}")
-            fault.__cause__ = error
-            self.tell(self.membership.refused, fault)
+            self.tell(self.membership.refused, caused_by(error, fault))
 
     def _carry_out(self, actions: Actions) -> None:
         self._queue.extend(actions)
@@ -212,8 +211,7 @@ class GroupMember:
             fault = GroupError(
                 f"{type(send.request).__name__}: a fault of the client, report it: {error!r}"
             )
-            fault.__cause__ = error
-            self.tell(self.membership.refused, fault)
+            self.tell(self.membership.refused, caused_by(error, fault))
         else:
             self._forget(number)
             self.counters.responded(send.request, response, sent, self._loop.time())

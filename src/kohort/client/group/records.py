@@ -10,7 +10,7 @@ from typing import Any, Generic, Protocol, cast
 
 from kohort.client.group.offered import OfferedBatch, OfferedBatches
 from kohort.client.record import K, Record, V
-from kohort.errors import KohortError
+from kohort.errors import KohortError, fresh
 
 
 class RecordCursor(Generic[K, V]):
@@ -34,7 +34,7 @@ class RecordCursor(Generic[K, V]):
         KohortError for a batch that cannot be read, each time: what follows must not be committed.
         """
         if self._failure is not None:
-            raise self._failure
+            raise fresh(self._failure)
         offered = self._offered
         if offered is None:
             return None
@@ -44,7 +44,7 @@ class RecordCursor(Generic[K, V]):
             try:
                 self._handed_out = next(self._rest, None)
             except KohortError as error:
-                self._failure = error
+                self._failure = fresh(error)
                 raise
             if self._handed_out is not None:
                 return self._handed_out

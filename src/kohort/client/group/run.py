@@ -51,7 +51,7 @@ from kohort.client.membership import (
 from kohort.client.metrics import CommitMetrics, GroupMetrics
 from kohort.client.offset_and_metadata import OffsetAndMetadata
 from kohort.client.serialization import Deserializers
-from kohort.errors import ErrorCode, KohortError
+from kohort.errors import ErrorCode, KohortError, caused_by, fresh
 from kohort.shortened import shortened
 from kohort.types import TopicPartition
 
@@ -184,7 +184,7 @@ class GroupRun:
             if errors := self.take_errors():
                 raise BaseExceptionGroup(f"errors in tasks of group {self.name}", errors)
             if self.failure is not None:
-                raise self.failure
+                raise fresh(self.failure)
             if self.left.is_set():
                 return None
             if self._ready is not None:
@@ -305,8 +305,9 @@ class GroupRun:
             failure = GroupError(
                 f"the assignment of generation {assign.generation} could not be made: {error!r}"
             )
-            failure.__cause__ = error
-            self.give_up(failure)  # the others wait for the assignment: leave at once
+            self.give_up(
+                caused_by(error, failure)
+            )  # the others wait for the assignment: leave at once
         else:
             assert isinstance(self.membership, Membership)
             self.member.tell(self.membership.assigned, assign.generation, assignments)

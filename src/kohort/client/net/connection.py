@@ -35,7 +35,7 @@ from kohort.client.net.versions import (
     wire,
 )
 from kohort.client.security import Security
-from kohort.errors import KafkaError
+from kohort.errors import KafkaError, fresh
 from kohort.protocol.compression import Buffer
 from kohort.protocol.framing import MalformedError
 
@@ -134,7 +134,7 @@ class Connection(asyncio.BufferedProtocol):
             )
             if connection is not None:
                 connection.fail(failed)
-            raise failed from None
+            raise fresh(failed) from None
         except BaseException as error:
             if connection is not None:
                 connection.fail(BrokerUnreachableError(str(error)))
@@ -167,7 +167,7 @@ class Connection(asyncio.BufferedProtocol):
             self._offered, self._features = await ask_versions(self._submit_now)
         except BrokerUnreachableError:
             if self._refused is not None:
-                raise self._refused from None
+                raise fresh(self._refused) from None
             raise
         if self._config.security.is_sasl:
             await self._authenticate()
@@ -519,7 +519,7 @@ def told_as_unreachable(address: Address, security: Security) -> Iterator[None]:
         unreachable = BrokerUnreachableError(f"{named(address)}: {_told_by_system(error)}")
         # Without a file there is no Unix socket.
         unreachable.is_refused = isinstance(error, ConnectionRefusedError | FileNotFoundError)
-        raise unreachable from error
+        raise fresh(unreachable) from error
     except (KafkaError, MalformedError) as error:
         raise BrokerUnreachableError(
             f"{named(address)} is no Kafka broker that we understand: {error}"

@@ -23,6 +23,7 @@ from kohort.client.net.connection import Connection, named
 from kohort.client.net.counters import NetCounters
 from kohort.client.net.happy_eyeballs import open_connection
 from kohort.client.net.outages import Outages
+from kohort.errors import fresh
 
 Key = tuple[Hashable, str]
 """Node id (or the address of a bootstrap server) and purpose."""
@@ -150,7 +151,7 @@ class Connections:
                 if (error := task.exception()) is None:
                     return task.result()
                 failures[addresses[task]] = error
-        raise _all_failed(failures)
+        raise fresh(_all_failed(failures))
 
     async def close(self) -> None:
         """Close all connections; none can be opened afterwards."""

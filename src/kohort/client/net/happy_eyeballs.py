@@ -19,6 +19,7 @@ from kohort.client.config import UNIX, Address, ClientConfig
 from kohort.client.errors import BrokerUnreachableError
 from kohort.client.net.connection import Connection, named, told_as_unreachable
 from kohort.client.net.counters import NetCounters
+from kohort.errors import fresh
 
 NEXT_ADDRESS_S: Final = 1.0
 """Time after which the next address is tried beside one that has not completed.
@@ -60,11 +61,11 @@ async def open_connection(
                 try:
                     winner = task.result()
                 except BrokerUnreachableError as error:
-                    failures[attempts[task]] = error
+                    failures[attempts[task]] = error.with_traceback(None)  # which refers here
                 else:
                     opened_last[address] = attempts[task]
                     return winner
-        raise _all_failed(address, failures)
+        raise fresh(_all_failed(address, failures))
     finally:
         await _end(list(attempts), winner)
 

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Generator
 from typing import Any, Final, NamedTuple
 
+from kohort.errors import fresh
 from kohort.types import TopicPartition
 
 NO_OFFSET: Final = -1
@@ -105,8 +106,9 @@ class Delivery:
         Raises the error of its delivery, and InvalidStateError if the outcome is not known yet.
         """
         outcome, index = self._place()
-        if outcome.done.exception() is not None:
+        if (error := outcome.done.exception()) is not None:
             outcome.heard.add(index)
+            raise fresh(error)  # the caller has the delivery, and it the error
         base_offset, append_time = outcome.done.result()
         topic, partition = outcome.topic_partition
         offset = base_offset + index if base_offset >= 0 else NO_OFFSET

@@ -50,7 +50,7 @@ from kohort.client.produce.transaction import Transaction
 from kohort.client.produce.transactions import Transactions
 from kohort.client.producer_config import Acks, ProducerConfig
 from kohort.client.serialization import K_in, Serializer, V_in, serializers
-from kohort.errors import ErrorCode, KafkaError, KohortError
+from kohort.errors import ErrorCode, KafkaError, KohortError, fresh
 from kohort.protocol.compression import Buffer, compress
 from kohort.types import TopicPartition
 
@@ -412,7 +412,7 @@ class Producer(MethodHints, Generic[K_in, V_in]):
 
     def _raise_losses(self) -> None:
         if (losses := self._losses()) is not None:
-            raise losses
+            raise fresh(losses)
 
     def _losses(self) -> UndeliveredError | None:
         failed = tuple(self._failed)

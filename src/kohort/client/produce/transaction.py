@@ -12,7 +12,7 @@ from kohort.client.produce.batch import ProducerId
 from kohort.client.produce.transaction_machine import State
 from kohort.client.produce.transactions import Transactions
 from kohort.client.transaction_outcome import OnOutcome, TransactionOutcome
-from kohort.errors import KohortError
+from kohort.errors import KohortError, fresh
 
 log: Final = logging.getLogger("kohort.client.transactions")
 
@@ -100,11 +100,11 @@ class Transaction:
         try:
             await self._wait_for_others()
         except asyncio.CancelledError as came:
-            cancelled = came
+            cancelled = came.with_traceback(None)  # which refers to this frame
         async with self._ending:
             await self._leave(error or cancelled)
         if cancelled is not None:
-            raise cancelled
+            raise fresh(cancelled)
 
     async def _leave(self, error: BaseException | None) -> None:
         if self._producer_closed and error is None:
@@ -209,7 +209,7 @@ class Transaction:
             if isinstance(failed, ProducerFencedError) and isinstance(
                 error, TransactionAbortedError
             ):
-                raise failed from error  # the reason, which a refused batch does not tell
+                raise fresh(failed) from error  # the reason, which a refused batch does not tell
             # The coordinator aborts it after its timeout.
             log.warning("%s: the abort failed: %s", self._transactions.transactional_id, failed)
             error.add_note(f"The transaction could not be aborted: {failed}")

@@ -37,7 +37,7 @@ from kohort.client.produce.request import VERSIONS
 from kohort.client.produce.transaction_machine import State, TransactionMachine, Verdict, judge
 from kohort.client.producer_config import ProducerConfig
 from kohort.client.transaction_outcome import OnOutcome, TransactionOutcome
-from kohort.errors import ErrorCode, KafkaError, KohortError
+from kohort.errors import ErrorCode, KafkaError, KohortError, fresh
 from kohort.types import TopicPartition
 
 T = TypeVar("T")
@@ -226,7 +226,7 @@ class Transactions:
             return
         self._raise_if_fatal()
         if (failure := self.failure) is not None:
-            raise failure
+            raise fresh(failure)
         raise KohortError(
             f"this producer has the transactional_id {self.transactional_id!r}, and sends only in "
             "a transaction that is not ending: async with producer.transaction()"
@@ -288,7 +288,7 @@ class Transactions:
             except GaveUpError as error:  # the next transaction repeats it
                 log.warning("%s: the abort failed: %s", self.transactional_id, error)
                 failure.add_note(f"The transaction could not be aborted: {error}")
-            raise failure
+            raise fresh(failure)
         self._commits.observe(self._now() - began)
         log.debug("%s: committed", self.transactional_id)
 
@@ -306,7 +306,7 @@ class Transactions:
                 "the producer and read the positions again"
             )
             log.warning("%s: %s", self.transactional_id, unknown)
-            raise unknown from error
+            raise fresh(unknown) from error
 
     async def settle(self, is_unknown: Callable[[], bool]) -> None:
         """Repeat the commit of the last transaction, if its outcome is not known.
@@ -593,7 +593,7 @@ class Transactions:
 
     def _raise_if_fatal(self) -> None:
         if self.machine.state is State.FATAL_ERROR and self.machine.error is not None:
-            raise self.machine.error
+            raise fresh(self.machine.error)
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()

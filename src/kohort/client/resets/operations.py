@@ -23,7 +23,7 @@ from kohort.client.cluster import Offset
 from kohort.client.offset_and_metadata import OffsetAndMetadata
 from kohort.client.resets.plan import Drift, OffsetChange, ResetPlan
 from kohort.client.resets.specs import Specification, ToOffsets, ToTime, new_offset
-from kohort.errors import KafkaError, KohortError, unless_error
+from kohort.errors import KafkaError, KohortError, fresh, unless_error
 from kohort.types import GroupId, TopicPartition
 
 Scope: TypeAlias = Mapping[str, Collection[int] | None]
@@ -121,7 +121,7 @@ async def _offsets_for_time(
     responses = await admin.list_offsets(dict.fromkeys(partitions, wanted.at_ms))
     for response in responses.values():
         if isinstance(response, KafkaError):
-            raise response
+            raise fresh(response)
     return {
         each: response.offset if isinstance(response, Offset) and response.offset >= 0 else None
         for each, response in responses.items()
@@ -135,7 +135,7 @@ async def partitions_of(admin: Admin, scope: Scope) -> set[TopicPartition]:
     for topic, wanted in scope.items():
         metadata = described.get(topic)
         if metadata is None or isinstance(metadata, KafkaError):
-            raise metadata or KohortError(f"no response about topic {topic}")
+            raise fresh(metadata) if metadata else KohortError(f"no response about topic {topic}")
         there = {each.index for each in metadata.partitions}
         if wanted is not None and (unknown := sorted(set(wanted) - there)):
             raise KohortError(

@@ -44,7 +44,7 @@ from kohort.client.produce import Transaction as AsyncTransaction
 from kohort.client.producer_config import Acks
 from kohort.client.serialization import K_in, Serializer, V_in, serializers
 from kohort.client.transaction_outcome import TransactionOutcome
-from kohort.errors import KohortError
+from kohort.errors import KohortError, fresh
 from kohort.protocol.records import Header
 
 log: Final = logging.getLogger("kohort.client.producer")
@@ -272,7 +272,7 @@ class Producer(MethodHints, Generic[K_in, V_in]):
         """Wait until what was sent by now is queued; on the loop. Raises what was refused."""
         await self._taken()
         if (refused := self._with_refusals(None)) is not None:
-            raise refused
+            raise fresh(refused)
 
     async def new_transaction(self) -> AsyncTransaction:
         """A transaction to begin, which what was sent by now does not belong to; on the loop."""
@@ -344,7 +344,7 @@ class Producer(MethodHints, Generic[K_in, V_in]):
         try:
             await self._producer.close(timeout_ms=0)
         except UndeliveredError as error:
-            lost = error
+            lost = error.with_traceback(None)  # which refers to this frame
         await self._taken()
         return self._with_refusals(lost)
 
@@ -386,10 +386,10 @@ class Producer(MethodHints, Generic[K_in, V_in]):
         try:
             await end()
         except UndeliveredError as error:
-            lost = error
+            lost = error.with_traceback(None)  # which refers to this frame
         losses = self._with_refusals(lost)
         if losses is not None:
-            raise losses
+            raise fresh(losses)
 
     async def _taken(self) -> None:
         """Wait until the producer took or refused what was gathered by now."""

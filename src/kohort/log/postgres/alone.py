@@ -7,7 +7,7 @@ with a connection shows by its lease that it is there; if it does not, it is fen
 import asyncio
 from typing import Final
 
-from kohort.errors import KohortError
+from kohort.errors import KohortError, fresh
 from kohort.log.postgres.fence import LOCK, RENEWED_EVERY_S
 from kohort.log.postgres.link import Connection
 
@@ -29,7 +29,7 @@ async def lock(connection: Connection, node: int) -> bool:
 async def ensure_locked(connection: Connection, node: int) -> None:
     """`lock`, or raise KohortError."""
     if not await lock(connection, node):
-        raise _IN_USE if node == NODE else _IS_COPIED
+        raise fresh(_IN_USE if node == NODE else _IS_COPIED)
 
 
 async def fence_all(connection: Connection) -> None:
@@ -38,7 +38,7 @@ async def fence_all(connection: Connection) -> None:
     if lease is not None:
         await asyncio.sleep(2.5 * RENEWED_EVERY_S)
         if await connection.fetchval(_LEASE) not in (None, lease):
-            raise _IN_USE
+            raise fresh(_IN_USE)
     await connection.execute("update nodes set session = session + 1, lease_until = null")
 
 

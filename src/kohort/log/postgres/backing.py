@@ -9,7 +9,7 @@ from threading import Lock
 from typing import Final, NamedTuple
 
 from kohort.cluster import FencedError, UnknownOutcomeError
-from kohort.errors import KohortError
+from kohort.errors import KohortError, fresh
 from kohort.log import scan
 from kohort.log.backing import Checkpoint
 from kohort.log.compaction import StoppedError
@@ -264,7 +264,7 @@ class PostgresBacking:
     ) -> Operation:
         async def unless_failed(connection: Connection) -> None:
             if self._failure is not None:
-                raise self._failure
+                raise fresh(self._failure)
             await work(connection)
 
         refused = _ignore if can_wait else self.refused

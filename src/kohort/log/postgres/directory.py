@@ -336,7 +336,7 @@ class PostgresDirectory:
             try:
                 log.close()
             except (OSError, KohortError) as error:
-                failures.append(error)
+                failures.append(error.with_traceback(None))
         self._logs.clear()
         self._reader.stop()
         self._session.stop()
@@ -344,7 +344,7 @@ class PostgresDirectory:
             if self.fence.lost is None:
                 self._control.run(self._drain())
         except (UnknownOutcomeError, OSError, KohortError) as error:
-            failures.append(error)
+            failures.append(error.with_traceback(None))
         finally:
             self._control.close()
         if failures:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from kohort.cluster import LEASE_MS, FencedError, NodeTakenError, UnknownOutcomeError
-from kohort.errors import KohortError
+from kohort.errors import KohortError, fresh
 from kohort.log.postgres.link import Connection
 from kohort.log.postgres.outcomes import DatabaseError, outcome
 
@@ -78,7 +78,7 @@ class Fence:
             self.lost = why or FencedError()
             for tell in tuple(self.on_lost):
                 tell()
-        return self.lost
+        return fresh(self.lost)
 
     async def take(
         self, connection: Connection, *, in_cluster: bool = False, after: "Fence | None" = None

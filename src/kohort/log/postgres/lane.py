@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from kohort.cluster import UnknownOutcomeError
-from kohort.errors import KohortError
+from kohort.errors import KohortError, fresh
 from kohort.log.durability import Syncable
 from kohort.log.postgres.blocking import blocker
 from kohort.log.postgres.fence import Fence
@@ -105,7 +105,7 @@ class Lane:
                     self._writing.wake()
                 await each.ending.wait()
                 if commit in each.failed:
-                    raise each.failed[commit]
+                    raise fresh(each.failed[commit])
 
     async def written(self, log: int) -> None:
         """Return when nothing of the log with this number is left to be written."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from kohort.cluster import FencedError
-from kohort.errors import ErrorCode, KafkaError
+from kohort.errors import ErrorCode, KafkaError, fresh
 from kohort.log.aborted_index import AbortedTransaction
 from kohort.log.backing import Checkpoint
 from kohort.log.base import LogConfig
@@ -101,14 +101,14 @@ class PostgresLog(PartitionLog):
 
     def _check_disk(self) -> None:
         if self._commit is not None and (failure := self._commit.failure) is not None:
-            raise failure
+            raise fresh(failure)
 
     # Reading what is not in memory
 
     def _read_up_to(self, limit: int, offset: int, max_bytes: int, at_least_one: bool) -> Records:
         if self._failure is not None:
             failure, self._failure = self._failure, None
-            raise failure
+            raise fresh(failure)
         try:
             return super()._read_up_to(limit, offset, max_bytes, at_least_one)
         except NotInMemoryError as missing:
@@ -141,7 +141,7 @@ class PostgresLog(PartitionLog):
             if not missing.store.is_current:
                 await asyncio.sleep(_REPLACED_WITHIN_S)
         except (OSError, KafkaError) as error:
-            self._failure = error
+            self._failure = fresh(error)
         finally:
             del self._loading[missing.store]
             self._notify()

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from kohort.cluster import FencedError, UnknownOutcomeError
-from kohort.errors import KohortError
+from kohort.errors import KohortError, fresh
 from kohort.log.postgres.fence import OPERATIONS, Fence
 from kohort.log.postgres.link import Connection, Link, retry_delays
 from kohort.log.postgres.on_loop import Ending, OnLoop
@@ -50,7 +50,7 @@ class Operation:
         """Return when it is committed; raises OSError or KohortError if it never will be."""
         await self._ending.wait()
         if self.failure is not None:
-            raise self.failure
+            raise fresh(self.failure)
 
     def end(self, failure: Exception | None) -> None:
         self.failure = failure
@@ -146,7 +146,7 @@ class Operations:
             except (OSError, KohortError) as error:
                 if not isinstance(error, FencedError):
                     logger.error("%s failed: %s", operation.what, error)
-                return error
+                return error.with_traceback(None)  # which refers to what was to be written
             else:
                 return None
             await asyncio.sleep(delay)

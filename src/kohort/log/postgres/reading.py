@@ -65,7 +65,7 @@ class RowReader:
                         rows = await _read(await self._link.get(), store.rows_of(page))
                 except UnknownOutcomeError as error:
                     self._link.drop()
-                    failure = error
+                    failure = error.with_traceback(None)  # which refers to this frame
                 else:
                     if store.is_current:
                         store.loaded(page, rows)

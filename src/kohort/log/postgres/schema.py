@@ -17,7 +17,7 @@ from typing import Final
 from asyncpg import Connection, InsufficientPrivilegeError, PostgresError
 
 from kohort import __version__
-from kohort.errors import KohortError
+from kohort.errors import KohortError, fresh
 from kohort.log.postgres import privileges
 
 VERSION: Final = 1
@@ -92,7 +92,7 @@ async def prepare(connection: "Connection[object]") -> None:
             if version == 0:
                 await _create(connection)
             elif version < 0:
-                raise INCOMPLETE
+                raise fresh(INCOMPLETE)
             ensure_known(version)
             await privileges.ensure(connection)
     finally:

@@ -23,7 +23,7 @@ from kohort.cluster.storage import (
     Logged,
     UnknownOutcomeError,
 )
-from kohort.errors import KohortError
+from kohort.errors import KohortError, fresh
 from kohort.log.directory_format import METADATA_ID
 from kohort.log.postgres import alone, schema
 from kohort.log.postgres.fence import (
@@ -174,7 +174,7 @@ class PostgresStorage:
                 "of the URL, or start a node, which makes them"
             )
         if version < 0:
-            raise schema.INCOMPLETE
+            raise fresh(schema.INCOMPLETE)
 
     async def claim(self) -> int:
         async with self._locking.use() as connection:
@@ -250,7 +250,7 @@ class PostgresStorage:
 
     async def renew(self) -> None:
         if self.fence.lost is not None:
-            raise self.fence.lost
+            raise fresh(self.fence.lost)
         async with self._leasing.use() as connection:
             await self.fence.renew(connection)
         await self._lock_again()

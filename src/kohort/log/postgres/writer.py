@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from kohort.cluster import UnknownOutcomeError
+from kohort.errors import fresh
 from kohort.log.postgres.fence import Fence
 from kohort.log.postgres.link import Connection, Link, retry_delays
 from kohort.log.postgres.outcomes import outcome
@@ -75,7 +76,7 @@ class Writer:
             if is_there:
                 return
         if self._fence.lost is not None:
-            raise self._fence.lost
+            raise fresh(self._fence.lost)
         logs, bases, nexts, epochs, timestamps, data, *_ = zip(*rows, strict=True)
         done = await connection.execute(
             self._statement,

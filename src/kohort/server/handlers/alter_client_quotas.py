@@ -76,14 +76,15 @@ async def _alter(
                 altered[entity] = _altered(topics.quotas.entities.get(entity, EMPTY), each, times)
                 outcomes[entity] = None
             except KafkaError as error:
-                outcomes[entity] = error
+                outcomes[entity] = error.with_traceback(None)  # it refers to the outcomes
         if not validate_only:
             topics.set_quotas(altered)
 
     try:
         await topics.decided(alter)
     except KafkaError as error:
-        outcomes |= {entity: before or error for entity, before in outcomes.items()}
+        failure = error.with_traceback(None)  # which refers to the outcomes
+        outcomes |= {entity: before or failure for entity, before in outcomes.items()}
     return [_result(entity, error) for entity, error in outcomes.items()]
 
 

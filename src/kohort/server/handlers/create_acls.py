@@ -47,7 +47,7 @@ def _read(
         try:
             read.append(read_binding(each))
         except KafkaError as error:
-            read.append(error)
+            read.append(error.with_traceback(None))  # which refers to the list
         yield
     return read
 

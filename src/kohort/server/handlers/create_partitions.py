@@ -96,7 +96,7 @@ def _refusal(
         if request.timeout.total_seconds() <= 0:
             raise KafkaError(ErrorCode.request_timed_out)
         if excess is not None:
-            raise excess
+            return excess
         _validate(services, wanted, mutations)
     except KafkaError as error:
         return error.with_traceback(None)  # which refers to the list that has the error

@@ -88,7 +88,7 @@ def _validated(
         if request.timeout.total_seconds() <= 0:
             raise KafkaError(ErrorCode.request_timed_out)
         if excess is not None:
-            raise excess
+            return excess
         plan = services.topics.plan(topic.name, _partitions(services, topic), _configs(topic))
         _validate_placement(services, topic)
         if not mutations.admits(plan.partitions):

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeAlias
 
-from kohort.errors import ErrorCode, KafkaError
+from kohort.errors import ErrorCode, KafkaError, fresh
 from kohort.log.base import Log
 from kohort.server.config import waits_for_disk
 from kohort.server.handlers.in_steps import AT_ONCE, Steps, respond_in_steps, respond_in_thread
@@ -77,7 +77,7 @@ async def _respond_when_durable(
                 "error_code": outcome.code if isinstance(outcome, KafkaError) else code,
             }
         elif outcome is not None:
-            raise outcome
+            raise fresh(outcome)
     await respond_in_thread(services, exchange, fields)
 
 

@@ -51,9 +51,10 @@ def _described(
         if not access.topic(name):
             raise KafkaError(ErrorCode.topic_authorization_failed, "Topic authorization failed.")
         producers = _log_producers(services, name, index)
-    except (KafkaError, OSError) as failure:
-        error = failure if isinstance(failure, KafkaError) else storage_error(failure)
-        return result | {"error_code": error.code, "error_message": error.message or None}
+    except OSError as failure:
+        return result | _refusal(storage_error(failure))
+    except KafkaError as error:
+        return result | _refusal(error)
     active = []
     for each in producers:
         active.append(
@@ -68,6 +69,10 @@ def _described(
         )
         yield
     return result | {"error_code": ErrorCode.none, "active_producers": active}
+
+
+def _refusal(error: KafkaError) -> dict[str, Any]:
+    return {"error_code": error.code, "error_message": error.message or None}
 
 
 def _log_producers(services: Services, name: str, index: int) -> Iterator[ActiveProducer]:

@@ -30,7 +30,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias
 from uuid import UUID
 
-from kohort.errors import ErrorCode, KafkaError
+from kohort.errors import ErrorCode, KafkaError, fresh
 from kohort.log.base import Log
 from kohort.log.producers import Verification
 from kohort.protocol.batches import (
@@ -359,7 +359,7 @@ async def _append_later(
                 try:
                     outcome = await services.heavy_work.run(due)
                 except KafkaError as error:
-                    outcome = error
+                    outcome = error.with_traceback(None)  # which refers to this frame
             due = work.send(outcome)
     except StopIteration as done:
         later = _finish(services, exchange, request.acks, *done.value)
@@ -550,7 +550,7 @@ def _append_to_log(
         return PartitionProduceResponse(index, error.code, message=_UNVERIFIED.get(error.code))
     try:
         if isinstance(checked, KafkaError):
-            raise checked
+            raise fresh(checked)
         batch = _validate(context, log, records) if checked is None else checked
         placed = log.append(batch, context.clock.timestamp(), verified=guard, awaited=awaited)
     except InvalidRecordsError as error:
@@ -637,7 +637,7 @@ async def _respond_when_durable(
             if isinstance(outcome, OSError | KafkaError):
                 await in_slices(_refuse(services.refused_batches, responses, places, outcome))
             elif outcome is not None:
-                raise outcome
+                raise fresh(outcome)
     later = _respond(services, exchange, responses)
     if later is not None:
         await later

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, Final
 
 from kohort.cluster import Endpoint
-from kohort.errors import ErrorCode
+from kohort.errors import ErrorCode, fresh
 from kohort.protocol.apis import API_VERSIONS, BY_NAME
 from kohort.security.scram import BY_MECHANISM
 from kohort.security.scram_client import ScramClient
@@ -110,7 +110,7 @@ class _Route:
             if refused is None:
                 raise
             self._note(refused)
-            raise refused from error
+            raise fresh(refused) from error
         self._refused = None
         return link
 

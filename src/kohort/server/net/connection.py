@@ -221,6 +221,7 @@ class Connection(asyncio.Protocol):
         # The coordinator knows the connection of a pending member id for as long as that is valid.
         # No bytes are kept so long.
         self._repeated = self._transport = None
+        self._current = None  # a ring: what closes its connection is not ended
         self._reader = FrameReader(self._reader.limit)
         self._out.clear()
         self._give_memory_back()

@@ -51,6 +51,6 @@ class WorkTime:
                 except GeneratorExit:
                     raise
                 except BaseException as error:  # a cancellation, for `work` to see
-                    failure = error
+                    failure = error.with_traceback(None)  # which refers to this frame
         finally:
             work.close()

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 from uuid import UUID
 
 from kohort import __version__
-from kohort.errors import ErrorCode, KafkaError, KohortError
+from kohort.errors import ErrorCode, KafkaError, KohortError, fresh
 from kohort.log.base import Log, LogConfig
 from kohort.log.durability import resumed
 from kohort.protocol import batches
@@ -105,7 +105,7 @@ class Lost:
         """Raise the OSError of the first of these changes that was taken back."""
         for lost, error in self._lost:
             if lost.start < changes.stop and changes.start < lost.stop:
-                raise _again(error)
+                raise fresh(error)
 
 
 class MetadataLog:
@@ -203,7 +203,7 @@ class MetadataLog:
         try:
             if self._failure is not None:
                 self._retry_soon()
-                raise _again(self._failure)
+                raise fresh(self._failure)
             if self._settled < self._appended and not self._log.syncs_in_order:
                 self.flush()
             self._log.append(encode_batch(records, now), now)
@@ -260,11 +260,11 @@ class MetadataLog:
     def _sync(self, paths: tuple[str, ...]) -> None:
         with self._disk:
             if self._failure is not None:
-                raise _again(self._failure)
+                raise fresh(self._failure)
             try:
                 self._log.sync(paths)
             except OSError as error:
-                self._failure = error
+                self._failure = fresh(error)
                 raise
 
     def _synced(self, paths: tuple[str, ...], change: int, end_offset: int) -> None:
@@ -349,11 +349,6 @@ def storage_error(error: OSError) -> KafkaError:
     return KafkaError(
         ErrorCode.kafka_storage_error, (f"The storage failed: {error.strerror or error}")
     )
-
-
-def _again(error: OSError) -> OSError:
-    """The same error for another caller: an exception collects the traceback of each `raise`."""
-    return type(error)(*error.args)
 
 
 def _ignore(_: Collection[UUID]) -> None:

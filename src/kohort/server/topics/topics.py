@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
 from kohort.cluster import Place
-from kohort.errors import ErrorCode, KafkaError
+from kohort.errors import ErrorCode, KafkaError, fresh
 from kohort.log.base import Log, LogDirectory
 from kohort.log.directory_format import METADATA_ID
 from kohort.log.partition_mark import new_cluster_id, new_topic_id
@@ -570,7 +570,7 @@ class Topics:
         """
         (grown,) = await self.grow_each([Growth(name, total)])
         if isinstance(grown, KafkaError):
-            raise grown
+            raise fresh(grown)
         return grown
 
     async def grow_each(
