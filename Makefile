@@ -10,6 +10,7 @@ INSTALLED := $(VENV)/.installed
 GROUP_INSTALLED := $(VENV)/.installed-demo-group
 DEMO_INSTALLED := $(VENV)/.installed-demo
 $(INSTALLED): EXTRA := dev
+$(INSTALLED): NOTE := Installing Kohort, Spark and the tools of its tests into $(VENV): 1 GB to fetch, minutes, once only.
 $(DEMO_INSTALLED): EXTRA := demo
 $(GROUP_INSTALLED): EXTRA := demo-group
 $(GROUP_INSTALLED): NOTE := Installing Kohort and another Kafka client into $(VENV): 60 MB to fetch, once only.
