@@ -14,7 +14,9 @@ import pytest
 
 import kohort
 from kohort.client.refusals import RefusedOptionsError
-from kohort.errors import ErrorCode, KafkaError, KohortError, caused_by, fresh
+from kohort.cluster import FencedError
+from kohort.errors import MAX_MESSAGE, ErrorCode, KafkaError, KohortError, caused_by, fresh
+from kohort.log.postgres.outcomes import DatabaseError
 
 ROOT = Path(kohort.__file__).parent
 FILES = [
@@ -150,6 +152,11 @@ def test_a_line_that_keeps_it(line: str) -> None:
     [
         KafkaError(ErrorCode.unknown_member_id, "m"),
         FileNotFoundError(2, "No such file", "/data"),
+        OSError("a text alone"),
+        OSError(None, "a text without a number"),
+        DatabaseError(None, "the database does not respond"),
+        FencedError("another server"),
+        UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"),
         RefusedOptionsError(["one", "two"]),
         asyncio.CancelledError("why"),
     ],
@@ -164,6 +171,12 @@ def test_a_fresh_copy_is_like_its_error(error: BaseException) -> None:
     with pytest.raises(type(error)):
         raise copy
     assert error.__traceback__ is None
+
+
+def test_a_long_message_keeps_its_reason() -> None:
+    error = KafkaError(ErrorCode.invalid_request, "a" * 100_000 + " is longer than 10 bytes")
+    assert len(error.message) < MAX_MESSAGE + 10
+    assert error.message.endswith("a is longer than 10 bytes")
 
 
 def test_the_cause_of_a_kept_error_tells_where_it_was_raised() -> None:

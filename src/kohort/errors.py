@@ -33,17 +33,19 @@ class ConfigError(KohortError):
 
 MAX_MESSAGE: Final = 8_000
 """Characters of a message that go to a client: a string of Kafka's has at most 32,767 bytes."""
+END_OF_MESSAGE: Final = 1_000
+"""Characters at the end of a longer one that go to it: the reason often follows what is refused."""
 
 
 class KafkaError(KohortError):
     """An error with a wire code, for the response to the client that caused it.
 
-    A message that repeats a very long text of the client is cut.
+    A message that repeats a very long text of the client is cut in the middle.
     """
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:
         if len(message) > MAX_MESSAGE:
-            message = f"{message[:MAX_MESSAGE]}…"
+            message = f"{message[: MAX_MESSAGE - END_OF_MESSAGE]} … {message[-END_OF_MESSAGE:]}"
         super().__init__(f"{code.name.upper()}{': ' + message if message else ''}")
         self.code = code
         self.message = message
@@ -66,12 +68,12 @@ def fresh(error: E) -> E:
     """
     kind = type(error)
     copy: E = kind.__new__(kind, *error.args)
+    built_in = next(each for each in kind.__mro__ if each.__module__ == "builtins")
+    built_in.__init__(copy, *error.args)  # type: ignore[misc]  # sets fields that are in no __dict__
     copy.args = error.args
-    if isinstance(error, OSError) and isinstance(copy, OSError):  # whose fields are in no __dict__
-        copy.errno, copy.strerror = error.errno, error.strerror
-        for name in ("filename", "filename2"):  # None would be shown as a name
-            if getattr(error, name) is not None:
-                setattr(copy, name, getattr(error, name))
+    for name in ("filename", "filename2"):  # OSError's, which are not in its args either
+        if getattr(error, name, None) is not None:
+            setattr(copy, name, getattr(error, name))
     vars(copy).update(vars(error))
     copy.__cause__, copy.__suppress_context__ = error.__cause__, error.__suppress_context__
     return copy

@@ -408,7 +408,8 @@ def test_a_group_that_a_reset_would_make_is_told_of(scene: Scene) -> None:
 
 def test_export_and_from_file(scene: Scene, tmp_path: Path) -> None:
     exported = scene.reset("--to-current", "--export")
-    assert (exported.output, exported.stderr) == (f"{scene.topic},0,3\n{scene.topic},1,4\n", "")
+    assert exported.output == f"{scene.topic},0,3\n{scene.topic},1,4\n"
+    assert "dry run" not in exported.stderr
     file = tmp_path / "offsets.csv"
     file.write_text(exported.output)
     scene.reset("--to-earliest", "--execute")

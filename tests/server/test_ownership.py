@@ -51,6 +51,8 @@ async def test_new_partitions_have_leaders_when_their_creation_is_told() -> None
     grown = [{"name": "orders", "count": 9, "assignments": None}]
     async with SharedCluster(1) as cluster:
         broker, peer, storage = cluster.brokers[1], await cluster.peer(1), cluster.storages[1]
+        for topic in ("__consumer_offsets", "__transaction_state"):
+            await cluster.leaders(topic)  # a decision in progress would be one on the new topic too
 
         async def told(api: str, version: int, topics: list[dict[str, Any]]) -> list[int]:
             await peer.ask(api, version, topics=topics, timeout_ms=30_000)
@@ -60,7 +62,9 @@ async def test_new_partitions_have_leaders_when_their_creation_is_told() -> None
             ("create_topics", 7, [ORDERS]),
             ("create_partitions", 3, grown),
         ):
-            gate = storage.gate = asyncio.Semaphore(0)
+            gate, seen = asyncio.Semaphore(0), storage.observations
+            storage.gate = gate
+            await until(lambda seen=seen: storage.observations > seen)
             creating = asyncio.create_task(told(api, version, topics))
             await until(lambda: NO_LEADER in leading(broker))
             await asyncio.wait((creating,), timeout=0.3)

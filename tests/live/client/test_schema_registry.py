@@ -298,12 +298,13 @@ async def test_a_registry_that_is_away_is_told_once_for_all_records_of_a_schema(
         pass
     async with SchemaRegistry(gone.url, options={"max.retries": 0}) as registry:
         records = await read(cluster, 500, registry.avro_deserializer())
-        causes = set()
+        attempts = 0
         for record in records:
             with pytest.raises(DeserializationError, match=f"{gone.url}: unreachable") as info:
                 record.value  # noqa: B018
-            causes.add(info.value.__cause__)
-    assert len(causes) == 1
+            assert info.value.__cause__ is not None
+            attempts += info.value.__cause__.__cause__ is not None
+    assert attempts == 1
 
 
 async def test_credentials(cluster: Cluster) -> None:
