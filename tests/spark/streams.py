@@ -13,6 +13,8 @@ from urllib.parse import unquote, urlsplit
 from pyarrow.parquet import ParquetFile
 
 _numbers = count()
+PROGRAM_S = 600.0
+"""For a program that starts a Spark of its own, on a busy machine too."""
 PATIENCE_S = 120.0
 
 

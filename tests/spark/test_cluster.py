@@ -18,9 +18,10 @@ import pytest
 import kohort
 import pyspark_kohort
 from spark.servers import kohort_only
+from spark.streams import PROGRAM_S
 from spark.topics import NOW
 
-pytestmark = [kohort_only, pytest.mark.clients]
+pytestmark = [kohort_only, pytest.mark.clients, pytest.mark.timeout(2 * PROGRAM_S)]
 
 DAY = "2023-11-14"
 """Of `NOW`."""
@@ -82,7 +83,7 @@ def python(*arguments):
     command = [sys.executable, *map(str, arguments)]
     environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}
     return subprocess.run(
-        command, env=environment, capture_output=True, text=True, check=False, timeout=120
+        command, env=environment, capture_output=True, text=True, check=False, timeout=PROGRAM_S
     )
 
 
@@ -172,7 +173,7 @@ def test_py_files_bring_the_package(cluster, topics, tmp_path):
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=PROGRAM_S,
     )
     places = re.findall(r"read by (\S+) 7", done.stdout)
     assert places, done.stderr[-3000:]

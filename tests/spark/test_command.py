@@ -16,9 +16,9 @@ import pytest
 
 from peers.kafka import free_port
 from spark.servers import kohort_only
-from spark.streams import wait_for
+from spark.streams import PROGRAM_S, wait_for
 
-pytestmark = [kohort_only, pytest.mark.clients]
+pytestmark = [kohort_only, pytest.mark.clients, pytest.mark.timeout(2 * PROGRAM_S)]
 
 
 @pytest.fixture
@@ -106,7 +106,7 @@ def test_a_signal_before_the_query_runs(command):
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
     wait_for(children.read_text, "in the midst of Spark's start")  # the JVM is its first child
     process.send_signal(signal.SIGTERM)
-    said = process.communicate(timeout=120)[1]
+    said = process.communicate(timeout=PROGRAM_S)[1]
     assert process.returncode == 128 + signal.SIGTERM, said
     assert "kohort/cli" not in said, "no traceback of ours; a process of Spark may print its own"
 
@@ -120,7 +120,7 @@ def test_a_run_that_was_killed_while_it_wrote_its_first_offsets_is_no_obstacle(
     offsets.mkdir(parents=True)
     (offsets / ".0.6b2d3a5c-1111-4222-8333-444455556666.tmp").write_text("v1")
     process = command("begun")
-    said = process.communicate(timeout=120)[1]
+    said = process.communicate(timeout=PROGRAM_S)[1]
     assert process.returncode == 0, said
     assert "3 records in 1 micro-batches" in said
     assert {line.partition(":")[0] for line in said.splitlines()} == {"begun"}, "lines of others"
@@ -147,7 +147,7 @@ def test_a_run_that_was_killed_while_it_wrote_its_first_offsets_is_no_obstacle(
 )
 def test_what_goes_wrong_is_one_line(command, arguments, code, told):
     process = command(*arguments)
-    said = process.communicate(timeout=120)[1]
+    said = process.communicate(timeout=PROGRAM_S)[1]
     assert process.returncode == code, said
     (line,) = [each for each in said.splitlines() if each.startswith("kohort: ")]
     assert told in line
@@ -159,6 +159,6 @@ def test_a_task_that_fails_is_logged(command, topics, tmp_path):
     (tmp_path / "table").mkdir()
     (tmp_path / "table" / "date=2023-11-14").write_text("in the way of the directory")
     process = command("unwritable")
-    said = process.communicate(timeout=120)[1]
+    said = process.communicate(timeout=PROGRAM_S)[1]
     assert process.returncode == 1, said
     assert " TaskSetManager: " in said

@@ -7,9 +7,10 @@ import sys
 import pytest
 
 from spark.servers import KOHORT
+from spark.streams import PROGRAM_S
 
 pytest.importorskip("grpc", reason="Spark Connect needs grpcio and grpcio-status")
-pytestmark = pytest.mark.clients
+pytestmark = [pytest.mark.clients, pytest.mark.timeout(2 * PROGRAM_S)]
 
 PROGRAM = """
 import sys
@@ -58,7 +59,7 @@ def test_reads_writes_streams_and_members(java, topics, tmp_path):
         capture_output=True,
         text=True,
         check=False,
-        timeout=200,
+        timeout=PROGRAM_S,
     )
     assert done.stdout.endswith("all of it\n"), done.stderr[-3000:]
     committed = topics.committed("connected")["connected"]

@@ -16,8 +16,9 @@ from docs.blocks import Block, run_by
 from docs.test_code_blocks import REGISTRY
 from peers.schema_registry import SchemaRegistryStandIn
 from spark.servers import kohort_only
+from spark.streams import PROGRAM_S
 
-pytestmark = [kohort_only, pytest.mark.clients]
+pytestmark = [kohort_only, pytest.mark.clients, pytest.mark.timeout(2 * PROGRAM_S)]
 
 END = """
 for each in spark.streams.active:
@@ -61,7 +62,7 @@ def test_the_page_runs_from_top_to_bottom(java, topics, tmp_path):
             env=environment,
             capture_output=True,
             text=True,
-            timeout=200,
+            timeout=PROGRAM_S,
             check=False,
         )
     assert done.returncode == 0, done.stderr[-3000:]

