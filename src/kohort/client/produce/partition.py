@@ -154,12 +154,16 @@ class ProducePartition:
         behind = (at for at, each in enumerate(self.waiting) if _place(each) >= _place(batch))
         self.waiting.insert(next(behind, len(self.waiting)), batch)
 
-    def expired(self, deadline: float) -> list[ProduceBatch]:
-        """Remove and return the batches that wait since before `deadline`."""
-        if not self.waiting or self.waiting[0].created > deadline:
+    def expired(self, now: float, timeout_s: float) -> list[ProduceBatch]:
+        """Remove and return the batches that have waited for so long.
+
+        It is decided by the sum for which the sender sleeps, which is rounded: by the difference,
+        a batch could wait on when the sender wakes, and have it wake again and again.
+        """
+        if not self.waiting or self.waiting[0].created + timeout_s > now:
             return []
-        found = [batch for batch in self.waiting if batch.created <= deadline]
-        self.waiting = deque(batch for batch in self.waiting if batch.created > deadline)
+        found = [batch for batch in self.waiting if batch.created + timeout_s <= now]
+        self.waiting = deque(batch for batch in self.waiting if batch.created + timeout_s > now)
         return found
 
 

@@ -167,7 +167,7 @@ class Sender:
         timeout = self._config.delivery_timeout_s
         earliest = NEVER
         for partition in tuple(self._active):
-            for batch in partition.expired(now - timeout):
+            for batch in partition.expired(now, timeout):
                 self._results.settle(batch, self._results.timed_out(batch))
             if partition.is_idle:
                 del self._active[partition]
@@ -284,7 +284,7 @@ class Sender:
     def _refuse(self, partitions: Iterable[ProducePartition], error: Exception) -> None:
         """Give up the batches that wait."""
         for partition in partitions:
-            for batch in partition.expired(NEVER):
+            for batch in partition.expired(NEVER, 0.0):
                 self._results.settle(batch, error)
 
     def _start(self, coroutine: Any) -> "asyncio.Task[Any]":
