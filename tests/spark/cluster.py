@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,9 +21,12 @@ HOST = "127.0.0.1"
 
 
 @contextmanager
-def standalone(directory: Path, workers: int = 2, temporary: Path | None = None) -> Iterator[str]:
-    """The master's address, when all workers have registered; `temporary`: where executors have
-    their own files.
+def standalone(
+    directory: Path, hosts: Sequence[str] = (HOST, HOST), temporary: Path | None = None
+) -> Iterator[str]:
+    """The master's address, when a worker of each host has registered.
+
+    `temporary`: where executors have their own files.
     """
     own = {} if temporary is None else {"TMPDIR": str(temporary)}
     port = free_port()
@@ -44,11 +47,11 @@ def standalone(directory: Path, workers: int = 2, temporary: Path | None = None)
             )
         )
         _await(lambda: "New state: ALIVE" in master.read_text(), master)
-        for number in range(workers):
+        for number, host in enumerate(hosts):
             log, work = directory / f"worker-{number}.log", str(directory / f"work-{number}")
             options = [
                 "--host",
-                HOST,
+                host,
                 "--cores",
                 "1",
                 "--memory",
@@ -58,8 +61,9 @@ def standalone(directory: Path, workers: int = 2, temporary: Path | None = None)
                 "--work-dir",
                 work,
             ]
-            stack.enter_context(_node(log, own, "worker.Worker", *options, address))
-        _await(lambda: master.read_text().count("Registering worker") >= workers, master)
+            own_host = own | {"SPARK_LOCAL_IP": host}
+            stack.enter_context(_node(log, own_host, "worker.Worker", *options, address))
+        _await(lambda: master.read_text().count("Registering worker") >= len(hosts), master)
         yield address
 
 
@@ -68,10 +72,10 @@ def _node(log: Path, own: Mapping[str, str], name: str, *options: str) -> Iterat
     home = Path(pyspark.__file__).parent
     environment = {
         **os.environ,
-        **own,
         "SPARK_HOME": str(home),
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": HOST,
+        **own,
     }
     environment |= {
         "SPARK_DAEMON_MEMORY": "256m",

@@ -3,7 +3,8 @@ killed.
 
 It tells the process id of its JVM as a line of JSON. DIRECTORY gets the table and the checkpoint.
 With an option `to` it writes to that topic, exactly once; `dies` says at which point of a
-micro-batch it kills itself, and `pauses` has the directory of `pausing`.
+micro-batch it kills itself, and `pauses` has the directory of `pausing`. `master` and `settings`
+are of its session.
 """
 
 import asyncio
@@ -67,7 +68,8 @@ def main() -> None:
     _, address, directory, given = sys.argv
     options = json.loads(given)
     to, dies, pauses = (options.pop(name, None) for name in ("to", "dies", "pauses"))
-    with spark_session("driver", master="local[1]", settings=SETTINGS) as session:
+    master, settings = options.pop("master", "local[1]"), options.pop("settings", {})
+    with spark_session("driver", master=master, settings=SETTINGS | settings) as session:
         jvm = session.sparkContext._gateway.proc.pid
         print(json.dumps({"jvm": jvm}), flush=True)
         if dies is not None:

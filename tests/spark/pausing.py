@@ -1,10 +1,11 @@
 """A data source that stops at a point of a micro-batch, for its driver to be killed there.
 
-Processes of the driver and the test meet in a directory: a test writes the name of a point to
-`armed`. The first process there renames it to `reached`, and goes on when there is a file `go`, or
-when its parent has ended.
+Processes of the driver and the test meet in a directory: a test writes the name of a point and a
+number to `armed`. The first process there renames it to `reached`, which has its id, and goes on
+when there is a file `go-NUMBER`, or when its parent has ended. It fails if the file says so.
 """
 
+import json
 import os
 import time
 from pathlib import Path
@@ -20,6 +21,7 @@ POINTS = (
     "before the offset log",
     "after the offset log",
     "in a task",
+    "after a task",
     "before InitProducerId",
     "after InitProducerId",
     "before the offsets",
@@ -28,6 +30,8 @@ POINTS = (
     "after EndTxn",
     "before the commit log",
 )
+IN_TASKS = ("in a task", "after a task")
+FAILURE = "the test has it fail here"
 IN_TRANSACTION = {
     "initialize": "InitProducerId",
     "commit_offsets": "the offsets",
@@ -40,34 +44,55 @@ class Points:
     """The test's side, and that of the driver."""
 
     def __init__(self, directory: Path) -> None:
-        self.armed, self.reached, self.gone = (
-            directory / name for name in ("armed", "reached", "go")
-        )
+        self.armed, self.reached = directory / "armed", directory / "reached"
+        self._directory = directory
+        self._number = 0
 
     def arm(self, point: str) -> None:
-        for path in (self.reached, self.gone):
-            path.unlink(missing_ok=True)
-        new = self.armed.with_suffix(".new")
-        new.write_text(point)
-        new.replace(self.armed)
+        self.reached.unlink(missing_ok=True)
+        self._number += 1  # whoever stands at the last one may not have seen yet that it may go
+        _write(self.armed, json.dumps([point, self._number]))
 
     def disarm(self) -> None:
         self.armed.unlink(missing_ok=True)
         self.go()
 
+    def process(self) -> int:
+        """The id of the one at the point."""
+        return int(self.reached.read_text())
+
     def go(self) -> None:
-        self.gone.touch()
+        if not self._gone(self._number).exists():
+            _write(self._gone(self._number), "")
+
+    def fail(self) -> None:
+        _write(self._gone(self._number), FAILURE)
+
+    def _gone(self, number: int) -> Path:
+        return self._directory / f"go-{number}"
 
     def at(self, point: str) -> None:
         try:
-            if self.armed.read_text() != point:
+            armed, number = json.loads(self.armed.read_text())
+            if armed != point:
                 return
-            self.armed.replace(self.reached)
+            own = self.reached.with_suffix(f".{os.getpid()}")
+            self.armed.replace(own)
         except FileNotFoundError:
             return
-        parent = os.getppid()
-        while not self.gone.exists() and os.getppid() == parent:
+        own.write_text(str(os.getpid()))
+        own.replace(self.reached)
+        parent, gone = os.getppid(), self._gone(number)
+        while not gone.exists() and os.getppid() == parent:
             time.sleep(0.02)
+        if gone.exists() and gone.read_text() == FAILURE:
+            raise RuntimeError(FAILURE)
+
+
+def _write(path: Path, text: str) -> None:
+    new = path.with_suffix(".new")
+    new.write_text(text)
+    new.replace(path)
 
 
 def pausing(directory: Path) -> type:
@@ -103,7 +128,9 @@ def pausing(directory: Path) -> type:
     class PausingWriter(StreamWriter):
         def write(self, iterator):
             at("in a task")
-            return super().write(iterator)
+            written = super().write(iterator)
+            at("after a task")
+            return written
 
         def commit(self, messages, batchId):  # noqa: N803
             for name, request in IN_TRANSACTION.items():

@@ -5,13 +5,15 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import suppress
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Self
 
 from spark.streams import wait_for
 
 SOURCE = b"python_streaming_source_runner"
+EXECUTOR = b"CoarseGrainedExecutorBackend"
 PROGRAM = Path(__file__).with_name("driver.py")
 STATE, PARENT = 0, 1
 """Fields of /proc/PID/stat behind the name."""
@@ -47,6 +49,14 @@ def descendants(process: int) -> list[int]:
     return found
 
 
+def executor(process: int) -> int:
+    """The JVM of the executor in which a task's process is."""
+    while EXECUTOR not in Path(f"/proc/{process}/cmdline").read_bytes():
+        process = int(_fields(Path(f"/proc/{process}"))[PARENT])
+        assert process > 1, "no executor"
+    return process
+
+
 def is_alive(process: int) -> bool:
     """False for one that is gone, and for one that has ended and whose parent has not asked yet."""
     try:
@@ -64,10 +74,23 @@ class Driver:
     at the end.
     """
 
-    def __init__(self, address: str, directory: Path, options: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        address: str,
+        directory: Path,
+        options: dict[str, Any],
+        *,
+        log: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """`log`: what it says goes there; `environment`: besides that of this process."""
         command = [sys.executable, str(PROGRAM), address, str(directory), json.dumps(options)]
-        environment = os.environ | {"PYTHONPATH": str(PROGRAM.parents[1])}
-        self._popen = subprocess.Popen(command, stdout=subprocess.PIPE, env=environment)
+        variables = os.environ | {"PYTHONPATH": str(PROGRAM.parents[1])} | (environment or {})
+        with ExitStack() as files:
+            said = None if log is None else files.enter_context(log.open("ab"))
+            self._popen = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=said, env=variables
+            )
         self.pids: dict[str, int] = {"driver": self._popen.pid}
         """Of `driver`, `jvm` and `source`, once it has joined."""
 

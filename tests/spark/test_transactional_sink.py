@@ -193,16 +193,21 @@ class Pipe:
 
     def rows(self):
         """{value: how often it is there} for readers of committed transactions, once all ended."""
+        return Counter(self.values())
+
+    def values(self):
+        """Those of committed transactions, in the order of offsets."""
         given = self.servers | {"subscribe": self.target}
         reading = parse_read(given, streaming=False)
         stable = replace(reading, isolation="read_committed")
         wait_for(lambda: _ends(reading) == _ends(stable), "all ended")
-        found = Counter()
-        for tp, end in _ends(stable).items():
-            if end:
-                parts = fetching.read(stable, OffsetRange(tp.topic, tp.partition, 0, end))
-                found.update(value for part in parts for value in part["value"].to_pylist())
-        return found
+        return [
+            value
+            for tp, end in _ends(stable).items()
+            if end
+            for part in fetching.read(stable, OffsetRange(tp.topic, tp.partition, 0, end))
+            for value in part["value"].to_pylist()
+        ]
 
 
 def plan_of(name):
