@@ -11,12 +11,11 @@ import argparse
 import asyncio
 import re
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from kohort.cli import generation_words, rebalance_journal
+from kohort.cli import rebalance_journal
 from kohort.cli.client_options import add_client_arguments, run_with_admin
 from kohort.cli.exit_codes import FAILED
-from kohort.cli.group_log import GroupLog, read_group_log
 from kohort.cli.names import add_name
 from kohort.cli.near_names import near_groups
 from kohort.cli.options import RefusedError
@@ -33,6 +32,9 @@ from kohort.client.admin import Admin, GroupDescription
 from kohort.client.resets import now_ms, parse_datetime, parse_duration
 from kohort.errors import ConfigError, KohortError
 from kohort.types import GroupId
+
+if TYPE_CHECKING:
+    from kohort.cli.group_log import GroupLog
 
 LAST: Final = 100
 _COLUMNS: Final = ("ENDED", "OUTCOME", "GENERATION", "JOIN-MS", "SYNC-MS", "#MEMBERS")
@@ -125,6 +127,9 @@ async def _show(admin: Admin, options: argparse.Namespace, since: int) -> int:
         if journal:
             _show_journal(options, journal, since)
             return 0
+    # Each command of groups imports this module, and no other one needs the coordinator.
+    from kohort.cli.group_log import read_group_log
+
     log = await read_group_log(
         admin,
         group,
@@ -156,7 +161,9 @@ async def _journal(admin: Admin, about: GroupDescription) -> list[dict[str, Any]
         return []
 
 
-def _show_log(options: argparse.Namespace, log: GroupLog) -> None:
+def _show_log(options: argparse.Namespace, log: "GroupLog") -> None:
+    from kohort.cli import generation_words
+
     shown = list(log.generations)
     if shown or options.output != "table":
         rows = list(map(generation_words.row, shown))
@@ -172,7 +179,7 @@ def _tell_earlier(options: argparse.Namespace, count: int) -> None:
         print_message(f"{count:,} earlier ones are not shown; --last and --since choose them")
 
 
-def _told(options: argparse.Namespace, log: GroupLog) -> str:
+def _told(options: argparse.Namespace, log: "GroupLog") -> str:
     """What the log is, for the last line."""
     if log.count:
         return (

@@ -24,6 +24,7 @@ from kohort.client import (
     Producer,
     ProducerFencedError,
     TopicPartition,
+    Transaction,
     TransactionAbortedError,
     TransactionOutcome,
     UndeliveredError,
@@ -483,10 +484,7 @@ async def test_the_next_transaction_settles_a_commit_without_a_known_outcome(
 ) -> None:
     async with Producer(config, **SHORT) as producer:
         responses = LostResponses(monkeypatch, "end_txn")
-        before = producer.transaction()
-        with pytest.raises(CommitUnknownError):
-            async with before:
-                await producer.send("orders", b"yes")
+        before = await with_unknown_outcome(producer, b"yes")
         with pytest.raises(CommitUnknownError):
             async with asyncio.timeout(5), producer.transaction(wait=wait):
                 pytest.fail("the transaction before has no outcome yet")
@@ -500,6 +498,15 @@ async def test_the_next_transaction_settles_a_commit_without_a_known_outcome(
     assert await committed(config) == [b"next", b"yes"]
 
 
+async def with_unknown_outcome(producer, value) -> Transaction:
+    """A transaction that was to commit a record, and whose EndTxn or its response was lost."""
+    transaction = producer.transaction()
+    with pytest.raises(CommitUnknownError):
+        async with transaction:
+            await producer.send("orders", value)
+    return transaction
+
+
 async def settled_by_another(transaction) -> None:
     with pytest.raises(KohortError, match="not open"):
         await transaction.commit()
@@ -511,10 +518,7 @@ async def test_commit_may_be_called_again_while_the_next_transaction_settles_it(
     """It returns when the outcome is known, and does not wait for the next transaction."""
     async with Producer(config, **SHORT) as producer:
         responses = LostResponses(monkeypatch, "end_txn")
-        before = producer.transaction()
-        with pytest.raises(CommitUnknownError):
-            async with before:
-                await producer.send("orders", b"yes")
+        before = await with_unknown_outcome(producer, b"yes")
         began = asyncio.Event()
 
         async def follow() -> None:
@@ -551,10 +555,7 @@ async def test_a_commit_that_comes_too_late_is_known_to_be_aborted(
     options = {**SHORT, "transaction_timeout_ms": 3_000}
     async with Producer(config, **options) as producer:
         requests = LostRequests(monkeypatch, "end_txn")
-        transaction = producer.transaction()
-        with pytest.raises(CommitUnknownError):
-            async with transaction:
-                await producer.send("orders", b"no")
+        transaction = await with_unknown_outcome(producer, b"no")
         assert transaction.outcome is TransactionOutcome.UNKNOWN
         await asyncio.sleep(10)  # also for the coordinator, whose clock is the loop's
         requests.lost = False
@@ -572,10 +573,7 @@ async def test_an_outcome_stays_unknown_if_another_producer_has_the_id(
     """PRODUCER_FENCED does not tell whether an earlier request committed."""
     async with Producer(config, **SHORT) as producer:
         responses = LostResponses(monkeypatch, "end_txn")
-        transaction = producer.transaction()
-        with pytest.raises(CommitUnknownError):
-            async with transaction:
-                await producer.send("orders", b"yes")
+        transaction = await with_unknown_outcome(producer, b"yes")
         async with Producer(config, transactional_id="shop"):
             responses.lost = False
             with pytest.raises(ProducerFencedError, match="is committed is not known"):

@@ -22,7 +22,7 @@ from kohort.server.net import Exchange
 from kohort.server.responses import validate_replicas
 from kohort.server.services import Services
 from kohort.server.throttling import Mutations
-from kohort.server.topics import MAX_PARTITIONS_PER_REQUEST, NewTopic, Topic, TopicRecord
+from kohort.server.topics import NewTopic, Topic, TopicRecord, too_many_partitions
 from kohort.time_slice import TimeSlices, in_slices
 
 MAX_CONFIGS = 1_000
@@ -195,11 +195,7 @@ def _excess(services: Services, topics: Sequence[Any]) -> Generator[None, None, 
     for topic in topics:
         partitions += max(0, _partitions(services, topic))
         yield
-    if partitions <= MAX_PARTITIONS_PER_REQUEST:
-        return None
-    return KafkaError(
-        ErrorCode.policy_violation, ("Excessively large number of partitions per request.")
-    )
+    return too_many_partitions(partitions)
 
 
 def _success(

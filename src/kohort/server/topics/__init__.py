@@ -26,7 +26,7 @@ from kohort.server.topics.shared import SharedTopics
 from kohort.server.topics.shared_metadata import SharedMetadata
 from kohort.server.topics.topic import Growth, NewTopic, Topic
 from kohort.server.topics.topic_logs import Placement
-from kohort.server.topics.topics import MAX_PARTITIONS_PER_REQUEST, Topics
+from kohort.server.topics.topics import MAX_PARTITIONS_PER_REQUEST, Topics, too_many_partitions
 from kohort.server.topics.view import GroupTopics
 
 __all__ = [
@@ -57,5 +57,6 @@ __all__ = [
     "judge",
     "known_partitions",
     "storage_error",
+    "too_many_partitions",
     "validate_name",
 ]
