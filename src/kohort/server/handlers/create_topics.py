@@ -22,7 +22,13 @@ from kohort.server.net import Exchange
 from kohort.server.responses import validate_replicas
 from kohort.server.services import Services
 from kohort.server.throttling import Mutations
-from kohort.server.topics import NewTopic, Topic, TopicRecord, too_many_partitions
+from kohort.server.topics import (
+    MAX_PARTITIONS_PER_REQUEST,
+    NewTopic,
+    Topic,
+    TopicRecord,
+    too_many_partitions,
+)
 from kohort.time_slice import TimeSlices, in_slices
 
 MAX_CONFIGS = 1_000
@@ -195,7 +201,7 @@ def _excess(services: Services, topics: Sequence[Any]) -> Generator[None, None, 
     for topic in topics:
         partitions += max(0, _partitions(services, topic))
         yield
-    return too_many_partitions(partitions)
+    return too_many_partitions() if partitions > MAX_PARTITIONS_PER_REQUEST else None
 
 
 def _success(
