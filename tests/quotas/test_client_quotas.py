@@ -180,3 +180,32 @@ def test_those_who_are_idle_are_forgotten_first():
     for number in range(10):
         quotas.throttle_ms(PRODUCER_BYTE_RATE, "u", f"x{number}", 1_000, later)
     assert quotas.throttle_ms(PRODUCER_BYTE_RATE, "u", "busy", 0, later) > 0
+
+
+@pytest.mark.parametrize("key", [CONSUMER_BYTE_RATE, "controller_mutation_rate"])
+def test_many_client_ids_do_not_have_the_use_of_a_user_forgotten(key):
+    """Each request may have another client id: ten thousand come in a second."""
+    quotas = quotas_of(
+        ([("user", "alice")], PRODUCER_BYTE_RATE, 1_000),
+        ([("client-id", None)], CONSUMER_BYTE_RATE, 1),
+        ([("user", None), ("client-id", None)], "controller_mutation_rate", 1),
+    )
+    wait = quotas.throttle_ms(PRODUCER_BYTE_RATE, "alice", "c", 50_000, NOW)
+    assert wait > 0
+    for number in range(2 * MAX_SHARES):
+        if key == CONSUMER_BYTE_RATE:
+            quotas.throttle_ms(key, "alice", str(number), 1_000, NOW)
+        else:
+            quotas.mutations("alice", str(number), strict=True).admits(100, NOW)
+    assert quotas.throttle_ms(PRODUCER_BYTE_RATE, "alice", "c", 0, NOW) == wait
+
+
+def test_the_use_of_many_users_is_bounded():
+    quotas = quotas_of(([("user", None)], PRODUCER_BYTE_RATE, 1))
+    tracemalloc.start()
+    try:
+        for number in range(5 * MAX_SHARES):
+            quotas.throttle_ms(PRODUCER_BYTE_RATE, str(number), "c", 1_000, NOW)
+        assert tracemalloc.get_traced_memory()[0] < MAX_SHARES * 2_000
+    finally:
+        tracemalloc.stop()

@@ -27,7 +27,10 @@ _MUTATION_RATE: Final = "controller_mutation_rate"
 _CONNECTION_RATE: Final = "connection_creation_rate"
 
 MAX_SHARES: Final = 20_000
-"""Users and client ids whose use is remembered; of more, those known longest are forgotten."""
+"""Users whose use is remembered, and client ids; of more, those known longest are forgotten.
+
+Clients choose their ids: many of them must not have the use of a user forgotten.
+"""
 LONGEST_NAME: Final = 249
 """Characters of a name that is remembered as it is, of a longer one a digest."""
 MAX_REQUEST_THROTTLE_MS: Final = 1000
@@ -48,6 +51,8 @@ class Limit(NamedTuple):
 
     share: _Share
     bound: float
+    is_of_any_client_id: bool
+    """Whether a client gets one more by another client id."""
 
 
 class QuotaTable:
@@ -110,7 +115,7 @@ class QuotaTable:
                     _ABSENT if of_user == _ABSENT else _shortened(user),
                     _ABSENT if of_client == _ABSENT else _shortened(client_id),
                 )
-                return Limit(share, bound)
+                return Limit(share, bound, of_client is None)
         return None
 
     def connection_rate(self, host: str) -> float | None:
@@ -125,8 +130,8 @@ class ClientQuotas:
     def __init__(self, table: QuotaTable, windows: Windows = _WINDOWS) -> None:
         self.table = table
         self._windows = windows
-        self._used: dict[_Share, Rate | TokenBucket] = {}
-        self._sweep_at = _FEW
+        self._used = _Used(table)
+        self._used_by_client_ids = _Used(table)
 
     def throttle_ms(self, key: str, user: str, client_id: str, value: float, now: Instant) -> int:
         """Record that a client used `value`, in bytes; how long it must wait in ms, 0 if not."""
@@ -165,24 +170,39 @@ class ClientQuotas:
         return None if limit is None else MutationQuota(self, limit, strict=strict)
 
     def _rate(self, limit: Limit, now: Instant) -> Rate:
-        used = self._use(limit, now, lambda: Rate(self._windows))
+        used = self._used_of(limit).of(limit.share, now, lambda: Rate(self._windows))
         assert isinstance(used, Rate)
         return used
 
     def bucket(self, limit: Limit, now: Instant) -> TokenBucket:
         """The tokens of those who share a quota of mutations."""
-        used = self._use(limit, now, lambda: TokenBucket(self._windows, limit.bound, now))
+        used = self._used_of(limit).of(
+            limit.share, now, lambda: TokenBucket(self._windows, limit.bound, now)
+        )
         assert isinstance(used, TokenBucket)
         return used
 
-    def _use(
-        self, limit: Limit, now: Instant, new: Callable[[], Rate | TokenBucket]
+    def _used_of(self, limit: Limit) -> "_Used":
+        return self._used_by_client_ids if limit.is_of_any_client_id else self._used
+
+
+class _Used:
+    """What was used of quotas, by those who share one."""
+
+    def __init__(self, table: QuotaTable) -> None:
+        self._table = table
+        self._used: dict[_Share, Rate | TokenBucket] = {}
+        self._sweep_at = _FEW
+
+    def of(
+        self, share: _Share, now: Instant, new: Callable[[], Rate | TokenBucket]
     ) -> Rate | TokenBucket:
-        used = self._used.get(limit.share)
+        """The use of those who share a quota; `new` makes that of those who used nothing."""
+        used = self._used.get(share)
         if used is None:
             if len(self._used) >= self._sweep_at:
                 self._sweep(now)
-            used = self._used[limit.share] = new()
+            used = self._used[share] = new()
         return used
 
     def _sweep(self, now: Instant) -> None:
@@ -199,7 +219,7 @@ class ClientQuotas:
     def _is_idle(self, share: _Share, used: Rate | TokenBucket, now: Instant) -> bool:
         if isinstance(used, Rate):
             return used.is_idle(now)
-        limit = self.table.limit(*share)
+        limit = self._table.limit(*share)
         return limit is None or limit.share != share or used.is_idle(limit.bound, now)
 
 
