@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kohort.security import alternative_names, subject_name
+from kohort.security.x500 import MAX_SUBJECT_BYTES
 
 KEY = ec.generate_private_key(ec.SECP256R1())
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -85,6 +86,13 @@ CN, ORGANIZATION, UNIT = (
 )
 def test_a_subject_looks_as_in_java(parts: list[list[Part]], name: str) -> None:
     assert subject_name(certificate(*parts)) == name
+
+
+def test_a_subject_of_very_many_parts_is_refused() -> None:
+    parts = [[Part(UNIT, f"{n:06}")] for n in range(4_000)]
+    assert subject_name(certificate(*parts[:800])).count("OU=") == 800
+    with pytest.raises(ValueError, match=f"more than {MAX_SUBJECT_BYTES} bytes"):
+        subject_name(certificate(*parts))
 
 
 def test_alternative_names() -> None:

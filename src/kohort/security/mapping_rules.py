@@ -2,13 +2,15 @@
 
     RULE:^CN=(.*?),OU=Services.*$/$1/L,DEFAULT
 
-The first rule whose expression matches the whole name decides. The expressions are Python's, which
-agree with Java's for all that names need.
+The first rule whose expression matches the whole name decides. The expressions are RE2's, which
+agree with Java's but for look-around, back-references and possessive repetition. RE2 is linear in
+the name: the rule `^CN=(.*?),OU=(.*?),O=(.*?),L=(.*?),ST=(.*?),C=(.*?)$` of Kafka's documentation
+takes Python's `re` or Java hours for a name of 4 KB that somebody has chosen for that.
 """
 
 import re
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Any, Final, Self
 
 _RULE: Final = re.compile(
     r"\s*(?:(?P<default>DEFAULT)|RULE:(?P<pattern>(?:\\.|[^\\/])*)"
@@ -19,17 +21,18 @@ _REFERENCE: Final = re.compile(r"\\(?P<literal>.)|\$(?P<number>[0-9]+)")
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    pattern: re.Pattern[str]
+    pattern: Any
+    """Of RE2."""
     replacement: str
     case: str
 
     def apply(self, name: str) -> str | None:
         if not self.pattern.fullmatch(name):
             return None
-        result = self.pattern.sub(self._replacement_of, name)
+        result: str = self.pattern.sub(self._replacement_of, name)
         return {"L": result.lower(), "U": result.upper()}.get(self.case, result)
 
-    def _replacement_of(self, found: re.Match[str]) -> str:
+    def _replacement_of(self, found: Any) -> str:
         def expand(reference: re.Match[str]) -> str:
             if reference["literal"] is not None:
                 return str(reference["literal"])
@@ -76,8 +79,16 @@ class MappingRules:
 
 
 def _new_rule(found: re.Match[str]) -> _Rule:
+    import re2  # few servers need it here
+
+    options = re2.Options()
+    options.log_errors = False
     try:
-        pattern = re.compile(found["pattern"])
-    except re.error as error:
-        raise ValueError(f"{found['pattern']!r} is no regular expression: {error}") from None
+        pattern = re2.compile(found["pattern"], options)
+    except re2.error as error:
+        why = error.args[0].decode(errors="replace")
+        raise ValueError(
+            f"{found['pattern']!r} is no regular expression of RE2, which has no look-around, "
+            f"back-references and possessive repetition: {why}"
+        ) from None
     return _Rule(pattern, found["replacement"], found["case"])

@@ -8,6 +8,8 @@ lacks the types of the values, which that hex contains.
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+MAX_SUBJECT_BYTES: Final = 16_384
+"""DER of the longest subject that is read. Its length counts for each connection of the client."""
 _KEYWORDS: Final = {
     "2.5.4.3": "CN",
     "2.5.4.6": "C",
@@ -41,7 +43,12 @@ class _Element(NamedTuple):
 
 def subject_name(certificate: bytes) -> str:
     """The subject of a certificate in DER, "" if it is empty. Raises ValueError."""
-    parts = [_relative_name(each.content) for each in _elements(_fields(certificate)[_SUBJECT])]
+    subject = _fields(certificate)[_SUBJECT]
+    if len(subject) > MAX_SUBJECT_BYTES:
+        raise ValueError(
+            f"the subject of the certificate takes more than {MAX_SUBJECT_BYTES} bytes"
+        )
+    parts = [_relative_name(each.content) for each in _elements(subject)]
     return ",".join(reversed(parts))
 
 

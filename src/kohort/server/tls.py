@@ -95,11 +95,14 @@ class ListenerTls:
         reader = _Reader(config, self._listener)
         keys = reader.keys()
         old, new = self._keys.certificate, keys.certificate
-        if not reader.value("ssl.allow.dn.changes") and subject_name(new) != subject_name(old):
+        try:
+            has_same_name = subject_name(new) == subject_name(old)
+            has_all_names = alternative_names(old) <= alternative_names(new)
+        except ValueError as error:
+            raise reader.error(str(error)) from None
+        if not has_same_name and not reader.value("ssl.allow.dn.changes"):
             raise reader.error("the new certificate has another name; see ssl.allow.dn.changes")
-        if not reader.value("ssl.allow.san.changes") and not (
-            alternative_names(old) <= alternative_names(new)
-        ):
+        if not has_all_names and not reader.value("ssl.allow.san.changes"):
             raise reader.error(
                 "the new certificate lacks alternative names of the old one; "
                 "see ssl.allow.san.changes"
