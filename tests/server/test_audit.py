@@ -25,6 +25,7 @@ from kohort.server.audit import LONGEST_NAME, PER_SECOND, AuditLog
 from kohort.server.authorization import Access, Authorization
 from server.identities import peer
 from server.test_authorization import question
+from server.test_log_lines import Disk
 
 ALICE = peer(KafkaPrincipal("User", "alice"))
 
@@ -105,6 +106,24 @@ def test_it_goes_on_in_a_new_file_after_a_rotation(log: AuditLog, tmp_path: Path
     denied(log, "third")
     assert [each["name"] for each in lines(log, tmp_path / "audit.1")] == ["first", "second"]
     assert [each["name"] for each in lines(log, tmp_path / "audit")] == ["third"]
+
+
+def test_lines_that_a_full_disk_refuses_are_counted_and_told(
+    log: AuditLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    disk = Disk(monkeypatch, 10)
+    for _ in range(3):
+        denied(log)
+    log.flush()
+    disk.room = 1 << 20
+    denied(log, "after")
+    log.flush()
+    torn, *told = (tmp_path / "audit").read_text().splitlines()
+    assert len(torn) == 10
+    assert [json.loads(line).get("name") for line in told] == ["after", None]
+    assert json.loads(told[1])["left_out"] == 3
+    (logged,) = caplog.records
+    assert "lost" in logged.message
 
 
 def access(log: AuditLog) -> Access:

@@ -1,5 +1,6 @@
 """Log lines are written from a thread, bounded, and nobody waits for them."""
 
+import errno
 import logging
 import os
 import re
@@ -87,3 +88,50 @@ def test_the_thread_ends_with_what_it_wrote_last(pipe: tuple[int, int]) -> None:
     assert handler.dropped == 1
     assert handler.is_written
     handler.close()
+
+
+class Disk:
+    """In the place of `os.write`: a disk with room for so many bytes."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, room: int) -> None:
+        self.room = room
+        self._write = os.write
+        monkeypatch.setattr("kohort.server.log_lines.os.write", self)
+
+    def __call__(self, descriptor: int, data: bytes) -> int:
+        if not self.room:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        written = self._write(descriptor, data[: self.room])
+        self.room -= written
+        return written
+
+
+def test_a_full_disk_loses_lines_whose_number_is_told_and_tears_no_other(
+    monkeypatch: pytest.MonkeyPatch, pipe: tuple[int, int]
+) -> None:
+    failures: list[OSError] = []
+    handler = LogLines(pipe[1], on_failure=failures.append)
+    disk = Disk(monkeypatch, len("before\n") + 2)
+    for message in ("before", "torn", "lost"):
+        handler.emit(record(message))
+        handler.flush()
+    assert [each.errno for each in failures] == [errno.ENOSPC]
+    disk.room = 1 << 20
+    handler.emit(record("after"))
+    handler.flush()
+    written = os.read(pipe[0], 1 << 20)
+    assert written.splitlines()[:3] == [b"before", b"to", b"after"]
+    assert told(written) == handler.dropped == 2
+
+
+def test_a_pipe_that_another_program_made_non_blocking_loses_nothing(
+    pipe: tuple[int, int],
+) -> None:
+    os.set_blocking(pipe[1], False)
+    handler = lines_of(pipe[1])
+    for _ in range(1_000):
+        handler.emit(record("x" * 200))
+    seen = b""
+    while seen.count(b"x" * 200) < 1_000 and not handler.dropped:
+        seen += os.read(pipe[0], 1 << 12)
+    assert not handler.dropped

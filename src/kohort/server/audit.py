@@ -5,8 +5,8 @@
      "name": "orders", "allowed": false}
 
 Lines are written by a thread (`log_lines`), so the disk holds up nobody. At most `PER_SECOND` are
-written in a second; how many were left out is a line of its own. `reopen` goes on in a new file
-after the old one was moved away.
+written in a second; how many were left out is a line of its own, also of those that a full disk did
+not take. `reopen` goes on in a new file after the old one was moved away.
 """
 
 import json
@@ -20,6 +20,9 @@ from typing import Any, Final
 from kohort.security import Peer
 from kohort.security.acls import AclOperation, ResourceType
 from kohort.server.log_lines import LogLines
+from kohort.server.logs import fields
+
+logger = logging.getLogger("kohort.serve")
 
 PER_SECOND: Final = 1_000
 """Lines of a second; others are counted."""
@@ -44,7 +47,9 @@ class AuditLog:
         self._path = path
         self._now = now
         self._descriptor = _opened(path)
-        self._lines = LogLines(self._descriptor)
+        self._lines = LogLines(
+            self._descriptor, dropped_record=self._left_out_record, on_failure=_tell_failure
+        )
         self._second = 0
         self._written = self._left_out = 0
 
@@ -84,7 +89,7 @@ class AuditLog:
         Raises OSError, and then nothing changes.
         """
         descriptor = _opened(self._path)
-        os.dup2(descriptor, self._descriptor)
+        os.dup2(descriptor, self._descriptor, inheritable=False)
         os.close(descriptor)
 
     def close(self) -> None:
@@ -104,10 +109,21 @@ class AuditLog:
             self._write(now, left_out=self._left_out)
             self._left_out = 0
 
+    def _left_out_record(self, lines: int) -> logging.LogRecord:
+        return _record(self._now(), left_out=lines)
+
     def _write(self, now: float, **fields: Any) -> None:
-        at = datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds")
-        text = json.dumps({"time": at.replace("+00:00", "Z"), **fields})
-        self._lines.emit(logging.makeLogRecord({"msg": text, "args": ()}))
+        self._lines.emit(_record(now, **fields))
+
+
+def _record(now: float, **fields: Any) -> logging.LogRecord:
+    at = datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds")
+    text = json.dumps({"time": at.replace("+00:00", "Z"), **fields})
+    return logging.makeLogRecord({"msg": text, "args": ()})
+
+
+def _tell_failure(error: OSError) -> None:
+    logger.error("lines of the audit log are lost: it cannot be written", extra=fields(why=error))
 
 
 def _opened(path: str) -> int:

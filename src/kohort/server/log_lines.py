@@ -1,13 +1,15 @@
 """Writes log lines from a thread, so that a standard error which nobody reads holds up nothing.
 
-Lines wait in a queue of bounded size. When it is full, further lines are dropped. Their number is
-one line as soon as there is room again.
+Lines wait in a queue of bounded size. When it is full, further lines are dropped, and so are those
+that cannot be written, to a full disk say. Their number is one line as soon as one can be written.
 """
 
 import logging
 import os
+import select
 import threading
 from collections import deque
+from collections.abc import Callable
 from typing import Final
 
 QUEUED_BYTES: Final = 4 * 1024 * 1024
@@ -15,13 +17,34 @@ FLUSH_S: Final = 1.0
 """Time that the last lines have at the end of the process."""
 
 
+def _dropped_record(dropped: int) -> logging.LogRecord:
+    text = "%d log lines were dropped: they were not read, or could not be written"
+    return logging.LogRecord("kohort.logs", logging.WARNING, __file__, 0, text, (dropped,), None)
+
+
 class LogLines(logging.Handler):
     """Handler that writes to a file descriptor and never waits for it."""
 
-    def __init__(self, descriptor: int, *, queued_bytes: int = QUEUED_BYTES) -> None:
+    def __init__(
+        self,
+        descriptor: int,
+        *,
+        queued_bytes: int = QUEUED_BYTES,
+        dropped_record: Callable[[int], logging.LogRecord] = _dropped_record,
+        on_failure: Callable[[OSError], None] = lambda _: None,
+    ) -> None:
+        """`dropped_record` makes the line that has the number of dropped ones.
+
+        `on_failure` is called, by the thread that writes, with why a line could not be written,
+        once until one can.
+        """
         super().__init__()
         self._descriptor = descriptor
         self._limit = queued_bytes
+        self._dropped_record = dropped_record
+        self._on_failure = on_failure
+        self._fails = self._is_torn = False
+        """Whether the last line was not written, and whether a part of it was."""
         self._lines: deque[bytes] = deque()
         self._size = 0
         self._dropped = 0
@@ -84,29 +107,42 @@ class LogLines(logging.Handler):
                     return
                 self._writing = True
                 line = self._lines.popleft()
-            self._write_fully(line)
+            is_written = self._write_fully(line)
             with self._change:
                 self._size -= len(line)
+                if not is_written:
+                    self._dropped += 1
+                    self._total_dropped += 1
+                    continue
                 dropped, self._dropped = self._dropped, 0
-            if dropped:
-                self._write_fully(self._told(dropped))
+            if dropped and not self._write_fully(self._told(dropped)):
+                with self._change:
+                    self._dropped += dropped
 
     def _told(self, dropped: int) -> bytes:
-        record = logging.LogRecord(
-            "kohort.logs",
-            logging.WARNING,
-            __file__,
-            0,
-            "%d log lines were dropped: standard error was not read",
-            (dropped,),
-            None,
-        )
-        return self.format(record).encode() + b"\n"
+        return self.format(self._dropped_record(dropped)).encode() + b"\n"
 
-    def _write_fully(self, line: bytes) -> None:
-        rest = memoryview(line)
+    def _write_fully(self, line: bytes) -> bool:
+        """Whether all of the line was written; what follows on a part of one is a line anyway."""
+        rest = memoryview(b"\n" + line if self._is_torn else line)
         while rest:
             try:
                 rest = rest[os.write(self._descriptor, rest) :]
-            except OSError:  # closed, or a full disk: the line is lost, the server goes on
-                return
+            except BlockingIOError:  # another program that writes to the same pipe made it so
+                self._await_room()
+            except OSError as error:  # closed, or a full disk: the server goes on
+                self._is_torn = self._is_torn or len(rest) < len(line)
+                self._tell_failure(error)
+                return False
+        self._fails = self._is_torn = False
+        return True
+
+    def _await_room(self) -> None:
+        room = select.poll()
+        room.register(self._descriptor, select.POLLOUT)
+        room.poll()
+
+    def _tell_failure(self, error: OSError) -> None:
+        if not self._fails:
+            self._fails = True
+            self._on_failure(error)
