@@ -8,6 +8,7 @@ import resource
 import signal
 import socket
 import struct
+import subprocess
 import threading
 import time
 import urllib.error
@@ -26,6 +27,7 @@ from kohort.log.base import LogConfig
 from kohort.log.local import LocalDirectory
 from kohort.log.segment import Segment
 from kohort.protocol.batches import pack
+from kohort.server.broker import Broker
 from kohort.server.config import Config
 from kohort.types import Timestamp, TopicPartition
 
@@ -79,6 +81,64 @@ def test_a_signal_ends_it_cleanly(serve: Serve, number: int) -> None:
     with socket.create_connection(endpoint(server.address)):
         assert server.stop(number) == 0
     assert "stopped" in server.lines[-1]
+
+
+@pytest.mark.parametrize("more", [(), ("--workers", "2")])
+def test_a_terminal_that_is_closed_ends_it_cleanly_unless_nohup_keeps_it(
+    serve: Serve, more: tuple[str, ...]
+) -> None:
+    server = serve("--data", "d", *more)
+    server.line("listening")
+    assert server.stop(signal.SIGHUP) == 0
+    assert "stopped" in server.lines[-1]
+    former = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        kept = serve("--data", "d", *more)
+    finally:
+        signal.signal(signal.SIGHUP, former)
+    kept.line("listening")
+    kept.process.send_signal(signal.SIGHUP)
+    with pytest.raises(subprocess.TimeoutExpired):
+        kept.wait(2)
+    assert ask(kept.address)[:2] == b"\0\0"
+    assert kept.stop() == 0
+
+
+def test_a_hangup_while_it_starts_has_files_read_again_and_ends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a log rotation sends it, at any time."""
+    audit = tmp_path / "audit"
+    started = Broker.start
+
+    async def start(broker: Broker) -> None:
+        os.kill(os.getpid(), signal.SIGHUP)
+        await asyncio.sleep(0)  # the event loop hears it
+        await started(broker)
+
+    monkeypatch.setattr(Broker, "start", start)
+    former = signal.signal(signal.SIGHUP, lambda *_: pytest.fail("nothing has obeyed SIGHUP"))
+    settings = {
+        "listeners": "127.0.0.1:0",
+        "storage": "memory",
+        "audit.log.file": str(audit),
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+    }
+    config = Config(settings)
+
+    async def serve() -> int:
+        serving = asyncio.ensure_future(run_until_stopped(config))
+        async with asyncio.timeout(60):
+            while not audit.exists():  # noqa: ASYNC110 - the broker makes it
+                await asyncio.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGTERM)
+        return await serving
+
+    try:
+        assert asyncio.run(serve()) == 0
+    finally:
+        signal.signal(signal.SIGHUP, former)
 
 
 def test_a_signal_while_it_starts_ends_it_too(serve: Serve) -> None:

@@ -81,19 +81,32 @@ async def run_until_stopped(config: Config) -> int:
     """Serve until a signal comes; the exit code. Raises RefusedError."""
     stop = Stop()
     broker = Broker(config)
+    obey_hangup(config, broker.reload_files, stop)
     collect_seldom()
     if not await start_unless_stopped(broker.start(), stop):
         logger.info("stopped before it served", extra=fields(after_ms=stop.elapsed_ms()))
         return 0
     gc.freeze()  # what the start has made stays
     _announce(broker)
-    if config.has_reloadable_files:  # else a terminal that is closed ends the server
-        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, broker.reload_files)
     await first(stop.asked, broker.lost)
     if not await close(broker):
         return FAILED
     logger.info("stopped", extra=fields(after_ms=stop.elapsed_ms()))
     return FAILED if broker.lost.is_set() else 0
+
+
+def obey_hangup(config: Config, reload: Callable[[], None], stop: "Stop") -> None:
+    """Have SIGHUP read files again; without any, a terminal that is closed ends the server cleanly.
+
+    `nohup` keeps such a server from that.
+    """
+    if config.has_reloadable_files:
+        at_hangup = reload
+    elif signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        return
+    else:
+        at_hangup = stop.ask
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, at_hangup)
 
 
 async def first(*events: asyncio.Event) -> None:
@@ -122,8 +135,7 @@ async def supervise(config: Config) -> int:
 
     async with Supervisor(config) as supervisor:
         stop = Stop(at_second=supervisor.kill)
-        at_hangup = supervisor.reload_files if config.has_reloadable_files else stop.ask
-        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, at_hangup)
+        obey_hangup(config, supervisor.reload_files, stop)
         if not await start_unless_stopped(supervisor.start(), stop):
             await supervisor.stop()
             logger.info("stopped before it served", extra=fields(after_ms=stop.elapsed_ms()))

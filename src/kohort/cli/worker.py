@@ -44,6 +44,7 @@ async def run() -> int:
     configure(config["logging.format"], config["logging.level"], config["node.id"])
     stop = Stop()
     broker = Broker(config, worker=assignment.worker)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, broker.reload_files)
     collect_seldom()
     obeying = asyncio.create_task(_obey(reader, broker, stop))
     try:
@@ -53,7 +54,6 @@ async def run() -> int:
         writer.write(Report(refused=str(refusal)).encode())
         return REFUSED
     gc.freeze()  # what the start has made stays
-    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, broker.reload_files)
     writer.write(_report(broker).encode())
     await first(stop.asked, broker.lost)
     obeying.cancel()
