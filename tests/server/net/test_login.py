@@ -443,6 +443,42 @@ async def test_a_session_is_not_renewed_twice_within_a_second() -> None:
         assert (await log_in(peer)).error_code is NONE
 
 
+@pytest.mark.parametrize("version", range(2))
+@pytest.mark.parametrize("is_pipelined", [False, True])
+async def test_frames_are_small_while_a_session_is_renewed(
+    version: int, is_pipelined: bool
+) -> None:
+    """A message of 100 MB takes a mechanism ten seconds."""
+    sasl = secured(receive_bytes=1_000, max_reauth_ms={"PLAIN": 5_000})
+    async with Wire(sasl=sasl, request_bytes=200_000) as wire:
+        peer = await wire.peer()
+        large = b"\0alice\0" + b"x" * 150_000
+        await log_in(peer)
+        handshake = peer.request("sasl_handshake", version, mechanism="PLAIN")
+        message = (
+            peer.request("sasl_authenticate", 2, auth_bytes=large)
+            if version
+            else struct.pack(">i", len(large)) + large
+        )
+        for sent in (handshake + message,) if is_pipelined else (handshake, message):
+            peer.send(sent)
+            if sent is not message:
+                await peer.content()
+        assert await peer.closed() == b""
+        assert (wire.listener.metrics.logins, wire.listener.metrics.logins_failed) == (1, 0)
+
+
+async def test_frames_are_large_again_once_a_session_is_renewed() -> None:
+    sasl = secured(receive_bytes=1_000, max_reauth_ms={"PLAIN": 5_000})
+    async with Wire(sasl=sasl, request_bytes=10_000) as wire:
+        wire.groups.answers[Heartbeat] = HeartbeatResponse()
+        peer = await wire.peer()
+        for _ in range(2):
+            assert (await log_in(peer)).error_code is NONE
+            fields = HEARTBEAT | {"member_id": "m" * 9_000}
+            assert (await peer.ask("heartbeat", 4, **fields)).error_code is NONE
+
+
 async def test_a_repeated_request_during_authentication_is_refused() -> None:
     clock = HandClock()
     async with Wire(sasl=secured(clock, max_reauth_ms={"PLAIN": 5_000})) as wire:

@@ -170,8 +170,8 @@ class Connection(asyncio.Protocol):
             self.peer = replace(self.peer, principal=principal)
         if self._sasl is not None:
             self.login = Login(self._sasl, self, self._metrics, self._log)
-            self._reader.limit = min(self._request_bytes, self._sasl.receive_bytes)
             self._request_memory = self._sasl.memory
+            self.authenticates()
 
     def data_received(self, data: bytes) -> None:
         if self.is_open:
@@ -264,6 +264,11 @@ class Connection(asyncio.Protocol):
     def expect_again(self, request: RepeatedRequest) -> None:
         """Compare the next frame with `request` before it is parsed."""
         self._repeated = request
+
+    def authenticates(self) -> None:
+        """The frames from now on are messages of an authentication, which are small."""
+        if self._sasl is not None:
+            self._reader.limit = min(self._request_bytes, self._sasl.receive_bytes)
 
     def authenticated(self, principal: KafkaPrincipal) -> None:
         """The requests from now on are those of `principal`."""

@@ -63,7 +63,7 @@ class Sasl:
     clock: Clock
     failed_logins: FailedLogins
     receive_bytes: int = 524_288
-    """Size of the largest frame before authentication."""
+    """Size of the largest frame before authentication, and during another one."""
     failure_delay_ms: int = 100
     timeout_ms: int = 30_000
     """Time that a new connection has to authenticate."""
@@ -79,6 +79,10 @@ class LoginConnection(Protocol):
 
     @property
     def peer(self) -> Peer: ...
+
+    def authenticates(self) -> None:
+        """The frames from now on are messages of an authentication, which are small."""
+        ...
 
     def authenticated(self, principal: KafkaPrincipal) -> None:
         """The requests from now on are those of `principal`."""
@@ -123,7 +127,6 @@ class Login:
         metrics: RequestMetrics,
         log: RateLimitedLog,
     ) -> None:
-        self.receive_bytes = sasl.receive_bytes
         self._sasl = sasl
         self._connection = connection
         self._metrics = metrics
@@ -220,6 +223,7 @@ class Login:
             self._state = LoginState.OTHER_MECHANISM
         else:
             self._mechanism, self._server = mechanism, new_server()
+            self._connection.authenticates()
             framed = version >= FIRST_FRAMED
             self._state = LoginState.MESSAGES if framed else LoginState.TOKENS
         return HandshakeAnswer(ErrorCode.none, offered)
