@@ -342,6 +342,50 @@ async def test_a_session_is_renewed_before_it_ends(fake: FakeBroker) -> None:
     await connection.close()
 
 
+async def test_a_renewal_waits_for_a_request_that_takes_longer_than_others(
+    fake: FakeBroker,
+) -> None:
+    """A broker takes no handshake before a JoinGroup that waits for other members."""
+    lifetimes = iter((20, 0))
+    fake.on("sasl_handshake", {})
+    fake.on(
+        "sasl_authenticate",
+        lambda _: {"auth_bytes": b"", "session_lifetime_ms": next(lifetimes)},
+    )
+
+    async def slowly(_: SimpleNamespace) -> Any:
+        await asyncio.sleep(1)
+        return {}
+
+    fake.on("heartbeat", slowly)
+    connection = await opened(fake, security=sasl(), request_timeout_ms=500)
+    await connection.send("heartbeat", timeout_ms=60_000, **HEARTBEAT)
+    fake.on("heartbeat", {})
+    await connection.send("heartbeat", timeout_ms=60_000, **HEARTBEAT)
+    names = [name for name, _ in fake.requests]
+    assert names.count("sasl_handshake") == 2
+    assert names[-3:] == ["sasl_handshake", "sasl_authenticate", "heartbeat"]
+    await connection.close()
+
+
+async def test_a_renewal_that_waits_ends_with_its_connection(fake: FakeBroker) -> None:
+    fake.on("sasl_handshake", {})
+    fake.on("sasl_authenticate", {"auth_bytes": b"", "session_lifetime_ms": 20})
+
+    async def never(_: SimpleNamespace) -> Any:
+        await asyncio.sleep(60)
+
+    fake.on("heartbeat", never)
+    connection = await opened(fake, security=sasl())
+    waiting = asyncio.create_task(connection.send("heartbeat", **HEARTBEAT))
+    await asyncio.sleep(0.1)
+    await connection.close()
+    with pytest.raises(BrokerUnreachableError, match="closed by us"):
+        await waiting
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    assert not [each for each in others if "_renew" in repr(each)]
+
+
 async def test_a_session_that_cannot_be_renewed_ends_the_connection(fake: FakeBroker) -> None:
     answers = iter(
         (

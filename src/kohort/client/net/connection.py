@@ -92,6 +92,8 @@ class Connection(asyncio.BufferedProtocol):
         self._slots = asyncio.Semaphore(config.max_in_flight_requests_per_connection)
         self._gate = SendGate()
         self._renewing: asyncio.Task[None] | None = None
+        self._emptied = asyncio.Event()
+        """Set when nothing is in flight any more, for a renewal that waits."""
         self._timer: asyncio.TimerHandle | None = None
         self._idle_timer: asyncio.TimerHandle | None = None
         self._renew_timer: asyncio.TimerHandle | None = None
@@ -304,6 +306,7 @@ class Connection(asyncio.BufferedProtocol):
                 if timer is not None:
                     timer.cancel()
             self._gate.closed_for_good()
+            self._emptied.set()
             pending, self._pending = self._pending, deque()
             for call in pending:
                 if abort:
@@ -420,6 +423,8 @@ class Connection(asyncio.BufferedProtocol):
         if (found := correlation_id(frame)) != call.correlation_id:
             self._pending.appendleft(call)
             raise MalformedError(f"correlation id {found} instead of {call.correlation_id}")
+        if not self._pending:
+            self._emptied.set()
         self._counters.responded(call.api, self._loop.time() - call.sent, 4 + len(frame))
         if not call.frame.done():
             call.frame.set_result(frame)
@@ -465,9 +470,14 @@ class Connection(asyncio.BufferedProtocol):
     async def _renew(self) -> None:
         """Authenticate again while nothing else is sent.
 
-        A broker accepts no other request between the messages of an authentication.
+        A broker accepts no other request between the messages of an authentication. It also takes
+        none before what is in flight has its response, and a JoinGroup may wait for longer than
+        `request_timeout_ms`: until then the handshake is not sent. The session may end meanwhile.
         """
         try:
+            self._emptied.clear()
+            if self._pending:
+                await self._emptied.wait()
             await self._authenticate()
         except (AuthenticationError, BrokerUnreachableError, KafkaError) as error:
             self.fail(BrokerUnreachableError(f"authentication could not be renewed: {error}"))
