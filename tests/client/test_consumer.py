@@ -8,11 +8,17 @@ from typing import Any
 
 import pytest
 
+from client.admin.stage import fill
 from kohort.client.admin.admin import Admin
 from kohort.client.cluster.cluster import Cluster
 from kohort.client.config import ClientConfig
 from kohort.client.consumer import Consumer
-from kohort.client.errors import ClientClosedError, NotAssignedError, OffsetOutOfRangeError
+from kohort.client.errors import (
+    ClientClosedError,
+    NotAssignedError,
+    OffsetOutOfRangeError,
+    TopicRecreatedError,
+)
 from kohort.client.group_errors import CommitError
 from kohort.client.offset_and_metadata import OffsetAndMetadata
 from kohort.client.produce.producer import Producer
@@ -187,6 +193,37 @@ async def test_commits_that_are_refused(consumer: Consumer, cluster: Cluster) ->
         await consumer.commit({TopicPartition("nowhere", 0): 1, FIRST: 2})
     found = await Admin(cluster).committed([GroupId("billing")])
     assert found[GroupId("billing")] == {FIRST: OffsetAndMetadata(offset=2)}
+
+
+@pytest.mark.parametrize("how", ["by itself", "explicitly", "with offsets"])
+async def test_a_recreated_topic_keeps_its_first_records(
+    cluster: Cluster, broker: Broker, how: str
+) -> None:
+    """Offsets of the old topic are not committed for the new one, which begins anew."""
+    admin, is_automatic = Admin(cluster), how == "by itself"
+    async with Consumer(
+        cluster, group_id="billing", enable_auto_commit=is_automatic, auto_commit_interval_ms=50
+    ) as consumer:
+        await consumer.assign([FIRST])
+        await read(consumer, 4)
+        await admin.delete_topic("orders")
+        await admin.create_topic("orders", partitions=2)
+        fill(broker, "orders", 10, 10)
+        if is_automatic:
+            await asyncio.sleep(0.2)
+        else:
+            with pytest.raises(CommitError, match="orders-0: UNKNOWN_TOPIC_ID"):
+                await consumer.commit(None if how == "explicitly" else {FIRST: 4})
+        assert await consumer.committed([FIRST]) == {FIRST: None}
+        with pytest.raises(TopicRecreatedError):
+            await read(consumer, 20)
+        await consumer.commit()  # nothing of the old topic is left to commit
+        await consumer.assign(())
+        await consumer.assign([FIRST])
+        assert await read(consumer, 5) == [(0, offset) for offset in range(5)]
+        await consumer.commit()
+        found = await consumer.committed([FIRST])
+        assert found[FIRST] == OffsetAndMetadata(offset=5, leader_epoch=0)
 
 
 async def test_no_offset_and_none_to_take_instead(cluster: Cluster) -> None:

@@ -15,6 +15,7 @@ import logging
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Final, Generic, Self, Unpack, cast, get_args
+from uuid import UUID
 
 from kohort.client.admin import Admin
 from kohort.client.cancellation import to_its_end
@@ -30,7 +31,7 @@ from kohort.client.cluster import (
 )
 from kohort.client.config import MAX_MS, ClientConfig, validate_int, validate_one_of
 from kohort.client.counters import RequestCounter, reason
-from kohort.client.errors import ClientClosedError, NotAssignedError
+from kohort.client.errors import ClientClosedError, NotAssignedError, TopicRecreatedError
 from kohort.client.event_loop import own_loop
 from kohort.client.fetch import Batch, Fetcher, deserialize
 from kohort.client.group_errors import CommitError
@@ -241,9 +242,8 @@ class Consumer(MethodHints, Generic[K, V]):
             await self._commit(self._finished)
         self._validate_open()
         for tp in known - wanted.keys():
-            self._drop(tp)
             self._fetcher.remove(tp)
-            self._finished.pop(tp, None)
+            self._forget(tp)
         for tp, offset in wanted.items():
             if offset is not None:
                 self._drop(tp)
@@ -467,7 +467,11 @@ class Consumer(MethodHints, Generic[K, V]):
             self._validate_open()
             if not self.assignment:
                 raise NotAssignedError("the consumer has no partitions: assign some first")
-            taken = await self._fetcher.next_any(max_wait_ms=max_wait_ms, before=before)
+            try:
+                taken = await self._fetcher.next_any(max_wait_ms=max_wait_ms, before=before)
+            except TopicRecreatedError as error:
+                self._forget(error.topic_partition)
+                raise
             batch = self._batch = cast("Batch[K, V] | None", taken)
             if taken is None or self._deserializers is None:
                 return batch
@@ -529,6 +533,12 @@ class Consumer(MethodHints, Generic[K, V]):
         if self._handed_out is not None and self._handed_out[0] == tp:
             self._handed_out = None
 
+    def _forget(self, tp: TopicPartition) -> None:
+        """Nothing more is to be committed of what was read."""
+        self._drop(tp)
+        self._finished.pop(tp, None)
+        self._committed.pop(tp, None)
+
     def _is_in_work(self, tp: TopicPartition) -> bool:
         """Whether a part of its batch was handed out."""
         batch = self._batch
@@ -577,7 +587,9 @@ class Consumer(MethodHints, Generic[K, V]):
     async def _send_in_order(self, new: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         started = asyncio.get_running_loop().time()
         try:
-            outcomes = await self._admin.commit(self._required_group(), new)
+            outcomes = await self._admin.commit(
+                self._required_group(), new, topic_ids=self._topic_ids()
+            )
         except KohortError as error:
             self._commit_requests.failures.count(reason(error))
             raise
@@ -589,6 +601,11 @@ class Consumer(MethodHints, Generic[K, V]):
             self._commit_requests.failures.count(each)
         if errors:
             raise CommitError(errors)
+
+    def _topic_ids(self) -> dict[TopicPartition, UUID]:
+        """The ids of the topics that were read, as far as they are known."""
+        found = {tp: self._fetcher.topic_id(tp) for tp in self.assignment}
+        return {tp: each for tp, each in found.items() if each is not None}
 
     async def _commit_regularly(self) -> None:
         while True:

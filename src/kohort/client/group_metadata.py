@@ -7,6 +7,7 @@ older generation, abort the transaction. A group without member and generation i
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
+from uuid import UUID
 
 from kohort.client.offset_and_metadata import OffsetAndMetadata, committable, validate_offsets
 from kohort.types import TopicPartition
@@ -37,6 +38,10 @@ class GroupMetadata:
         validate_offsets(offsets)
         return self, {tp: committable(tp, given) for tp, given in offsets.items()}
 
+    def topic_ids(self) -> Mapping[str, UUID]:
+        """None: it is not known of which topics the offsets are."""
+        return {}
+
 
 @runtime_checkable
 class OffsetOwner(Protocol):
@@ -49,5 +54,12 @@ class OffsetOwner(Protocol):
 
         Raises ValueError for what is no offset, GenerationEndedError for a partition that is no
         longer the member's.
+        """
+        ...
+
+    def topic_ids(self) -> Mapping[str, UUID]:
+        """The ids of the topics that it reads, as far as they are known, by name.
+
+        A transaction with offsets of a topic that has another id by now is aborted.
         """
         ...

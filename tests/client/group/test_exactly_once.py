@@ -37,12 +37,14 @@ async def orders(broker: Broker, config: ClientConfig) -> None:
         await producer.send_and_wait("orders", b"1")
 
 
-async def run(config: ClientConfig, name: str, work: Callable[..., Any], *args: Any) -> None:
+async def run(
+    config: ClientConfig, name: str, work: Callable[..., Any], *args: Any, **options: Any
+) -> None:
     """A member whose task is `work`, until it is cancelled; of several the first name owns all."""
     async with ConsumerGroup(
         "totals",
         topics=["orders"],
-        assignors=["range"],
+        **({"assignors": ["range"]} | options),
         bootstrap=config.bootstrap,
         client_id=name,
         isolation_level="read_committed",

@@ -14,6 +14,7 @@ accept changes of offsets only for groups without members.
 import time
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final, Self, Unpack
+from uuid import UUID
 
 from kohort.client.admin import (
     acl_apis,
@@ -167,16 +168,24 @@ class Admin(MethodHints):
         )
 
     async def commit(
-        self, group: GroupId, offsets: Mapping[TopicPartition, int | OffsetAndMetadata]
+        self,
+        group: GroupId,
+        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+        *,
+        topic_ids: Mapping[TopicPartition, UUID] | None = None,
     ) -> dict[TopicPartition, KafkaError | None]:
         """Commit for a group without members; None for each partition that is committed.
 
+        With `topic_ids` of all partitions, offsets of a topic that was deleted are refused
+        (UNKNOWN_TOPIC_ID) though another one has its name; by Apache Kafka since 4.1.
         Raises KohortError when the group as a whole is refused: UNKNOWN_MEMBER_ID if it has
         members; TypeError and ValueError for what is no offset.
         """
         validate_offsets(offsets)
         named = {tp: committable(tp, given) for tp, given in offsets.items()}
-        return await offset_apis.commit(self.cluster, group, named, timeout_ms=self.timeout_ms)
+        return await offset_apis.commit(
+            self.cluster, group, named, topic_ids or {}, timeout_ms=self.timeout_ms
+        )
 
     async def delete_offsets(
         self, group: GroupId, partitions: Collection[TopicPartition]

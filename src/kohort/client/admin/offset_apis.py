@@ -2,7 +2,7 @@
 
 A commit from outside has no member id and generation -1. Only a group without members accepts it
 (else UNKNOWN_MEMBER_ID). Topics are named: OffsetFetch and OffsetCommit are sent below v10, as by
-Java's Admin.
+Java's Admin, unless the caller knows the ids of the topics.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -10,6 +10,7 @@ from functools import partial
 from itertools import groupby
 from operator import attrgetter
 from typing import Any, Final, TypeAlias
+from uuid import UUID
 
 from kohort.client.admin.coordinator_requests import Coordinator, refusal, send_to_coordinators
 from kohort.client.cluster import Cluster
@@ -100,6 +101,7 @@ async def commit(
     cluster: Cluster,
     group: GroupId,
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    topic_ids: Mapping[TopicPartition, UUID],
     *,
     timeout_ms: int,
 ) -> PartitionErrors:
@@ -108,7 +110,10 @@ async def commit(
     Raises KohortError when the whole group is refused or unreachable.
     """
     responses = await send_to_coordinators(
-        cluster, [group], partial(_commit, offsets=offsets), timeout_ms=timeout_ms
+        cluster,
+        [group],
+        partial(_commit, offsets=offsets, topic_ids=topic_ids),
+        timeout_ms=timeout_ms,
     )
     return unless_error(responses[group])
 
@@ -117,24 +122,31 @@ async def _commit(
     coordinator: Coordinator,
     groups: list[GroupId],
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    topic_ids: Mapping[TopicPartition, UUID],
 ) -> dict[GroupId, PartitionErrors | KohortError]:
+    names = {topic_ids[tp]: tp.topic for tp in offsets if tp in topic_ids}
+    if not offsets.keys() <= topic_ids.keys():
+        topic_ids = {}
     response = await coordinator.connection.send(
         "offset_commit",
-        max_version=NAMES_TOPICS,
+        max_version=None if topic_ids else NAMES_TOPICS,
         group_id=groups[0],
         generation_id_or_member_epoch=-1,
         member_id="",
         group_instance_id=None,
         retention_time_ms=-1,
-        topics=_to_commit(offsets),
+        topics=_to_commit(offsets, topic_ids),
     )
-    return {groups[0]: _partition_errors(response.topics)}
+    return {groups[0]: _partition_errors(response.topics, names)}
 
 
-def _to_commit(offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> list[dict[str, Any]]:
+def _to_commit(
+    offsets: Mapping[TopicPartition, OffsetAndMetadata], topic_ids: Mapping[TopicPartition, UUID]
+) -> list[dict[str, Any]]:
     return [
         {
             "name": topic,
+            "topic_id": topic_id,
             "partitions": [
                 {
                     "partition_index": each.partition,
@@ -145,17 +157,22 @@ def _to_commit(offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> list[dict
                 for each in together
             ],
         }
-        for topic, together in groupby(sorted(offsets), attrgetter("topic"))
+        for (topic, topic_id), together in groupby(
+            sorted(offsets, key=lambda tp: (tp.topic, str(topic_ids.get(tp)), tp.partition)),
+            lambda tp: (tp.topic, topic_ids.get(tp)),
+        )
     ]
 
 
-def _partition_errors(topics: Iterable[Any]) -> PartitionErrors | KafkaError:
+def _partition_errors(
+    topics: Iterable[Any], names: Mapping[UUID, str]
+) -> PartitionErrors | KafkaError:
     """The error of each partition, or one error of the whole group.
 
     OffsetCommit has no error of the group: the coordinator repeats it in every partition.
     """
     errors_by_partition: PartitionErrors = {
-        TopicPartition(topic.name, each.partition_index): refusal(each.error_code)
+        TopicPartition(_name(topic, names), each.partition_index): refusal(each.error_code)
         for topic in topics
         for each in topic.partitions
     }
@@ -163,6 +180,10 @@ def _partition_errors(topics: Iterable[Any]) -> PartitionErrors | KafkaError:
     codes = {error.code for error in errors if error is not None}
     whole = errors[0] if errors and None not in errors and len(codes) == 1 else None
     return errors_by_partition if whole is None or whole.code not in _OF_THE_GROUP else whole
+
+
+def _name(topic: Any, names: Mapping[UUID, str]) -> str:
+    return str(topic.name) if hasattr(topic, "name") else names[topic.topic_id]
 
 
 _OF_THE_GROUP: Final = frozenset(

@@ -1,10 +1,11 @@
 """A cluster as a client knows it: brokers, leaders, coordinators, and offsets by time."""
 
-from kohort.client.cluster.cluster import Cluster, open_cluster
+from kohort.client.cluster.cluster import Cluster, ask_topics, open_cluster
 from kohort.client.cluster.find_coordinator import GROUP, TRANSACTION
 from kohort.client.cluster.leader_requests import partition_error, send_to_leaders
 from kohort.client.cluster.metadata import (
     NO_EPOCH,
+    NO_ID,
     NO_LEADER,
     Leader,
     Metadata,
@@ -18,6 +19,7 @@ __all__ = [
     "GROUP",
     "LATEST",
     "NO_EPOCH",
+    "NO_ID",
     "NO_LEADER",
     "TRANSACTION",
     "Cluster",
@@ -27,6 +29,7 @@ __all__ = [
     "Offset",
     "PartitionMetadata",
     "TopicMetadata",
+    "ask_topics",
     "list_offsets",
     "open_cluster",
     "partition_error",

@@ -396,3 +396,12 @@ def _read_error(task: "asyncio.Task[Any]") -> None:
     """Mark the error as read: no caller may be waiting."""
     if not task.cancelled():
         task.exception()
+
+
+async def ask_topics(
+    connection: Connection, topics: tuple[str, ...]
+) -> Mapping[str, TopicMetadata]:
+    """The topics as this one broker knows them. Raises BrokerUnreachableError."""
+    fields = fields_of_request(topics, allow_auto_create=False)
+    response = await connection.send("metadata", min_version=MIN_VERSION, **fields)
+    return from_response(response).topics

@@ -14,6 +14,7 @@ from kohort.client.config import Address
 from kohort.errors import ErrorCode
 
 NO_EPOCH: Final = -1
+NO_ID: Final = UUID(int=0)
 NO_LEADER: Final = -1
 MIN_VERSION: Final = 4
 """The first version in which a request can refuse to create the topic."""
@@ -71,6 +72,15 @@ class TopicMetadata:
         if index < len(self.partitions) and self.partitions[index].index == index:
             return self.partitions[index]
         return next((each for each in self.partitions if each.index == index), None)
+
+    @property
+    def exists(self) -> bool:
+        """Whether the topic exists, perhaps with partitions that have no leader now."""
+        return self.error in (ErrorCode.none, ErrorCode.leader_not_available)
+
+    def is_another(self, known: UUID | None) -> bool:
+        """Whether it is there, and another topic than the one that had the known id."""
+        return self.exists and None not in (known, self.id) and self.id not in (known, NO_ID)
 
     def after(self, known: "TopicMetadata | None") -> "TopicMetadata":
         """This metadata, but with known leaders of a larger epoch of the same topic."""

@@ -23,6 +23,7 @@ import logging
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final, Self
+from uuid import UUID
 
 from kohort.client.cluster import EARLIEST, LATEST, NO_EPOCH, Cluster, Isolation
 from kohort.client.config import MAX_MS, validate_int
@@ -223,6 +224,13 @@ class Fetcher:
         """The offset that is handed out next; None until it is known. Raises NotAssignedError."""
         position = self._partition(tp).position
         return None if position < 0 else position
+
+    def topic_id(self, tp: TopicPartition) -> UUID | None:
+        """The id of the topic when the partition was first located; None before, or if unknown.
+
+        Raises NotAssignedError.
+        """
+        return self._partition(tp).topic_id
 
     def high_watermark(self, tp: TopicPartition) -> int | None:
         """The high watermark as of the last fetch; None before the first.

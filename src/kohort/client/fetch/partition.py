@@ -76,7 +76,8 @@ class FetchPartition:
         self.tp = tp
         self._budget = budget
         self._on_change = on_change
-        self._topic_id: UUID | None = None  # as it was when the partition was first located
+        self.topic_id: UUID | None = None
+        """As it was when the partition was first located."""
         self._leader: Leader | None = None  # None: unready
         self._replica: int | None = None
         self._replica_until = 0.0
@@ -204,9 +205,9 @@ class FetchPartition:
 
     def identify(self, topic_id: UUID | None) -> None:
         """Remember the topic id. Raises TopicRecreatedError if the partition had another one."""
-        if None not in (self._topic_id, topic_id) and topic_id != self._topic_id:
+        if None not in (self.topic_id, topic_id) and topic_id != self.topic_id:
             raise TopicRecreatedError(self.tp)
-        self._topic_id = topic_id or self._topic_id
+        self.topic_id = topic_id or self.topic_id
 
     def lead_by(self, leader: Leader) -> None:
         """Fetch from this leader, which the offset is valid for."""
@@ -253,7 +254,7 @@ class FetchPartition:
     def requested(self, max_bytes: int) -> RequestedPartition:
         """The partition's entry in a Fetch request."""
         epoch = self._leader.epoch if self._leader is not None else NO_EPOCH
-        return RequestedPartition(self._topic_id, self._fetch_offset, epoch, max_bytes)
+        return RequestedPartition(self.topic_id, self._fetch_offset, epoch, max_bytes)
 
     def update_watermarks(self, response: PartitionResponse) -> None:
         """Remember the high watermark and the last stable offset of a response."""

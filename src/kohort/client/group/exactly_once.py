@@ -17,7 +17,11 @@ from contextlib import AbstractAsyncContextManager, suppress
 from types import TracebackType
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from kohort.client.errors import NotAssignedError, TransactionAbortedError
+from kohort.client.errors import (
+    NotAssignedError,
+    TopicRecreatedError,
+    TransactionAbortedError,
+)
 from kohort.client.fetch import Batch
 from kohort.client.group.owned_partition import OwnedPartition
 from kohort.client.group_errors import GenerationEndedError
@@ -170,8 +174,10 @@ class ExactlyOnce(AbstractAsyncContextManager[T], Generic[T]):
 
 
 def _has_moved_on(error: TransactionAbortedError) -> bool:
-    """Whether only the generation has changed."""
+    """Whether only the generation, or the topic, is another one now."""
     cause = error.__cause__
+    if isinstance(cause, TopicRecreatedError):
+        return True
     return isinstance(cause, KafkaError) and cause.code in _MOVED_ON
 
 

@@ -38,6 +38,7 @@ from typing import (
     TypeVarTuple,
     overload,
 )
+from uuid import UUID
 
 from kohort.client.fetch import Batch, Fetcher
 from kohort.client.group.commits import validate_commits
@@ -69,6 +70,11 @@ class Workplace(Protocol):
     @property
     def member_epoch(self) -> int | None:
         """The present epoch in the consumer protocol; None: commits carry the generation's id."""
+        ...
+
+    @property
+    def topic_ids(self) -> Mapping[str, UUID]:
+        """The ids of the topics at the assignment, of those that have one."""
         ...
 
     def stream(
@@ -282,6 +288,10 @@ class Generation(ABC, Generic[K, V]):
             instance_id=self._workplace.config.instance_id,
         )
         return group, {owned.partition: owned.offset(given) for owned, given in held}
+
+    def topic_ids(self) -> Mapping[str, UUID]:
+        """For `Transaction.commit_offsets`: the ids of the topics that this member reads."""
+        return self._workplace.topic_ids
 
     def position(self, partition: TopicPartition) -> int | None:
         """Offset of the next record that `records` yields; None until it is known."""

@@ -389,6 +389,10 @@ class GroupRun:
         return None if is_classic else self.membership.generation
 
     @property
+    def topic_ids(self) -> Mapping[str, UUID]:
+        return self.watch.ids
+
+    @property
     def offset_reader(self) -> Identity | None:
         return None if self.member_epoch is None else self._identity()
 

@@ -16,11 +16,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
-from kohort.client.cluster import Metadata, TopicMetadata
-from kohort.errors import ErrorCode
+from kohort.client.cluster import NO_ID, Metadata
 from kohort.types import TopicPartition
-
-NO_ID = UUID(int=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +57,7 @@ class TopicWatch:
             sorted(
                 name
                 for name, topic in metadata.topics.items()
-                if not topic.is_internal and exists(topic) and self._pattern.fullmatch(name)
+                if not topic.is_internal and topic.exists and self._pattern.fullmatch(name)
             )
         )
 
@@ -92,7 +89,7 @@ class TopicWatch:
         of_held = {each.topic for each in held}
         for name, topic in metadata.topics.items():
             if (
-                exists(topic)
+                topic.exists
                 and topic.id is not None
                 and topic.id != NO_ID
                 and name not in of_held & self.ids.keys()
@@ -144,13 +141,7 @@ class TopicWatch:
 
     def _is_another(self, metadata: Metadata, topic: str) -> bool:
         now = metadata.topics.get(topic)
-        known = self.ids.get(topic)
-        return (
-            now is not None
-            and exists(now)
-            and None not in (known, now.id)
-            and now.id not in (known, NO_ID)
-        )
+        return now is not None and now.is_another(self.ids.get(topic))
 
     def forget(self, topics: Iterable[str]) -> None:
         """Forget the ids of these topics: a topic of the same name is another one, and new."""
@@ -159,15 +150,10 @@ class TopicWatch:
             self._initial_counts[topic] = 0
 
 
-def exists(topic: TopicMetadata) -> bool:
-    """Whether the topic exists, perhaps with partitions that have no leader now."""
-    return topic.error in (ErrorCode.none, ErrorCode.leader_not_available)
-
-
 def partition_count(metadata: Metadata, topic: str) -> int:
     """Number of partitions; 0 if there is no such topic."""
     found = metadata.topics.get(topic)
-    return len(found.partitions) if found is not None and exists(found) else 0
+    return len(found.partitions) if found is not None and found.exists else 0
 
 
 def topics_for_assignor(
@@ -188,4 +174,4 @@ def topics_for_assignor(
 
 
 def _is_there(metadata: Metadata, topic: str) -> bool:
-    return topic in metadata.topics and exists(metadata.topics[topic])
+    return topic in metadata.topics and metadata.topics[topic].exists

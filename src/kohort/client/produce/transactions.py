@@ -16,13 +16,15 @@ import logging
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final, TypeVar
+from uuid import UUID
 
 from kohort.client.backoff import retrying
-from kohort.client.cluster import GROUP, TRANSACTION, Cluster
+from kohort.client.cluster import GROUP, TRANSACTION, Cluster, TopicMetadata, ask_topics
 from kohort.client.counters import DurationCounter
 from kohort.client.errors import (
     CommitUnknownError,
     GaveUpError,
+    TopicRecreatedError,
     TransactionAbortedError,
     UnsupportedVersionError,
     is_retriable,
@@ -244,10 +246,11 @@ class Transactions:
         began = self._now()
         async with self._lock:
             group, wanted = owner.to_commit(offsets)
+            topic_ids = dict(owner.topic_ids())
             try:
                 if not self.machine.has_group(group.group_id):
                     await self._add_group(group.group_id)
-                await self._send_offsets(group, wanted)
+                await self._send_offsets(group, wanted, topic_ids)
             except KohortError as error:
                 self.machine.abortable(error)
                 self._raise_if_fatal()
@@ -439,8 +442,16 @@ class Transactions:
         self.machine.added_group(group_id)
 
     async def _send_offsets(
-        self, group: GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+        self,
+        group: GroupMetadata,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        topic_ids: Mapping[str, UUID],
     ) -> None:
+        """Raises TopicRecreatedError, KafkaError, ProducerFencedError, GaveUpError.
+
+        TxnOffsetCommit names topics. Its coordinator is asked for their ids after it: if they are
+        those of the topics that were read, a later deletion removes the offsets.
+        """
         topics: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
         for tp, each in offsets.items():
             topics[tp.topic].append(
@@ -452,7 +463,7 @@ class Transactions:
                 }
             )
 
-        async def send(connection: Connection) -> None:
+        async def send(connection: Connection) -> Mapping[str, TopicMetadata]:
             self.machine.sending()
             response = await connection.send(
                 "txn_offset_commit",
@@ -474,8 +485,13 @@ class Transactions:
                     for each in topic.partitions
                 }
             )
+            known = tuple(topics.keys() & topic_ids.keys())
+            return await ask_topics(connection, known) if known else {}
 
-        await self._coordinate("txn_offset_commit", send, key=group.group_id, key_type=GROUP)
+        now = await self._coordinate("txn_offset_commit", send, key=group.group_id, key_type=GROUP)
+        for tp in offsets:
+            if tp.topic in now and now[tp.topic].is_another(topic_ids[tp.topic]):
+                raise TopicRecreatedError(tp)
 
     async def _coordinate(
         self,
