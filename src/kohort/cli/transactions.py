@@ -122,9 +122,7 @@ _DESCRIBED: Final = (
 
 def _describe_producers(options: argparse.Namespace) -> int:
     async def work(admin: Admin) -> int:
-        tp = _partition(options)
-        producers = unless_error((await admin.describe_producers([tp]))[tp])
-        assert isinstance(producers, tuple)
+        producers = await _producers(admin, _partition(options))
         rows = [
             (
                 each.producer_id,
@@ -148,6 +146,17 @@ def _describe_producers(options: argparse.Namespace) -> int:
         return 0
 
     return run_with_admin(options, work)
+
+
+async def _producers(admin: Admin, tp: TopicPartition) -> tuple[ProducerState, ...]:
+    """The producers that the partition's leader remembers. Raises KohortError.
+
+    The leader of a topic that does not exist would be waited for until the timeout.
+    """
+    unless_error((await admin.describe_topics([tp.topic]))[tp.topic])
+    producers = unless_error((await admin.describe_producers([tp]))[tp])
+    assert isinstance(producers, tuple)
+    return producers
 
 
 def _producer_json(of: ProducerState) -> dict[str, object]:
@@ -201,9 +210,7 @@ def _abort(options: argparse.Namespace) -> int:
 
 
 async def _at(admin: Admin, tp: TopicPartition, offset: int) -> ProducerState:
-    producers = unless_error((await admin.describe_producers([tp]))[tp])
-    assert isinstance(producers, tuple)
-    for each in producers:
+    for each in await _producers(admin, tp):
         if each.transaction_start_offset == offset:
             return each
     raise KohortError(f"{tp} has no open transaction that begins at offset {offset}")
