@@ -1,11 +1,14 @@
 """`kohort acls` against `kohort serve`, by options and by kafka-acls' words."""
 
 import io
+from collections.abc import Iterator
 
 import pytest
 
 from cli.running import Run, runner
 from cli.served import Serve
+from kohort.client.admin.admin import EVERY_ACL, Admin
+from kohort.testing.server_process import ServerProcess
 
 SECURED = (
     "--set=authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -13,10 +16,19 @@ SECURED = (
 )
 
 
+@pytest.fixture(scope="module")
+def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    log = tmp_path_factory.mktemp("server") / "server.log"
+    with ServerProcess("--memory", *SECURED, log=log) as server:
+        yield server.address
+
+
 @pytest.fixture
-def run(serve: Serve, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs a command at a server whose super user is whoever connects."""
-    return runner(capsys, "-b", serve("--memory", *SECURED).address)
+async def run(bootstrap: str, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs a command at a server without entries, whose super user is whoever connects."""
+    async with Admin(bootstrap=bootstrap) as admin:
+        await admin.delete_acls([EVERY_ACL])
+    return runner(capsys, "-b", bootstrap)
 
 
 def shown(run: Run, *words: str) -> list[tuple[str, ...]]:
