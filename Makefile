@@ -51,6 +51,7 @@ help:
 	@echo "make chaos        kill a server 200 times under real clients and 100 times under transactions,"
 	@echo "                  nodes of a cluster as often, with all else that fails, Spark queries of a"
 	@echo "                  group 50 times, exactly-once ones 100 times; check what they were promised"
+	@echo "                  KAFKA=yes: exactly-once ones on an Apache Kafka, too"
 	@echo "make fuzz         feed broken bytes to the wire, the decoders, the logs: a million inputs"
 	@echo "make clean        remove what was made, but not ./data"
 
@@ -107,7 +108,8 @@ chaos: $(INSTALLED)
 	PYTHONPATH=tests $(BIN)/python -m live.cluster
 	PYTHONPATH=tests $(BIN)/python -m live.cluster.bank
 	$(BIN)/pytest -m "clients and long" tests/spark/test_member_chaos.py
-	KOHORT_SPARK_STRIKES=100 $(BIN)/pytest -m "clients and long" tests/spark/test_exactly_once_chaos.py
+	KOHORT_SPARK_STRIKES=100 $(BIN)/pytest -m "clients and long" -rs \
+		tests/spark/test_exactly_once_chaos.py $(if $(KAFKA),,-k KohortServer)
 
 # A million inputs, guided by coverage where `atheris` has a wheel for this Python.
 fuzz: $(INSTALLED)

@@ -3,12 +3,15 @@ unless it says `kohort_only` or `kafka_only`.
 """
 
 import asyncio
+import signal
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 from kohort.conformance.runner import warm_up
+from kohort.testing.server_process import ServerProcess
 from peers.kafka import QUICK_START, Kafka, free_port, missing_tools
 from peers.kohort import kohort
 
@@ -39,3 +42,42 @@ def apache_kafka(settings: Mapping[str, str]) -> Iterator[str]:
     with Kafka.start(free_port(neighbours=1), settings, heap="512m", flags=QUICK_START) as node:
         asyncio.run(warm_up(node.host, node.port))
         yield node.address
+
+
+class KohortServer:
+    """A server that keeps its data when it is killed."""
+
+    def __init__(self, directory: Path, settings: Mapping[str, str] = SETTINGS) -> None:
+        self._directory, self._settings = directory, settings
+        self.address = "127.0.0.1:0"
+        self._start()
+
+    def _start(self) -> None:
+        options = ("--data", str(self._directory / "data"), "--listen", self.address)
+        log = self._directory / "server.log"
+        self._process = ServerProcess(*options, log=log, settings=self._settings)
+        self.address = self._process.address
+
+    def is_killed(self) -> None:
+        self._process.kill()
+        self._start()
+
+    def stop(self) -> None:
+        self._process.kill()
+
+
+class KafkaServer:
+    """The same of Apache Kafka, whose data goes with it; skips where it cannot run."""
+
+    def __init__(self, _: Path) -> None:
+        if reason := missing_tools():
+            pytest.skip(reason)
+        port = free_port(neighbours=1)
+        self._node = Kafka.start(port, SETTINGS, heap="512m", flags=QUICK_START)
+        self.address = self._node.address
+
+    def is_killed(self) -> None:
+        self._node.restart(signal.SIGKILL)
+
+    def stop(self) -> None:
+        self._node.stop()

@@ -24,12 +24,10 @@ from confluent_kafka import Consumer, TopicPartition
 
 from kohort.protocol import batches
 from kohort.protocol.batches import Record
-from kohort.testing.server_process import ServerProcess
-from peers.kafka import QUICK_START, Kafka, free_port, missing_tools
 from spark.cluster import HOST, standalone
 from spark.pausing import IN_TASKS, POINTS, Points
 from spark.processes import Driver, descendants, executor
-from spark.servers import SETTINGS
+from spark.servers import KafkaServer, KohortServer
 from spark.streams import wait_for
 from spark.topics import NOW, Topics
 
@@ -70,41 +68,6 @@ SPECULATIVE = {
 LOST = r"retention or a deletion took|was deleted|is gone|ends at offset|has taken the partitions"
 """What a query says of records that were deleted before it read them."""
 OLDER = "the checkpoint is an older copy"
-
-
-class KohortServer:
-    def __init__(self, directory):
-        self._directory = directory
-        self.address = "127.0.0.1:0"
-        self._start()
-
-    def _start(self):
-        options = ("--data", str(self._directory / "data"), "--listen", self.address)
-        log = self._directory / "server.log"
-        self._process = ServerProcess(*options, log=log, settings=SETTINGS)
-        self.address = self._process.address
-
-    def is_killed(self):
-        self._process.kill()
-        self._start()
-
-    def stop(self):
-        self._process.kill()
-
-
-class KafkaServer:
-    def __init__(self, directory):
-        if reason := missing_tools():
-            pytest.skip(reason)
-        port = free_port(neighbours=1)
-        self._node = Kafka.start(port, SETTINGS, heap="512m", flags=QUICK_START)
-        self.address = self._node.address
-
-    def is_killed(self):
-        self._node.restart(signal.SIGKILL)
-
-    def stop(self):
-        self._node.stop()
 
 
 class Judge:

@@ -33,9 +33,8 @@ from kohort.spark.row_spool import SpoolDirectory
 from kohort.spark.sink_offsets import SinkOffsets, member_plan, plan_token
 from kohort.spark.write_options import parse_write
 from kohort.spark.writing import Writing
-from kohort.testing.server_process import ServerProcess
 from kohort.types import TopicPartition
-from spark.servers import SETTINGS
+from spark.servers import SETTINGS, KohortServer
 from spark.streams import wait_for
 from spark.topics import Topics
 
@@ -500,36 +499,13 @@ def test_a_sink_that_does_not_commit_the_offsets(pipe):
         query.plan()
 
 
-class Server:
-    """A server that keeps its data when it is killed."""
-
-    def __init__(self, directory, settings=SETTINGS):
-        self._directory, self._settings = directory, settings
-        self._listen = "127.0.0.1:0"
-        self.start()
-
-    def start(self):
-        options = ("--data", str(self._directory / "data"), "--listen", self._listen)
-        log = self._directory / "server.log"
-        self.process = ServerProcess(*options, log=log, settings=self._settings)
-        self._listen = self.process.address
-
-    @property
-    def address(self):
-        return self._listen
-
-    def is_killed(self):
-        self.process.kill()
-        self.start()
-
-
 def test_a_transactional_id_that_expires_while_the_query_is_idle(tmp_path):
     """Nobody has fenced its sink: the id would exist again."""
     expiring = {
         "transactional.id.expiration.ms": "5000",
         "transaction.remove.expired.transaction.cleanup.interval.ms": "100",
     }
-    server = Server(tmp_path, SETTINGS | expiring)
+    server = KohortServer(tmp_path, SETTINGS | expiring)
     pipe = Pipe(Topics(server.address))
     try:
         query = pipe.query()
@@ -546,14 +522,14 @@ def test_a_transactional_id_that_expires_while_the_query_is_idle(tmp_path):
     finally:
         for query in pipe.queries:
             query.dies()
-        server.process.kill()
+        server.stop()
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(("seed", "events"), [(1, 6), pytest.param(2, 50, marks=pytest.mark.long)])
 def test_drivers_and_the_server_are_killed_at_random(tmp_path, seed, events):
     """Two queries of a group; a query that fails is started again, as one that was killed."""
-    server, choose = Server(tmp_path), random.Random(seed)
+    server, choose = KohortServer(tmp_path), random.Random(seed)
     pipe = Pipe(Topics(server.address))
     queries = {name: pipe.query(name) for name in "ab"}
 
@@ -586,7 +562,7 @@ def test_drivers_and_the_server_are_killed_at_random(tmp_path, seed, events):
     finally:
         for query in pipe.queries:
             query.dies()
-        server.process.kill()
+        server.stop()
 
 
 OFFSETS = {TopicPartition("orders", 3): OffsetAndMetadata(offset=7, metadata="here")}

@@ -1,16 +1,19 @@
 """`transactionalSink` without Spark: two queries of a group, to which at each step of a micro-batch
-anything may happen, also to their topic. Each record is in the target once, in order.
+anything may happen, also to their topic. Each record is in the target once, in order, as librdkafka
+reads it with `read_committed`.
 """
 
 import random
 from collections import Counter
-from contextlib import suppress
+from contextlib import closing, suppress
 
 import pytest
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from kohort.errors import KohortError
+from spark.servers import KafkaServer, KohortServer
 from spark.streams import wait_for
-from spark.test_transactional_sink import Pipe, Server, directory  # noqa: F401
+from spark.test_transactional_sink import Pipe, directory  # noqa: F401
 from spark.topics import Topics
 
 MOST_PARTITIONS = 5
@@ -48,6 +51,18 @@ class NumberedPipe(Pipe):
         self.topics.delete(self.source)
         self.topics.create(self.source, self.partitions)
         self.created += 1
+
+    def values(self):
+        """Those of committed transactions, in the order of offsets."""
+        config = {"bootstrap.servers": self.topics.address, "group.id": "judge"}
+        config |= {"isolation.level": "read_committed", "enable.partition.eof": True}
+        found = []
+        with closing(Consumer(config)) as consumer:
+            consumer.assign([TopicPartition(self.target, 0, 0)])
+            while not (message := consumer.poll(60)).error():
+                found.append(message.value())
+        assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
+        return found
 
     def is_all_there(self):
         found = [tuple(map(int, value.split())) for value in self.values()]
@@ -152,16 +167,31 @@ STRIKES = (
 )  # fmt: skip
 
 
+KAFKA = pytest.mark.clients
+LONG = pytest.mark.long
+
+
 @pytest.mark.timeout(3_600)
-@pytest.mark.parametrize(("seed", "events"), [(1, 4), pytest.param(2, 99, marks=pytest.mark.long)])
-def test_each_record_is_there_once_and_in_order(tmp_path, seed, events):
-    chaos = Chaos(Server(tmp_path), seed)
+@pytest.mark.parametrize(
+    ("kind", "seed", "events"),
+    [
+        (KohortServer, 1, 4),
+        pytest.param(KohortServer, 2, 99, marks=LONG),
+        pytest.param(KafkaServer, 1, 4, marks=KAFKA),
+        pytest.param(KafkaServer, 2, 99, marks=[KAFKA, LONG]),
+    ],
+)
+def test_each_record_is_there_once_and_in_order(tmp_path, kind, seed, events):
+    server = kind(tmp_path)
     try:
-        for _ in range(events):
-            chaos.step()
-        chaos.end()
-        print(dict(sorted(chaos.struck.items())))
+        chaos = Chaos(server, seed)
+        try:
+            for _ in range(events):
+                chaos.step()
+            chaos.end()
+            print(dict(sorted(chaos.struck.items())))
+        finally:
+            for query in chaos.pipe.queries:
+                query.dies()
     finally:
-        for query in chaos.pipe.queries:
-            query.dies()
-        chaos.server.process.kill()
+        server.stop()
