@@ -1,13 +1,18 @@
 """Topics with records in them, for readers: made over our own client, batch by batch."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
 
 from kohort.client.admin import Admin, ConfigResource
+from kohort.client.backoff import retrying
 from kohort.client.cluster.cluster import Cluster
 from kohort.client.cluster.offsets import LATEST, list_offsets
 from kohort.client.config import ClientConfig
+from kohort.client.net.connection import Connection
 from kohort.client.offset_and_metadata import OffsetAndMetadata
+from kohort.errors import ErrorCode, KafkaError
 from kohort.protocol import batches
 from kohort.protocol.batches import Record
 from kohort.types import GroupId, TopicPartition
@@ -15,6 +20,8 @@ from kohort.types import GroupId, TopicPartition
 NOW = 1_700_000_000_000
 WAIT_MS = 10_000
 """Time limit of a produce request, whose partition may have replicas."""
+NOT_SERVED_YET = (ErrorCode.not_leader_or_follower, ErrorCode.unknown_topic_or_partition)
+"""What Apache Kafka answers for a partition that is new, or after a restart."""
 
 
 class Topics:
@@ -49,28 +56,27 @@ class Topics:
     def trim(self, name: str, partition: int, offset: int) -> None:
         """Delete the records before `offset`."""
 
-        async def ask(cluster: Cluster) -> None:
-            topic = {"name": name, "partitions": [{"partition_index": partition, "offset": offset}]}
-            leader = await cluster.leader(TopicPartition(name, partition))
-            answer = await (await cluster.connection(leader.node_id)).send(
-                "delete_records", topics=[topic]
-            )
-            assert not answer.topics[0].partitions[0].error_code, answer
+        topic = {"name": name, "partitions": [{"partition_index": partition, "offset": offset}]}
 
-        self._run(ask)
+        async def send(connection: Connection) -> Any:
+            answer = await connection.send("delete_records", topics=[topic])
+            return answer.topics[0].partitions[0]
+
+        self._run(lambda cluster: _ask_leader(cluster, TopicPartition(name, partition), send))
 
     def append(self, name: str, partition: int, *produced: bytes) -> None:
         """Record batches, as they are."""
 
+        async def send(batch: bytes, connection: Connection) -> Any:
+            data = [{"name": name, "partition_data": [{"index": partition, "records": batch}]}]
+            answer = await connection.send(
+                "produce", max_version=9, acks=-1, timeout=WAIT_MS, topic_data=data
+            )
+            return answer.responses[0].partition_responses[0]
+
         async def ask(cluster: Cluster) -> None:
-            leader = await cluster.leader(TopicPartition(name, partition))
-            connection = await cluster.connection(leader.node_id)
             for batch in produced:
-                data = [{"name": name, "partition_data": [{"index": partition, "records": batch}]}]
-                answer = await connection.send(
-                    "produce", max_version=9, acks=-1, timeout=WAIT_MS, topic_data=data
-                )
-                assert not answer.responses[0].partition_responses[0].error_code, answer
+                await _ask_leader(cluster, TopicPartition(name, partition), partial(send, batch))
 
         self._run(ask)
 
@@ -111,3 +117,27 @@ class Topics:
                 return await ask(cluster)
 
         return asyncio.run(work())
+
+
+async def _ask_leader(
+    cluster: Cluster, tp: TopicPartition, send: Callable[[Connection], Awaitable[Any]]
+) -> None:
+    """Send until the leader serves the partition, for a minute at most.
+
+    `send` returns the partition's part of the response.
+    """
+
+    async def attempt() -> None:
+        leader = await cluster.leader(tp)
+        answer = await send(await cluster.connection(leader.node_id))
+        if answer.error_code in NOT_SERVED_YET:
+            raise KafkaError(answer.error_code, str(tp))
+        assert not answer.error_code, answer
+
+    await retrying(
+        attempt,
+        what=f"request for {tp}",
+        timeout_ms=60_000,
+        backoff=cluster.backoff(),
+        retriable=lambda error: isinstance(error, KafkaError) and error.code in NOT_SERVED_YET,
+    )
