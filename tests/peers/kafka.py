@@ -43,7 +43,7 @@ QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 """JVM flags for a short life: about a third less processor time until the node has warmed up."""
 SERVER = ("-XX:+UseG1GC",)
 """JVM flags of a node that is measured."""
-START_SECONDS = 60.0
+START_SECONDS = 180.0
 
 
 class KafkaUnavailableError(RuntimeError):
