@@ -154,3 +154,68 @@ def test_each_record_counts_once(config: ClientConfig, interrupts: Interrupts, w
     finally:
         loop.call_soon_threadsafe(loop.set_task_factory, None)
     assert totals(config) == fed
+
+
+READS = ("client/sync/group.py", "client/sync/consumer.py", "client/background_loop.py")
+
+
+@contextmanager
+def each_instruction(points: Points, *names: str) -> Iterator[None]:
+    """Count the instructions of these functions of the blocking clients in this thread."""
+
+    def trace(frame: FrameType, event: str, _argument: object) -> Any:
+        code = frame.f_code
+        if not code.co_filename.endswith(READS) or code.co_name not in names:
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            points.count()
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        yield
+    finally:
+        sys.settrace(before)
+
+
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
+@pytest.mark.parametrize("reader", ["group", "consumer"])
+def test_an_interrupt_while_waiting_for_a_batch_loses_none(
+    config: ClientConfig, reader: str
+) -> None:
+    """The program catches it, and goes on; a batch that it did not get comes with the next call."""
+    values = [b"first", b"second", b"third"]
+    with Producer(config, batch_size=1) as feeder:
+        for each in values:
+            feeder.send("orders", each)
+    found: list[bytes | None] = []
+    at = 0
+    with opened(reader, config) as (take, commit):
+        while len(found) < len(values):
+            at += 1
+            points = Points(at, interrupt)
+            try:
+                with each_instruction(points, "_next", "_finish", "_take", "run", "start"):
+                    batch = take()
+            except KeyboardInterrupt:
+                continue
+            assert batch is not None, f"none comes after an interrupt at instruction {at - 1}"
+            found += [each.value for each in batch]
+            commit()
+            at = 0
+    assert found == values
+
+
+@contextmanager
+def opened(reader: str, config: ClientConfig) -> Iterator[Any]:
+    """How to take the next batch, and how to commit it."""
+    if reader == "group":
+        with ConsumerGroup("g", topics=["orders"], bootstrap=config.bootstrap) as group:
+            batches = group.batches(max_wait_ms=10_000)
+            yield lambda: next(batches), group.commit
+    else:
+        with Consumer(config, group_id="g") as consumer:
+            consumer.assign_topics("orders")
+            yield lambda: consumer.next_batch(max_wait_ms=10_000), consumer.commit

@@ -245,12 +245,21 @@ class Consumer(MethodHints, Generic[K, V]):
         self, max_wait_ms: float, before: Mapping[TopicPartition, int] | None = None
     ) -> Batch[K, V] | None:
         """The next batch, of which nothing counts as used: deserializing may be interrupted."""
-        taken = self._loop.run(self._consumer.next_batch(max_wait_ms=max_wait_ms, before=before))
+        taken = self._loop.run(self._take_unused(max_wait_ms, before))
         if taken is not None:
-            self._use(cast("Batch[K, V]", taken), taken.first_offset)
+            self._position = taken.first_offset
             if self._deserializers is not None:
                 run_here(deserialize(taken, self._deserializers, self._loop.wait))
         return cast("Batch[K, V] | None", taken)
+
+    async def _take_unused(
+        self, max_wait_ms: float, before: Mapping[TopicPartition, int] | None
+    ) -> Batch | None:
+        """On the loop, so that a caller who is interrupted loses nothing: the batch comes again."""
+        taken = await self._consumer.next_batch(max_wait_ms=max_wait_ms, before=before)
+        if taken is not None:
+            self._consumer.used(taken, taken.first_offset)
+        return taken
 
     def _use(self, batch: Batch[K, V], offset: int) -> None:
         self._position = offset

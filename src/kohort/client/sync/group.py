@@ -16,8 +16,10 @@ import asyncio
 import queue
 import signal
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any, Generic, Self, TypeVar, Unpack, cast
 
 from kohort.client.background_loop import background_loop, run_here
@@ -80,15 +82,21 @@ class ConsumerGroup(MethodHints, Generic[K, V]):
         self._loop = background_loop()
         self._group = AsyncGroup(group_id, topics=topics, pattern=pattern, **options)
         self._deserializers = deserializers(key_deserializer, value_deserializer)
-        self._offered: queue.SimpleQueue[OfferedBatch | None] = queue.SimpleQueue()
+        self._offered: deque[OfferedBatch | None] = deque()
+        """Batches that may be taken, until the application has finished them; None: no more come.
+
+        An interrupt may hit between any two instructions: a batch stays here until it is finished.
+        """
+        self._arrivals: queue.SimpleQueue[None] = queue.SimpleQueue()
+        """Wakes the application: an entry for each offer, or a few more or fewer."""
         self._batches = OfferedBatches(
-            self._offered.put,
+            self._offer,
             self._group.config.commit_interval_ms or self._group.config.auto_commit_interval_ms,
         )
         self._present: Generation[Any, Any] | None = None
         self._in_work: OfferedBatch | None = None
-        self._is_handed_out = False
-        """Whether the application has that batch; not while it is deserialized."""
+        self._handed_out: OfferedBatch | None = None
+        """That batch once the application has it; not while it is deserialized."""
         self._generations: dict[TopicPartition, Generation] = {}
         """The generation of each partition's last batch, to commit offsets after it."""
         self._serving: Future[None] | None = None
@@ -249,24 +257,32 @@ class ConsumerGroup(MethodHints, Generic[K, V]):
         self._finish()
         deadline = None if max_wait_s is None else time.monotonic() + max_wait_s
         while self._in_work is None:
-            try:
-                rest = None if deadline is None else max(deadline - time.monotonic(), 0)
-                offered = self._offered.get(timeout=rest)
-            except queue.Empty:
-                return None
+            if not self._offered:
+                try:
+                    rest = None if deadline is None else max(deadline - time.monotonic(), 0)
+                    self._arrivals.get(timeout=rest)
+                except queue.Empty:
+                    return None
+                continue
+            offered = self._offered[0]
             if offered is None:
-                self._offered.put(None)  # for the next call
                 if not self._closed:
                     serving.result()
                 raise StopIteration
             if not self._stops and offered.take():
                 self._in_work = offered
+            else:
+                self._drop(offered)
         batch = self._in_work.batch
         if self._deserializers is not None:
             run_here(deserialize(batch, self._deserializers, self._loop.wait))
-        self._is_handed_out = True
         self._generations[batch.topic_partition] = self._in_work.generation
-        return cast("Batch[K, V]", batch)
+        try:
+            self._handed_out = self._in_work
+            return cast("Batch[K, V]", batch)
+        except BaseException:  # interrupted
+            self._handed_out = None
+            raise
 
     def commit(
         self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None
@@ -276,7 +292,7 @@ class ConsumerGroup(MethodHints, Generic[K, V]):
         Raises GenerationEndedError when a partition is no longer this member's, CommitError.
         """
         if offsets is None:
-            if self._in_work is None or not self._is_handed_out:
+            if self._in_work is None or not self._has_batch:
                 raise KohortError("there is no batch in work whose offsets could be committed")
             batch = self._in_work.batch
             offsets = {batch.topic_partition: batch.next_offset}
@@ -286,7 +302,7 @@ class ConsumerGroup(MethodHints, Generic[K, V]):
 
     def _generation_of(self, partition: TopicPartition) -> Generation:
         found = self._generations.get(partition)
-        if found is None and self._in_work is not None and self._is_handed_out:
+        if found is None and self._in_work is not None and self._has_batch:
             found = self._in_work.generation
         if found is None:
             raise KohortError(f"{partition}: this member has handed out no batch of it to commit")
@@ -295,7 +311,7 @@ class ConsumerGroup(MethodHints, Generic[K, V]):
     @property
     def generation(self) -> Generation[K, V]:
         """The generation of the batch in work, for `Transaction.commit_offsets`."""
-        if self._in_work is None or not self._is_handed_out:
+        if self._in_work is None or not self._has_batch:
             raise KohortError("there is no batch in work whose generation could be named")
         return cast("Generation[K, V]", self._in_work.generation)
 
@@ -319,9 +335,26 @@ class ConsumerGroup(MethodHints, Generic[K, V]):
         return self._loop.run(call())
 
     def _finish(self) -> None:
-        if self._in_work is not None and self._is_handed_out:
+        if self._has_batch:
+            assert self._in_work is not None
             self._loop.loop.call_soon_threadsafe(self._in_work.finished.set)
-            self._in_work, self._is_handed_out = None, False
+            self._drop(self._in_work)
+            self._in_work = None
+
+    @property
+    def _has_batch(self) -> bool:
+        """Whether the application has the batch in work."""
+        return self._in_work is not None and self._handed_out is self._in_work
+
+    def _offer(self, offered: OfferedBatch | None) -> None:
+        self._offered.append(offered)
+        self._arrivals.put(None)
+
+    def _drop(self, offered: OfferedBatch) -> None:
+        if self._offered and self._offered[0] is offered:
+            self._offered.popleft()
+            with suppress(queue.Empty):
+                self._arrivals.get_nowait()
 
     # On the loop
 
@@ -333,13 +366,14 @@ class ConsumerGroup(MethodHints, Generic[K, V]):
                     for partition in generation.assignment:
                         generation.start(self._batches.work, partition)
         finally:
-            self._offered.put(None)
+            self._offer(None)
 
     async def _end(self, serving: "Future[None]") -> None:
         self._group.stop("the application closes")
-        if self._in_work is not None:
-            self._in_work.is_abandoned = True
-            self._in_work.finished.set()
+        for each in tuple(self._offered):
+            if each is not None:
+                each.is_abandoned = True
+                each.finished.set()
         await self._group.close()
         if not serving.done():
             await asyncio.wait([asyncio.wrap_future(serving)])
