@@ -106,9 +106,13 @@ class Feed:
         self.sent: list[str] = []
         self.keys: list[str] = []
         """The key of each value that was sent."""
-        self._producer = producer
         self._pause = 1 / per_second
         self._different_keys = keys
+        self.resume(producer)
+
+    def resume(self, producer: Process) -> None:
+        """Go on after `end`, with a new producer process."""
+        self._producer = producer
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._write, daemon=True)
         self._thread.start()
@@ -123,6 +127,10 @@ class Feed:
                 return  # it died, and `end` tells why; or its trial has ended and closed the pipe
             self.sent.append(value)
             self.keys.append(key)
+
+    @property
+    def is_over(self) -> bool:
+        return self._over.is_set()
 
     def end(self, seconds: float = SOON) -> list[str]:
         """All values sent; AssertionError unless the server acknowledged every one."""

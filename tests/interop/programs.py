@@ -53,6 +53,10 @@ class Client:
     """After a lost connection it comes back with its member id; else its session has to expire
     before others go on.
     """
+    commits_unprinted: bool = False
+    """It commits on its own what it is about to print: a record is lost to the group if the process
+    is killed just then, and often if it is asked to leave while records come.
+    """
     stand_in: "Client | None" = None
     """Who writes in its place while the server restarts: its own producer knows no idempotence, and
     writes twice.
@@ -205,8 +209,8 @@ def _kcat_command(mode: str, options: Mapping[str, str]) -> list[str]:
             "session.timeout.ms": options["session"],
             "heartbeat.interval.ms": options["heartbeat"],
             "auto.offset.reset": "earliest",
-            "auto.commit.interval.ms": "200",
             "fetch.wait.max.ms": "200",
+            "log_level": "0",  # librdkafka's threads log into the midst of a record's line
         }
         call = ["-G", options["group"], "-J", "-u", "-E", *options["topics"].split(",")]
     if "mechanism" in options:
@@ -262,6 +266,7 @@ CLIENTS = (
         _kcat_version,
         codecs_at_once=False,
         merged_output=True,
+        commits_unprinted=True,
     ),
     JAVA,
 )

@@ -82,6 +82,11 @@ These are properties of the clients, not of Kohort. The programs and tests allow
   neither: it repeats its own nonce, and since CVE-2024-56128 brokers compare nonces. The log of the
   server says so. PLAIN works. Debian's build of kcat has no OIDC, without which it gets no token
   for OAUTHBEARER but one that is not signed.
+- **kcat** 1.7.1 loses records in a group (`-G`), on Apache Kafka too. If a record arrives after
+  SIGTERM or SIGINT, kcat commits its offset and does not print it. If kcat is killed while the
+  reader of its output is behind, it may have committed one record more than it wrote. The tests
+  let producers rest while they stop kcat. `-X auto.commit.interval.ms` has no effect on the group:
+  it sets the property of the topic with the same name.
 - **sarama** and **kcat** do not report the result of a commit. An observer checks their commits.
 """
 FRAMEWORKS = """\

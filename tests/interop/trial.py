@@ -2,7 +2,8 @@
 
 import os
 import signal
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from types import TracebackType
@@ -35,6 +36,9 @@ class Trial:
         self.timeline = Timeline()
         self._directory = directory
         self._processes: list[Process] = []
+        self._feeds: list[tuple[Client, Feed]] = []
+        self._commit_unprinted: set[str] = set()
+        """Names of members."""
         self._observer = Observer(target.address)
 
     def __enter__(self) -> Self:
@@ -78,6 +82,8 @@ class Trial:
             if event := client.hears(name, line):
                 self.timeline.add(event)
 
+        if client.commits_unprinted:
+            self._commit_unprinted.add(name)
         command = client.command("consume", options)
         return self.start(name, command, listen, merge=client.merged_output)
 
@@ -96,7 +102,9 @@ class Trial:
         return self.start(name, client.command("produce", options))
 
     def feed(self, client: Client, per_second: float = 150) -> Feed:
-        return Feed(self.producer(client), per_second)
+        feed = Feed(self.producer(client), per_second)
+        self._feeds.append((client, feed))
+        return feed
 
     def produce(self, client: Client, values: Iterable[str]) -> None:
         """Back when the server has acknowledged all of them."""
@@ -105,18 +113,38 @@ class Trial:
         finish(producer)
 
     def kill(self, member: Process) -> None:
-        member.kill()
+        with self._all_printed(member):
+            member.kill()
         self.timeline.add(Gone(member.name, now()))
 
     def leave(self, *members: Process) -> None:
         """Ask them to leave in good order; back when they have."""
-        for member in members:
-            member.ask_to_leave()
-        for member in members:
-            code = member.wait(SOON)
-            # 143: the JVM's own way
-            assert code in (0, 143), f"{member.name} left with {code}\n{member.tail()}"
-            self.timeline.add(Gone(member.name, now()))
+        with self._all_printed(*members):
+            for member in members:
+                member.ask_to_leave()
+            for member in members:
+                code = member.wait(SOON)
+                # 143: the JVM's own way
+                assert code in (0, 143), f"{member.name} left with {code}\n{member.tail()}"
+                self.timeline.add(Gone(member.name, now()))
+
+    @contextmanager
+    def _all_printed(self, *members: Process) -> Iterator[None]:
+        """Feeds rest if one of the members commits what it has not printed.
+
+        Once all that was acknowledged is printed there is no such record, and none comes before the
+        members are gone: then theirs must not get lost either.
+        """
+        resting = [each for each in self._feeds if not each[1].is_over]
+        if not resting or self._commit_unprinted.isdisjoint(each.name for each in members):
+            yield
+            return
+        for _, feed in resting:
+            feed.end()
+        self.await_all_processed()
+        yield
+        for client, feed in resting:
+            feed.resume(self.producer(client))
 
     def start(
         self,
