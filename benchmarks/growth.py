@@ -4,26 +4,30 @@ Each row fills one server after the other up to each of its sizes, and measures 
 `ROWS` has them; without names, all are measured. Prints the figures of each size, the exponent from
 the first to the last size (1: the cost grows as the size does), and the cost of one more.
 
-Restarts are measured twice: by the clock, and as processor time of the server, which other work on
-the machine changes less.
+Restarts and compactions are measured twice: by the clock, and as processor time of the server,
+which other work on the machine changes less.
 
 `--sizes 1000,10000` takes other sizes, `--servers kohort` leaves Apache Kafka out; such runs are
-printed and not written.
+printed and not written. `--before COMMIT` measures the server of that commit too.
 """
 
 import argparse
 import math
+import os
 import signal
+import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Final, Protocol, TypeVar
 
 from confluent_kafka import (
+    OFFSET_BEGINNING,
     OFFSET_END,
     Consumer,
     KafkaError,
@@ -31,19 +35,33 @@ from confluent_kafka import (
     Producer,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+)
 from tests.peers.kafka import Kafka, free_port, missing_tools
 
-from benchmarks.loading import cpu_s
-from benchmarks.report import Target, publish, table
+from benchmarks.loading import cpu_s, resident_mb
+from benchmarks.report import RESULTS, Target, publish, table
+from benchmarks.requests import Peer, decoded, frame
 from benchmarks.rounds import significant
+from kohort.errors import ErrorCode
 from kohort.testing.server_process import ServerProcess
 
 TIMEOUT_S: Final = 600.0
 TOPIC: Final = "growth"
 TRANSACTIONAL_IDS: Final = 8
+COMMIT_VERSION: Final = 8
+JOIN_VERSION: Final = 4
 DELETED_WITHIN_S: Final = 10.0
 PING_EVERY_S: Final = 0.02
+BEGUN_WITHIN_S: Final = 2.0
+"""Two times `log.cleaner.backoff.ms`."""
+_MARK: Final = 0x0123456789ABCDEF
+"""An offset that is found in a request."""
 _RETRIED: Final = (
     KafkaError.NOT_COORDINATOR,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
@@ -60,8 +78,8 @@ class Node(Protocol):
     def address(self) -> str: ...
 
     @property
-    def cpu_s(self) -> float:
-        """Processor time of its process (s)."""
+    def pid(self) -> int:
+        """Its process."""
         ...
 
     def stop(self) -> None:
@@ -90,17 +108,21 @@ class Row:
     sizes: Sequence[int]
     measure: Measure
     settings: Mapping[str, str] = field(default_factory=dict)
-    """Settings of both servers."""
+    """Settings of all servers."""
+    in_memory: bool = False
+    """Whether it is of `--memory`."""
+    is_of_kohort: bool = False
+    """Whether Apache Kafka is left out."""
 
 
 # --- servers ---
 
 
 class KohortNode:
-    """`kohort serve --dev` on disk."""
+    """`kohort serve --dev`, of the source in a directory."""
 
-    def __init__(self, directory: Path, settings: Mapping[str, str]) -> None:
-        self._directory, self._settings = directory, settings
+    def __init__(self, row: Row, directory: Path, source: Path) -> None:
+        self._row, self._directory, self._source = row, directory, source
         self._port = free_port()
         self._process: ServerProcess
         self.start()
@@ -110,16 +132,18 @@ class KohortNode:
         return f"127.0.0.1:{self._port}"
 
     def start(self) -> None:
+        data = "--memory" if self._row.in_memory else f"--data={self._directory / 'data'}"
         self._process = ServerProcess(
-            *("--dev", f"--data={self._directory / 'data'}", f"--listen={self.address}"),
+            *("--dev", data, f"--listen={self.address}"),
             log=self._directory / "log",
-            settings=self._settings,
+            settings=self._row.settings,
+            environment={**os.environ, "PYTHONPATH": str(self._source)},
         )
         assert self._process.address == self.address
 
     @property
-    def cpu_s(self) -> float:
-        return cpu_s(self._process.process.pid)
+    def pid(self) -> int:
+        return self._process.process.pid
 
     def stop(self) -> None:
         self._process.stop()
@@ -139,8 +163,8 @@ class KafkaNode:
         self._kafka.restart(signal.SIGTERM)
 
     @property
-    def cpu_s(self) -> float:
-        return cpu_s(self._kafka.process.pid)
+    def pid(self) -> int:
+        return self._kafka.process.pid
 
     def stop(self) -> None:
         self._kafka.process.send_signal(signal.SIGTERM)
@@ -148,25 +172,38 @@ class KafkaNode:
 
 
 @contextmanager
-def kohort(settings: Mapping[str, str]) -> Iterator[Node]:
-    """A new Kohort."""
-    with tempfile.TemporaryDirectory(prefix="kohort-growth-") as directory:
-        node = KohortNode(Path(directory), settings)
+def kohort(row: Row, commit: str = "") -> Iterator[Node]:
+    """A new Kohort, of the working tree or of a commit."""
+    with tempfile.TemporaryDirectory(prefix="kohort-growth-") as name:
+        directory = Path(name)
+        source = _source(commit, directory) if commit else SOURCE
+        node = KohortNode(row, directory, source)
         try:
             yield node
         finally:
             node.stop()
 
 
+def _source(commit: str, directory: Path) -> Path:
+    """The source of a commit, put into a directory."""
+    archive = directory / "source.tar"
+    git = ("git", "-C", str(SOURCE.parent), "archive", f"--output={archive}", commit, SOURCE.name)
+    subprocess.run(git, check=True)
+    subprocess.run(("tar", "-xf", archive, "-C", directory), check=True)
+    return directory / SOURCE.name
+
+
 @contextmanager
-def kafka(settings: Mapping[str, str]) -> Iterator[Node]:
+def kafka(row: Row) -> Iterator[Node]:
     """A new Apache Kafka."""
     partitions = {"transaction.state.log.num.partitions": "50"}
-    with Kafka.start(free_port(1), {**partitions, **settings}, heap="1g") as node:
+    with Kafka.start(free_port(1), {**partitions, **row.settings}, heap="1g") as node:
         yield KafkaNode(node)
 
 
-SERVERS: Final = {"kohort": kohort, "kafka": kafka}
+SOURCE: Final = RESULTS.parents[1] / "src"
+Server = Callable[[Row], AbstractContextManager[Node]]
+SERVERS: Final[dict[str, Server]] = {"kohort": kohort, "kafka": kafka}
 
 
 # --- rows ---
@@ -176,20 +213,39 @@ def commits(node: Node, before: int, size: int) -> Sequence[float]:
     """Commit one offset again and again, each in a request of its own; cost of a restart."""
     if not before:
         _create_topic(node)
-    where = TopicPartition(TOPIC, 0)
-    committer = _consumer(node)
-    for offset in range(before, size):
-        one = [TopicPartition(TOPIC, 0, offset)]
-        _retried(partial(committer.commit, offsets=one, asynchronous=False))
-    committer.close()
+    _commit(node, range(before, size))
 
     def served() -> None:
-        reader = _consumer(node)
-        (found,) = _retried(partial(reader.committed, [where], TIMEOUT_S))
-        reader.close()
-        assert (found.error, found.offset) == (None, size - 1), found
+        assert _committed(node) == size - 1
 
     return _restart(node, served)
+
+
+def _commit(node: Node, offsets: range) -> None:
+    """Commit the offsets to one partition, each in a request of its own that follows the last."""
+    _committed(node)  # Kafka makes the topic of its coordinator
+    partition = {"partition_index": 0, "committed_offset": _MARK, "committed_metadata": ""}
+    topic = {"name": TOPIC, "partitions": [partition]}
+    request = frame("offset_commit", COMMIT_VERSION, group_id=TOPIC, topics=[topic])
+    before, after = request.split(_MARK.to_bytes(8))
+    accepted = b""
+    with Peer(node.address) as peer:
+        for offset in offsets:
+            peer.send(before + offset.to_bytes(8) + after)
+            response = peer.response()
+            if response != accepted:
+                (of_topic,) = decoded("offset_commit", COMMIT_VERSION, response).topics
+                assert of_topic.partitions[0].error_code == ErrorCode.none, response
+                accepted = response
+
+
+def _committed(node: Node) -> int:
+    """The offset that the group has committed."""
+    reader = _consumer(node)
+    (found,) = _retried(partial(reader.committed, [TopicPartition(TOPIC, 0)], TIMEOUT_S))
+    reader.close()
+    assert found.error is None, found
+    return found.offset
 
 
 def _retried(function: Callable[[], Result]) -> Result:
@@ -234,9 +290,9 @@ def _client(node: Node) -> dict[str, str | int | float | bool]:
     return {"bootstrap.servers": node.address, "log_level": 0}
 
 
-def _create_topic(node: Node, config: Mapping[str, str] | None = None) -> None:
+def _create_topic(node: Node, config: Mapping[str, str] | None = None, name: str = TOPIC) -> None:
     admin = AdminClient(_client(node))
-    new = NewTopic(TOPIC, 1, config=dict(config or {}))
+    new = NewTopic(name, 1, config=dict(config or {}))
     for future in admin.create_topics([new]).values():
         future.result(TIMEOUT_S)
 
@@ -247,7 +303,7 @@ def _restart(node: Node, served: Callable[[], None]) -> Sequence[float]:
     begun = time.monotonic()
     node.start()
     served()
-    return time.monotonic() - begun, node.cpu_s
+    return time.monotonic() - begun, cpu_s(node.pid)
 
 
 def segments(node: Node, before: int, size: int) -> Sequence[float]:
@@ -277,19 +333,152 @@ def _fill_segments(node: Node, count: int) -> None:
         producer.flush(TIMEOUT_S)
 
 
+def commits_in_memory(node: Node, before: int, size: int) -> Sequence[float]:
+    """Commit one offset again and again to a server without a disk; its memory."""
+    if not before:
+        _create_topic(node)
+    _commit(node, range(before, size))
+    assert _committed(node) == size - 1
+    return (resident_mb(node.pid),)
+
+
+_LAG: Final = "min.compaction.lag.ms"
+_COMPACTED_TOPIC: Final = {
+    "cleanup.policy": "compact",
+    "min.cleanable.dirty.ratio": "0",
+    "segment.bytes": str(1 << 30),
+}
+
+
+def compaction(node: Node, before: int, size: int) -> Sequence[float]:
+    """Have one segment of so many keys compacted; its cost, and the wait of a topic's retention."""
+    compacted, deleted = f"compacted-{size}", f"deleted-{size}"
+    _create_topic(node, {**_COMPACTED_TOPIC, _LAG: str(1 << 40)}, compacted)
+    _create_topic(node, {"retention.ms": "1000"}, deleted)
+    _fill_keys(node, compacted, size)
+    admin = AdminClient(_client(node))
+    at_once = ConfigEntry(_LAG, "0", incremental_operation=AlterConfigOpType.SET)
+    resources = [
+        ConfigResource(ConfigResource.Type.TOPIC, compacted, incremental_configs=[at_once])
+    ]
+    watched = Watched(node)
+    with watched:
+        begun, cpu = time.monotonic(), cpu_s(node.pid)
+        (altered,) = admin.incremental_alter_configs(resources).values()
+        altered.result(TIMEOUT_S)
+        time.sleep(BEGUN_WITHIN_S)
+        retained_s = _retained_s(node, deleted)
+        while _first_offset(node, compacted) == 0:
+            assert time.monotonic() < begun + TIMEOUT_S, "it was not compacted"
+            time.sleep(0.2)
+        return (
+            time.monotonic() - begun,
+            cpu_s(node.pid) - cpu,
+            watched.peak_mb - watched.before_mb,
+            retained_s,
+        )
+
+
+def _fill_keys(node: Node, topic: str, count: int) -> None:
+    """Append a record of each key, one more of the first key, and one behind the segment."""
+    producer = Producer({**_client(node), "queue.buffering.max.messages": 1_000_000})
+    earlier_ms = int(time.time() * 1_000) - 8 * 24 * 3_600_000  # than segment.ms
+    for number in (*range(count), 0):
+        while True:
+            try:
+                key = number.to_bytes(8)
+                producer.produce(topic, b"value of twenty bytes", key, timestamp=earlier_ms)
+                break
+            except BufferError:
+                producer.poll(0.1)
+    producer.flush(TIMEOUT_S)
+    producer.produce(topic, b"", b"later")
+    producer.flush(TIMEOUT_S)
+
+
+def _retained_s(node: Node, topic: str) -> float:
+    """How long a record stays that retention should delete at once (s)."""
+    producer = Producer(_client(node))
+    producer.produce(topic, b"record", timestamp=int(time.time() * 1_000) - 10_000)
+    producer.flush(TIMEOUT_S)
+    begun, consumer = time.monotonic(), _consumer(node)
+    while True:
+        first, _ = consumer.get_watermark_offsets(TopicPartition(topic, 0), TIMEOUT_S)
+        if first == 1:
+            consumer.close()
+            return time.monotonic() - begun
+        time.sleep(0.1)
+
+
+def _first_offset(node: Node, topic: str) -> int:
+    """The offset of the first record that is there."""
+    consumer = _consumer(node)
+    consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+    message = consumer.poll(TIMEOUT_S)
+    consumer.close()
+    assert message is not None
+    assert message.error() is None, message.error()
+    offset = message.offset()
+    assert offset is not None
+    return offset
+
+
+class Watched:
+    """Memory of a server while it is entered (MB)."""
+
+    def __init__(self, node: Node) -> None:
+        self._pid = node.pid
+        self.before_mb = self.peak_mb = resident_mb(self._pid)
+        self._left = threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._left.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._left.wait(0.05):
+            self.peak_mb = max(self.peak_mb, resident_mb(self._pid))
+
+
+def joins(node: Node, before: int, size: int) -> Sequence[float]:
+    """Have members join one group at once; ids that the server has forgotten by then."""
+    fields = {
+        "group_id": f"{TOPIC}-{size}",
+        "session_timeout_ms": 60_000,
+        "rebalance_timeout_ms": 60_000,
+        "protocol_type": "consumer",
+        "protocols": [{"name": "range", "metadata": b"subscription"}],
+    }
+    _committed(node)
+    with ExitStack() as stack:
+        peers = [stack.enter_context(Peer(node.address)) for _ in range(size)]
+        given = [peer.ask("join_group", JOIN_VERSION, member_id="", **fields) for peer in peers]
+        for peer, response in zip(peers, given, strict=True):
+            assert response.error_code == ErrorCode.member_id_required, response
+            peer.send(frame("join_group", JOIN_VERSION, member_id=response.member_id, **fields))
+        errors = [decoded("join_group", JOIN_VERSION, peer.response()).error_code for peer in peers]
+    assert set(errors) <= {ErrorCode.none, ErrorCode.unknown_member_id}, set(errors)
+    return (float(errors.count(ErrorCode.unknown_member_id)),)
+
+
 _LARGE_SEGMENTS: Final = {
     "offsets.topic.segment.bytes": str(1 << 30),
     "transaction.state.log.segment.bytes": str(1 << 30),
 }
 """Nothing is compacted, so that all of it is loaded."""
 _RESTART: Final = ("restart until served, s", "CPU of the restart, s")
+_OFTEN: Final = {"log.retention.check.interval.ms": "1000", "log.cleaner.backoff.ms": "1000"}
 _COMPACTED: Final = {
     "commits": Row(
         what="commits of one offset",
         figures=_RESTART,
         unit="µs",
         per=1e6,
-        sizes=(1_000, 100_000, 1_000_000),
+        sizes=(1_000, 30_000),
         measure=commits,
     ),
     "transactions": Row(
@@ -297,7 +486,7 @@ _COMPACTED: Final = {
         figures=_RESTART,
         unit="µs",
         per=1e6,
-        sizes=(400, 4_000, 40_000),
+        sizes=(400, 4_000),
         measure=transactions,
     ),
 }
@@ -312,11 +501,47 @@ ROWS["segments"] = Row(
     per=1e3,
     sizes=(400, 4_000),
     measure=segments,
-    settings={"log.retention.check.interval.ms": "1000", "log.cleaner.backoff.ms": "1000"},
+    settings=_OFTEN,
+)
+ROWS["compaction"] = Row(
+    what="keys of one segment that is compacted",
+    figures=(
+        "compaction, s",
+        "CPU of the compaction, s",
+        "memory of the compaction, MB",
+        "retention of another topic, s",
+    ),
+    unit="µs or B",
+    per=1e6,
+    sizes=(300_000, 3_000_000),
+    measure=compaction,
+    settings=_OFTEN,
+)
+ROWS["commits-memory"] = Row(
+    what="commits of one offset, --memory",
+    figures=("memory of the server, MB",),
+    unit="B",
+    per=1e6,
+    sizes=(3_000, 30_000),
+    measure=commits_in_memory,
+    in_memory=True,
+    is_of_kohort=True,
+)
+ROWS["joins"] = Row(
+    what="members that join one group at once",
+    figures=("member ids that are forgotten",),
+    unit="ids",
+    per=1,
+    sizes=(500, 2_000),
+    measure=joins,
+    settings={"group.initial.rebalance.delay.ms": "5000"},
+    is_of_kohort=True,
 )
 TARGETS: Final = {
-    ("commits-loaded", "kohort", _RESTART[1]): 5.0,
+    ("commits-loaded", "kohort", _RESTART[1]): 2.0,
     ("transactions-loaded", "kohort", _RESTART[1]): 2.0,
+    ("compaction", "kohort", "memory of the compaction, MB"): 150.0,
+    ("joins", "kohort", "member ids that are forgotten"): 0.0,
 }
 """Figures at the largest size, at most."""
 
@@ -332,17 +557,24 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("rows", nargs="*", metavar="ROW", help=", ".join(ROWS))
     parser.add_argument("--sizes", help="comma-separated; default: those of each row")
     parser.add_argument("--servers", default=",".join(SERVERS), help="(%(default)s)")
+    parser.add_argument("--before", metavar="COMMIT", help="measure the server of this commit too")
     options = parser.parse_args(argv)
     if unknown := set(options.rows) - set(ROWS):
         parser.error(f"no rows {', '.join(sorted(unknown))}; there are {', '.join(ROWS)}")
-    servers = [each for each in options.servers.split(",") if _can_run(each)]
+    servers: dict[str, Server] = {
+        each: SERVERS[each] for each in options.servers.split(",") if _can_run(each)
+    }
+    if options.before:
+        servers[f"kohort {options.before}"] = partial(kohort, commit=options.before)
     cells: list[list[str]] = []
     targets: list[Target] = []
     for name in options.rows or ROWS:
         row = ROWS[name]
         sizes = [*map(int, options.sizes.split(","))] if options.sizes else row.sizes
-        for server in servers:
-            measured = _measured(row, sizes, server)
+        for server, start in servers.items():
+            if row.is_of_kohort and server == "kafka":
+                continue
+            measured = _measured(row, sizes, server, start)
             for figure, of_sizes in zip(row.figures, zip(*measured, strict=True), strict=True):
                 cells.append(_cells(row, server, sizes, figure, of_sizes))
                 print(" | ".join(cells[-1]), flush=True)
@@ -351,8 +583,9 @@ def main(argv: Sequence[str] | None = None) -> None:
                     what = f"{sizes[-1]:,} {row.what}, {figure}"
                     targets.append(Target(what, of_sizes[-1], bound, at_least=False))
     titles = ("what grows", "server", "sizes", "figure", "measured", "exponent", "one more")
-    whole = not options.rows and not options.sizes and set(servers) == set(SERVERS)
-    parts = [table(titles, cells), "\n".join(map(str, targets))]
+    whole = not options.rows and not options.sizes and set(servers) >= set(SERVERS)
+    load = f"Load of the machine at the end, of itself too: {os.getloadavg()[2]:.1f} processes."
+    parts = [table(titles, cells), "\n".join(map(str, targets)), load]
     publish("growth", "Growth", parts, write=whole)
 
 
@@ -363,10 +596,10 @@ def _can_run(server: str) -> bool:
     return reason is None
 
 
-def _measured(row: Row, sizes: Sequence[int], server: str) -> list[Sequence[float]]:
+def _measured(row: Row, sizes: Sequence[int], server: str, start: Server) -> list[Sequence[float]]:
     """The figures at each size."""
     measured = []
-    with SERVERS[server](row.settings) as node:
+    with start(row) as node:
         for before, size in zip((0, *sizes), sizes, strict=False):
             measured.append(row.measure(node, before, size))
             figures = " / ".join(map(significant, measured[-1]))
@@ -377,17 +610,21 @@ def _measured(row: Row, sizes: Sequence[int], server: str) -> list[Sequence[floa
 def _cells(
     row: Row, server: str, sizes: Sequence[int], figure: str, measured: Sequence[float]
 ) -> list[str]:
-    more, times = sizes[-1] - sizes[0], measured[-1] / measured[0]
-    exponent = math.log(times) / math.log(sizes[-1] / sizes[0]) if more else math.nan
-    each = (measured[-1] - measured[0]) / more * row.per if more else math.nan
+    more, grows = sizes[-1] - sizes[0], measured[0] > 0 and measured[-1] > 0
+    exponent = "–"
+    if more and grows:
+        exponent = f"{math.log(measured[-1] / measured[0], sizes[-1] / sizes[0]):.2f}"
+    each = (
+        f"{significant((measured[-1] - measured[0]) / more * row.per)} {row.unit}" if more else "–"
+    )
     return [
         row.what,
         server,
         " / ".join(f"{size:,}" for size in sizes),
         figure,
         " / ".join(map(significant, measured)),
-        f"{exponent:.2f}",
-        f"{significant(each)} {row.unit}",
+        exponent,
+        each,
     ]
 
 

@@ -102,7 +102,7 @@ def _restart(data: Path, *, asks_groups: bool) -> Restart:
         times = [NOT_MEASURED]
         if asks_groups:
             times = [each - server.started for each in asyncio.run(served(address))]
-        taken_s, resident_mb = cpu_s(server.process.pid), _resident_mb(server.process.pid)
+        taken_s, rss_mb = cpu_s(server.process.pid), resident_mb(server.process.pid)
         begun = time.monotonic()
         server.stop()
         return Restart(
@@ -110,7 +110,7 @@ def _restart(data: Path, *, asks_groups: bool) -> Restart:
             first_s=min(times),
             last_s=max(times),
             cpu_s=taken_s,
-            resident_mb=resident_mb,
+            resident_mb=rss_mb,
             stop_s=time.monotonic() - begun,
         )
 
@@ -172,7 +172,8 @@ def cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def _resident_mb(pid: int) -> float:
+def resident_mb(pid: int) -> float:
+    """Memory of a process (MB)."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
