@@ -115,6 +115,22 @@ async def test_a_new_assignment_keeps_positions(consumer: Consumer) -> None:
         consumer.position(FIRST)
 
 
+async def test_of_assignments_at_once_the_last_one_is_read(consumer: Consumer) -> None:
+    await asyncio.gather(consumer.assign([FIRST]), consumer.assign([SECOND]))
+    assert consumer.assignment == {SECOND}
+    await asyncio.gather(
+        consumer.assign([]), consumer.assign([FIRST]), consumer.assign({SECOND: 4})
+    )
+    assert consumer.assignment == {SECOND}
+    assert await read(consumer, 1) == [(1, 4)]
+    removing = asyncio.create_task(consumer.assign([FIRST]))
+    await asyncio.sleep(0)
+    removing.cancel()
+    await asyncio.wait([removing])
+    await consumer.assign([FIRST, SECOND])
+    assert consumer.assignment == {FIRST, SECOND}
+
+
 async def test_an_assignment_that_fails_changes_nothing(consumer: Consumer) -> None:
     await consumer.assign([FIRST])
     with pytest.raises(KafkaError, match="UNKNOWN_TOPIC_OR_PARTITION"):

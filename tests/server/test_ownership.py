@@ -20,7 +20,7 @@ from kohort.protocol.batches import Record, build, iterate
 from kohort.server.broker import Broker
 from kohort.server.cluster_admin import ClusterAdmin
 from kohort.server.config import Config
-from kohort.server.ownership import Ownership
+from kohort.server.ownership import Ownership, _all
 from kohort.server.topics import SharedMetadata, SharedTopics, TopicRecord, decode_batches
 from kohort.server.topics.shared_metadata import COMPACTED_AFTER
 from kohort.types import TopicPartition
@@ -745,3 +745,25 @@ async def test_partitions_are_opened_once_though_one_of_them_fails(
         "partitions cannot be read yet, which is tried again"
     ]
     assert len(topics.led) == topics.taken == 3
+
+
+async def test_what_was_begun_ends_with_a_cancellation() -> None:
+    running: set[int] = set()
+
+    async def take(number: int) -> None:
+        running.add(number)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            for _ in range(20):
+                await asyncio.sleep(0)
+            running.remove(number)
+
+    for turns in range(6):
+        cancelled = asyncio.create_task(_all(map(take, range(45))))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        cancelled.cancel()
+        await asyncio.wait([cancelled])
+        assert cancelled.cancelled()
+        assert not running, turns

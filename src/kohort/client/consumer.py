@@ -135,6 +135,8 @@ class Consumer(MethodHints, Generic[K, V]):
         self._committing: asyncio.Task[None] | None = None
         self._commit_order = asyncio.Lock()
         """Commits are sent one after the other: the last one counts."""
+        self._assignment_order = asyncio.Lock()
+        """Assignments are made one after the other: each depends on the one before."""
         self._is_taking = False
         self._closing: asyncio.Task[None] | None = None
         self._own_loop: asyncio.AbstractEventLoop | None = None
@@ -235,6 +237,10 @@ class Consumer(MethodHints, Generic[K, V]):
             if isinstance(partitions, Mapping)
             else dict.fromkeys(partitions)
         )
+        async with self._assignment_order:
+            await self._assign(wanted)
+
+    async def _assign(self, wanted: Mapping[TopicPartition, int | None]) -> None:
         known = self.assignment
         new = [tp for tp, offset in wanted.items() if offset is None and tp not in known]
         starts = await self._starts(new)

@@ -584,7 +584,10 @@ class Ownership:
 
 
 async def _all(work: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """Return when all of it is done. Raises a failure only then: nothing goes on unseen."""
+    """Return when all of it is done. Raises a failure only then: nothing goes on unseen.
+
+    So it is if it is cancelled, which cancels what was begun.
+    """
     tasks: list[asyncio.Task[None]] = []
     try:
         for each in work:
@@ -595,6 +598,7 @@ async def _all(work: Iterable[Coroutine[Any, Any, None]]) -> None:
     except asyncio.CancelledError:
         for task in tasks:
             task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         raise
     for failure in ended:
         if failure is not None:
