@@ -458,6 +458,22 @@ class TestTurns:
         return worst
 
 
+@pytest.mark.parametrize("before", range(3))
+async def test_a_tombstone_stays_until_a_run_has_reached_it(
+    before: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Runs of one key end before it, and what it deletes is still there."""
+    monkeypatch.setattr(compaction, "MAX_KEYS", 1)
+    config = compacted(segment_bytes=450, delete_retention_ms=1_000, min_cleanable_dirty_ratio=0)
+    log = memory_log(ORDERS, config)
+    others = [(b"%d" % number, b"value") for number in range(before)]
+    for key, value in [*others, (b"a", b"value"), (b"a", None), (b"next", b"x" * 350)]:
+        log.append(batches.build([Record(key, value, (), NOW)]), NOW)
+    for run in range(6):
+        await log.compact(NOW + 2_000 * run)
+        assert b"a" not in living(records_of(log))
+
+
 class TestProperty:
     """Reading the compacted log gives what reading the whole one gives, at every point in time."""
 

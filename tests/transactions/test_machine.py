@@ -6,6 +6,8 @@
 - only the latest producer of an id changes its state.
 """
 
+from itertools import pairwise
+
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -19,7 +21,11 @@ from transactions.bench import TransactionBench
 
 NAMES = ("t", "u")
 CONFIG = TransactionCoordinatorConfig(id_expiration_ms=100_000)
-ENDING = (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
+COMPLETED = {
+    TransactionState.PREPARE_COMMIT: TransactionState.COMPLETE_COMMIT,
+    TransactionState.PREPARE_ABORT: TransactionState.COMPLETE_ABORT,
+}
+ENDING = tuple(COMPLETED)
 
 names = st.sampled_from(NAMES)
 partitions = st.dictionaries(
@@ -75,6 +81,7 @@ class TransactionMachine(RuleBasedStateMachine):
         response = self.bench.end(producer, commit, name, v5=v5)
         if response.error is ErrorCode.none:
             after = self.bench.metadata(name)
+            assert after == before or producer == (before.producer_id, before.producer_epoch)
             assert (after.state in (TransactionState.PREPARE_COMMIT,
                                     TransactionState.COMPLETE_COMMIT)) == commit  # fmt: skip
             if v5:
@@ -124,6 +131,17 @@ class TransactionMachine(RuleBasedStateMachine):
             if each.state in ENDING
         }
         assert ending == {each[:3] for each in self.bench.unfinished}
+
+    @invariant()
+    def every_end_completes_as_it_began(self):
+        for name in NAMES:
+            states = [
+                record.value.state
+                for record in self.bench.log
+                if record.transactional_id == name and record.value is not None
+            ]
+            for state, following in pairwise(states):
+                assert following is COMPLETED.get(state, following)
 
     @invariant()
     def every_open_transaction_has_a_timer(self):
