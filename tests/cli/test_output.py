@@ -58,6 +58,32 @@ def test_states_and_lag_have_colours_on_a_terminal(monkeypatch: pytest.MonkeyPat
     assert yellow not in plain.getvalue()
 
 
+def test_a_line_of_a_table_is_never_folded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERM", "dumb")
+    member = "my-billing-service-29231e-002b-475e-acea-e8542b13026d"
+    columns = ("GROUP", "LOG-END-OFFSET", "CONSUMER-ID", "HOST", "CLIENT-ID", "#PARTITIONS")
+    rows = [
+        ("billing", 5, member, "/127.0.0.1", "my-billing-service", 1),
+        ("b", 10, "", "-", "", 0),
+    ]
+    out = Terminal()
+    show("table", Table(columns, rows), [], to=out)
+    lines = out.getvalue().splitlines()
+    assert [line.split() for line in lines] == [
+        list(columns),
+        ["billing", "5", member, "/127.0.0.1", "my-billing-service", "1"],
+        ["b", "10", "-", "-", "-", "0"],
+    ]
+    assert len({len(line) for line in lines}) == 1  # numbers end where their header ends
+
+
+def test_nothing_follows_the_last_cell_that_a_terminal_would_wrap() -> None:
+    out = Terminal()
+    show("table", Table(("GROUP", "WHY"), [("a", "x" * 100), ("b", "y")]), [], to=out)
+    assert out.getvalue().splitlines()[2].endswith("y")
+
+
 def test_csv_has_names_that_programs_like_and_empty_cells() -> None:
     assert shown("csv").splitlines() == [
         "group,coordinator_id,members",

@@ -7,23 +7,24 @@ from typing import Any
 import pytest
 
 from kohort.client import Admin, Consumer, ConsumerGroup, Producer, sync
-from kohort.client.method_names import ADMIN, CONSUMER, GROUP, PRODUCER, MethodHints
+from kohort.client.method_names import (
+    ADMIN,
+    CONSUMER,
+    GROUP,
+    NOTHING_LIKE_IT,
+    PRODUCER,
+    SYNC_GROUP,
+    MethodHints,
+)
 
 HINTS: dict[type, Any] = {
     Consumer: CONSUMER,
     sync.Consumer: CONSUMER,
     ConsumerGroup: GROUP,
-    sync.ConsumerGroup: GROUP,
+    sync.ConsumerGroup: SYNC_GROUP,
     Producer: PRODUCER,
     sync.Producer: PRODUCER,
     Admin: ADMIN,
-}
-NOTHING_LIKE_IT = {
-    *("bootstrap", "bootstrap_connected", "cluster_id", "last_poll_timestamp"),
-    *("api_versions", "get_broker_version_data", "max_usable_produce_magic", "wait_for_topics"),
-    *("describe_features", "update_features", "describe_metadata_quorum", "elect_leaders"),
-    *("alter_partition_reassignments", "list_partition_reassignments", "alter_replica_log_dirs"),
-    "list_config_resources",
 }
 
 
@@ -41,6 +42,8 @@ def error(owner: type, name: str) -> str:
         (Consumer, "seek_to_begining", "; did you mean seek_to_beginning?"),
         (ConsumerGroup, "getone", "; iterate over the group"),
         (sync.ConsumerGroup, "consume", "; iterate over the group"),
+        (sync.ConsumerGroup, "poll", "; iterate over the group, or over group.batches("),
+        (sync.ConsumerGroup, "seek_to_end", "; seek goes there"),
         (Producer, "start", "; there is nothing to start: enter its block"),
         (sync.Producer, "produce", "; send(topic, value, key=…) queues a record"),
         (Admin, "list_topics", "; describe_topics() is its name here"),
@@ -53,10 +56,17 @@ def test_methods_of_other_clients(owner: type, name: str, told: str) -> None:
 
 
 @pytest.mark.parametrize("owner", HINTS)
-@pytest.mark.parametrize("name", ["__nonsense__", "_nonsense", "qqqqqqqqqqq"])
+@pytest.mark.parametrize(
+    "name", ["__nonsense__", "_nonsense", "qqqqqqqqqqq", *sorted(NOTHING_LIKE_IT)]
+)
 def test_names_that_nobody_has(owner: type, name: str) -> None:
     assert error(owner, name) == f"{owner.__name__} has no attribute {name}"
     assert not hasattr(object.__new__(owner), name)
+
+
+@pytest.mark.parametrize("owner", HINTS)
+def test_a_hint_is_for_a_name_that_is_missing(owner: type) -> None:
+    assert [name for name in HINTS[owner] if hasattr(owner, name)] == []
 
 
 def test_a_property_that_fails_says_why() -> None:

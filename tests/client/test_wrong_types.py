@@ -5,7 +5,17 @@ from typing import Any
 
 import pytest
 
-from kohort.client import Admin, ClientConfig, Cluster, ConfigError, Consumer, ConsumerGroup
+from kohort.client import (
+    EARLIEST,
+    LATEST,
+    Admin,
+    ClientConfig,
+    Cluster,
+    ConfigError,
+    Consumer,
+    ConsumerGroup,
+    NotAssignedError,
+)
 from kohort.client.fetch import Fetcher
 from kohort.client.group_metadata import GroupMetadata
 from kohort.server.broker import Broker
@@ -88,3 +98,49 @@ async def test_of_generations_and_others(broker: Broker, config: ClientConfig) -
     wrong = config
     with pytest.raises(ConfigError, match="a Fetcher reads over an open Cluster"):
         Fetcher(wrong)
+
+
+def whole(offset: str) -> Any:
+    return pytest.raises(ValueError, match=f"orders-0: .*{offset}.* a whole number from 0 on")
+
+
+@pytest.mark.parametrize("nonsense", ["5", None, 1.5, True, -7, 1 << 63])
+async def test_what_is_no_offset_is_never_read_from(
+    broker: Broker, cluster: Cluster, nonsense: Any
+) -> None:
+    broker.topics.create("orders", 1)
+    async with Consumer(cluster) as consumer, Fetcher(cluster) as fetcher:
+        await consumer.assign({FIRST: 3})
+        fetcher.add(FIRST, 3)
+        with whole(nonsense):
+            await consumer.assign({FIRST: nonsense})
+        for seek in (consumer.seek, fetcher.seek, fetcher.add):
+            with whole(nonsense):
+                seek(FIRST, nonsense)
+        for go_to in (consumer.read_to, fetcher.assign):
+            with whole(nonsense):
+                go_to({FIRST: nonsense})
+        assert consumer.position(FIRST) == fetcher.position(FIRST) == 3
+
+
+async def test_a_member_does_not_seek_to_what_is_no_offset(
+    broker: Broker, cluster: Cluster
+) -> None:
+    broker.topics.create("orders", 1)
+    async with (
+        ConsumerGroup("g", topics=["orders"], cluster=cluster) as group,
+        await group.next() as generation,
+    ):
+        for nonsense in ("5", None, 1.5, -7, 1 << 63):
+            with whole(str(nonsense)):
+                generation.seek(FIRST, nonsense)  # type: ignore[arg-type]
+        generation.seek(FIRST, EARLIEST)
+        generation.seek(FIRST, LATEST)
+        group.stop()
+
+
+async def test_what_is_not_assigned_is_to_be_assigned(broker: Broker, cluster: Cluster) -> None:
+    broker.topics.create("orders", 1)
+    async with Consumer(cluster) as consumer:
+        with pytest.raises(NotAssignedError, match="assign it to the Consumer"):
+            consumer.seek(FIRST, 0)

@@ -1,6 +1,6 @@
 """The output formats of results: `--output table|json|csv`.
 
-A table is drawn by rich on a terminal, in colours unless NO_COLOR is set. Elsewhere it is plain
+A table is written by rich on a terminal, in colours unless NO_COLOR is set. Elsewhere it is plain
 columns, a line per row, as Kafka's own tools print them and `awk` reads them. JSON and CSV have the
 same content for programs: numbers as numbers, null (an empty cell in CSV) where a table has "-".
 """
@@ -12,10 +12,13 @@ import json
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, TextIO
+from typing import TYPE_CHECKING, Final, TextIO
 
 from kohort.cli.options import RefusedError
 from kohort.printable import printable
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 OUTPUTS: Final = ("table", "json", "csv")
 NONE: Final = "-"
@@ -92,19 +95,40 @@ def _write_plain(table: Table, out: TextIO) -> None:
 
 
 def _draw(table: Table, out: TextIO) -> None:
+    """Lines of columns, as wide as they are: a terminal that is narrower wraps whole lines.
+
+    Cells are not folded: a member id that is cut into pieces can be neither read nor copied.
+    """
     from rich.console import Console
-    from rich.table import Table as Drawn
     from rich.text import Text
 
-    drawn = Drawn(box=None, header_style="bold", padding=(0, 2, 0, 0))
-    for index, column in enumerate(table.columns):
-        numbers = any(isinstance(row[index], int) for row in table.rows)
-        drawn.add_column(column, justify="right" if numbers else "left", overflow="fold")
-    for row in table.rows:
-        # As Text, names are no markup, whatever their owners chose.
-        cells = zip(table.columns, row, strict=True)
-        drawn.add_row(*(Text(_cell(cell), _style(column, cell)) for column, cell in cells))
-    Console(file=out).print(drawn)
+    console = Console(file=out)
+    # As Text, names are no markup, whatever their owners chose.
+    columns = [
+        _aligned(
+            [
+                Text(name, "bold"),
+                *(Text(_cell(row[index]), _style(name, row[index])) for row in table.rows),
+            ],
+            to_the_right=any(isinstance(row[index], int) for row in table.rows),
+        )
+        for index, name in enumerate(table.columns)
+    ]
+    for line in zip(*columns, strict=True):
+        text = Text(_GAP).join(line)
+        text.rstrip()
+        console.print(text, soft_wrap=True)
+
+
+def _aligned(cells: list["Text"], *, to_the_right: bool) -> list["Text"]:
+    width = max(cell.cell_len for cell in cells)
+    for cell in cells:
+        missing = width - cell.cell_len
+        if to_the_right:
+            cell.pad_left(missing)
+        else:
+            cell.pad_right(missing)
+    return cells
 
 
 def _style(column: str, cell: object) -> str:

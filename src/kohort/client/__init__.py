@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         MemberDescription,
         PartitionLag,
     )
-    from kohort.client.cluster import Cluster, Offset
+    from kohort.client.cluster import EARLIEST, LATEST, Cluster, Offset
     from kohort.client.config import ClientConfig
     from kohort.client.consumer import Consumer
     from kohort.client.errors import (
@@ -66,6 +66,8 @@ if TYPE_CHECKING:
     from kohort.types import TopicPartition
 
 _MODULES: Final = {
+    "EARLIEST": "kohort.client.cluster.offsets",
+    "LATEST": "kohort.client.cluster.offsets",
     "Admin": "kohort.client.admin.admin",
     "AuthenticationError": "kohort.client.errors",
     "Batch": "kohort.client.fetch.batch",
@@ -132,6 +134,8 @@ _MODULES: Final = {
 }
 
 __all__ = [
+    "EARLIEST",
+    "LATEST",
     "Admin",
     "AuthenticationError",
     "Batch",

@@ -100,8 +100,8 @@ class TopicRecreatedError(KohortError):
     def __init__(self, tp: TopicPartition) -> None:
         super().__init__(
             f"topic {tp.topic} was deleted and recreated: offset and records of {tp} are "
-            "of the topic that is gone;"
-            " remove the partition and add it again where the new topic is to be read from"
+            "of the topic that is gone; to read the new topic, take the partition away (assign of"
+            " Consumer, remove of Fetcher), then assign or add it again"
         )
         self.topic_partition = tp
 

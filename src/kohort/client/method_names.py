@@ -16,16 +16,19 @@ _NO_POLL: Final = "there is nothing to poll: heartbeats and callbacks run beside
 _WORKERS: Final = (
     "iterate over the group: generations in kohort.client, batches in kohort.client.sync"
 )
+_BATCHES: Final = "iterate over the group, or over group.batches(max_wait_ms=…)"
 _ASSIGNS: Final = "the group assigns partitions; a Consumer reads those that you choose"
 _LISTS: Final = "Admin.list_offsets({partition: EARLIEST, LATEST or a time}) requests offsets"
 _TOPICS: Final = "Admin.describe_topics() names the topics"
 _SCOPE: Final = "a transaction is a scope: (async) with producer.transaction() as transaction"
 _OFFSETS: Final = "call transaction.commit_offsets(offsets, group) in the scope of a transaction"
 _SECURITY: Final = "credentials are options: security=Security(username=…, password=…)"
+_CLUSTER_ID: Final = "Admin.describe_cluster() has it"
 _PARTITION_OFFSETS: Final = "beginning_offsets(partitions) and end_offsets(partitions)"
 
 CONSUMER: Final = {
     "start": _ENTER,
+    "cluster_id": _CLUSTER_ID,
     "stop": _LEAVE,
     "subscribe": f"assign_topics('orders') reads all partitions of a topic; {_MEMBERS}",
     "subscription": "assignment has the partitions that are read",
@@ -53,6 +56,7 @@ CONSUMER: Final = {
 }
 GROUP: Final = {
     "start": _ENTER,
+    "cluster_id": _CLUSTER_ID,
     "unsubscribe": "stop() leaves the group; subscribe(topics) changes its topics",
     "subscription": "config.topics has the topics of the options",
     "assign": _ASSIGNS,
@@ -82,8 +86,24 @@ GROUP: Final = {
         "it is a method or property of the generation: async for generation in group",
     ),
 }
+_GROUP_COMMIT: Final = "commit(offsets) commits them, with commit_interval_ms in an interval"
+_OF_BLOCKING: Final = frozenset(
+    ("commit", "seek", "pause", "resume", "position", "lag", "assignment", "topics")
+)
+"""What the blocking group has itself."""
+SYNC_GROUP: Final = {
+    **{name: hint for name, hint in GROUP.items() if name not in _OF_BLOCKING},
+    **dict.fromkeys(("poll", "consume", "getone", "getmany"), _BATCHES),
+    "committed": "Admin.committed([group_id]) requests it, run(…) waits for it",
+    "commit_async": _GROUP_COMMIT,
+    "store_offsets": _GROUP_COMMIT,
+    "paused": "keep what you pause; pause and resume take partitions",
+    "seek_to_committed": "seek(partition, offset) goes to an offset",
+    **dict.fromkeys(("seek_to_beginning", "seek_to_end"), f"{_LISTS}; seek goes there"),
+}
 PRODUCER: Final = {
     "start": _ENTER,
+    "cluster_id": _CLUSTER_ID,
     "stop": _LEAVE,
     "produce": "send(topic, value, key=…) queues a record, and returns its delivery",
     "send_batch": "send batches records by itself: batch_size, linger_ms",
@@ -102,6 +122,7 @@ PRODUCER: Final = {
 }
 ADMIN: Final = {
     "start": _ENTER,
+    "cluster_id": "describe_cluster() has it",
     "stop": _LEAVE,
     "poll": _NO_POLL,
     "list_topics": "describe_topics() is its name here",
@@ -125,9 +146,18 @@ ADMIN: Final = {
     "incremental_alter_configs": "alter_configs(resource, set) is its name here",
     "describe_user_scram_credentials": "describe_scram_users(users) is its name here",
     "alter_user_scram_credentials": "set_scram_password and delete_scram_credential do it",
-    "describe_cluster": "cluster.metadata() has the brokers",
     "set_sasl_credentials": _SECURITY,
 }
+NOTHING_LIKE_IT: Final = frozenset(
+    {
+        *("bootstrap", "bootstrap_connected", "last_poll_timestamp"),
+        *("api_versions", "get_broker_version_data", "max_usable_produce_magic", "wait_for_topics"),
+        *("describe_features", "update_features", "describe_metadata_quorum", "elect_leaders"),
+        *("alter_partition_reassignments", "list_partition_reassignments"),
+        *("alter_replica_log_dirs", "list_config_resources"),
+    }
+)
+"""Methods of other clients that no name here is near to, however much the letters are alike."""
 
 
 class MethodHints:
@@ -148,7 +178,7 @@ class MethodHints:
 
 def _no_attribute(owner: type[MethodHints], name: str) -> AttributeError:
     text = f"{owner.__name__} has no attribute {name}"
-    if name.startswith("_"):
+    if name.startswith("_") or name in NOTHING_LIKE_IT:
         return AttributeError(text)
     if (instead := owner._OTHER_NAMES.get(name)) is not None:
         return AttributeError(f"{text}; {instead}")

@@ -36,6 +36,7 @@ from kohort.client.fetch.position_resolver import RESETS, PositionResolver
 from kohort.client.fetch.request import FetchSettings
 from kohort.client.fetch.waiters import Waiters
 from kohort.client.metrics import FetchMetrics
+from kohort.client.offset_and_metadata import committable
 from kohort.client.start_offset import OutOfRange
 from kohort.errors import ConfigError, KohortError
 from kohort.types import TopicPartition
@@ -150,7 +151,11 @@ class Fetcher:
         return self._budget.used
 
     def assign(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Read exactly these partitions; those that are read already keep their position."""
+        """Read exactly these partitions; those that are read already keep their position.
+
+        Raises ValueError, and changes nothing then.
+        """
+        offsets = {tp: _readable_offset(tp, offset) for tp, offset in offsets.items()}
         for tp in self._partitions.keys() - offsets.keys():
             self.remove(tp)
         for tp, offset in offsets.items():
@@ -161,8 +166,9 @@ class Fetcher:
         """Read a partition from `offset` on, which may be EARLIEST or LATEST; else `seek` it.
 
         `leader_epoch` is the epoch of the record before, as committed with the offset. With it,
-        records that an unclean election lost are noticed (KIP-320).
+        records that an unclean election lost are noticed (KIP-320). Raises ValueError.
         """
+        offset = _readable_offset(tp, offset)
         if tp in self._partitions:
             self.seek(tp, offset, leader_epoch)
             return
@@ -189,8 +195,9 @@ class Fetcher:
             self._any.wake()
 
     def seek(self, tp: TopicPartition, offset: int, leader_epoch: int = NO_EPOCH) -> None:
-        """Continue at another offset, EARLIEST or LATEST. Raises NotAssignedError."""
+        """Continue at another offset, EARLIEST or LATEST. Raises NotAssignedError, ValueError."""
         partition = self._partition(tp)
+        offset = _readable_offset(tp, offset)
         must_resolve = partition.seek(offset, leader_epoch)
         self._ready.pop(partition, None)
         if must_resolve:
@@ -417,4 +424,11 @@ def _is_before(partition: FetchPartition, before: Mapping[TopicPartition, int] |
 
 
 def _not_assigned(tp: TopicPartition) -> NotAssignedError:
-    return NotAssignedError(f"{tp} is not being read: add it first")
+    return NotAssignedError(
+        f"{tp} is not being read: assign it to the Consumer, or add it to the Fetcher, before"
+    )
+
+
+def _readable_offset(tp: TopicPartition, given: int) -> int:
+    """An offset to read from: EARLIEST, LATEST, or one of the log. Raises TypeError, ValueError."""
+    return given if given in (EARLIEST, LATEST) else committable(tp, given).offset

@@ -304,7 +304,10 @@ class Generation(ABC, Generic[K, V]):
         return None if lag is None else lag + owned.undelivered
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Continue at `offset`: the next batch begins there."""
+        """Continue at `offset`, EARLIEST or LATEST: the next batch begins there.
+
+        Raises GenerationEndedError, ValueError.
+        """
         owned = self._owned(partition)
         self._workplace.fetcher.seek(partition, offset)
         owned.sought += 1

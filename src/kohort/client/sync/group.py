@@ -35,7 +35,7 @@ from kohort.client.group import (
 )
 from kohort.client.group import ConsumerGroup as AsyncGroup
 from kohort.client.group_options import GroupOptions
-from kohort.client.method_names import GROUP, MethodHints
+from kohort.client.method_names import SYNC_GROUP, MethodHints
 from kohort.client.metrics import GroupMetrics
 from kohort.client.offset_and_metadata import OffsetAndMetadata, validate_offsets
 from kohort.client.record import K, Record, V
@@ -63,7 +63,7 @@ class _Batches(Generic[K, V]):
 class ConsumerGroup(MethodHints, Generic[K, V]):
     """One member of a group, for one thread at a time. Options as of `kohort.client`'s."""
 
-    _OTHER_NAMES = GROUP
+    _OTHER_NAMES = SYNC_GROUP
 
     def __init__(
         self,
