@@ -5,6 +5,9 @@
 
 VENV := .venv
 BIN := $(VENV)/bin
+# The last file of a virtual environment. If its making is interrupted, Python is there without pip:
+# so Ctrl-C waits for it, and what was killed is made again.
+MADE := $(BIN)/activate
 INSTALLED := $(VENV)/.installed
 # What `make run` needs for its first part, and for all of it; each includes the one before.
 GROUP_INSTALLED := $(VENV)/.installed-demo-group
@@ -56,8 +59,8 @@ help:
 	@echo "make clean        remove what was made, but not ./data"
 
 $(INSTALLED) $(DEMO_INSTALLED) $(GROUP_INSTALLED): pyproject.toml
-	@test -x $(BIN)/python || test -n "$(PYTHON)" || { echo "Kohort needs Python 3.11 or later"; exit 1; }
-	@test -x $(BIN)/python || $(CREATE_VENV) $(VENV)
+	@test -e $(MADE) || test -n "$(PYTHON)" || { echo "Kohort needs Python 3.11 or later"; exit 1; }
+	@test -e $(MADE) || (trap '' INT; $(CREATE_VENV) $(VENV))
 	@$(if $(NOTE),echo "$(NOTE)")
 	$(VARIABLES) $(INSTALL) --editable '.[$(EXTRA)]'
 	@$(if $(LAZY),,$(BIN)/python -m compileall -q src)
