@@ -10,6 +10,7 @@ from cli.served import Serve
 from kohort.cli.near_names import near_groups, why_not_described
 from kohort.client.admin import Admin, GroupListing
 from kohort.client.admin.values import Listing
+from kohort.client.sync import Producer
 from kohort.testing.server_process import ServerProcess
 from kohort.types import GroupId
 
@@ -72,12 +73,29 @@ def run(server: ServerProcess, capsys: pytest.CaptureFixture[str]) -> Run:
 def test_topics(run: Run, words: tuple[str, ...]) -> None:
     told = run(*words)
     assert "did you mean orders?" in told.stderr + told.output, told
+    assert ".;" not in told.stderr
 
 
 @pytest.mark.parametrize("words", GROUPS, ids=" ".join)
 def test_groups(run: Run, words: tuple[str, ...]) -> None:
     told = run(*words)
     assert "did you mean billing?" in told.stderr + told.output, told
+
+
+@pytest.mark.parametrize("verb", ["describe", "force-terminate"])
+def test_transactional_ids(run: Run, server: ServerProcess, verb: str) -> None:
+    with Producer(bootstrap=server.address, transactional_id="load"):
+        pass
+    told = run("transactions", verb, "laod")
+    assert told.stderr.endswith("TRANSACTIONAL_ID_NOT_FOUND: laod; did you mean load?\n")
+
+
+def test_users(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PASSWORD", "secret")
+    run("users", "add", "alice", "--password-env", "PASSWORD")
+    for words in (("remove", "alcie"), ("set-password", "alcie", "--password-env", "PASSWORD")):
+        told = run("users", *words)
+        assert told.stderr == "kohort: there is no user alcie; did you mean alice?\n"
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,8 @@ async def near_names(admin: Admin, code: ErrorCode, options: argparse.Namespace)
             return await near_topics(admin, (name.partition(":")[0] for name in names))
         case ErrorCode.group_id_not_found:
             return await near_groups(admin, _named(options, "group"))
+        case ErrorCode.transactional_id_not_found:
+            return await _near_transactional_ids(admin, options)
         case ErrorCode.invalid_config:
             return await _near_configs(admin, options)
         case ErrorCode.security_disabled:
@@ -75,6 +77,14 @@ async def _group_types(admin: Admin) -> dict[str, str]:
         return {each.group: each.type for each in (await admin.list_groups()).groups}
     except KohortError:
         return {}
+
+
+async def _near_transactional_ids(admin: Admin, options: argparse.Namespace) -> str:
+    try:
+        known = (await admin.list_transactions()).transactions
+    except KohortError:
+        return ""
+    return _hint(_named(options, "transactional_id"), (each.transactional_id for each in known))
 
 
 async def _near_configs(admin: Admin, options: argparse.Namespace) -> str:

@@ -20,7 +20,7 @@ async def opened_cluster(
 ) -> AsyncIterator[Cluster]:
     """A cluster whose servers of this machine do not refuse connections, unless with --timeout.
 
-    Errors of topics and groups in `options` that do not exist get the nearest names. Raises
+    Errors of names in `options` that do not exist get the nearest names. Raises
     KohortError.
     """
     is_impatient = options.timeout is None and all(is_local(host) for host, _ in config.servers)
@@ -32,7 +32,7 @@ async def opened_cluster(
             hint = await near_names(Admin(cluster), error.code, options)
             if not hint:
                 raise
-            raise KohortError(f"{error}{hint}") from error
+            raise KohortError(f"{str(error).removesuffix('.')}{hint}") from error
 
 
 class _LaterOutages(Outages):

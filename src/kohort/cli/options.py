@@ -63,7 +63,12 @@ FLAGS: Final = (
         "what acknowledged data survives: a killed process, or power loss",
         "os|fsync",
     ),
-    Flag("--http", "http.listen", "open a port with /metrics, /health and /groups", "HOST:PORT"),
+    Flag(
+        "--http",
+        "http.listen",
+        "open a port for people and Prometheus: / lists its paths",
+        "HOST:PORT",
+    ),
     Flag(
         "--insecure",
         "insecure",

@@ -21,6 +21,7 @@ from kohort.cli.output import Table, print_message, show
 from kohort.cli.verbs import Verb, Verbs
 from kohort.errors import KohortError, fresh
 from kohort.security.scram import BY_MECHANISM, MAX_ITERATIONS, MIN_ITERATIONS
+from kohort.suggestions import did_you_mean
 
 _COLUMNS: Final = ("USER", "MECHANISM", "ITERATIONS")
 
@@ -192,7 +193,7 @@ def _set_password(options: argparse.Namespace) -> int:
     async def work(users: Users) -> int:
         has = await _mechanisms(users, options.name)
         if not has:
-            raise _unknown(options.name)
+            raise await _unknown(users, options.name)
         await _set(users, options, password, options.mechanism or has)
         print_message(f"set the password of user {options.name}")
         return 0
@@ -213,7 +214,7 @@ def _remove(options: argparse.Namespace) -> int:
     async def work(users: Users) -> int:
         has = await _mechanisms(users, options.name)
         if not has:
-            raise _unknown(options.name)
+            raise await _unknown(users, options.name)
         for mechanism in has:
             await users.delete_scram_credential(options.name, mechanism=mechanism)
         print_message(f"removed user {options.name}")
@@ -222,8 +223,9 @@ def _remove(options: argparse.Namespace) -> int:
     return _run(options, work)
 
 
-def _unknown(user: str) -> KohortError:
-    return KohortError(f"there is no user {user}")
+async def _unknown(users: Users, user: str) -> KohortError:
+    hint = did_you_mean(user, sorted(await users.describe_scram_users()))
+    return KohortError(f"there is no user {user}{hint}")
 
 
 VERBS: Final = {

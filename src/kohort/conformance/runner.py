@@ -186,7 +186,10 @@ async def warm_up(
     except OSError as error:
         if isinstance(error, TimeoutError):
             raise UnreachableError(f"{host}:{port} did not get ready in {seconds:g} s") from None
-        raise UnreachableError(f"nothing listens at {host}:{port}: {error}") from error
+        raise UnreachableError(
+            f"nothing listens at {host}:{port}: {error.strerror or error}; start a server by"
+            f" `kohort serve --memory --dev --listen {host}:{port}`, or name another one"
+        ) from error
 
 
 async def _responses(server: Server) -> None:
