@@ -102,6 +102,25 @@ async def test_what_is_no_request_only_ends_its_connection(
     assert (await get(address, "/health"))[0] == 200
 
 
+@pytest.mark.parametrize(
+    "hello",
+    [
+        b"\x00\x00\x00\x18\x00\x12\x00\x03\x00\x00\x00\x01",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+    ],
+    ids=["kafka", "tls"],
+)
+async def test_who_speaks_another_protocol_and_waits_is_told_so(
+    address: tuple[str, int], hello: bytes
+) -> None:
+    reader, writer = await asyncio.open_connection(*address)
+    writer.write(hello)
+    async with asyncio.timeout(60):
+        answer = await reader.readline()
+    writer.close()
+    assert answer == b"HTTP/1.1 400 Bad Request\r\n"
+
+
 async def test_silent_clients_are_bounded_and_keep_no_probe_out(address: tuple[str, int]) -> None:
     held = [await asyncio.open_connection(*address) for _ in range(2 * MAX_CONNECTIONS)]
     for _ in range(3):

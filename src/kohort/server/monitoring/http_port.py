@@ -134,7 +134,10 @@ class HttpPort:
         try:
             async with asyncio.timeout(self._timeout_s):
                 reader, writer = await self._open(accepted)
-                request = await reader.readuntil(b"\r\n\r\n")
+                # A client of Kafka, or of TLS, waits for a response, and sends no end of line.
+                request = await reader.readexactly(1)
+                if request.isalpha():
+                    request += await reader.readuntil(b"\r\n\r\n")
                 writer.write(
                     _head_and_body(
                         await self.respond(request), with_body=not request.startswith(b"HEAD ")
