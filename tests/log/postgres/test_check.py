@@ -1,6 +1,7 @@
 """What a check of a database finds."""
 
 import asyncio
+import re
 import time
 from contextlib import aclosing, asynccontextmanager, closing
 
@@ -92,6 +93,38 @@ async def test_missing_privileges_are_named(as_application, postgres, schema):
     postgres.execute(f"revoke delete on {schema}.segments from {role}")
     (finding,) = await found(as_application, "privileges")
     assert finding == (Level.PROBLEM, "privileges", "missing: GRANT DELETE ON segments")
+
+
+@pytest.mark.parametrize(
+    ("privilege", "place"),
+    [
+        *((each, "meta") for each in ("select", "update")),
+        *((each, "nodes") for each in ("select", "insert", "update")),
+        *((each, "logs") for each in ("select", "insert", "update", "delete")),
+        *((each, "segments") for each in ("select", "insert", "update", "delete")),
+        *((each, "batches") for each in ("select", "insert", "delete")),
+        ("usage", "log_ids"),
+        ("usage", None),
+    ],
+)
+async def test_each_missing_privilege_is_named_by_all_that_need_it(
+    as_application, postgres, schema, privilege, place
+):
+    role = f"role_of_{schema}"
+    kind = {None: "schema ", "log_ids": "sequence "}.get(place, "")
+    postgres.execute(
+        f"revoke {privilege} on {kind}{f'{schema}.{place}' if place else schema} from {role}"
+    )
+    named = f"GRANT {privilege.upper()}.* ON .*{place or 'SCHEMA'}"
+    with pytest.raises(KohortError, match=named):
+        PostgresDirectory(as_application)
+    with pytest.raises(KohortError, match=named):
+        PostgresTarget(as_application)
+    try:
+        texts = [each.text async for each in check(as_application, known_partitions)]
+    except KohortError as error:
+        texts = [str(error)]
+    assert any(re.search(named, each) for each in texts)
 
 
 async def test_a_role_that_may_not_make_tables(postgres, database, schema):

@@ -117,11 +117,12 @@ async def begin_copy(connection: "Connection[object]") -> None:
     async with connection.transaction():
         version = await tables_version(connection)
         ensure_known(version)
-        if version < 0:
-            return
         if version == 0:
             await _create(connection)
-        elif await connection.fetchval("select exists (select from logs)"):
+        await privileges.ensure(connection)
+        if version < 0:
+            return
+        if version > 0 and await connection.fetchval("select exists (select from logs)"):
             raise KohortError(
                 "the tables have data, and a copy needs empty ones: name another schema by the "
                 "search_path of the URL, or drop this one"
