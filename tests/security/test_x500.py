@@ -1,5 +1,6 @@
 """Names in certificates, as `X500Principal.getName(RFC2253)` of Java 17 prints them."""
 
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -12,7 +13,7 @@ from cryptography.x509.oid import NameOID, ObjectIdentifier
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kohort.security import alternative_names, subject_name
+from kohort.security import alternative_names, subject_name, validity
 from kohort.security.x500 import MAX_SUBJECT_BYTES
 
 KEY = ec.generate_private_key(ec.SECP256R1())
@@ -23,14 +24,19 @@ def typed(kind: ObjectIdentifier, value: str, asn1: Asn1) -> Part:
     return Part(kind, value, _type=asn1, _validate=False)
 
 
-def certificate(*parts: list[Part], names: tuple[str, ...] = ()) -> bytes:
+def certificate(
+    *parts: list[Part],
+    names: tuple[str, ...] = (),
+    since: datetime = START,
+    until: datetime = START + timedelta(days=1),
+) -> bytes:
     builder = x509.CertificateBuilder(
         issuer_name=x509.Name([Part(NameOID.COMMON_NAME, "issuer")]),
         subject_name=x509.Name([x509.RelativeDistinguishedName(part) for part in parts]),
         public_key=KEY.public_key(),
         serial_number=1,
-        not_valid_before=START,
-        not_valid_after=START + timedelta(days=1),
+        not_valid_before=since,
+        not_valid_after=until,
     )
     if names:
         alternative = x509.SubjectAlternativeName([x509.DNSName(each) for each in names])
@@ -95,6 +101,12 @@ def test_a_subject_of_very_many_parts_is_refused() -> None:
         subject_name(certificate(*parts))
 
 
+@pytest.mark.parametrize("year", [1950, 1969, 1999, 2000, 2049, 2050, 9999])
+def test_the_validity(year: int) -> None:
+    since, until = datetime(year, 1, 1, tzinfo=UTC), datetime(year, 12, 31, 23, 59, 59, tzinfo=UTC)
+    assert validity(certificate(since=since, until=until)) == (since, until)
+
+
 def test_alternative_names() -> None:
     first, both, none = (certificate(names=names) for names in (("a.test",), ("a.test", "b"), ()))
     assert alternative_names(first) < alternative_names(both)
@@ -104,7 +116,6 @@ def test_alternative_names() -> None:
 @given(st.binary(max_size=40), st.integers(min_value=0, max_value=400))
 def test_bytes_that_are_no_certificate_are_refused(noise: bytes, cut: int) -> None:
     for data in (noise, certificate([Part(CN, "a")])[:cut]):
-        try:
-            subject_name(data)
-        except ValueError:
-            continue
+        for read in (subject_name, validity):
+            with suppress(ValueError):
+                read(data)

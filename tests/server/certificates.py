@@ -22,6 +22,7 @@ class Authority:
         *hosts: str,
         common_name: str | None = None,
         expires: datetime | None = None,
+        begins: datetime | None = None,
     ) -> Path:
         """A new key and certificate in the file `name`, which only its owner can read."""
         made = self._ca.issue_cert(
@@ -29,6 +30,7 @@ class Authority:
             common_name=common_name,
             organization_unit_name="testing",
             key_type=trustme.KeyType.ECDSA,
+            not_before=begins,
             not_after=expires,
         )
         path = self._directory / name

@@ -15,6 +15,7 @@ import threading
 import tracemalloc
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ from kohort.server.addresses import Address
 from kohort.server.broker import Broker
 from kohort.server.config import Config
 from kohort.server.net import Connection
+from kohort.server.tls import LARGEST_FILE
 from server.certificates import Authority
 from server.net.bench import Peer
 
@@ -512,6 +514,47 @@ async def test_certificates_are_reloaded_for_new_connections(
         await broker.certificates.reloaded()
         assert "the certificates in use stay" in caplog.text
         assert await serial_number(broker, authority.client()) == after
+        assert await cluster_of(open_before) == broker.cluster_id
+
+
+async def test_files_that_cannot_be_used_leave_what_is_in_use(
+    start: Start, authority: Authority, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Files that are half written, of two keys, out of their time, or large without an end."""
+    now, day = datetime.now(UTC), timedelta(days=1)
+    good, other = (
+        authority.issue(name, common_name="kohort").read_bytes() for name in ("server.pem", "o.pem")
+    )
+    of_other = other[: other.index(b"-----BEGIN CERTIFICATE")]
+    expired = authority.issue(
+        "e.pem", common_name="kohort", expires=now - day, begins=now - 9 * day
+    )
+    early = authority.issue("f.pem", common_name="kohort", begins=now + day)
+    wrong = [
+        *(good[:size] for size in (0, 100, len(good) // 3, len(good) // 2, len(good) - 30)),
+        of_other + good[good.index(b"-----BEGIN CERTIFICATE") :],
+        expired.read_bytes(),
+        early.read_bytes(),
+        (b"-----BEGIN CERTIFICATE-----" * (LARGEST_FILE // 27))[:LARGEST_FILE],
+    ]
+    authority.issue("server.pem", common_name="kohort").write_bytes(good)
+    async with start() as broker, connected(broker, authority.client()) as open_before:
+        before = await serial_number(broker, authority.client())
+        for number, content in enumerate(wrong, 1):
+            # As Kubernetes does: what the link leads to is complete, and another file.
+            (tmp_path / f"{number}.pem").write_bytes(content)
+            (tmp_path / f"{number}.pem").chmod(0o600)
+            (tmp_path / "link").symlink_to(f"{number}.pem")
+            (tmp_path / "link").replace(tmp_path / "server.pem")
+            broker.reload_files()
+            await broker.certificates.reloaded()
+            assert caplog.text.count("the certificates in use stay") == number
+            assert await serial_number(broker, authority.client()) == before
+        (tmp_path / "server.pem").unlink()
+        (tmp_path / "server.pem").symlink_to("o.pem")
+        broker.reload_files()
+        await broker.certificates.reloaded()
+        assert await serial_number(broker, authority.client()) != before
         assert await cluster_of(open_before) == broker.cluster_id
 
 

@@ -3,7 +3,7 @@
 from kohort.security.mapping_rules import MappingRules
 from kohort.security.peer import Endpoint, Peer, SecurityProtocol
 from kohort.security.principal import ANONYMOUS, LOCAL, USER, KafkaPrincipal
-from kohort.security.x500 import alternative_names, subject_name
+from kohort.security.x500 import alternative_names, subject_name, validity
 
 __all__ = [
     "ANONYMOUS",
@@ -16,4 +16,5 @@ __all__ = [
     "SecurityProtocol",
     "alternative_names",
     "subject_name",
+    "validity",
 ]

@@ -6,6 +6,7 @@ lacks the types of the values, which that hex contains.
 """
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 MAX_SUBJECT_BYTES: Final = 16_384
@@ -29,8 +30,12 @@ _VERSION: Final = 0xA0
 _EXTENSIONS: Final = 0xA3
 _OCTETS: Final = 0x04
 _ALTERNATIVE_NAMES: Final = "2.5.29.17"
+_VALIDITY: Final = 3
+"""Index of the validity behind serial number, algorithm and issuer."""
 _SUBJECT: Final = 4
-"""Index of the subject behind serial number, algorithm, issuer and validity."""
+_UTC_TIME: Final = 0x17
+_FIRST_YEAR: Final = "50"
+"""Years of two digits are those from 1950 to 2049."""
 
 
 class _Element(NamedTuple):
@@ -50,6 +55,19 @@ def subject_name(certificate: bytes) -> str:
         )
     parts = [_relative_name(each.content) for each in _elements(subject)]
     return ",".join(reversed(parts))
+
+
+def validity(certificate: bytes) -> tuple[datetime, datetime]:
+    """The first and the last moment of a certificate in DER. Raises ValueError."""
+    first, last = map(_time, _elements(_fields(certificate)[_VALIDITY]))
+    return first, last
+
+
+def _time(element: _Element) -> datetime:
+    text = element.content.decode("ascii")
+    if element.tag == _UTC_TIME:
+        text = f"{'19' if text[:2] >= _FIRST_YEAR else '20'}{text}"
+    return datetime.strptime(text, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC)
 
 
 def alternative_names(certificate: bytes) -> frozenset[bytes]:

@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from kohort.errors import ConfigError
@@ -23,6 +24,7 @@ from kohort.security import (
     MappingRules,
     alternative_names,
     subject_name,
+    validity,
 )
 from kohort.server.config import RELOADABLE, Config, ListenerConfig
 from kohort.server.guarded_tls import GuardedContext
@@ -37,7 +39,7 @@ _VERIFY: Final = {
     "required": ssl.CERT_REQUIRED,
 }
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
-_CERTIFICATE: Final = re.compile("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.S)
+_CERTIFICATE: Final = re.compile("-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICATE-----")
 _PLAIN_KEY: Final = re.compile("-----BEGIN (RSA |EC )?PRIVATE KEY-----(?!\\s*Proc-Type)")
 
 
@@ -98,8 +100,11 @@ class ListenerTls:
         try:
             has_same_name = subject_name(new) == subject_name(old)
             has_all_names = alternative_names(old) <= alternative_names(new)
+            begins, ends = validity(new)
         except ValueError as error:
             raise reader.error(str(error)) from None
+        if not begins <= datetime.now(UTC) <= ends:
+            raise reader.error(f"the new certificate is valid from {begins} to {ends} only")
         if not has_same_name and not reader.value("ssl.allow.dn.changes"):
             raise reader.error("the new certificate has another name; see ssl.allow.dn.changes")
         if not has_all_names and not reader.value("ssl.allow.san.changes"):
