@@ -10,6 +10,7 @@ are killed, too:
 - what was read stays, and nothing else comes before it,
 - the sum of all accounts is constant whenever the reader has no half of a transfer, and at the end,
 - each order up to the committed offset, and no other, is carried out once,
+- an account shows the orders of each teller in their order,
 - every teller goes on after the last kill, and the server ends what is left open.
 
 The seed decides the moments of the kills. The exit code is 1 after a violation. The data is kept
@@ -111,6 +112,17 @@ def check_transfers(statement: Statement, committed: Mapping[int, int]) -> Itera
         yield f"{len(missing)} orders are committed and not carried out: {missing[:3]}"
     if early := sorted(legs.keys() - due):
         yield f"{len(early)} orders are carried out and not committed: {early[:3]}"
+
+
+def check_order(statement: Statement) -> Iterator[str]:
+    """Each account shows the orders of a teller in their order."""
+    for number, account in statement.items():
+        last: dict[str, int] = {}
+        for _, leg in account:
+            teller, order = leg.order.split("-")
+            if int(order) <= last.get(teller, -1):
+                yield f"account {number} shows order {leg.order} behind {teller}-{last[teller]}"
+            last[teller] = int(order)
 
 
 def check_history(before: Statement, after: Statement) -> Iterator[str]:
@@ -337,6 +349,7 @@ class Bank:
                 *seen.violations,
                 *check_history(seen.statement, statement),
                 *check_transfers(statement, committed),
+                *check_order(statement),
             ],
         )
 

@@ -6,7 +6,15 @@ import pytest
 
 from interop.programs import java_missing
 from interop.targets import KohortServe
-from live.chaos.bank import SETTINGS, Balance, Bank, Leg, check_history, check_transfers
+from live.chaos.bank import (
+    SETTINGS,
+    Balance,
+    Bank,
+    Leg,
+    check_history,
+    check_order,
+    check_transfers,
+)
 
 OUT, IN = Leg("0-0", -5), Leg("0-0", 5)
 WHOLE = {0: [(0, OUT)], 1: [(0, IN)]}
@@ -28,6 +36,11 @@ def test_a_whole_transfer_is_right():
 def test_a_wrong_transfer_is_found(statement, committed, found):
     (violation,) = check_transfers(statement, committed)
     assert found in violation
+
+
+def test_a_wrong_order_is_found():
+    assert not [*check_order({0: [(0, Leg("0-9", 1)), (2, Leg("1-3", 1)), (4, Leg("0-10", 1))]})]
+    assert [*check_order({0: [(0, Leg("0-10", 1)), (2, Leg("0-9", 1))]})]
 
 
 def test_a_changed_history_is_found():
