@@ -58,13 +58,14 @@ async def _results(
         await slices.give_way()
     if not request.validate_only:
         refused = await _grown(services, wanted, refused, deadline)
-    return [_entry(topic.name, error) for topic, error in zip(wanted, refused, strict=True)]
+    return await collected(zip(wanted, refused, strict=True), _entry)
 
 
-def _entry(name: str, error: KafkaError | None) -> dict[str, Any]:
+def _entry(outcome: tuple[Any, KafkaError | None]) -> dict[str, Any]:
+    topic, error = outcome
     if error is None:
-        return {"name": name, "error_code": ErrorCode.none}
-    return {"name": name, "error_code": error.code, "error_message": error.message or None}
+        return {"name": topic.name, "error_code": ErrorCode.none}
+    return {"name": topic.name, "error_code": error.code, "error_message": error.message or None}
 
 
 def _excess(services: Services, wanted: Sequence[Any]) -> Generator[None, None, KafkaError | None]:
@@ -106,17 +107,22 @@ async def _grown(
     deadline: float,
 ) -> list[KafkaError | None]:
     """Have those topics grow that are not refused; in the same order why one did not."""
-    growths = [
-        Growth(topic.name, topic.count)
-        for topic, error in zip(wanted, refused, strict=True)
-        if error is None
-    ]
+    growths = await collected(zip(wanted, refused, strict=True), _growth)
     try:
         grown = iter(await services.topics.grow_each(growths, deadline))
     except KafkaError as error:
         grown = repeat(error.with_traceback(None))
-    outcomes = (next(grown) if error is None else error for error in refused)
-    return [None if isinstance(each, Topic) else each for each in outcomes]
+    outcomes, slices = list[KafkaError | None](), TimeSlices()
+    for error in refused:
+        outcome = next(grown) if error is None else error
+        outcomes.append(None if isinstance(outcome, Topic) else outcome)
+        await slices.give_way()
+    return outcomes
+
+
+def _growth(outcome: tuple[Any, KafkaError | None]) -> Growth | None:
+    topic, error = outcome
+    return Growth(topic.name, topic.count) if error is None else None
 
 
 def _validate(services: Services, wanted: Any, mutations: Mutations) -> None:
