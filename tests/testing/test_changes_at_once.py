@@ -317,3 +317,20 @@ async def all_partitions_are_led(cluster: Nodes) -> None:
     (node, *_) = cluster.nodes.values()
     there = [log.topic_partition for topic in node.topics.all() for log in topic.partitions]
     assert sorted(led) == sorted(there)
+
+
+async def test_a_creation_does_not_wait_for_a_leader_of_a_topic_that_was_deleted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("kohort.server.topics.shared.LED_WITHIN_S", 3_600.0)
+    cluster = Nodes(**COORDINATORS)
+    one, two = await cluster.start(1), await cluster.start(2)
+    for deleting in (one, two):
+        making = asyncio.create_task(one.topics.create_each([NewTopic("orders", 3)]))
+        while two.topics.get("orders") is None:
+            await two.topics.catch_up()
+        await deleting.topics.change(deleting.topics.delete_each(["orders"]))
+        await one.topics.catch_up()
+        await two.topics.catch_up()
+        async with asyncio.timeout(60):
+            await making

@@ -377,13 +377,14 @@ class SharedTopics(FollowingTopics):
         return grown
 
     async def _led_soon(self, topics: Iterable[Topic]) -> None:
-        """Return when all partitions have a leader, or did not get one in time."""
+        """Return when all partitions have a leader, are deleted, or did not get one in time."""
         cluster, slices = self._metadata.state.cluster, TimeSlices()
         with suppress(TimeoutError):
             async with asyncio.timeout(LED_WITHIN_S):
                 for topic in topics:
                     for partition in range(len(topic.partitions)):
-                        while cluster.leader(Place(topic.id, partition)).node == NO_LEADER:
+                        place = Place(topic.id, partition)
+                        while self.by_id(topic.id) and cluster.leader(place).node == NO_LEADER:
                             self._applied.clear()
                             await self._applied.wait()
                         await slices.give_way()
