@@ -7,7 +7,14 @@ from uuid import UUID
 
 import pytest
 
-from kohort.cluster import FencedError, Leader, PartitionLed, Place, UnknownOutcomeError
+from kohort.cluster import (
+    FencedError,
+    Leader,
+    Logged,
+    PartitionLed,
+    Place,
+    UnknownOutcomeError,
+)
 from kohort.log.shared_memory import MemoryStorage, SharedMemory
 from kohort.server.config.resources import ResourceType
 from kohort.server.topics.cluster_metadata import (
@@ -284,6 +291,42 @@ async def test_a_compacted_log_may_not_tell_whether_a_decision_was_logged(nodes:
         await one.change(lambda: [topic(1, "a")], lambda: None)
     assert await nodes.settled() == ["a"]
     assert UUID(int=1) not in one.state.topics
+
+
+@pytest.mark.parametrize("is_logged", [True, False])
+@pytest.mark.parametrize("reads", [[], [OSError(None, "away")]])
+async def test_who_loses_the_session_after_an_append_of_unknown_outcome_tells_what_became_of_it(
+    nodes: Nodes, monkeypatch: pytest.MonkeyPatch, is_logged: bool, reads: list[OSError]
+) -> None:
+    async def fenced() -> None:
+        nodes.shared.fence(1)
+        unread.extend(reads)
+
+    async def read(offset: int) -> Logged:
+        if unread:
+            raise unread.pop()
+        return await MemoryStorage.read(storage, offset)
+
+    one, storage = nodes.metadata[0], nodes.storages[0]
+    unread: list[OSError] = []
+    monkeypatch.setattr(storage, "read", read)
+    storage.on_lost = fenced
+    for number in (1, 2):
+        storage.is_lost = [is_logged]
+        name = f"name{number}"
+        changed: Awaitable[None]
+        if number == 1:
+            changed = one.change(lambda: [topic(1, "name1")], lambda: None)
+        else:
+            one.commit(topic(2, "name2"))
+            changed = one.durable()
+        if is_logged:
+            await changed
+        else:
+            with pytest.raises((FencedError, OSError)):
+                await changed
+        await storage.claim()
+        assert (name in await nodes.settled()) is is_logged
 
 
 async def test_a_cancelled_caller_leaves_no_record_done_by_half(nodes: Nodes) -> None:

@@ -36,7 +36,7 @@ from kohort.cluster import (
     SharedStorage,
     UnknownOutcomeError,
 )
-from kohort.errors import ErrorCode, KafkaError, KohortError
+from kohort.errors import ErrorCode, KafkaError, KohortError, fresh
 from kohort.log.base import Log
 from kohort.protocol.batches import NO_PRODUCER_ID, read_header
 from kohort.server.logs import fields
@@ -187,12 +187,13 @@ class SharedMetadata:
         self.on_change()
 
     async def _find_out(self, change: _Change) -> None:
-        """Read on after an append whose outcome is unknown, until something is there."""
-        try:
-            records = await self._read() or []
-        except (OSError, UnknownOutcomeError):
-            await asyncio.sleep(_RETRY_AFTER_S)
-            return
+        """Read on after an append whose outcome is unknown: then it is there, or never will be."""
+        while True:
+            try:
+                records = await self._read() or []
+                break
+            except (OSError, UnknownOutcomeError):
+                await asyncio.sleep(_RETRY_AFTER_S)
         count = len(change.records)
         if self._are_mine(records[:count], change.records) and change in self._pending:
             self._settle(change)
@@ -241,13 +242,19 @@ class SharedMetadata:
         Raises OSError, FencedError, OutcomeLostError.
         """
         is_doubtful = False
+        over: FencedError | None = None
         while True:
             try:
-                if await self._append(records, {}):
+                if over is None and await self._append(records, {}):
                     return await self._done([*enumerate(records, self.end_offset)])
                 read = await self._read() or []
             except UnknownOutcomeError:
                 is_doubtful = True
+            except FencedError as error:
+                if not is_doubtful:
+                    raise
+                over = fresh(error)
+                continue  # what was sent before is there, or never will be
             except OSError:
                 if not is_doubtful:
                     raise
@@ -258,6 +265,8 @@ class SharedMetadata:
                 await self.follow(read)
                 if is_doubtful and self._has_read_snapshot:
                     return self._is_in_snapshot(records)
+                if over is not None:
+                    raise fresh(over)
                 return False
             # What was sent may yet be written; the same once more gets in at most once.
             await asyncio.sleep(_RETRY_AFTER_S)
