@@ -113,8 +113,8 @@ async def _grown(
     except KafkaError as error:
         grown = repeat(error.with_traceback(None))
     outcomes, slices = list[KafkaError | None](), TimeSlices()
-    for error in refused:
-        outcome = next(grown) if error is None else error
+    for refusal in refused:
+        outcome = next(grown) if refusal is None else refusal
         outcomes.append(None if isinstance(outcome, Topic) else outcome)
         await slices.give_way()
     return outcomes
