@@ -127,6 +127,53 @@ def test_a_python_process_starts_where_spark_does_not_listen_any_more(tmp_path: 
     assert (done.stdout, done.stderr) == ("started\n", "")
 
 
+LATE = """
+import os, sys, time
+clock = time.clock_gettime
+time.clock_gettime = lambda which: clock(which) + 20.0
+sys.orig_argv[1:] = ["-m", "pyspark.runner"]
+sys.path.insert(0, os.environ["PYTHONPATH"])  # `sitecustomize` took itself from the path
+del sys.modules["sitecustomize"]
+import sitecustomize
+print("imported")
+"""
+"""The start of a streaming query's process, 20 s after it was begun."""
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="nothing tells a process's age")
+def test_a_python_process_ends_that_spark_does_not_await_any_more(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as spark:
+        spark.bind(path := str(tmp_path / "socket"))
+        spark.listen()
+        environment = {**os.environ, "PYTHONPATH": STARTUP}
+        environment["PYTHON_WORKER_FACTORY_SOCK_PATH"] = path
+        command = [sys.executable, "-c", LATE]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "came too late" in done.stderr
+
+
+BEFORE_CONNECT = """
+import os, sys
+sys.path.insert(0, os.environ["PYTHONPATH"])
+from sitecustomize import early_connection
+before = {*sys.modules}
+assert early_connection(["python", "-m", "pyspark.runner"], os.environ)
+print(*sorted({*sys.modules} - before), *({"enum", "re", "socket", "typing"} & before))
+"""
+
+
+def test_a_python_process_imports_little_before_it_connects(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as spark:
+        spark.bind(path := str(tmp_path / "socket"))
+        spark.listen()
+        environment = {**os.environ, "PYTHON_WORKER_FACTORY_SOCK_PATH": path}
+        environment["PYTHONPATH"] = STARTUP
+        command = [sys.executable, "-c", BEFORE_CONNECT]
+        printed = subprocess.check_output(command, env=environment, text=True)
+        assert printed.split() == ["_socket"]
+
+
 @pytest.mark.clients
 def test_register_keeps_what_the_session_has_set(
     session: Any, caplog: pytest.LogCaptureFixture

@@ -10,16 +10,23 @@ processes (SPARK-42613). By default those threads spin when numpy is imported, f
 
 A process that has to connect to Spark does so before it imports PySpark, numpy and PyArrow. Spark
 waits 10 s for the connection. On a busy machine the imports take longer: the query would fail, and
-leave a process behind that waits for ever (Spark goes on listening, and does not accept).
+leave a process behind that waits (Spark goes on listening, and does not accept).
+So little is imported here before it has connected, and nothing if it comes too late: Spark then has
+started another process, and the imports would take the time that the other one needs.
 """
 
 import os
-import socket
 import sys
-from collections.abc import Mapping, Sequence
-from importlib import import_module
-from typing import Any
+import time
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import _socket
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+AWAITED_S = 15.0
+"""Nobody awaits an older process: Spark's 10 s, and some for what it does before they begin."""
 ARCHIVE = os.path.join("pyspark", "python", "lib")
 
 
@@ -39,8 +46,8 @@ def prefer_installed(path: list[str]) -> list[str]:
 
 
 def early_connection(
-    command: Sequence[str], environment: Mapping[str, str]
-) -> socket.socket | None:
+    command: "Sequence[str]", environment: "Mapping[str, str]"
+) -> "_socket.socket | None":
     """The connection that Spark awaits from the process of `command`.
 
     None if it awaits none, or does not listen any more: PySpark reports that when it connects.
@@ -49,22 +56,41 @@ def early_connection(
         return None  # a child of such a process, which has the same environment
     path = environment.get("PYTHON_WORKER_FACTORY_SOCK_PATH")
     port = environment.get("PYTHON_WORKER_FACTORY_PORT")
-    host = "::1" if environment.get("SPARK_PREFER_IPV6", "").lower() == "true" else "127.0.0.1"
+    import _socket  # a tenth of the time of `socket`
+
     try:
         if path is not None:
-            connection = socket.socket(socket.AF_UNIX)
+            connection = _socket.socket(_socket.AF_UNIX)
             connection.connect(path)
-            return connection
-        return None if port is None else socket.create_connection((host, int(port)))
+        elif port is not None:
+            is_v6 = environment.get("SPARK_PREFER_IPV6", "").lower() == "true"
+            connection = _socket.socket(_socket.AF_INET6 if is_v6 else _socket.AF_INET)
+            connection.connect(("::1" if is_v6 else "127.0.0.1", int(port)))
+        else:
+            return None
     except OSError:
         return None
+    return connection
 
 
-def hand_over(connection: socket.socket) -> None:
+def age_s() -> float:
+    """Seconds since this process was started; 0.0 where the system has no `/proc` to tell."""
+    try:
+        with open("/proc/self/stat", "rb") as stat:
+            fields = stat.read().rpartition(b")")[2].split()
+        started = int(fields[19]) / os.sysconf("SC_CLK_TCK")
+        return time.clock_gettime(time.CLOCK_BOOTTIME) - started
+    except (OSError, AttributeError):
+        return 0.0
+
+
+def hand_over(connection: "_socket.socket") -> None:
     """Give `connection` to the first socket that connects to the same address."""
+    import socket
+
     address, connect = connection.getpeername(), socket.socket.connect
 
-    def connect_or_take(self: socket.socket, to: Any) -> None:
+    def connect_or_take(self: socket.socket, to: "Any") -> None:
         if to != address:
             connect(self, to)
             return
@@ -80,6 +106,8 @@ def import_next() -> None:
     """Import the `sitecustomize` that this one hides, if there is one."""
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [each for each in sys.path if os.path.abspath(each) != here]
+    from importlib import import_module
+
     this = sys.modules.pop(__name__)
     try:
         import_module(__name__)
@@ -93,5 +121,8 @@ if __name__ == "sitecustomize":  # and not kohort.spark.startup.sitecustomize
     sys.path[:] = prefer_installed(sys.path)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     if (early := early_connection(sys.orig_argv, os.environ)) is not None:
+        if age_s() > AWAITED_S:
+            sys.stderr.write("This Python came too late: Spark does not wait for it any more.\n")
+            os._exit(1)
         hand_over(early)
     import_next()
