@@ -32,6 +32,7 @@ from kohort.client import (
 from kohort.client.samples import samples
 from kohort.errors import ConfigError, ErrorCode
 from kohort.server.broker import Broker
+from kohort.server.transaction_markers import PartitionMarkers
 from runtime.virtual_time import LoopClock
 
 FIRST = TopicPartition("orders", 0)
@@ -97,6 +98,32 @@ async def test_an_exception_aborts_and_goes_on(producer, config) -> None:
         await producer.send("orders", b"yes", partition=0)
     assert await committed(config) == [b"yes"]
     assert b"no" in await committed(config, isolation="read_uncommitted")
+
+
+async def test_an_abort_while_the_commit_before_is_written_waits(
+    producer, config, monkeypatch
+) -> None:
+    written, held = asyncio.Event(), asyncio.Event()
+    write = PartitionMarkers.write
+
+    async def write_later(*arguments: Any) -> None:
+        held.set()
+        await written.wait()
+        await write(*arguments)
+
+    async with producer.transaction():
+        await producer.send_and_wait("orders", b"yes", partition=0)
+        monkeypatch.setattr(PartitionMarkers, "write", write_later)
+    await held.wait()
+    asyncio.get_running_loop().call_later(1.0, written.set)
+    with pytest.raises(ZeroDivisionError):
+        async with producer.transaction():
+            await producer.send("orders", b"no", partition=0)
+            await asyncio.sleep(0.1)  # the batch is refused by CONCURRENT_TRANSACTIONS, and waits
+            raise ZeroDivisionError
+    async with producer.transaction():
+        await producer.send("orders", b"again", partition=0)
+    assert await committed(config) == [b"again", b"yes"]
 
 
 async def test_a_cancelled_task_aborts(producer, config) -> None:

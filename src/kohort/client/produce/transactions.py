@@ -391,9 +391,12 @@ class Transactions:
                 producer_epoch=machine.producer.epoch,
                 committed=commit,
             )
+            code = response.error_code
             if commit:
-                self._count_refused_commit(response.error_code)
-            _raise_for(response.error_code, "end_txn")
+                self._count_refused_commit(code)
+            elif code is ErrorCode.producer_fenced and await self._is_ending():
+                code = ErrorCode.concurrent_transactions
+            _raise_for(code, "end_txn")
             if not machine.adds_by_request:
                 producer = ProducerId(response.producer_id, response.producer_epoch)
                 machine.end_acknowledged(producer)
@@ -571,6 +574,19 @@ class Transactions:
             )
         self.machine.fatal(told)
         return told
+
+    async def _is_ending(self) -> bool:
+        """Whether the transaction before is still being ended, and nobody has fenced this producer.
+
+        EndTxn v5 gives the next epoch before all markers are written. Until then Apache Kafka 4.3
+        refuses an abort in that epoch by PRODUCER_FENCED, where it refuses all other requests by
+        CONCURRENT_TRANSACTIONS.
+        """
+        found = await self._describe()
+        return found is not None and (
+            found.transaction_state in ("PrepareCommit", "PrepareAbort")
+            and ProducerId(found.producer_id, found.producer_epoch) == self.machine.producer
+        )
 
     async def _describe(self) -> Any:
         """The coordinator's description of the transactional id; None if it cannot be had."""
