@@ -15,7 +15,7 @@ from kohort.errors import KafkaError
 from kohort.log import compaction
 from kohort.log.base import LogConfig
 from kohort.log.local import LocalDirectory
-from kohort.log.memory import INTERNAL_SEGMENT, memory_log
+from kohort.log.memory import INTERNAL_SEGMENT, MemoryDirectory, memory_log
 from kohort.protocol import batches
 from kohort.protocol.batch_writing import recompress
 from kohort.protocol.batches import Codec, Record
@@ -456,6 +456,18 @@ class TestTurns:
         kept = batches.read_header(log.read(0, 1_000))
         assert (kept.record_count, kept.codec) == (count // 2, Codec.ZSTD)
         return worst
+
+
+@pytest.mark.parametrize("leader_epoch", [0, 1, 2**31 - 1])
+async def test_a_log_in_memory_is_compacted_whatever_its_leader_epoch(leader_epoch: int) -> None:
+    """That of a server in memory goes by the time of its start."""
+    directory = MemoryDirectory(leader_epoch=leader_epoch)
+    log = directory.open(ORDERS, compacted(segment_bytes=450, min_cleanable_dirty_ratio=0))
+    for number in range(20):
+        log.append(batches.build([Record(b"a", b"%d" % number, (), NOW)]), NOW)
+    await directory.compact(NOW)
+    assert len(records_of(log)) < 10
+    assert living(records_of(log)) == {b"a": b"19"}
 
 
 @pytest.mark.parametrize("before", range(3))

@@ -322,7 +322,8 @@ class MemoryStore:
 
     __slots__ = ("_data", "size")
 
-    latest_epoch = 0
+    latest_epoch = 2**31 - 1
+    """No bound: all that is here was written by this process."""
 
     def __init__(self, data: bytearray | None = None) -> None:
         self._data = bytearray() if data is None else data
