@@ -58,6 +58,12 @@ class Finder(ast.NodeVisitor):
             self._add(node)
         self.generic_visit(node)
 
+    def visit_Return(self, node: ast.Return) -> None:
+        """A caught error that is returned, perhaps as the result of a task."""
+        if node.value is not None and any(map(self._is_caught, given(node.value))):
+            self._add(node)
+        self.generic_visit(node)
+
     def visit_Call(self, node: ast.Call) -> None:
         called = node.func
         keeps = isinstance(called, ast.Attribute) and called.attr in KEEP
@@ -98,6 +104,16 @@ def choices(value: ast.expr) -> Iterator[ast.expr]:
             yield value
 
 
+def given(value: ast.expr) -> Iterator[ast.expr]:
+    """The choices, and the arguments of `dict.fromkeys`."""
+    for each in choices(value):
+        match each:
+            case ast.Call(func=ast.Attribute(attr="fromkeys"), args=arguments):
+                yield from arguments
+            case _:
+                yield each
+
+
 def is_class(name: str) -> bool:
     plain = name.lstrip("_")
     return plain[:1].isupper() and not plain.isupper()
@@ -132,6 +148,9 @@ def test_no_module_raises_an_error_that_is_kept() -> None:
         "failure.__cause__ = error",
         "done, kept = (True, error)",
         "errors.append(error)",
+        "return error",
+        "return (found, error)",
+        "return dict.fromkeys(found, error)",
     ],
 )
 def test_a_line_that_breaks_the_rule(line: str) -> None:
@@ -141,7 +160,8 @@ def test_a_line_that_breaks_the_rule(line: str) -> None:
 @pytest.mark.parametrize(
     "line",
     ["raise error", "raise fresh(found)", "raise KohortError", "raise", "kept = fresh(error)",
-     "text = str(error)", "errors.append(error.with_traceback(None))"],
+     "text = str(error)", "errors.append(error.with_traceback(None))",
+     "return error.with_traceback(None)", "return str(error)"],
 )  # fmt: skip
 def test_a_line_that_keeps_it(line: str) -> None:
     assert lines_of(f"try:\n    work()\nexcept Exception as error:\n    {line}") == []

@@ -462,7 +462,7 @@ class LocalDirectory:
         try:
             return _failures([self._executor.submit(log.settle()) for log in self._logs.values()])
         except OSError as error:
-            return [error]
+            return [error.with_traceback(None)]
 
     def _close_logs(self) -> list[BaseException]:
         """Close each log; what failed."""

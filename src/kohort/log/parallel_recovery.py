@@ -60,7 +60,7 @@ def _outcome(load: Load, topic_partition: TopicPartition, work: "_Work") -> Outc
     try:
         return load(topic_partition, work.note_bytes)
     except (KafkaError, OSError) as error:
-        return error
+        return error.with_traceback(None)
     finally:
         work.note_log()
 

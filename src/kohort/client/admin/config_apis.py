@@ -76,7 +76,7 @@ async def _described(
         connection = await broker_connection(cluster, node_id)
         response = await connection.send("describe_configs", min_version=1, resources=asked)
     except KohortError as error:
-        return dict.fromkeys(resources, error)
+        return dict.fromkeys(resources, error.with_traceback(None))
     found = {_resource(each): _outcome(each) for each in response.results}
     missing = KafkaError(ErrorCode.unknown_server_error, "missing in the broker's response")
     return {each: found.get(each, missing) for each in resources}

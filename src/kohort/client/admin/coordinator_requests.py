@@ -120,7 +120,7 @@ async def _settled(waits: Iterable[Awaitable[T]], deadline: float) -> list[T | K
         except TimeoutError:
             return _TimeUpError("no response at all")
         except KohortError as error:
-            return error
+            return error.with_traceback(None)
 
     return await asyncio.gather(*map(one, waits))
 

@@ -74,7 +74,7 @@ async def _listed(
         if error := refusal(response.error_code):
             return error
     except KohortError as error:
-        return error
+        return error.with_traceback(None)
     listings = (_listing(each, node) for each in response.groups)
     # Brokers that cannot filter send everything.
     return [

@@ -76,7 +76,7 @@ async def _directories(cluster: Cluster, node_id: int) -> tuple[LogDirectory, ..
         connection = await cluster.connection(node_id)
         response = await connection.send("describe_log_dirs", topics=None)
     except KohortError as error:
-        return error
+        return error.with_traceback(None)
     refused = refusal(getattr(response, "error_code", ErrorCode.none))
     return refused or tuple(map(_directory, response.results))
 

@@ -73,7 +73,7 @@ async def _listed(
             "list_transactions", min_version=least, timeout_ms=timeout_ms, **filters
         )
     except KohortError as error:
-        return error
+        return error.with_traceback(None)
     if unknown := response.unknown_state_filters:
         return ConfigError(f"no transaction is ever in state {', '.join(unknown)}")
     return refusal(response.error_code) or [

@@ -366,12 +366,18 @@ class Cluster:
         """Request a topic's metadata, in one request with all topics of this turn of the loop."""
         if self._refreshing is None:
             self._refreshing = _Refresh(self)
-        refresh = self._refreshing
-        refresh.topics.add(topic)
-        await asyncio.wait((refresh.task,))  # other callers may wait for the same request
-        if refresh.task.cancelled():
+        self._refreshing.topics.add(topic)
+        task = self._refreshing.task
+        await asyncio.wait((task,))  # other callers may wait for the same request
+        if task.cancelled():
             raise ClientClosedError
-        refresh.task.result()
+        if (error := task.exception()) is not None:
+            raise fresh(error)
+
+    async def _ask_for(self, topics: set[str]) -> None:
+        await asyncio.sleep(0)
+        self._refreshing = None
+        await self.ask_metadata(tuple(sorted(topics)))
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
@@ -382,14 +388,9 @@ class _Refresh:
 
     def __init__(self, cluster: Cluster) -> None:
         self.topics: set[str] = set()
-        self._cluster = cluster
-        self.task = asyncio.get_running_loop().create_task(self._ask())
+        # The task must not refer to this object: its error would, and the object to the task.
+        self.task = asyncio.get_running_loop().create_task(cluster._ask_for(self.topics))
         self.task.add_done_callback(_read_error)
-
-    async def _ask(self) -> None:
-        await asyncio.sleep(0)
-        self._cluster._refreshing = None
-        await self._cluster.ask_metadata(tuple(sorted(self.topics)))
 
 
 def _read_error(task: "asyncio.Task[Any]") -> None:

@@ -130,7 +130,7 @@ class Batch(Generic[K, V]):
             for records in self._decoded():
                 found += cast("Iterable[Record]", records)
         except KafkaError as error:
-            return found, error
+            return found, error.with_traceback(None)
         return found, None
 
     def replace_records(self, records: Iterable[Record[K, V]], damage: KafkaError | None) -> None:

@@ -205,7 +205,7 @@ class OffsetCommitter:
         except KohortError as error:
             self.counter.failures.count(reason(error))
             self._cluster.coordinator_moved(self._config.group_id)
-            return dict.fromkeys(offsets, error)
+            return dict.fromkeys(offsets, error.with_traceback(None))
         self.counter.latency.observe(self._loop.time() - sent)
         for code in set(codes.values()) - {ErrorCode.none}:
             self.counter.failures.count(code.name.upper())

@@ -234,7 +234,7 @@ class SharedPostgresDirectory:
             self.problems.begin(topic_partition, str(error))
             return RefusedLog(topic_partition, config, error)
         except OSError as error:
-            return error
+            return error.with_traceback(None)
 
     def stand_by(
         self, topic_partition: TopicPartition, topic_id: UUID, config: LogConfig
