@@ -29,6 +29,7 @@ from kohort.client import (
     UndeliveredError,
 )
 from kohort.client.admin.admin import EVERY_ACL
+from kohort.client.net import Connection
 from kohort.errors import KohortError
 from kohort.security.acls import (
     AclBinding,
@@ -288,6 +289,25 @@ async def test_each_call_ends(proxy: Proxy, kind: str, is_deaf: bool, before: st
             await within(call(client), name)
         with suppress(KohortError, ExceptionGroup):
             await within(client.__aexit__(None, None, None), f"{name}: leaving")
+
+
+@pytest.mark.parametrize("limit_ms", [500, 5_000], ids=["of the call", "of the request"])
+@pytest.mark.parametrize("name", ["create_topic", "create_partitions", "delete_topic"])
+async def test_a_topic_change_without_response_may_have_been_made(
+    proxy: Proxy, monkeypatch: pytest.MonkeyPatch, name: str, limit_ms: int
+) -> None:
+    send = Connection.send
+
+    async def unanswered(connection: Connection, api: str, /, **fields: Any) -> Any:
+        if api.startswith(name):
+            proxy.stall()
+        return await send(connection, api, **fields)
+
+    monkeypatch.setattr(Connection, "send", unanswered)
+    limits = LIMITS | {"default_api_timeout_ms": limit_ms}
+    async with Admin(ClientConfig(bootstrap=proxy.address, **limits)) as admin:
+        with pytest.raises(KohortError, match="may have been made: describe the topic"):
+            await within(CALLS["admin"][name](admin), name)
 
 
 async def within(call: Awaitable[Any], what: str) -> None:

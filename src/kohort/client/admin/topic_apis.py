@@ -10,6 +10,7 @@ from typing import Any, Final, TypeAlias
 from kohort.client.admin.coordinator_requests import refusal
 from kohort.client.backoff import retrying
 from kohort.client.cluster import Cluster, TopicMetadata
+from kohort.client.errors import BrokerUnreachableError
 from kohort.client.net import Connection
 from kohort.errors import ErrorCode, KafkaError, fresh
 
@@ -104,8 +105,12 @@ async def _change(
         connection = await (
             cluster.any_connection() if controller < 0 else cluster.connection(controller)
         )
-        if error := (await ask(connection)).get(topic):
-            raise fresh(error)
+        try:
+            errors = await ask(connection)
+        except BrokerUnreachableError as error:
+            raise type(error)(f"{error}; {_UNKNOWN}") from error
+        if refused := errors.get(topic):
+            raise fresh(refused)
 
     await retrying(
         attempt,
@@ -113,8 +118,12 @@ async def _change(
         timeout_ms=timeout_ms,
         backoff=cluster.backoff(),
         retriable=_passes,
+        advice=_UNKNOWN,
     )
     cluster.stale(topic)
+
+
+_UNKNOWN: Final = "the change may have been made: describe the topic before you repeat it"
 
 
 def _passes(error: BaseException) -> bool:
