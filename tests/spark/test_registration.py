@@ -195,3 +195,18 @@ def test_register_keeps_what_the_session_has_set(
         assert session.read.format("kohort")
     finally:
         session.conf.unset(name)
+
+
+@pytest.mark.clients
+def test_processes_of_the_source_get_the_path_of_the_session(
+    session: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
+    session.sparkContext.setLogLevel("WARN")
+    try:
+        register(session)
+    finally:
+        session.sparkContext.setLogLevel("ERROR")
+    manager = session._jsparkSession.sessionState().dataSourceManager()
+    variables = manager.lookupDataSource("kohort").dataSourceCls().envVars()
+    assert STARTUP in variables.get("PYTHONPATH").split(os.pathsep)
+    assert "replaced" not in capfd.readouterr().err

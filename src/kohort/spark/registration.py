@@ -2,6 +2,8 @@
 
 import logging
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,6 +28,7 @@ FILE_MANAGERS: Final = tuple(
 The other one, Spark's first choice, runs `chmod` and `readlink`: 50 ms for each micro-batch. Both
 write a file under another name and rename it. PySpark 4.0 has it in another package.
 """
+_MANAGER: Final = "org.apache.spark.sql.execution.datasources.DataSourceManager"
 _log = logging.getLogger("kohort.spark")
 
 
@@ -46,21 +49,25 @@ def register(spark: "SparkSession") -> None:
         if spark.conf.get(name, None) is None:
             spark.conf.set(name, value)
             _log.info("set %s=%s for this session", name, value)
-    if is_remote() or not _is_known(spark):
+    with nullcontext() if is_remote() else _without_warnings(spark):
         spark.dataSource.register(KohortDataSource)
 
 
-def _is_known(spark: "SparkSession") -> bool:
-    """Whether PySpark has found `pyspark_kohort`; it warns of a second registration."""
-    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+@contextmanager
+def _without_warnings(spark: "SparkSession") -> Iterator[None]:
+    """Spark warns that the source replaces the one that PySpark has found in `pyspark_kohort`.
 
-    session: Any = spark._jsparkSession
+    That one has to be replaced: its processes do not get the session's PYTHONPATH.
+    """
+    jvm: Any = spark.sparkContext._jvm
+    log4j = jvm.org.apache.logging.log4j
+    configurator = log4j.core.config.Configurator
+    before = log4j.LogManager.getLogger(_MANAGER).getLevel()
+    configurator.setLevel(_MANAGER, log4j.Level.ERROR)
     try:
-        return bool(
-            session.sessionState().dataSourceManager().dataSourceExists(KohortDataSource.name())
-        )
-    except Py4JError:
-        return False
+        yield
+    finally:
+        configurator.setLevel(_MANAGER, before)
 
 
 def _local_checkpoints(spark: "SparkSession") -> dict[str, str]:
