@@ -93,11 +93,16 @@ def test_it_is_interrupted_with_all_that_it_started(tmp_path: Path, console: Con
         group = installation._process.pid
         while str(installation.doing) != "up":
             assert installation._process.poll() is None
-    deadline = time.monotonic() + 60
     with pytest.raises(ProcessLookupError):
-        while time.monotonic() < deadline:
-            os.killpg(group, 0)  # finds processes also until the system has read their ends
-            time.sleep(0.05)
+        look_for(group)
+
+
+def look_for(group: int) -> None:
+    """Raises ProcessLookupError when there is no such group of processes any more."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        os.killpg(group, 0)  # finds processes also until the system has read their ends
+        time.sleep(0.05)
 
 
 class Server:
