@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from tempfile import TemporaryFile
 from typing import Final, Protocol, TypeAlias
 
+from kohort.log.leader_epochs import LARGEST as LARGEST_EPOCH
 from kohort.protocol.batches import Buffer
 
 LOG_SUFFIX: Final = ".log"
@@ -322,7 +323,7 @@ class MemoryStore:
 
     __slots__ = ("_data", "size")
 
-    latest_epoch = 2**31 - 1
+    latest_epoch = LARGEST_EPOCH
     """No bound: all that is here was written by this process."""
 
     def __init__(self, data: bytearray | None = None) -> None:
