@@ -15,7 +15,7 @@ from kohort.server.net import Exchange
 from kohort.server.responses import validate_replicas
 from kohort.server.services import Services
 from kohort.server.throttling import Mutations
-from kohort.server.topics import MAX_PARTITIONS_PER_REQUEST, Growth, Topic, too_many_partitions
+from kohort.server.topics import Growth, Topic, too_many_partitions
 from kohort.time_slice import TimeSlices, in_slices
 
 FIRST_WITH_THROTTLING: Final = 3
@@ -75,7 +75,7 @@ def _excess(services: Services, wanted: Sequence[Any]) -> Generator[None, None, 
         topic = services.topics.get(each.name)
         added += 0 if topic is None else max(0, each.count - len(topic.partitions))
         yield
-    return too_many_partitions() if added > MAX_PARTITIONS_PER_REQUEST else None
+    return too_many_partitions(added)
 
 
 def _refusal(

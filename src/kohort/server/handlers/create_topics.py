@@ -23,7 +23,6 @@ from kohort.server.responses import validate_replicas
 from kohort.server.services import Services
 from kohort.server.throttling import Mutations
 from kohort.server.topics import (
-    MAX_PARTITIONS_PER_REQUEST,
     NewTopic,
     Topic,
     TopicRecord,
@@ -201,7 +200,7 @@ def _excess(services: Services, topics: Sequence[Any]) -> Generator[None, None, 
     for topic in topics:
         partitions += max(0, _partitions(services, topic))
         yield
-    return too_many_partitions() if partitions > MAX_PARTITIONS_PER_REQUEST else None
+    return too_many_partitions(partitions)
 
 
 def _success(

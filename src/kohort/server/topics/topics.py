@@ -979,13 +979,15 @@ def log_deleted(topic: Topic) -> None:
     _log.info("deleted a topic", extra=fields(topic=topic.name))
 
 
-def too_many_partitions() -> KafkaError:
-    """The error of one request that adds more than MAX_PARTITIONS_PER_REQUEST in all."""
+def too_many_partitions(added: int) -> KafkaError | None:
+    """Why one request does not add so many partitions in all; None if it may."""
+    if added <= MAX_PARTITIONS_PER_REQUEST:
+        return None
     return KafkaError(
         ErrorCode.policy_violation, "Excessively large number of partitions per request."
     )
 
 
 def _validate_total(partitions: int) -> None:
-    if partitions > MAX_PARTITIONS_PER_REQUEST:
-        raise too_many_partitions()
+    if (refusal := too_many_partitions(partitions)) is not None:
+        raise fresh(refusal)
