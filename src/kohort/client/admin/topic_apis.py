@@ -18,6 +18,7 @@ BY_ID: Final = 6
 """Version of DeleteTopics from which a topic is named in a struct."""
 TopicErrors: TypeAlias = dict[str, KafkaError | None]
 """Error of each topic; None: success."""
+_MAY_BE_MADE: Final = "the change may have been made: describe the topic before you repeat it"
 
 
 async def describe_topics(
@@ -108,7 +109,7 @@ async def _change(
         try:
             errors = await ask(connection)
         except BrokerUnreachableError as error:
-            raise type(error)(f"{error}; {_UNKNOWN}") from error
+            raise type(error)(f"{error}; {_MAY_BE_MADE}") from error
         if refused := errors.get(topic):
             raise fresh(refused)
 
@@ -118,12 +119,9 @@ async def _change(
         timeout_ms=timeout_ms,
         backoff=cluster.backoff(),
         retriable=_passes,
-        advice=_UNKNOWN,
+        advice=_MAY_BE_MADE,
     )
     cluster.stale(topic)
-
-
-_UNKNOWN: Final = "the change may have been made: describe the topic before you repeat it"
 
 
 def _passes(error: BaseException) -> bool:
