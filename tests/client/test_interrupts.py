@@ -82,6 +82,17 @@ def totals(config: ClientConfig) -> list[bytes | None]:
 
 
 @contextmanager
+def tracing(trace: Any) -> Iterator[None]:
+    """This thread's trace function is `trace`."""
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        yield
+    finally:
+        sys.settrace(before)
+
+
+@contextmanager
 def traced(points: Points) -> Iterator[None]:
     """Count the lines of the blocking client that this thread executes."""
 
@@ -92,12 +103,8 @@ def traced(points: Points) -> Iterator[None]:
             points.count()
         return trace
 
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
+    with tracing(trace):
         yield
-    finally:
-        sys.settrace(before)
 
 
 def interrupt() -> None:
@@ -172,12 +179,8 @@ def each_instruction(points: Points, *names: str) -> Iterator[None]:
             points.count()
         return trace
 
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
+    with tracing(trace):
         yield
-    finally:
-        sys.settrace(before)
 
 
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
