@@ -30,9 +30,8 @@ class Server:
     """A context manager: the server is stopped in good order when it ends."""
 
     def __init__(self, listen: tuple[str, int], data: Path) -> None:
-        host, wanted = listen
-        bracketed = f"[{host}]" if ":" in host else host
-        self.moved_from = None if is_free(host, wanted) else wanted
+        self._listen = listen
+        self.moved_from: int | None = None
         """The requested port, if it was taken."""
         self.address = self.http = ""
         """HOST:PORT, once it listens."""
@@ -42,9 +41,20 @@ class Server:
             data.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise DemoError(unusable(data, error)) from error
-        self._process = ServerProcess(
-            *("--listen", f"{bracketed}:{wanted if self.moved_from is None else 0}"),
-            *("--data", str(data / "broker"), "--http", "127.0.0.1:0"),
+        self._data = data
+        self._process = self._serve() if is_free(*listen) else self._serve_elsewhere()
+
+    def _serve_elsewhere(self) -> ServerProcess:
+        host, self.moved_from = self._listen
+        self._listen = host, 0
+        return self._serve()
+
+    def _serve(self) -> ServerProcess:
+        host, port = self._listen
+        bracketed = f"[{host}]" if ":" in host else host
+        return ServerProcess(
+            *("--listen", f"{bracketed}:{port}"),
+            *("--data", str(self._data / "broker"), "--http", "127.0.0.1:0"),
             log=self.log,
             settings={"group.initial.rebalance.delay.ms": str(INITIAL_DELAY_MS)},
             environment=os.environ,
@@ -55,13 +65,23 @@ class Server:
 
     def __enter__(self) -> Self:
         try:
+            self._wait_until_it_listens()
+        except DemoError:
+            if self.moved_from is not None or is_free(*self._listen):
+                raise
+            # Another process took the port while this one started.
+            self._process = self._serve_elsewhere()
+            self._wait_until_it_listens()
+        return self
+
+    def _wait_until_it_listens(self) -> None:
+        try:
             self._process.line("listening", START_SECONDS)
             self.address = self._process.address
             self.http = self._process.logged_address("http")
         except ServerProcessError as error:
             self.stop()
             raise DemoError(f"the server did not start: {error}") from error
-        return self
 
     def __exit__(
         self,
