@@ -17,9 +17,11 @@ CONTENT: Final = 4
 _SIZE: Final = Struct(">i")
 _unpack_size = _SIZE.unpack_from
 _HTTP_METHODS: Final = (b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"PATC", b"OPTI", b"CONN")
+_TLS: Final = (b"\x16\x03", b"\x15\x03")
 _OTHER_PROTOCOLS: Final = {
     **dict.fromkeys((*_HTTP_METHODS, b"PRI "), "an HTTP request"),
     b"HTTP": "an HTTP response",
+    **dict.fromkeys((b"<!DO", b"<!do", b"<htm", b"<HTM"), "an HTML page"),
     b"\x16\x03": "a TLS handshake",
     b"\x15\x03": "a TLS alert",
     b"SSH-": "SSH",
@@ -33,11 +35,24 @@ class MalformedError(KohortError, ValueError):
     """Bytes that are no frame, or no request: their connection cannot be understood any further."""
 
 
-def other_protocol(size: int) -> str | None:
-    """What the first four bytes of a connection are, taken for a size, if they are not Kafka's."""
+class OtherProtocolError(MalformedError):
+    """The first bytes of a connection are those of a protocol that is not Kafka's."""
+
+    is_tls = False
+
+
+def other_protocol(size: int) -> OtherProtocolError | None:
+    """The error for the first four bytes of a connection, taken for a size.
+
+    None if they are of no other protocol that is known.
+    """
     start = _SIZE.pack(size)
     known = _OTHER_PROTOCOLS.get(start) or _OTHER_PROTOCOLS.get(start[:2])
-    return None if known is None else f"the bytes are {known}, not Kafka's protocol"
+    if known is None:
+        return None
+    error = OtherProtocolError(f"the bytes are {known}, not Kafka's protocol")
+    error.is_tls = start[:2] in _TLS
+    return error
 
 
 class FrameReader:
@@ -136,5 +151,6 @@ class FrameReader:
         return partial + len(self._data) - self._at
 
     def _refused(self, size: int) -> MalformedError:
-        known = other_protocol(size)
-        return MalformedError(known or f"frame of {size} bytes, 0 to {self.limit} are accepted")
+        return other_protocol(size) or MalformedError(
+            f"frame of {size} bytes, 0 to {self.limit} are accepted"
+        )

@@ -217,18 +217,29 @@ async def test_a_count_that_lies_ends_nothing_but_the_connection(
 
 
 @pytest.mark.parametrize(
-    "answer", [HANG_UP, b"SSH-2.0-OpenSSH_9.6\r\n", struct.pack(">iib", 5, 1, 0)]
+    ("answer", "told"),
+    [
+        (HANG_UP, "closed the connection; does this listener need TLS"),
+        (b"SSH-2.0-OpenSSH_9.6\r\n", "the bytes are SSH, not Kafka's protocol; give the port"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "an HTTP response, not Kafka's protocol; give the p"),
+        (b"<!DOCTYPE HTML>\n<html>", "an HTML page, not Kafka's protocol; give the port"),
+        (b"<html><head>", "an HTML page, not Kafka's protocol; give the port"),
+        (b"\x15\x03\x01\0\x02\x02\x46", "a TLS alert, not .*; does this listener need TLS"),
+        (struct.pack(">iib", 5, 1, 0), "ends early"),
+    ],
 )
-async def test_what_is_no_kafka_broker(fake: FakeBroker, answer: Any) -> None:
+async def test_what_is_no_kafka_broker(fake: FakeBroker, answer: Any, told: str) -> None:
     fake.on("api_versions", lambda _request: answer)
-    with pytest.raises(BrokerUnreachableError, match=f"127.0.0.1:{fake.port}"):
+    with pytest.raises(BrokerUnreachableError, match=f"127.0.0.1:{fake.port}.*{told}") as info:
         await opened(fake)
+    assert ("TLS" in str(info.value)) == ("TLS" in told)
 
 
 async def test_a_broker_that_takes_connections_and_says_nothing(fake: FakeBroker) -> None:
     fake.on("api_versions", lambda _request: HANG)
     with pytest.raises(
-        BrokerUnreachableError, match=(r"did not complete a connection within 0\.05 s")
+        BrokerUnreachableError,
+        match=r"within 0\.05 s: it sent no response to the first request; is this a Kafka",
     ):
         await opened(fake, socket_connection_setup_timeout_ms=50)
 

@@ -37,7 +37,7 @@ from kohort.client.net.versions import (
 from kohort.client.security import Security
 from kohort.errors import KafkaError, fresh
 from kohort.protocol.compression import Buffer
-from kohort.protocol.framing import MalformedError
+from kohort.protocol.framing import MalformedError, OtherProtocolError
 
 JOIN_BELOW: Final = 32 * 1024
 """Size in bytes up to which a request, or a piece of a larger one, is joined to others."""
@@ -131,8 +131,9 @@ class Connection(asyncio.BufferedProtocol):
                     )
                     await connection._greet()
         except TimeoutError:
+            silent = "" if connection is None else connection._silence_hint()
             failed = BrokerUnreachableError(
-                f"{named(address)} did not complete a connection within {limit_s:g} s"
+                f"{named(address)} did not complete a connection within {limit_s:g} s{silent}"
             )
             if connection is not None:
                 connection.fail(failed)
@@ -430,10 +431,17 @@ class Connection(asyncio.BufferedProtocol):
             call.frame.set_result(frame)
 
     def _garbage(self, error: MalformedError) -> BrokerUnreachableError:
+        is_other = isinstance(error, OtherProtocolError) and not error.is_tls
+        hint = "; give the port of a Kafka listener" if is_other else self._protocol_hint()
         return BrokerUnreachableError(
-            f"{named(self.address)} sent a response that cannot be read: {error}"
-            f"{self._protocol_hint()}"
+            f"{named(self.address)} sent a response that cannot be read: {error}{hint}"
         )
+
+    def _silence_hint(self) -> str:
+        """What may be wrong with a port that takes connections, and sends nothing."""
+        if self._offered is not UNASKED:
+            return ""
+        return ": it sent no response to the first request; is this a Kafka listener?"
 
     def _protocol_hint(self) -> str:
         """What may be wrong with a listener that does not respond to the first request."""

@@ -58,9 +58,8 @@ class Receiver:
         while (rest := self._end - self._start) >= 4:
             size = _read_size(shared, self._start)[0]
             if not LEAST <= size <= self._limit:
-                raise MalformedError(
-                    other_protocol(size)
-                    or f"a response of {size:,} bytes; {LEAST} to {self._limit:,} are accepted"
+                raise other_protocol(size) or MalformedError(
+                    f"a response of {size:,} bytes; {LEAST} to {self._limit:,} are accepted"
                 )
             if rest < 4 + size:
                 self._begin(size)
