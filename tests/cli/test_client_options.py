@@ -161,6 +161,26 @@ def test_a_profile_that_there_is_not(profiles: Path) -> None:
         config("--profile", "prod", "-F", "file")
 
 
+def test_a_file_in_place_of_the_name_of_a_profile(
+    profiles: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(profiles.parent)
+    Path("staging").touch()
+    for name in ("prod.properties", "staging", "./staging", "/nowhere/staging.properties"):
+        with pytest.raises(
+            RefusedError, match="is a file, not the NAME of .*/kohort/NAME.p"
+        ) as info:
+            config("--profile", name)
+        assert f"; --command-config {name} reads a file" in str(info.value)
+        is_known = name == "prod.properties"
+        assert (", and --profile prod is a profile" in str(info.value)) == is_known
+    monkeypatch.setenv("KOHORT_PROFILE", "/etc/staging.properties")
+    with pytest.raises(
+        RefusedError, match="; KOHORT_SECURITY /etc/staging.properties reads a file"
+    ):
+        config()
+
+
 def test_the_environment_of_a_client_is_no_setting_of_a_server() -> None:
     problems: list[str] = []
     given = read_environment({"KOHORT_BOOTSTRAP": "a:1", "KOHORT_PROFILE": "p"}, problems)

@@ -208,10 +208,18 @@ def _profile(source: str, name: str) -> Path:
     base = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
     directory = Path(base, "kohort")
     path = directory / f"{name}{_PROPERTIES}"
-    if not path.is_file():
-        known = sorted(each.stem for each in directory.glob(f"*{_PROPERTIES}"))
-        raise ConfigError(f"{source} {name}: there is no {path}{did_you_mean(name, known)}")
-    return path
+    if path.is_file():
+        return path
+    known = sorted(each.stem for each in directory.glob(f"*{_PROPERTIES}"))
+    if name.endswith(_PROPERTIES) or Path(name).name != name or Path(name).is_file():
+        stem = Path(name).stem
+        profile = f", and {source} {stem} is a profile" if stem in known else ""
+        file = SECURITY_FILE if source == PROFILE else "--command-config"
+        raise ConfigError(
+            f"{source} {name}: is a file, not the NAME of {directory}/NAME{_PROPERTIES}; "
+            f"{file} {name} reads a file{profile}"
+        )
+    raise ConfigError(f"{source} {name}: there is no {path}{did_you_mean(name, known)}")
 
 
 def run_with_cluster(options: argparse.Namespace, work: Callable[[Cluster], Awaitable[int]]) -> int:
