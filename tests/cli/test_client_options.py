@@ -168,7 +168,7 @@ def test_a_file_in_place_of_the_name_of_a_profile(
     Path("staging").touch()
     for name in ("prod.properties", "staging", "./staging", "/nowhere/staging.properties"):
         with pytest.raises(
-            RefusedError, match="is a file, not the NAME of .*/kohort/NAME.p"
+            RefusedError, match=r"is a file, not the NAME of .*/kohort/NAME.p"
         ) as info:
             config("--profile", name)
         assert f"; --command-config {name} reads a file" in str(info.value)
@@ -176,7 +176,7 @@ def test_a_file_in_place_of_the_name_of_a_profile(
         assert (", and --profile prod is a profile" in str(info.value)) == is_known
     monkeypatch.setenv("KOHORT_PROFILE", "/etc/staging.properties")
     with pytest.raises(
-        RefusedError, match="; KOHORT_SECURITY /etc/staging.properties reads a file"
+        RefusedError, match=r"; KOHORT_SECURITY /etc/staging.properties reads a file"
     ):
         config()
 
