@@ -206,7 +206,9 @@ if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
         if name not in _MODULES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            from kohort.missing_names import missing
+
+            raise missing(__name__, name)
         return getattr(import_module(_MODULES[name]), name)
 
 
