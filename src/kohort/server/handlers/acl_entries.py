@@ -5,7 +5,7 @@ A code 0 (UNKNOWN) in a request closes the connection, as in Kafka.
 
 from collections.abc import Iterator
 from enum import IntEnum
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 from uuid import UUID
 
 from kohort.errors import ErrorCode, KafkaError
@@ -22,6 +22,9 @@ from kohort.security.acls import (
 from kohort.server.handlers.refusing import NOT_AUTHORIZED
 from kohort.server.net import Exchange
 from kohort.server.services import Services
+
+if TYPE_CHECKING:
+    from kohort.protocol.requests import AclCreation, DeleteAclsFilter, DescribeAclsRequest
 
 MAX_CHARS: Final = 32_767
 """Characters of a name, principal and host together; longer entries are refused."""
@@ -46,7 +49,7 @@ def code_of(codes: type[E], code: int) -> E:
         return codes(0)
 
 
-def read_binding(creation: Any) -> AclBinding:
+def read_binding(creation: "AclCreation") -> AclBinding:
     """The entry that CreateAcls asks for. Raises KafkaError INVALID_REQUEST."""
     kind = code_of(ResourceType, creation.resource_type)
     if kind is ResourceType.CLUSTER and creation.resource_name != CLUSTER_NAME:
@@ -84,7 +87,7 @@ def _validate(binding: AclBinding) -> None:
         raise _invalid(f"An ACL can have at most {MAX_CHARS} characters.")
 
 
-def read_filter(asked: Any) -> AclBindingFilter:
+def read_filter(asked: "DescribeAclsRequest | DeleteAclsFilter") -> AclBindingFilter:
     """The filter of DescribeAcls, or one of those of DeleteAcls."""
     return AclBindingFilter(
         code_of(ResourceType, asked.resource_type_filter),

@@ -5,7 +5,7 @@ KIP-890: TxnOffsetCommit v5 adds the partition. v2 knows PRODUCER_FENCED (KIP-58
 v4 is the same.
 """
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import response
@@ -14,10 +14,13 @@ from kohort.server.net import Exchange
 from kohort.server.services import Services
 from kohort.transactions.requests import TransactionalProducer
 
+if TYPE_CHECKING:
+    from kohort.protocol.requests import AddOffsetsToTxnRequest
+
 FIRST_WITH_FENCED: Final = 2
 
 
-async def handle(services: Services, exchange: Exchange, request: Any) -> None:
+async def handle(services: Services, exchange: Exchange, request: "AddOffsetsToTxnRequest") -> None:
     access = services.access(exchange)
     if not access.transactional_id(request.transactional_id):
         _respond(exchange, ErrorCode.transactional_id_authorization_failed)

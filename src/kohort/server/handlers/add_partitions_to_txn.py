@@ -9,7 +9,7 @@ If one partition does not exist, none is added, and the others get OPERATION_NOT
 
 from collections.abc import Generator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kohort.errors import ErrorCode
 from kohort.server.authorization import Access
@@ -22,6 +22,9 @@ from kohort.time_slice import TimeSlices, in_slices
 from kohort.transactions.records import Partitions
 from kohort.transactions.requests import TransactionalProducer
 from kohort.transactions.transitions import BUMPS_EPOCH
+
+if TYPE_CHECKING:
+    from kohort.protocol.requests import AddPartitionsToTxnRequest
 
 FIRST_WITH_FENCED: Final = 2
 FIRST_OF_BROKERS: Final = 4
@@ -38,7 +41,9 @@ class Errors(NamedTuple):
         return self.others.get((topic, partition), self.of_most)
 
 
-async def handle(services: Services, exchange: Exchange, request: Any) -> None:
+async def handle(
+    services: Services, exchange: Exchange, request: "AddPartitionsToTxnRequest"
+) -> None:
     if exchange.version >= FIRST_OF_BROKERS:
         await _handle_many(services, exchange, request)
         return
@@ -62,7 +67,9 @@ async def handle(services: Services, exchange: Exchange, request: Any) -> None:
     )
 
 
-async def _handle_many(services: Services, exchange: Exchange, request: Any) -> None:
+async def _handle_many(
+    services: Services, exchange: Exchange, request: "AddPartitionsToTxnRequest"
+) -> None:
     access = services.access(exchange)
     if not access.cluster():
         error = {"error_code": ErrorCode.cluster_authorization_failed}

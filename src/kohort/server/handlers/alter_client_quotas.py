@@ -5,7 +5,7 @@ Each entity is altered as a whole or not at all. v1 is flexible.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.quotas import EMPTY, QuotaEntity, altered_quotas, quota_entity
@@ -17,6 +17,9 @@ from kohort.server.services import Services
 from kohort.server.topics import in_batches
 from kohort.time_slice import TimeSlices
 
+if TYPE_CHECKING:
+    from kohort.protocol.requests import AlterClientQuotasRequest, EntryData
+
 MAX_CHANGES: Final = 1_000
 """Changes of one entity that are looked at: so many have a duplicate or an unknown key."""
 MAX_PARTS: Final = 100
@@ -25,7 +28,9 @@ CHARS_OF_CHANGE: Final = 50
 """What a change counts in a batch."""
 
 
-async def handle(services: Services, exchange: Exchange, request: Any) -> None:
+async def handle(
+    services: Services, exchange: Exchange, request: "AlterClientQuotasRequest"
+) -> None:
     if not services.access(exchange).cluster():
         refused = await collected(
             request.entries, lambda each: REFUSAL | {"entity": named(_entity(each))}
@@ -35,7 +40,7 @@ async def handle(services: Services, exchange: Exchange, request: Any) -> None:
     times = await counted(_entity(each) for each in request.entries)
     seen: set[QuotaEntity] = set()
 
-    def first(entry: Any) -> Any | None:
+    def first(entry: "EntryData") -> Any | None:
         entity = _entity(entry)
         if entity in seen:
             return None
@@ -51,12 +56,12 @@ async def handle(services: Services, exchange: Exchange, request: Any) -> None:
     await respond_large(services, exchange, {"entries": results}, len(results))
 
 
-def _entity(entry: Any) -> QuotaEntity:
+def _entity(entry: "EntryData") -> QuotaEntity:
     parts = entry.entity[-MAX_PARTS:]
     return quota_entity((part.entity_type, part.entity_name) for part in parts)
 
 
-def _chars(entry: Any) -> int:
+def _chars(entry: "EntryData") -> int:
     names = sum(len(part.entity_name or "") for part in entry.entity[-MAX_PARTS:])
     return names + CHARS_OF_CHANGE * len(entry.ops[:MAX_CHANGES])
 
@@ -89,7 +94,7 @@ async def _alter(
 
 
 def _altered(
-    current: Mapping[str, float], entry: Any, times: Counter[QuotaEntity]
+    current: Mapping[str, float], entry: "EntryData", times: Counter[QuotaEntity]
 ) -> dict[str, float]:
     """The quotas of an entity after the change. Raises KafkaError INVALID_REQUEST."""
     entity, changes = _entity(entry), entry.ops[:MAX_CHANGES]

@@ -4,7 +4,7 @@ Kafka has deprecated it for IncrementalAlterConfigs (KIP-339), but older tools s
 is flexible.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kohort.server.config import ResourceType
 from kohort.server.handlers.altering import (
@@ -18,18 +18,23 @@ from kohort.server.handlers.altering import (
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 
+if TYPE_CHECKING:
+    from kohort.protocol.requests import AlterConfigsAlterConfigsResource, AlterConfigsRequest
 
-async def handle(services: Services, exchange: Exchange, request: Any) -> None:
+
+async def handle(services: Services, exchange: Exchange, request: "AlterConfigsRequest") -> None:
     await alter_each(services, exchange, request, _alter)
 
 
-async def _alter(services: Services, resource: Any, validate_only: bool) -> None:
+async def _alter(
+    services: Services, resource: "AlterConfigsAlterConfigsResource", validate_only: bool
+) -> None:
     kind, name = resource.resource_type, resource.resource_name
     given = resource.configs[:MAX_CONFIGS]
     validate_keys(
         (each.name for each in given), (each.name for each in given if each.value is None)
     )
-    configs = {each.name: each.value for each in given}
+    configs = {each.name: each.value for each in given if each.value is not None}
     if kind == ResourceType.TOPIC:
         await replace_topic_configs(services, name, lambda _: configs, validate_only)
     else:

@@ -5,7 +5,7 @@ forbid a change of the replication factor, which cannot happen here.
 """
 
 from collections.abc import Coroutine
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.server.handlers.in_steps import Steps, respond_in_steps
@@ -14,16 +14,19 @@ from kohort.server.net import Exchange
 from kohort.server.responses import validate_replicas
 from kohort.server.services import Services
 
+if TYPE_CHECKING:
+    from kohort.protocol.requests import AlterPartitionReassignmentsRequest, ReassignablePartition
+
 
 def handle(
-    services: Services, exchange: Exchange, request: Any
+    services: Services, exchange: Exchange, request: "AlterPartitionReassignmentsRequest"
 ) -> Coroutine[Any, Any, None] | None:
     if not services.access(exchange).cluster():
         return respond_in_steps(services, exchange, _refused(request))
     return respond_in_steps(services, exchange, _steps(services, request))
 
 
-def _refused(request: Any) -> Steps:
+def _refused(request: "AlterPartitionReassignmentsRequest") -> Steps:
     responses = []
     for topic in request.topics:
         partitions = []
@@ -35,7 +38,7 @@ def _refused(request: Any) -> Steps:
     return {**REFUSAL, "responses": responses}
 
 
-def _steps(services: Services, request: Any) -> Steps:
+def _steps(services: Services, request: "AlterPartitionReassignmentsRequest") -> Steps:
     responses = []
     for topic in request.topics:
         partitions = []
@@ -53,7 +56,7 @@ def _steps(services: Services, request: Any) -> Steps:
     }
 
 
-def _result(services: Services, name: str, wanted: Any) -> dict[str, Any]:
+def _result(services: Services, name: str, wanted: "ReassignablePartition") -> dict[str, Any]:
     result = {"partition_index": wanted.partition_index}
     try:
         _validate(services, name, wanted)
@@ -62,7 +65,7 @@ def _result(services: Services, name: str, wanted: Any) -> dict[str, Any]:
     return result | {"error_code": ErrorCode.none, "error_message": None}
 
 
-def _validate(services: Services, name: str, wanted: Any) -> None:
+def _validate(services: Services, name: str, wanted: "ReassignablePartition") -> None:
     if services.topics.get(name) is None:
         raise KafkaError(
             ErrorCode.unknown_topic_or_partition, f"Unable to find a topic named {name}."

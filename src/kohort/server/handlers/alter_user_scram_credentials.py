@@ -6,7 +6,7 @@ for one mechanism. v0 is flexible.
 
 from collections.abc import Callable, Generator
 from functools import partial
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.security.scram import (
@@ -23,6 +23,13 @@ from kohort.server.handlers.refusing import REFUSAL
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 from kohort.time_slice import TimeSlices, in_slices
+
+if TYPE_CHECKING:
+    from kohort.protocol.requests import (
+        AlterUserScramCredentialsRequest,
+        ScramCredentialDeletion,
+        ScramCredentialUpsertion,
+    )
 
 MAX_SALT_BYTES: Final = 1_024
 """Kafka has no bound; a batch of records has to fit into a segment."""
@@ -58,7 +65,9 @@ TWICE: Final = Refusal(
 )
 
 
-async def handle(services: Services, exchange: Exchange, request: Any) -> None:
+async def handle(
+    services: Services, exchange: Exchange, request: "AlterUserScramCredentialsRequest"
+) -> None:
     if not services.access(exchange).cluster():
         names = (each.name for part in (request.deletions, request.upsertions) for each in part)
         refused = await collected(dict.fromkeys(names), lambda name: {"user": name, **REFUSAL})
@@ -90,7 +99,7 @@ async def handle(services: Services, exchange: Exchange, request: Any) -> None:
 
 
 def _judge_each(
-    users: ScramUsers, request: Any
+    users: ScramUsers, request: "AlterUserScramCredentialsRequest"
 ) -> Generator[None, None, dict[str, Change | Refusal]]:
     judged: dict[str, Change | Refusal] = {}
     parts: tuple[tuple[Judge, Any], ...] = (
@@ -106,14 +115,14 @@ def _judge_each(
     return judged
 
 
-def _deletion(users: ScramUsers, deletion: Any) -> Change | Refusal:
+def _deletion(users: ScramUsers, deletion: "ScramCredentialDeletion") -> Change | Refusal:
     kind = _mechanism(deletion)
     if isinstance(kind, Refusal):
         return kind
     return (kind, None) if kind in users.of(deletion.name) else MISSING
 
 
-def _upsertion(_users: ScramUsers, upsertion: Any) -> Change | Refusal:
+def _upsertion(_users: ScramUsers, upsertion: "ScramCredentialUpsertion") -> Change | Refusal:
     kind = _mechanism(upsertion)
     if isinstance(kind, Refusal):
         return kind

@@ -8,7 +8,7 @@ that listener, also if a setting stays as it is: by the same path comes another 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from kohort.errors import ConfigError, ErrorCode, KafkaError
 from kohort.server.config import (
@@ -27,6 +27,14 @@ from kohort.server.services import Services
 from kohort.server.topics import Topic, validate_name
 from kohort.time_slice import TimeSlices
 
+if TYPE_CHECKING:
+    from kohort.protocol.requests import (
+        AlterConfigsAlterConfigsResource,
+        AlterConfigsRequest,
+        IncrementalAlterConfigsAlterConfigsResource,
+        IncrementalAlterConfigsRequest,
+    )
+
 MAX_CONFIGS: Final = 1_000
 """Configs of a resource that are looked at: so many have a duplicate or an unknown name."""
 
@@ -34,7 +42,12 @@ Alter: TypeAlias = Callable[[Services, Any, bool], Awaitable[None]]
 """(services, a resource of the request, whether it is only validated); raises KafkaError."""
 
 
-async def alter_each(services: Services, exchange: Exchange, request: Any, alter: Alter) -> None:
+async def alter_each(
+    services: Services,
+    exchange: Exchange,
+    request: "AlterConfigsRequest | IncrementalAlterConfigsRequest",
+    alter: Alter,
+) -> None:
     """Alter the resources of a request one after the other, and respond when all is durable.
 
     Each waits for the disk in another thread: the next one would wait for it on the loop.
@@ -55,8 +68,8 @@ async def alter_each(services: Services, exchange: Exchange, request: Any, alter
 async def _result(
     services: Services,
     exchange: Exchange,
-    request: Any,
-    resource: Any,
+    request: "AlterConfigsRequest | IncrementalAlterConfigsRequest",
+    resource: "AlterConfigsAlterConfigsResource | IncrementalAlterConfigsAlterConfigsResource",
     times: Counter[tuple[int, str]],
     alter: Alter,
 ) -> dict[str, Any]:

@@ -11,7 +11,7 @@ v0 in every version.
 
 import re
 from functools import cache
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kohort.errors import ErrorCode
 from kohort.protocol.apis import API_VERSIONS, APIS, Api
@@ -20,12 +20,15 @@ from kohort.protocol.messages import encode, response
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 
+if TYPE_CHECKING:
+    from kohort.protocol.requests import ApiVersionsRequest
+
 FIRST_WITH_LEVEL_0: Final = 4
 """Older clients take a feature whose lowest level is 0 for malformed (KIP-1022)."""
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-def handle(_services: Services, exchange: Exchange, request: Any) -> None:
+def handle(_services: Services, exchange: Exchange, request: "ApiVersionsRequest") -> None:
     """Respond with the table; 42 if Kafka would refuse the client's software name or version.
 
     `request` is None for a version that is not served.

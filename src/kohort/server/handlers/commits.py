@@ -1,7 +1,7 @@
 """What OffsetCommit and TxnOffsetCommit have in common: their partitions, and their responses."""
 
 from collections.abc import Generator, Sequence
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 from uuid import UUID
 
 from kohort.coordinator.offsets import LEAST_RECORD_BYTES
@@ -14,6 +14,14 @@ from kohort.server.services import Services
 from kohort.server.topics import Topic
 from kohort.types import TopicPartition
 
+if TYPE_CHECKING:
+    from kohort.protocol.requests import (
+        OffsetCommitRequest,
+        OffsetCommitRequestTopic,
+        TxnOffsetCommitRequest,
+        TxnOffsetCommitRequestTopic,
+    )
+
 Existing: TypeAlias = Generator[None, None, tuple[OffsetToCommit, ...]]
 """Returns the offsets of partitions that exist, after a step for each of them."""
 
@@ -24,7 +32,7 @@ AT_ONCE: Final = 2_000
 def existing(
     services: Services,
     access: Access,
-    request: Any,
+    request: "OffsetCommitRequest | TxnOffsetCommitRequest",
     responses: PartitionResponses,
     *,
     by_id: bool,
@@ -38,7 +46,7 @@ def existing(
     offsets: list[OffsetToCommit] = []
     for asked in request.topics:
         yield
-        topic_id: UUID | None = asked.topic_id if by_id else None
+        topic_id = _topic_id(asked) if by_id else None
         key = ("" if by_id else asked.name, topic_id)
         topic = _find(services, asked, by_id)
         error = _refusal(access, asked, topic, by_id)
@@ -70,13 +78,26 @@ def existing(
     return tuple(offsets)
 
 
-def _find(services: Services, asked: Any, by_id: bool) -> Topic | None:
+def _find(
+    services: Services, asked: "OffsetCommitRequestTopic | TxnOffsetCommitRequestTopic", by_id: bool
+) -> Topic | None:
     if not by_id:
         return services.topics.get(asked.name)
-    return services.topics.by_id(asked.topic_id) if asked.topic_id else None
+    topic_id = _topic_id(asked)
+    return services.topics.by_id(topic_id) if topic_id else None
 
 
-def _refusal(access: Access, asked: Any, topic: Topic | None, by_id: bool) -> ErrorCode:
+def _topic_id(asked: "OffsetCommitRequestTopic | TxnOffsetCommitRequestTopic") -> UUID | None:
+    topic_id: UUID | None = getattr(asked, "topic_id", None)
+    return topic_id
+
+
+def _refusal(
+    access: Access,
+    asked: "OffsetCommitRequestTopic | TxnOffsetCommitRequestTopic",
+    topic: Topic | None,
+    by_id: bool,
+) -> ErrorCode:
     """Why nothing can be committed for a topic: it is not the client's, or there is none.
 
     A name that the client may not use is refused whether it exists or not.
@@ -90,11 +111,15 @@ def _refusal(access: Access, asked: Any, topic: Topic | None, by_id: bool) -> Er
 
 
 def refuse_all(
-    request: Any, responses: PartitionResponses, *, by_id: bool, error: ErrorCode
+    request: "OffsetCommitRequest | TxnOffsetCommitRequest",
+    responses: PartitionResponses,
+    *,
+    by_id: bool,
+    error: ErrorCode,
 ) -> Existing:
     """Have `responses` say that nothing can be committed, after a step for each topic."""
     for asked in request.topics:
-        key = ("", asked.topic_id) if by_id else (asked.name, None)
+        key = ("", _topic_id(asked)) if by_id else (asked.name, None)
         responses.add_errors(key, (each.partition_index for each in asked.partitions), error)
         yield
     return ()

@@ -6,7 +6,7 @@ v1 adds the type of each member: of the consumer or of the classic protocol.
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from itertools import islice
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from kohort.coordinator.requests import DescribeConsumerGroup
@@ -23,6 +23,9 @@ from kohort.server.responses import OPERATIONS_NOT_REQUESTED
 from kohort.server.services import Services
 from kohort.time_slice import TimeSlices
 
+if TYPE_CHECKING:
+    from kohort.protocol.requests import ConsumerGroupDescribeRequest
+
 _TOGETHER: Final = 100
 """Groups whose shards are asked before the first of them has responded."""
 REPEATED_UP_TO: Final = 10_000
@@ -34,7 +37,9 @@ CLASSIC: Final = 0
 CONSUMER: Final = 1
 
 
-async def handle(services: Services, exchange: Exchange, request: Any) -> None:
+async def handle(
+    services: Services, exchange: Exchange, request: "ConsumerGroupDescribeRequest"
+) -> None:
     """Ask the shard of every group, and respond once all of them have.
 
     Groups with an empty id come first, as in Kafka. In a large response, a group that is named

@@ -5,7 +5,7 @@ v1 adds the regular expression, and a member chooses its id itself; in v0 the se
 
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from kohort.coordinator.consumer.steady import SteadyHeartbeat
@@ -22,12 +22,15 @@ from kohort.server.handlers.in_steps import AT_ONCE, divided
 from kohort.server.net import Exchange, SameRequest
 from kohort.server.services import Services
 
+if TYPE_CHECKING:
+    from kohort.protocol.requests import ConsumerGroupHeartbeatRequest
+
 _USUAL_BYTES: Final = 512
 """Size of the largest frame that is read from its bytes."""
 
 
 def handle(
-    services: Services, exchange: Exchange, request: Any
+    services: Services, exchange: Exchange, request: "ConsumerGroupHeartbeatRequest"
 ) -> Coroutine[Any, Any, None] | None:
     """Hand the request to the group's shard, if the client may."""
     if not services.serves_consumer_groups:
@@ -43,13 +46,15 @@ def handle(
     return None
 
 
-async def _handle_large(services: Services, exchange: Exchange, request: Any) -> None:
+async def _handle_large(
+    services: Services, exchange: Exchange, request: "ConsumerGroupHeartbeatRequest"
+) -> None:
     """`handle` of a member that subscribes to very many topics."""
     access = services.access(exchange)
     if not access.group(request.group_id):
         _refuse(exchange, ErrorCode.group_authorization_failed)
         return
-    _, denied = await divided(request.subscribed_topic_names, access.topic)
+    _, denied = await divided(request.subscribed_topic_names or (), access.topic)
     if denied:
         _refuse(exchange, ErrorCode.topic_authorization_failed)
     else:
@@ -60,7 +65,9 @@ def _refuse(exchange: Exchange, error: ErrorCode) -> None:
     _respond(exchange, ConsumerGroupHeartbeatResponse(error=error))
 
 
-def _submit(services: Services, exchange: Exchange, request: Any) -> None:
+def _submit(
+    services: Services, exchange: Exchange, request: "ConsumerGroupHeartbeatRequest"
+) -> None:
     version = exchange.version
     member_id = request.member_id
     if version == 0 and request.member_epoch == 0 and not member_id.strip():

@@ -7,7 +7,7 @@ disk. v2 is flexible, v3 has resources of the type user.
 
 from collections.abc import Generator, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.security.acls import AclBinding
@@ -18,11 +18,14 @@ from kohort.server.services import Services
 from kohort.server.topics import in_batches
 from kohort.time_slice import in_slices
 
+if TYPE_CHECKING:
+    from kohort.protocol.requests import CreateAclsRequest
+
 UNKNOWN: Final = 0
 CODES: Final = ("resource_type", "resource_pattern_type", "operation", "permission_type")
 
 
-async def handle(services: Services, exchange: Exchange, request: Any) -> None:
+async def handle(services: Services, exchange: Exchange, request: "CreateAclsRequest") -> None:
     creations = request.creations
     read = await in_slices(_read(creations))
     if read is None:

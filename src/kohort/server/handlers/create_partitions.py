@@ -7,7 +7,7 @@ cannot grow. A request that adds more than 10,000 partitions in all is refused, 
 
 from collections.abc import Generator, Sequence
 from itertools import repeat
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.server.handlers.in_steps import collected, counted, deadline_of, respond_large
@@ -18,10 +18,19 @@ from kohort.server.throttling import Mutations
 from kohort.server.topics import Growth, Topic, too_many_partitions
 from kohort.time_slice import TimeSlices, in_slices
 
+if TYPE_CHECKING:
+    from kohort.protocol.requests import (
+        CreatePartitionsAssignment,
+        CreatePartitionsRequest,
+        CreatePartitionsTopic,
+    )
+
 FIRST_WITH_THROTTLING: Final = 3
 
 
-async def handle(services: Services, exchange: Exchange, request: Any) -> None:
+async def handle(
+    services: Services, exchange: Exchange, request: "CreatePartitionsRequest"
+) -> None:
     times = await counted(topic.name for topic in request.topics)
     strict = exchange.version >= FIRST_WITH_THROTTLING
     mutations = services.throttling.mutations(exchange, strict=strict)
@@ -46,7 +55,7 @@ def _duplicate(name: str) -> dict[str, Any]:
 async def _results(
     services: Services,
     exchange: Exchange,
-    request: Any,
+    request: "CreatePartitionsRequest",
     wanted: Sequence[Any],
     mutations: Mutations,
     deadline: float,
@@ -81,8 +90,8 @@ def _excess(services: Services, wanted: Sequence[Any]) -> Generator[None, None, 
 def _refusal(
     services: Services,
     exchange: Exchange,
-    request: Any,
-    wanted: Any,
+    request: "CreatePartitionsRequest",
+    wanted: "CreatePartitionsTopic",
     excess: KafkaError | None,
     mutations: Mutations,
 ) -> KafkaError | None:
@@ -125,7 +134,7 @@ def _growth(outcome: tuple[Any, KafkaError | None]) -> Growth | None:
     return Growth(topic.name, topic.count) if error is None else None
 
 
-def _validate(services: Services, wanted: Any, mutations: Mutations) -> None:
+def _validate(services: Services, wanted: "CreatePartitionsTopic", mutations: Mutations) -> None:
     if services.topics.get(wanted.name) is None:
         raise KafkaError(ErrorCode.unknown_topic_or_partition)
     topic = services.topics.plan_partitions(wanted.name, wanted.count)
@@ -140,7 +149,9 @@ def _validate(services: Services, wanted: Any, mutations: Mutations) -> None:
         raise KafkaError(ErrorCode.throttling_quota_exceeded)
 
 
-def _validate_assignments(services: Services, assignments: Any, added: int) -> None:
+def _validate_assignments(
+    services: Services, assignments: "tuple[CreatePartitionsAssignment, ...]", added: int
+) -> None:
     if len(assignments) != added:
         raise KafkaError(
             ErrorCode.invalid_replica_assignment,

@@ -12,7 +12,7 @@ is refused and does nothing.
 from collections.abc import Callable, Generator, Sequence
 from functools import lru_cache, partial
 from itertools import repeat
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.server.authorization import CLUSTER, CREATE, DESCRIBE_CONFIGS, TOPIC, Access
@@ -30,6 +30,9 @@ from kohort.server.topics import (
 )
 from kohort.time_slice import TimeSlices, in_slices
 
+if TYPE_CHECKING:
+    from kohort.protocol.requests import CreatableTopic, CreateTopicsRequest
+
 MAX_CONFIGS = 1_000
 """Configs of a topic that are looked at; there are fewer."""
 ENTRIES = 30
@@ -41,7 +44,7 @@ DEFAULT = -1
 """A number of partitions or replicas that the broker chooses."""
 
 
-async def handle(services: Services, exchange: Exchange, request: Any) -> None:
+async def handle(services: Services, exchange: Exchange, request: "CreateTopicsRequest") -> None:
     times = await counted(topic.name for topic in request.topics)
     wanted = await collected(
         request.topics, lambda topic: topic if times[topic.name] == 1 else None
@@ -58,7 +61,11 @@ async def handle(services: Services, exchange: Exchange, request: Any) -> None:
 
 
 async def _results(
-    services: Services, access: Access, request: Any, wanted: Sequence[Any], mutations: Mutations
+    services: Services,
+    access: Access,
+    request: "CreateTopicsRequest",
+    wanted: Sequence[Any],
+    mutations: Mutations,
 ) -> list[dict[str, Any]]:
     deadline = deadline_of(request)
     await services.topics.catch_up(deadline)
@@ -83,8 +90,8 @@ async def _results(
 
 def _validated(
     services: Services,
-    request: Any,
-    topic: Any,
+    request: "CreateTopicsRequest",
+    topic: "CreatableTopic",
     excess: KafkaError | None,
     mutations: Mutations,
 ) -> TopicRecord | KafkaError:
@@ -130,12 +137,12 @@ async def _created(
     return await collected(validated, outcome)
 
 
-def _configs(topic: Any) -> dict[str, str | None]:
+def _configs(topic: "CreatableTopic") -> dict[str, str | None]:
     # So many have an unknown name among them; of duplicates the last one counts.
     return {config.name: config.value for config in topic.configs[-MAX_CONFIGS:]}
 
 
-def _partitions(services: Services, topic: Any) -> int:
+def _partitions(services: Services, topic: "CreatableTopic") -> int:
     if topic.assignments:
         return len(topic.assignments)
     number: int = (
@@ -146,7 +153,7 @@ def _partitions(services: Services, topic: Any) -> int:
     return number
 
 
-def _validate_placement(services: Services, topic: Any) -> None:
+def _validate_placement(services: Services, topic: "CreatableTopic") -> None:
     """Raises KafkaError INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, INVALID_REQUEST."""
     if topic.assignments:
         _validate_assignments(services, topic)
@@ -167,7 +174,7 @@ def _validate_placement(services: Services, topic: Any) -> None:
         )
 
 
-def _validate_assignments(services: Services, topic: Any) -> None:
+def _validate_assignments(services: Services, topic: "CreatableTopic") -> None:
     for value, name in (
         (topic.replication_factor, "replication factor"),
         (topic.num_partitions, "numPartitions"),

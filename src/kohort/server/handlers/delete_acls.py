@@ -8,7 +8,7 @@ flexible, v3 has resources of the type user.
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import chain, islice
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 from uuid import UUID
 
 from kohort.errors import ErrorCode, KafkaError
@@ -22,6 +22,9 @@ from kohort.server.services import Services
 from kohort.server.topics import BATCH_RECORDS
 from kohort.time_slice import in_slices
 
+if TYPE_CHECKING:
+    from kohort.protocol.requests import DeleteAclsFilter, DeleteAclsRequest
+
 TOO_MANY: Final = KafkaError(ErrorCode.invalid_request, "The filters match too many ACLs together.")
 
 Wanted: TypeAlias = AclBindingFilter | KafkaError
@@ -30,7 +33,7 @@ Outcome: TypeAlias = Found | KafkaError
 """What a filter has found, or why it was not looked for."""
 
 
-async def handle(services: Services, exchange: Exchange, request: Any) -> None:
+async def handle(services: Services, exchange: Exchange, request: "DeleteAclsRequest") -> None:
     if await collected(request.filters, lambda each: has_unknown(each) or None):
         exchange.hang_up("DeleteAcls with an unknown element")
         return
@@ -47,7 +50,7 @@ async def handle(services: Services, exchange: Exchange, request: Any) -> None:
     await respond_large(services, exchange, partial(_fields, outcomes, kept), elements)
 
 
-def _read(asked: Any) -> Wanted:
+def _read(asked: "DeleteAclsFilter") -> Wanted:
     wanted = read_filter(asked)
     if UNKNOWN in (wanted.resource_type, wanted.pattern_type):
         return KafkaError(ErrorCode.invalid_request, "Unknown patternFilter.")

@@ -6,7 +6,7 @@ v2 is flexible. A group that is named twice has one result.
 from collections.abc import Callable
 from functools import partial
 from itertools import islice
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kohort.coordinator.requests import DeleteGroup
 from kohort.errors import ErrorCode
@@ -15,11 +15,14 @@ from kohort.server.net import Exchange
 from kohort.server.services import Services
 from kohort.time_slice import TimeSlices
 
+if TYPE_CHECKING:
+    from kohort.protocol.requests import DeleteGroupsRequest
+
 _TOGETHER: Final = 500
 """Groups whose shards are asked before the first of them has responded."""
 
 
-async def handle(services: Services, exchange: Exchange, request: Any) -> None:
+async def handle(services: Services, exchange: Exchange, request: "DeleteGroupsRequest") -> None:
     """Ask the shard of every group, and respond once all of them have."""
     results: list[dict[str, Any]] = []
     seen: set[str] = set()

@@ -5,7 +5,7 @@ Offset -1 means all there are now. The versions differ in encoding only.
 
 import asyncio
 from collections.abc import Coroutine
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kohort.errors import ErrorCode, KafkaError, fresh
 from kohort.log.base import Log
@@ -15,6 +15,9 @@ from kohort.server.net import Exchange
 from kohort.server.services import Services
 from kohort.time_slice import in_slices
 
+if TYPE_CHECKING:
+    from kohort.protocol.requests import DeleteRecordsRequest
+
 ALL = -1
 
 
@@ -22,7 +25,7 @@ Partitions: TypeAlias = list[dict[str, Any]]
 
 
 def handle(
-    services: Services, exchange: Exchange, request: Any
+    services: Services, exchange: Exchange, request: "DeleteRecordsRequest"
 ) -> Coroutine[Any, Any, None] | None:
     deleted: list[tuple[dict[str, Any], Log]] = []
     steps = _steps(services, exchange, request, deleted)
@@ -32,7 +35,10 @@ def handle(
 
 
 def _steps(
-    services: Services, exchange: Exchange, request: Any, deleted: list[tuple[dict[str, Any], Log]]
+    services: Services,
+    exchange: Exchange,
+    request: "DeleteRecordsRequest",
+    deleted: list[tuple[dict[str, Any], Log]],
 ) -> Steps:
     """`deleted` receives the partitions of the response whose records are deleted."""
     access = services.access(exchange)

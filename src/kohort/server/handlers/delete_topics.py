@@ -7,7 +7,7 @@ unlike in Kafka, where that loses every group.
 
 from collections.abc import Callable, Collection, Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 from kohort.errors import ErrorCode, KafkaError
@@ -18,6 +18,9 @@ from kohort.server.services import Services
 from kohort.server.throttling import Mutations
 from kohort.server.topics import Topics
 from kohort.time_slice import TimeSlices
+
+if TYPE_CHECKING:
+    from kohort.protocol.requests import DeleteTopicsRequest
 
 FIRST_WITH_IDS = 6
 FIRST_WITH_THROTTLING = 5
@@ -31,7 +34,7 @@ class TopicToDelete(NamedTuple):
     topic_id: UUID | None
 
 
-async def handle(services: Services, exchange: Exchange, request: Any) -> None:
+async def handle(services: Services, exchange: Exchange, request: "DeleteTopicsRequest") -> None:
     deadline = deadline_of(request)
     work = _delete(services, exchange, request, deadline)
     try:
@@ -43,7 +46,7 @@ async def handle(services: Services, exchange: Exchange, request: Any) -> None:
 
 
 async def _delete(
-    services: Services, exchange: Exchange, request: Any, deadline: float
+    services: Services, exchange: Exchange, request: "DeleteTopicsRequest", deadline: float
 ) -> list[dict[str, Any]]:
     await services.topics.catch_up(deadline)
     version, access = exchange.version, services.access(exchange)
@@ -75,7 +78,7 @@ def _is_admitted(services: Services, result: dict[str, Any], mutations: Mutation
     return topic is None or mutations.admits(len(topic.partitions))
 
 
-def _topics_to_delete(request: Any, version: int) -> Iterator[TopicToDelete]:
+def _topics_to_delete(request: "DeleteTopicsRequest", version: int) -> Iterator[TopicToDelete]:
     if version < FIRST_WITH_IDS:
         yield from (TopicToDelete(name, None) for name in request.topic_names)
     else:
@@ -86,7 +89,7 @@ def _result(
     services: Services,
     refuse: Callable[[TopicToDelete], dict[str, Any] | None],
     version: int,
-    request: Any,
+    request: "DeleteTopicsRequest",
     wanted: TopicToDelete,
     times: int,
     chosen: Collection[str],
@@ -104,7 +107,11 @@ def _result(
 
 
 def _validate_request(
-    services: Services, version: int, request: Any, wanted: TopicToDelete, times: int
+    services: Services,
+    version: int,
+    request: "DeleteTopicsRequest",
+    wanted: TopicToDelete,
+    times: int,
 ) -> None:
     if not services.config["delete.topic.enable"]:
         known = version >= FIRST_WITH_DISABLED

@@ -6,7 +6,7 @@ Without an authorizer it is refused with SECURITY_DISABLED, as by Kafka. A filte
 
 from collections.abc import Coroutine
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import response
@@ -18,6 +18,9 @@ from kohort.server.net import Exchange
 from kohort.server.services import Services
 from kohort.time_slice import in_slices
 
+if TYPE_CHECKING:
+    from kohort.protocol.requests import DeleteAclsFilter, DescribeAclsRequest
+
 API_KEY = 29
 UNKNOWN = 0
 FILTER_CODES = (
@@ -26,7 +29,7 @@ FILTER_CODES = (
 
 
 def handle(
-    services: Services, exchange: Exchange, request: Any
+    services: Services, exchange: Exchange, request: "DescribeAclsRequest"
 ) -> Coroutine[Any, Any, None] | None:
     if has_unknown(request):
         exchange.hang_up("DescribeAcls with an unknown element")
@@ -39,12 +42,12 @@ def handle(
     return None
 
 
-def has_unknown(asked: Any) -> bool:
+def has_unknown(asked: "DescribeAclsRequest | DeleteAclsFilter") -> bool:
     """Whether a filter has the code 0."""
     return any(getattr(asked, field) == UNKNOWN for field in FILTER_CODES)
 
 
-async def _describe(services: Services, exchange: Exchange, request: Any) -> None:
+async def _describe(services: Services, exchange: Exchange, request: "DescribeAclsRequest") -> None:
     (found,) = await in_slices(find(services.topics.acls, (read_filter(request),)))
     await respond_large(services, exchange, partial(_by_pattern, found), len(found))
 

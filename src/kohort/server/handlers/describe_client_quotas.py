@@ -5,7 +5,7 @@ flexible.
 """
 
 from collections.abc import Coroutine, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.quotas import QuotaEntity, QuotaFilter
@@ -14,6 +14,9 @@ from kohort.server.handlers.in_steps import Fields, Steps, respond_in_steps
 from kohort.server.handlers.refusing import refuse
 from kohort.server.net import Exchange
 from kohort.server.services import Services
+
+if TYPE_CHECKING:
+    from kohort.protocol.requests import DescribeClientQuotasRequest
 
 FOUR_QUOTAS: Final = (
     "producer_byte_rate",
@@ -26,7 +29,7 @@ FEWER_QUOTAS: Final = (*FOUR_QUOTAS[1:], FOUR_QUOTAS[0], "connection_creation_ra
 
 
 def handle(
-    services: Services, exchange: Exchange, request: Any
+    services: Services, exchange: Exchange, request: "DescribeClientQuotasRequest"
 ) -> Coroutine[Any, Any, None] | None:
     if not services.access(exchange).cluster():
         refuse(exchange, error_message=None, entries=None)
@@ -34,7 +37,7 @@ def handle(
     return respond_in_steps(services, exchange, _steps(services, request))
 
 
-def _steps(services: Services, request: Any) -> Steps:
+def _steps(services: Services, request: "DescribeClientQuotasRequest") -> Steps:
     components: dict[str, FilterComponent] = {}
     try:
         for each in request.components:

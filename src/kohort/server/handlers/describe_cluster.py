@@ -4,7 +4,7 @@ v1 asks for brokers or for controllers (KIP-919); this is a broker's port. v2 ma
 brokers; there are none.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import response
@@ -13,11 +13,14 @@ from kohort.server.net import Exchange
 from kohort.server.responses import OPERATIONS_NOT_REQUESTED
 from kohort.server.services import Services
 
+if TYPE_CHECKING:
+    from kohort.protocol.requests import DescribeClusterRequest
+
 API_KEY = 60
 BROKERS, CONTROLLERS = 1, 2
 
 
-def handle(services: Services, exchange: Exchange, request: Any) -> None:
+def handle(services: Services, exchange: Exchange, request: "DescribeClusterRequest") -> None:
     wanted = getattr(request, "endpoint_type", BROKERS)
     if wanted != BROKERS:
         exchange.respond(

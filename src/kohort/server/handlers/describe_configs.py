@@ -8,7 +8,7 @@ all brokers: what was set on them together.
 """
 
 from collections.abc import Coroutine, Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.protocol.error_codes import errors_in
@@ -33,6 +33,9 @@ from kohort.server.services import Services
 from kohort.server.topics import validate_name
 from kohort.time_slice import TimeSlices
 
+if TYPE_CHECKING:
+    from kohort.protocol.requests import DescribeConfigsRequest, DescribeConfigsResource
+
 API_KEY = 32
 _THROTTLE = b"\0\0\0\0"
 
@@ -46,7 +49,7 @@ UNKNOWN_TYPE = 0
 
 
 def handle(
-    services: Services, exchange: Exchange, request: Any
+    services: Services, exchange: Exchange, request: "DescribeConfigsRequest"
 ) -> Coroutine[Any, Any, None] | None:
     if len(request.resources) > AT_ONCE:
         return _describe_many(services, exchange, request)
@@ -55,7 +58,9 @@ def handle(
     return None
 
 
-async def _describe_many(services: Services, exchange: Exchange, request: Any) -> None:
+async def _describe_many(
+    services: Services, exchange: Exchange, request: "DescribeConfigsRequest"
+) -> None:
     """Describe and encode one resource after the other, giving way in between.
 
     In a large response, a resource that is named again gets INVALID_REQUEST: a megabyte of names
@@ -86,21 +91,26 @@ async def _describe_many(services: Services, exchange: Exchange, request: Any) -
     exchange.respond_encoded(list(pieces), errors)
 
 
-def _named_as(resource: Any) -> dict[str, Any]:
+def _named_as(resource: "DescribeConfigsResource") -> dict[str, Any]:
     return {"resource_type": resource.resource_type, "resource_name": resource.resource_name}
 
 
-def _refused(resource: Any, error: KafkaError) -> dict[str, Any]:
+def _refused(resource: "DescribeConfigsResource", error: KafkaError) -> dict[str, Any]:
     told = {"error_code": error.code, "error_message": error.message, "configs": ()}
     return _named_as(resource) | told
 
 
-def _repeated(resource: Any) -> dict[str, Any]:
+def _repeated(resource: "DescribeConfigsResource") -> dict[str, Any]:
     why = "The resource is named again in a large response."
     return _refused(resource, KafkaError(ErrorCode.invalid_request, why))
 
 
-def _result(services: Services, exchange: Exchange, request: Any, resource: Any) -> dict[str, Any]:
+def _result(
+    services: Services,
+    exchange: Exchange,
+    request: "DescribeConfigsRequest",
+    resource: "DescribeConfigsResource",
+) -> dict[str, Any]:
     try:
         access = services.access(exchange)
         authorize(access, resource.resource_type, resource.resource_name)
@@ -162,7 +172,7 @@ def _named(services: Services, kind: ResourceType, name: str) -> Iterable[Config
     return describe_resource(kind, services.topics.configs_of(kind, name), services.config)
 
 
-def _config(request: Any, entry: ConfigEntry) -> dict[str, Any]:
+def _config(request: "DescribeConfigsRequest", entry: ConfigEntry) -> dict[str, Any]:
     documented = getattr(request, "include_documentation", False)
     sensitive = entry.kind == "password"
     synonyms = [each._asdict() | ({"value": None} if sensitive else {}) for each in entry.synonyms]

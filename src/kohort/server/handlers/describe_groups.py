@@ -8,7 +8,7 @@ which is "Dead" before.
 from collections.abc import Callable
 from functools import partial
 from itertools import islice
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kohort.coordinator.requests import DescribeGroup
 from kohort.coordinator.responses import NONE, DescribedMember, DescribeGroupResponse
@@ -20,13 +20,16 @@ from kohort.server.responses import OPERATIONS_NOT_REQUESTED
 from kohort.server.services import Services
 from kohort.time_slice import TimeSlices
 
+if TYPE_CHECKING:
+    from kohort.protocol.requests import DescribeGroupsRequest
+
 _TOGETHER: Final = 100
 """Groups whose shards are asked before the first of them has responded."""
 REPEATED_UP_TO: Final = 10_000
 """Members in a response up to which a group that is named again is described again."""
 
 
-async def handle(services: Services, exchange: Exchange, request: Any) -> None:
+async def handle(services: Services, exchange: Exchange, request: "DescribeGroupsRequest") -> None:
     """Ask the shard of every group, and respond once all of them have.
 
     In a large response, a group that is named again gets INVALID_REQUEST: a kilobyte of names must

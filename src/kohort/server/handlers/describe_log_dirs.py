@@ -8,7 +8,7 @@ that do not know them.
 import shutil
 from collections.abc import Coroutine, Iterable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kohort.errors import ErrorCode
 from kohort.log.elsewhere import ElsewhereLog
@@ -18,13 +18,16 @@ from kohort.server.handlers.refusing import refuse
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 
+if TYPE_CHECKING:
+    from kohort.protocol.requests import DescribeLogDirsRequest
+
 UNKNOWN_BYTES: Final = -1
 IN_MEMORY: Final = "memory"
 """Name of the directory of a server that stores nothing on disk."""
 
 
 def handle(
-    services: Services, exchange: Exchange, request: Any
+    services: Services, exchange: Exchange, request: "DescribeLogDirsRequest"
 ) -> Coroutine[Any, Any, None] | None:
     if not services.access(exchange).cluster():
         refuse(exchange)
@@ -32,7 +35,7 @@ def handle(
     return respond_in_steps(services, exchange, _steps(services, request))
 
 
-def _steps(services: Services, request: Any) -> Steps:
+def _steps(services: Services, request: "DescribeLogDirsRequest") -> Steps:
     sizes: dict[str, dict[int, int]] = {}
     for name, index in _wanted(services, request.topics):
         log = services.topics.log(name, index)

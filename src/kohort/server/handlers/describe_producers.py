@@ -1,7 +1,7 @@
 """DescribeProducers (61) v0: the producers that partitions remember (KIP-664)."""
 
 from collections.abc import Coroutine, Generator, Iterator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log.producers import ActiveProducer
@@ -11,17 +11,20 @@ from kohort.server.net import Exchange
 from kohort.server.services import Services
 from kohort.server.topics import storage_error, validate_name
 
+if TYPE_CHECKING:
+    from kohort.protocol.requests import DescribeProducersRequest
+
 MAX_REPEATED: Final = 10_000
 """Producers of a response after which a partition is not described again."""
 
 
 def handle(
-    services: Services, exchange: Exchange, request: Any
+    services: Services, exchange: Exchange, request: "DescribeProducersRequest"
 ) -> Coroutine[Any, Any, None] | None:
     return respond_in_steps(services, exchange, _steps(services, exchange, request))
 
 
-def _steps(services: Services, exchange: Exchange, request: Any) -> Steps:
+def _steps(services: Services, exchange: Exchange, request: "DescribeProducersRequest") -> Steps:
     access = services.access(exchange)
     topics = []
     described: set[tuple[str, int]] = set()

@@ -5,7 +5,7 @@ and the addresses of the voters (KIP-853).
 """
 
 from collections.abc import Coroutine
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kohort.errors import ErrorCode
 from kohort.security import Endpoint
@@ -15,13 +15,16 @@ from kohort.server.net import Exchange
 from kohort.server.services import Services
 from kohort.server.topics import METADATA
 
+if TYPE_CHECKING:
+    from kohort.protocol.requests import DescribeQuorumRequest
+
 LEADER_EPOCH: Final = 1
 LISTENER: Final = "CONTROLLER"
 UNKNOWN: Final = "This server does not host this topic-partition."
 
 
 def handle(
-    services: Services, exchange: Exchange, request: Any
+    services: Services, exchange: Exchange, request: "DescribeQuorumRequest"
 ) -> Coroutine[Any, Any, None] | None:
     if not services.access(exchange).cluster():
         refuse(exchange, error_message=NOT_AUTHORIZED)
@@ -31,7 +34,7 @@ def handle(
     return respond_in_steps(services, exchange, _unknown(request))
 
 
-def _asks_for_metadata(request: Any) -> bool:
+def _asks_for_metadata(request: "DescribeQuorumRequest") -> bool:
     if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
         return False
     topic = request.topics[0]
@@ -68,7 +71,7 @@ def _quorum(services: Services, endpoint: Endpoint) -> Steps:
     }
 
 
-def _unknown(request: Any) -> Steps:
+def _unknown(request: "DescribeQuorumRequest") -> Steps:
     topics = []
     for topic in request.topics:
         partitions = []

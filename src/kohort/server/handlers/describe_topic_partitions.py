@@ -5,7 +5,7 @@ first that did not fit. An empty list asks for all topics.
 """
 
 from collections.abc import Collection, Coroutine, Generator, Iterable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kohort.errors import ErrorCode
 from kohort.server.authorization import TOPIC, Access
@@ -14,6 +14,9 @@ from kohort.server.handlers.in_steps import Steps, respond_in_steps
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 from kohort.server.topics import INTERNAL
+
+if TYPE_CHECKING:
+    from kohort.protocol.requests import DescribeTopicPartitionsRequest
 
 MAX_PARTITIONS = 2_000
 """Default of Kafka's max.request.partition.size.limit."""
@@ -27,12 +30,14 @@ class Cursor(NamedTuple):
 
 
 def handle(
-    services: Services, exchange: Exchange, request: Any
+    services: Services, exchange: Exchange, request: "DescribeTopicPartitionsRequest"
 ) -> Coroutine[Any, Any, None] | None:
     return respond_in_steps(services, exchange, _steps(services, exchange, request))
 
 
-def _steps(services: Services, exchange: Exchange, request: Any) -> Steps:
+def _steps(
+    services: Services, exchange: Exchange, request: "DescribeTopicPartitionsRequest"
+) -> Steps:
     access = services.access(exchange)
     cursor = (
         Cursor()

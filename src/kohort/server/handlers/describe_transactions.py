@@ -4,7 +4,7 @@ Partitions are those that are still to be written to or marked. Partitions of de
 left out.
 """
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kohort.errors import ErrorCode
 from kohort.server.handlers.in_steps import respond_large
@@ -13,11 +13,16 @@ from kohort.server.services import Services
 from kohort.time_slice import TimeSlices
 from kohort.transactions.requests import DescribeTransaction, DescribeTransactionResponse
 
+if TYPE_CHECKING:
+    from kohort.protocol.requests import DescribeTransactionsRequest
+
 REPEATED_UP_TO: Final = 10_000
 """Partitions in a response up to which an id that is named again is described again."""
 
 
-async def handle(services: Services, exchange: Exchange, request: Any) -> None:
+async def handle(
+    services: Services, exchange: Exchange, request: "DescribeTransactionsRequest"
+) -> None:
     """Ask for every id.
 
     In a large response, an id that is named again gets INVALID_REQUEST: few bytes of names must not

@@ -5,7 +5,7 @@ Only mechanisms and iterations are told. A request without names is for all user
 
 from collections import Counter
 from collections.abc import Coroutine, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kohort.errors import ErrorCode
 from kohort.security.scram import ScramCredential, ScramMechanism, ScramUsers
@@ -14,16 +14,19 @@ from kohort.server.handlers.refusing import REFUSAL
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 
+if TYPE_CHECKING:
+    from kohort.protocol.requests import DescribeUserScramCredentialsRequest
+
 
 def handle(
-    services: Services, exchange: Exchange, request: Any
+    services: Services, exchange: Exchange, request: "DescribeUserScramCredentialsRequest"
 ) -> Coroutine[Any, Any, None] | None:
     if not services.access(exchange).cluster():
         return respond_in_steps(services, exchange, _refused(request))
     return respond_in_steps(services, exchange, _steps(services.topics.scram_users, request))
 
 
-def _refused(request: Any) -> Steps:
+def _refused(request: "DescribeUserScramCredentialsRequest") -> Steps:
     refused = REFUSAL | {"error_message": None}
     results = []
     for _ in request.users or ():  # as Kafka does, without the names
@@ -32,7 +35,7 @@ def _refused(request: Any) -> Steps:
     return {**refused, "results": results}
 
 
-def _steps(users: ScramUsers, request: Any) -> Steps:
+def _steps(users: ScramUsers, request: "DescribeUserScramCredentialsRequest") -> Steps:
     named: Counter[str] = Counter()
     for user in request.users or ():
         named[user.name] += 1

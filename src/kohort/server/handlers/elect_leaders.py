@@ -5,7 +5,7 @@ all partitions, Kafka names topics, and only partitions whose leader changed.
 """
 
 from collections.abc import Coroutine
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kohort.errors import ErrorCode
 from kohort.server.handlers.in_steps import Steps, respond_in_steps
@@ -13,12 +13,15 @@ from kohort.server.handlers.refusing import REFUSAL
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 
+if TYPE_CHECKING:
+    from kohort.protocol.requests import ElectLeadersRequest
+
 PREFERRED, UNCLEAN = 0, 1
 TYPES: Final = frozenset({PREFERRED, UNCLEAN})
 
 
 def handle(
-    services: Services, exchange: Exchange, request: Any
+    services: Services, exchange: Exchange, request: "ElectLeadersRequest"
 ) -> Coroutine[Any, Any, None] | None:
     if not services.access(exchange).cluster():
         return respond_in_steps(services, exchange, _refused(request))
@@ -26,7 +29,7 @@ def handle(
     return respond_in_steps(services, exchange, _steps(services, request, election))
 
 
-def _refused(request: Any) -> Steps:
+def _refused(request: "ElectLeadersRequest") -> Steps:
     results = []
     for each in request.topic_partitions or ():
         partitions = []
@@ -39,7 +42,7 @@ def _refused(request: Any) -> Steps:
     return {"error_code": error, "replica_election_results": results}
 
 
-def _steps(services: Services, request: Any, election: int) -> Steps:
+def _steps(services: Services, request: "ElectLeadersRequest", election: int) -> Steps:
     results: list[dict[str, Any]] = []
     if request.topic_partitions is None:
         for topic in tuple(services.topics.all()):

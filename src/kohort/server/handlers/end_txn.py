@@ -5,7 +5,7 @@ The response says that the decision is in the log; the markers follow. v2 knows 
 its next transaction (KIP-890).
 """
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.protocol.messages import response
@@ -14,11 +14,14 @@ from kohort.server.net import Exchange
 from kohort.server.services import Services
 from kohort.transactions.requests import EndTransaction, ProducerResponse
 
+if TYPE_CHECKING:
+    from kohort.protocol.requests import EndTxnRequest
+
 FIRST_WITH_FENCED: Final = 2
 FIRST_WITH_BUMP: Final = 5
 
 
-async def handle(services: Services, exchange: Exchange, request: Any) -> None:
+async def handle(services: Services, exchange: Exchange, request: "EndTxnRequest") -> None:
     try:
         if not services.access(exchange).transactional_id(request.transactional_id):
             raise KafkaError(ErrorCode.transactional_id_authorization_failed)
@@ -39,7 +42,7 @@ async def handle(services: Services, exchange: Exchange, request: Any) -> None:
     )
 
 
-async def _ended(services: Services, version: int, request: Any) -> ProducerResponse:
+async def _ended(services: Services, version: int, request: "EndTxnRequest") -> ProducerResponse:
     """Raises KafkaError INVALID_REQUEST, and KAFKA_STORAGE_ERROR if no ids can be reserved."""
     if not request.transactional_id:
         raise KafkaError(ErrorCode.invalid_request)

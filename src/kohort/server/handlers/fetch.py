@@ -19,7 +19,7 @@ from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
 from itertools import islice
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.server.current_leaders import MOVED, NO_LEADERS, CurrentLeaders, current_leaders
@@ -47,6 +47,9 @@ from kohort.server.net import Exchange
 from kohort.server.services import Services
 from kohort.time_slice import TimeSlices
 
+if TYPE_CHECKING:
+    from kohort.protocol.requests import FetchRequest
+
 MANY: Final = 1_000
 """Partitions that are read in one turn."""
 UNWATCHED_S: Final = 0.5
@@ -55,7 +58,7 @@ AT_ONCE: Final = 200
 
 
 def handle(
-    services: Services, exchange: Exchange, request: Any
+    services: Services, exchange: Exchange, request: "FetchRequest"
 ) -> Coroutine[Any, Any, None] | None:
     if exchange.peer.is_node:
         return fetch_metadata.handle(services, exchange, request)
@@ -77,7 +80,7 @@ def handle(
     return _respond_later(services, exchange, request, context)
 
 
-def _names_many(request: Any) -> bool:
+def _names_many(request: "FetchRequest") -> bool:
     forgotten = getattr(request, "forgotten_topics_data", ())
     return (
         len(request.topics) + len(forgotten) > MANY
@@ -85,7 +88,7 @@ def _names_many(request: Any) -> bool:
     )
 
 
-async def _handle_large(services: Services, exchange: Exchange, request: Any) -> None:
+async def _handle_large(services: Services, exchange: Exchange, request: "FetchRequest") -> None:
     by_id = exchange.version >= FIRST_WITH_IDS
     wanted = await _distinct(_wanted(request, by_id))
     forgotten = [*dict.fromkeys(_forgotten(request, by_id))]
@@ -108,7 +111,7 @@ async def _distinct(wanted: Iterable[PartitionRequest]) -> list[PartitionRequest
 def _begin(
     services: Services,
     exchange: Exchange,
-    request: Any,
+    request: "FetchRequest",
     wanted: Iterable[PartitionRequest],
     forgotten: Iterable[PartitionKey],
     many: int = 0,
@@ -130,7 +133,7 @@ def _begin(
         return None
 
 
-def _wanted(request: Any, by_id: bool) -> Iterator[PartitionRequest]:
+def _wanted(request: "FetchRequest", by_id: bool) -> Iterator[PartitionRequest]:
     for topic in request.topics:
         key: TopicKey = topic.topic_id if by_id else topic.topic
         for each in topic.partitions:
@@ -144,13 +147,13 @@ def _wanted(request: Any, by_id: bool) -> Iterator[PartitionRequest]:
             )
 
 
-def _forgotten(request: Any, by_id: bool) -> Iterator[PartitionKey]:
+def _forgotten(request: "FetchRequest", by_id: bool) -> Iterator[PartitionKey]:
     for topic in getattr(request, "forgotten_topics_data", ()):
         for partition in topic.partitions:
             yield (topic.topic_id if by_id else topic.topic), partition
 
 
-def _limits(services: Services, exchange: Exchange, request: Any) -> FetchLimits:
+def _limits(services: Services, exchange: Exchange, request: "FetchRequest") -> FetchLimits:
     replica = request.replica_state if hasattr(request, "replica_state") else request
     max_bytes = min(request.max_bytes, services.config["fetch.max.bytes"])
     for limit in (exchange.largest_response, services.throttling.fetch_limit(exchange)):
@@ -215,7 +218,7 @@ def _respond_without_partitions(exchange: Exchange, context: FetchContext) -> No
 
 
 async def _respond_to_large(
-    services: Services, exchange: Exchange, request: Any, context: FetchContext
+    services: Services, exchange: Exchange, request: "FetchRequest", context: FetchContext
 ) -> None:
     """Read very many partitions in slices, again and again until it is enough or the time is up.
 
@@ -284,7 +287,7 @@ async def _respond_in_thread(services: Services, exchange: Exchange, context: Fe
 
 
 async def _respond_later(
-    services: Services, exchange: Exchange, request: Any, context: FetchContext
+    services: Services, exchange: Exchange, request: "FetchRequest", context: FetchContext
 ) -> None:
     loop = asyncio.get_running_loop()
     deadline = loop.time() + request.max_wait.total_seconds()

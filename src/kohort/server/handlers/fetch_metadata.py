@@ -2,7 +2,7 @@
 
 import asyncio
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.protocol.messages import response
@@ -10,8 +10,11 @@ from kohort.server.net import Exchange
 from kohort.server.services import Services
 from kohort.server.topics import METADATA, Topics, storage_error
 
+if TYPE_CHECKING:
+    from kohort.protocol.requests import FetchRequest
 
-async def handle(services: Services, exchange: Exchange, request: Any) -> None:
+
+async def handle(services: Services, exchange: Exchange, request: "FetchRequest") -> None:
     """Respond with batches from the offset on, as soon as there are some or the time is up.
 
     An offset behind the end is OFFSET_OUT_OF_RANGE: who asks for it knows more than there is.

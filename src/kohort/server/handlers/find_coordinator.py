@@ -11,7 +11,7 @@ not know, or a share key that is not `group:topicId:partition`, gets 42 with no 
 
 import re
 from collections.abc import Coroutine
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import response
@@ -22,6 +22,9 @@ from kohort.server.net import Exchange
 from kohort.server.nodes import NOBODY
 from kohort.server.services import Services
 from kohort.server.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+
+if TYPE_CHECKING:
+    from kohort.protocol.requests import FindCoordinatorRequest
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 MESSAGES: Final = {
@@ -35,7 +38,7 @@ _SHARE_KEY: Final = re.compile(r".+:[A-Za-z0-9_-]{22}:[0-9]{1,10}", re.DOTALL)
 
 
 def handle(
-    services: Services, exchange: Exchange, request: Any
+    services: Services, exchange: Exchange, request: "FindCoordinatorRequest"
 ) -> Coroutine[Any, Any, None] | None:
     version = exchange.version
     key_type = request.key_type if version >= 1 else GROUP
@@ -46,7 +49,7 @@ def handle(
     return respond_in_steps(services, exchange, _steps(services, exchange, request))
 
 
-def _steps(services: Services, exchange: Exchange, request: Any) -> Steps:
+def _steps(services: Services, exchange: Exchange, request: "FindCoordinatorRequest") -> Steps:
     coordinators = []
     for key in request.coordinator_keys:
         coordinators.append({"key": key} | _coordinator(services, exchange, key, request.key_type))

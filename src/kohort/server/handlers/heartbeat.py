@@ -4,7 +4,7 @@ v1 adds the throttle time, in front of the error; v3 static members (KIP-345); v
 """
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kohort.errors import ErrorCode
 from kohort.protocol import response_fast_path
@@ -13,12 +13,15 @@ from kohort.protocol.request_fast_path import read_heartbeat
 from kohort.server.net import Exchange, SameRequest
 from kohort.server.services import Services
 
+if TYPE_CHECKING:
+    from kohort.protocol.requests import HeartbeatRequest
+
 _USUAL_BYTES: Final = 512
 """Size of the largest frame that a connection keeps."""
 HEARTBEAT: Final = BY_NAME["heartbeat"]
 
 
-def handle(services: Services, exchange: Exchange, request: Any) -> None:
+def handle(services: Services, exchange: Exchange, request: "HeartbeatRequest") -> None:
     """Ask the group's shard, and respond at once."""
     version = exchange.version
     if not services.access(exchange).group(request.group_id):

@@ -6,7 +6,7 @@ Levels of loggers (KIP-412) last until the server ends.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.server.config import (
@@ -30,12 +30,23 @@ from kohort.server.net import Exchange
 from kohort.server.services import Services
 from kohort.server.topics import Topic
 
+if TYPE_CHECKING:
+    from kohort.protocol.requests import (
+        IncrementalAlterConfigsAlterableConfig,
+        IncrementalAlterConfigsAlterConfigsResource,
+        IncrementalAlterConfigsRequest,
+    )
 
-async def handle(services: Services, exchange: Exchange, request: Any) -> None:
+
+async def handle(
+    services: Services, exchange: Exchange, request: "IncrementalAlterConfigsRequest"
+) -> None:
     await alter_each(services, exchange, request, _alter)
 
 
-async def _alter(services: Services, resource: Any, validate_only: bool) -> None:
+async def _alter(
+    services: Services, resource: "IncrementalAlterConfigsAlterConfigsResource", validate_only: bool
+) -> None:
     changes = [_change(each) for each in resource.configs[:MAX_CONFIGS]]
     kind, name = resource.resource_type, resource.resource_name
     if kind == ResourceType.TOPIC:
@@ -59,7 +70,7 @@ async def _alter(services: Services, resource: Any, validate_only: bool) -> None
         await replace_configs(services, resource_kind, name, wanted, named, validate_only)
 
 
-def _change(config: Any) -> ConfigChange:
+def _change(config: "IncrementalAlterConfigsAlterableConfig") -> ConfigChange:
     try:
         return ConfigChange(config.name, Operation(config.config_operation), config.value)
     except ValueError:

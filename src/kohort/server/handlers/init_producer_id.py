@@ -8,7 +8,7 @@ not serve either.
 Ids are reserved in blocks, durably, so that none is given twice.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.protocol.messages import response
@@ -18,12 +18,15 @@ from kohort.server.net import Exchange
 from kohort.server.services import Services
 from kohort.transactions.requests import InitProducerId, ProducerResponse
 
+if TYPE_CHECKING:
+    from kohort.protocol.requests import InitProducerIdRequest
+
 API_KEY = 22
 NONE = -1
 FIRST_WITH_FENCED = 4
 
 
-async def handle(services: Services, exchange: Exchange, request: Any) -> None:
+async def handle(services: Services, exchange: Exchange, request: "InitProducerIdRequest") -> None:
     try:
         _authorize(services.access(exchange), request.transactional_id)
         initialized = await _initialized(services, request)
@@ -52,7 +55,7 @@ def _authorize(access: Access, transactional_id: str | None) -> None:
         raise KafkaError(ErrorCode.cluster_authorization_failed)
 
 
-async def _initialized(services: Services, request: Any) -> ProducerResponse:
+async def _initialized(services: Services, request: "InitProducerIdRequest") -> ProducerResponse:
     """Raises KafkaError INVALID_REQUEST, and KAFKA_STORAGE_ERROR if no ids can be reserved."""
     known_id: int = getattr(request, "producer_id", NONE)
     known_epoch: int = getattr(request, "producer_epoch", NONE)

@@ -9,7 +9,7 @@ the reason (KIP-800), v9 SkipAssignment.
 from collections.abc import Callable
 from functools import partial
 from itertools import islice
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kohort.coordinator.requests import JoinGroup
 from kohort.coordinator.responses import JoinGroupResponse
@@ -21,6 +21,9 @@ from kohort.server.handlers import cut_reason, milliseconds
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 
+if TYPE_CHECKING:
+    from kohort.protocol.requests import JoinGroupRequest
+
 MAX_PROTOCOLS: Final = 1_000
 """Protocols of a member that take part in the vote; every join of the group looks at all of them.
 
@@ -28,7 +31,7 @@ Clients offer the assignors that they have, two or three.
 """
 
 
-def handle(services: Services, exchange: Exchange, request: Any) -> None:
+def handle(services: Services, exchange: Exchange, request: "JoinGroupRequest") -> None:
     """Hand the request to the group's shard."""
     version = exchange.version
     if not services.access(exchange).group(request.group_id):
@@ -62,7 +65,7 @@ def _may_describe(services: Services, exchange: Exchange) -> Callable[[str], boo
     return partial(services.access(exchange).may, DESCRIBE, TOPIC)
 
 
-def _protocols(services: Services, request: Any) -> tuple[tuple[str, bytes], ...]:
+def _protocols(services: Services, request: "JoinGroupRequest") -> tuple[tuple[str, bytes], ...]:
     # What the coordinator refuses because it is too long need not be copied out of the request.
     longest = services.config["message.max.bytes"]
     return tuple(

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from functools import partial
 from itertools import islice
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kohort.coordinator.requests import LeaveGroup, LeavingMember
 from kohort.coordinator.responses import NONE, LeaveGroupResponse, LeftMember
@@ -20,12 +20,15 @@ from kohort.server.handlers.in_steps import ask, respond_large
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 
+if TYPE_CHECKING:
+    from kohort.protocol.requests import LeaveGroupRequest, MemberIdentity
+
 TOGETHER: Final = 500
 """Members that leave by one decision of the shard, and so cause at most one rebalance."""
 
 
 def handle(
-    services: Services, exchange: Exchange, request: Any
+    services: Services, exchange: Exchange, request: "LeaveGroupRequest"
 ) -> Coroutine[Any, Any, None] | None:
     """Hand the request to the group's shard."""
     if not services.access(exchange).group(request.group_id):
@@ -38,7 +41,9 @@ def handle(
     return None
 
 
-async def _leave_in_parts(services: Services, exchange: Exchange, request: Any) -> None:
+async def _leave_in_parts(
+    services: Services, exchange: Exchange, request: "LeaveGroupRequest"
+) -> None:
     """Have `TOGETHER` members leave after the others: each part is one decision of the shard."""
     following, members = iter(request.members), []
     error = NONE
@@ -59,13 +64,13 @@ def _request(
     return LeaveGroup(request_id=respond, version=version, group=group, members=members)
 
 
-def _members(version: int, request: Any) -> tuple[LeavingMember, ...]:
+def _members(version: int, request: "LeaveGroupRequest") -> tuple[LeavingMember, ...]:
     if version < 3:
         return (LeavingMember(member_id=request.member_id, instance_id=None),)
     return tuple(_leaving(version, each) for each in request.members)
 
 
-def _leaving(version: int, each: Any) -> LeavingMember:
+def _leaving(version: int, each: "MemberIdentity") -> LeavingMember:
     return LeavingMember(
         member_id=each.member_id,
         instance_id=each.group_instance_id,

@@ -5,7 +5,7 @@ and subscriptions are listed while something is set on them.
 """
 
 from collections.abc import Coroutine, Iterable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kohort.errors import ErrorCode
 from kohort.server.config import ResourceType
@@ -13,6 +13,9 @@ from kohort.server.handlers.in_steps import Steps, respond_in_steps
 from kohort.server.handlers.refusing import refuse
 from kohort.server.net import Exchange
 from kohort.server.services import Services
+
+if TYPE_CHECKING:
+    from kohort.protocol.requests import ListConfigResourcesRequest
 
 KINDS: Final = (
     ResourceType.GROUP,
@@ -25,7 +28,7 @@ KINDS: Final = (
 
 
 def handle(
-    services: Services, exchange: Exchange, request: Any
+    services: Services, exchange: Exchange, request: "ListConfigResourcesRequest"
 ) -> Coroutine[Any, Any, None] | None:
     if not services.access(exchange).cluster():
         refuse(exchange)

@@ -9,7 +9,7 @@ v1 adds the throttle time; v3 is flexible; v4 shows states and filters by them (
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kohort.coordinator.classic import Group, State
 from kohort.coordinator.consumer.group import ConsumerGroup, ConsumerGroupState
@@ -27,6 +27,9 @@ from kohort.server.net import Exchange
 from kohort.server.services import Services
 from kohort.server.unserved import unserved
 
+if TYPE_CHECKING:
+    from kohort.protocol.requests import ListGroupsRequest
+
 KNOWN: Final = (
     *dict.fromkeys(state.lower() for state in (*State, *ConsumerGroupState)),
     Group.TYPE,
@@ -35,7 +38,7 @@ KNOWN: Final = (
 """Names of states and types that a group may have."""
 
 
-async def handle(services: Services, exchange: Exchange, request: Any) -> None:
+async def handle(services: Services, exchange: Exchange, request: "ListGroupsRequest") -> None:
     """Hand the request to all shards."""
     version = exchange.version
     states = await _known(request.states_filter) if version >= 4 else ()

@@ -9,7 +9,7 @@ records get no offset beyond the last stable one.
 from collections import Counter
 from collections.abc import Coroutine, Iterator
 from enum import IntEnum
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log.base import Log
@@ -20,6 +20,9 @@ from kohort.server.net import Exchange
 from kohort.server.services import Services
 from kohort.server.topics import judge
 from kohort.time_slice import TimeSlices, in_slices
+
+if TYPE_CHECKING:
+    from kohort.protocol.requests import ListOffsetsPartition, ListOffsetsRequest
 
 
 class SpecialTimestamp(IntEnum):
@@ -58,7 +61,7 @@ Placed: TypeAlias = dict[tuple[str, int], ListedOffset]
 
 
 def handle(
-    services: Services, exchange: Exchange, request: Any
+    services: Services, exchange: Exchange, request: "ListOffsetsRequest"
 ) -> Coroutine[Any, Any, None] | None:
     """Respond at once with ends of logs; records are looked for in slices."""
     if sum(1 + len(topic.partitions) for topic in request.topics) > AT_ONCE or any(
@@ -69,13 +72,15 @@ def handle(
     return respond_in_steps(services, exchange, _steps(services, exchange, request, times, {}))
 
 
-def _named(request: Any) -> Iterator[tuple[str, int]]:
+def _named(request: "ListOffsetsRequest") -> Iterator[tuple[str, int]]:
     for topic in request.topics:
         for each in topic.partitions:
             yield topic.name, each.partition_index
 
 
-async def _look_up_and_respond(services: Services, exchange: Exchange, request: Any) -> None:
+async def _look_up_and_respond(
+    services: Services, exchange: Exchange, request: "ListOffsetsRequest"
+) -> None:
     slices, times = TimeSlices(), await counted(_named(request))
     access = services.access(exchange)
     placed: Placed = {}
@@ -95,7 +100,7 @@ async def _look_up_and_respond(services: Services, exchange: Exchange, request: 
 def _steps(
     services: Services,
     exchange: Exchange,
-    request: Any,
+    request: "ListOffsetsRequest",
     times: Counter[tuple[str, int]],
     placed: Placed,
 ) -> Steps:
@@ -128,9 +133,9 @@ def _steps(
 async def _look_up(
     services: Services,
     exchange: Exchange,
-    request: Any,
+    request: "ListOffsetsRequest",
     topic: str,
-    wanted: Any,
+    wanted: "ListOffsetsPartition",
     slices: TimeSlices,
 ) -> ListedOffset:
     try:
@@ -150,7 +155,11 @@ async def _look_up(
 
 
 def _find(
-    services: Services, exchange: Exchange, request: Any, topic: str, wanted: Any
+    services: Services,
+    exchange: Exchange,
+    request: "ListOffsetsRequest",
+    topic: str,
+    wanted: "ListOffsetsPartition",
 ) -> ListedOffset:
     try:
         return _end_of(_log(services, exchange, topic, wanted), wanted.timestamp, request)
@@ -163,7 +172,7 @@ def _failed(failure: KafkaError | OSError) -> ListedOffset:
     return ListedOffset(error_code=code)
 
 
-def _log(services: Services, exchange: Exchange, topic: str, wanted: Any) -> Log:
+def _log(services: Services, exchange: Exchange, topic: str, wanted: "ListOffsetsPartition") -> Log:
     """The log to look into. Raises KafkaError with the partition's code."""
     log = services.topics.log(topic, wanted.partition_index)
     if log is None:
@@ -179,7 +188,7 @@ def _log(services: Services, exchange: Exchange, topic: str, wanted: Any) -> Log
     return log
 
 
-def _readable_end(log: Log, request: Any) -> int:
+def _readable_end(log: Log, request: "ListOffsetsRequest") -> int:
     """The offset up to which the client reads. Raises KafkaError, OSError."""
     is_committed = getattr(request, "isolation_level", 0) == READ_COMMITTED
     return log.last_stable_offset if is_committed else log.high_watermark
@@ -190,7 +199,7 @@ def _is_search(timestamp: int) -> bool:
     return timestamp >= 0 or timestamp == SpecialTimestamp.MAX_TIMESTAMP
 
 
-def _end_of(log: Log, timestamp: int, request: Any) -> ListedOffset:
+def _end_of(log: Log, timestamp: int, request: "ListOffsetsRequest") -> ListedOffset:
     """The end of `log` that is named by `timestamp`."""
     match timestamp:
         case SpecialTimestamp.LATEST:

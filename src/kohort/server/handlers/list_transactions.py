@@ -7,7 +7,7 @@ States that do not exist are named in the response, unless it is an error. v1 fi
 from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.server.handlers.in_steps import AT_ONCE, respond_large
@@ -16,6 +16,9 @@ from kohort.server.net import Exchange
 from kohort.server.services import Services
 from kohort.time_slice import TimeSlices, in_slices
 from kohort.transactions.records import TransactionMetadata, TransactionState
+
+if TYPE_CHECKING:
+    from kohort.protocol.requests import ListTransactionsRequest
 
 STATES: Final = frozenset(
     {*(state.label for state in TransactionState), "Dead", "PrepareEpochFence"}
@@ -43,7 +46,9 @@ class Filter(NamedTuple):
         )
 
 
-async def handle(services: Services, exchange: Exchange, request: Any) -> None:
+async def handle(
+    services: Services, exchange: Exchange, request: "ListTransactionsRequest"
+) -> None:
     fields: dict[str, Any] = {}
     unknown: Sequence[str] = ()
     rows: Sequence[dict[str, Any]] = ()
@@ -58,7 +63,7 @@ async def handle(services: Services, exchange: Exchange, request: Any) -> None:
     await respond_large(services, exchange, fields, len(rows) + len(unknown))
 
 
-def _unknown_states(request: Any) -> Generator[None, None, list[str]]:
+def _unknown_states(request: "ListTransactionsRequest") -> Generator[None, None, list[str]]:
     unknown: dict[str, None] = {}
     for state in request.state_filters:
         if state not in STATES:
@@ -67,7 +72,7 @@ def _unknown_states(request: Any) -> Generator[None, None, list[str]]:
     return list(unknown)
 
 
-def _filter(services: Services, request: Any) -> Filter:
+def _filter(services: Services, request: "ListTransactionsRequest") -> Filter:
     """Raises KafkaError INVALID_REGULAR_EXPRESSION."""
     duration_ms = getattr(request, "duration_filter", -1)
     pattern = getattr(request, "transactional_id_pattern", None)

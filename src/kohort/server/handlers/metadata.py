@@ -20,7 +20,7 @@ from collections.abc import (
 from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 from kohort.cluster import NO_LEADER, Leader
@@ -42,6 +42,9 @@ from kohort.server.topics import (
 )
 from kohort.time_slice import TimeSlices, in_slices
 
+if TYPE_CHECKING:
+    from kohort.protocol.requests import MetadataRequest, MetadataRequestTopic
+
 API_KEY = 3
 FIRST_WITH_IDS = 12
 AT_ONCE = 100
@@ -58,7 +61,7 @@ ALWAYS_CREATES = 3
 
 
 def handle(
-    services: Services, exchange: Exchange, request: Any
+    services: Services, exchange: Exchange, request: "MetadataRequest"
 ) -> Coroutine[Any, Any, None] | None:
     if len(request.topics or ()) > MANY:
         return _handle_many(services, exchange, request)
@@ -72,13 +75,13 @@ def handle(
         return None
     missing: list[str] = []
     if _may_create(services, exchange.version, request):
-        missing = _missing_topics(services, exchange, request.topics)
+        missing = _missing_topics(services, exchange, request.topics or ())
     if missing:
         return _create_and_respond(services, exchange, request, missing)
     return _respond(services, exchange, request, {})
 
 
-async def _handle_many(services: Services, exchange: Exchange, request: Any) -> None:
+async def _handle_many(services: Services, exchange: Exchange, request: "MetadataRequest") -> None:
     """`handle` of a request with so many topics that each look at all of them is in slices."""
     version = exchange.version
     if await in_slices(_look_for_malformed(request, version)):
@@ -88,7 +91,7 @@ async def _handle_many(services: Services, exchange: Exchange, request: Any) -> 
     request = await services.heavy_work.run(partial(_without_repeats, request))
     missing: list[str] = []
     if _may_create(services, version, request):
-        missing = await in_slices(_look_for_missing(services, exchange, request.topics))
+        missing = await in_slices(_look_for_missing(services, exchange, request.topics or ()))
     if missing:
         await _create_and_respond(services, exchange, request, missing)
         return
@@ -97,8 +100,8 @@ async def _handle_many(services: Services, exchange: Exchange, request: Any) -> 
         await later
 
 
-def _look_for_malformed(request: Any, version: int) -> Generator[None, None, bool]:
-    for topic in request.topics:
+def _look_for_malformed(request: "MetadataRequest", version: int) -> Generator[None, None, bool]:
+    for topic in request.topics or ():
         if _is_malformed_topic(topic, version):
             return True
         yield
@@ -115,16 +118,16 @@ def _look_for_missing(
     return missing
 
 
-def _without_repeats(request: Any) -> Any:
+def _without_repeats(request: "MetadataRequest") -> "MetadataRequest":
     """The request with each topic once, in the order in which they are named first."""
     topics: dict[tuple[str | None, UUID | None], Any] = {}
-    for each in request.topics:
+    for each in request.topics or ():
         topics.setdefault((each.name, getattr(each, "topic_id", None)), each)
     return replace(request, topics=tuple(topics.values()))
 
 
 async def _create_and_respond(
-    services: Services, exchange: Exchange, request: Any, missing: list[str]
+    services: Services, exchange: Exchange, request: "MetadataRequest", missing: list[str]
 ) -> None:
     topics, partitions = services.topics, services.config["num.partitions"]
     access = services.access(exchange)
@@ -151,11 +154,11 @@ async def _create_and_respond(
         await later
 
 
-def _is_malformed(request: Any, version: int) -> bool:
+def _is_malformed(request: "MetadataRequest", version: int) -> bool:
     return any(_is_malformed_topic(each, version) for each in request.topics or ())
 
 
-def _is_malformed_topic(topic: Any, version: int) -> bool:
+def _is_malformed_topic(topic: "MetadataRequestTopic", version: int) -> bool:
     if version < 10:
         return False
     if version < FIRST_WITH_IDS:  # the fields are there, but Kafka has never served them
@@ -163,19 +166,19 @@ def _is_malformed_topic(topic: Any, version: int) -> bool:
     return topic.topic_id is None and topic.name is None
 
 
-def _refusal(request: Any) -> dict[str, Any]:
+def _refusal(request: "MetadataRequest") -> dict[str, Any]:
     topics = [
         {
             "error_code": ErrorCode.invalid_request,
             "name": each.name or "",
             "topic_id": each.topic_id,
         }
-        for each in request.topics
+        for each in request.topics or ()
     ]
     return {"topics": topics, "controller_id": -1, "error_code": ErrorCode.invalid_request}
 
 
-def _may_create(services: Services, version: int, request: Any) -> bool:
+def _may_create(services: Services, version: int, request: "MetadataRequest") -> bool:
     allowed = version <= ALWAYS_CREATES or request.allow_auto_topic_creation
     if not allowed or not request.topics or not services.config["auto.create.topics.enable"]:
         return False
@@ -199,7 +202,10 @@ def _missing_topics(services: Services, exchange: Exchange, wanted: Iterable[Any
 
 
 def _respond(
-    services: Services, exchange: Exchange, request: Any, refused: dict[str, ErrorCode]
+    services: Services,
+    exchange: Exchange,
+    request: "MetadataRequest",
+    refused: dict[str, ErrorCode],
 ) -> Coroutine[Any, Any, None] | None:
     # The nodes of one moment: others may come and go between the slices.
     brokers = services.nodes.all(exchange.peer.endpoint)
@@ -233,7 +239,7 @@ def _partitions(entries: Iterable[dict[str, Any]]) -> int:
 async def _respond_in_slices(
     services: Services,
     exchange: Exchange,
-    request: Any,
+    request: "MetadataRequest",
     brokers: Sequence[Node],
     entries: Iterator[dict[str, Any]],
 ) -> None:
@@ -270,7 +276,7 @@ async def _respond_in_slices(
     )
 
 
-def _question(exchange: Exchange, request: Any, brokers: Sequence[Node]) -> Hashable:
+def _question(exchange: Exchange, request: "MetadataRequest", brokers: Sequence[Node]) -> Hashable:
     """All that a response depends on beside the topics, and the leaders of their partitions."""
     return API_KEY, exchange.version, request, exchange.peer.endpoint, tuple(brokers)
 
@@ -278,7 +284,7 @@ def _question(exchange: Exchange, request: Any, brokers: Sequence[Node]) -> Hash
 def _encode(
     services: Services,
     exchange: Exchange,
-    request: Any,
+    request: "MetadataRequest",
     brokers: Sequence[Node],
     entries: list[dict[str, Any]],
 ) -> bytes:
@@ -311,7 +317,7 @@ def _errors(entries: Iterable[dict[str, Any]]) -> set[ErrorCode]:
 def _end(
     services: Services,
     exchange: Exchange,
-    request: Any,
+    request: "MetadataRequest",
     brokers: Sequence[Node],
     described: int,
     errors: set[ErrorCode],
@@ -331,7 +337,7 @@ def _end(
 def _entries(
     services: Services,
     exchange: Exchange,
-    request: Any,
+    request: "MetadataRequest",
     refused: dict[str, ErrorCode],
     listed: Collection[int],
 ) -> Iterator[dict[str, Any]]:
@@ -367,7 +373,7 @@ def _denied(entry: dict[str, Any], by_id: bool) -> dict[str, Any]:
 def _found(
     services: Services,
     version: int,
-    wanted: Any,
+    wanted: "tuple[MetadataRequestTopic, ...] | None",
     refused: dict[str, ErrorCode],
     listed: Collection[int],
 ) -> Iterator[dict[str, Any]]:
@@ -388,7 +394,7 @@ def _found(
             unknown = {"error_code": ErrorCode.unknown_topic_id, "name": None, "topic_id": topic_id}
             yield unknown if topic is None else described(topic)
         return
-    for name in _distinct(each.name for each in wanted):
+    for name in _distinct(each.name or "" for each in wanted):
         topic = topics.get(name)
         yield (
             _missing(name, refused.get(name))

@@ -16,7 +16,7 @@ split into columns, one value for each partition, and stays in columns up to the
 
 from collections.abc import Callable, Coroutine, Sequence
 from functools import lru_cache, partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from kohort.coordinator.requests import Committer, OffsetColumns, OffsetCommit, OffsetToCommit
@@ -40,12 +40,15 @@ from kohort.server.responses import PartitionResponses
 from kohort.server.services import Services
 from kohort.time_slice import in_slices
 
+if TYPE_CHECKING:
+    from kohort.protocol.requests import OffsetCommitRequest
+
 FAST_PATH_BYTES: Final = 512 * 1024
 """Larger requests are decoded in the thread for heavy work."""
 
 
 def handle(
-    services: Services, exchange: Exchange, request: Any
+    services: Services, exchange: Exchange, request: "OffsetCommitRequest"
 ) -> Coroutine[Any, Any, None] | None:
     """Refuse partitions that do not exist, and hand the rest to the group's shard."""
     responses = PartitionResponses()
@@ -74,7 +77,7 @@ def handle(
 async def _commit_large(
     services: Services,
     exchange: Exchange,
-    request: Any,
+    request: "OffsetCommitRequest",
     responses: PartitionResponses,
     steps: Existing,
 ) -> None:
@@ -99,7 +102,7 @@ def _encoded_large(
 
 def _commit(
     version: int,
-    request: Any,
+    request: "OffsetCommitRequest",
     offsets: tuple[OffsetToCommit, ...],
     respond: Callable[[OffsetCommitResponse], None],
 ) -> OffsetCommit:

@@ -7,7 +7,7 @@ same, because an error of the whole group goes before them.
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from struct import Struct
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kohort.coordinator.requests import OffsetDelete
 from kohort.coordinator.responses import NONE, OffsetDeleteResponse
@@ -22,6 +22,9 @@ from kohort.server.services import Services
 from kohort.time_slice import TimeSlices
 from kohort.types import TopicPartition
 
+if TYPE_CHECKING:
+    from kohort.protocol.requests import OffsetDeleteRequest, OffsetDeleteRequestTopic
+
 AT_ONCE: Final = 1_000
 """Partitions that one turn of the loop deals with."""
 _PARTITION: Final = Struct(">ih").pack
@@ -29,7 +32,7 @@ _PARTITION_BYTES: Final = 6
 
 
 def handle(
-    services: Services, exchange: Exchange, request: Any
+    services: Services, exchange: Exchange, request: "OffsetDeleteRequest"
 ) -> Coroutine[Any, Any, None] | None:
     """Refuse partitions that do not exist, and hand the rest to the group's shard."""
     access = services.access(exchange)
@@ -46,7 +49,9 @@ def handle(
     return None
 
 
-async def _delete_many(services: Services, exchange: Exchange, request: Any) -> None:
+async def _delete_many(
+    services: Services, exchange: Exchange, request: "OffsetDeleteRequest"
+) -> None:
     """The same for very many partitions, some in each turn, with the response packed."""
     slices, access = TimeSlices(), services.access(exchange)
     existing: list[TopicPartition] = []
@@ -82,7 +87,7 @@ async def _delete_many(services: Services, exchange: Exchange, request: Any) -> 
 def _sort_out(
     services: Services,
     access: Access,
-    asked: Any,
+    asked: "OffsetDeleteRequestTopic",
     start: int,
     existing: list[TopicPartition],
     missing: dict[str, bytearray],
@@ -133,7 +138,10 @@ def _entries(
 
 
 def _existing(
-    services: Services, access: Access, request: Any, responses: PartitionResponses
+    services: Services,
+    access: Access,
+    request: "OffsetDeleteRequest",
+    responses: PartitionResponses,
 ) -> tuple[TopicPartition, ...]:
     existing: list[TopicPartition] = []
     for asked in request.topics:

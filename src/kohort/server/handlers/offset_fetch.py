@@ -14,7 +14,7 @@ nothing was committed. Other clients read the one at the top first.
 import asyncio
 from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 from uuid import UUID
 
 from kohort.coordinator.requests import OffsetFetch
@@ -30,6 +30,13 @@ from kohort.server.responses import pack_topics
 from kohort.server.services import Services
 from kohort.time_slice import TimeSlices, in_slices
 from kohort.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kohort.protocol.requests import (
+        OffsetFetchRequest,
+        OffsetFetchRequestGroup,
+        OffsetFetchRequestTopics,
+    )
 
 _Fields: TypeAlias = dict[str, Any]
 """Fields of a struct of the response."""
@@ -54,11 +61,16 @@ _TAGS: Final = b"\0"
 
 
 def handle(
-    services: Services, exchange: Exchange, request: Any
+    services: Services, exchange: Exchange, request: "OffsetFetchRequest"
 ) -> Coroutine[Any, Any, None] | None:
     """Ask the shard of every group, and respond once all of them have."""
     version = exchange.version
-    asked = request.groups if version >= FIRST_WITH_GROUPS else (request,)
+    asked = (
+        request.groups
+        if version >= FIRST_WITH_GROUPS
+        # An older request has the fields of its only group.
+        else (cast("OffsetFetchRequestGroup", request),)
+    )
     if len(asked) != 1:
         return _fetch_many(services, exchange, request)
     group = _Group(services, exchange, asked[0])
@@ -75,13 +87,16 @@ def handle(
 
 
 def _request(
-    request: Any, version: int, group: "_Group", respond: Callable[[OffsetFetchResponse], None]
+    request: "OffsetFetchRequest",
+    version: int,
+    group: "_Group",
+    respond: Callable[[OffsetFetchResponse], None],
 ) -> OffsetFetch:
     return _part(request, version, group, group.topic_ids(), group.partitions(), respond)
 
 
 def _part(
-    request: Any,
+    request: "OffsetFetchRequest",
     version: int,
     group: "_Group",
     topic_ids: Mapping[str, UUID],
@@ -110,7 +125,10 @@ def _fields(version: int, group: "_Group", response: OffsetFetchResponse) -> _Fi
 
 
 async def _fetch_everything(
-    services: Services, exchange: Exchange, request: Any, asked: Any
+    services: Services,
+    exchange: Exchange,
+    request: "OffsetFetchRequest",
+    asked: "OffsetFetchRequestGroup",
 ) -> None:
     """Fetch all offsets of one group, which may be very many: they are encoded in slices."""
     version = exchange.version
@@ -129,13 +147,18 @@ async def _fetch_everything(
     exchange.respond_encoded(pieces, errors)
 
 
-def _is_large(asked: Any) -> bool:
+def _is_large(asked: "OffsetFetchRequestGroup") -> bool:
     """Whether so many partitions are named that the shard is asked for some after the others."""
     topics = asked.topics or ()
     return len(topics) > AT_ONCE or sum(len(each.partition_indexes) for each in topics) > AT_ONCE
 
 
-async def _fetch_large(services: Services, exchange: Exchange, request: Any, asked: Any) -> None:
+async def _fetch_large(
+    services: Services,
+    exchange: Exchange,
+    request: "OffsetFetchRequest",
+    asked: "OffsetFetchRequestGroup",
+) -> None:
     group = _Group(services, exchange, asked)
     response = await _fetched_in_parts(services, request, exchange.version, group)
     fields = partial(_fields, exchange.version, group, response)
@@ -143,7 +166,7 @@ async def _fetch_large(services: Services, exchange: Exchange, request: Any, ask
 
 
 async def _fetched_in_parts(
-    services: Services, request: Any, version: int, group: "_Group"
+    services: Services, request: "OffsetFetchRequest", version: int, group: "_Group"
 ) -> OffsetFetchResponse:
     """The response of the shard, which is asked for `AT_ONCE` partitions after the others."""
     wanted = await in_slices(group.wanted())
@@ -158,7 +181,9 @@ async def _fetched_in_parts(
     return OffsetFetchResponse(offsets=tuple(offsets))
 
 
-async def _fetch_many(services: Services, exchange: Exchange, request: Any) -> None:
+async def _fetch_many(
+    services: Services, exchange: Exchange, request: "OffsetFetchRequest"
+) -> None:
     """Fetch one group after the other, each encoded before the next, giving way in between.
 
     In a large response, a group that is named again gets INVALID_REQUEST: a kilobyte of names must
@@ -199,7 +224,11 @@ def _encoded(
 
 
 async def _fetched(
-    services: Services, request: Any, version: int, group: "_Group", asked: Any
+    services: Services,
+    request: "OffsetFetchRequest",
+    version: int,
+    group: "_Group",
+    asked: "OffsetFetchRequestGroup",
 ) -> OffsetFetchResponse:
     if _is_large(asked):
         return await _fetched_in_parts(services, request, version, group)
@@ -210,7 +239,12 @@ async def _fetched(
 class _Group:
     """The part of a request for one group, and of the response to it."""
 
-    def __init__(self, services: Services, exchange: Exchange, asked: Any) -> None:
+    def __init__(
+        self,
+        services: Services,
+        exchange: Exchange,
+        asked: "OffsetFetchRequestGroup",
+    ) -> None:
         version = exchange.version
         self._services = services
         self._access = services.access(exchange)
@@ -235,7 +269,7 @@ class _Group:
                 self._denied.add(name)
             yield
 
-    def _name(self, topic: Any) -> str | None:
+    def _name(self, topic: "OffsetFetchRequestTopics") -> str | None:
         """None for an id that no topic has."""
         if self._version < 10:
             return str(topic.name)
@@ -319,7 +353,7 @@ class _Group:
         refused = (_refused(each, error) for each in self._topics if (error := self._error(each)))
         return [*self._asked_for(response.offsets), *refused]
 
-    def _error(self, topic: Any) -> ErrorCode | None:
+    def _error(self, topic: "OffsetFetchRequestTopics") -> ErrorCode | None:
         """Why nothing of a topic is told."""
         name = self._name(topic)
         if name is None:
@@ -364,7 +398,7 @@ def _partition(of: FetchedOffset) -> _Fields:
     }
 
 
-def _refused(topic: Any, error: ErrorCode) -> _Fields:
+def _refused(topic: "OffsetFetchRequestTopics", error: ErrorCode) -> _Fields:
     return {
         "name": getattr(topic, "name", ""),
         "topic_id": getattr(topic, "topic_id", None),

@@ -5,7 +5,7 @@ broker may ask about every topic.
 """
 
 from collections.abc import Coroutine
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.server.authorization import CLUSTER, CLUSTER_ACTION
@@ -14,14 +14,17 @@ from kohort.server.net import Exchange
 from kohort.server.services import Services
 from kohort.server.topics import judge
 
+if TYPE_CHECKING:
+    from kohort.protocol.requests import OffsetForLeaderEpochRequest
+
 
 def handle(
-    services: Services, exchange: Exchange, request: Any
+    services: Services, exchange: Exchange, request: "OffsetForLeaderEpochRequest"
 ) -> Coroutine[Any, Any, None] | None:
     return respond_in_steps(services, exchange, _steps(services, exchange, request))
 
 
-def _steps(services: Services, exchange: Exchange, request: Any) -> Steps:
+def _steps(services: Services, exchange: Exchange, request: "OffsetForLeaderEpochRequest") -> Steps:
     access = services.access(exchange)
     is_broker = access.may(CLUSTER_ACTION, CLUSTER, log_if_denied=False)
     topics = []

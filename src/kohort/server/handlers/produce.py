@@ -27,7 +27,7 @@ from itertools import islice
 from struct import Struct
 from time import perf_counter
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 from kohort.errors import ErrorCode, KafkaError, fresh
@@ -63,6 +63,9 @@ from kohort.server.topics import MAX_NAME_LENGTH, Topic, Topics
 from kohort.time_slice import SLICE_S, in_slices
 from kohort.transactions.requests import TransactionalProducer
 from kohort.transactions.transitions import BUMPS_EPOCH
+
+if TYPE_CHECKING:
+    from kohort.protocol.requests import PartitionProduceData, ProduceRequest, TopicProduceData
 
 FIRST_WITH_ZSTD = 7
 NO_ACKS = 0
@@ -171,11 +174,12 @@ FAST_PATHS: Final = dict.fromkeys(range(9, 14), _from_bytes)
 
 
 def handle(
-    services: Services, exchange: Exchange, request: Any
+    services: Services, exchange: Exchange, request: "ProduceRequest"
 ) -> Coroutine[Any, Any, None] | None:
-    context = _context(services, exchange, transactional=request.transactional_id is not None)
-    if context.transactional:
-        if not services.access(exchange).transactional_id(request.transactional_id):
+    transactional_id = request.transactional_id
+    context = _context(services, exchange, transactional=transactional_id is not None)
+    if transactional_id is not None:
+        if not services.access(exchange).transactional_id(transactional_id):
             refused = ErrorCode.transactional_id_authorization_failed
             return _handle(services, exchange, request, context._replace(refused=refused))
         return _handle_in_transaction(services, exchange, request, context)
@@ -197,7 +201,7 @@ def _context(
 
 
 def _handle(
-    services: Services, exchange: Exchange, request: Any, context: ProduceContext
+    services: Services, exchange: Exchange, request: "ProduceRequest", context: ProduceContext
 ) -> Coroutine[Any, Any, None] | None:
     work = _append_all(context, request, waits=waits_for_disk(services.config))
     try:
@@ -208,7 +212,7 @@ def _handle(
 
 
 def _handle_in_transaction(
-    services: Services, exchange: Exchange, request: Any, context: ProduceContext
+    services: Services, exchange: Exchange, request: "ProduceRequest", context: ProduceContext
 ) -> Coroutine[Any, Any, None] | None:
     steps = _begin_verification(context, request)
     try:
@@ -224,7 +228,7 @@ def _handle_in_transaction(
 async def _handle_large(
     services: Services,
     exchange: Exchange,
-    request: Any,
+    request: "ProduceRequest",
     context: ProduceContext,
     steps: "Verifying",
 ) -> None:
@@ -242,7 +246,7 @@ class Unverified(NamedTuple):
 Verifying: TypeAlias = Generator[None, None, Unverified]
 
 
-def _begin_verification(context: ProduceContext, request: Any) -> Verifying:
+def _begin_verification(context: ProduceContext, request: "ProduceRequest") -> Verifying:
     """The guards of logs without an open transaction of the batch's producer."""
     found = Unverified(set(), {})
     for wanted in request.topic_data:
@@ -276,25 +280,25 @@ def _begin_verification(context: ProduceContext, request: Any) -> Verifying:
 async def _handle_verified(
     services: Services,
     exchange: Exchange,
-    request: Any,
+    request: "ProduceRequest",
     context: ProduceContext,
     unverified: Unverified,
 ) -> None:
     """Append what the transaction coordinator has consented to."""
     if len(unverified.producers) > 1:
         context = context._replace(refused=ErrorCode.invalid_producer_id_mapping)
-    elif unverified.guards:
+    elif unverified.guards and (transactional_id := request.transactional_id) is not None:
         (producer,) = unverified.producers
         verify = partial(
             _verified,
             services,
             context.version,
-            TransactionalProducer(request.transactional_id, *producer),
+            TransactionalProducer(transactional_id, *producer),
         )
         verified = await verify(unverified.guards)
         for _ in range(_RETRIES):
             if ErrorCode.concurrent_transactions in verified.values():
-                await services.verifier.markers_written(request.transactional_id, _RETRY_AFTER_S)
+                await services.verifier.markers_written(transactional_id, _RETRY_AFTER_S)
             elif not any(map(_has_ended, verified.values())):
                 break
             # Markers of the last transaction end the guards from before them.
@@ -344,7 +348,7 @@ async def _verified(
 async def _append_later(
     services: Services,
     exchange: Exchange,
-    request: Any,
+    request: "ProduceRequest",
     effort: Effort,
     work: Work,
     due: Validation | None,
@@ -432,7 +436,7 @@ def _encoded(version: int, responses: TopicResponses, moved: CurrentLeaders) -> 
     return list(pieces)
 
 
-def _append_all(context: ProduceContext, request: Any, *, waits: bool) -> Work:
+def _append_all(context: ProduceContext, request: "ProduceRequest", *, waits: bool) -> Work:
     """Append every partition's batch, in the order of the request.
 
     `waits`: whether what was appended has to become durable.
@@ -465,7 +469,7 @@ def _append_all(context: ProduceContext, request: Any, *, waits: bool) -> Work:
                 result = _append(context, key, topic, log, data)
             except HeavyBatchError:
                 context.effort.quick = False
-                checked = yield partial(_validate, context, log, data.records)
+                checked = yield partial(_validate, context, log, data.records or b"")
                 context.effort.quick = True
                 result = _append(context, key, topic, log, data, checked)
                 begun = perf_counter()
@@ -477,7 +481,7 @@ def _append_all(context: ProduceContext, request: Any, *, waits: bool) -> Work:
 
 
 def _find(
-    context: ProduceContext, wanted: Any
+    context: ProduceContext, wanted: "TopicProduceData"
 ) -> tuple[str | UUID | None, Topic | None, ErrorCode]:
     """Find the topic: (its name or id in the response, the topic, the error of no partition)."""
     if context.version < FIRST_WITH_IDS:
@@ -507,7 +511,7 @@ def _append(
     key: str | UUID | None,
     topic: Topic,
     log: Log,
-    data: Any,
+    data: "PartitionProduceData | Batch",
     checked: Buffer | KafkaError | None = None,
 ) -> PartitionProduceResponse:
     """Append one batch; `checked` is the result of its validation, None if that is still to do.
@@ -525,7 +529,12 @@ def _append(
     return result
 
 
-def _remember(context: ProduceContext, key: str | UUID | None, data: Any, error: ErrorCode) -> None:
+def _remember(
+    context: ProduceContext,
+    key: str | UUID | None,
+    data: "PartitionProduceData | Batch",
+    error: ErrorCode,
+) -> None:
     """That the batch was refused with an error after which it comes again."""
     if isinstance(key, str) and len(key) > MAX_NAME_LENGTH:
         return  # no topic will have that name: it would only take memory
@@ -538,13 +547,13 @@ def _append_to_log(
     context: ProduceContext,
     topic: Topic,
     log: Log,
-    data: Any,
+    data: "PartitionProduceData | Batch",
     checked: Buffer | KafkaError | None,
     awaited: int | None,
 ) -> PartitionProduceResponse:
-    index, records = data.index, data.records
+    index = data.index
     try:
-        _validate_request(context, topic, records)
+        records = _validate_request(context, topic, data.records)
         guard = _guard(context, log, records)
     except KafkaError as error:
         return PartitionProduceResponse(index, error.code, message=_UNVERIFIED.get(error.code))
@@ -587,8 +596,8 @@ def _guard(context: ProduceContext, log: Log, records: bytes) -> Verification | 
     return verified
 
 
-def _validate_request(context: ProduceContext, topic: Topic, records: bytes | None) -> None:
-    """Refuse requests whose batch need not be read. Raises KafkaError."""
+def _validate_request(context: ProduceContext, topic: Topic, records: bytes | None) -> bytes:
+    """The batch, unless it is refused without being read. Raises KafkaError."""
     if topic.internal:
         raise KafkaError(
             ErrorCode.invalid_topic_exception, (f"{topic.name} is not for clients to write.")
@@ -597,6 +606,7 @@ def _validate_request(context: ProduceContext, topic: Topic, records: bytes | No
         raise KafkaError(ErrorCode.invalid_record, "There are no records.")
     if not context.transactional and _is_transactional(records):
         raise KafkaError(ErrorCode.transactional_id_authorization_failed)
+    return records
 
 
 def _is_transactional(records: Buffer) -> bool:

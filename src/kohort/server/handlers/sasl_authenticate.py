@@ -6,16 +6,19 @@ listener without SASL, ILLEGAL_SASL_STATE.
 
 from collections.abc import Coroutine
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import response
 from kohort.server.net import AuthenticateAnswer, Exchange
 from kohort.server.services import Services
 
+if TYPE_CHECKING:
+    from kohort.protocol.requests import SaslAuthenticateRequest
+
 
 def handle(
-    _services: Services, exchange: Exchange, request: Any
+    _services: Services, exchange: Exchange, request: "SaslAuthenticateRequest"
 ) -> Coroutine[Any, Any, None] | None:
     login = exchange.login
     if login is None:

@@ -6,16 +6,19 @@ After v0 the messages of the mechanism follow without headers, after v1 as SaslA
 
 from collections.abc import Coroutine
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import response
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 
+if TYPE_CHECKING:
+    from kohort.protocol.requests import SaslHandshakeRequest
+
 
 def handle(
-    _services: Services, exchange: Exchange, request: Any
+    _services: Services, exchange: Exchange, request: "SaslHandshakeRequest"
 ) -> Coroutine[Any, Any, None] | None:
     login = exchange.login
     if login is None:

@@ -5,7 +5,7 @@ protocol, for the coordinator to check and to confirm (KIP-559).
 """
 
 from collections.abc import Coroutine, Generator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kohort.coordinator.requests import SyncGroup
 from kohort.coordinator.responses import SyncGroupResponse
@@ -16,9 +16,12 @@ from kohort.server.net import Exchange
 from kohort.server.services import Services
 from kohort.time_slice import in_slices
 
+if TYPE_CHECKING:
+    from kohort.protocol.requests import SyncGroupRequest, SyncGroupRequestAssignment
+
 
 def handle(
-    services: Services, exchange: Exchange, request: Any
+    services: Services, exchange: Exchange, request: "SyncGroupRequest"
 ) -> Coroutine[Any, Any, None] | None:
     """Hand the request to the group's shard."""
     # As in Kafka, what the version must name is looked at first.
@@ -32,12 +35,16 @@ def handle(
     return None
 
 
-async def _submit_later(services: Services, exchange: Exchange, request: Any) -> None:
+async def _submit_later(
+    services: Services, exchange: Exchange, request: "SyncGroupRequest"
+) -> None:
     assignments = await in_slices(_assignments(request))
     _submit(services, exchange, request, assignments)
 
 
-def _assignments(request: Any) -> Generator[None, None, tuple[tuple[str, bytes], ...]]:
+def _assignments(
+    request: "SyncGroupRequest",
+) -> Generator[None, None, tuple[tuple[str, bytes], ...]]:
     assignments = []
     for each in request.assignments:
         assignments.append(_assignment(each))
@@ -45,14 +52,14 @@ def _assignments(request: Any) -> Generator[None, None, tuple[tuple[str, bytes],
     return tuple(assignments)
 
 
-def _assignment(of: Any) -> tuple[str, bytes]:
+def _assignment(of: "SyncGroupRequestAssignment") -> tuple[str, bytes]:
     return of.member_id, of.assignment
 
 
 def _submit(
     services: Services,
     exchange: Exchange,
-    request: Any,
+    request: "SyncGroupRequest",
     assignments: tuple[tuple[str, bytes], ...],
 ) -> None:
     version = exchange.version

@@ -14,7 +14,7 @@ COORDINATOR_NOT_AVAILABLE while the group is loading, because producers before 2
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kohort.coordinator.requests import OffsetToCommit, TxnOffsetCommit
 from kohort.coordinator.responses import NONE, OffsetCommitResponse
@@ -30,6 +30,9 @@ from kohort.time_slice import in_slices
 from kohort.transactions.requests import TransactionalProducer
 from kohort.types import TopicPartition
 
+if TYPE_CHECKING:
+    from kohort.protocol.requests import TxnOffsetCommitRequest
+
 FIRST_WITH_LOADING: Final = 2
 FIRST_WITH_EPOCHS: Final = 2
 FIRST_WITH_MEMBERS: Final = 3
@@ -39,7 +42,7 @@ _TRIES: Final = 5
 """Verifications of a commit; markers of the last transaction end those from before them."""
 
 
-async def handle(services: Services, exchange: Exchange, request: Any) -> None:
+async def handle(services: Services, exchange: Exchange, request: "TxnOffsetCommitRequest") -> None:
     """Refuse partitions that do not exist; have the rest verified, and then the shard decide."""
     responses = PartitionResponses()
     has_epoch = exchange.version >= FIRST_WITH_EPOCHS
@@ -62,7 +65,10 @@ async def handle(services: Services, exchange: Exchange, request: Any) -> None:
 
 
 async def _commit(
-    services: Services, version: int, request: Any, offsets: tuple[OffsetToCommit, ...]
+    services: Services,
+    version: int,
+    request: "TxnOffsetCommitRequest",
+    offsets: tuple[OffsetToCommit, ...],
 ) -> OffsetCommitResponse:
     try:
         guard = await _verify(services, version, request)
@@ -75,7 +81,9 @@ async def _commit(
     return response
 
 
-async def _verify(services: Services, version: int, request: Any) -> Verification | None:
+async def _verify(
+    services: Services, version: int, request: "TxnOffsetCommitRequest"
+) -> Verification | None:
     """The guard of the transaction, None if there is nothing to verify. Raises KafkaError."""
     if not request.group_id:
         return None  # the shard refuses it
@@ -86,7 +94,9 @@ async def _verify(services: Services, version: int, request: Any) -> Verificatio
     raise KafkaError(ErrorCode.concurrent_transactions)
 
 
-async def _verify_once(services: Services, version: int, request: Any) -> Verification | None:
+async def _verify_once(
+    services: Services, version: int, request: "TxnOffsetCommitRequest"
+) -> Verification | None:
     group, groups = request.group_id, services.groups
     try:
         guard = groups.begin_verification(group, request.producer_id, request.producer_epoch)
@@ -107,7 +117,7 @@ async def _verify_once(services: Services, version: int, request: Any) -> Verifi
 
 def _request(
     version: int,
-    request: Any,
+    request: "TxnOffsetCommitRequest",
     offsets: tuple[OffsetToCommit, ...],
     guard: Verification | None,
     respond: Callable[[Any], None],

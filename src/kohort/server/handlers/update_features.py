@@ -6,7 +6,7 @@ validate; v2 has no result per feature.
 """
 
 from collections.abc import Coroutine
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.protocol.features import FEATURES
@@ -15,11 +15,14 @@ from kohort.server.handlers.refusing import NOT_AUTHORIZED, refuse
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 
+if TYPE_CHECKING:
+    from kohort.protocol.requests import FeatureUpdateKey, UpdateFeaturesRequest
+
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 
 
 def handle(
-    services: Services, exchange: Exchange, request: Any
+    services: Services, exchange: Exchange, request: "UpdateFeaturesRequest"
 ) -> Coroutine[Any, Any, None] | None:
     if not services.access(exchange).cluster():
         refuse(exchange, error_message=NOT_AUTHORIZED)
@@ -27,7 +30,7 @@ def handle(
     return respond_in_steps(services, exchange, _steps(services, request))
 
 
-def _steps(services: Services, request: Any) -> Steps:
+def _steps(services: Services, request: "UpdateFeaturesRequest") -> Steps:
     results = []
     for each in request.feature_updates:
         try:
@@ -46,7 +49,7 @@ def _steps(services: Services, request: Any) -> Steps:
     return {"error_code": ErrorCode.none, "error_message": None, "results": results}
 
 
-def _validate(node_id: int, update: Any) -> None:
+def _validate(node_id: int, update: "FeatureUpdateKey") -> None:
     name, level, kind = update.feature, update.max_version_level, _kind(update)
     feature = FEATURES.get(name)
     if kind not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
@@ -77,13 +80,13 @@ def _validate(node_id: int, update: Any) -> None:
         )
 
 
-def _kind(update: Any) -> int:
+def _kind(update: "FeatureUpdateKey") -> int:
     if hasattr(update, "upgrade_type"):
         return int(update.upgrade_type)
     return SAFE_DOWNGRADE if update.allow_downgrade else UPGRADE
 
 
-def _refused(update: Any, why: str) -> KafkaError:
+def _refused(update: "FeatureUpdateKey", why: str) -> KafkaError:
     return KafkaError(
         ErrorCode.invalid_update_version,
         f"Invalid update version {update.max_version_level} for feature {update.feature}. {why}",

@@ -5,7 +5,7 @@ the transaction version, which decides on the epochs that are accepted (KIP-890)
 """
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.runtime.markers import Marker
@@ -17,11 +17,14 @@ from kohort.server.topics import storage_error
 from kohort.time_slice import TimeSlices
 from kohort.types import TopicPartition
 
+if TYPE_CHECKING:
+    from kohort.protocol.requests import WritableTxnMarkerTopic, WriteTxnMarkersRequest
+
 NO_PRODUCER: Final = -1
 """The producer id, and the epoch, of batches without a producer."""
 
 
-async def handle(services: Services, exchange: Exchange, request: Any) -> None:
+async def handle(services: Services, exchange: Exchange, request: "WriteTxnMarkersRequest") -> None:
     access = services.access(exchange)
     allowed = access.may(CLUSTER_ACTION, CLUSTER, log_if_denied=False) or access.cluster()
     results = []
@@ -49,7 +52,12 @@ async def handle(services: Services, exchange: Exchange, request: Any) -> None:
 
 
 async def _write(
-    services: Services, marker: Marker, topic: Any, slices: TimeSlices, *, allowed: bool
+    services: Services,
+    marker: Marker,
+    topic: "WritableTxnMarkerTopic",
+    slices: TimeSlices,
+    *,
+    allowed: bool,
 ) -> list[tuple[int, ErrorCode]]:
     errors = []
     for index in topic.partition_indexes:
