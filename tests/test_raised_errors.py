@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import kohort
-from kohort.client.refusals import RefusedOptionsError
+from kohort.client.properties import RefusedOptionsError
 from kohort.cluster import FencedError
 from kohort.errors import MAX_MESSAGE, ErrorCode, KafkaError, KohortError, caused_by, fresh
 from kohort.log.postgres.outcomes import DatabaseError

@@ -7,8 +7,8 @@ import pytest
 
 from client.conftest import certificate
 from kohort.cli import spark
-from kohort.client.client_credentials import ClientCredentials
 from kohort.client.config import ClientConfig
+from kohort.client.security.client_credentials import ClientCredentials
 from kohort.spark.connecting import client_config
 
 __all__ = ["certificate"]

@@ -11,7 +11,7 @@ import pytest
 from client.admin.stage import fill
 from kohort.client.admin.admin import Admin
 from kohort.client.cluster.cluster import Cluster
-from kohort.client.config import ClientConfig
+from kohort.client.config import ClientConfig, StartOffset
 from kohort.client.consumer import Consumer
 from kohort.client.errors import (
     ClientClosedError,
@@ -22,7 +22,6 @@ from kohort.client.errors import (
 from kohort.client.group_errors import CommitError
 from kohort.client.offset_and_metadata import OffsetAndMetadata
 from kohort.client.produce.producer import Producer
-from kohort.client.start_offset import StartOffset
 from kohort.errors import ConfigError, KafkaError, KohortError
 from kohort.server.broker import Broker
 from kohort.types import GroupId, Timestamp, TopicPartition

@@ -27,7 +27,7 @@ INDENTED: Final = re.compile(r"\n\n {4}\S[^\n]*")
 RUNNERS: Final = {
     "tests/assignors/test_docs.py": ("docs/assignors.md python",),
     "tests/cli/test_cli_docs.py": ("docs/cli.md console",),
-    "tests/client/test_security_properties.py": ("* properties",),
+    "tests/client/security/test_security_properties.py": ("* properties",),
     "tests/conftest.py": ("docs/operations.md sql",),
     "tests/docs/test_cluster_blocks.py": ("docs/operations.md sh", "docs/operations.md url"),
     "tests/docs/test_code_blocks.py": (

@@ -5,8 +5,8 @@ import pickle
 import pytest
 
 from client.conftest import certificate
-from kohort.client.client_credentials import ClientCredentials
-from kohort.client.refusals import RefusedOptionsError
+from kohort.client.properties import RefusedOptionsError
+from kohort.client.security.client_credentials import ClientCredentials
 from kohort.errors import ConfigError
 from kohort.spark import connecting
 from kohort.spark.membership import group_options, validate_group

@@ -98,7 +98,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def _lines(refusal: RefusedError) -> list[str]:
     """One, or one for each of several problems, which have no line ends of their own."""
-    from kohort.client.refusals import RefusedOptionsError  # few commands are refused
+    from kohort.client.properties import RefusedOptionsError  # few commands are refused
 
     text = f"kohort: {refusal}"
     several = isinstance(refusal.__cause__, RefusedOptionsError)

@@ -23,11 +23,14 @@ from kohort.cli.output import print_message
 from kohort.client.admin import Admin
 from kohort.client.cluster import Cluster
 from kohort.client.config import ClientConfig
-from kohort.client.java_properties import read_properties
-from kohort.client.properties import DURATIONS
-from kohort.client.property_layers import LIBRDKAFKA, in_javas_names, over
-from kohort.client.security_properties import NAMES as SECURITY
-from kohort.client.security_properties import security
+from kohort.client.properties import (
+    DURATION_FIELDS,
+    LIBRDKAFKA,
+    in_javas_names,
+    over,
+    read_properties,
+)
+from kohort.client.security import SECURITY_PROPERTIES, security_of_properties
 from kohort.errors import ConfigError, KohortError
 from kohort.printable import PrintableFormatter
 from kohort.suggestions import did_you_mean
@@ -43,7 +46,7 @@ PROFILE: Final = "KOHORT_PROFILE"
 """Environment variable with the name of a profile."""
 
 _PROPERTIES: Final = ".properties"
-_NAMES: Final = DURATIONS | {
+_NAMES: Final = DURATION_FIELDS | {
     "bootstrap.servers": "bootstrap",
     "client.id": "client_id",
 }
@@ -110,7 +113,7 @@ def client_properties(options: argparse.Namespace, own: Iterable[str] = ()) -> d
     The last override the first. `own` are Java's names of what the command itself reads. Others are
     ignored in the file. Raises RefusedError.
     """
-    known = {*_NAMES, *SECURITY, *own}
+    known = {*_NAMES, *SECURITY_PROPERTIES, *own}
     known |= {theirs for theirs, name in LIBRDKAFKA.items() if name in known}
     try:
         properties = over(_unasked(options, known), _given(options.properties, known))
@@ -137,7 +140,7 @@ def _config(options: argparse.Namespace, properties: Mapping[str, str]) -> Clien
             if name in _NAMES
         },
     }
-    return ClientConfig(**fields, security=security(properties))
+    return ClientConfig(**fields, security=security_of_properties(properties))
 
 
 def _with_port(server: str) -> str:

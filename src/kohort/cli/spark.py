@@ -28,7 +28,7 @@ from kohort.cli.options import RefusedError
 from kohort.cli.output import print_message
 from kohort.cli.signals import noted_signals
 from kohort.client.errors import AuthenticationError, GaveUpError
-from kohort.client.property_layers import LIBRDKAFKA
+from kohort.client.properties import LIBRDKAFKA
 from kohort.errors import ConfigError, KafkaError
 
 if TYPE_CHECKING:

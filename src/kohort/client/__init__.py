@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         PartitionLag,
     )
     from kohort.client.cluster import EARLIEST, LATEST, Cluster, Offset
-    from kohort.client.config import ClientConfig
+    from kohort.client.config import ClientConfig, GroupConfig, GroupEvent, GroupOptions
     from kohort.client.consumer import Consumer
     from kohort.client.errors import (
         AuthenticationError,
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     )
     from kohort.client.fetch import Batch, Fetcher
     from kohort.client.group import ConsumerGroup, Generation, GroupClosedError
-    from kohort.client.group_config import GroupConfig, GroupEvent
     from kohort.client.group_errors import (
         CommitError,
         CoordinatorUnavailableError,
@@ -54,7 +53,6 @@ if TYPE_CHECKING:
         StuckError,
     )
     from kohort.client.group_metadata import GroupMetadata
-    from kohort.client.group_options import GroupOptions
     from kohort.client.membership import End
     from kohort.client.offset_and_metadata import OffsetAndMetadata
     from kohort.client.produce import DeadLetters, Delivery, Producer, RecordMetadata, Transaction
@@ -74,7 +72,7 @@ _MODULES: Final = {
     "BrokerUnreachableError": "kohort.client.errors",
     "BufferFullError": "kohort.client.errors",
     "ClientClosedError": "kohort.client.errors",
-    "ClientConfig": "kohort.client.config",
+    "ClientConfig": "kohort.client.config.client_config",
     "Cluster": "kohort.client.cluster.cluster",
     "CommitError": "kohort.client.group_errors",
     "CommitUnknownError": "kohort.client.errors",
@@ -96,13 +94,13 @@ _MODULES: Final = {
     "Generation": "kohort.client.group.generation",
     "GenerationEndedError": "kohort.client.group_errors",
     "GroupClosedError": "kohort.client.group.group",
-    "GroupConfig": "kohort.client.group_config",
+    "GroupConfig": "kohort.client.config.group_config",
     "GroupDescription": "kohort.client.admin.values",
     "GroupError": "kohort.client.group_errors",
-    "GroupEvent": "kohort.client.group_config",
+    "GroupEvent": "kohort.client.config.group_config",
     "GroupListing": "kohort.client.admin.values",
     "GroupMetadata": "kohort.client.group_metadata",
-    "GroupOptions": "kohort.client.group_options",
+    "GroupOptions": "kohort.client.config.group_options",
     "KafkaError": "kohort.errors",
     "KohortError": "kohort.errors",
     "LogDirectory": "kohort.client.admin.log_apis",
@@ -118,7 +116,7 @@ _MODULES: Final = {
     "Record": "kohort.client.record",
     "RecordMetadata": "kohort.client.produce.delivery",
     "RequestTimeoutError": "kohort.client.errors",
-    "Security": "kohort.client.security",
+    "Security": "kohort.client.security.settings",
     "SerializationContext": "kohort.client.serialization",
     "SerializationError": "kohort.client.errors",
     "Serializer": "kohort.client.serialization",

@@ -19,7 +19,6 @@ from uuid import UUID
 
 from kohort.client.admin import Admin
 from kohort.client.cancellation import to_its_end
-from kohort.client.client_options import ReaderOptions
 from kohort.client.cluster import (
     EARLIEST,
     LATEST,
@@ -29,7 +28,16 @@ from kohort.client.cluster import (
     list_offsets,
     open_cluster,
 )
-from kohort.client.config import MAX_MS, ClientConfig, validate_int, validate_one_of
+from kohort.client.config import (
+    MAX_MS,
+    OUT_OF_RANGE,
+    ClientConfig,
+    ReaderOptions,
+    StartOffset,
+    plain_start_offset,
+    validate_int,
+    validate_one_of,
+)
 from kohort.client.counters import RequestCounter, reason
 from kohort.client.errors import ClientClosedError, NotAssignedError, TopicRecreatedError
 from kohort.client.event_loop import own_loop
@@ -43,10 +51,9 @@ from kohort.client.offset_and_metadata import (
     validate_offsets,
     validate_partitions,
 )
-from kohort.client.option_names import checks_names
+from kohort.client.properties import checks_names
 from kohort.client.record import K, Record, V
 from kohort.client.serialization import Deserializer, Deserializers, deserializers
-from kohort.client.start_offset import OUT_OF_RANGE, StartOffset, plain_start_offset
 from kohort.errors import ConfigError, ErrorCode, KafkaError, KohortError, unless_error
 from kohort.types import GroupId, TopicPartition
 

@@ -4,16 +4,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from kohort.client.config import ClientConfig
-from kohort.client.properties import DURATIONS
-from kohort.client.refusals import Refusals
-from kohort.client.security import PLAINTEXT
-from kohort.client.security_properties import NAMES, security
+from kohort.client.properties import DURATION_FIELDS, OptionErrors
+from kohort.client.security import PLAINTEXT, SECURITY_PROPERTIES, security_of_properties
 from kohort.spark import unsupported_options
 from kohort.spark.values import PREFIX, named, numbers
 from kohort.suggestions import closest
 
-_CLIENT: Final = DURATIONS | {"default.api.timeout.ms": "default_api_timeout_ms"}
-KNOWN: Final = frozenset((*_CLIENT, *NAMES, "bootstrap.servers", "client.id"))
+_CLIENT: Final = DURATION_FIELDS | {"default.api.timeout.ms": "default_api_timeout_ms"}
+KNOWN: Final = frozenset((*_CLIENT, *SECURITY_PROPERTIES, "bootstrap.servers", "client.id"))
 """Names without `kafka.` that reading and writing have in common."""
 MEMBERS: Final = frozenset((
     "session.timeout.ms", "heartbeat.interval.ms", "max.poll.interval.ms", "group.instance.id",
@@ -63,13 +61,15 @@ def client_config(given: Mapping[str, str]) -> ClientConfig:
 
     Raises RefusedOptionsError for all that is wrong, also for stores that cannot be read.
     """
-    refusals = Refusals()
+    refusals = OptionErrors()
     if not (bootstrap := given.get("bootstrap.servers", "").strip()):
         refusals.add([
             f"option {PREFIX}bootstrap.servers is missing: HOST:PORT of some brokers, with commas"
         ])  # fmt: skip
     fields: dict[str, Any] = refusals.of(lambda: numbers(given, _CLIENT), {})
-    fields["security"] = refusals.of(lambda: security(given, prefix=PREFIX), PLAINTEXT)
+    fields["security"] = refusals.of(
+        lambda: security_of_properties(given, prefix=PREFIX), PLAINTEXT
+    )
     fields["client_id"] = given.get("client.id", "kohort-spark")
     config = refusals.of(
         lambda: named(

@@ -30,8 +30,8 @@ from dataclasses import fields
 from typing import Any, Final
 
 from kohort.client.admin import Admin
+from kohort.client.config import GroupConfig, GroupEvent
 from kohort.client.group import ConsumerGroup, Generation, MemberSubscription
-from kohort.client.group_config import GroupConfig, GroupEvent
 from kohort.client.group_metadata import GroupMetadata
 from kohort.client.membership import End
 from kohort.client.offset_and_metadata import OffsetAndMetadata

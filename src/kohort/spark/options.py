@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Final, Literal, TypeAlias, cast
 
 from kohort.client.config import ClientConfig
-from kohort.client.refusals import Refusals, RefusedOptionsError
+from kohort.client.properties import OptionErrors, RefusedOptionsError
 from kohort.errors import ConfigError, fresh
 from kohort.spark import connecting, positions
 from kohort.spark.positions import EARLIEST, LATEST, Positions
@@ -176,7 +176,7 @@ def parse_either_read(options: Mapping[str, str]) -> ReadOptions:
 
 def parse_read(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     """Validate the options of a read. Raises RefusedOptionsError, which names all that is wrong."""
-    given, refusals = RawOptions(options), Refusals()
+    given, refusals = RawOptions(options), OptionErrors()
     refusals.add(_unknown(given, streaming))
     refusals.of(lambda: connecting.client_config(given.kafka), None)
     no_group: tuple[str | None, GroupMode] = (None, GroupMode.NONE)
@@ -218,7 +218,7 @@ def _unknown(given: RawOptions, streaming: bool) -> Iterator[str]:
         )
 
 
-def _counts(given: RawOptions, refusals: Refusals, mode: GroupMode) -> dict[str, Any]:
+def _counts(given: RawOptions, refusals: OptionErrors, mode: GroupMode) -> dict[str, Any]:
     """The fields of the options that are numbers."""
     for name in _NUMBERS:
         refusals.of(partial(given.number, name, 0, INT32_MAX), None)

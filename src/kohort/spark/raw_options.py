@@ -8,10 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from kohort.client.java_properties import read_properties
-from kohort.client.property_layers import over
-from kohort.client.refusals import RefusedOptionsError
-from kohort.client.security_properties import NAMES
+from kohort.client.properties import RefusedOptionsError, over, read_properties
+from kohort.client.security import SECURITY_PROPERTIES
 from kohort.errors import ConfigError
 from kohort.spark.values import INT64_MAX, PREFIX, number
 from kohort.suggestions import closest
@@ -91,4 +89,4 @@ def _of_file(path: str | None) -> dict[str, str]:
         found = read_properties(Path(path))
     except ConfigError as error:
         raise RefusedOptionsError([f"option {SECURITY}: {path} {error}"]) from None
-    return {name: value for name, value in found.items() if name in NAMES}
+    return {name: value for name, value in found.items() if name in SECURITY_PROPERTIES}

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final, TypeVar
 
-from kohort.client.refusals import Refusals
+from kohort.client.properties import OptionErrors
 from kohort.errors import ConfigError
 
 T = TypeVar("T")
@@ -36,7 +36,7 @@ def number(option: str, text: str, least: int = 0, most: int = INT64_MAX) -> int
 
 def numbers(given: Mapping[str, str], fields: Mapping[str, str], least: int = 0) -> dict[str, int]:
     """Map the fields of the given `kafka.*` options to numbers. Raises RefusedOptionsError."""
-    refusals = Refusals()
+    refusals = OptionErrors()
     found = {
         field: refusals.of(partial(number, PREFIX + name, given[name], least, INT32_MAX), 0)
         for name, field in fields.items()

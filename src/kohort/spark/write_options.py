@@ -8,7 +8,7 @@ from typing import Any, Final
 from kohort.client.cluster import Cluster
 from kohort.client.config import Address, ClientConfig
 from kohort.client.produce import Producer
-from kohort.client.refusals import Refusals
+from kohort.client.properties import OptionErrors
 from kohort.protocol.compression import Codec
 from kohort.spark import connecting
 from kohort.spark.options import READ
@@ -101,7 +101,7 @@ def parse_write(options: Mapping[str, str]) -> WriteOptions:
 
     Raises RefusedOptionsError, which names all that is wrong.
     """
-    given, refusals = RawOptions(options), Refusals()
+    given, refusals = RawOptions(options), OptionErrors()
     refusals.add(given.unknown((*_WRITE, *READ)))
     refusals.add(connecting.unknown(given.kafka, connecting.WRITES))
     topic = given.get("topic")
@@ -146,7 +146,7 @@ def _without_effect(given: RawOptions) -> dict[str, str]:
     return found | connecting.without_effect(given.kafka, connecting.WRITES)
 
 
-def _validate_delivery(given: RawOptions, refusals: Refusals) -> Iterator[str]:
+def _validate_delivery(given: RawOptions, refusals: OptionErrors) -> Iterator[str]:
     """The refusal of a transactional id without its delivery, or the reverse."""
     choice = refusals.of(lambda: given.choice("delivery", _DELIVERIES, _DELIVERIES[0]), None)
     has_id = "transactional.id" in given.kafka
@@ -159,7 +159,7 @@ def _validate_delivery(given: RawOptions, refusals: Refusals) -> Iterator[str]:
         yield "option kafka.transactional.id is for delivery=exactly_once; set it, or leave it out"
 
 
-def _producing(given: RawOptions, refusals: Refusals) -> dict[str, Any]:
+def _producing(given: RawOptions, refusals: OptionErrors) -> dict[str, Any]:
     codecs = tuple(codec.name.lower() for codec in Codec)
     found: dict[str, Any] = {
         "acks": refusals.of(lambda: given.choice("kafka.acks", _ACKS, "all"), "all"),

@@ -17,9 +17,9 @@ from client.group.world import ANSWERS
 from client.membership.bench import Bench
 from kohort.assignors import assignor, without_racks
 from kohort.assignors.base import Member
+from kohort.client.config import GroupConfig
 from kohort.client.errors import BrokerUnreachableError
 from kohort.client.group.group import ConsumerGroup, GroupClosedError
-from kohort.client.group_config import GroupConfig
 from kohort.client.group_errors import GenerationEndedError, GroupError
 from kohort.client.membership.events import End, JoinGroup, Send, SyncGroup
 from kohort.errors import ConfigError, ErrorCode, KohortError

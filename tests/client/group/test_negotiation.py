@@ -5,9 +5,9 @@ from types import SimpleNamespace
 import pytest
 
 from kohort.client.backoff import Backoff
+from kohort.client.config import GroupConfig
 from kohort.client.errors import BrokerUnreachableError
 from kohort.client.group.negotiation import negotiated
-from kohort.client.group_config import GroupConfig
 
 
 class Brokers:

@@ -5,8 +5,8 @@ from uuid import UUID
 
 import pytest
 
+from kohort.client.config import GroupConfig
 from kohort.client.group.offset_requests import commit_offsets, fetch_offsets
-from kohort.client.group_config import GroupConfig
 from kohort.client.offset_and_metadata import OffsetAndMetadata
 from kohort.errors import ErrorCode, KafkaError
 from kohort.types import TopicPartition

@@ -8,7 +8,7 @@ assert bench.ends == [...]
 
 from random import Random
 
-from kohort.client.group_config import GroupConfig
+from kohort.client.config import GroupConfig
 from kohort.client.membership.events import (
     Assign,
     EndPartitions,

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from uuid import UUID
 
 from client.membership.bench import TOPIC, tps
-from kohort.client.group_config import GroupConfig
+from kohort.client.config import GroupConfig
 from kohort.client.membership.consumer_membership import ConsumerMembership
 from kohort.client.membership.events import (
     Abandon,

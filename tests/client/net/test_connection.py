@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from client.fake_cluster import HANG, HANG_UP, FakeBroker, FakeCluster
-from client.test_security import scram_server
+from client.security.test_settings import scram_server
 from effort import examples
 from kohort.client.config import ClientConfig
 from kohort.client.errors import (

@@ -8,8 +8,7 @@ import kio_alone  # noqa: F401  before all that imports kio
 import lines
 
 from kohort.client import Batch, ClientConfig, CommitError, ConsumerGroup, Generation, Producer
-from kohort.client.security import PLAINTEXT, Security
-from kohort.client.security_properties import security_of_file
+from kohort.client.security import PLAINTEXT, Security, security_of_file
 from kohort.types import TopicPartition
 
 QUICK = {"retry_backoff_ms": 50, "retry_backoff_max_ms": 500}

@@ -38,7 +38,6 @@ from kohort.client.admin.transaction_values import (
     TransactionListings,
 )
 from kohort.client.admin.values import GroupDescription, Listing
-from kohort.client.client_options import ClientOptions
 from kohort.client.cluster import (
     EARLIEST,
     LATEST,
@@ -50,7 +49,7 @@ from kohort.client.cluster import (
     list_offsets,
     open_cluster,
 )
-from kohort.client.config import ClientConfig
+from kohort.client.config import ClientConfig, ClientOptions
 from kohort.client.method_names import ADMIN, MethodHints
 from kohort.client.offset_and_metadata import (
     OffsetAndMetadata,
@@ -59,7 +58,7 @@ from kohort.client.offset_and_metadata import (
     validate_offsets,
     validate_partitions,
 )
-from kohort.client.option_names import checks_names
+from kohort.client.properties import checks_names
 from kohort.errors import KafkaError, KohortError, unless_error
 from kohort.security.acls import AclBinding, AclBindingFilter
 from kohort.security.scram import MIN_ITERATIONS

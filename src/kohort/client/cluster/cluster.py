@@ -19,7 +19,6 @@ from typing import Any, Final, Self, Unpack
 from uuid import UUID
 
 from kohort.client.backoff import Backoff, retrying
-from kohort.client.client_options import ClientOptions
 from kohort.client.cluster.find_coordinator import GROUP, find_coordinators
 from kohort.client.cluster.known_cluster import UNKNOWN, KnownCluster
 from kohort.client.cluster.metadata import (
@@ -33,12 +32,12 @@ from kohort.client.cluster.metadata import (
     fields_of_request,
     from_response,
 )
-from kohort.client.config import Address, ClientConfig
+from kohort.client.config import Address, ClientConfig, ClientOptions
 from kohort.client.errors import BrokerUnreachableError, ClientClosedError
 from kohort.client.event_loop import own_loop
 from kohort.client.metrics import ClusterMetrics
 from kohort.client.net import Connection, Connections, Key, named
-from kohort.client.option_names import checks_names
+from kohort.client.properties import checks_names
 from kohort.errors import ConfigError, ErrorCode, KafkaError, fresh
 from kohort.types import TopicPartition
 

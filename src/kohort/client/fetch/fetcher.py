@@ -26,7 +26,7 @@ from typing import Final, Self
 from uuid import UUID
 
 from kohort.client.cluster import EARLIEST, LATEST, NO_EPOCH, Cluster, Isolation
-from kohort.client.config import MAX_MS, validate_int
+from kohort.client.config import MAX_MS, OutOfRange, validate_int
 from kohort.client.errors import NotAssignedError
 from kohort.client.fetch.batch import Batch
 from kohort.client.fetch.broker_fetcher import CONNECTIONS_PER_BROKER, BrokerFetcher
@@ -37,7 +37,6 @@ from kohort.client.fetch.request import FetchSettings
 from kohort.client.fetch.waiters import Waiters
 from kohort.client.metrics import FetchMetrics
 from kohort.client.offset_and_metadata import committable
-from kohort.client.start_offset import OutOfRange
 from kohort.errors import ConfigError, KohortError
 from kohort.types import TopicPartition
 

@@ -24,11 +24,11 @@ from typing import NamedTuple, TypeAlias
 
 from kohort.client.backoff import Backoff
 from kohort.client.cluster import Cluster
+from kohort.client.config import GroupConfig
 from kohort.client.counters import RequestCounter, reason
 from kohort.client.group.offset_requests import TopicIds, commit_offsets
 from kohort.client.group.owned_partition import OwnedPartition
 from kohort.client.group.requests import coordinator
-from kohort.client.group_config import GroupConfig
 from kohort.client.group_errors import (
     CommitError,
     GenerationEndedError,

@@ -10,12 +10,12 @@ from collections.abc import Coroutine
 from typing import Any, Protocol
 
 from kohort.client.cluster import Cluster
+from kohort.client.config import GroupConfig
 from kohort.client.fetch import Fetcher
 from kohort.client.group.marked_commits import MarkedCommits
 from kohort.client.group.owned_partition import OwnedPartition
 from kohort.client.group.subscription import MemberSubscription
 from kohort.client.group.topic_watch import TopicWatch
-from kohort.client.group_config import GroupConfig
 from kohort.types import TopicPartition
 
 

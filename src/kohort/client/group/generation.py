@@ -40,11 +40,11 @@ from typing import (
 )
 from uuid import UUID
 
+from kohort.client.config import GroupConfig
 from kohort.client.fetch import Batch, Fetcher
 from kohort.client.group.commits import validate_commits
 from kohort.client.group.exactly_once import ExactlyOnce, T, TransactionalProducer
 from kohort.client.group.owned_partition import Ending, OwnedPartition
-from kohort.client.group_config import GroupConfig
 from kohort.client.group_metadata import GroupMetadata
 from kohort.client.membership import End, Grant
 from kohort.client.offset_and_metadata import OffsetAndMetadata, validate_offsets

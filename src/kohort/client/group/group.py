@@ -27,7 +27,7 @@ from typing import Any, Final, Generic, Self, Unpack, cast
 
 from kohort.client.cancellation import to_its_end
 from kohort.client.cluster import Cluster, open_cluster
-from kohort.client.config import ClientConfig
+from kohort.client.config import OUT_OF_RANGE, ClientConfig, GroupConfig, GroupOptions
 from kohort.client.event_loop import own_loop
 from kohort.client.fetch import Fetcher
 from kohort.client.group.background_tasks import start_background_tasks
@@ -38,15 +38,12 @@ from kohort.client.group.records import GroupRecords
 from kohort.client.group.run import GroupRun
 from kohort.client.group.signals import SIGNALS, listen
 from kohort.client.group.subscription import MemberSubscription
-from kohort.client.group_config import GroupConfig
 from kohort.client.group_errors import GroupError
-from kohort.client.group_options import GroupOptions
 from kohort.client.method_names import GROUP, MethodHints
 from kohort.client.metrics import GroupMetrics
-from kohort.client.option_names import with_known_names
+from kohort.client.properties import with_known_names
 from kohort.client.record import K, Record, V
 from kohort.client.serialization import Deserializer, deserializers
-from kohort.client.start_offset import OUT_OF_RANGE
 from kohort.errors import ConfigError, KohortError
 from kohort.types import TopicPartition
 

@@ -5,8 +5,8 @@ from typing import Final
 
 from kohort.client.backoff import retrying
 from kohort.client.cluster import Cluster
+from kohort.client.config import GroupConfig
 from kohort.client.group.requests import PATTERNS_SINCE
-from kohort.client.group_config import GroupConfig
 
 FEATURE: Final = "group.version"
 """Feature of a cluster whose level 1 has the consumer protocol."""

@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import Any, Final
 from uuid import UUID
 
-from kohort.client.group_config import GroupConfig
+from kohort.client.config import GroupConfig
 from kohort.client.net import Connection
 from kohort.client.offset_and_metadata import OffsetAndMetadata
 from kohort.errors import ErrorCode, KafkaError

@@ -10,8 +10,8 @@ from typing import Any, Final
 from uuid import UUID
 
 from kohort.client.cluster import Cluster
+from kohort.client.config import GroupConfig
 from kohort.client.group.offset_requests import NAMES_TOPICS
-from kohort.client.group_config import GroupConfig
 from kohort.client.membership import (
     ConsumerGroupHeartbeat,
     ConsumerGroupHeartbeatResponse,

@@ -13,6 +13,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from kohort.client.cluster import Cluster, list_offsets
+from kohort.client.config import GroupConfig, GroupEvent
 from kohort.client.fetch import Fetcher
 from kohort.client.group.commits import Identity, OffsetCommitter
 from kohort.client.group.draining import Draining
@@ -27,7 +28,6 @@ from kohort.client.group.start_offsets import ListOffsets
 from kohort.client.group.streaming import RecordStream
 from kohort.client.group.subscription import MemberSubscription
 from kohort.client.group.topic_watch import TopicWatch
-from kohort.client.group_config import GroupConfig, GroupEvent
 from kohort.client.group_errors import GroupError, StuckError
 from kohort.client.membership import (
     LEAVE_WITHIN_MS,

@@ -12,12 +12,12 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Final, Protocol
 
 from kohort.client.cluster import EARLIEST, LATEST, Cluster, Isolation, Offset
+from kohort.client.config import GroupConfig
 from kohort.client.group.commits import PURPOSE, Identity
 from kohort.client.group.offset_requests import fetch_offsets
 from kohort.client.group.owned_partition import OwnedPartition
 from kohort.client.group.requests import coordinator
 from kohort.client.group.topic_watch import TopicWatch
-from kohort.client.group_config import GroupConfig
 from kohort.client.group_errors import GroupError, moves_coordinator
 from kohort.client.offset_and_metadata import OffsetAndMetadata
 from kohort.errors import KafkaError, KohortError, unless_error

@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Final, Protocol
 from uuid import UUID
 
-from kohort.client.group_config import GroupConfig
+from kohort.client.config import GroupConfig
 from kohort.client.group_errors import GroupError
 from kohort.client.membership.events import (
     Abandon,

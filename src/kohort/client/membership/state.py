@@ -9,7 +9,7 @@ clock or sends a request: it appends to `actions`.
 from enum import Enum
 from typing import Final, Protocol
 
-from kohort.client.group_config import GroupConfig
+from kohort.client.config import GroupConfig
 from kohort.client.membership.events import (
     Abandon,
     Action,

@@ -10,13 +10,13 @@ from typing import Any, Final
 
 from kohort.client.backoff import Backoff
 from kohort.client.cluster import Cluster
+from kohort.client.config import ProducerConfig
 from kohort.client.errors import UNKNOWN_TOPIC, WRONG_LEADER, DeliveryTimeoutError, is_retriable
 from kohort.client.produce.batch import ProduceBatch
 from kohort.client.produce.counters import ProduceCounters
 from kohort.client.produce.delivery import NO_OFFSET
 from kohort.client.produce.identity import ProducerIdentity
 from kohort.client.produce.partition import ProducePartition
-from kohort.client.producer_config import ProducerConfig
 from kohort.errors import ErrorCode, KafkaError
 from kohort.types import TopicPartition
 

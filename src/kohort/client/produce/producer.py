@@ -21,14 +21,12 @@ from typing import Any, Final, Generic, Self, Unpack
 
 from kohort.client.backoff import retrying
 from kohort.client.cancellation import to_its_end
-from kohort.client.client_options import ConnectionOptions
 from kohort.client.cluster import NO_LEADER, Cluster, TopicMetadata, open_cluster
-from kohort.client.config import ClientConfig
+from kohort.client.config import Acks, ClientConfig, ConnectionOptions, ProducerConfig
 from kohort.client.errors import BufferFullError, UndeliveredError
 from kohort.client.event_loop import own_loop
 from kohort.client.method_names import PRODUCER, MethodHints
 from kohort.client.metrics import ProducerMetrics
-from kohort.client.option_names import checks_names
 from kohort.client.produce.batch import ProduceBatch
 from kohort.client.produce.buffer_pool import BufferPool
 from kohort.client.produce.counters import ProduceCounters
@@ -48,7 +46,7 @@ from kohort.client.produce.record_arguments import (
 from kohort.client.produce.sender import Sender
 from kohort.client.produce.transaction import Transaction
 from kohort.client.produce.transactions import Transactions
-from kohort.client.producer_config import Acks, ProducerConfig
+from kohort.client.properties import checks_names
 from kohort.client.serialization import K_in, Serializer, V_in, serializers
 from kohort.errors import ErrorCode, KafkaError, KohortError, fresh
 from kohort.protocol.compression import Buffer, compress

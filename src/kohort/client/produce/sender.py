@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeAlias
 
 from kohort.client.cluster import Cluster
+from kohort.client.config import ProducerConfig
 from kohort.client.errors import DeliveryTimeoutError, GaveUpError, is_retriable
 from kohort.client.produce.batch import ProduceBatch
 from kohort.client.produce.counters import ProduceCounters
@@ -21,7 +22,6 @@ from kohort.client.produce.identity import ProducerIdentity
 from kohort.client.produce.losses import undelivered
 from kohort.client.produce.partition import NEVER, ProducePartition
 from kohort.client.produce.request import ZSTD_SINCE, produce_request
-from kohort.client.producer_config import ProducerConfig
 from kohort.errors import ErrorCode, KohortError
 from kohort.protocol.compression import Codec
 from kohort.types import TopicPartition

@@ -20,6 +20,7 @@ from uuid import UUID
 
 from kohort.client.backoff import retrying
 from kohort.client.cluster import GROUP, TRANSACTION, Cluster, TopicMetadata, ask_topics
+from kohort.client.config import ProducerConfig
 from kohort.client.counters import DurationCounter
 from kohort.client.errors import (
     CommitUnknownError,
@@ -37,7 +38,6 @@ from kohort.client.produce.batch import NOBODY, ProduceBatch, ProducerId
 from kohort.client.produce.fencing import fenced, late
 from kohort.client.produce.request import VERSIONS
 from kohort.client.produce.transaction_machine import State, TransactionMachine, Verdict, judge
-from kohort.client.producer_config import ProducerConfig
 from kohort.client.transaction_outcome import OnOutcome, TransactionOutcome
 from kohort.errors import ErrorCode, KafkaError, KohortError, fresh
 from kohort.types import TopicPartition

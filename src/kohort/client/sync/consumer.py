@@ -13,9 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, Generic, Self, TypeVar, Unpack, cast
 
 from kohort.client.background_loop import background_loop, run_here
-from kohort.client.client_options import ReaderOptions
 from kohort.client.cluster import Isolation, Offset
-from kohort.client.config import ClientConfig
+from kohort.client.config import ClientConfig, ReaderOptions, StartOffset
 from kohort.client.consumer import Consumer as AsyncConsumer
 from kohort.client.fetch import Batch, deserialize
 from kohort.client.method_names import CONSUMER, MethodHints
@@ -23,7 +22,6 @@ from kohort.client.metrics import ConsumerMetrics
 from kohort.client.offset_and_metadata import OffsetAndMetadata
 from kohort.client.record import K, Record, V
 from kohort.client.serialization import Deserializer, deserializers
-from kohort.client.start_offset import StartOffset
 from kohort.types import TopicPartition
 
 T = TypeVar("T")

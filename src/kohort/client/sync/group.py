@@ -23,6 +23,7 @@ from contextlib import suppress
 from typing import Any, Generic, Self, TypeVar, Unpack, cast
 
 from kohort.client.background_loop import background_loop, run_here
+from kohort.client.config import GroupOptions
 from kohort.client.fetch import Batch, deserialize
 from kohort.client.group import (
     SIGNALS,
@@ -34,7 +35,6 @@ from kohort.client.group import (
     listen,
 )
 from kohort.client.group import ConsumerGroup as AsyncGroup
-from kohort.client.group_options import GroupOptions
 from kohort.client.method_names import SYNC_GROUP, MethodHints
 from kohort.client.metrics import GroupMetrics
 from kohort.client.offset_and_metadata import OffsetAndMetadata, validate_offsets

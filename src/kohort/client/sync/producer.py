@@ -22,8 +22,7 @@ from types import TracebackType
 from typing import Any, Final, Generic, NamedTuple, Self, Unpack
 
 from kohort.client.background_loop import BackgroundLoop, background_loop, run_here
-from kohort.client.client_options import ConnectionOptions
-from kohort.client.config import ClientConfig
+from kohort.client.config import Acks, ClientConfig, ConnectionOptions
 from kohort.client.errors import BufferFullError, TransactionAbortedError, UndeliveredError
 from kohort.client.group_metadata import OffsetOwner, Offsets
 from kohort.client.method_names import PRODUCER, MethodHints
@@ -41,7 +40,6 @@ from kohort.client.produce import (
 )
 from kohort.client.produce import Producer as AsyncProducer
 from kohort.client.produce import Transaction as AsyncTransaction
-from kohort.client.producer_config import Acks
 from kohort.client.serialization import K_in, Serializer, V_in, serializers
 from kohort.client.transaction_outcome import TransactionOutcome
 from kohort.errors import KohortError, fresh

@@ -4,8 +4,8 @@ connection.
 
 import pytest
 
+from kohort.client.config import GroupConfig
 from kohort.client.group.group import ConsumerGroup
-from kohort.client.group_config import GroupConfig
 from kohort.errors import ConfigError, KohortError
 
 

@@ -8,7 +8,7 @@ file that say the same thing. Two that contradict each other in one place are an
 from collections.abc import Mapping
 from typing import Final
 
-from kohort.client.properties import credentials, jaas_options
+from kohort.client.properties.fields import jaas_credentials, jaas_options
 from kohort.errors import ConfigError
 
 LIBRDKAFKA: Final = {
@@ -83,7 +83,7 @@ def over(file: Mapping[str, str], explicit: Mapping[str, str]) -> dict[str, str]
     given = {LIBRDKAFKA.get(name, name): value for name, value in explicit.items()}
     left = _without_other_protocols(file, given.get("security.protocol"))
     if not given.keys().isdisjoint(_LOGIN) and _LINE in left:
-        left |= {f"sasl.{name}": value for name, value in credentials(left.pop(_LINE)).items()}
+        left |= {f"sasl.{name}": value for name, value in jaas_credentials(left.pop(_LINE)).items()}
     beaten = {*given, *(each for name in given for each in _BEATS.get(name, ()))}
     beaten |= {_CLIENT[each] for each in jaas_options(given.get(_LINE, "")) if each in _CLIENT}
     kept = {name: value for name, value in left.items() if LIBRDKAFKA.get(name, name) not in beaten}

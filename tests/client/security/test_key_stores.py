@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from kohort.client.key_stores import read_key_store
 from kohort.client.security import Security
+from kohort.client.security.key_stores import read_key_store
 from kohort.errors import ConfigError
 
 PASSWORD = "s3cret"

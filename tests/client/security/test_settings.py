@@ -7,9 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
-from kohort.client import security
 from kohort.client.errors import AuthenticationError
-from kohort.client.security import Security, scram
+from kohort.client.security import Security
+from kohort.client.security import settings as security
+from kohort.client.security.settings import scram
 from kohort.security.scram import ScramMechanism
 from kohort.security.scram_client import MAX_ITERATIONS
 

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kohort.client.java_properties import parse_properties, read_properties
+from kohort.client.properties import read_properties
+from kohort.client.properties.java_properties import parse_properties
 from kohort.errors import ConfigError
 
 Load = Callable[[str], dict[str, str] | None]

@@ -8,7 +8,7 @@ import pytest
 
 from kohort.client.errors import AuthenticationError, BrokerUnreachableError
 from kohort.client.security import Security
-from kohort.client.tokens import Token, token_of, validate_source
+from kohort.client.security.tokens import Token, token_of, validate_source
 from kohort.errors import ConfigError
 
 EXTENSIONS = {"logicalCluster": "lkc-1"}

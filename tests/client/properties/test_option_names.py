@@ -17,8 +17,7 @@ from kohort.client import (
     Producer,
     Security,
 )
-from kohort.client.client_options import ClientOptions, ConnectionOptions
-from kohort.client.start_offset import StartOffset
+from kohort.client.config import ClientOptions, ConnectionOptions, StartOffset
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from kohort.client.cluster import Cluster
-from kohort.client.config import ClientConfig, parse_bootstrap
+from kohort.client.config import ClientConfig
+from kohort.client.config.client_config import parse_bootstrap
 from kohort.client.security import Security
 from kohort.errors import ConfigError
 

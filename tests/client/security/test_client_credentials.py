@@ -10,8 +10,8 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from kohort.client.client_credentials import ClientCredentials
 from kohort.client.errors import AuthenticationError
+from kohort.client.security.client_credentials import ClientCredentials
 from kohort.errors import ConfigError, KohortError
 
 

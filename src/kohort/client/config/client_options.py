@@ -6,8 +6,8 @@
 from collections.abc import Sequence
 from typing import TypedDict
 
+from kohort.client.config.start_offset import StartOffset
 from kohort.client.security import Security
-from kohort.client.start_offset import StartOffset
 
 
 class ConnectionOptions(TypedDict, total=False):

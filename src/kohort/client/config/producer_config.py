@@ -6,7 +6,7 @@ The defaults are in `Producer`.
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from kohort.client.config import MAX_MS, validate_int, validate_one_of
+from kohort.client.config.client_config import MAX_MS, validate_int, validate_one_of
 from kohort.errors import ConfigError
 from kohort.protocol.compression import Codec
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from docs.blocks import Block, run_by
-from kohort.client.client_credentials import ClientCredentials
-from kohort.client.security import Exchange
-from kohort.client.security_properties import security, security_of_file
+from kohort.client.security import security_of_file, security_of_properties
+from kohort.client.security.client_credentials import ClientCredentials
+from kohort.client.security.settings import Exchange
 from kohort.errors import ConfigError
 
 SASL = {"security.protocol": "SASL_PLAINTEXT"}
@@ -22,13 +22,13 @@ async def first(exchange: Exchange) -> bytes:
 
 
 def test_no_properties_are_plaintext() -> None:
-    assert security({}).protocol == "PLAINTEXT"
+    assert security_of_properties({}).protocol == "PLAINTEXT"
 
 
 def test_pem_text_by_librdkafkas_names(certificate: tuple[Path, Path]) -> None:
     cert, key = (path.read_text() for path in certificate)
     given = {"ssl.ca.pem": cert, "ssl.certificate.pem": cert, "ssl.key.pem": key}
-    found = security({"security.protocol": "ssl"} | given)
+    found = security_of_properties({"security.protocol": "ssl"} | given)
     context = found.context()
     assert context is not None
     assert context.cert_store_stats()["x509"] == 1
@@ -41,14 +41,14 @@ def test_client_credentials_by_librdkafkas_names() -> None:
         "sasl.oauthbearer.client.id": "ann",
         "sasl.oauthbearer.client.secret": "s3cret",
     }
-    found = security(OAUTH | given)
+    found = security_of_properties(OAUTH | given)
     assert isinstance(found.token, ClientCredentials)
     assert "s3cret" not in f"{found!r} {found.token!r}"
 
 
 async def test_a_token_in_a_file_is_read_for_each_authentication(tmp_path: Path) -> None:
     file = tmp_path / "a token"
-    found = security(OAUTH | {ENDPOINT: file.as_uri()})
+    found = security_of_properties(OAUTH | {ENDPOINT: file.as_uri()})
     for token in ("one", "two"):
         file.write_text(f"{token}\n", encoding="utf-8-sig" if token == "two" else "utf-8")
         assert await first(found.exchange()) == f"n,,\x01auth=Bearer {token}\x01\x01".encode()
@@ -96,7 +96,7 @@ def test_a_file_that_is_wrong_is_named(tmp_path: Path) -> None:
 )
 def test_what_is_refused(given: dict[str, str], told: str) -> None:
     with pytest.raises(ConfigError, match=told):
-        security(given)
+        security_of_properties(given)
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +119,7 @@ def test_an_encrypted_key(encrypted: Path, in_text: bool) -> None:
         given |= {"ssl.keystore.key": key, "ssl.keystore.certificate.chain": begin + chain}
     else:
         given["ssl.keystore.location"] = str(encrypted)
-    assert security(given | {"ssl.key.password": "s3cret"}).context() is not None
+    assert security_of_properties(given | {"ssl.key.password": "s3cret"}).context() is not None
     for wrong in ({}, {"ssl.key.password": "wrong"}):
         with pytest.raises(ConfigError, match=r"ssl\.key\.password is not that of the key"):
-            security(given | wrong)
+            security_of_properties(given | wrong)

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 from kohort.assignors.base import Assignor
-from kohort.client.client_options import ReaderOptions
-from kohort.client.group_config import GroupEvent
-from kohort.client.start_offset import StartOffset
+from kohort.client.config.client_options import ReaderOptions
+from kohort.client.config.group_config import GroupEvent
+from kohort.client.config.start_offset import StartOffset
 
 
 class GroupOptions(ReaderOptions, total=False):

@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-DURATIONS: Final = {
+DURATION_FIELDS: Final = {
     "request.timeout.ms": "request_timeout_ms",
     "socket.connection.setup.timeout.ms": "socket_connection_setup_timeout_ms",
     "connections.max.idle.ms": "connections_max_idle_ms",
@@ -12,7 +12,7 @@ DURATIONS: Final = {
     "metadata.max.age.ms": "metadata_max_age_ms",
 }
 """Property → field of `ClientConfig`, in ms."""
-SECURITY: Final = {
+SECURITY_FIELDS: Final = {
     "security.protocol": "protocol",
     "sasl.mechanism": "mechanism",
     "sasl.username": "username",
@@ -39,7 +39,7 @@ def jaas_options(jaas: str) -> dict[str, str]:
     return {name: bare or re.sub(r"\\(.)", r"\1", quoted) for name, (quoted, bare) in found.items()}
 
 
-def credentials(jaas: str) -> dict[str, str]:
+def jaas_credentials(jaas: str) -> dict[str, str]:
     """`username` and `password` of a `sasl.jaas.config` line, if it has them."""
     found = jaas_options(jaas)
     return {name: found[name] for name in ("username", "password") if name in found}

@@ -15,8 +15,8 @@ from tempfile import NamedTemporaryFile
 from typing import Final, TypeAlias
 
 from kohort.client.errors import AuthenticationError
-from kohort.client.option_names import checks_names
-from kohort.client.tokens import TokenSource, token_of, validate_source
+from kohort.client.properties import checks_names
+from kohort.client.security.tokens import TokenSource, token_of, validate_source
 from kohort.errors import ConfigError
 from kohort.security.scram import BY_MECHANISM, ScramMechanism
 from kohort.security.scram_client import ScramClient, ScramError

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from kohort.client.property_layers import in_javas_names, over
+from kohort.client.properties import in_javas_names, over
 from kohort.errors import ConfigError
 
 JAAS = "sasl.jaas.config"

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from kohort.client.option_names import checks_names
+from kohort.client.properties import checks_names
 from kohort.client.security import PLAINTEXT, Security
 from kohort.errors import ConfigError
 

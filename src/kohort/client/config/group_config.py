@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from kohort.assignors.base import Assignor
-from kohort.client.config import MAX_MS, validate_int, validate_one_of
-from kohort.client.option_names import checks_names
-from kohort.client.start_offset import StartOffset, plain_start_offset
+from kohort.client.config.client_config import MAX_MS, validate_int, validate_one_of
+from kohort.client.config.start_offset import StartOffset, plain_start_offset
+from kohort.client.properties import checks_names
 from kohort.errors import ConfigError
 
 INT64_MAX: Final = 2**63 - 1

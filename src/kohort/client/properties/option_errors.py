@@ -22,7 +22,7 @@ class RefusedOptionsError(ConfigError):
         )
 
 
-class Refusals:
+class OptionErrors:
     """The refusals of one set of options."""
 
     def __init__(self) -> None:

@@ -14,16 +14,23 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import unquote, urlsplit
 
-from kohort.client.java_properties import read_properties
-from kohort.client.properties import SECURITY, credentials, jaas_options
-from kohort.client.property_layers import LIBRDKAFKA, contradiction, in_javas_names, over
-from kohort.client.refusals import Refusals
-from kohort.client.security import MECHANISMS, Security
+from kohort.client.properties import (
+    LIBRDKAFKA,
+    SECURITY_FIELDS,
+    OptionErrors,
+    contradiction,
+    in_javas_names,
+    jaas_credentials,
+    jaas_options,
+    over,
+    read_properties,
+)
+from kohort.client.security.settings import MECHANISMS, Security
 from kohort.errors import ConfigError
 
 if TYPE_CHECKING:
-    from kohort.client.client_credentials import ClientCredentials
-    from kohort.client.key_stores import KeyStore
+    from kohort.client.security.client_credentials import ClientCredentials
+    from kohort.client.security.key_stores import KeyStore
 
 T = TypeVar("T")
 
@@ -43,17 +50,19 @@ _CLASSES: Final = {
 """Java's classes that do what is done here, without their packages."""
 _METHOD: Final = "sasl.oauthbearer.method"
 _JAVAS: Final = (
-    *SECURITY, *_CLASSES, _METHOD, _TRUSTED, _CHAIN, _KEY, _HOSTNAME, _ENDPOINT,
+    *SECURITY_FIELDS, *_CLASSES, _METHOD, _TRUSTED, _CHAIN, _KEY, _HOSTNAME, _ENDPOINT,
     _CLIENT, _SECRET, "sasl.jaas.config", "sasl.oauthbearer.scope",
     "sasl.oauthbearer.header.urlencode", "ssl.truststore.type", "ssl.truststore.password",
     "ssl.keystore.type", "ssl.keystore.password",
 )  # fmt: skip
-NAMES: Final = frozenset((*_JAVAS, *(name for name in LIBRDKAFKA if LIBRDKAFKA[name] in _JAVAS)))
-"""All that `security` reads, by the names of both."""
+SECURITY_PROPERTIES: Final = frozenset(
+    (*_JAVAS, *(name for name in LIBRDKAFKA if LIBRDKAFKA[name] in _JAVAS))
+)
+"""All that `security_of_properties` reads, by the names of both."""
 _STORE_TYPES: Final = ("JKS", "PKCS12", "PEM")
 _PEM: Final = re.compile(r"-----BEGIN ([A-Z ]+)-----(.*?)-----END \1-----", re.DOTALL)
 _FIELD: Final = re.compile(r"\b[a-z]+(?:_[a-z]+)+\b")
-_FIELDS: Final = {field: name for name, field in SECURITY.items()}
+_FIELDS: Final = {field: name for name, field in SECURITY_FIELDS.items()}
 """Field of `Security` → property."""
 _EXTENSION: Final = "extension_"
 """What the names of SASL extensions begin with in a JAAS line."""
@@ -64,12 +73,12 @@ class _Given(dict[str, str]):
 
     def __init__(self, given: Mapping[str, str], prefix: str) -> None:
         """Raises ConfigError if one is given twice, by Java's name and librdkafka's."""
-        known = {name: value for name, value in given.items() if name in NAMES}
+        known = {name: value for name, value in given.items() if name in SECURITY_PROPERTIES}
         super().__init__(in_javas_names(known, prefix=prefix))
         self.prefix = prefix
 
 
-def security(properties: Mapping[str, str], *, prefix: str = "") -> Security:
+def security_of_properties(properties: Mapping[str, str], *, prefix: str = "") -> Security:
     """The `Security` that `properties` describe; those of other families are ignored.
 
     Raises ConfigError, which names all that is wrong, also stores that cannot be read. `prefix` is
@@ -77,7 +86,7 @@ def security(properties: Mapping[str, str], *, prefix: str = "") -> Security:
     """
     given = _Given(properties, prefix)
     protocol = given.get("security.protocol", "PLAINTEXT").upper()
-    refusals, nothing = Refusals(), dict[str, Any]()
+    refusals, nothing = OptionErrors(), dict[str, Any]()
     fields: dict[str, Any] = {"protocol": protocol}
     if "SASL" in protocol:
         fields |= refusals.of(lambda: _authentication(given), nothing)
@@ -104,7 +113,7 @@ def security_of_file(
     file are ignored. Raises ConfigError.
     """
     try:
-        return security(over(read_properties(Path(path)), explicit))
+        return security_of_properties(over(read_properties(Path(path)), explicit))
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
 
@@ -163,7 +172,7 @@ def _user(given: _Given) -> dict[str, str]:
     names = ("sasl.username", "sasl.password")
     if (line := given.get("sasl.jaas.config")) is not None:
         _contradiction(given, "sasl.jaas.config", *names)
-        found = credentials(line)
+        found = jaas_credentials(line)
         if set(found) != {"username", "password"}:
             raise ConfigError(
                 f'option {given.prefix}sasl.jaas.config has no username="…" and password="…"; '
@@ -202,7 +211,7 @@ def _token(given: _Given) -> dict[str, Any]:
 
 def _client_credentials(given: _Given, url: str, line: Mapping[str, str]) -> "ClientCredentials":
     """Id and secret are those of Kafka 4's properties, else of the JAAS line, as in Java."""
-    from kohort.client.client_credentials import ClientCredentials
+    from kohort.client.security.client_credentials import ClientCredentials
 
     client_id = given.get(_CLIENT, line.get("clientId"))
     secret = given.get(_SECRET, line.get("clientSecret"))
@@ -272,14 +281,14 @@ def _certificate(given: _Given) -> dict[str, str]:
 
 def _lines(text: str) -> str:
     """PEM text in lines; Java takes it in one, as properties files have it."""
-    from kohort.client.key_stores import pem
+    from kohort.client.security.key_stores import pem
 
     return "".join(pem(label, "".join(body.split())) for label, body in _PEM.findall(text)) or text
 
 
 def _store(given: _Given, which: str, path: str) -> "KeyStore | None":
     """The content of a JKS or PKCS12 store; None for a PEM file, which OpenSSL reads."""
-    from kohort.client.key_stores import read_key_store
+    from kohort.client.security.key_stores import read_key_store
 
     kind = given.get(f"ssl.{which}.type", "JKS").upper()
     if kind not in _STORE_TYPES:

@@ -1,0 +1,28 @@
+"""Properties and options as they are given: other clients' names, files, layers, and hints."""
+
+from kohort.client.properties.fields import (
+    DURATION_FIELDS,
+    SECURITY_FIELDS,
+    jaas_credentials,
+    jaas_options,
+)
+from kohort.client.properties.java_properties import read_properties
+from kohort.client.properties.layers import LIBRDKAFKA, contradiction, in_javas_names, over
+from kohort.client.properties.option_errors import OptionErrors, RefusedOptionsError
+from kohort.client.properties.option_names import checks_names, with_known_names
+
+__all__ = [
+    "DURATION_FIELDS",
+    "LIBRDKAFKA",
+    "SECURITY_FIELDS",
+    "OptionErrors",
+    "RefusedOptionsError",
+    "checks_names",
+    "contradiction",
+    "in_javas_names",
+    "jaas_credentials",
+    "jaas_options",
+    "over",
+    "read_properties",
+    "with_known_names",
+]
