@@ -1,12 +1,14 @@
 """Several nodes on one PostgreSQL."""
 
 import asyncio
+import contextlib
 import gc
 import re
 import signal
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 import asyncpg
 import pytest
@@ -32,6 +34,15 @@ TERMINATE = (
 async def nodes(database: str) -> AsyncIterator[Nodes]:
     async with Nodes(database) as nodes:
         yield nodes
+
+
+@contextlib.asynccontextmanager
+async def _operator(database: str) -> AsyncIterator["asyncpg.Connection[Any]"]:
+    connection = await asyncpg.connect(database)
+    try:
+        yield connection
+    finally:
+        await connection.close()
 
 
 async def produce(nodes: Nodes, *values: bytes) -> None:
@@ -171,6 +182,29 @@ async def test_a_deleted_topic_leaves_no_rows(nodes: Nodes, database: str) -> No
         while await connection.fetchval(left):  # noqa: ASYNC110 - the database has no event
             await asyncio.sleep(0.02)
     await connection.close()
+
+
+async def test_nodes_that_start_again_remove_what_the_database_refused_to_mark(
+    database: str,
+) -> None:
+    at_once = {"log.cleaner.backoff.ms": "0", "stray.retention.ms": "0"}
+    async with Nodes(database, at_once) as nodes, _operator(database) as connection:
+        await nodes.start(1)
+        await nodes.create()
+        await nodes.led_by(1)
+        await connection.execute("alter table logs add constraint kept check (state = 'live')")
+        async with Cluster(nodes.client) as cluster:
+            await Admin(cluster).delete_topic("orders")
+        await nodes.stop(1)
+        await connection.execute("alter table logs drop constraint kept")
+        live = "select count(*) from logs where topic = 'orders' and state = 'live'"
+        assert await connection.fetchval(live) == PARTITIONS
+        await nodes.start(1)
+        marked = "select count(*) from logs where topic = 'orders' and state = 'removed'"
+        async with asyncio.timeout(WITHIN_S):
+            while await connection.fetchval(marked) < PARTITIONS:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+        assert await connection.fetchval("select count(*) from logs where state = 'live'") > 0
 
 
 async def test_a_server_alone_does_not_join_a_cluster(nodes: Nodes, database: str) -> None:

@@ -1,5 +1,6 @@
 """The logs of a cluster: a node has those that it leads, and reads those that come to it next."""
 
+from collections.abc import Callable, Container
 from typing import Protocol
 from uuid import UUID
 
@@ -33,6 +34,14 @@ class SharedLogDirectory(LogDirectory, Protocol):
         self, topic_partition: TopicPartition, topic_id: UUID, config: LogConfig
     ) -> StandbyLog:
         """A log that another node leads, to be read while that appends to it."""
+        ...
+
+    def know_topics(self, known: Callable[[], tuple[int, Container[UUID]]]) -> None:
+        """Have logs removed, or set aside, whose topics were deleted while nobody could do so.
+
+        `known` returns how far this node has read the metadata log, and the ids of the topics that
+        it has up to there.
+        """
         ...
 
     async def release(self, topic_partition: TopicPartition) -> None:

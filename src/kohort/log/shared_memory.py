@@ -1,7 +1,7 @@
 """Logs in memory that several nodes of one process share: for tests, and for embedding."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
@@ -266,6 +266,9 @@ class SharedMemoryDirectory(MemoryDirectory):
         self, topic_partition: TopicPartition, topic_id: UUID, config: LogConfig
     ) -> StandbyLog:
         return StandbyLog(topic_partition, config, _Source(self._shared, topic_partition, topic_id))
+
+    def know_topics(self, known: Callable[[], tuple[int, Container[UUID]]]) -> None:
+        """Nothing is left: `remove` cannot fail."""
 
     async def release(self, topic_partition: TopicPartition) -> None:
         log = self._logs.pop(topic_partition, None)

@@ -323,3 +323,43 @@ async def test_the_end_writes_what_is_left(open_directory, database):
     other = open_directory(node=2)
     again = await asyncio.to_thread(other.open, ORDERS, LogConfig())
     assert again.end_offset == 50
+
+
+KEPT = "alter table logs add constraint kept check (state <> 'removed')"
+
+
+async def refused_mark(directory, sql, caplog):
+    """Delete a topic; return when the database has refused to mark its log."""
+    fill(directory.open(ORDERS, LogConfig()), 2)
+    await directory.open(ORDERS, LogConfig()).durable()
+    await sql.execute(KEPT)
+    directory.remove(ORDERS, ORDERS_ID)
+    while "removing deleted partitions failed" not in caplog.text:  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    await sql.execute("alter table logs drop constraint kept")
+
+
+async def test_the_removal_of_a_topic_that_was_refused_is_tried_again(open_directory, sql, caplog):
+    directory = open_directory()
+    await refused_mark(directory, sql, caplog)
+    await directory.retain(NOW)
+    for table in ("logs", "batches"):
+        while await sql.fetchval(f"select exists (select from {table})"):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+async def test_the_end_tries_a_removal_again_that_was_refused(open_directory, sql, caplog):
+    directory = open_directory()
+    await refused_mark(directory, sql, caplog)
+    await asyncio.to_thread(directory.close)
+    assert await sql.fetchval("select state from logs") == "removed"
+
+
+async def test_a_removal_that_is_refused_to_the_end_does_not_hold_up_the_end(
+    open_directory, sql, caplog
+):
+    directory = open_directory()
+    await refused_mark(directory, sql, caplog)
+    await sql.execute(KEPT)
+    await asyncio.to_thread(directory.close)
+    assert await sql.fetchval("select state from logs") == "live"

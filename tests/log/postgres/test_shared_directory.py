@@ -316,3 +316,48 @@ async def test_a_standby_reads_again_after_its_connection_was_lost(node, sql):
     with contextlib.suppress(OSError):
         await standby.source.read_on(0)
     assert await read_all(standby) == [0]
+
+
+async def swept(cluster):
+    """Return when a sweep is over."""
+    removing = cluster.logs._session.removing
+    await cluster.logs.retain(NOW)
+    while removing._is_due():  # noqa: ASYNC110 - nothing tells of its end
+        await asyncio.sleep(0.01)
+
+
+async def states(sql):
+    return {row["topic"]: row["state"] for row in await sql.fetch("select * from logs")}
+
+
+async def test_logs_of_topics_deleted_while_no_node_had_a_session_are_set_aside(node, sql):
+    """Each node marks them when it learns of the deletion; all of them may have ended before."""
+    first, billing = await node(1), TopicPartition("billing", 0)
+    assert await first.storage.append(0, metadata(), {})
+    await take(first, 0)
+    await first.logs.take(billing, OTHER_ID, CONFIG, 0, 1)
+    first.logs.know_topics(lambda: (1, {OTHER_ID}))
+    await sql.execute(END_SESSION)
+    first.storage.fence.lose()
+    first.logs.remove(ORDERS, ORDERS_ID)
+    second = await node(2)
+    second.logs.know_topics(lambda: (1, {OTHER_ID}))
+    await swept(second)
+    assert await states(sql) == {
+        "__cluster_metadata": "live",
+        "orders": "stray",
+        "billing": "live",
+    }
+
+
+async def test_logs_are_not_set_aside_before_the_whole_metadata_log_is_known(node, sql):
+    """The topic may be one that this node does not know of yet."""
+    first, second = await node(1), await node(2)
+    assert await first.storage.append(0, metadata(), {})
+    await take(first, 0)
+    second.logs.know_topics(lambda: (0, set()))
+    await swept(second)
+    assert (await states(sql))["orders"] == "live"
+    second.logs.know_topics(lambda: (1, {ORDERS_ID}))
+    await swept(second)
+    assert (await states(sql))["orders"] == "live"

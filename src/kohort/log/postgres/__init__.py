@@ -5,6 +5,7 @@
     lane        appends of many logs in one statement, one statement in flight
     operations  what logs store besides: sealed segments, checkpoints, compaction, retention
     removing    removes deleted partitions, for which nothing else waits
+    strays      logs whose topics were deleted while no node could mark them
     pages       bytes of segments that are in memory, or are loaded when they are read
     backing     what `PartitionLog` stores beside its batches
     loading     logs as they are in the tables

@@ -1,7 +1,8 @@
 """Removing what deleted partitions have in the tables.
 
 It has a connection and a lane of its own, because it may be much: nothing else waits for it. Each
-transaction is short. What a process leaves is found by another one.
+transaction is short. What the database refuses is tried again by the next sweep, and what a process
+leaves is found by another one.
 """
 
 import asyncio
@@ -24,6 +25,8 @@ logger = logging.getLogger("kohort.log")
 T = TypeVar("T")
 Written: TypeAlias = Callable[[int], Awaitable[None]]
 """Returns when nothing of the log with a number is left to be written."""
+FindStrays: TypeAlias = Callable[[Connection], Awaitable[bool]]
+"""Sets aside what former sessions left; False if that cannot be told yet."""
 
 _MARKED_AT_ONCE: Final = 1000
 _REMOVED_AT_ONCE: Final = 100
@@ -68,18 +71,25 @@ async def remove_some(connection: Connection, log: int) -> bool:
 class Removing:
     """The removals of a node. Lives on the loop thread, and is started by the first one."""
 
-    def __init__(self, link: Link, fence: Fence, written: Written) -> None:
+    def __init__(
+        self, link: Link, fence: Fence, written: Written, find_strays: FindStrays | None = None
+    ) -> None:
+        """`find_strays`: unless the start has done so."""
         self._link = link
         self._fence = fence
         self._written = written
         self._deleted: deque[tuple[TopicPartition, UUID]] = deque()
         """Partitions whose logs are not marked as removed yet."""
+        self._refused: list[tuple[TopicPartition, UUID]] = []
+        """Those that the database refused to mark, for the next sweep."""
         self._marked: deque[int] = deque()
         """Logs that are marked as removed, by their numbers."""
         self._large: deque[int] = deque()
         """Those of them that are removed in several transactions."""
         self._stray_retention_ms: int | None = None
         """That of the sweep that is due; None: none is."""
+        self._find_strays = find_strays
+        """None: nothing of former sessions is left."""
         self._working = OnLoop(self._run)
 
     def remove(self, partition: TopicPartition, topic_id: UUID) -> None:
@@ -88,9 +98,17 @@ class Removing:
         self._working.wake()
 
     def sweep(self, stray_retention_ms: int) -> None:
-        """Remove logs that were set aside longer ago (-1 keeps them), and what others have left."""
+        """Remove logs that were set aside longer ago (-1 keeps them), and what others have left.
+
+        What the database refused before is tried again.
+        """
         self._stray_retention_ms = stray_retention_ms
+        self._take_refused()
         self._working.wake()
+
+    def _take_refused(self) -> None:
+        self._deleted += self._refused
+        self._refused.clear()
 
     async def _run(self) -> None:
         try:
@@ -129,18 +147,29 @@ class Removing:
         marked = await self._do("removing deleted partitions", mark, link, gave_up)
         for _ in some:
             self._deleted.popleft()
-        self._marked += marked or ()
+        if marked is None:
+            self._refused += some
+        else:
+            self._marked += marked
 
     async def _find_left(self, stray_retention_ms: int) -> None:
-        async def find(connection: Connection) -> list[int]:
+        find_strays = self._find_strays
+
+        async def find(connection: Connection) -> tuple[list[int], bool]:
+            are_found = find_strays is None or await find_strays(connection)
             if stray_retention_ms >= 0:
                 await connection.execute(_MARK_STRAYS, stray_retention_ms / 1000)
-            return [number for (number,) in await connection.fetch(_LEFT)]
+            return [number for (number,) in await connection.fetch(_LEFT)], are_found
 
         found = await self._do("removing strays", find, self._link)
         self._stray_retention_ms = None
+        if found is None:
+            return
+        left, are_found = found
+        if are_found:
+            self._find_strays = None
         known = {*self._marked, *self._large}
-        self._marked += [number for number in found or () if number not in known]
+        self._marked += [number for number in left if number not in known]
 
     async def _remove_small(self, some: Sequence[int]) -> None:
         for number in some:
@@ -204,6 +233,7 @@ class Removing:
 
         Raises as `Lane.drain`.
         """
+        self._take_refused()
         while self._deleted:
             await self._mark(link, gave_up)
 

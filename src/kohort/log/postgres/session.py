@@ -18,7 +18,7 @@ from kohort.log.postgres.log import PostgresLog
 from kohort.log.postgres.operations import Operations, Work, do_nothing
 from kohort.log.postgres.pages import PageCache
 from kohort.log.postgres.reading import RowReader
-from kohort.log.postgres.removing import Removing
+from kohort.log.postgres.removing import FindStrays, Removing
 from kohort.log.postgres.stored import StoredLog
 from kohort.log.postgres.writer import INSERT, Writer
 from kohort.log.problems import Problems
@@ -44,15 +44,16 @@ class Session:
         troubled: Callable[[Exception | None], None] = lambda _: None,
         written: Callable[[float], None] = lambda _: None,
         committed: Work = do_nothing,
+        find_strays: FindStrays | None = None,
         most_rows: int = MOST_ROWS,
     ) -> None:
         """`statement` is what lanes append with; `troubled` and `written` are those of `Lane`.
 
-        `committed` is that of `Operations`.
+        `committed` is that of `Operations`, and `find_strays` that of `Removing`.
         """
         self.fence = fence
         self.operations = Operations(link("operations"), fence, committed)
-        self.removing = Removing(link("removals"), fence, self._settled)
+        self.removing = Removing(link("removals"), fence, self._settled, find_strays)
         self._problems = problems
         self._shared = Shared(
             control=control,

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from functools import partial
 from typing import Final, TypeAlias
 from uuid import UUID
@@ -33,6 +33,7 @@ from kohort.log.postgres.places import PostgresPlaces
 from kohort.log.postgres.pooler import ensure_own_session
 from kohort.log.postgres.reading import RowReader, RowsOfOthers
 from kohort.log.postgres.session import Session
+from kohort.log.postgres.strays import KnownTopics, set_strays_aside
 from kohort.log.postgres.taking import Taken, Wanted, take_logs
 from kohort.log.postgres.trouble import Trouble
 from kohort.log.problems import Problems
@@ -80,6 +81,7 @@ class SharedPostgresDirectory:
         self._session: Session | None = None
         self._ends: dict[tuple[TopicPartition, UUID], tuple[int, int]] = {}
         """What was durable of the logs that were led before, and in which epoch."""
+        self._known_topics: KnownTopics = _nothing_known
         self.directories: PostgresPlaces
         self._closed = False
 
@@ -118,8 +120,12 @@ class SharedPostgresDirectory:
             self.problems,
             troubled=self._trouble.tell,
             written=self._written,
+            find_strays=self._find_strays,
         )
         fence.on_lost.append(self._session_over)
+
+    async def _find_strays(self, connection: Connection) -> bool:
+        return await set_strays_aside(connection, self._metadata, self._known_topics)
 
     async def _ensure_history(self, fence: Fence, connection: Connection) -> None:
         """Raise FencedError if the database has another history than that of the session."""
@@ -275,6 +281,9 @@ class SharedPostgresDirectory:
 
     # Removing
 
+    def know_topics(self, known: KnownTopics) -> None:
+        self._known_topics = known
+
     def retire(self, topic_partition: TopicPartition) -> None:
         log = self._forgotten(topic_partition)
         if log is not None:
@@ -353,6 +362,10 @@ class SharedPostgresDirectory:
         self._session_over()
         self._reader.stop()
         self._control.close()
+
+
+def _nothing_known() -> tuple[int, Container[UUID]]:
+    return -1, ()
 
 
 def _end(future: _Future, found: _Log | OSError) -> None:

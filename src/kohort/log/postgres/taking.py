@@ -84,7 +84,7 @@ async def _numbers(
         if others:
             # Who knows the whole metadata log knows the latest topic of that name. The end is read
             # after the logs: one that was made meanwhile is of a topic that was logged before.
-            end = await connection.fetchval(_END, *metadata) or 0
+            end = await metadata_end(connection, metadata)
             older = [each for each in others if each.position >= end]
             await connection.execute(SET_ASIDE, *_columns(older))
             missing += older
@@ -93,6 +93,11 @@ async def _numbers(
             for number, *place, _ in await connection.fetch(MAKE, *_columns(missing), topic_ids):
                 numbers[TopicPartition(*place)] = number
     return numbers
+
+
+async def metadata_end(connection: Connection, metadata: TopicPartition) -> int:
+    """Offset behind the last record of the metadata log. Raises what asyncpg raises."""
+    return await connection.fetchval(_END, *metadata) or 0
 
 
 async def _found(

@@ -2,7 +2,16 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Container,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import suppress
 from types import MappingProxyType
 from typing import Final, TypeVar
@@ -74,9 +83,14 @@ class SharedTopics(FollowingTopics):
         self._shared_metadata = metadata
         self._on_reopened = logs.on_reopened
         metadata.follow = self.follow
+        logs.know_topics(self._known)
 
     def _reconcile(self, logs: LogDirectory, places: dict[TopicPartition, UUID]) -> None:
         """What the storage has is that of all nodes."""
+
+    def _known(self) -> tuple[int, Container[UUID]]:
+        """The end of the metadata log as this node knows it, and the topics up to there."""
+        return self.position, self._metadata.state.topics
 
     # Leading
 
