@@ -14,6 +14,8 @@ GROUP_INSTALLED := $(VENV)/.installed-demo-group
 DEMO_INSTALLED := $(VENV)/.installed-demo
 $(INSTALLED): EXTRA := dev
 $(INSTALLED): NOTE := Installing Kohort, Spark and the tools of its tests into $(VENV): 1 GB to fetch, minutes, once only.
+$(INSTALLED): packages/conformance/pyproject.toml
+$(INSTALLED): BESIDES := --editable packages/conformance
 $(DEMO_INSTALLED): EXTRA := demo
 $(GROUP_INSTALLED): EXTRA := demo-group
 $(GROUP_INSTALLED): NOTE := Installing Kohort and another Kafka client into $(VENV): 60 MB to fetch, once only.
@@ -62,8 +64,8 @@ $(INSTALLED) $(DEMO_INSTALLED) $(GROUP_INSTALLED): pyproject.toml
 	@test -e $(MADE) || test -n "$(PYTHON)" || { echo "Kohort needs Python 3.11 or later"; exit 1; }
 	@test -e $(MADE) || (trap '' INT; $(CREATE_VENV) $(VENV))
 	@$(if $(NOTE),echo "$(NOTE)")
-	$(VARIABLES) $(INSTALL) --editable '.[$(EXTRA)]'
-	@$(if $(LAZY),,$(BIN)/python -m compileall -q src)
+	$(VARIABLES) $(INSTALL) --editable '.[$(EXTRA)]' $(BESIDES)
+	@$(if $(LAZY),,$(BIN)/python -m compileall -q src packages)
 	@touch $(GROUP_INSTALLED) $(if $(filter $@,$(INSTALLED)),$(DEMO_INSTALLED)) $@
 
 # The demo installs Spark itself, while it shows its first part. PYTHONPATH: that takes Kohort's own
@@ -84,10 +86,11 @@ lint: $(INSTALLED)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/bandit --quiet --configfile pyproject.toml --recursive src
+	cd packages/conformance && $(CURDIR)/$(BIN)/lint-imports
+	$(BIN)/bandit --quiet --configfile pyproject.toml --recursive src packages
 	@! grep -rnE --include='*.md' --include='*.py' --include='*.toml' --include=Makefile \
 		'(^|[^A-Za-z0-9.])/(home|root|Users|work|mnt|builds)/' \
-		*.md *.toml Makefile docs src tests benchmarks interop fuzz || { echo "paths of somebody's machine"; exit 1; }
+		*.md *.toml Makefile docs src packages tests benchmarks interop fuzz || { echo "paths of somebody's machine"; exit 1; }
 
 audit: $(INSTALLED)
 	.ci/audit
@@ -121,4 +124,4 @@ fuzz: $(INSTALLED)
 
 clean:
 	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
-	find src tests benchmarks interop fuzz -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src packages tests benchmarks interop fuzz -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -27,8 +27,7 @@ def strings_of(source: str) -> Iterator[str]:
 
 
 def test_no_pattern_has_a_possessive_quantifier_or_an_atomic_group() -> None:
-    scenarios = SOURCES / "conformance"  # has patterns that clients send to servers
-    modules = [module for module in SOURCES.rglob("*.py") if scenarios not in module.parents]
+    modules = list(SOURCES.rglob("*.py"))
     assert len(modules) > 500
     found = {
         module.relative_to(SOURCES).as_posix(): text

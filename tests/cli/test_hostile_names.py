@@ -193,7 +193,6 @@ def test_every_command(
 PRINTS_AS_IT_IS = {
     "completion.py": "a script",
     "config.py": "settings of this machine",
-    "conformance.py": "names of scenarios, and JSON",
     "consume_queries.py": "JSON",
     "certs.py": "a directory of this machine",
     "watching.py": "what was printed while it was collected",

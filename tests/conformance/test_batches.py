@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from kohort.conformance.batches import HEADER, BatchRecord, RecordBatch, describe, records
 from kohort.protocol import batches as kohort_batches
+from kohort_conformance.batches import HEADER, BatchRecord, RecordBatch, describe, records
 
 
 def one(data: bytes) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 
-from kohort.conformance.entities import (
+from kohort_conformance.entities import (
     UndecodableResponseError,
     build,
     decode_response,

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from kohort.conformance.group_log import decode
+from kohort_conformance.group_log import decode
 
 TOPIC = UUID(int=7)
 NO_TAGS = b"\0"

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from kohort.conformance import known_differences
-from kohort.conformance.catalogue import all_scenarios, matching
-from kohort.conformance.comparing import Difference, differences
-from kohort.conformance.known_differences import KnownDifference, reason_for
-from kohort.conformance.reference import MissingReferenceError, Reference, dump, load, parse
-from kohort.conformance.report import Report, as_json, judge, print_table
-from kohort.conformance.runner import Run
-from kohort.conformance.scenario import Scenario
-from kohort.conformance.stage import Stage
+from kohort_conformance import known_differences
+from kohort_conformance.catalogue import all_scenarios, matching
+from kohort_conformance.comparing import Difference, differences
+from kohort_conformance.known_differences import KnownDifference, reason_for
+from kohort_conformance.reference import MissingReferenceError, Reference, dump, load, parse
+from kohort_conformance.report import Report, as_json, judge, print_table
+from kohort_conformance.runner import Run
+from kohort_conformance.scenario import Scenario
+from kohort_conformance.stage import Stage
 
 
 async def nothing(stage: Stage) -> None:

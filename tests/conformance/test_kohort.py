@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from kohort.conformance.catalogue import all_scenarios
-from kohort.conformance.reference import load
-from kohort.conformance.report import judge, verdict
-from kohort.conformance.runner import Run, run_twice
-from kohort.conformance.scenario import PROFILES
+from kohort_conformance.catalogue import all_scenarios
+from kohort_conformance.reference import load
+from kohort_conformance.report import judge, verdict
+from kohort_conformance.runner import Run, run_twice
+from kohort_conformance.scenario import PROFILES
 from peers.kohort import kohort
 
 LASTING = {"retention"}

@@ -5,7 +5,12 @@ from functools import partial
 
 import pytest
 
-from kohort.conformance.logins import (
+from kohort.security.jwt import UnsecuredJwtValidator
+from kohort.security.oauthbearer import OAuthBearerServer
+from kohort.security.plain import PlainServer
+from kohort.security.sasl import Authenticated, Challenge, Failed
+from kohort.security.scram import BY_MECHANISM, ScramServer, ScramUsers, credential_of
+from kohort_conformance.logins import (
     ITERATIONS,
     SALT,
     SCRAM,
@@ -16,12 +21,7 @@ from kohort.conformance.logins import (
     salted,
     unsigned,
 )
-from kohort.conformance.wire import password
-from kohort.security.jwt import UnsecuredJwtValidator
-from kohort.security.oauthbearer import OAuthBearerServer
-from kohort.security.plain import PlainServer
-from kohort.security.sasl import Authenticated, Challenge, Failed
-from kohort.security.scram import BY_MECHANISM, ScramServer, ScramUsers, credential_of
+from kohort_conformance.wire import password
 
 
 def scram_server(mechanism: str) -> ScramServer:

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from kohort.conformance import runner
-from kohort.conformance.runner import UnreachableError, play, run_all, run_twice, shard_of, warm_up
-from kohort.conformance.scenario import Scenario
-from kohort.conformance.stage import SetUpError, Stage
+from kohort_conformance import runner
+from kohort_conformance.runner import UnreachableError, play, run_all, run_twice, shard_of, warm_up
+from kohort_conformance.scenario import Scenario
+from kohort_conformance.stage import SetUpError, Stage
 
 Server = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 API_VERSIONS = struct.pack(">hi", 0, 0)

@@ -3,7 +3,7 @@
 from typing import Any
 from uuid import UUID
 
-from kohort.conformance.transcript import Transcript
+from kohort_conformance.transcript import Transcript
 
 A, B = "a-11111111-2222-4333-8444-555555555555", "b-99999999-2222-4333-8444-555555555555"
 

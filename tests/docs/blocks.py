@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).parents[2]
 PAGES: Final = sorted(
     path.relative_to(ROOT).as_posix()
-    for pattern in ("*.md", "docs/*.md", "examples/**/*.md", ".ci/*.md")
+    for pattern in ("*.md", "docs/*.md", "examples/**/*.md", "packages/*/*.md", ".ci/*.md")
     for path in ROOT.glob(pattern)
 )
 FENCED: Final = re.compile(
@@ -39,7 +39,7 @@ RUNNERS: Final = {
     "tests/docs/test_secured_blocks.py": ("docs/security.md console", "examples/*.md sh"),
     "tests/docs/test_shell_blocks.py": (
         "README.md sh", "CONTRIBUTING.md sh", "docs/cli.md sh", "docs/configuration.md sh",
-        "docs/conformance.md sh", "docs/spark.md sh",
+        "docs/conformance.md sh", "docs/spark.md sh", "packages/*.md sh",
     ),
     "tests/docs/test_source_blocks.py": ("docs/conformance.md python", "docs/design.md text"),
     "tests/server/test_audit.py": ("docs/security.md json",),

@@ -15,6 +15,7 @@ from docs.blocks import ROOT, Block, run_by
 from docs.shell import Shell, commands, words
 from kohort.cli import app, spark
 from kohort.testing.server_process import ServerProcess
+from kohort_conformance import command as kohort_conformance
 
 TOPICS = ("orders", "booked", "audit")
 
@@ -65,6 +66,8 @@ def run(shell: Shell, line: str) -> None:
     program, *arguments = words(line)
     if program == "make":
         shell.checked(f"make -n -C '{ROOT}' {' '.join(arguments)}")
+    elif arguments[:2] == ["-m", "kohort_conformance"]:
+        assert kohort_conformance.main([*arguments[2:], "--list"]) == 0
     elif arguments[0] == "conformance":
         assert app.run([*arguments, "--list"]) == 0
     elif arguments[0] == "completion":

@@ -5,7 +5,7 @@ from itertools import takewhile
 
 from docs.blocks import ROOT, Block, run_by
 
-SCENARIOS = ROOT / "src/kohort/conformance/scenarios"
+SCENARIOS = ROOT / "packages/conformance/src/kohort_conformance/scenarios"
 
 
 def test_the_scenario_is_in_the_suite() -> None:

@@ -16,8 +16,8 @@ from typing import Protocol
 
 import pytest
 
-from kohort.conformance.runner import warm_up
 from kohort.testing.server_process import ServerProcess, ServerProcessError
+from kohort_conformance.runner import warm_up
 from peers.kafka import QUICK_START, VERSION, Kafka, free_port
 from peers.postgres import Postgres
 

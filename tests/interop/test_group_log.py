@@ -21,9 +21,6 @@ from interop.targets import ApacheKafka, KohortServe, Target
 from interop.tools import Tools
 from kohort.client import ClientConfig, Cluster, ConsumerGroup, OffsetAndMetadata
 from kohort.client.admin.admin import Admin
-from kohort.conformance.catalogue import all_scenarios
-from kohort.conformance.scenario import Scenario
-from kohort.conformance.stage import Stage
 from kohort.coordinator.config import GroupCoordinatorConfig
 from kohort.coordinator.partition import partition_for
 from kohort.coordinator.requests import DescribeConsumerGroup, OffsetFetch
@@ -34,6 +31,9 @@ from kohort.log.local import LocalDirectory
 from kohort.runtime.group_log import read_records
 from kohort.runtime.log_reading import read_batches
 from kohort.types import Instant, Timestamp, TopicPartition
+from kohort_conformance.catalogue import all_scenarios
+from kohort_conformance.scenario import Scenario
+from kohort_conformance.stage import Stage
 from peers import kafka
 
 pytestmark = pytest.mark.interop

@@ -25,11 +25,11 @@ from tests.peers.kafka import VERSION, Kafka, KafkaUnavailableError, free_port
 from tests.peers.kohort import kohort
 from tests.peers.tansu import TansuUnavailableError, tansu
 
-from kohort.conformance.catalogue import all_scenarios, matching
-from kohort.conformance.reference import Reference, load
-from kohort.conformance.report import Report, judge, percent, print_table, verdict
-from kohort.conformance.runner import Run, UnreachableError, run_all, run_twice
-from kohort.conformance.scenario import DEFAULT, PROFILES, Scenario
+from kohort_conformance.catalogue import all_scenarios, matching
+from kohort_conformance.reference import Reference, load
+from kohort_conformance.report import Report, judge, percent, print_table, verdict
+from kohort_conformance.runner import Run, UnreachableError, run_all, run_twice
+from kohort_conformance.scenario import DEFAULT, PROFILES, Scenario
 
 KAFKA = f"Apache Kafka {VERSION}"
 KOHORT = "kohort"

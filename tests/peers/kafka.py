@@ -7,7 +7,7 @@
 The JARs stay in `.tools/kafka-VERSION/` of the repository (git ignores it); the data lives in a
 temporary directory that goes with the node. A node needs Java 17 and about 650 MB of memory, and
 listens after about 5 s. `__consumer_offsets` is only made at the first FindCoordinator:
-`kohort.conformance.runner.warm_up` waits for it.
+`kohort_conformance.runner.warm_up` waits for it.
 """
 
 from __future__ import annotations

