@@ -11,9 +11,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from kohort.client.config import ClientConfig
 from kohort.client.consumer import Consumer
 from kohort.client.group.group import ConsumerGroup
+from kohort.client.metrics import FAMILIES, Measured, samples
 from kohort.client.produce.producer import Producer
 from kohort.client.prometheus import register
-from kohort.client.samples import FAMILIES, Measured, samples
 from kohort.errors import ConfigError, KohortError
 from kohort.server.broker import Broker
 from kohort.types import TopicPartition

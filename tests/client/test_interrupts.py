@@ -16,7 +16,7 @@ import pytest
 
 from client.points import Points, Watch
 from kohort.client import ClientConfig, TransactionOutcome
-from kohort.client.background_loop import background_loop
+from kohort.client.concurrency import background_loop
 from kohort.client.sync import Consumer, ConsumerGroup, Producer, run
 from kohort.server.broker import Broker
 from kohort.server.config.config import Config
@@ -71,7 +71,7 @@ def interrupts() -> Iterator[Interrupts]:
 
 UNSAFE = ("__enter__", "__exit__", "send")
 """There an interrupt may have Python leave a lock locked, or a scope without its end."""
-LINES = ("client/sync/producer.py", "client/background_loop.py")
+LINES = ("client/sync/producer.py", "client/concurrency/background.py")
 
 
 def totals(config: ClientConfig) -> list[bytes | None]:
@@ -163,7 +163,7 @@ def test_each_record_counts_once(config: ClientConfig, interrupts: Interrupts, w
     assert totals(config) == fed
 
 
-READS = ("client/sync/group.py", "client/sync/consumer.py", "client/background_loop.py")
+READS = ("client/sync/group.py", "client/sync/consumer.py", "client/concurrency/background.py")
 
 
 @contextmanager

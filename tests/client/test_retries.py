@@ -9,9 +9,9 @@ from client.fake_cluster import HANG_UP, FakeCluster
 from kohort.client.backoff import Backoff
 from kohort.client.cluster.cluster import Cluster
 from kohort.client.consumer import Consumer
-from kohort.client.counters import reason
 from kohort.client.errors import BrokerUnreachableError, GaveUpError
 from kohort.client.group.group import ConsumerGroup
+from kohort.client.metrics import reason
 from kohort.client.produce.producer import Producer
 from kohort.errors import ErrorCode, KafkaError, KohortError
 from kohort.types import TopicPartition

@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
-from kohort.client.counters import ReasonCounter, reason
 from kohort.client.errors import GaveUpError, is_retriable
+from kohort.client.metrics import ReasonCounter, reason
 
 T = TypeVar("T")
 

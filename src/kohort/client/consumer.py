@@ -18,7 +18,6 @@ from typing import Final, Generic, Self, Unpack, cast, get_args
 from uuid import UUID
 
 from kohort.client.admin import Admin
-from kohort.client.cancellation import to_its_end
 from kohort.client.cluster import (
     EARLIEST,
     LATEST,
@@ -28,6 +27,7 @@ from kohort.client.cluster import (
     list_offsets,
     open_cluster,
 )
+from kohort.client.concurrency import own_loop, to_its_end
 from kohort.client.config import (
     MAX_MS,
     OUT_OF_RANGE,
@@ -38,13 +38,11 @@ from kohort.client.config import (
     validate_int,
     validate_one_of,
 )
-from kohort.client.counters import RequestCounter, reason
 from kohort.client.errors import ClientClosedError, NotAssignedError, TopicRecreatedError
-from kohort.client.event_loop import own_loop
 from kohort.client.fetch import Batch, Fetcher, deserialize
 from kohort.client.group_errors import CommitError
 from kohort.client.method_names import CONSUMER, MethodHints
-from kohort.client.metrics import CommitMetrics, ConsumerMetrics, moved_back
+from kohort.client.metrics import CommitMetrics, ConsumerMetrics, RequestCounter, moved_back, reason
 from kohort.client.offset_and_metadata import (
     OffsetAndMetadata,
     committable,

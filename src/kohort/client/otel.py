@@ -6,7 +6,7 @@
         register(group)         # until the group is closed
 
 Names begin with `kohort.client.`. Attributes are `client` (the name given to `register`),
-`client_id`, `group`, and those of `kohort.client.samples`. OpenTelemetry has no observable
+`client_id`, `group`, and those of `kohort.client.metrics`. OpenTelemetry has no observable
 histogram: durations are two counters, `….count` and `….sum` (in seconds).
 """
 
@@ -17,9 +17,16 @@ from weakref import WeakKeyDictionary
 
 from opentelemetry.metrics import CallbackOptions, Meter, Observation, get_meter
 
-from kohort.client.metrics import Durations
-from kohort.client.registered import RegisteredClients
-from kohort.client.samples import FAMILIES, Family, Kind, Measured, group_of, samples
+from kohort.client.metrics import (
+    FAMILIES,
+    Durations,
+    Family,
+    Kind,
+    Measured,
+    RegisteredClients,
+    group_of,
+    samples,
+)
 
 __all__ = ["register"]
 

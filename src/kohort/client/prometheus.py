@@ -6,7 +6,7 @@
         register(group)         # until the group is closed
 
 Names begin with `kohort_client_`. Labels are `client` (the name given to `register`), `client_id`,
-`group`, and those of `kohort.client.samples`.
+`group`, and those of `kohort.client.metrics`.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -18,9 +18,16 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from kohort.client.metrics import Durations
-from kohort.client.registered import RegisteredClients
-from kohort.client.samples import FAMILIES, Family, Kind, Measured, group_of, samples
+from kohort.client.metrics import (
+    FAMILIES,
+    Durations,
+    Family,
+    Kind,
+    Measured,
+    RegisteredClients,
+    group_of,
+    samples,
+)
 
 __all__ = ["register"]
 

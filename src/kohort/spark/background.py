@@ -10,8 +10,8 @@ from collections.abc import Coroutine
 from concurrent.futures import Future
 from typing import Any, Final, TypeVar
 
-from kohort.client.background_loop import BackgroundLoop, background_loop
 from kohort.client.cluster import Cluster
+from kohort.client.concurrency import BackgroundLoop, background_loop
 from kohort.spark.connecting import client_config
 from kohort.spark.raw_options import Pairs
 

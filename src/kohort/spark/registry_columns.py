@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
-from kohort.client.background_loop import BackgroundLoop, background_loop
+from kohort.client.concurrency import BackgroundLoop, background_loop
 from kohort.client.schema_registry import SchemaRegistry, SchemaRegistryError, UnknownSchemaError
 from kohort.client.serialization import SerializationContext
 from kohort.spark import background, workers

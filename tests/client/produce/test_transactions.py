@@ -29,7 +29,7 @@ from kohort.client import (
     TransactionOutcome,
     UndeliveredError,
 )
-from kohort.client.samples import samples
+from kohort.client.metrics import samples
 from kohort.errors import ConfigError, ErrorCode
 from kohort.server.broker import Broker
 from kohort.server.transaction_markers import PartitionMarkers

@@ -32,9 +32,9 @@ from kohort.client.cluster.metadata import (
     fields_of_request,
     from_response,
 )
+from kohort.client.concurrency import own_loop
 from kohort.client.config import Address, ClientConfig, ClientOptions
 from kohort.client.errors import BrokerUnreachableError, ClientClosedError
-from kohort.client.event_loop import own_loop
 from kohort.client.metrics import ClusterMetrics
 from kohort.client.net import Connection, Connections, Key, named
 from kohort.client.properties import checks_names

@@ -2,9 +2,8 @@
 
 from collections.abc import Mapping
 
-from kohort.client.counters import DurationCounter
 from kohort.client.fetch.batch import Batch
-from kohort.client.metrics import FetchMetrics, PartitionMetrics
+from kohort.client.metrics import DurationCounter, FetchMetrics, PartitionMetrics
 from kohort.types import TopicPartition
 
 

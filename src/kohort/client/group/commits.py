@@ -25,7 +25,6 @@ from typing import NamedTuple, TypeAlias
 from kohort.client.backoff import Backoff
 from kohort.client.cluster import Cluster
 from kohort.client.config import GroupConfig
-from kohort.client.counters import RequestCounter, reason
 from kohort.client.group.offset_requests import TopicIds, commit_offsets
 from kohort.client.group.owned_partition import OwnedPartition
 from kohort.client.group.requests import coordinator
@@ -36,6 +35,7 @@ from kohort.client.group_errors import (
     moves_coordinator,
 )
 from kohort.client.membership import End
+from kohort.client.metrics import RequestCounter, reason
 from kohort.client.offset_and_metadata import OffsetAndMetadata
 from kohort.errors import ErrorCode, KafkaError, KohortError, fresh
 from kohort.types import TopicPartition

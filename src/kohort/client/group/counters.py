@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kohort.client.counters import DurationCounter, RequestCounter, reason
 from kohort.client.membership import (
     ConsumerGroupHeartbeat,
     CoordinatorResponse,
@@ -13,6 +12,7 @@ from kohort.client.membership import (
     Request,
     SyncGroup,
 )
+from kohort.client.metrics import DurationCounter, RequestCounter, reason
 from kohort.errors import ErrorCode
 
 EXPECTED: Final[Mapping[type[Any], frozenset[ErrorCode]]] = {

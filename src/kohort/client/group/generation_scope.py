@@ -12,7 +12,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
-from kohort.client.cancellation import uncancelled
+from kohort.client.concurrency import uncancelled
 from kohort.client.group.bound_generation import BoundGeneration
 from kohort.client.group.generation import BoundWork, Generation, Workplace
 from kohort.client.group.owned_partition import Ending, OwnedPartition, Tasks, drain

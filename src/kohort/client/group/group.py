@@ -25,10 +25,9 @@ from dataclasses import fields, replace
 from random import Random
 from typing import Any, Final, Generic, Self, Unpack, cast
 
-from kohort.client.cancellation import to_its_end
 from kohort.client.cluster import Cluster, open_cluster
+from kohort.client.concurrency import own_loop, to_its_end
 from kohort.client.config import OUT_OF_RANGE, ClientConfig, GroupConfig, GroupOptions
-from kohort.client.event_loop import own_loop
 from kohort.client.fetch import Fetcher
 from kohort.client.group.background_tasks import start_background_tasks
 from kohort.client.group.generation import Args, Generation

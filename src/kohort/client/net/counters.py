@@ -1,6 +1,6 @@
 """What the connections of one client count."""
 
-from kohort.client.counters import DurationCounter, ReasonCounter
+from kohort.client.metrics import DurationCounter, ReasonCounter
 
 
 class NetCounters:

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from kohort.client.counters import DurationCounter
-from kohort.client.metrics import ProducerMetrics
+from kohort.client.metrics import DurationCounter, ProducerMetrics
 from kohort.client.produce.batch import ProduceBatch
 
 

@@ -20,11 +20,10 @@ from collections import deque
 from typing import Any, Final, Generic, Self, Unpack
 
 from kohort.client.backoff import retrying
-from kohort.client.cancellation import to_its_end
 from kohort.client.cluster import NO_LEADER, Cluster, TopicMetadata, open_cluster
+from kohort.client.concurrency import own_loop, to_its_end
 from kohort.client.config import Acks, ClientConfig, ConnectionOptions, ProducerConfig
 from kohort.client.errors import BufferFullError, UndeliveredError
-from kohort.client.event_loop import own_loop
 from kohort.client.method_names import PRODUCER, MethodHints
 from kohort.client.metrics import ProducerMetrics
 from kohort.client.produce.batch import ProduceBatch

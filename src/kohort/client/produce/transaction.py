@@ -5,7 +5,7 @@ import logging
 from collections.abc import Coroutine
 from typing import Any, Final, Self
 
-from kohort.client.cancellation import to_its_end
+from kohort.client.concurrency import to_its_end
 from kohort.client.errors import ProducerFencedError, TransactionAbortedError
 from kohort.client.group_metadata import OffsetOwner, Offsets
 from kohort.client.produce.batch import ProducerId

@@ -21,7 +21,6 @@ from uuid import UUID
 from kohort.client.backoff import retrying
 from kohort.client.cluster import GROUP, TRANSACTION, Cluster, TopicMetadata, ask_topics
 from kohort.client.config import ProducerConfig
-from kohort.client.counters import DurationCounter
 from kohort.client.errors import (
     CommitUnknownError,
     GaveUpError,
@@ -31,7 +30,7 @@ from kohort.client.errors import (
     is_retriable,
 )
 from kohort.client.group_metadata import GroupMetadata, OffsetOwner, Offsets
-from kohort.client.metrics import TransactionMetrics
+from kohort.client.metrics import DurationCounter, TransactionMetrics
 from kohort.client.net import Connection
 from kohort.client.offset_and_metadata import OffsetAndMetadata
 from kohort.client.produce.batch import NOBODY, ProduceBatch, ProducerId

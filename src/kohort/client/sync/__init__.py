@@ -10,7 +10,7 @@ of the client is reached by `run`:
 
 from typing import TYPE_CHECKING, Any
 
-from kohort.client.background_loop import run
+from kohort.client.concurrency import run
 from kohort.client.sync.consumer import Consumer
 from kohort.client.sync.group import ConsumerGroup
 from kohort.client.sync.producer import Delivery, Producer

@@ -12,8 +12,8 @@ Used by one thread at a time.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, Generic, Self, TypeVar, Unpack, cast
 
-from kohort.client.background_loop import background_loop, run_here
 from kohort.client.cluster import Isolation, Offset
+from kohort.client.concurrency import background_loop, run_here
 from kohort.client.config import ClientConfig, ReaderOptions, StartOffset
 from kohort.client.consumer import Consumer as AsyncConsumer
 from kohort.client.fetch import Batch, deserialize

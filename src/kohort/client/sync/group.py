@@ -22,7 +22,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, Generic, Self, TypeVar, Unpack, cast
 
-from kohort.client.background_loop import background_loop, run_here
+from kohort.client.concurrency import background_loop, run_here
 from kohort.client.config import GroupOptions
 from kohort.client.fetch import Batch, deserialize
 from kohort.client.group import (

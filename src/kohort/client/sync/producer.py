@@ -21,7 +21,7 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Final, Generic, NamedTuple, Self, Unpack
 
-from kohort.client.background_loop import BackgroundLoop, background_loop, run_here
+from kohort.client.concurrency import BackgroundLoop, background_loop, run_here
 from kohort.client.config import Acks, ClientConfig, ConnectionOptions
 from kohort.client.errors import BufferFullError, TransactionAbortedError, UndeliveredError
 from kohort.client.group_metadata import OffsetOwner, Offsets

@@ -1,4 +1,4 @@
-"""Counters that a client keeps, and `kohort.client.metrics` shows.
+"""Counters that a client keeps, and `values` shows.
 
 They are changed on the event loop's thread and read from any: each is copied in one step.
 """
@@ -6,7 +6,7 @@ They are changed on the event loop's thread and read from any: each is copied in
 from typing import Final
 
 from kohort.client.errors import GaveUpError
-from kohort.client.metrics import Durations, RequestMetrics
+from kohort.client.metrics.values import Durations, RequestMetrics
 from kohort.errors import KafkaError
 from kohort.runtime.histogram import Histogram
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple, Protocol
 
-from kohort.client.metrics import (
+from kohort.client.metrics.values import (
     ClusterMetrics,
     CommitMetrics,
     ConnectionMetrics,

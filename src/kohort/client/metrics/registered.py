@@ -5,8 +5,8 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
-from kohort.client.metrics import Metrics
-from kohort.client.samples import Measured, kind_of
+from kohort.client.metrics.sampling import Measured, kind_of
+from kohort.client.metrics.values import Metrics
 from kohort.errors import ConfigError
 
 _numbers: Final = itertools.count(1)

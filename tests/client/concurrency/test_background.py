@@ -6,8 +6,7 @@ import threading
 
 import pytest
 
-from kohort.client.background_loop import background_loop
-from kohort.client.cancellation import to_its_end
+from kohort.client.concurrency import background_loop, to_its_end
 
 
 def interrupt() -> None:
