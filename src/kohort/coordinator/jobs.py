@@ -12,8 +12,7 @@ from typing import TypeAlias
 from kohort.assignors.server import Target, assign
 from kohort.coordinator.requests import MayDescribe
 from kohort.coordinator.specs import Snapshot, Specs
-from kohort.coordinator.topic_regex import TopicRegex
-from kohort.errors import KafkaError
+from kohort.regular_expression import RegularExpression, RegularExpressionError
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +45,8 @@ class ResolveRegexes:
         """
         for regex in self.regexes:
             matching: list[str] = []
-            with suppress(KafkaError):
-                matches = TopicRegex(regex).matches
+            with suppress(RegularExpressionError):
+                matches = RegularExpression(regex).matches
                 yield
                 for name in names:
                     if matches(name) and (self.may_describe is None or self.may_describe(name)):

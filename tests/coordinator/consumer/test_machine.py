@@ -20,8 +20,8 @@ from kohort.coordinator.consumer.group import ConsumerGroup
 from kohort.coordinator.consumer.subscribed_metadata import metadata_hash
 from kohort.coordinator.consumer.target import MOST_AT_ONCE
 from kohort.coordinator.shard import Shard
-from kohort.coordinator.topic_regex import TopicRegex
 from kohort.coordinator.topics import FixedTopics, TopicImage
+from kohort.regular_expression import RegularExpression
 from kohort.testing.bench import Bench
 
 NAMES = ("t", "u", "v")
@@ -229,7 +229,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
             assert client.epoch == group.target_epoch
             target = partitions(group.targets.get(client.member_id, {}))
             assert client.owned == {each for each in target if self.exists(each)}
-            matched = TopicRegex(client.regex).matches if client.regex else (lambda _: False)
+            matched = RegularExpression(client.regex).matches if client.regex else (lambda _: False)
             wanted |= {name for name in self.counts if name in client.topics or matched(name)}
         owned = [each for client in live for each in client.owned]
         assert sorted(owned) == sorted(

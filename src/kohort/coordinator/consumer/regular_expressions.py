@@ -26,9 +26,9 @@ from kohort.coordinator.consumer_records import (
 from kohort.coordinator.jobs import RegexesResolved, ResolveRegexes
 from kohort.coordinator.journal import Cause
 from kohort.coordinator.step import Step
-from kohort.coordinator.topic_regex import TopicRegex
 from kohort.coordinator.topics import TopicsView
 from kohort.errors import ErrorCode, KafkaError
+from kohort.regular_expression import RegularExpression, RegularExpressionError
 
 MIN_INTERVAL_MS: Final = 10_000
 """Time since the last result before the expressions are resolved again."""
@@ -52,7 +52,13 @@ def validate_regex(change: MemberChange) -> None:
             ErrorCode.invalid_regular_expression,
             f"The members of group {group.id} have {MAX_REGEXES} different regular expressions.",
         )
-    TopicRegex(regex)
+    try:
+        RegularExpression(regex)
+    except RegularExpressionError as error:
+        raise KafkaError(
+            ErrorCode.invalid_regular_expression,
+            f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {error}.",
+        ) from None
 
 
 def maybe_resolve(change: MemberChange, topics: TopicsView, step: Step) -> None:

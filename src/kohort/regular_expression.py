@@ -1,18 +1,16 @@
-r"""Regular expressions of topic names, as Kafka's library RE2/J takes them.
+r"""Regular expressions that clients send, as Kafka's library RE2/J takes them.
 
 RE2 takes nearly the same expressions as RE2/J: both are linear in the text and have no look-around
 or back-references. What only RE2 takes is refused here: names of groups that come twice or are not
 ASCII, `\C`, and counts that no number can hold. What only RE2/J takes stays refused: nested counts
 beyond 1,000, escapes of letters beyond ASCII, and expressions that need too much memory or time.
-Scripts of newer Unicode versions are taken: names of topics are ASCII.
+Scripts of newer Unicode versions are taken.
 """
 
 import re
 from typing import Final
 
 import re2
-
-from kohort.errors import ErrorCode, KafkaError
 
 MAX_BYTES: Final = 16_384
 """Length of an expression."""
@@ -34,28 +32,32 @@ _TOKENS: Final = re.compile(
 )
 
 
-class TopicRegex:
-    """A compiled regular expression of topic names."""
+class RegularExpressionError(ValueError):
+    """An expression is not valid, or too large; the text says why."""
+
+
+class RegularExpression:
+    """A compiled regular expression, matched in time proportional to the text."""
 
     def __init__(self, regex: str) -> None:
-        """Raises KafkaError INVALID_REGULAR_EXPRESSION if it is not valid, or too large."""
+        """Raises RegularExpressionError."""
         encoded = regex.encode("utf-8", "surrogatepass")
         if len(encoded) > MAX_BYTES:
-            raise _refused(regex, f"longer than {MAX_BYTES} bytes")
+            raise RegularExpressionError(f"longer than {MAX_BYTES} bytes")
         if len(re.findall(r"\\[pP]", regex)) > MAX_UNICODE_CLASSES:
-            raise _refused(regex, f"more than {MAX_UNICODE_CLASSES} Unicode classes")
+            raise RegularExpressionError(f"more than {MAX_UNICODE_CLASSES} Unicode classes")
         try:
             self._compiled = re2.compile(encoded, _options())
         except re2.error as error:
-            raise _refused(regex, error.args[0].decode(errors="replace")) from None
+            raise RegularExpressionError(error.args[0].decode(errors="replace")) from None
         finally:
             # The module would keep the last 128 expressions.
             re2.purge()
         _validate(regex)
 
-    def matches(self, name: str) -> bool:
-        """Whether the whole name matches."""
-        return self._compiled.fullmatch(name.encode()) is not None
+    def matches(self, text: str) -> bool:
+        """Whether the whole text matches."""
+        return self._compiled.fullmatch(text.encode()) is not None
 
 
 def _options() -> re2.Options:
@@ -72,16 +74,9 @@ def _validate(regex: str) -> None:
     for token in _TOKENS.finditer(regex):
         name = token["name"]
         if token["byte"] is not None:
-            raise _refused(regex, f"invalid escape sequence: {token['byte']}")
+            raise RegularExpressionError(f"invalid escape sequence: {token['byte']}")
         if token["count"] is not None:
-            raise _refused(regex, f"invalid repeat count: {token['count']}")
+            raise RegularExpressionError(f"invalid repeat count: {token['count']}")
         if name is not None and (name in names or not name.isascii()):
-            raise _refused(regex, f"invalid or duplicate group name: {name}")
+            raise RegularExpressionError(f"invalid or duplicate group name: {name}")
         names |= set() if name is None else {name}
-
-
-def _refused(regex: str, why: str) -> KafkaError:
-    return KafkaError(
-        ErrorCode.invalid_regular_expression,
-        f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {why}.",
-    )
