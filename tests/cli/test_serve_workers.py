@@ -21,6 +21,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from cli.running import runner
 from cli.served import Serve, ask, endpoint
 from kohort.client import ConsumerGroup, Generation
+from kohort.server.supervisor import END_UNSTARTED
 from kohort.testing.server_process import ServerProcess
 from kohort.types import TopicPartition as ClientPartition
 
@@ -217,6 +218,35 @@ def test_workers_end_with_their_parent(serve: Serve) -> None:
     until(lambda: not any(map(is_alive, workers)))
     again = serve("--data", "d", "--workers", "2")
     assert "listening" in again.line("listening")
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("started", [1, 3])
+def test_a_signal_during_the_start_ends_all(
+    tmp_path: Path, started: int, how: signal.Signals
+) -> None:
+    """Sent to everybody, as by a terminal, once so many workers are there: nobody serves."""
+    options = ("--data", str(tmp_path / "d"), "--workers", "3")
+    with ServerProcess(*options, log=tmp_path / "log", session=True) as server:
+        until(lambda: len(workers_of(server)) >= started)
+        workers = workers_of(server)
+        for pid in (server.process.pid, *workers):
+            os.kill(pid, how)
+        assert server.wait() == 0
+        assert not any(map(is_alive, workers))
+        assert "stopped before it served" in server.lines[-1]
+        assert not [line for line in server.lines if "listening" in line or "Traceback" in line]
+
+
+def test_a_worker_that_serves_is_not_ended_by_the_signal_for_starting_ones(serve: Serve) -> None:
+    server = serve("--memory", "--dev", "--workers", "2", MANY_PARTITIONS)
+    addresses = addresses_of(server)
+    before = workers_of(server)
+    for pid in before:
+        os.kill(pid, END_UNSTARTED)
+    produce(addresses[1])
+    assert workers_of(server) == before
+    assert server.stop() == 0
 
 
 def test_a_worker_does_not_import_hypothesis(tmp_path: Path) -> None:

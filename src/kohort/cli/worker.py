@@ -10,7 +10,9 @@ import socket
 import sys
 from pathlib import Path
 
-from kohort.kio_import import import_kio
+signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends the imports without a traceback
+
+from kohort.kio_import import import_kio  # noqa: E402
 
 import_kio()  # before anything else imports kio
 
@@ -28,7 +30,13 @@ from kohort.log.worker_directories import ensure_there  # noqa: E402
 from kohort.server.broker import Broker  # noqa: E402
 from kohort.server.logs import configure  # noqa: E402
 from kohort.server.net import raise_limit  # noqa: E402
-from kohort.server.supervisor import MAX_LINE, RELOAD, Assignment, Report  # noqa: E402
+from kohort.server.supervisor import (  # noqa: E402
+    END_UNSTARTED,
+    MAX_LINE,
+    RELOAD,
+    Assignment,
+    Report,
+)
 
 
 async def run() -> int:
@@ -39,6 +47,7 @@ async def run() -> int:
     line = await reader.readline()
     if not line:
         return 0  # the parent is gone already
+    signal.signal(END_UNSTARTED, signal.SIG_IGN)  # what begins here ends cleanly
     assignment = Assignment.decode(line)
     config = assignment.config
     configure(config["logging.format"], config["logging.level"], config["node.id"])

@@ -4,7 +4,21 @@ A worker is a process with a `Broker`. The parent serves no requests of Kafka's 
 data; it has the HTTP port.
 """
 
-from kohort.server.supervisor.assignment import MAX_LINE, RELOAD, Assignment, Report
+from kohort.server.supervisor.assignment import (
+    END_UNSTARTED,
+    MAX_LINE,
+    RELOAD,
+    Assignment,
+    Report,
+)
 from kohort.server.supervisor.supervisor import Supervisor, spread_data
 
-__all__ = ["MAX_LINE", "RELOAD", "Assignment", "Report", "Supervisor", "spread_data"]
+__all__ = [
+    "END_UNSTARTED",
+    "MAX_LINE",
+    "RELOAD",
+    "Assignment",
+    "Report",
+    "Supervisor",
+    "spread_data",
+]

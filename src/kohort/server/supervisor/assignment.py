@@ -2,10 +2,12 @@
 
 The parent sends the assignment, one line of JSON, and later perhaps `RELOAD`. The end of the stream
 asks the worker to end, whoever closed it: a parent that is killed has no worker left. The worker
-sends one line, its report, when it serves or cannot.
+sends one line, its report, when it serves or cannot. A worker that still imports its modules reads
+nothing, for seconds on a busy machine: `END_UNSTARTED` ends it.
 """
 
 import json
+import signal
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final, Self
@@ -15,6 +17,8 @@ from kohort.server.workers import Worker
 
 RELOAD: Final = b"reload\n"
 """Asks for files to be read again, as SIGHUP does."""
+END_UNSTARTED: Final = signal.SIGUSR1
+"""Ends a process by default; a worker ignores it from before the first effect of its assignment."""
 MAX_LINE: Final = 16 * 1024 * 1024
 
 

@@ -9,7 +9,13 @@ from contextlib import suppress
 from typing import Final
 
 from kohort.server.logs import fields
-from kohort.server.supervisor.assignment import MAX_LINE, RELOAD, Assignment, Report
+from kohort.server.supervisor.assignment import (
+    END_UNSTARTED,
+    MAX_LINE,
+    RELOAD,
+    Assignment,
+    Report,
+)
 
 logger = logging.getLogger("kohort.serve")
 
@@ -47,6 +53,8 @@ class WorkerProcess:
         One that cannot serve at its first start is not started again.
         """
         delay_s = 0.0
+        if self._stopping.is_set():
+            return 0
         while True:
             report, code, served_s = await self._run_once()
             if report is None and not self.started.done():
@@ -84,7 +92,7 @@ class WorkerProcess:
         try:
             self._parent.write(self._line)
             if self._stopping.is_set():
-                self._parent.write_eof()
+                self._ask_to_end()
             with suppress(OSError):
                 line = await reader.readline()
                 if line.endswith(b"\n"):
@@ -116,8 +124,17 @@ class WorkerProcess:
     def stop(self) -> None:
         """Have it end cleanly, and not be started again. Idempotent."""
         self._stopping.set()
-        if self._parent is not None and self._parent.can_write_eof():
+        self._ask_to_end()
+
+    def _ask_to_end(self) -> None:
+        if self._parent is None or self._process is None:
+            return
+        if self._parent.can_write_eof():
             self._parent.write_eof()
+        if self._process.returncode is None and not self.is_serving:
+            # Not by `Popen`, which would take the exit code from asyncio.
+            with suppress(ProcessLookupError):
+                os.kill(self._process.pid, END_UNSTARTED)
 
     def kill(self) -> None:
         """End it at once."""
