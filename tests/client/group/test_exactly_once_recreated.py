@@ -101,3 +101,53 @@ async def test_at_every_await_the_new_topic_is_read_from_its_first_record(
     found = (await admin.committed(["totals"], require_stable=True))["totals"]
     assert not isinstance(found, KohortError)
     assert found[ORDERS].offset == 2
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("through", ["exactly_once", "commit"])
+async def test_a_batch_in_work_when_another_partition_finds_the_new_topic(
+    broker: Broker, config: ClientConfig, cluster: Cluster, through: str, protocol: str
+) -> None:
+    admin = Admin(cluster)
+    in_work, is_new, done = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    read: list[bytes] = []
+
+    async def create(value: bytes) -> None:
+        await admin.create_topic("orders", partitions=2)
+        async with Producer(config) as feeder:
+            for partition in range(2):
+                await feeder.send_and_wait("orders", value, partition=partition)
+
+    async def finish(generation: Generation, batch: Any, producer: Producer) -> None:
+        await asyncio.sleep(0.5)  # the other partition finds the new topic meanwhile
+        if through == "commit":
+            await generation.commit({batch.topic_partition: batch.next_offset})
+            return
+        async with generation.exactly_once(producer, batch):
+            await producer.send("totals", b"")
+
+    async def work(generation: Generation, partition: TopicPartition, producer: Producer) -> None:
+        async for batch in generation.records(partition):
+            if is_new.is_set():
+                read.extend(record.value or b"" for record in batch)
+                if len(read) == 2:
+                    done.set()
+                continue
+            if partition != ORDERS:
+                in_work.set()
+            await is_new.wait()
+            if partition != ORDERS:
+                await finish(generation, batch, producer)
+
+    broker.topics.create("totals", 1)
+    await create(b"old")
+    async with Producer(config, transactional_id="totals-1", linger_ms=0) as producer:
+        owner = asyncio.create_task(run(config, "a", work, producer, protocol=protocol))
+        async with asyncio.timeout(600):
+            await during(owner, in_work.wait())
+            await admin.delete_topic("orders")
+            await create(b"new")
+            is_new.set()
+            await during(owner, done.wait())
+        await ended(owner)
+    assert read == [b"new", b"new"]

@@ -1,6 +1,7 @@
 """What members do when topics change: kafka-go's partition watcher, and what it misses."""
 
 import asyncio
+from uuid import UUID
 
 import pytest
 
@@ -90,9 +91,9 @@ async def test_the_fetcher_may_notice_first(world):
     gone = TopicPartition("orders", 0)
     app.group.fetcher.fails[gone] = TopicRecreatedError(gone)
     await until(lambda: app.ended)
-    assert app.ended == [(gone, End.LOST)]
+    assert sorted(app.ended) == [(tp, End.LOST) for tp in ORDERS[:2]]
     await app.assigned(2)
-    assert app.generation.added == (gone,)
+    assert app.generation.added == tuple(ORDERS[:2])
     await app.stop()
 
 
@@ -310,3 +311,25 @@ async def test_a_recreated_topic_is_read_from_its_first_record(world):
     await until(lambda: len(app.generations) > 1 and len(app.assignment) == 1)
     assert starts(app) == {ORDERS[0]: 0}
     await app.stop()
+
+
+def test_a_recreated_topic_is_told_until_it_is_not_held_any_more():
+    """Its loss may be told while the member drains, which does not lose anything meanwhile."""
+
+    def metadata(number):
+        partitions = tuple(PartitionMetadata(index=each, leader=0) for each in range(2))
+        topic = TopicMetadata(name="orders", id=UUID(int=number), partitions=partitions)
+        return Metadata(topics={"orders": topic})
+
+    def lost():
+        changes = watch.compare(metadata(8), subscribed=("orders",), held=held, is_leader=False)
+        return changes.lost
+
+    watch, held = TopicWatch(None), ORDERS[:2]
+    watch.remember(metadata(7), ["orders"], ())
+    for _ in range(2):
+        assert lost() == tuple(held)
+        watch.forget(["orders"])
+    assert watch.ids == {"orders": UUID(int=7)}, "for commits of what was read"
+    watch.remember(metadata(8), ["orders"], ())
+    assert lost() == ()

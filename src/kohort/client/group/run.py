@@ -409,10 +409,15 @@ class GroupRun:
                 self.marked.mark({owned: owned.offset(position)})
 
     def _gone(self, owned: OwnedPartition, error: KohortError) -> None:
-        """The fetcher found before the topic check that the topic was deleted or recreated."""
-        self.watch.forget([owned.partition.topic])
+        """The fetcher found before the topic check that the topic was deleted or recreated.
+
+        Its other partitions are lost at once, too: a task may be about to commit what it read.
+        """
+        topic = owned.partition.topic
+        lost = tuple(each for each in self.owned_partitions if each.topic == topic)
+        self.watch.forget([topic])
         self.tell("topics", str(error))
-        self.member.tell(self.membership.lose, (owned.partition,), str(error))
+        self.member.tell(self.membership.lose, lost, str(error))
 
     async def commit(
         self, offsets: Mapping[OwnedPartition, OffsetAndMetadata], *, wait: bool | None

@@ -144,10 +144,12 @@ class TopicWatch:
         return now is not None and now.is_another(self.ids.get(topic))
 
     def forget(self, topics: Iterable[str]) -> None:
-        """Forget the ids of these topics: a topic of the same name is another one, and new."""
-        for topic in topics:
-            self.ids.pop(topic, None)
-            self._initial_counts[topic] = 0
+        """Take a topic of one of these names for a new one.
+
+        The ids stay until the next assignment of the topics: what was read is not to be committed
+        for a topic that only has the name.
+        """
+        self._initial_counts |= dict.fromkeys(topics, 0)
 
 
 def partition_count(metadata: Metadata, topic: str) -> int:
