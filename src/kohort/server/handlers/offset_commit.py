@@ -9,9 +9,17 @@ by id (KIP-848).
 The handler itself sets the error of partitions that do not exist. The coordinator is not asked if
 no other partition is left.
 
-A usual request of v8-10, without metadata and to partitions that all exist, is never decoded: it is
-split into columns, one value for each partition, and stays in columns up to the log
-(`_from_bytes`).
+A request takes the first of four paths that it fits:
+
+1. `RepeatedCommit`: the connection's last request again, with other offsets. The connection itself
+   compares the bytes.
+2. `_commit_columns`: v8-10, without metadata, to partitions that exist. Not decoded: it is split
+   into columns, one value for each partition, and stays in columns up to the log.
+3. `handle`: any other. Decoded; requests of more than `FAST_PATH_BYTES` in another thread.
+4. `_commit_in_slices`, from `handle`: one with more than `AT_ONCE` partitions.
+
+The group's shard makes the same decision for all of them: 1 and 2 get there by `Groups.committing`
+and `Groups.commit`, 3 and 4 by `Groups.submit`.
 """
 
 from collections.abc import Callable, Coroutine, Sequence
@@ -71,10 +79,10 @@ def handle(
         else:
             _respond(exchange, responses, OffsetCommitResponse(()))
         return None
-    return _commit_large(services, exchange, request, responses, steps)
+    return _commit_in_slices(services, exchange, request, responses, steps)
 
 
-async def _commit_large(
+async def _commit_in_slices(
     services: Services,
     exchange: Exchange,
     request: "OffsetCommitRequest",
@@ -118,7 +126,7 @@ def _commit(
     )
 
 
-def _from_bytes(services: Services, exchange: Exchange, frame: bytes, body_at: int) -> bool:
+def _commit_columns(services: Services, exchange: Exchange, frame: bytes, body_at: int) -> bool:
     """Handle a usual request; False, and nothing was done, for any other."""
     if len(frame) > FAST_PATH_BYTES:
         return False
@@ -142,7 +150,7 @@ def _from_bytes(services: Services, exchange: Exchange, frame: bytes, body_at: i
     return True
 
 
-FAST_PATHS: Final = dict.fromkeys((8, 9, 10), _from_bytes)
+FAST_PATHS: Final = dict.fromkeys((8, 9, 10), _commit_columns)
 
 
 def _is_allowed(
