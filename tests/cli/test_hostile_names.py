@@ -15,7 +15,7 @@ import kohort.cli
 from cli.running import Run, runner
 from kohort.errors import KohortError
 from kohort.printable import PrintableFormatter, printable
-from kohort.server.logs import JsonFormatter, TextFormatter
+from kohort.server.logging.formats import JsonFormatter, TextFormatter
 from kohort.testing.server_process import ServerProcess
 
 ROOT = Path(kohort.__file__).parent

@@ -42,7 +42,7 @@ RUNNERS: Final = {
         "docs/conformance.md sh", "docs/spark.md sh", "packages/*.md sh",
     ),
     "tests/docs/test_source_blocks.py": ("docs/conformance.md python", "docs/design.md text"),
-    "tests/server/test_audit.py": ("docs/security.md json",),
+    "tests/server/logging/test_audit.py": ("docs/security.md json",),
     "tests/server/config/test_config.py": ("* toml",),
     "tests/server/monitoring/test_observer.py": ("docs/operations.md json",),
     "tests/spark/test_docs.py": ("docs/spark.md python", "docs/spark.md sql"),

@@ -10,7 +10,7 @@ from kohort.errors import KohortError
 from kohort.log.shared_memory import MemoryStorage
 from kohort.server.config import Config
 from kohort.server.joining import ensure_reachable, warn_of_other_counts
-from kohort.server.logs import fields
+from kohort.server.logging import fields
 from kohort.server.topics import SharedMetadata, coordinator_topics
 from kohort.types import Timestamp
 from server.nodes_bench import SharedCluster

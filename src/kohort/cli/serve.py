@@ -21,7 +21,7 @@ from kohort.log import directory_format
 from kohort.log.unusable import unusable
 from kohort.server.broker import Broker
 from kohort.server.config import Config, shown_storage
-from kohort.server.logs import configure, fields
+from kohort.server.logging import configure, fields
 from kohort.server.net import raise_limit, warn_of_low_limit
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from kohort.cli.serve import (  # noqa: E402
 )
 from kohort.log.worker_directories import ensure_there  # noqa: E402
 from kohort.server.broker import Broker  # noqa: E402
-from kohort.server.logs import configure  # noqa: E402
+from kohort.server.logging import configure  # noqa: E402
 from kohort.server.net import raise_limit  # noqa: E402
 from kohort.server.supervisor import (  # noqa: E402
     END_UNSTARTED,

@@ -14,8 +14,8 @@ from kohort.protocol.apis import ALL_APIS
 from kohort.security import Peer
 from kohort.security.acls import CLUSTER_NAME, AclOperation, Acls, ResourceType
 from kohort.security.authorizer import OPERATIONS, Authorizer, Permissions, super_users
-from kohort.server.audit import AuditLog
 from kohort.server.config import Config
+from kohort.server.logging import AuditLog
 
 READ, WRITE, CREATE, DELETE = (
     AclOperation.READ,

@@ -38,10 +38,8 @@ from kohort.runtime.transactions import TransactionCoordinator
 from kohort.security import KafkaPrincipal
 from kohort.security.peer import NODE_LISTENER
 from kohort.server.addresses import Address, cannot_listen
-from kohort.server.audit import AuditLog
 from kohort.server.authorization import access_of
 from kohort.server.background_tasks import BackgroundTasks
-from kohort.server.certificates import Certificates
 from kohort.server.cluster_parts import ClusterParts, OnlyServer
 from kohort.server.config import (
     Config,
@@ -53,7 +51,7 @@ from kohort.server.config import (
     waits_for_disk,
 )
 from kohort.server.fetch import FetchSessions
-from kohort.server.logs import fields
+from kohort.server.logging import AuditLog, fields
 from kohort.server.monitoring import Observer
 from kohort.server.net import (
     ConnectionLimits,
@@ -68,6 +66,7 @@ from kohort.server.nodes import Nodes
 from kohort.server.services import Services, random_ids
 from kohort.server.shared_node import Shared, SharedNode
 from kohort.server.throttling import Throttling
+from kohort.server.tls import Certificates
 from kohort.server.topics import (
     METADATA,
     OFFSETS_TOPIC,

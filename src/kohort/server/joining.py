@@ -9,7 +9,7 @@ from kohort.cluster import Endpoint, NodeRegistered
 from kohort.errors import KohortError
 from kohort.server.addresses import Address, is_named_loopback
 from kohort.server.config import Config
-from kohort.server.logs import fields
+from kohort.server.logging import fields
 from kohort.server.topics import TopicRecord, coordinator_topics
 
 logger = logging.getLogger("kohort.cluster")

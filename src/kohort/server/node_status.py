@@ -10,7 +10,7 @@ from typing import Final
 
 from kohort.cluster import NodeRegistered, Purpose
 from kohort.server.addresses import Address
-from kohort.server.logs import fields
+from kohort.server.logging import fields
 
 logger = logging.getLogger("kohort.cluster")
 

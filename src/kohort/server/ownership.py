@@ -51,7 +51,7 @@ from kohort.cluster import (
 from kohort.errors import KafkaError, KohortError, fresh
 from kohort.runtime.clock import Clock
 from kohort.server.joining import this_machine
-from kohort.server.logs import fields
+from kohort.server.logging import fields
 from kohort.server.node_status import NodeNews, NodeStatus
 from kohort.server.topics import MetadataRecord, SharedMetadata, SharedTopics
 from kohort.time_slice import TimeSlices

@@ -16,7 +16,6 @@ from kohort.runtime.clock import Clock
 from kohort.runtime.markers import MarkerWriter
 from kohort.runtime.transactions import TransactionVerifier
 from kohort.security.peer import Endpoint
-from kohort.server.certificates import Certificates
 from kohort.server.config import Config, shown_storage
 from kohort.server.internode import (
     ByListener,
@@ -32,11 +31,12 @@ from kohort.server.internode import (
     by_socket,
 )
 from kohort.server.joining import ensure_reachable, shown, this_machine, warn_of_other_counts
-from kohort.server.logs import fields
+from kohort.server.logging import fields
 from kohort.server.net import Dispatch, Exchange
 from kohort.server.node_status import STARTING, NodeStatus
 from kohort.server.nodes import ClusterNodes, FormerNodes
 from kohort.server.ownership import Ownership
+from kohort.server.tls import Certificates
 from kohort.server.topics import (
     ClusterRecord,
     MetadataRecord,

@@ -32,7 +32,7 @@ from kohort.server.internode import (
     RoutedVerifier,
     by_socket,
 )
-from kohort.server.logs import fields
+from kohort.server.logging import fields
 from kohort.server.net import Dispatch
 from kohort.server.nodes import Nodes, Workers
 from kohort.server.topics import (

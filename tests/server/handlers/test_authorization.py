@@ -23,8 +23,8 @@ from kohort.security.acls import (
     PatternType,
     ResourceType,
 )
-from kohort.server.audit import AuditLog
 from kohort.server.authorization import NEEDS, NOTHING
+from kohort.server.logging import AuditLog
 from server.handlers.bench import Bench, batch_of
 from server.identities import peer
 

@@ -22,8 +22,8 @@ from kohort.security.acls import (
     PatternType,
     ResourceType,
 )
-from kohort.server.audit import AuditLog
 from kohort.server.handlers.produce import FAST_PATH_BYTES, FAST_PATHS
+from kohort.server.logging import AuditLog
 from kohort.types import TopicPartition
 from server.handlers.bench import NO_ANSWER, START, Bench, FakeExchange, HungUpError, batch_of
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from kohort.coordinator.journal import Cause, Rebalance
-from kohort.server.logs import TextFormatter
+from kohort.server.logging.formats import TextFormatter
 from kohort.server.monitoring.rebalances import LINES, WINDOW_S, Rebalances
 from kohort.types import Timestamp
 from runtime.virtual_time import virtual_time

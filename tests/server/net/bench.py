@@ -26,13 +26,13 @@ from kohort.quotas import ClientQuotas, QuotaTable
 from kohort.runtime.clock import SystemClock
 from kohort.security import SecurityProtocol
 from kohort.server.addresses import Address
-from kohort.server.certificates import Certificates
 from kohort.server.config import Config, ListenerConfig
 from kohort.server.fetch import FetchSessions
 from kohort.server.net import ConnectionLimits, Dispatcher, Listeners, Protection, Sasl
 from kohort.server.nodes import OneNode
 from kohort.server.services import Services, random_ids
 from kohort.server.throttling import Throttling
+from kohort.server.tls import Certificates
 
 TOPIC_ID = UUID("84176e6c-7b33-4061-89b0-e281970c9d08")
 

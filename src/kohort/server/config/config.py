@@ -40,7 +40,7 @@ from kohort.server.config.table import (
     connections_of_ip,
     number_of_workers,
 )
-from kohort.server.logs import fields
+from kohort.server.logging import fields
 from kohort.suggestions import did_you_mean
 
 __all__ = ["Config", "Setting"]

@@ -27,7 +27,7 @@ from kohort.server.config import (
 )
 from kohort.server.handlers.config_access import authorize
 from kohort.server.handlers.in_steps import Pieces
-from kohort.server.loggers import levels
+from kohort.server.logging import levels
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 from kohort.server.topics import validate_name

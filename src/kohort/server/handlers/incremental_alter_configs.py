@@ -25,7 +25,7 @@ from kohort.server.handlers.altering import (
     validate_keys,
     validate_resource,
 )
-from kohort.server.loggers import set_level, validate_level
+from kohort.server.logging import set_level, validate_level
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 from kohort.server.topics import Topic

@@ -19,11 +19,11 @@ from kohort.errors import ErrorCode, fresh
 from kohort.protocol.apis import API_VERSIONS, BY_NAME
 from kohort.security.scram import BY_MECHANISM
 from kohort.security.scram_client import ScramClient
-from kohort.server.certificates import Certificates
 from kohort.server.config import InterBroker, NodeLogin
 from kohort.server.internode.connection import Connect
 from kohort.server.internode.link import Link, NodeUnreachableError
-from kohort.server.logs import fields
+from kohort.server.logging import fields
+from kohort.server.tls import Certificates
 
 logger = logging.getLogger("kohort.serve")
 

@@ -9,7 +9,7 @@ from kohort.errors import ErrorCode, KafkaError, KohortError
 from kohort.protocol.apis import BY_NAME
 from kohort.server.internode.connection import NodeConnection
 from kohort.server.internode.link import NodeUnreachableError
-from kohort.server.logs import fields
+from kohort.server.logging import fields
 from kohort.server.topics import METADATA, MetadataRecord, decode_batches
 
 logger = logging.getLogger("kohort.topics")

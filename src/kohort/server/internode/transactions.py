@@ -12,7 +12,7 @@ from kohort.runtime.markers import Marker, MarkerWriter
 from kohort.runtime.transactions import TransactionVerifier
 from kohort.server.internode.connection import TIMEOUT_S, Connect, NodeConnection
 from kohort.server.internode.link import NodeUnreachableError
-from kohort.server.logs import fields
+from kohort.server.logging import fields
 from kohort.server.nodes import Nodes
 from kohort.server.topics import TRANSACTIONS_TOPIC, Topics
 from kohort.transactions.records import Partitions

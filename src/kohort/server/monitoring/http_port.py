@@ -22,8 +22,8 @@ from typing import Final, TypeAlias
 from urllib.parse import unquote
 
 from kohort.server.addresses import Address
-from kohort.server.guarded_tls import handshaking
 from kohort.server.net import Tls, close_all, listen_on, listen_on_path
+from kohort.server.tls import handshaking
 from kohort.suggestions import did_you_mean
 
 MAX_REQUEST: Final = 16 * 1024

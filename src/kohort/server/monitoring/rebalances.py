@@ -8,7 +8,7 @@ from typing import Final
 
 from kohort.coordinator.journal import Rebalance
 from kohort.coordinator.rounds import MOST_CAUSES
-from kohort.server.logs import fields
+from kohort.server.logging import fields
 from kohort.server.monitoring.phases import Phases
 
 logger = logging.getLogger("kohort.groups")

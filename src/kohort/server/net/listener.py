@@ -21,13 +21,13 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from kohort.security import ANONYMOUS, Endpoint, KafkaPrincipal
-from kohort.server.guarded_tls import handshaking
 from kohort.server.net.connection import Connection, Identify, SharedByConnections, host_of
 from kohort.server.net.creation_rate import AddressRates, CreationRate
 from kohort.server.net.decrypted import BUFFER_BYTES, Decrypted
 from kohort.server.net.login import Sasl
 from kohort.server.net.open_connections import OpenConnections
 from kohort.server.net.rate_limited_log import RateLimitedLog
+from kohort.server.tls import handshaking
 
 ACCEPTED_PER_TURN: Final = 64
 HANDSHAKES_PER_TURN: Final = 8

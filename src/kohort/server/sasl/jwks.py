@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from kohort.errors import ConfigError
 from kohort.runtime.clock import Clock
 from kohort.security.jwt import KeySet
-from kohort.server.logs import fields
+from kohort.server.logging import fields
 from kohort.small_documents import fetch
 
 TIMEOUT_S: Final = 10.0

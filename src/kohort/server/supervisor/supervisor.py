@@ -11,7 +11,6 @@ from kohort.errors import KohortError
 from kohort.log.unusable import unusable
 from kohort.log.worker_directories import spread
 from kohort.server.addresses import Address
-from kohort.server.certificates import Certificates
 from kohort.server.config import Config
 from kohort.server.monitoring import HttpPort, listening
 from kohort.server.net import ensure_can_listen
@@ -20,6 +19,7 @@ from kohort.server.supervisor.configs import worker_config
 from kohort.server.supervisor.ports import free_neighbours
 from kohort.server.supervisor.views import Views
 from kohort.server.supervisor.worker_process import WorkerProcess
+from kohort.server.tls import Certificates
 from kohort.server.workers import Worker, place_of
 
 logger = logging.getLogger("kohort.serve")

@@ -8,7 +8,7 @@ import sys
 from contextlib import suppress
 from typing import Final
 
-from kohort.server.logs import fields
+from kohort.server.logging import fields
 from kohort.server.supervisor.assignment import (
     END_UNSTARTED,
     MAX_LINE,

@@ -10,7 +10,7 @@ from uuid import UUID
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log.base import Log, LogDirectory
 from kohort.server.config import Config
-from kohort.server.logs import fields
+from kohort.server.logging import fields
 from kohort.server.topics.cluster_metadata import (
     AclRecord,
     AclRemoved,

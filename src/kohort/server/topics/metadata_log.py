@@ -13,7 +13,7 @@ from kohort.errors import ErrorCode, KafkaError, KohortError, fresh
 from kohort.log.base import Log, LogConfig
 from kohort.log.durability import resumed
 from kohort.protocol import batches
-from kohort.server.logs import fields
+from kohort.server.logging import fields
 from kohort.server.topics.cluster_metadata import (
     ClusterState,
     MetadataRecord,

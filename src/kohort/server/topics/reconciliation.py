@@ -24,7 +24,7 @@ from kohort.errors import KohortError
 from kohort.log.directory_format import METADATA_ID
 from kohort.log.partition_directories import PartitionDirectories
 from kohort.log.partition_mark import MARK, base64_id
-from kohort.server.logs import fields
+from kohort.server.logging import fields
 from kohort.server.topics.cluster_metadata import METADATA, ClusterState, TopicRecord
 from kohort.shortened import shortened
 from kohort.types import TopicPartition

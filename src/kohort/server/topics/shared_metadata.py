@@ -39,7 +39,7 @@ from kohort.cluster import (
 from kohort.errors import ErrorCode, KafkaError, KohortError, fresh
 from kohort.log.base import Log
 from kohort.protocol.batches import NO_PRODUCER_ID, read_header
-from kohort.server.logs import fields
+from kohort.server.logging import fields
 from kohort.server.topics.cluster_metadata import (
     AclRecord,
     ClusterState,

@@ -11,7 +11,7 @@ from kohort.log.base import Log, LogConfig, LogDirectory
 from kohort.log.elsewhere import ElsewhereLog
 from kohort.log.partition_directories import NameTakenError
 from kohort.server.config import Config, effective_topic_configs, topic_log_config
-from kohort.server.logs import fields
+from kohort.server.logging import fields
 from kohort.server.topics.cluster_metadata import TopicRecord
 from kohort.server.topics.metadata_log import storage_error
 from kohort.server.topics.reconciliation import places_of

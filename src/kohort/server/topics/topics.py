@@ -35,7 +35,7 @@ from kohort.server.config import (
     ResourceType,
     validate_topic_configs,
 )
-from kohort.server.logs import fields
+from kohort.server.logging import fields
 from kohort.server.topics.cluster_metadata import (
     BATCH_RECORDS,
     METADATA,

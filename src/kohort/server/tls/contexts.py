@@ -27,7 +27,7 @@ from kohort.security import (
     validity,
 )
 from kohort.server.config import RELOADABLE, Config, ListenerConfig
-from kohort.server.guarded_tls import GuardedContext
+from kohort.server.tls.guarded import GuardedContext
 
 DEFAULT_CIPHERS: Final = "ECDHE+AESGCM:ECDHE+CHACHA20"
 """Of TLS 1.2: forward secrecy and authenticated encryption; those of TLS 1.3 all have both."""

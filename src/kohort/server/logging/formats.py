@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from kohort.printable import indented
-from kohort.server.log_lines import LogLines
+from kohort.server.logging.log_lines import LogLines
 
 
 def fields(**values: object) -> dict[str, dict[str, object]]:

@@ -35,7 +35,7 @@ from kohort.server.addresses import Address
 from kohort.server.broker import Broker
 from kohort.server.config import Config
 from kohort.server.net import Connection
-from kohort.server.tls import LARGEST_FILE
+from kohort.server.tls.contexts import LARGEST_FILE
 from server.certificates import Authority
 from server.net.bench import Peer
 

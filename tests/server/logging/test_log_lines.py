@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from kohort.server.log_lines import LogLines
-from kohort.server.logs import TextFormatter
+from kohort.server.logging.formats import TextFormatter
+from kohort.server.logging.log_lines import LogLines
 
 
 def record(message: str) -> logging.LogRecord:
@@ -96,7 +96,7 @@ class Disk:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, room: int) -> None:
         self.room = room
         self._write = os.write
-        monkeypatch.setattr("kohort.server.log_lines.os.write", self)
+        monkeypatch.setattr("kohort.server.logging.log_lines.os.write", self)
 
     def __call__(self, descriptor: int, data: bytes) -> int:
         if not self.room:

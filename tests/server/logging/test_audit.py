@@ -21,11 +21,12 @@ from kohort.security.acls import (
     ResourceType,
 )
 from kohort.security.authorizer import Authorizer
-from kohort.server.audit import LONGEST_NAME, PER_SECOND, AuditLog
 from kohort.server.authorization import Access, Authorization
+from kohort.server.logging import AuditLog
+from kohort.server.logging.audit import LONGEST_NAME, PER_SECOND
 from server.identities import peer
+from server.logging.test_log_lines import Disk
 from server.test_authorization import question
-from server.test_log_lines import Disk
 
 ALICE = peer(KafkaPrincipal("User", "alice"))
 
@@ -159,7 +160,7 @@ def test_what_a_list_leaves_out_is_not_told(log: AuditLog, tmp_path: Path) -> No
 def test_the_descriptor_is_not_reused_while_a_line_is_being_written(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("kohort.server.log_lines.FLUSH_S", 0.05)
+    monkeypatch.setattr("kohort.server.logging.log_lines.FLUSH_S", 0.05)
     path = tmp_path / "audit"
     os.mkfifo(path)
     reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)

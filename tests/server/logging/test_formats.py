@@ -7,7 +7,8 @@ import sys
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kohort.server.logs import JsonFormatter, TextFormatter, fields
+from kohort.server.logging import fields
+from kohort.server.logging.formats import JsonFormatter, TextFormatter
 
 
 def record(message: str, *, error: bool = False, **values: object) -> logging.LogRecord:

@@ -19,8 +19,8 @@ from typing import Any, Final
 
 from kohort.security import Peer
 from kohort.security.acls import AclOperation, ResourceType
-from kohort.server.log_lines import LogLines
-from kohort.server.logs import fields
+from kohort.server.logging.formats import fields
+from kohort.server.logging.log_lines import LogLines
 
 logger = logging.getLogger("kohort.serve")
 

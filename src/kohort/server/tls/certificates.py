@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 from kohort.errors import ConfigError
 from kohort.server.config import Config, ListenerConfig
-from kohort.server.logs import fields
+from kohort.server.logging import fields
 
 if TYPE_CHECKING:
     import ssl
 
-    from kohort.server.tls import ListenerTls, ServerKeys
+    from kohort.server.tls.contexts import ListenerTls, ServerKeys
 
 logger = logging.getLogger("kohort.serve")
 
@@ -38,7 +38,7 @@ class Certificates:
 
     def open(self, listener: ListenerConfig) -> "ListenerTls":
         """Read the key and certificates of a listener. Raises ConfigError."""
-        from kohort.server.tls import ListenerTls  # few servers need it
+        from kohort.server.tls.contexts import ListenerTls  # few servers need it
 
         tls = self._listeners[listener.name.lower()] = ListenerTls(self._config, listener)
         return tls

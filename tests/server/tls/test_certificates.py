@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from kohort.errors import ConfigError
-from kohort.server.certificates import Certificates
 from kohort.server.config import Config
+from kohort.server.tls import Certificates
 from server.certificates import Authority
 
 KEYSTORE = "listener.name.ssl.ssl.keystore.location"
