@@ -18,8 +18,10 @@ from kohort.client.errors import (
     NotAssignedError,
     OffsetOutOfRangeError,
     TopicRecreatedError,
+    UnsupportedVersionError,
 )
 from kohort.client.group_errors import CommitError
+from kohort.client.net import Connection
 from kohort.client.offset_and_metadata import OffsetAndMetadata
 from kohort.client.produce.producer import Producer
 from kohort.errors import ConfigError, KafkaError, KohortError
@@ -410,6 +412,34 @@ async def test_reading_to_an_end_after_a_part_of_a_batch(consumer: Consumer) -> 
     other = TopicPartition("orders", 1 - partition)
     assert await read_to(consumer, {other: 1}) == [(other.partition, 0)]
     assert await read_to(consumer, {ORDERS[partition]: 5}) == [(partition, n) for n in range(1, 5)]
+
+
+@pytest.mark.parametrize("how", ["cancelled", "without response"])
+async def test_a_commit_goes_back_behind_one_whose_outcome_is_not_known(
+    consumer: Consumer, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """What was committed last is then not what the consumer knows."""
+    await consumer.assign({FIRST: 0})
+    await read(consumer, 3)
+    await consumer.commit()
+    await read(consumer, 2)
+    send = Connection.send
+
+    async def lost(connection: Connection, api: str, /, **fields: Any) -> Any:
+        response = await send(connection, api, **fields)
+        if api == "offset_commit":
+            raise asyncio.CancelledError if how == "cancelled" else UnsupportedVersionError("lost")
+        return response
+
+    monkeypatch.setattr(Connection, "send", lost)
+    with pytest.raises((asyncio.CancelledError, UnsupportedVersionError)):
+        await consumer.commit()
+    monkeypatch.undo()
+    consumer.seek(FIRST, 2)
+    await read(consumer, 1)
+    await consumer.commit()
+    found = await consumer.committed([FIRST])
+    assert found == {FIRST: OffsetAndMetadata(offset=3, leader_epoch=found[FIRST].leader_epoch)}
 
 
 @pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])

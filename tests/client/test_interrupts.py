@@ -1,25 +1,36 @@
-"""A KeyboardInterrupt at every point of a blocking program's transaction.
+"""A KeyboardInterrupt at every point of a blocking program's transaction, commit and close.
 
 Points are counted on the client's own loop. At one of them the main thread gets a signal, wherever
 it waits. The program goes on as docs/client.md says; each result counts once, with its offset.
 """
 
+import asyncio
 import signal
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
 
 import pytest
 
 from client.points import Points, Watch
-from kohort.client import ClientConfig, TransactionOutcome
+from kohort.client import (
+    Admin,
+    ClientConfig,
+    CommitError,
+    OffsetAndMetadata,
+    TransactionOutcome,
+    UndeliveredError,
+)
 from kohort.client.concurrency import background_loop
+from kohort.client.net import Connection
 from kohort.client.sync import Consumer, ConsumerGroup, Producer, run
+from kohort.errors import unless_error
 from kohort.server.broker import Broker
 from kohort.server.config.config import Config
+from kohort.types import TopicPartition
 
 COMMITTED = TransactionOutcome.COMMITTED
 
@@ -66,6 +77,7 @@ def interrupts() -> Iterator[Interrupts]:
     made = Interrupts()
     before = signal.signal(signal.SIGUSR1, made.handle)
     yield made
+    made.armed = False
     signal.signal(signal.SIGUSR1, before)
 
 
@@ -190,9 +202,7 @@ def test_an_interrupt_while_waiting_for_a_batch_loses_none(
 ) -> None:
     """The program catches it, and goes on; a batch that it did not get comes with the next call."""
     values = [b"first", b"second", b"third"]
-    with Producer(config, batch_size=1) as feeder:
-        for each in values:
-            feeder.send("orders", each)
+    feed(config, values)
     found: list[bytes | None] = []
     at = 0
     with opened(reader, config) as (take, commit):
@@ -200,7 +210,7 @@ def test_an_interrupt_while_waiting_for_a_batch_loses_none(
             at += 1
             points = Points(at, interrupt)
             try:
-                with each_instruction(points, "_next", "_finish", "_take", "run", "start"):
+                with each_instruction(points, "_next", "_finish", "_take", "run", "run_to_its_end"):
                     batch = take()
             except KeyboardInterrupt:
                 continue
@@ -215,10 +225,238 @@ def test_an_interrupt_while_waiting_for_a_batch_loses_none(
 def opened(reader: str, config: ClientConfig) -> Iterator[Any]:
     """How to take the next batch, and how to commit it."""
     if reader == "group":
-        with ConsumerGroup("g", topics=["orders"], bootstrap=config.bootstrap) as group:
+        with ConsumerGroup(GROUP, topics=["orders"], bootstrap=config.bootstrap) as group:
             batches = group.batches(max_wait_ms=10_000)
             yield lambda: next(batches), group.commit
     else:
-        with Consumer(config, group_id="g") as consumer:
+        with Consumer(config, group_id=GROUP) as consumer:
             consumer.assign_topics("orders")
             yield lambda: consumer.next_batch(max_wait_ms=10_000), consumer.commit
+
+
+GROUP = "g"
+HERE = TopicPartition("orders", 0)
+ENDS = ("commit", "close", "flush", "run_to_its_end", "run_uncancelled", "_drop", "_leave_batch")
+
+
+def feed(config: ClientConfig, values: Iterable[bytes]) -> None:
+    with Producer(config, batch_size=1) as feeder:
+        for each in values:
+            feeder.send("orders", each)
+
+
+def committed(admin: Admin) -> int | None:
+    found = unless_error(run(admin.committed([GROUP]))[GROUP]).get(HERE)
+    return None if found is None else found.offset
+
+
+@pytest.fixture
+def admin(config: ClientConfig) -> Iterator[Admin]:
+    made = Admin(config)
+    yield made
+    run(made.close())
+
+
+@contextmanager
+def each_line(points: Points) -> Iterator[None]:
+    """Count the lines in which this thread ends something of a blocking client."""
+
+    def trace(frame: FrameType, event: str, _argument: object) -> Any:
+        code = frame.f_code
+        if not code.co_filename.endswith((*READS, *LINES)) or code.co_name not in ENDS:
+            return None
+        if event == "line":
+            points.count()
+        return trace
+
+    with tracing(trace):
+        yield
+
+
+@pytest.fixture
+def connections(monkeypatch: pytest.MonkeyPatch) -> list[Connection]:
+    """All that are opened."""
+    opened: list[Connection] = []
+    made = Connection.connection_made
+
+    def connection_made(connection: Connection, transport: asyncio.BaseTransport) -> None:
+        opened.append(connection)
+        made(connection, transport)
+
+    monkeypatch.setattr(Connection, "connection_made", connection_made)
+    return opened
+
+
+def still_open(connections: list[Connection]) -> list[Connection]:
+    return [each for each in connections if not each.closed]
+
+
+def busy_client(kind: str, config: ClientConfig) -> Any:
+    """A client with something to end: a batch in work, a commit that waits, or a record."""
+    if kind == "group":
+        group = ConsumerGroup(GROUP, topics=["orders"], bootstrap=config.bootstrap).__enter__()
+        next(group)
+        return group
+    if kind == "consumer":
+        consumer = Consumer(config, group_id=GROUP, enable_auto_commit=True)
+        consumer.assign_topics("orders")
+        next(consumer)
+        return consumer
+    producer = Producer(config, linger_ms=60_000)
+    producer.send("orders", b"second")
+    return producer
+
+
+def strikes_in_the_request(
+    monkeypatch: pytest.MonkeyPatch, api: str, strike: Callable[[], None]
+) -> None:
+    """Call `strike` once when a request of this API is about to be sent, which then takes long."""
+    send = Connection.send
+    struck: list[str] = []
+
+    async def striking(connection: Connection, name: str, /, **fields: Any) -> Any:
+        if name.startswith(api) and not struck:
+            struck.append(name)
+            strike()
+            await asyncio.sleep(0.1)
+        return await send(connection, name, **fields)
+
+    monkeypatch.setattr(Connection, "send", striking)
+
+
+@pytest.mark.parametrize("reader", ["group", "consumer"])
+def test_an_interrupted_commit_is_done_when_it_is_told(
+    admin: Admin,
+    config: ClientConfig,
+    interrupts: Interrupts,
+    monkeypatch: pytest.MonkeyPatch,
+    reader: str,
+) -> None:
+    feed(config, [b"first"])
+    with opened(reader, config) as (take, commit):
+        assert take() is not None
+        strikes_in_the_request(monkeypatch, "offset_commit", interrupts)
+        interrupts.armed = True
+        with pytest.raises(KeyboardInterrupt) as told:
+            commit()
+        assert committed(admin) == 1
+        assert told.value.__cause__ is None
+
+
+@pytest.mark.parametrize("reader", ["group", "consumer"])
+def test_an_interrupted_commit_that_is_refused_says_so(
+    admin: Admin,
+    config: ClientConfig,
+    interrupts: Interrupts,
+    monkeypatch: pytest.MonkeyPatch,
+    reader: str,
+) -> None:
+    feed(config, [b"first"])
+    with opened(reader, config) as (take, commit):
+        assert take() is not None
+        strikes_in_the_request(monkeypatch, "offset_commit", interrupts)
+        interrupts.armed = True
+        with pytest.raises(KeyboardInterrupt) as told:
+            commit({HERE: OffsetAndMetadata(offset=1, metadata="x" * 10_000)})
+        assert isinstance(told.value.__cause__, CommitError)
+        assert committed(admin) is None
+
+
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
+@pytest.mark.parametrize("reader", ["group", "consumer"])
+def test_a_commit_may_be_interrupted_anywhere_and_repeated(
+    admin: Admin, config: ClientConfig, reader: str
+) -> None:
+    """Also one that goes back: the consumer may not take it for done already."""
+    feed(config, [b"first", b"second"])
+    with opened(reader, config) as (take, commit):
+        assert take() is not None
+        at, wanted = 0, 1
+        is_struck = True
+        while is_struck:
+            at, wanted = at + 1, 3 - wanted
+            points = Points(at, interrupt)
+            with suppress(KeyboardInterrupt), each_instruction(points, *ENDS):
+                commit({HERE: wanted})
+            is_struck = points.is_struck
+            before = committed(admin)
+            assert before in {wanted, 3 - wanted} or (before is None and at == 1)
+            commit({HERE: wanted})
+            assert committed(admin) == wanted
+
+
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
+@pytest.mark.parametrize("kind", ["group", "consumer", "producer"])
+def test_a_close_may_be_interrupted_anywhere_and_repeated(
+    admin: Admin, config: ClientConfig, kind: str, connections: list[Connection]
+) -> None:
+    feed(config, [b"first"])
+    run(admin.committed([GROUP]))
+    at, is_struck = 0, True
+    while is_struck:
+        at += 1
+        connections.clear()
+        client = busy_client(kind, config)
+        points = Points(at, interrupt)
+        with suppress(KeyboardInterrupt), each_line(points):
+            client.close()
+        is_struck = points.is_struck
+        client.close()
+        assert connections
+        assert still_open(connections) == [], f"after an interrupt at line {at}"
+        assert unless_error(run(admin.describe_groups([GROUP]))[GROUP]).members == ()
+
+
+@pytest.mark.parametrize("kind", ["group", "consumer", "producer"])
+def test_an_interrupt_of_a_close_that_waits_is_raised_when_it_has_closed(
+    config: ClientConfig,
+    kind: str,
+    interrupts: Interrupts,
+    monkeypatch: pytest.MonkeyPatch,
+    connections: list[Connection],
+) -> None:
+    feed(config, [b"first"])
+    connections.clear()
+    client = busy_client(kind, config)
+    close = Connection.close
+
+    async def slowly(connection: Connection) -> None:
+        interrupts()
+        await asyncio.sleep(0.1)
+        await close(connection)
+
+    monkeypatch.setattr(Connection, "close", slowly)
+    interrupts.armed = True
+    with pytest.raises(KeyboardInterrupt):
+        client.close()
+    assert connections
+    assert still_open(connections) == []
+    client.close()
+
+
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
+def test_an_interrupted_flush_tells_what_it_lost(config: ClientConfig) -> None:
+    """Each line: the error that `flush` did not raise is the cause, or a later call has it."""
+    at, is_struck = 0, True
+    feed(config, [b"first"])
+    with Producer(config) as producer:
+        while is_struck:
+            at += 1
+            producer.send("orders", b"x" * 2_000_000)  # more than max_request_size
+            points = Points(at, interrupt)
+            with each_line(points):
+                try:
+                    producer.flush()
+                except (KeyboardInterrupt, UndeliveredError) as error:
+                    told: BaseException = error
+            is_struck = points.is_struck
+            if not tells_of_losses(told):
+                with pytest.raises(UndeliveredError):
+                    producer.flush()
+
+
+def tells_of_losses(error: BaseException | None) -> bool:
+    """Whether it, or what came before it, has the errors of records."""
+    return error is not None and (
+        isinstance(error, UndeliveredError) or tells_of_losses(error.__cause__ or error.__context__)
+    )

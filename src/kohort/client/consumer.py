@@ -586,16 +586,20 @@ class Consumer(MethodHints, Generic[K, V]):
             await self._send({tp: committable(tp, each) for tp, each in offsets.items()})
 
     async def _commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        await self._send(
-            {tp: each for tp, each in offsets.items() if self._committed.get(tp) != each}
-        )
+        async with self._commit_order:  # the one in flight decides on what is new
+            await self._send_in_order(
+                {tp: each for tp, each in offsets.items() if self._committed.get(tp) != each}
+            )
 
     async def _send(self, new: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        if new:
-            async with self._commit_order:
-                await self._send_in_order(new)
+        async with self._commit_order:
+            await self._send_in_order(new)
 
     async def _send_in_order(self, new: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        if not new:
+            return
+        for tp in new:  # not known until the response is there, which may not come
+            self._committed.pop(tp, None)
         started = asyncio.get_running_loop().time()
         try:
             outcomes = await self._admin.commit(

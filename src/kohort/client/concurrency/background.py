@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Coroutine
 from concurrent.futures import CancelledError, Future, wait
 from typing import Any, TypeVar
 
+from kohort.client.concurrency.cancellation import to_its_end
 from kohort.errors import KohortError
 
 T = TypeVar("T")
@@ -57,7 +58,8 @@ class BackgroundLoop:
     def run_to_its_end(self, work: Coroutine[Any, Any, T]) -> T:
         """As `run`, but an interrupt is raised when `work` has ended, and its outcome is known.
 
-        `work` is cancelled, and decides when it ends. A second interrupt is raised at once.
+        `work` is cancelled where it waits first, and decides when it ends. The error with which it
+        ended is the cause of the interrupt. A second interrupt is raised at once.
         """
         self._validate_thread(work)
         try:
@@ -69,24 +71,33 @@ class BackgroundLoop:
         result: Future[T] = Future()
 
         def start() -> None:
-            tasks.append(self.loop.create_task(work))
-            tasks[0].add_done_callback(lambda task: _copy(task, result))
+            if not tasks:
+                tasks.append(self.loop.create_task(work))
+                tasks[0].add_done_callback(lambda task: _copy(task, result))
 
         def cancel() -> None:
-            if tasks:
-                tasks[0].cancel()
-            else:  # interrupted before it was begun; `wait` does not see a future that is cancelled
-                work.close()
-                result.set_exception(CancelledError())
+            start()  # interrupted before it was begun
+            self.loop.call_soon(tasks[0].cancel)  # once it has begun, so that it can decide
 
         try:
             self.loop.call_soon_threadsafe(start)
             return result.result()
-        except BaseException:
+        except BaseException as error:
             if not result.done():
                 self.loop.call_soon_threadsafe(cancel)
                 wait([result])
-            raise
+            failure = result.exception()
+            if failure is error or isinstance(failure, CancelledError):
+                raise
+            raise error from failure
+
+    def run_uncancelled(self, work: Coroutine[Any, Any, None]) -> None:
+        """As `run_to_its_end`, for work that an interrupt does not cancel."""
+
+        async def uncancelled() -> None:
+            await to_its_end(self.loop.create_task(work))
+
+        self.run_to_its_end(uncancelled())
 
     def _validate_thread(self, work: Coroutine[Any, Any, Any]) -> None:
         if threading.current_thread() is self._thread:

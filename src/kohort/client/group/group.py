@@ -89,6 +89,7 @@ class ConsumerGroup(MethodHints, Generic[K, V]):
             self.config.topics, self.config.assignors, self.config.rack
         )
         self._opened = AsyncExitStack()
+        self._closing: asyncio.Task[None] | None = None
         self._run: GroupRun | None = None
         self._own_loop: asyncio.AbstractEventLoop | None = None
         self._records: GroupRecords[K, V] | None = None
@@ -167,8 +168,11 @@ class ConsumerGroup(MethodHints, Generic[K, V]):
             return
         own_loop(self._own_loop, "group")
         self._run.validate_outside()
-        closing = asyncio.create_task(self._opened.aclose(), name=f"{self.config.group_id} closes")
-        await to_its_end(closing, self._run.draining.hurry)
+        if self._closing is None:
+            self._closing = asyncio.create_task(
+                self._opened.aclose(), name=f"{self.config.group_id} closes"
+            )
+        await to_its_end(self._closing, self._run.draining.hurry)
 
     def stop(self, reason: str = "the application stops") -> None:
         """Request the end: the generation closes as if revoked, then the member leaves the group.

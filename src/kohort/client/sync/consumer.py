@@ -78,9 +78,12 @@ class Consumer(MethodHints, Generic[K, V]):
         self.close()
 
     def close(self) -> None:
-        """End all requests; with `enable_auto_commit`, commit first. Idempotent."""
+        """End all requests; with `enable_auto_commit`, commit first. Idempotent.
+
+        An interrupt is raised when all is closed; a second one at once.
+        """
         self._leave_batch()
-        self._loop.run(self._consumer.close())
+        self._loop.run_to_its_end(self._consumer.close())
 
     def metrics(self) -> ConsumerMetrics:
         """Counters since the start, and gauges of this moment; from any thread."""
@@ -168,8 +171,12 @@ class Consumer(MethodHints, Generic[K, V]):
     def commit(
         self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None
     ) -> None:
-        """Commit these offsets, or all that was handed out, also the last record or batch."""
-        self._loop.run(self._consumer.commit(offsets))
+        """Commit these offsets, or all that was handed out, also the last record or batch.
+
+        An interrupt is raised when the outcome is known, within `default_api_timeout_ms`, with the
+        error of the commit as its cause; a second one at once.
+        """
+        self._loop.run_uncancelled(self._consumer.commit(offsets))
 
     # Records
 
@@ -243,7 +250,7 @@ class Consumer(MethodHints, Generic[K, V]):
         self, max_wait_ms: float, before: Mapping[TopicPartition, int] | None = None
     ) -> Batch[K, V] | None:
         """The next batch, of which nothing counts as used: deserializing may be interrupted."""
-        taken = self._loop.run(self._take_unused(max_wait_ms, before))
+        taken = self._loop.run_to_its_end(self._take_unused(max_wait_ms, before))
         if taken is not None:
             self._position = taken.first_offset
             if self._deserializers is not None:

@@ -116,8 +116,12 @@ class ConsumerGroup(MethodHints, Generic[K, V]):
         return tuple(self._group.config.topics)
 
     def __enter__(self) -> Self:
-        self._loop.run(self._group.__aenter__())
-        self._serving = self._loop.start(self._serve())
+        try:
+            self._loop.run_to_its_end(self._begin())
+        except BaseException as error:
+            if not isinstance(error, Exception):  # an interrupt may come when it has begun
+                self.close()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -126,14 +130,14 @@ class ConsumerGroup(MethodHints, Generic[K, V]):
     def close(self) -> None:
         """Commit what waits to be, leave the group, and close all connections. Idempotent.
 
-        The batch in work counts as not finished.
+        The batch in work counts as not finished. An interrupt ends what drains, and is raised when
+        all is closed; a second one at once.
         """
         while self._released:
-            self._released.pop()()
-        if self._serving is None or self._closed:
-            return
-        self._closed = True
-        self._loop.run(self._end(self._serving))
+            self._released[-1]()
+            self._released.pop()
+        if self._serving is not None and not self._closed:
+            self._loop.run_to_its_end(self._end(self._serving))
 
     def stop(self, reason: str = "the application stops") -> None:
         """Request the end, from any thread: the iteration ends behind the batch in work."""
@@ -289,7 +293,9 @@ class ConsumerGroup(MethodHints, Generic[K, V]):
     ) -> None:
         """Commit the batch in work, or these offsets of partitions that the member has.
 
-        Raises GenerationEndedError when a partition is no longer this member's, CommitError.
+        Raises GenerationEndedError when a partition is no longer this member's, CommitError. An
+        interrupt is raised when the outcome is known, within `default_api_timeout_ms`, with the
+        error of the commit as its cause; a second one at once.
         """
         if offsets is None:
             if self._in_work is None or not self._has_batch:
@@ -298,7 +304,8 @@ class ConsumerGroup(MethodHints, Generic[K, V]):
             offsets = {batch.topic_partition: batch.next_offset}
         validate_offsets(offsets)
         if offsets:
-            self._loop.run(self._generation_of(next(iter(offsets))).commit(offsets))
+            generation = self._generation_of(next(iter(offsets)))
+            self._loop.run_uncancelled(generation.commit(offsets))
 
     def _generation_of(self, partition: TopicPartition) -> Generation:
         found = self._generations.get(partition)
@@ -358,6 +365,10 @@ class ConsumerGroup(MethodHints, Generic[K, V]):
 
     # On the loop
 
+    async def _begin(self) -> None:
+        await self._group.__aenter__()
+        self._serving = self._loop.start(self._serve())
+
     async def _serve(self) -> None:
         try:
             async for generation in self._group:
@@ -374,9 +385,12 @@ class ConsumerGroup(MethodHints, Generic[K, V]):
             if each is not None:
                 each.is_abandoned = True
                 each.finished.set()
-        await self._group.close()
-        if not serving.done():
-            await asyncio.wait([asyncio.wrap_future(serving)])
+        try:
+            await self._group.close()
+        finally:  # also if it is cancelled, which closes all the same
+            if not serving.done():
+                await asyncio.wait([asyncio.wrap_future(serving)])
+            self._closed = True
 
 
 def _minus(offset: int | None, difference: int) -> int | None:

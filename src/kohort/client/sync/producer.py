@@ -94,8 +94,8 @@ class Delivery:
     async def queued_or_refused(self) -> None:
         """Wait until `queued` is set; raises nothing of it."""
         queued = asyncio.wrap_future(self.queued)
+        queued.add_done_callback(_mark_as_read)
         await asyncio.wait([queued])
-        queued.exception()  # mark it as read
 
     async def _wait(self, timeout_s: float | None) -> RecordMetadata:
         async with asyncio.timeout(timeout_s):
@@ -108,6 +108,11 @@ class Delivery:
         if not self.queued.done():
             return False
         return self.queued.exception() is not None or self.queued.result().done()
+
+
+def _mark_as_read(future: "asyncio.Future[AsyncDelivery]") -> None:
+    if not future.cancelled():
+        future.exception()
 
 
 class _Gathered(NamedTuple):
@@ -158,15 +163,18 @@ class Producer(MethodHints, Generic[K_in, V_in]):
         """Topics that were there: a mistyped one must not hold up the records of others."""
         self._refused: list[Delivery] = []
         self._closed = False
+        """Whether `send` refuses records."""
+        self._ended = False
+        """Whether all connections are closed, too."""
         _open.add(self)
 
     def __enter__(self) -> Self:
         """A transactional producer fences others with its `transactional_id` here."""
         try:
-            self._loop.run(self._producer.__aenter__())
-        except BaseException:
+            self._loop.run_to_its_end(self._producer.__aenter__())
+        except BaseException:  # an interrupt may come when it has begun
             self._closed = True
-            _open.discard(self)
+            self._drop()
             raise
         return self
 
@@ -304,38 +312,44 @@ class Producer(MethodHints, Generic[K_in, V_in]):
     def flush(self) -> None:
         """Send all records that were queued by now, and wait until they are settled.
 
-        Raises UndeliveredError with the errors of the records for whose delivery nobody waited.
+        Raises UndeliveredError with the errors of the records for whose delivery nobody waited. An
+        interrupt has it as its cause if it was known by then.
         """
-        self._loop.run(self._settled(self._producer.flush))
+        self._loop.run_to_its_end(self._settled(self._producer.flush))
 
     def close(self) -> None:
         """`flush`, and end; a transaction that is open is aborted. Idempotent. Raises as `flush`.
 
-        A call that is interrupted ends at once, and logs what is not in the log.
+        A call that is interrupted closes at once, and logs what is not in the log.
         """
         self._loop.validate_process()
-        with self._changed:
-            if self._closed:
-                return
-            self._closed = True
-            self._changed.notify_all()
+        if self._ended:
+            return
         try:
-            self._loop.run(self._settled(self._producer.close))
+            self._loop.run_to_its_end(self._close())
         finally:
             if (lost := self._drop()) is not None:
                 log.error("%s", lost)
 
     def end_with_the_process(self) -> None:
         """Drop what is not in the log, if the producer was not closed, and log it."""
-        if self._loop.is_of_this_process and not self._closed:
+        if self._loop.is_of_this_process and not self._ended:
             self._closed = True
             if (lost := self._drop()) is not None:
                 log.error("the producer was not closed before the process ended: %s", lost)
 
     def _drop(self) -> UndeliveredError | None:
         """End at once; what is not in the log yet is lost."""
+        lost = self._loop.run_to_its_end(self._close_at_once())
+        self._ended = True
         _open.discard(self)
-        return self._loop.run(self._close_at_once())
+        return lost
+
+    async def _close(self) -> None:
+        with self._changed:  # here, as an interrupt in the caller's thread might leave it locked
+            self._closed = True
+            self._changed.notify_all()
+        await self._settled(self._producer.close)
 
     async def _close_at_once(self) -> UndeliveredError | None:
         lost = None
