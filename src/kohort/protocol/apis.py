@@ -10,7 +10,6 @@ fixed old ones. The lowest version therefore matters as much as the highest.
 """
 
 from dataclasses import dataclass
-from functools import cached_property
 from types import MappingProxyType
 from typing import Final
 
@@ -37,11 +36,6 @@ class Api:
     def flexible(self, version: int) -> bool:
         """Whether `version` is encoded with compact lengths and tags."""
         return version >= self.first_flexible
-
-    @cached_property
-    def handler(self) -> str:
-        """Name of the module that handles it, imported when the first request comes."""
-        return f"kohort.server.handlers.{self.name}"
 
 
 NEVER: Final = 1 << 15

@@ -51,11 +51,13 @@ from kohort.server.config import (
     waits_for_disk,
 )
 from kohort.server.fetch import FetchSessions
+from kohort.server.handlers import forwarding_handler_module, handler_module
 from kohort.server.logging import AuditLog, fields
 from kohort.server.monitoring import Observer
 from kohort.server.net import (
     ConnectionLimits,
     Dispatcher,
+    HandlerModule,
     Listeners,
     Protection,
     Sasl,
@@ -189,7 +191,7 @@ class Broker:
             self._open_transactions()
             self._open_observer()
             await self._settle()
-            self.dispatcher = Dispatcher(await self._bind())
+            self.dispatcher = Dispatcher(await self._bind(), self._handler_module)
             dispatch = self._cluster.guarded(self.dispatcher.dispatch)
             self.listener.serve(dispatch, self._throttling)
             self._opened.push_async_callback(self.observer.close)
@@ -210,6 +212,12 @@ class Broker:
         Raises OSError if something did not reach the disk; everything is closed all the same.
         """
         await self._opened.aclose()
+
+    @property
+    def _handler_module(self) -> HandlerModule:
+        """Where the dispatcher finds handlers: those of changes may forward to the controller."""
+        is_controller = self._cluster.controller is None
+        return handler_module if is_controller else forwarding_handler_module
 
     async def _open_storage(self) -> None:
         try:

@@ -28,6 +28,7 @@ from kohort.security import SecurityProtocol
 from kohort.server.addresses import Address
 from kohort.server.config import Config, ListenerConfig
 from kohort.server.fetch import FetchSessions
+from kohort.server.handlers import handler_module
 from kohort.server.net import ConnectionLimits, Dispatcher, Listeners, Protection, Sasl
 from kohort.server.nodes import OneNode
 from kohort.server.services import Services, random_ids
@@ -211,7 +212,7 @@ class Wire:
             node_id=0,
             cluster_id="cluster",
         )
-        self.dispatcher = Dispatcher(services)
+        self.dispatcher = Dispatcher(services, handler_module)
         self.listener = Listeners(ConnectionLimits(**limits))
         self._stack = AsyncExitStack()
 

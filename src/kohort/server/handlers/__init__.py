@@ -10,15 +10,33 @@ about groups.
 """
 
 from datetime import timedelta
+from types import ModuleType
 from typing import Final
 
 from kohort.errors import ErrorCode
+from kohort.protocol.apis import ALL_APIS
+from kohort.server.handlers import forwarding
+from kohort.server.handlers.modules import handler_module
+
+__all__ = [
+    "cut_reason",
+    "forwarding_handler_module",
+    "handler_module",
+    "milliseconds",
+    "without_fenced",
+]
 
 _MS: Final = timedelta(milliseconds=1)
 
-
 REASON_CHARS: Final = 255
 """Characters of a reason that are kept; Kafka's clients cut it there (KIP-800)."""
+
+
+def forwarding_handler_module(api_key: int) -> ModuleType:
+    """`handler_module` of a node that forwards changes of the cluster to the controller."""
+    if ALL_APIS[api_key].name in forwarding.FORWARDED:
+        return forwarding
+    return handler_module(api_key)
 
 
 def cut_reason(reason: str | None) -> str | None:

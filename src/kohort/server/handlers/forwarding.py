@@ -2,13 +2,12 @@
 
 from collections.abc import Coroutine
 from functools import partial
-from importlib import import_module
 from typing import Any, Final
 
 from kohort.errors import KafkaError
-from kohort.protocol.apis import APIS
 from kohort.protocol.messages import encode, request_head, response_body_at
 from kohort.server.config import ResourceType
+from kohort.server.handlers.modules import handler_module
 from kohort.server.internode import RemoteController
 from kohort.server.net import Exchange
 from kohort.server.services import Services
@@ -39,7 +38,7 @@ def handle(
     controller = services.controller
     assert controller is not None
     if _is_of_loggers(request):
-        handler: Any = import_module(APIS[exchange.api_key].handler)
+        handler: Any = handler_module(exchange.api_key)
         here: Coroutine[Any, Any, None] | None = handler.handle(services, exchange, request)
         return here
     return _forward(services, controller, exchange, request)

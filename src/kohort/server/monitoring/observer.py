@@ -1,7 +1,6 @@
 """What a server shows of itself: a line per rebalance, health, metrics, and groups as JSON."""
 
 import asyncio
-import importlib
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -375,7 +374,11 @@ async def _not_there(kind: str, name: str, there: list[str]) -> HttpResponse:
 
 async def _import_metrics() -> None:
     """Import in a thread, so that the first scrape does not hold up the loop."""
-    await asyncio.to_thread(importlib.import_module, "kohort.server.monitoring.metrics")
+    await asyncio.to_thread(_load_metrics)
+
+
+def _load_metrics() -> None:
+    from kohort.server.monitoring import metrics  # noqa: F401
 
 
 def _unwritable(directory: str) -> list[str]:

@@ -2,7 +2,7 @@
 
 from kohort.server.net.connection import READ_AHEAD, WRITE_TOGETHER, Connection, Dispatch
 from kohort.server.net.connection_limits import ConnectionLimits
-from kohort.server.net.dispatcher import Dispatcher, FastPath
+from kohort.server.net.dispatcher import Dispatcher, FastPath, HandlerModule
 from kohort.server.net.exchange import Exchange
 from kohort.server.net.failed_logins import FailedLogins
 from kohort.server.net.file_descriptors import raise_limit, warn_of_low_limit
@@ -31,6 +31,7 @@ __all__ = [
     "Exchange",
     "FailedLogins",
     "FastPath",
+    "HandlerModule",
     "ListenerStatistics",
     "Listeners",
     "Protection",

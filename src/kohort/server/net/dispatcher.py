@@ -1,4 +1,4 @@
-"""From a request to its handler: the module of its API, imported when it is first needed.
+"""From a request to its handler: a module for each API, found when it is first needed.
 
 A request takes one way, in steps that may end it early:
 
@@ -22,11 +22,10 @@ waits for records) does not hold up the next.
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
-from importlib import import_module
 from types import ModuleType
 from typing import Any, Final, TypeAlias
 
-from kohort.protocol.apis import ALL_APIS, API_VERSIONS, APIS, BY_NAME, ENVELOPE
+from kohort.protocol.apis import API_VERSIONS, APIS, BY_NAME, ENVELOPE
 from kohort.protocol.messages import decode_large_request, decode_request, has_few_elements
 from kohort.protocol.releasing import release
 from kohort.server.net.envelopes import open_envelope
@@ -35,6 +34,8 @@ from kohort.server.services import Services
 
 Handle: TypeAlias = Callable[[Services, Exchange, Any], Coroutine[Any, Any, None] | None]
 FastPath: TypeAlias = Callable[[Services, Exchange, bytes, int], bool]
+HandlerModule: TypeAlias = Callable[[int], ModuleType]
+"""The handler module of an API key. It may import the module."""
 
 LARGE: Final = 16 * 1024
 """Bytes of a frame that is decoded on the loop; 16,000 empty strings take 10 ms."""
@@ -54,25 +55,19 @@ _SERVED_API_VERSIONS: Final = APIS[API_VERSIONS]
 class Dispatcher:
     """Gives every request of a server to the handler of its API."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, handler_module: HandlerModule) -> None:
         self._services = services
+        self._handler_module = handler_module
         self._handlers: dict[int, Handle] = {}
         self._fast_paths: dict[tuple[int, int], FastPath] = {}
         self._very_large = asyncio.Lock()
 
     def load(self, api_key: int) -> Handle:
-        """Import the handler module of an API, if that has not happened yet; its `handle`."""
+        """Find the handler module of an API, if that has not happened yet; its `handle`."""
         if api_key not in self._handlers:
-            module = self._module(api_key)
+            module = self._handler_module(api_key)
             self.register(api_key, module.handle, getattr(module, "FAST_PATHS", {}))
         return self._handlers[api_key]
-
-    def _module(self, api_key: int) -> ModuleType:
-        if self._services.controller is not None:
-            forwarding = import_module("kohort.server.handlers.forwarding")
-            if ALL_APIS[api_key].name in forwarding.FORWARDED:
-                return forwarding
-        return import_module(ALL_APIS[api_key].handler)
 
     def register(
         self, api_key: int, handle: Handle, fast_paths: Mapping[int, FastPath] | None = None

@@ -1,0 +1,67 @@
+"""Imports by name, which no contract of import-linter sees: none may hide a circle of rooms.
+
+A module that imports another one by a string depends on it all the same. Such an import stays in
+its own room or goes to a lower one, or nothing of the target is used but names for a text.
+"""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+SOURCES: Final = Path(__file__).parents[1] / "src" / "kohort"
+FUNCTIONS: Final = {"__import__", "exec_module", "import_module", "run_module"}
+ARGUED: Final = {
+    "assignors/__init__.py": "public names of its own room",
+    "cli/app.py": "the module of a verb, of its own room",
+    "cli/completion.py": "the module of a verb, of its own room",
+    "cli/groups.py": "the module of a verb of groups, of its own room",
+    "client/__init__.py": "public names of its own room",
+    "client/schema_registry.py": "confluent-kafka, of an extra",
+    "columnar/numba_compiler.py": "modules whose functions it compiles, of its own room",
+    "kio_import.py": "kio, without a library that it imports and does not use",
+    "missing_names.py": "the public names of other packages, for the hint of an error",
+    "protocol/schema.py": "kio's modules of an API",
+    "server/handlers/modules.py": "the handler of an API, of its own room",
+    "spark/pipeline.py": "delta, which only the format of this name needs",
+    "spark/startup/sitecustomize.py": "the module of this name that it hides",
+    "testing/__init__.py": "public names of its own room",
+}
+"""File → what it imports by name."""
+
+
+def imports_by_name(source: str) -> Iterator[int]:
+    """Lines that import a module by a string, or hand such a function on."""
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Name(id=name, ctx=ast.Load()) | ast.Attribute(attr=name) if name in FUNCTIONS:
+                yield node.lineno
+
+
+def test_each_file_that_imports_by_name_is_argued() -> None:
+    found = {
+        path.relative_to(SOURCES).as_posix(): lines
+        for path in SOURCES.rglob("*.py")
+        if (lines := [*imports_by_name(path.read_text(encoding="utf-8"))])
+    }
+    assert {name: found[name] for name in found.keys() - ARGUED.keys()} == {}
+    assert found.keys() >= ARGUED.keys(), "argued, and gone"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "importlib.import_module('kohort.server.handlers.forwarding')",
+        "from importlib import import_module; import_module('kohort.server')",
+        "to_thread(importlib.import_module, 'kohort.server')",
+        "__import__('kohort.server')",
+    ],
+)
+def test_imports_by_name_are_found(line: str) -> None:
+    assert [*imports_by_name(line)]
+
+
+def test_an_import_statement_is_left_to_the_contracts() -> None:
+    assert not [*imports_by_name("from importlib import import_module\nfrom kohort import server")]
