@@ -35,8 +35,10 @@ from kohort.client.config import (
     ReaderOptions,
     StartOffset,
     plain_start_offset,
+    validate_flag,
     validate_int,
     validate_one_of,
+    validate_text,
 )
 from kohort.client.errors import ClientClosedError, NotAssignedError, TopicRecreatedError
 from kohort.client.fetch import Batch, Fetcher, deserialize
@@ -49,7 +51,7 @@ from kohort.client.offset_and_metadata import (
     validate_offsets,
     validate_partitions,
 )
-from kohort.client.properties import checks_names
+from kohort.client.properties import checks_arguments
 from kohort.client.record import K, Record, V
 from kohort.client.serialization import Deserializer, Deserializers, deserializers
 from kohort.errors import ConfigError, ErrorCode, KafkaError, KohortError, unless_error
@@ -61,7 +63,7 @@ _WAIT_MS: Final = 60_000
 _START: Final[Mapping[object, int]] = {"first": EARLIEST, "last": LATEST}
 
 
-@checks_names
+@checks_arguments
 class Consumer(MethodHints, Generic[K, V]):
     """A reader of chosen partitions, used from one event loop.
 
@@ -96,13 +98,12 @@ class Consumer(MethodHints, Generic[K, V]):
         offset that is gone: "first"), or "none": OffsetOutOfRangeError, and ConfigError of
         `assign`. Deserializers are those of `kohort.client.serialization`.
         """
-        if not isinstance(group_id, str | None):
-            raise ConfigError(f"group_id is {group_id!r}; it has to be a str")
-        if not isinstance(client_rack, str):
-            raise ConfigError(f"client_rack is {client_rack!r}; it has to be a str")
+        if group_id is not None:
+            validate_text("group_id", group_id)
+        validate_text("client_rack", client_rack)
         self._start = plain_start_offset(start_offset)
         validate_one_of("isolation_level", isolation_level, get_args(Isolation))
-        validate_one_of("enable_auto_commit", enable_auto_commit, (True, False))
+        validate_flag("enable_auto_commit", enable_auto_commit)
         if enable_auto_commit and group_id is None:
             raise ConfigError("enable_auto_commit needs a group_id: where to commit")
         if group_id == "":

@@ -10,11 +10,13 @@ from typing import Protocol, runtime_checkable
 from uuid import UUID
 
 from kohort.client.offset_and_metadata import OffsetAndMetadata, committable, validate_offsets
+from kohort.client.properties import explains_arguments
 from kohort.types import TopicPartition
 
 Offsets = Mapping[TopicPartition, int | OffsetAndMetadata]
 
 
+@explains_arguments
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupMetadata:
     """A group, and the member and generation that commit; by default none, as for a `Consumer`."""

@@ -5,11 +5,13 @@ from dataclasses import dataclass, replace
 from operator import index
 from typing import Final
 
+from kohort.client.properties import explains_arguments
 from kohort.types import TopicPartition
 
 _INT64_MAX: Final = 2**63 - 1
 
 
+@explains_arguments
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetAndMetadata:
     """A committed offset: that of the next record for the group."""

@@ -37,7 +37,7 @@ from kohort.client.config import Address, ClientConfig, ClientOptions
 from kohort.client.errors import BrokerUnreachableError, ClientClosedError
 from kohort.client.metrics import ClusterMetrics
 from kohort.client.net import Connection, Connections, Key, named
-from kohort.client.properties import checks_names
+from kohort.client.properties import checks_arguments
 from kohort.errors import ConfigError, ErrorCode, KafkaError, fresh
 from kohort.types import TopicPartition
 
@@ -68,7 +68,7 @@ def _config(given: ClientConfig | None, options: Mapping[str, Any]) -> ClientCon
         return ClientConfig(**options)
     if not isinstance(given, ClientConfig):
         raise ConfigError(
-            f"a ClientConfig or a Cluster is needed, not {given!r}; for the address of a broker: "
+            f"a ClientConfig or a Cluster is needed, not {given!r}; options have names, such as "
             "bootstrap='localhost:9092'"
         )
     if options:
@@ -76,7 +76,7 @@ def _config(given: ClientConfig | None, options: Mapping[str, Any]) -> ClientCon
     return given
 
 
-@checks_names
+@checks_arguments
 class Cluster:
     """Owns all connections of one client. Used from one event loop."""
 

@@ -5,8 +5,11 @@ from kohort.client.config.client_config import (
     UNIX,
     Address,
     ClientConfig,
+    validate_flag,
     validate_int,
+    validate_names,
     validate_one_of,
+    validate_text,
 )
 from kohort.client.config.client_options import ClientOptions, ConnectionOptions, ReaderOptions
 from kohort.client.config.group_config import GroupConfig, GroupEvent
@@ -36,6 +39,9 @@ __all__ = [
     "ReaderOptions",
     "StartOffset",
     "plain_start_offset",
+    "validate_flag",
     "validate_int",
+    "validate_names",
     "validate_one_of",
+    "validate_text",
 ]

@@ -1,10 +1,10 @@
 """A client's configuration: Kafka's names with underscores, times in ms, checked on creation."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from kohort.client.properties import checks_names
+from kohort.client.properties import checks_arguments
 from kohort.client.security import PLAINTEXT, Security
 from kohort.errors import ConfigError
 
@@ -12,6 +12,8 @@ Address = tuple[str, int]
 """Host and port of a broker."""
 
 MAX_MS: Final = 2**31 - 1
+_LONGEST: Final = 32_767
+"""Bytes of the longest string in a request."""
 _DURATIONS: Final = {
     "request_timeout_ms": 1,
     "default_api_timeout_ms": 1,
@@ -24,7 +26,7 @@ _DURATIONS: Final = {
 """Names, and the least value of each."""
 
 
-@checks_names
+@checks_arguments
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientConfig:
     """Kafka's CommonClientConfigs. Raises ConfigError, whose text says what to do."""
@@ -58,10 +60,7 @@ class ClientConfig:
             MAX_MS,
         )
         validate_int("max_response_bytes", self.max_response_bytes, 1024, MAX_MS)
-        if len(self.client_id.encode()) > 32_767:
-            raise ConfigError(
-                "client_id is longer than the 32,767 bytes that a request has room for"
-            )
+        validate_text("client_id", self.client_id)
         parse_bootstrap(self.bootstrap)
         if not isinstance(self.security, Security):
             raise ConfigError(
@@ -81,6 +80,11 @@ UNIX: Final = "unix:"
 
 def parse_bootstrap(bootstrap: str | Sequence[str]) -> tuple[Address, ...]:
     """The addresses in `bootstrap.servers`, each once. Raises ConfigError."""
+    if not isinstance(bootstrap, str) and not _are_texts(bootstrap):
+        raise ConfigError(
+            f"bootstrap is {bootstrap!r}; it has to be a str, such as 'localhost:9092', or a list "
+            "of them"
+        )
     parts = bootstrap.split(",") if isinstance(bootstrap, str) else list(bootstrap)
     found = dict.fromkeys(parse_address(part.strip()) for part in parts if part.strip())
     if not found:
@@ -108,6 +112,44 @@ def parse_address(text: str) -> Address:
             f"bootstrap server {text!r} is not HOST:PORT, such as localhost:9092 or [::1]:9092"
         )
     return host.strip("[]"), int(port)
+
+
+def validate_text(name: str, value: object) -> None:
+    """Raise ConfigError unless `value` is a str that has room in a request."""
+    if not isinstance(value, str):
+        raise ConfigError(f"{name} is {value!r}; it has to be a str")
+    try:
+        size = len(value.encode())
+    except UnicodeEncodeError:
+        raise ConfigError(f"{name} {value!r} is not text that can be sent") from None
+    if size > _LONGEST:
+        raise ConfigError(
+            f"{name} is longer than the {_LONGEST:,} bytes that a request has room for"
+        )
+
+
+def validate_names(name: str, value: object) -> None:
+    """Raise ConfigError unless `value` is a collection of names."""
+    if isinstance(value, str):
+        raise ConfigError(
+            f"{name}: a list of names is needed; for the one name, write {name}=[{value!r}]"
+        )
+    if not _are_texts(value):
+        raise ConfigError(f"{name} is {value!r}; it has to be a list of names")
+
+
+def _are_texts(value: object) -> bool:
+    return (
+        isinstance(value, Collection)
+        and not isinstance(value, Mapping)
+        and all(isinstance(each, str) for each in value)
+    )
+
+
+def validate_flag(name: str, value: object) -> None:
+    """Raise ConfigError unless `value` is True or False."""
+    if not isinstance(value, bool):
+        raise ConfigError(f"{name} is {value!r}; it has to be True or False")
 
 
 def validate_one_of(name: str, value: object, values: Sequence[object]) -> None:

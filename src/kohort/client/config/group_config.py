@@ -8,14 +8,21 @@ partition watch 5 s, start at the first offset), else those of Java's consumer.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from kohort.assignors.base import Assignor
-from kohort.client.config.client_config import MAX_MS, validate_int, validate_one_of
+from kohort.client.config.client_config import (
+    MAX_MS,
+    validate_flag,
+    validate_int,
+    validate_names,
+    validate_one_of,
+    validate_text,
+)
 from kohort.client.config.start_offset import StartOffset, plain_start_offset
-from kohort.client.properties import checks_names
+from kohort.client.properties import checks_arguments
 from kohort.errors import ConfigError
 
 INT64_MAX: Final = 2**63 - 1
@@ -39,7 +46,7 @@ class GroupEvent:
     detail: str
 
 
-@checks_names
+@checks_arguments
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupConfig:
     """A member's configuration. Raises ConfigError, whose text says what to do."""
@@ -170,16 +177,14 @@ class GroupConfig:
         )
 
     def _check_topics(self) -> None:
-        if isinstance(self.topics, str):
-            raise ConfigError(
-                "topics: a list of names is needed; for the one topic, write "
-                f"topics=[{self.topics!r}]"
-            )
+        validate_names("topics", self.topics)
+        if self.pattern is not None:
+            validate_text("pattern", self.pattern)
         if bool(self.topics) == (self.pattern is not None):
             raise ConfigError(
                 "topics, pattern: name the topics to subscribe to, or a pattern; one of the two"
             )
-        if not all(isinstance(topic, str) and topic for topic in self.topics):
+        if not all(self.topics):
             raise ConfigError(f"topics: {list(self.topics)} has an empty name")
         if self.pattern is not None and self.protocol != "consumer":
             try:
@@ -191,6 +196,8 @@ class GroupConfig:
 
     def _check_protocol(self) -> None:
         validate_one_of("protocol", self.protocol, ("classic", "consumer", "auto"))
+        if self.remote_assignor is not None:
+            validate_text("remote_assignor", self.remote_assignor)
         if self.protocol == "classic" and self.remote_assignor is not None:
             raise ConfigError(
                 "remote_assignor: only the consumer protocol has assignors of the coordinator; "
@@ -201,8 +208,9 @@ class GroupConfig:
 
     def _check_flags(self) -> None:
         for name in ("enable_auto_commit", "check_crcs"):
-            validate_one_of(name, getattr(self, name), (True, False))
-        validate_one_of("leave_group_on_close", self.leave_group_on_close, (None, True, False))
+            validate_flag(name, getattr(self, name))
+        if self.leave_group_on_close is not None:
+            validate_flag("leave_group_on_close", self.leave_group_on_close)
         if self.on_event is not None and not callable(self.on_event):
             raise ConfigError(f"on_event is {self.on_event!r}; it has to be a function")
 
@@ -213,9 +221,17 @@ class GroupConfig:
             "rebalance_timeout_ms",
             "retry_timeout_ms",
             "auto_commit_interval_ms",
+            "fetch_min_bytes",
+            "fetch_max_bytes",
+            "max_partition_fetch_bytes",
         ):
             validate_int(name, getattr(self, name), 1, MAX_MS)
-        for name in ("join_group_backoff_ms", "partition_watch_interval_ms", "commit_interval_ms"):
+        for name in (
+            "join_group_backoff_ms",
+            "partition_watch_interval_ms",
+            "commit_interval_ms",
+            "fetch_max_wait_ms",
+        ):
             validate_int(name, getattr(self, name), 0, MAX_MS)
         if self.heartbeat_interval_ms >= self.session_timeout_ms:
             raise ConfigError(
@@ -226,8 +242,9 @@ class GroupConfig:
         if self.max_poll_interval_ms is not None:
             validate_int("max_poll_interval_ms", self.max_poll_interval_ms, 1, MAX_MS)
         if self.drain_timeout_ms is not None:
+            validate_int("drain_timeout_ms", self.drain_timeout_ms, 0, MAX_MS)
             longest = self.rebalance_timeout_ms - self.heartbeat_interval_ms
-            if not 0 <= self.drain_timeout_ms <= longest:
+            if self.drain_timeout_ms > longest:
                 raise ConfigError(
                     f"drain_timeout_ms: {self.drain_timeout_ms} must be from 0 to "
                     f"{longest}: a heartbeat interval less "
@@ -241,6 +258,9 @@ class GroupConfig:
             validate_int("retention_ms", self.retention_ms, 0, INT64_MAX)
         if not self.assignors:
             raise ConfigError("assignors: at least one is needed, such as 'range'")
+        _check_assignors(self.assignors)
+        if self.rack is not None:
+            validate_text("rack", self.rack)
         if self.isolation_level not in ("read_uncommitted", "read_committed"):
             raise ConfigError(
                 f"isolation_level: {self.isolation_level!r} is not read_uncommitted or "
@@ -253,3 +273,15 @@ def _check_id(name: str, value: object) -> None:
         raise ConfigError(f"{name}: a name is needed, not {value!r}")
     if len(value) > _MAX_ID:
         raise ConfigError(f"{name}: {len(value)} characters are more than {_MAX_ID}")
+    validate_text(name, value)
+
+
+def _check_assignors(assignors: Any) -> None:
+    if isinstance(assignors, str):
+        raise ConfigError(f"assignors: a list is needed; for the one, write [{assignors!r}]")
+    is_list = isinstance(assignors, Collection) and not isinstance(assignors, Mapping)
+    if not is_list or not all(isinstance(each, str) or hasattr(each, "name") for each in assignors):
+        raise ConfigError(
+            f"assignors is {assignors!r}; it has to be a list of names, such as 'range', or of "
+            "assignors"
+        )

@@ -6,7 +6,7 @@ The defaults are in `Producer`.
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from kohort.client.config.client_config import MAX_MS, validate_int, validate_one_of
+from kohort.client.config.client_config import MAX_MS, validate_flag, validate_int
 from kohort.errors import ConfigError
 from kohort.protocol.compression import Codec
 
@@ -42,12 +42,15 @@ class ProducerConfig:
     connections_per_broker: int
 
     def __post_init__(self) -> None:
-        if not isinstance(self.linger_ms, int | float) or not 0 <= self.linger_ms <= MAX_MS:
+        is_number = isinstance(self.linger_ms, int | float) and not isinstance(self.linger_ms, bool)
+        if not is_number or not 0 <= self.linger_ms <= MAX_MS:
             raise ConfigError(f"linger_ms is {self.linger_ms!r}; it has to be a number from 0 on")
-        validate_one_of("enable_idempotence", self.enable_idempotence, (None, True, False))
-        if self.acks not in _ACKS:
+        if self.enable_idempotence is not None:
+            validate_flag("enable_idempotence", self.enable_idempotence)
+        is_number = isinstance(self.acks, int) and not isinstance(self.acks, bool)
+        if not (is_number or isinstance(self.acks, str)) or self.acks not in _ACKS:
             raise ConfigError(f"acks {self.acks!r}: it is 0, 1 or all")
-        if self.compression not in _CODECS:
+        if not isinstance(self.compression, str) or self.compression not in _CODECS:
             raise ConfigError(
                 f"compression {self.compression!r}: it is one of {', '.join(_CODECS)}"
             )

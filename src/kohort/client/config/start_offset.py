@@ -22,12 +22,13 @@ _SYNONYMS: Final = {"earliest": "first", "latest": "last"}
 
 def plain_start_offset(given: object) -> Literal["first", "last", "none"] | int:
     """`start_offset` without synonyms. Raises ConfigError."""
-    if isinstance(given, int) and not isinstance(given, bool) and given >= 0:
+    if isinstance(given, int) and not isinstance(given, bool) and 0 <= given < 2**63:
         return given
     named = _SYNONYMS.get(given, given) if isinstance(given, str) else given
     match named:
         case "first" | "last" | "none":
             return named
     raise ConfigError(
-        f"start_offset: {given!r} is not first, last, none, or a timestamp in ms since 1970"
+        f"start_offset (auto_offset_reset): {given!r} is not first, last, none, earliest, latest, "
+        "or a timestamp in ms since 1970"
     )

@@ -26,7 +26,7 @@ from typing import Final, Self
 from uuid import UUID
 
 from kohort.client.cluster import EARLIEST, LATEST, NO_EPOCH, Cluster, Isolation
-from kohort.client.config import MAX_MS, OutOfRange, validate_int
+from kohort.client.config import MAX_MS, OutOfRange, validate_flag, validate_int, validate_text
 from kohort.client.errors import NotAssignedError
 from kohort.client.fetch.batch import Batch
 from kohort.client.fetch.broker_fetcher import CONNECTIONS_PER_BROKER, BrokerFetcher
@@ -37,6 +37,7 @@ from kohort.client.fetch.request import FetchSettings
 from kohort.client.fetch.waiters import Waiters
 from kohort.client.metrics import FetchMetrics
 from kohort.client.offset_and_metadata import committable
+from kohort.client.properties import checks_arguments
 from kohort.errors import ConfigError, KohortError
 from kohort.types import TopicPartition
 
@@ -47,6 +48,7 @@ log: Final = logging.getLogger(__name__)
 _numbers: Final = itertools.count(1)
 
 
+@checks_arguments
 class Fetcher:
     """A reader of partitions, used from one event loop. `close`, or leaving its block, ends it."""
 
@@ -84,6 +86,10 @@ class Fetcher:
             "max_buffered_bytes",
         ):
             validate_int(name, locals()[name], 1, 2**31 - 1)
+        validate_flag("check_crcs", check_crcs)
+        validate_text("rack", rack)
+        if patience_ms is not None:
+            validate_int("patience_ms", patience_ms, 1, MAX_MS)
         patience_ms = cluster.config.default_api_timeout_ms if patience_ms is None else patience_ms
         self._cluster = cluster
         self._settings = FetchSettings(

@@ -27,7 +27,13 @@ from typing import Any, Final, Generic, Self, Unpack, cast
 
 from kohort.client.cluster import Cluster, open_cluster
 from kohort.client.concurrency import own_loop, to_its_end
-from kohort.client.config import OUT_OF_RANGE, ClientConfig, GroupConfig, GroupOptions
+from kohort.client.config import (
+    OUT_OF_RANGE,
+    ClientConfig,
+    GroupConfig,
+    GroupOptions,
+    validate_names,
+)
 from kohort.client.fetch import Fetcher
 from kohort.client.group.background_tasks import start_background_tasks
 from kohort.client.group.generation import Args, Generation
@@ -40,20 +46,20 @@ from kohort.client.group.subscription import MemberSubscription
 from kohort.client.group_errors import GroupError
 from kohort.client.method_names import GROUP, MethodHints
 from kohort.client.metrics import GroupMetrics
-from kohort.client.properties import with_known_names
+from kohort.client.properties import checks_arguments
 from kohort.client.record import K, Record, V
 from kohort.client.serialization import Deserializer, deserializers
 from kohort.errors import ConfigError, KohortError
 from kohort.types import TopicPartition
 
 _GROUP_OPTIONS: Final = frozenset(each.name for each in fields(GroupConfig))
-_CLIENT_OPTIONS: Final = frozenset(each.name for each in fields(ClientConfig))
 
 
 class GroupClosedError(GroupError):
     """The group was left on request: there is no further generation."""
 
 
+@checks_arguments
 class ConsumerGroup(MethodHints, Generic[K, V]):
     """One member of a group. Options are the fields of `GroupConfig` and `ClientConfig`.
 
@@ -316,15 +322,11 @@ class ConsumerGroup(MethodHints, Generic[K, V]):
 
 
 def _divided(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The options of the group, and those of the client. Raises ConfigError."""
-    options = with_known_names("ConsumerGroup", options, _GROUP_OPTIONS | _CLIENT_OPTIONS)
+    """The options of the group, and those of the client."""
     mine = {name: value for name, value in options.items() if name in _GROUP_OPTIONS}
     return mine, {name: value for name, value in options.items() if name not in _GROUP_OPTIONS}
 
 
 def _validated(topics: Sequence[str]) -> Sequence[str]:
-    if isinstance(topics, str):
-        raise ConfigError(
-            f"topics: a list of names is needed; for the one topic, write topics=[{topics!r}]"
-        )
+    validate_names("topics", topics)
     return topics

@@ -20,18 +20,29 @@ after that loses nothing; a crash in between leaves a duplicate.
 import traceback
 from typing import Any, Final
 
+from kohort.client.config import validate_text
 from kohort.client.produce.producer import Producer
+from kohort.client.properties import checks_arguments
 from kohort.client.record import Record
+from kohort.errors import ConfigError
 
 PREFIX: Final = "__kohort.errors."
 LONGEST_TRACE: Final = 8_192
 """Most characters of a stack trace; its end is kept."""
 
 
+@checks_arguments
 class DeadLetters:
     """A topic for records that failed."""
 
     def __init__(self, producer: Producer[Any, Any], *, topic: str, group_id: str = "") -> None:
+        """Raises ConfigError."""
+        if not isinstance(producer, Producer):
+            raise ConfigError(f"producer is {producer!r}; it has to be a kohort.client.Producer")
+        validate_text("topic", topic)
+        if not topic:
+            raise ConfigError("topic: a name is needed, not ''")
+        validate_text("group_id", group_id)
         self.topic = topic
         self.count = 0
         """Number of records that were put."""

@@ -45,7 +45,7 @@ from kohort.client.produce.record_arguments import (
 from kohort.client.produce.sender import Sender
 from kohort.client.produce.transaction import Transaction
 from kohort.client.produce.transactions import Transactions
-from kohort.client.properties import checks_names
+from kohort.client.properties import checks_arguments
 from kohort.client.serialization import K_in, Serializer, V_in, serializers
 from kohort.errors import ErrorCode, KafkaError, KohortError, fresh
 from kohort.protocol.compression import Buffer, compress
@@ -63,7 +63,7 @@ _MOST_LOST: Final = 10_000
 _numbers: Final = itertools.count(1)
 
 
-@checks_names
+@checks_arguments
 class Producer(MethodHints, Generic[K_in, V_in]):
     """A producer, used from the event loop that it first sends from.
 

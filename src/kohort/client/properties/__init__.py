@@ -9,7 +9,7 @@ from kohort.client.properties.fields import (
 from kohort.client.properties.java_properties import read_properties
 from kohort.client.properties.layers import LIBRDKAFKA, contradiction, in_javas_names, over
 from kohort.client.properties.option_errors import OptionErrors, RefusedOptionsError
-from kohort.client.properties.option_names import checks_names, with_known_names
+from kohort.client.properties.option_names import checks_arguments, explains_arguments
 
 __all__ = [
     "DURATION_FIELDS",
@@ -17,12 +17,12 @@ __all__ = [
     "SECURITY_FIELDS",
     "OptionErrors",
     "RefusedOptionsError",
-    "checks_names",
+    "checks_arguments",
     "contradiction",
+    "explains_arguments",
     "in_javas_names",
     "jaas_credentials",
     "jaas_options",
     "over",
     "read_properties",
-    "with_known_names",
 ]

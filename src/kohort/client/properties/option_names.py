@@ -47,25 +47,89 @@ _NAMED_HERE: Final = {
 _ALSO: Final = {"auto_offset_reset": "start_offset"}
 """Kafka's names that are accepted beside those here."""
 _IN_CLIENT_CONFIG: Final = "pass it to ClientConfig(bootstrap=…, client_id=…, security=…)"
-_IN_GROUP_ALONE: Final = "it is an option of ConsumerGroup; Consumer has assign_topics(…)"
-_IN_GROUP: Final = "it is an option of Consumer and ConsumerGroup"
+_TOPICS: Final = "it is an option of ConsumerGroup; Consumer has assign_topics(…)"
+_IN_GROUP: Final = "it is an option of ConsumerGroup"
+_IN_READERS: Final = "it is an option of Consumer and ConsumerGroup"
 _IN_PRODUCER: Final = "it is an option of Producer"
+_RETRIES: Final = "requests are retried for default_api_timeout_ms, records for delivery_timeout_ms"
+_PAUSES: Final = "the pauses between attempts to connect are those of retries"
+_METRICS: Final = "metrics() has them, without an option"
 _INSTEAD: Final = {
-    "bootstrap": _IN_CLIENT_CONFIG,
-    "client_id": _IN_CLIENT_CONFIG,
-    "security": _IN_CLIENT_CONFIG,
-    "group_id": _IN_GROUP,
-    "key_deserializer": _IN_GROUP,
-    "pattern": _IN_GROUP_ALONE,
-    "start_offset": _IN_GROUP,
-    "topic": _IN_GROUP_ALONE,
-    "topics": _IN_GROUP_ALONE,
-    "key_serializer": _IN_PRODUCER,
-    "value_deserializer": _IN_GROUP,
-    "value_serializer": _IN_PRODUCER,
+    **dict.fromkeys(("bootstrap", "client_id", "security"), _IN_CLIENT_CONFIG),
+    **dict.fromkeys(("pattern", "topic", "topics"), _TOPICS),
+    **dict.fromkeys(
+        (
+            *("assignors", "check_crcs", "drain_timeout_ms", "heartbeat_interval_ms"),
+            *("instance_id", "max_poll_interval_ms", "protocol", "rebalance_timeout_ms"),
+            *("remote_assignor", "session_timeout_ms"),
+        ),
+        _IN_GROUP,
+    ),
+    **dict.fromkeys(
+        (
+            *("auto_commit_interval_ms", "enable_auto_commit", "fetch_max_bytes"),
+            *("fetch_max_wait_ms", "fetch_min_bytes", "group_id", "isolation_level"),
+            *("key_deserializer", "max_partition_fetch_bytes", "start_offset"),
+            "value_deserializer",
+        ),
+        _IN_READERS,
+    ),
+    "rack": "it is an option of ConsumerGroup, and of Consumer as client_rack",
+    **dict.fromkeys(
+        (
+            *("acks", "batch_size", "buffer_memory", "compression", "compression_level"),
+            *("delivery_timeout_ms", "enable_idempotence", "key_serializer", "linger_ms"),
+            *("max_block_ms", "max_request_size", "partitioner", "transaction_timeout_ms"),
+            *("transactional_id", "value_serializer"),
+        ),
+        _IN_PRODUCER,
+    ),
+    **dict.fromkeys(
+        ("api_version", "api_version_auto_timeout_ms", "broker_version_fallback"),
+        "each connection requests the versions that its broker speaks",
+    ),
+    "bootstrap_timeout_ms": "default_api_timeout_ms limits how long servers are tried",
+    "client_dns_lookup": "all addresses of a name are tried",
+    "consumer_timeout_ms": "next_batch(max_wait_ms=…), of a blocking group "
+    "batches(max_wait_ms=…), ends the wait",
+    "default_offset_commit_callback": "commit raises its error",
+    "exclude_internal_topics": "a pattern never matches internal topics",
+    "loop": "the client uses the event loop that runs",
+    "max_poll_records": "batches are those of the log; max_partition_fetch_bytes limits a fetch",
+    **dict.fromkeys(("metric_reporters", "metrics_enabled", "metrics_num_samples"), _METRICS),
+    **dict.fromkeys(("metrics_sample_window_ms", "metric_group_prefix"), _METRICS),
+    "receive_message_max_bytes": "max_response_bytes limits what is accepted",
+    "reconnect_backoff_ms": f"{_PAUSES}, retry_backoff_ms",
+    "reconnect_backoff_max_ms": f"{_PAUSES}, up to retry_backoff_max_ms",
+    **dict.fromkeys(("retries", "message_send_max_retries"), _RETRIES),
 }
 """What to do in place of an option that the class does not have."""
+_NOTHING_LIKE_IT: Final = frozenset(
+    {
+        *("allow_auto_create_topics", "enable_incremental_fetch_sessions", "kafka_client"),
+        *("proxy_url", "receive_buffer_bytes", "selector", "send_buffer_bytes", "socket_options"),
+        "socks5_proxy",
+    }
+)
+"""Options of other clients that no option here is near to, however much the letters are alike."""
 _SECURITY: Final = "give security=Security(protocol=…, mechanism=…, username=…, ssl_cafile=…)"
+_KERBEROS: Final = "there is no Kerberos (GSSAPI), but PLAIN, SCRAM, OAUTHBEARER, and TLS"
+_IN_CONTEXT: Final = "give it to an ssl.SSLContext, and that as Security(ssl_context=…)"
+_BY_NAME: Final = {
+    "Admin": "Admin(bootstrap='localhost:9092')",
+    "ClientConfig": "ClientConfig(bootstrap='localhost:9092')",
+    "Cluster": "Cluster(bootstrap='localhost:9092')",
+    "Consumer": "Consumer(bootstrap='localhost:9092', group_id='billing')",
+    "ConsumerGroup": "ConsumerGroup('billing', topics=['orders'], bootstrap='localhost:9092')",
+    "DeadLetters": "DeadLetters(producer, topic='orders.dead')",
+    "Fetcher": "Fetcher(cluster)",
+    "GroupConfig": "GroupConfig(group_id='billing', topics=['orders'])",
+    "GroupMetadata": "GroupMetadata(group_id='billing')",
+    "OffsetAndMetadata": "OffsetAndMetadata(offset=5, metadata='')",
+    "Producer": "Producer(bootstrap='localhost:9092', acks='all')",
+    "Security": "Security(protocol='SASL_SSL', mechanism='PLAIN', username='me', password='…')",
+}
+"""How each class is created."""
 
 
 def unknown_option(owner: str, name: str, known: Iterable[str]) -> ConfigError:
@@ -74,12 +138,18 @@ def unknown_option(owner: str, name: str, known: Iterable[str]) -> ConfigError:
     plain = name.lower().replace(".", "_").replace("-", "_")
     here = plain if plain in names else _NAMED_HERE.get(plain)
     of_security = plain == "security_protocol" or plain.startswith(("sasl_", "ssl_"))
-    if of_security and "mechanism" not in names:
+    if plain.startswith("sasl_kerberos_"):
+        hint = f"; {_KERBEROS}"
+    elif plain in ("ssl_ciphers", "ssl_crlfile"):
+        hint = f"; {_IN_CONTEXT}"
+    elif of_security and "mechanism" not in names:
         hint = f"; {_SECURITY}"
     elif here in names:
         hint = f"; {here} is its name here"
     elif (instead := _INSTEAD.get(plain) or _INSTEAD.get(here or "")) is not None:
         hint = f"; {instead}"
+    elif plain in _NOTHING_LIKE_IT:
+        hint = ""
     else:
         hint = did_you_mean(name, names)
     return ConfigError(f"{owner} has no option {name}{hint}")
@@ -105,28 +175,69 @@ def with_known_names(
     return found
 
 
-def _parameters(create: Callable[..., None]) -> frozenset[str]:
-    """Names of the keywords that a function takes, those of an `Unpack[TypedDict]` included."""
-    found: set[str] = set()
-    for name, parameter in inspect.signature(create).parameters.items():
-        if parameter.kind is parameter.VAR_KEYWORD:
-            found |= get_args(parameter.annotation)[0].__annotations__.keys()
-        else:
-            found.add(name)
-    return frozenset(found - {"self", *_ALSO})
+class _Arguments:
+    """The arguments that the `__init__` of a class takes."""
+
+    def __init__(self, owner: str, create: Callable[..., None]) -> None:
+        parameters = list(inspect.signature(create).parameters.values())[1:]
+        named = [each for each in parameters if each.kind is not each.VAR_KEYWORD]
+        found = {each.name for each in named}
+        for each in parameters:
+            if each.kind is each.VAR_KEYWORD:  # an `Unpack[TypedDict]`
+                found |= get_args(each.annotation)[0].__annotations__.keys()
+        self.owner = owner
+        self.names = frozenset(found - _ALSO.keys())
+        self._by_position = [each.name for each in named if each.kind is not each.KEYWORD_ONLY]
+        self._required = [each.name for each in named if each.default is each.empty]
+
+    def validate(self, count: int, options: Mapping[str, Any]) -> None:
+        """Raise ConfigError unless so many arguments by position fit beside the named ones."""
+        given = self._by_position[:count]
+        if count > len(given):
+            most = f"only {' and '.join(given)} may be" if given else "all have to be named"
+            number = "1 argument is" if count == 1 else f"{count} arguments are"
+            raise self._error(f"{number} given by position, {most}")
+        if twice := [name for name in given if name in options]:
+            raise self._error(f"{twice[0]} is given twice, by position and by name")
+        if absent := [each for each in self._required if each not in (*given, *options)]:
+            raise self._error(f"{absent[0]} is missing")
+
+    def _error(self, text: str) -> ConfigError:
+        return ConfigError(f"{self.owner}: {text}; write {_BY_NAME[self.owner]}")
 
 
-def checks_names(cls: C) -> C:
-    """Have a class raise ConfigError with a hint for a keyword that its `__init__` does not take.
+def checks_arguments(cls: C) -> C:
+    """Have a class raise ConfigError with a hint for arguments that its `__init__` does not take.
 
     Keywords are passed on under their names here. Type checkers see the class as it is.
     """
     create: Callable[..., None] = cls.__init__  # type: ignore[misc]
-    known = _parameters(create)
+    arguments = _Arguments(cls.__name__, create)
 
     @functools.wraps(create)
     def checked(self: Any, *args: Any, **options: Any) -> None:
-        create(self, *args, **with_known_names(cls.__name__, options, known))
+        named = with_known_names(arguments.owner, options, arguments.names)
+        arguments.validate(len(args), named)
+        create(self, *args, **named)
 
     cls.__init__ = checked  # type: ignore[misc]
+    return cls
+
+
+def explains_arguments(cls: C) -> C:
+    """As `checks_arguments` for values that are created often: checks once Python has refused."""
+    create: Callable[..., None] = cls.__init__  # type: ignore[misc]
+    arguments = _Arguments(cls.__name__, create)
+
+    @functools.wraps(create)
+    def explained(self: Any, *args: Any, **options: Any) -> None:
+        try:
+            create(self, *args, **options)
+        except TypeError:
+            arguments.validate(
+                len(args), with_known_names(arguments.owner, options, arguments.names)
+            )
+            raise
+
+    cls.__init__ = explained  # type: ignore[misc]
     return cls

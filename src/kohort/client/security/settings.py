@@ -11,11 +11,12 @@ import secrets
 import ssl
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field
+from os import PathLike
 from tempfile import NamedTemporaryFile
 from typing import Final, TypeAlias
 
 from kohort.client.errors import AuthenticationError
-from kohort.client.properties import checks_names
+from kohort.client.properties import checks_arguments
 from kohort.client.security.tokens import TokenSource, token_of, validate_source
 from kohort.errors import ConfigError
 from kohort.security.scram import BY_MECHANISM, ScramMechanism
@@ -35,7 +36,22 @@ Raises AuthenticationError.
 """
 
 
-@checks_names
+_OF_TLS: Final = ("ssl_context", "ssl_cafile", "ssl_certfile", "ssl_cadata", "ssl_certdata")
+_TYPES: Final = (
+    ("protocol", str, "a str"),
+    ("ssl_context", ssl.SSLContext | None, "an ssl.SSLContext"),
+    ("ssl_cafile", str | PathLike | None, "a path"),
+    ("ssl_certfile", str | PathLike | None, "a path"),
+    ("ssl_keyfile", str | PathLike | None, "a path"),
+    *((name, str | None, "a str") for name in ("ssl_password", "ssl_cadata", "ssl_certdata")),
+    ("ssl_check_hostname", bool, "True or False"),
+    *((name, str | None, "a str") for name in ("mechanism", "username", "password")),
+    ("extensions", Mapping, "a mapping"),
+)
+"""Field, type, and how an error calls it."""
+
+
+@checks_arguments
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Security:
     """`security.protocol` and the settings that belong to it.
@@ -46,9 +62,9 @@ class Security:
     protocol: str = "PLAINTEXT"
     ssl_context: ssl.SSLContext | None = None
     """Used as it is; without one, it is made of the files below and the system's authorities."""
-    ssl_cafile: str | None = None
-    ssl_certfile: str | None = None
-    ssl_keyfile: str | None = None
+    ssl_cafile: str | PathLike[str] | None = None
+    ssl_certfile: str | PathLike[str] | None = None
+    ssl_keyfile: str | PathLike[str] | None = None
     ssl_password: str | None = field(default=None, repr=False)
     ssl_cadata: str | None = field(default=None, repr=False)
     """The authorities' certificates as PEM text, in place of `ssl_cafile`."""
@@ -64,6 +80,13 @@ class Security:
     """SASL extensions of OAUTHBEARER (KIP-342); those that come with a token override them."""
 
     def __post_init__(self) -> None:
+        for name, kind, what in _TYPES:
+            value = getattr(self, name)
+            if not isinstance(value, kind):
+                # Its value may be secret.
+                raise ConfigError(f"{name}: {what} is needed, not {type(value).__name__}")
+        if self.token is not None:
+            validate_source(self.token)
         if self.protocol not in PROTOCOLS:
             raise ConfigError(
                 f"security protocol {self.protocol!r}: it is one of {', '.join(PROTOCOLS)}"
@@ -75,10 +98,18 @@ class Security:
                 f"mechanism={self.mechanism!r} is for SASL: set protocol to SASL_SSL or "
                 "SASL_PLAINTEXT, or leave it out"
             )
-        given = (self.ssl_context, self.ssl_cafile, self.ssl_certfile)
-        if not self.is_tls and any((*given, self.ssl_cadata, self.ssl_certdata)):
+        else:
+            given = [name for name in ("username", "password", "token") if getattr(self, name)]
+            if given:
+                raise ConfigError(
+                    f"{', '.join(given)} with protocol {self.protocol}: set protocol to SASL_SSL "
+                    "or SASL_PLAINTEXT, and mechanism"
+                )
+        given = [name for name in _OF_TLS if getattr(self, name)]
+        if given and not self.is_tls:
             raise ConfigError(
-                f"TLS settings with protocol {self.protocol}: set protocol to SSL or SASL_SSL"
+                f"TLS settings with protocol {self.protocol}: set protocol to SSL or SASL_SSL, or "
+                f"leave out {', '.join(given)}"
             )
         if self.ssl_keyfile and not self.ssl_certfile:
             raise ConfigError(
@@ -93,7 +124,6 @@ class Security:
         if self.mechanism == "OAUTHBEARER":
             if self.token is None:
                 raise ConfigError("OAUTHBEARER needs token: a function that gives a token")
-            validate_source(self.token)
         elif not self.username or self.password is None:
             raise ConfigError(f"{self.mechanism} needs username and password")
 
@@ -123,7 +153,7 @@ class Security:
                 _load_text(made, self.ssl_certdata, self._key_password)
         except (OSError, ValueError) as error:
             files = ", ".join(
-                each for each in (self.ssl_cafile, self.ssl_certfile, self.ssl_keyfile) if each
+                str(each) for each in (self.ssl_cafile, self.ssl_certfile, self.ssl_keyfile) if each
             )
             hint = _OF_THE_KEY if getattr(error, "reason", "") is None else ""
             raise ConfigError(

@@ -20,6 +20,7 @@ from kohort.client.fetch import Batch, deserialize
 from kohort.client.method_names import CONSUMER, MethodHints
 from kohort.client.metrics import ConsumerMetrics
 from kohort.client.offset_and_metadata import OffsetAndMetadata
+from kohort.client.properties import checks_arguments
 from kohort.client.record import K, Record, V
 from kohort.client.serialization import Deserializer, deserializers
 from kohort.types import TopicPartition
@@ -44,6 +45,7 @@ class ConsumerOptions(ReaderOptions, total=False):
     client_rack: str
 
 
+@checks_arguments
 class Consumer(MethodHints, Generic[K, V]):
     """A reader of chosen partitions; its methods are those of `kohort.client.Consumer`.
 

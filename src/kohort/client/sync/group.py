@@ -38,6 +38,7 @@ from kohort.client.group import ConsumerGroup as AsyncGroup
 from kohort.client.method_names import SYNC_GROUP, MethodHints
 from kohort.client.metrics import GroupMetrics
 from kohort.client.offset_and_metadata import OffsetAndMetadata, validate_offsets
+from kohort.client.properties import checks_arguments
 from kohort.client.record import K, Record, V
 from kohort.client.serialization import Deserializer, deserializers
 from kohort.errors import KohortError
@@ -60,6 +61,7 @@ class _Batches(Generic[K, V]):
         return self._take(self._max_wait_s)
 
 
+@checks_arguments
 class ConsumerGroup(MethodHints, Generic[K, V]):
     """One member of a group, for one thread at a time. Options as of `kohort.client`'s."""
 

@@ -40,6 +40,7 @@ from kohort.client.produce import (
 )
 from kohort.client.produce import Producer as AsyncProducer
 from kohort.client.produce import Transaction as AsyncTransaction
+from kohort.client.properties import checks_arguments
 from kohort.client.serialization import K_in, Serializer, V_in, serializers
 from kohort.client.transaction_outcome import TransactionOutcome
 from kohort.errors import KohortError, fresh
@@ -131,6 +132,7 @@ class _Gathered(NamedTuple):
         return _OVERHEAD + len(self.value or b"") + len(self.key or b"")
 
 
+@checks_arguments
 class Producer(MethodHints, Generic[K_in, V_in]):
     """A producer; `close`, or leaving its block, ends it."""
 
