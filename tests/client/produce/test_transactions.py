@@ -30,6 +30,7 @@ from kohort.client import (
     UndeliveredError,
 )
 from kohort.client.metrics import samples
+from kohort.client.produce.transactions import Transactions
 from kohort.errors import ConfigError, ErrorCode
 from kohort.server.broker import Broker
 from kohort.server.transaction_markers import PartitionMarkers
@@ -121,6 +122,43 @@ async def test_an_abort_while_the_commit_before_is_written_waits(
             await producer.send("orders", b"no", partition=0)
             await asyncio.sleep(0.1)  # the batch is refused by CONCURRENT_TRANSACTIONS, and waits
             raise ZeroDivisionError
+    async with producer.transaction():
+        await producer.send("orders", b"again", partition=0)
+    assert await committed(config) == [b"again", b"yes"]
+
+
+@pytest.mark.parametrize("is_unreachable", [False, True])
+async def test_markers_that_are_written_while_an_abort_is_refused_fence_nobody(
+    producer, config, monkeypatch, is_unreachable
+) -> None:
+    """The description that is asked for then is of the transaction that has ended."""
+    written, refused = asyncio.Event(), []
+    write, describe = PartitionMarkers.write, Transactions._ask_description
+
+    async def write_later(*arguments: Any) -> None:
+        await written.wait()
+        await write(*arguments)
+
+    async def describe_later(transactions: Transactions) -> Any:
+        written.set()
+        while (found := await describe(transactions)).transaction_state == "PrepareCommit":
+            await asyncio.sleep(0.01)
+        refused.append(found.transaction_state)
+        if is_unreachable:
+            raise BrokerUnreachableError("the coordinator moves")
+        return found
+
+    async with producer.transaction():
+        await producer.send_and_wait("orders", b"yes", partition=0)
+        monkeypatch.setattr(PartitionMarkers, "write", write_later)
+    monkeypatch.setattr(Transactions, "_ask_description", describe_later)
+    asyncio.get_running_loop().call_later(1.0, written.set)  # if nobody asks
+    with pytest.raises(ZeroDivisionError):
+        async with producer.transaction():
+            await producer.send("orders", b"no", partition=0)
+            await asyncio.sleep(0.1)
+            raise ZeroDivisionError
+    assert refused in ([], ["CompleteCommit"])
     async with producer.transaction():
         await producer.send("orders", b"again", partition=0)
     assert await committed(config) == [b"again", b"yes"]
@@ -814,8 +852,6 @@ async def test_tasks_that_are_cancelled_while_both_end_a_transaction(
     producer, config, monkeypatch
 ) -> None:
     """One commits inside the block that the other leaves; the transaction does not stay open."""
-    from kohort.client.produce.transactions import Transactions
-
     delivering = asyncio.Event()
 
     async def deliver(_transactions: Transactions) -> None:

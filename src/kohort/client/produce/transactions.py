@@ -393,7 +393,7 @@ class Transactions:
             code = response.error_code
             if commit:
                 self._count_refused_commit(code)
-            elif code is ErrorCode.producer_fenced and await self._is_ending():
+            elif code is ErrorCode.producer_fenced and await self._is_known():
                 code = ErrorCode.concurrent_transactions
             _raise_for(code, "end_txn")
             if not machine.adds_by_request:
@@ -574,31 +574,39 @@ class Transactions:
         self.machine.fatal(told)
         return told
 
-    async def _is_ending(self) -> bool:
-        """Whether the transaction before is still being ended, and nobody has fenced this producer.
+    async def _is_known(self) -> bool:
+        """Whether nobody has fenced this producer: the coordinator has its id and epoch.
 
         EndTxn v5 gives the next epoch before all markers are written. Until then Apache Kafka 4.3
         refuses an abort in that epoch by PRODUCER_FENCED, where it refuses all other requests by
-        CONCURRENT_TRANSACTIONS.
+        CONCURRENT_TRANSACTIONS. The markers may be written by the time of the description.
+        Raises KohortError, which is retriable.
         """
-        found = await self._describe()
-        return found is not None and (
-            found.transaction_state in ("PrepareCommit", "PrepareAbort")
-            and ProducerId(found.producer_id, found.producer_epoch) == self.machine.producer
-        )
+        try:
+            found = await self._ask_description()
+        except KohortError as error:
+            if is_retriable(error):
+                raise
+            return False
+        return ProducerId(found.producer_id, found.producer_epoch) == self.machine.producer
 
     async def _describe(self) -> Any:
         """The coordinator's description of the transactional id; None if it cannot be had."""
         try:
-            node_id = await self._cluster.coordinator_node(self.transactional_id, TRANSACTION)
-            connection = await self._cluster.connection(node_id, self._purpose)
-            response = await connection.send(
-                "describe_transactions", transactional_ids=[self.transactional_id]
-            )
+            return await self._ask_description()
         except KohortError:
             return None
+
+    async def _ask_description(self) -> Any:
+        """The same. Raises KohortError."""
+        node_id = await self._cluster.coordinator_node(self.transactional_id, TRANSACTION)
+        connection = await self._cluster.connection(node_id, self._purpose)
+        response = await connection.send(
+            "describe_transactions", transactional_ids=[self.transactional_id]
+        )
         found = response.transaction_states[0]
-        return found if found.error_code is ErrorCode.none else None
+        _raise_for(found.error_code, "describe_transactions")
+        return found
 
     def _fate(self) -> TransactionOutcome:
         """The outcome of the transaction if nothing more is sent for it."""
