@@ -243,6 +243,43 @@ async def test_a_recreated_topic_keeps_its_first_records(
         assert found[FIRST] == OffsetAndMetadata(offset=5, leader_epoch=0)
 
 
+async def test_a_recreated_topic_keeps_its_first_records_beside_one_of_unknown_id(
+    cluster: Cluster, broker: Broker
+) -> None:
+    """Not even in a commit with a partition whose topic was not read."""
+    admin, other = Admin(cluster), TopicPartition("other", 0)
+    await admin.create_topic("other", partitions=1)
+    async with Consumer(cluster, group_id="billing", enable_auto_commit=False) as consumer:
+        await consumer.assign([FIRST])
+        await read(consumer, 4)
+        await admin.delete_topic("orders")
+        await admin.create_topic("orders", partitions=2)
+        with pytest.raises(CommitError, match="orders-0: UNKNOWN_TOPIC_ID"):
+            await consumer.commit({FIRST: 4, other: 7})
+        found = await consumer.committed([FIRST, other])
+        assert found == {FIRST: None, other: OffsetAndMetadata(offset=7)}
+
+
+async def test_a_commit_behind_another_one_while_the_recreated_topic_is_assigned(
+    cluster: Cluster, broker: Broker
+) -> None:
+    admin = Admin(cluster)
+    async with Consumer(cluster, group_id="billing", enable_auto_commit=False) as consumer:
+        await consumer.assign([FIRST])
+        await read(consumer, 4)
+        async with consumer._commit_order:
+            commit = asyncio.create_task(consumer.commit({FIRST: 4}))
+            await admin.delete_topic("orders")
+            await admin.create_topic("orders", partitions=2)
+            fill(broker, "orders", 10, 10)
+            await consumer.assign(())
+            await consumer.assign([FIRST])
+            await read(consumer, 1)
+        with pytest.raises(CommitError, match="orders-0: UNKNOWN_TOPIC_ID"):
+            await commit
+        assert await consumer.committed([FIRST]) == {FIRST: None}
+
+
 async def test_no_offset_and_none_to_take_instead(cluster: Cluster) -> None:
     async with Consumer(cluster, start_offset="none") as consumer:
         with pytest.raises(ConfigError, match="orders-0 has no committed offset"):

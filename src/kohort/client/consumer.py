@@ -589,23 +589,27 @@ class Consumer(MethodHints, Generic[K, V]):
     async def _commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         async with self._commit_order:  # the one in flight decides on what is new
             await self._send_in_order(
-                {tp: each for tp, each in offsets.items() if self._committed.get(tp) != each}
+                {tp: each for tp, each in offsets.items() if self._committed.get(tp) != each},
+                self._topic_ids(),
             )
 
     async def _send(self, new: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        topic_ids = self._topic_ids()  # of what was read; it may be assigned anew meanwhile
         async with self._commit_order:
-            await self._send_in_order(new)
+            await self._send_in_order(new, topic_ids)
 
-    async def _send_in_order(self, new: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+    async def _send_in_order(
+        self,
+        new: Mapping[TopicPartition, OffsetAndMetadata],
+        topic_ids: Mapping[TopicPartition, UUID],
+    ) -> None:
         if not new:
             return
         for tp in new:  # not known until the response is there, which may not come
             self._committed.pop(tp, None)
         started = asyncio.get_running_loop().time()
         try:
-            outcomes = await self._admin.commit(
-                self._required_group(), new, topic_ids=self._topic_ids()
-            )
+            outcomes = await self._admin.commit(self._required_group(), new, topic_ids=topic_ids)
         except KohortError as error:
             self._commit_requests.failures.count(reason(error))
             raise

@@ -175,8 +175,8 @@ class Admin(MethodHints):
     ) -> dict[TopicPartition, KafkaError | None]:
         """Commit for a group without members; None for each partition that is committed.
 
-        With `topic_ids` of all partitions, offsets of a topic that was deleted are refused
-        (UNKNOWN_TOPIC_ID) though another one has its name; by Apache Kafka since 4.1.
+        Offsets of a topic that was deleted are refused (UNKNOWN_TOPIC_ID) though another one has
+        its name, for partitions in `topic_ids`; by Apache Kafka since 4.1.
         Raises KohortError when the group as a whole is refused: UNKNOWN_MEMBER_ID if it has
         members; TypeError and ValueError for what is no offset.
         """

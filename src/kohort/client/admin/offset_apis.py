@@ -124,20 +124,37 @@ async def _commit(
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
     topic_ids: Mapping[TopicPartition, UUID],
 ) -> dict[GroupId, PartitionErrors | KohortError]:
+    """The commits by id and those by name, each in a request of its own if there are both."""
+    by_id = {tp: each for tp, each in offsets.items() if tp in topic_ids}
+    by_name = {tp: each for tp, each in offsets.items() if tp not in topic_ids}
+    errors: PartitionErrors = {}
+    for some in filter(None, (by_id, by_name)):
+        found = await _commit_some(coordinator, groups[0], some, topic_ids)
+        if isinstance(found, KafkaError):
+            return {groups[0]: found}
+        errors |= found
+    return {groups[0]: errors}
+
+
+async def _commit_some(
+    coordinator: Coordinator,
+    group: GroupId,
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    topic_ids: Mapping[TopicPartition, UUID],
+) -> PartitionErrors | KafkaError:
+    """Commit in one request; the ids of all partitions are known, or of none."""
     names = {topic_ids[tp]: tp.topic for tp in offsets if tp in topic_ids}
-    if not offsets.keys() <= topic_ids.keys():
-        topic_ids = {}
     response = await coordinator.connection.send(
         "offset_commit",
-        max_version=None if topic_ids else NAMES_TOPICS,
-        group_id=groups[0],
+        max_version=None if names else NAMES_TOPICS,
+        group_id=group,
         generation_id_or_member_epoch=-1,
         member_id="",
         group_instance_id=None,
         retention_time_ms=-1,
         topics=_to_commit(offsets, topic_ids),
     )
-    return {groups[0]: _partition_errors(response.topics, names)}
+    return _partition_errors(response.topics, names)
 
 
 def _to_commit(
