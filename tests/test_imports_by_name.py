@@ -21,13 +21,13 @@ ARGUED: Final = {
     "client/__init__.py": "public names of its own room",
     "client/schema_registry.py": "confluent-kafka, of an extra",
     "columnar/numba_compiler.py": "modules whose functions it compiles, of its own room",
-    "kio_import.py": "kio, without a library that it imports and does not use",
-    "missing_names.py": "the public names of other packages, for the hint of an error",
     "protocol/schema.py": "kio's modules of an API",
     "server/handlers/modules.py": "the handler of an API, of its own room",
     "spark/pipeline.py": "delta, which only the format of this name needs",
     "spark/startup/sitecustomize.py": "the module of this name that it hides",
     "testing/__init__.py": "public names of its own room",
+    "util/kio.py": "kio, without a library that it imports and does not use",
+    "util/missing_names.py": "the public names of other packages, for the hint of an error",
 }
 """File → what it imports by name."""
 

@@ -8,6 +8,6 @@ __version__ = "0.2.0"
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        from kohort.missing_names import missing
+        from kohort.util.missing_names import missing
 
         raise missing(__name__, name)

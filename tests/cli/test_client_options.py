@@ -9,7 +9,7 @@ from kohort.cli.client_options import add_client_arguments, client_config
 from kohort.cli.options import RefusedError
 from kohort.client.config import ClientConfig
 from kohort.server.config import read_environment
-from kohort.suggestions import closest
+from kohort.util.text import closest
 
 
 def config(*words: str) -> ClientConfig:

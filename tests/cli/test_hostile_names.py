@@ -14,9 +14,9 @@ import kohort
 import kohort.cli
 from cli.running import Run, runner
 from kohort.errors import KohortError
-from kohort.printable import PrintableFormatter, printable
 from kohort.server.logging.formats import JsonFormatter, TextFormatter
 from kohort.testing.server_process import ServerProcess
+from kohort.util.printable import PrintableFormatter, printable
 
 ROOT = Path(kohort.__file__).parent
 HOSTILE = "a\x1b[31m\x9b2J\u202e\u2066\u200f\u2028\u00ad\r\nforged\tb\x7f"

@@ -34,7 +34,7 @@ ADDRESSES = ("localhost:9092", "127.0.0.1:9092")
 REGISTRY = "http://localhost:8081"
 RUNNER = """
 import ast, asyncio, inspect, sys
-from kohort.kio_import import import_kio
+from kohort.util.kio import import_kio
 import_kio()  # without Hypothesis, which a reader of the docs does not import either
 code = compile(open(sys.argv[1]).read(), sys.argv[1], "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
 result = eval(code, {"__name__": "__main__"})

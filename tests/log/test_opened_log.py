@@ -16,9 +16,9 @@ from kohort.log.latest_offsets import LatestOffsets
 from kohort.log.local import LocalDirectory
 from kohort.log.segment import Segment
 from kohort.protocol.batches import encode_pair
-from kohort.runtime.heavy_work import HeavyWork
 from kohort.runtime.lookups import look_up
-from kohort.time_slice import TimeSlices
+from kohort.util.heavy_work import HeavyWork
+from kohort.util.time_slice import TimeSlices
 
 from .conftest import NOW, ORDERS, ORDERS_ID, batch, from_producer, records_of
 

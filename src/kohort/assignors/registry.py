@@ -8,7 +8,7 @@ from kohort.assignors.range import RangeAssignor
 from kohort.assignors.roundrobin import RoundRobinAssignor
 from kohort.assignors.sticky import CooperativeStickyAssignor, StickyAssignor
 from kohort.errors import ConfigError
-from kohort.suggestions import closest
+from kohort.util.text import closest
 
 ASSIGNORS: Mapping[str, Assignor] = MappingProxyType(
     {

@@ -10,7 +10,7 @@ import signal
 import sys
 from typing import Final
 
-from kohort import kio_import
+from kohort.util.kio import import_kio
 
 _OF_OUTPUT: Final = (errno.EBADF, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC)
 
@@ -19,7 +19,7 @@ def main() -> None:
     """Run the command line; ends the process with its exit code."""
     _open_closed_streams()
     try:
-        kio_import.import_kio()
+        import_kio()
         from kohort.cli.app import run
 
         code = run(sys.argv[1:])
@@ -31,7 +31,7 @@ def main() -> None:
         code = 128 + signal.SIGPIPE
     except OSError as error:
         _drop_output()
-        from kohort.printable import printable
+        from kohort.util.printable import printable
 
         print(printable(f"kohort: {_told(error)}"), file=sys.stderr)
         code = 1

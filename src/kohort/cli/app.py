@@ -10,8 +10,8 @@ from kohort.cli import other_tools
 from kohort.cli.exit_codes import OF_COMMAND
 from kohort.cli.missing_extras import advice
 from kohort.cli.options import REFUSED, RefusedError
-from kohort.printable import printable
-from kohort.suggestions import did_you_mean
+from kohort.util.printable import printable
+from kohort.util.text import did_you_mean
 
 COMMANDS: Final = {
     "serve": "serve Kafka's protocol: topics, and groups that any Kafka client can join",

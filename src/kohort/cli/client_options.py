@@ -32,8 +32,8 @@ from kohort.client.properties import (
 )
 from kohort.client.security import SECURITY_PROPERTIES, security_of_properties
 from kohort.errors import ConfigError, KohortError
-from kohort.printable import PrintableFormatter
-from kohort.suggestions import did_you_mean
+from kohort.util.printable import PrintableFormatter
+from kohort.util.text import did_you_mean
 
 TIMEOUT_MS: Final = 30_000
 REQUEST_TIMEOUT_MS: Final = 30_000

@@ -13,7 +13,7 @@ import sys
 from kohort.cli import options as cli_options
 from kohort.cli.output import Table, print_message, show
 from kohort.server.config import TABLE, Config, Password, Setting, as_text
-from kohort.suggestions import did_you_mean
+from kohort.util.text import did_you_mean
 
 _FIELDS = ("name", "value", "source", "default", "type", "valid", "environment", "documentation")
 _SHORT = ("name", "value", "source", "documentation")

@@ -7,8 +7,8 @@ from typing import Any, Final
 from kohort.cli.group_tables import partition_list, partitions_as_json
 from kohort.client.resets import iso
 from kohort.coordinator.history import GroupMember, LoggedGeneration
-from kohort.shortened import shortened
 from kohort.types import TopicPartition
+from kohort.util.text import join_names
 
 MOST_PARTITIONS: Final = 10
 """Partitions that are listed for one member; more are counted."""
@@ -96,7 +96,7 @@ def _listed(partitions: tuple[TopicPartition, ...]) -> str:
 
 
 def _names(members: Iterable[GroupMember], name: Callable[[GroupMember], str]) -> str:
-    return shortened(map(name, members))
+    return join_names(map(name, members))
 
 
 def _namer(among: Iterable[GroupMember]) -> Callable[[GroupMember], str]:

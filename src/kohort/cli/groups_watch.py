@@ -19,8 +19,8 @@ from kohort.cli.names import add_name
 from kohort.cli.watching import add_interval_arguments, check_interval, looks
 from kohort.client.admin import Admin
 from kohort.errors import KohortError
-from kohort.printable import printable
 from kohort.types import GroupId
+from kohort.util.printable import printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -7,7 +7,7 @@ from typing import Final
 
 from kohort.client.admin import CLASSIC, GROUP_TYPES, Admin, ConfigResource
 from kohort.errors import ErrorCode, KohortError, unless_error
-from kohort.suggestions import closest
+from kohort.util.text import closest
 
 _CONFIG: Final = re.compile(r"(?:^|,)\s*([\w.-]+)=")
 """The name in each NAME=VALUE of `--add-config` and `--config`."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TextIO
 
 from kohort.cli.options import RefusedError
-from kohort.printable import printable
+from kohort.util.printable import printable
 
 if TYPE_CHECKING:
     from rich.text import Text

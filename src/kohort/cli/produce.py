@@ -36,7 +36,7 @@ from kohort.client.cluster import Cluster
 from kohort.client.config import ClientConfig
 from kohort.client.produce import Producer
 from kohort.errors import ConfigError, ErrorCode, KohortError
-from kohort.suggestions import did_you_mean
+from kohort.util.text import did_you_mean
 
 MAX_MESSAGE: Final = 1_048_576
 BATCH_SIZE: Final = 131_072

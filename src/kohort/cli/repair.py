@@ -21,7 +21,7 @@ from kohort.log import directory_format, holes, recovery, repair
 from kohort.log.data_directory import partition_names
 from kohort.log.lock import locked
 from kohort.log.worker_directories import directories_of
-from kohort.suggestions import did_you_mean
+from kohort.util.text import did_you_mean
 
 _METADATA = "__cluster_metadata-0"
 _GROUPS = "__consumer_offsets-"

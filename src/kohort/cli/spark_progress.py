@@ -8,8 +8,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from kohort.printable import printable
 from kohort.spark.pipeline import NOT_PARSED
+from kohort.util.printable import printable
 
 
 class Tally:

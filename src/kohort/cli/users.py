@@ -21,7 +21,7 @@ from kohort.cli.output import Table, print_message, show
 from kohort.cli.verbs import Verb, Verbs
 from kohort.errors import KohortError, fresh
 from kohort.security.scram import BY_MECHANISM, MAX_ITERATIONS, MIN_ITERATIONS
-from kohort.suggestions import did_you_mean
+from kohort.util.text import did_you_mean
 
 _COLUMNS: Final = ("USER", "MECHANISM", "ITERATIONS")
 

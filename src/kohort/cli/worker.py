@@ -12,7 +12,7 @@ from pathlib import Path
 
 signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends the imports without a traceback
 
-from kohort.kio_import import import_kio  # noqa: E402
+from kohort.util.kio import import_kio  # noqa: E402
 
 import_kio()  # before anything else imports kio
 

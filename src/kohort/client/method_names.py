@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from kohort.suggestions import did_you_mean
+from kohort.util.text import did_you_mean
 
 _ENTER: Final = "there is nothing to start: enter its block, (async) with … as …"
 _LEAVE: Final = "leaving its block ends it, and so does close()"

@@ -12,7 +12,7 @@ from typing import TypeAlias
 from kohort.assignors.server import Target, assign
 from kohort.coordinator.requests import MayDescribe
 from kohort.coordinator.specs import Snapshot, Specs
-from kohort.regular_expression import RegularExpression, RegularExpressionError
+from kohort.util.regular_expression import RegularExpression, RegularExpressionError
 
 
 @dataclass(frozen=True, slots=True)

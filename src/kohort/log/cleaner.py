@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log.base import Log
-from kohort.time_slice import TimeSlices
 from kohort.types import Timestamp
+from kohort.util.time_slice import TimeSlices
 
 logger = logging.getLogger("kohort.log")
 

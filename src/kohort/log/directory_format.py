@@ -30,7 +30,7 @@ from uuid import UUID
 
 from kohort import __version__
 from kohort.errors import KohortError
-from kohort.shortened import shortened
+from kohort.util.text import join_names
 
 FORMAT_FILE: Final = "kohort.properties"
 VERSION: Final = 2
@@ -91,7 +91,7 @@ def _refuse_foreign(path: Path, foreign: set[str]) -> None:
     if foreign:
         raise KohortError(
             f"{path} is not a data directory of Kohort, and not empty: it has "
-            f"{shortened(foreign, 3)}. "
+            f"{join_names(foreign, 3)}. "
             "Give Kohort an empty or a new directory with --data"
         )
 

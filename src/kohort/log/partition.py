@@ -43,8 +43,8 @@ from kohort.protocol.batches import (
     read_header,
     stamp_append_time,
 )
-from kohort.time_slice import TimeSlices, in_slices
 from kohort.types import Timestamp, TopicPartition
+from kohort.util.time_slice import TimeSlices, in_slices
 
 _SNAPSHOT_BYTES = 4 * 1024 * 1024
 """Bytes appended between two snapshots of the producers, which bounds the scan after a crash."""

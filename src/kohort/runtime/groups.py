@@ -32,12 +32,12 @@ from kohort.log.producers import Verification
 from kohort.runtime import expiration
 from kohort.runtime.clock import Clock
 from kohort.runtime.group_host import Commit, GroupHost, RespondToCommit
-from kohort.runtime.heavy_work import HeavyWork
-from kohort.runtime.histogram import Histogram
 from kohort.runtime.journal import Journal
 from kohort.runtime.shards import Shards
-from kohort.time_slice import TimeSlices
 from kohort.types import ConnectionId, TopicPartition
+from kohort.util.heavy_work import HeavyWork
+from kohort.util.histogram import Histogram
+from kohort.util.time_slice import TimeSlices
 
 logger = logging.getLogger("kohort.groups")
 

@@ -1,8 +1,8 @@
 """Runs the lookups of logs on the event loop: in slices, with long batches in a thread."""
 
 from kohort.log.lookup import Found, Lookup
-from kohort.runtime.heavy_work import HeavyWork
-from kohort.time_slice import TimeSlices
+from kohort.util.heavy_work import HeavyWork
+from kohort.util.time_slice import TimeSlices
 
 
 async def look_up(steps: Lookup, slices: TimeSlices, heavy_work: HeavyWork) -> Found:

@@ -21,12 +21,12 @@ from kohort.runtime.loading_order import LoadingOrder
 from kohort.runtime.log_reading import Batches
 from kohort.runtime.shard_host import HostState, ShardHost
 from kohort.runtime.transaction_log import append_records, read_records
-from kohort.time_slice import TimeSlices
 from kohort.transactions.records import TransactionRecord
 from kohort.transactions.requests import MarkersWritten, Request, Response, refuse
 from kohort.transactions.result import Markers, Result, TransactionTimesOut
 from kohort.transactions.shard import Event, Shard
 from kohort.types import Instant
+from kohort.util.time_slice import TimeSlices
 
 _RESUMED_AT_ONCE: Final = 1_000
 

@@ -10,7 +10,7 @@ from kohort.runtime.clock import Clock
 from kohort.runtime.groups import Groups
 from kohort.server.config import Config
 from kohort.server.topics import Topics
-from kohort.time_slice import TimeSlices
+from kohort.util.time_slice import TimeSlices
 
 logger = logging.getLogger("kohort.background")
 

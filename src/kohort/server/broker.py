@@ -33,7 +33,6 @@ from kohort.protocol.apis import APIS
 from kohort.quotas import ClientQuotas, Windows
 from kohort.runtime.clock import Clock, SystemClock
 from kohort.runtime.groups import Groups
-from kohort.runtime.heavy_work import HeavyWork
 from kohort.runtime.transactions import TransactionCoordinator
 from kohort.security import KafkaPrincipal
 from kohort.security.peer import NODE_LISTENER
@@ -81,6 +80,7 @@ from kohort.server.transaction_markers import PartitionMarkers
 from kohort.server.workers import Worker, WorkerParts
 from kohort.transactions.config import TransactionCoordinatorConfig
 from kohort.types import Timestamp
+from kohort.util.heavy_work import HeavyWork
 
 if TYPE_CHECKING:
     from kohort.server.sasl import SaslListeners

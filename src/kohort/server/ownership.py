@@ -54,8 +54,8 @@ from kohort.server.joining import this_machine
 from kohort.server.logging import fields
 from kohort.server.node_status import NodeNews, NodeStatus
 from kohort.server.topics import MetadataRecord, SharedMetadata, SharedTopics
-from kohort.time_slice import TimeSlices
 from kohort.types import Instant, Timestamp, TopicPartition
+from kohort.util.time_slice import TimeSlices
 
 logger = logging.getLogger("kohort.cluster")
 

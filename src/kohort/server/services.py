@@ -7,7 +7,6 @@ from uuid import UUID
 
 from kohort.runtime.clock import Clock
 from kohort.runtime.groups import Groups
-from kohort.runtime.heavy_work import HeavyWork
 from kohort.runtime.markers import MarkerWriter
 from kohort.runtime.transactions import TransactionCoordinator, TransactionVerifier
 from kohort.server.authorization import FindAccess, allow_everything
@@ -19,6 +18,7 @@ from kohort.server.refused_batches import RefusedBatches
 from kohort.server.throttling import Throttling
 from kohort.server.tls import Certificates
 from kohort.server.topics import Topics
+from kohort.util.heavy_work import HeavyWork
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

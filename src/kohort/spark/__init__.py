@@ -17,9 +17,9 @@ Register the source with `register(spark)`.
   `session` and `pipeline` start Spark.
 """
 
-from kohort import kio_import
+from kohort.util.kio import import_kio
 
-kio_import.import_kio()  # before anything else imports kio
+import_kio()  # before anything else imports kio
 
 from kohort.spark.frames import refreshed  # noqa: E402
 from kohort.spark.registration import register  # noqa: E402

@@ -8,7 +8,7 @@ from kohort.client.properties import DURATION_FIELDS, OptionErrors
 from kohort.client.security import PLAINTEXT, SECURITY_PROPERTIES, security_of_properties
 from kohort.spark import unsupported_options
 from kohort.spark.values import PREFIX, named, numbers
-from kohort.suggestions import closest
+from kohort.util.text import closest
 
 _CLIENT: Final = DURATION_FIELDS | {"default.api.timeout.ms": "default_api_timeout_ms"}
 KNOWN: Final = frozenset((*_CLIENT, *SECURITY_PROPERTIES, "bootstrap.servers", "client.id"))

@@ -8,7 +8,7 @@ import logging
 import os
 from typing import Final
 
-from kohort.printable import PrintableFormatter
+from kohort.util.printable import PrintableFormatter
 
 LEVEL: Final = "KOHORT_SPARK_LOG_LEVEL"
 """Environment variable with a level of Python's `logging`; WARNING by default, also for others.

@@ -12,7 +12,7 @@ from kohort.client.properties import RefusedOptionsError, over, read_properties
 from kohort.client.security import SECURITY_PROPERTIES
 from kohort.errors import ConfigError
 from kohort.spark.values import INT64_MAX, PREFIX, number
-from kohort.suggestions import closest
+from kohort.util.text import closest
 
 Pairs: TypeAlias = tuple[tuple[str, str], ...]
 """`kafka.*` options without the prefix, sorted: they name an open cluster."""

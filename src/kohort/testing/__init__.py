@@ -29,7 +29,7 @@ if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
         if name not in _MODULES:
-            from kohort.missing_names import missing
+            from kohort.util.missing_names import missing
 
             raise missing(__name__, name)
         return getattr(import_module(_MODULES[name]), name)

@@ -21,8 +21,8 @@ from kohort.coordinator.consumer.subscribed_metadata import metadata_hash
 from kohort.coordinator.consumer.target import MOST_AT_ONCE
 from kohort.coordinator.shard import Shard
 from kohort.coordinator.topics import FixedTopics, TopicImage
-from kohort.regular_expression import RegularExpression
 from kohort.testing.bench import Bench
+from kohort.util.regular_expression import RegularExpression
 
 NAMES = ("t", "u", "v")
 CONFIG = GroupCoordinatorConfig(

@@ -1,5 +1,5 @@
 """Imports kio as where Hypothesis is not installed, which users' programs do not import."""
 
-from kohort.kio_import import import_kio
+from kohort.util.kio import import_kio
 
 import_kio()

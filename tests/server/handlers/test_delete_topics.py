@@ -11,8 +11,8 @@ from uuid import uuid4
 import pytest
 
 from kohort.errors import ErrorCode
-from kohort.time_slice import SLICE_S
 from kohort.types import TopicPartition
+from kohort.util.time_slice import SLICE_S
 from server.handlers.bench import Bench
 
 

@@ -13,8 +13,8 @@ from kohort.client.cluster import GROUP, Cluster
 from kohort.client.errors import GaveUpError, is_retriable
 from kohort.client.net import Connection
 from kohort.errors import ErrorCode, KafkaError, KohortError
-from kohort.shortened import shortened
 from kohort.types import GroupId
+from kohort.util.text import join_names
 
 T = TypeVar("T")
 
@@ -63,7 +63,7 @@ async def send_to_coordinators(
         pending = list(failed)
         if not pending:
             break
-        what = f"a request to the coordinator of {shortened(pending, 1)}"
+        what = f"a request to the coordinator of {join_names(pending, 1)}"
         pause = backoff.after(failed[pending[0]], what)
         if _now() + pause > deadline:
             break

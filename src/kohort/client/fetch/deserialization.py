@@ -2,7 +2,7 @@
 
 from kohort.client.fetch.batch import Batch
 from kohort.client.serialization import Deserializers, Wait, at_once
-from kohort.time_slice import TimeSlices
+from kohort.util.time_slice import TimeSlices
 
 
 async def deserialize(batch: Batch, deserializers: Deserializers, wait: Wait = at_once) -> None:

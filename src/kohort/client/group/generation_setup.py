@@ -10,7 +10,7 @@ from kohort.client.group.generation_scope import GenerationScope
 from kohort.client.group.patience import patiently
 from kohort.client.group.start_offsets import ListOffsets, find_start_offsets
 from kohort.client.membership import Grant
-from kohort.shortened import shortened
+from kohort.util.text import join_names
 
 
 class SetUpMember(MemberContext, Protocol):
@@ -91,7 +91,7 @@ class GenerationSetup:
         if new:
             run.tell(
                 "missing",
-                f"no such topic: {shortened(new)}. Check the name, or create it: it is read as "
+                f"no such topic: {join_names(new)}. Check the name, or create it: it is read as "
                 "soon as it exists (partition_watch_interval_ms)",
             )
 

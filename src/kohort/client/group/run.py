@@ -52,8 +52,8 @@ from kohort.client.metrics import CommitMetrics, GroupMetrics
 from kohort.client.offset_and_metadata import OffsetAndMetadata
 from kohort.client.serialization import Deserializers
 from kohort.errors import ErrorCode, KohortError, caused_by, fresh
-from kohort.shortened import shortened
 from kohort.types import TopicPartition
+from kohort.util.text import join_names
 
 logger = logging.getLogger("kohort.client.group")
 
@@ -446,7 +446,7 @@ class GroupRun:
         if idle:
             self.tell(
                 "idle",
-                f"nothing works on {shortened(map(str, idle))}, which this member keeps until the "
+                f"nothing works on {join_names(map(str, idle))}, which this member keeps until the "
                 "generation ends: a worker goes on until generation.records ends; to finish, also "
                 "by break or return, call group.stop() before",
             )

@@ -8,7 +8,7 @@ from typing import Final
 from kohort.client.errors import GaveUpError
 from kohort.client.metrics.values import Durations, RequestMetrics
 from kohort.errors import KafkaError
-from kohort.runtime.histogram import Histogram
+from kohort.util.histogram import Histogram
 
 BOUNDS_S: Final = (
     0.001,

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from kohort.errors import ConfigError
-from kohort.printable import printable
+from kohort.util.printable import printable
 
 T = TypeVar("T")
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final, TypeVar, get_args
 
 from kohort.errors import ConfigError
-from kohort.suggestions import did_you_mean
+from kohort.util.text import did_you_mean
 
 C = TypeVar("C", bound=type)
 

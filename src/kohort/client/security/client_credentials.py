@@ -12,7 +12,7 @@ from urllib.request import Request
 
 from kohort.client.errors import AuthenticationError
 from kohort.errors import ConfigError, KohortError
-from kohort.small_documents import StatusError, fetch
+from kohort.util.https_get import StatusError, fetch
 
 _RENEWED_AT: Final = 0.8
 """Part of a token's lifetime after which the next connection asks for another, as in Java."""

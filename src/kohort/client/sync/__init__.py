@@ -21,6 +21,6 @@ __all__ = ["Consumer", "ConsumerGroup", "Delivery", "Producer", "run"]
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        from kohort.missing_names import missing
+        from kohort.util.missing_names import missing
 
         raise missing(__name__, name)

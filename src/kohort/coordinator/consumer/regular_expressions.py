@@ -28,7 +28,7 @@ from kohort.coordinator.journal import Cause
 from kohort.coordinator.step import Step
 from kohort.coordinator.topics import TopicsView
 from kohort.errors import ErrorCode, KafkaError
-from kohort.regular_expression import RegularExpression, RegularExpressionError
+from kohort.util.regular_expression import RegularExpression, RegularExpressionError
 
 MIN_INTERVAL_MS: Final = 10_000
 """Time since the last result before the expressions are resolved again."""

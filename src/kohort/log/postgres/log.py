@@ -22,8 +22,8 @@ from kohort.log.postgres.pages import NotInMemoryError, PagedStore
 from kohort.log.problems import Problems
 from kohort.log.segment import Progress, Segment
 from kohort.log.storage import Records
-from kohort.time_slice import TimeSlices
 from kohort.types import Timestamp, TopicPartition
+from kohort.util.time_slice import TimeSlices
 
 _FEW_BYTES = 64 * 1024
 _REPLACED_WITHIN_S = 0.01

@@ -11,8 +11,8 @@ from uuid import UUID
 
 from kohort.log.postgres.link import Connection
 from kohort.log.postgres.taking import metadata_end
-from kohort.shortened import shortened
 from kohort.types import TopicPartition
+from kohort.util.text import join_names
 
 logger = logging.getLogger("kohort.log")
 
@@ -45,6 +45,6 @@ async def set_strays_aside(
     deleted = [topic_id for topic_id in topic_ids if topic_id not in topics]
     if deleted:
         found = await connection.fetch(_SET_ASIDE, deleted)
-        names = shortened(str(TopicPartition(*row)) for row in found)
+        names = join_names(str(TopicPartition(*row)) for row in found)
         logger.warning("logs of deleted topics were left, and are set aside: %s", names)
     return True

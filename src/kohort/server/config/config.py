@@ -41,7 +41,7 @@ from kohort.server.config.table import (
     number_of_workers,
 )
 from kohort.server.logging import fields
-from kohort.suggestions import did_you_mean
+from kohort.util.text import did_you_mean
 
 __all__ = ["Config", "Setting"]
 

@@ -12,7 +12,7 @@ from typing import Final, Literal, TypeAlias
 
 from kohort.server.config.java_double import java_double
 from kohort.server.config.storage import shown_storage
-from kohort.suggestions import did_you_mean
+from kohort.util.text import did_you_mean
 
 Value: TypeAlias = bool | int | float | str | tuple[str, ...] | None
 Kind: TypeAlias = Literal["boolean", "int", "long", "double", "string", "list", "password"]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from kohort.server.config.table import TABLE
-from kohort.suggestions import did_you_mean
+from kohort.util.text import did_you_mean
 
 PREFIX: Final = "KOHORT_"
 

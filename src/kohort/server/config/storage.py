@@ -3,7 +3,7 @@
 import re
 from typing import Final, Protocol
 
-from kohort.suggestions import did_you_mean
+from kohort.util.text import did_you_mean
 
 LOCAL: Final = "local"
 MEMORY: Final = "memory"

@@ -18,10 +18,10 @@ from kohort.server.handlers.in_steps import respond_large
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 from kohort.server.topics import INTERNAL
-from kohort.time_slice import TimeSlices, in_slices
 from kohort.transactions.records import Partitions
 from kohort.transactions.requests import TransactionalProducer
 from kohort.transactions.transitions import BUMPS_EPOCH
+from kohort.util.time_slice import TimeSlices, in_slices
 
 if TYPE_CHECKING:
     from kohort.protocol.requests import AddPartitionsToTxnRequest

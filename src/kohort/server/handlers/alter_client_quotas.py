@@ -15,7 +15,7 @@ from kohort.server.handlers.refusing import REFUSAL
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 from kohort.server.topics import in_batches
-from kohort.time_slice import TimeSlices
+from kohort.util.time_slice import TimeSlices
 
 if TYPE_CHECKING:
     from kohort.protocol.requests import AlterClientQuotasRequest, EntryData

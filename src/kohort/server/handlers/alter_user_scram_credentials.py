@@ -22,7 +22,7 @@ from kohort.server.handlers.in_steps import Fields, collected, respond_large
 from kohort.server.handlers.refusing import REFUSAL
 from kohort.server.net import Exchange
 from kohort.server.services import Services
-from kohort.time_slice import TimeSlices, in_slices
+from kohort.util.time_slice import TimeSlices, in_slices
 
 if TYPE_CHECKING:
     from kohort.protocol.requests import (

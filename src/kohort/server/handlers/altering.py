@@ -25,7 +25,7 @@ from kohort.server.handlers.in_steps import counted, respond_large
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 from kohort.server.topics import Topic, validate_name
-from kohort.time_slice import TimeSlices
+from kohort.util.time_slice import TimeSlices
 
 if TYPE_CHECKING:
     from kohort.protocol.requests import (

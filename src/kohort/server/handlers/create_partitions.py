@@ -16,7 +16,7 @@ from kohort.server.responses import validate_replicas
 from kohort.server.services import Services
 from kohort.server.throttling import Mutations
 from kohort.server.topics import Growth, Topic, too_many_partitions
-from kohort.time_slice import TimeSlices, in_slices
+from kohort.util.time_slice import TimeSlices, in_slices
 
 if TYPE_CHECKING:
     from kohort.protocol.requests import (

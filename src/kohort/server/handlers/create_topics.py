@@ -28,7 +28,7 @@ from kohort.server.topics import (
     TopicRecord,
     too_many_partitions,
 )
-from kohort.time_slice import TimeSlices, in_slices
+from kohort.util.time_slice import TimeSlices, in_slices
 
 if TYPE_CHECKING:
     from kohort.protocol.requests import CreatableTopic, CreateTopicsRequest

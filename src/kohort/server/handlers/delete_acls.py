@@ -20,7 +20,7 @@ from kohort.server.handlers.in_steps import Fields, collected, respond_large
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 from kohort.server.topics import BATCH_RECORDS
-from kohort.time_slice import in_slices
+from kohort.util.time_slice import in_slices
 
 if TYPE_CHECKING:
     from kohort.protocol.requests import DeleteAclsFilter, DeleteAclsRequest

@@ -13,7 +13,7 @@ from kohort.errors import ErrorCode
 from kohort.server.handlers.in_steps import ask_each, respond_large
 from kohort.server.net import Exchange
 from kohort.server.services import Services
-from kohort.time_slice import TimeSlices
+from kohort.util.time_slice import TimeSlices
 
 if TYPE_CHECKING:
     from kohort.protocol.requests import DeleteGroupsRequest

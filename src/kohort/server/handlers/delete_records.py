@@ -13,7 +13,7 @@ from kohort.server.config import waits_for_disk
 from kohort.server.handlers.in_steps import AT_ONCE, Steps, respond_in_steps, respond_in_thread
 from kohort.server.net import Exchange
 from kohort.server.services import Services
-from kohort.time_slice import in_slices
+from kohort.util.time_slice import in_slices
 
 if TYPE_CHECKING:
     from kohort.protocol.requests import DeleteRecordsRequest

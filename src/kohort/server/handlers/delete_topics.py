@@ -17,7 +17,7 @@ from kohort.server.net import Exchange
 from kohort.server.services import Services
 from kohort.server.throttling import Mutations
 from kohort.server.topics import Topics
-from kohort.time_slice import TimeSlices
+from kohort.util.time_slice import TimeSlices
 
 if TYPE_CHECKING:
     from kohort.protocol.requests import DeleteTopicsRequest

@@ -16,7 +16,7 @@ from kohort.server.handlers.acl_entries import read_filter, refusal, taken
 from kohort.server.handlers.in_steps import Fields, respond_large
 from kohort.server.net import Exchange
 from kohort.server.services import Services
-from kohort.time_slice import in_slices
+from kohort.util.time_slice import in_slices
 
 if TYPE_CHECKING:
     from kohort.protocol.requests import DeleteAclsFilter, DescribeAclsRequest

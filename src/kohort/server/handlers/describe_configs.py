@@ -31,7 +31,7 @@ from kohort.server.logging import levels
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 from kohort.server.topics import validate_name
-from kohort.time_slice import TimeSlices
+from kohort.util.time_slice import TimeSlices
 
 if TYPE_CHECKING:
     from kohort.protocol.requests import DescribeConfigsRequest, DescribeConfigsResource

@@ -18,7 +18,7 @@ from kohort.server.handlers.in_steps import ask_each, collected, divided, respon
 from kohort.server.net import Exchange
 from kohort.server.responses import OPERATIONS_NOT_REQUESTED
 from kohort.server.services import Services
-from kohort.time_slice import TimeSlices
+from kohort.util.time_slice import TimeSlices
 
 if TYPE_CHECKING:
     from kohort.protocol.requests import DescribeGroupsRequest

@@ -10,8 +10,8 @@ from kohort.errors import ErrorCode
 from kohort.server.handlers.in_steps import respond_large
 from kohort.server.net import Exchange
 from kohort.server.services import Services
-from kohort.time_slice import TimeSlices
 from kohort.transactions.requests import DescribeTransaction, DescribeTransactionResponse
+from kohort.util.time_slice import TimeSlices
 
 if TYPE_CHECKING:
     from kohort.protocol.requests import DescribeTransactionsRequest

@@ -45,7 +45,7 @@ from kohort.server.fetch import (
 from kohort.server.handlers import fetch_metadata
 from kohort.server.net import Exchange
 from kohort.server.services import Services
-from kohort.time_slice import TimeSlices
+from kohort.util.time_slice import TimeSlices
 
 if TYPE_CHECKING:
     from kohort.protocol.requests import FetchRequest

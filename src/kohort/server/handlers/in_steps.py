@@ -18,7 +18,7 @@ from kohort.protocol.releasing import release
 from kohort.server.net import Exchange
 from kohort.server.responses import ResponseCollector
 from kohort.server.services import Services
-from kohort.time_slice import TimeSlices, in_slices
+from kohort.util.time_slice import TimeSlices, in_slices
 
 AT_ONCE: Final = 500
 """Elements that are handled and encoded at once; each takes up to 20 µs."""

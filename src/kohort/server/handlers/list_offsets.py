@@ -19,7 +19,7 @@ from kohort.server.handlers.in_steps import AT_ONCE, Steps, counted, respond_in_
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 from kohort.server.topics import judge
-from kohort.time_slice import TimeSlices, in_slices
+from kohort.util.time_slice import TimeSlices, in_slices
 
 if TYPE_CHECKING:
     from kohort.protocol.requests import ListOffsetsPartition, ListOffsetsRequest

@@ -10,12 +10,12 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kohort.errors import ErrorCode, KafkaError
-from kohort.regular_expression import RegularExpression, RegularExpressionError
 from kohort.server.handlers.in_steps import AT_ONCE, respond_large
 from kohort.server.net import Exchange
 from kohort.server.services import Services
-from kohort.time_slice import TimeSlices, in_slices
 from kohort.transactions.records import TransactionMetadata, TransactionState
+from kohort.util.regular_expression import RegularExpression, RegularExpressionError
+from kohort.util.time_slice import TimeSlices, in_slices
 
 if TYPE_CHECKING:
     from kohort.protocol.requests import ListTransactionsRequest

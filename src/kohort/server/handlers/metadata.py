@@ -40,7 +40,7 @@ from kohort.server.topics import (
     Topic,
     validate_name,
 )
-from kohort.time_slice import TimeSlices, in_slices
+from kohort.util.time_slice import TimeSlices, in_slices
 
 if TYPE_CHECKING:
     from kohort.protocol.requests import MetadataRequest, MetadataRequestTopic

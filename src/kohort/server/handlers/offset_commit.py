@@ -46,7 +46,7 @@ from kohort.server.handlers.repeated_commit import RepeatedCommit, is_repeatable
 from kohort.server.net import Exchange
 from kohort.server.responses import PartitionResponses
 from kohort.server.services import Services
-from kohort.time_slice import in_slices
+from kohort.util.time_slice import in_slices
 
 if TYPE_CHECKING:
     from kohort.protocol.requests import OffsetCommitRequest

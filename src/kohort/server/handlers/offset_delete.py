@@ -19,8 +19,8 @@ from kohort.server.handlers.in_steps import ask
 from kohort.server.net import Exchange
 from kohort.server.responses import PartitionResponses
 from kohort.server.services import Services
-from kohort.time_slice import TimeSlices
 from kohort.types import TopicPartition
+from kohort.util.time_slice import TimeSlices
 
 if TYPE_CHECKING:
     from kohort.protocol.requests import OffsetDeleteRequest, OffsetDeleteRequestTopic

@@ -28,8 +28,8 @@ from kohort.server.handlers.in_steps import AT_ONCE, Pieces, ask, respond_in_thr
 from kohort.server.net import Exchange
 from kohort.server.responses import pack_topics
 from kohort.server.services import Services
-from kohort.time_slice import TimeSlices, in_slices
 from kohort.types import TopicPartition
+from kohort.util.time_slice import TimeSlices, in_slices
 
 if TYPE_CHECKING:
     from kohort.protocol.requests import (

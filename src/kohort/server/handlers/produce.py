@@ -60,9 +60,9 @@ from kohort.server.responses import (
 )
 from kohort.server.services import Services
 from kohort.server.topics import MAX_NAME_LENGTH, Topic, Topics
-from kohort.time_slice import SLICE_S, in_slices
 from kohort.transactions.requests import TransactionalProducer
 from kohort.transactions.transitions import BUMPS_EPOCH
+from kohort.util.time_slice import SLICE_S, in_slices
 
 if TYPE_CHECKING:
     from kohort.protocol.requests import PartitionProduceData, ProduceRequest, TopicProduceData

@@ -14,7 +14,7 @@ from kohort.protocol import response_fast_path
 from kohort.server.handlers.in_steps import AT_ONCE
 from kohort.server.net import Exchange
 from kohort.server.services import Services
-from kohort.time_slice import in_slices
+from kohort.util.time_slice import in_slices
 
 if TYPE_CHECKING:
     from kohort.protocol.requests import SyncGroupRequest, SyncGroupRequestAssignment

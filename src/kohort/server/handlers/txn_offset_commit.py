@@ -26,9 +26,9 @@ from kohort.server.handlers.in_steps import ask
 from kohort.server.net import Exchange
 from kohort.server.responses import PartitionResponses
 from kohort.server.services import Services
-from kohort.time_slice import in_slices
 from kohort.transactions.requests import TransactionalProducer
 from kohort.types import TopicPartition
+from kohort.util.time_slice import in_slices
 
 if TYPE_CHECKING:
     from kohort.protocol.requests import TxnOffsetCommitRequest

@@ -14,8 +14,8 @@ from kohort.server.handlers.in_steps import respond_large
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 from kohort.server.topics import storage_error
-from kohort.time_slice import TimeSlices
 from kohort.types import TopicPartition
+from kohort.util.time_slice import TimeSlices
 
 if TYPE_CHECKING:
     from kohort.protocol.requests import WritableTxnMarkerTopic, WriteTxnMarkersRequest

@@ -11,8 +11,8 @@ from kohort.server.internode.link import NodeUnreachableError
 from kohort.server.internode.transactions import NodeConnections
 from kohort.server.nodes import Nodes
 from kohort.server.topics import Topics
-from kohort.time_slice import TimeSlices
 from kohort.types import TopicPartition
+from kohort.util.time_slice import TimeSlices
 
 AT_ONCE: Final = 500
 """Partitions of one request: encoding one takes 20 µs."""

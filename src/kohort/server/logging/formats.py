@@ -13,8 +13,8 @@ import time
 from functools import partial
 from typing import Any
 
-from kohort.printable import indented
 from kohort.server.logging.log_lines import LogLines
+from kohort.util.printable import indented
 
 
 def fields(**values: object) -> dict[str, dict[str, object]]:

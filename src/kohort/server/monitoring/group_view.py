@@ -18,8 +18,8 @@ from kohort.protocol.framing import MalformedError
 from kohort.protocol.subscription import decode_assignment
 from kohort.server.internode import FindSpans, Span
 from kohort.server.topics import Topics
-from kohort.time_slice import TimeSlices
 from kohort.types import TopicPartition
+from kohort.util.time_slice import TimeSlices
 
 
 def summary(group: AnyGroup) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from urllib.parse import unquote
 from kohort.server.addresses import Address
 from kohort.server.net import Tls, close_all, listen_on, listen_on_path
 from kohort.server.tls import handshaking
-from kohort.suggestions import did_you_mean
+from kohort.util.text import did_you_mean
 
 MAX_REQUEST: Final = 16 * 1024
 MAX_CONNECTIONS: Final = 32

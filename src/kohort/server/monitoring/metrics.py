@@ -21,7 +21,6 @@ from prometheus_client.registry import Collector
 from kohort import __version__
 from kohort.log.problems import Problems
 from kohort.runtime.groups import Groups
-from kohort.runtime.histogram import Histogram
 from kohort.runtime.transactions import TransactionCoordinator
 from kohort.server.authorization import Access
 from kohort.server.internode import FindSpans
@@ -31,8 +30,9 @@ from kohort.server.monitoring.rebalances import Rebalances
 from kohort.server.net import ListenerStatistics
 from kohort.server.node_status import NodeStatus
 from kohort.server.topics import Topics
-from kohort.time_slice import TimeSlices
 from kohort.types import TopicPartition
+from kohort.util.histogram import Histogram
+from kohort.util.time_slice import TimeSlices
 
 __all__ = ["CONTENT_TYPE", "MetricSources", "exposition"]
 

@@ -14,7 +14,6 @@ from kohort.coordinator.journal import Rebalance
 from kohort.errors import KohortError
 from kohort.log.problems import Problems
 from kohort.runtime.groups import Groups
-from kohort.runtime.histogram import Histogram
 from kohort.runtime.shard_host import HostState
 from kohort.runtime.transactions import TransactionCoordinator
 from kohort.server.addresses import Address, cannot_listen
@@ -31,9 +30,10 @@ from kohort.server.monitoring.viewer import Viewer
 from kohort.server.net import ListenerStatistics, Tls
 from kohort.server.topics import OFFSETS_TOPIC, Topic, Topics
 from kohort.server.unserved import unserved
-from kohort.suggestions import did_you_mean
-from kohort.time_slice import TimeSlices
 from kohort.types import TopicPartition
+from kohort.util.histogram import Histogram
+from kohort.util.text import did_you_mean
+from kohort.util.time_slice import TimeSlices
 
 _WELL: Final = (HostState.ACTIVE.value, HostState.ELSEWHERE.value)
 DATABASE_BOUNDS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)

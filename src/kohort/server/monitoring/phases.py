@@ -3,7 +3,7 @@
 from typing import Final
 
 from kohort.coordinator.journal import Rebalance
-from kohort.runtime.histogram import Histogram
+from kohort.util.histogram import Histogram
 
 BOUNDS_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 

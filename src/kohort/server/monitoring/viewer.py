@@ -6,7 +6,7 @@ from kohort.protocol.apis import BY_NAME
 from kohort.security import Endpoint, KafkaPrincipal, Peer, SecurityProtocol
 from kohort.security.acls import AclOperation, ResourceType
 from kohort.server.authorization import EVERYTHING, Access, FindAccess
-from kohort.time_slice import TimeSlices
+from kohort.util.time_slice import TimeSlices
 
 
 class Viewer:

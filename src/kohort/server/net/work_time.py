@@ -5,7 +5,7 @@ from collections.abc import Coroutine, Generator
 from time import perf_counter
 from typing import Any
 
-from kohort.runtime.heavy_work import on_work
+from kohort.util.heavy_work import on_work
 
 
 class WorkTime:

@@ -18,7 +18,7 @@ from kohort.protocol.packing import (
     pack_string,
     pack_uuid,
 )
-from kohort.time_slice import TimeSlices
+from kohort.util.time_slice import TimeSlices
 
 FIRST_WITH_EPOCHS: Final = 5
 FIRST_FLEXIBLE: Final = 6

@@ -16,7 +16,7 @@ from kohort.errors import ConfigError
 from kohort.runtime.clock import Clock
 from kohort.security.jwt import KeySet
 from kohort.server.logging import fields
-from kohort.small_documents import fetch
+from kohort.util.https_get import fetch
 
 TIMEOUT_S: Final = 10.0
 """Time limit of a fetch, as in `small_documents.fetch`."""

@@ -25,8 +25,8 @@ from kohort.server.topics.reconciliation import places_of
 from kohort.server.topics.topic import NewTopic, Topic
 from kohort.server.topics.topic_logs import Placement
 from kohort.server.topics.topics import Topics
-from kohort.time_slice import TimeSlices
 from kohort.types import Timestamp, TopicPartition
+from kohort.util.time_slice import TimeSlices
 
 TOPICS_AT_ONCE: Final = 100
 """Topics whose directories are made together: each by itself waits for the disk several times."""

@@ -26,8 +26,8 @@ from kohort.log.partition_directories import PartitionDirectories
 from kohort.log.partition_mark import MARK, base64_id
 from kohort.server.logging import fields
 from kohort.server.topics.cluster_metadata import METADATA, ClusterState, TopicRecord
-from kohort.shortened import shortened
 from kohort.types import TopicPartition
+from kohort.util.text import join_names
 
 logger = logging.getLogger("kohort.topics")
 
@@ -50,8 +50,8 @@ def ensure_metadata_directory(directories: PartitionDirectories) -> None:
     marked = [str(each) for each, topic_id in marks.items() if topic_id is not None]
     if marked:
         raise KohortError(
-            f"the data directory has partitions ({shortened(marked)}), and no {METADATA} that says "
-            "which topics there are; restore that directory from a copy"
+            f"the data directory has partitions ({join_names(marked)}), and no {METADATA} that "
+            "says which topics there are; restore that directory from a copy"
         )
     directories.make({METADATA: METADATA_ID})
 
@@ -92,7 +92,7 @@ def reconcile(
     if missing and marks:  # else the directory is new
         logger.warning(
             "directories of partitions are missing; they are made, without records",
-            extra=fields(partitions=shortened(map(str, missing)), count=len(missing)),
+            extra=fields(partitions=join_names(map(str, missing)), count=len(missing)),
         )
     if missing:
         directories.make(missing)
@@ -155,7 +155,7 @@ def _set_strays_aside(
         logger.warning(
             "directories have the name of a partition, and Kohort did not make them; they are left "
             "as they are",
-            extra=fields(directories=shortened(foreign), count=len(foreign)),
+            extra=fields(directories=join_names(foreign), count=len(foreign)),
         )
 
 

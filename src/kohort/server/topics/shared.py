@@ -44,8 +44,8 @@ from kohort.server.topics.topics import (
     topic_chars,
     unknown_topic,
 )
-from kohort.time_slice import TimeSlices
 from kohort.types import Timestamp, TopicPartition
+from kohort.util.time_slice import TimeSlices
 
 logger = logging.getLogger("kohort.topics")
 

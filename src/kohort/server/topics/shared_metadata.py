@@ -54,8 +54,8 @@ from kohort.server.topics.cluster_metadata import (
 )
 from kohort.server.topics.metadata_log import Lost, SupersededError
 from kohort.server.topics.snapshots import difference, records_of
-from kohort.time_slice import TimeSlices, in_slices
 from kohort.types import Timestamp
+from kohort.util.time_slice import TimeSlices, in_slices
 
 logger = logging.getLogger("kohort.topics")
 

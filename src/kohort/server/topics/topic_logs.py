@@ -16,8 +16,8 @@ from kohort.server.topics.cluster_metadata import TopicRecord
 from kohort.server.topics.metadata_log import storage_error
 from kohort.server.topics.reconciliation import places_of
 from kohort.server.topics.topic import Topic
-from kohort.time_slice import TimeSlices
 from kohort.types import TopicPartition
+from kohort.util.time_slice import TimeSlices
 
 _EFFECTIVE_KEPT: Final = 100
 """Sets of effective configs that are shared by the topics that have the same configs."""

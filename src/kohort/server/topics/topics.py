@@ -70,8 +70,8 @@ from kohort.server.topics.reconciliation import (
 from kohort.server.topics.response_cache import ResponseCache
 from kohort.server.topics.topic import Growth, NewTopic, Topic
 from kohort.server.topics.topic_logs import Placement, TopicLogs, everywhere
-from kohort.time_slice import TimeSlices
 from kohort.types import Timestamp, TopicPartition
+from kohort.util.time_slice import TimeSlices
 
 MAX_PARTITIONS_PER_REQUEST = 10_000
 """Kafka's own limit for what one request may create."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kohort.regular_expression import (
+from kohort.util.regular_expression import (
     MAX_BYTES,
     MAX_UNICODE_CLASSES,
     RegularExpression,

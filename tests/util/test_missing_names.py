@@ -12,7 +12,8 @@ import pytest
 import kohort
 import kohort.client.sync
 import kohort.testing
-from kohort import client, missing_names
+from kohort import client
+from kohort.util import missing_names
 
 PACKAGES: list[ModuleType] = [kohort, kohort.client, kohort.client.sync, kohort.testing]
 
@@ -87,7 +88,7 @@ def test_a_module_that_is_not_imported_yet() -> None:
 
 
 def test_nothing_is_imported_for_it_beforehand() -> None:
-    code = "import kohort, kohort.client, sys; print('kohort.missing_names' in sys.modules)"
+    code = "import kohort, kohort.client, sys; print('kohort.util.missing_names' in sys.modules)"
     assert subprocess.check_output([sys.executable, "-c", code], text=True) == "False\n"
 
 

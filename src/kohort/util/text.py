@@ -1,10 +1,17 @@
-"""Close matches for misspelt names, for error messages."""
+"""Names in messages: lists of bounded length, and close matches of a misspelt one."""
 
 from collections.abc import Iterable
 from typing import Final
 
 _SIMILAR: Final = 0.55
 """`ratio` of names that may be mistaken for each other."""
+
+
+def join_names(names: Iterable[str], most: int = 5) -> str:
+    """The names in order, with commas: the first `most` of them, and how many more there are."""
+    found = sorted(names)
+    more = f" and {len(found) - most} more" if len(found) > most else ""
+    return ", ".join(found[:most]) + more
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:

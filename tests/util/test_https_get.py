@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kohort.small_documents import MAX_BYTES, StatusError, fetch
+from kohort.util.https_get import MAX_BYTES, StatusError, fetch
 
 LIMIT_S = 10.0
 

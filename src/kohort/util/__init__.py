@@ -1,0 +1,1 @@
+"""Small things that several rooms share and that know no state. Each module is imported itself."""
