@@ -17,6 +17,7 @@ import pytest
 
 from kohort.client import (
     Admin,
+    BrokerUnreachableError,
     ClientConfig,
     Cluster,
     ConfigResource,
@@ -30,7 +31,7 @@ from kohort.client import (
 )
 from kohort.client.admin.admin import EVERY_ACL
 from kohort.client.net import Connection
-from kohort.errors import KohortError
+from kohort.errors import KafkaError, KohortError, unless_error
 from kohort.security.acls import (
     AclBinding,
     AclOperation,
@@ -66,6 +67,11 @@ class Proxy:
     def stall(self) -> None:
         """Pass on nothing more; what is not passed on is lost."""
         self._flows.clear()
+
+    def cut(self) -> None:
+        """Break all connections."""
+        for task in self._tasks:
+            task.cancel()
 
     def flow(self) -> None:
         """Pass on what is sent from now on."""
@@ -291,23 +297,87 @@ async def test_each_call_ends(proxy: Proxy, kind: str, is_deaf: bool, before: st
             await within(client.__aexit__(None, None, None), f"{name}: leaving")
 
 
-@pytest.mark.parametrize("limit_ms", [500, 5_000], ids=["of the call", "of the request"])
-@pytest.mark.parametrize("name", ["create_topic", "create_partitions", "delete_topic"])
-async def test_a_topic_change_without_response_may_have_been_made(
-    proxy: Proxy, monkeypatch: pytest.MonkeyPatch, name: str, limit_ms: int
+CHANGES: Final = {
+    "create_topic": "describe the topic",
+    "create_partitions": "describe the topic",
+    "delete_topic": "describe the topic",
+    "delete_groups": "describe the group",
+    "remove_members": "describe the group",
+    "commit": "fetch the committed offsets",
+    "delete_offsets": "fetch the committed offsets",
+    "delete_records": "list the first offsets",
+    "alter_configs": "describe the configs",
+    "set_scram_password": "describe the users",
+    "delete_scram_credential": "describe the users",
+    "alter_client_quotas": "describe the quotas",
+    "create_acls": "describe the ACLs",
+    "delete_acls": "describe the ACLs",
+    "fence_producers": "describe the transactions",
+    "abort_transaction": "describe the producers",
+}
+"""What finds out whether a change without response was made."""
+READS: Final = ("find_", "describe_", "list_", "metadata", "api_versions")
+
+
+def test_all_methods_that_change_something_are_called() -> None:
+    asking = ("describe_", "list_", "find_", "committed", "partition_lags", "ends", "close")
+    assert {each for each in CALLS["admin"] if not each.startswith(asking)} == CHANGES.keys()
+
+
+@pytest.mark.parametrize("fault", ["no response", "no response in time", "lost connection"])
+@pytest.mark.parametrize("name", CHANGES)
+async def test_a_change_without_response_may_have_been_made(
+    proxy: Proxy, monkeypatch: pytest.MonkeyPatch, name: str, fault: str
 ) -> None:
     send = Connection.send
 
     async def unanswered(connection: Connection, api: str, /, **fields: Any) -> Any:
-        if api.startswith(name):
+        if not api.startswith(READS):
+            if fault == "lost connection":
+                asyncio.get_running_loop().call_later(0.02, proxy.cut)
             proxy.stall()
         return await send(connection, api, **fields)
 
     monkeypatch.setattr(Connection, "send", unanswered)
-    limits = LIMITS | {"default_api_timeout_ms": limit_ms}
+    limits = LIMITS | {"default_api_timeout_ms": 5_000 if fault == "no response in time" else 500}
     async with Admin(ClientConfig(bootstrap=proxy.address, **limits)) as admin:
-        with pytest.raises(KohortError, match="may have been made: describe the topic"):
-            await within(CALLS["admin"][name](admin), name)
+        with pytest.raises(KohortError, match=f"may have been made: {CHANGES[name]} before you"):
+            await within(first_error(CALLS["admin"][name](admin)), name)
+
+
+async def first_error(call: Awaitable[Any]) -> None:
+    """Raise the error of the one thing that was to be changed."""
+    result = await call
+    if isinstance(result, dict):
+        for each in result.values():
+            unless_error(each)
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [("delete_groups", "GROUP_ID_NOT_FOUND"), ("remove_members", "UNKNOWN_MEMBER_ID")],
+)
+async def test_a_repeated_change_that_finds_nothing_may_have_been_made_before(
+    proxy: Proxy, monkeypatch: pytest.MonkeyPatch, name: str, code: str
+) -> None:
+    send = Connection.send
+    lost: list[str] = []
+
+    async def unanswered(connection: Connection, api: str, /, **fields: Any) -> Any:
+        response = await send(connection, api, **fields)
+        if api in ("delete_groups", "leave_group") and not lost:
+            lost.append(api)
+            raise BrokerUnreachableError("lost")
+        return response
+
+    monkeypatch.setattr(Connection, "send", unanswered)
+    async with Admin(ClientConfig(bootstrap=proxy.address, **LIMITS)) as admin:
+        await admin.commit("g", {ORDERS: 0})
+        with pytest.raises(KafkaError, match=f"{code}.*may have been made: describe the group"):
+            await within(first_error(CALLS["admin"][name](admin)), name)
+        with pytest.raises(KafkaError, match=code) as again:  # nothing is lost here
+            await within(first_error(CALLS["admin"][name](admin)), name)
+        assert "may have been made" not in str(again.value)
 
 
 async def within(call: Awaitable[Any], what: str) -> None:

@@ -19,6 +19,8 @@ T = TypeVar("T")
 
 log: Final = logging.getLogger("kohort.client.retries")
 
+CHECK_BROKERS: Final = "check that the brokers are up and can be reached from here"
+
 JITTER: Final = 0.2
 """Kafka's CommonClientConfigs.RETRY_BACKOFF_JITTER."""
 
@@ -79,7 +81,7 @@ async def retrying(
     timeout_ms: float,
     backoff: Backoff,
     retriable: Callable[[BaseException], bool] = is_retriable,
-    advice: str = "check that the brokers are up and can be reached from here",
+    advice: str = CHECK_BROKERS,
 ) -> T:
     """Attempt until one succeeds, with pauses; returns its result.
 

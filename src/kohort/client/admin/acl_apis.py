@@ -1,8 +1,9 @@
 """Access control lists (KIP-140, KIP-290)."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
+from kohort.client.admin.changes import changing
 from kohort.client.admin.coordinator_requests import broker_connection, refusal
 from kohort.client.cluster import Cluster
 from kohort.errors import KohortError, fresh
@@ -15,13 +16,17 @@ from kohort.security.acls import (
     ResourceType,
 )
 
+_REMEDY: Final = "describe the ACLs"
+
 
 async def create_acls(
     cluster: Cluster, bindings: Sequence[AclBinding]
 ) -> dict[AclBinding, KohortError | None]:
     """Add entries; None for each that exists now. Raises KohortError."""
     creations = [_fields(each) for each in bindings]
-    response = await (await broker_connection(cluster)).send("create_acls", creations=creations)
+    connection = await broker_connection(cluster)
+    with changing(_REMEDY):
+        response = await connection.send("create_acls", creations=creations)
     return {
         binding: refusal(told.error_code, told.error_message)
         for binding, told in zip(bindings, response.results, strict=True)
@@ -48,7 +53,9 @@ async def delete_acls(
     Raises KohortError.
     """
     asked = [_filter(each) for each in filters]
-    response = await (await broker_connection(cluster)).send("delete_acls", filters=asked)
+    connection = await broker_connection(cluster)
+    with changing(_REMEDY):
+        response = await connection.send("delete_acls", filters=asked)
     return [_deleted(each) for each in response.filter_results]
 
 

@@ -3,9 +3,11 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
+from kohort.client.admin.changes import changing
 from kohort.client.admin.coordinator_requests import broker_connection, refusal
 from kohort.client.cluster import Cluster
 from kohort.errors import ErrorCode, KafkaError, KohortError, fresh
@@ -124,9 +126,10 @@ async def alter_configs(
         ],
     }
     connection = await broker_connection(cluster, _node(resource))
-    response = await connection.send(
-        "incremental_alter_configs", resources=[asked], validate_only=validate_only
-    )
+    with nullcontext() if validate_only else changing("describe the configs"):
+        response = await connection.send(
+            "incremental_alter_configs", resources=[asked], validate_only=validate_only
+        )
     for each in response.responses:
         name = " ".join(resource)
         if (error := refusal(each.error_code, each.error_message or name)) is not None:

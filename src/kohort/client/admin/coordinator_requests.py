@@ -9,8 +9,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
+from kohort.client.admin.changes import repeated
 from kohort.client.cluster import GROUP, Cluster
-from kohort.client.errors import GaveUpError, is_retriable
+from kohort.client.errors import BrokerUnreachableError, GaveUpError, is_retriable
 from kohort.client.net import Connection
 from kohort.errors import ErrorCode, KafkaError, KohortError
 from kohort.types import GroupId
@@ -38,17 +39,29 @@ async def send_to_coordinators(
     *,
     timeout_ms: int,
     key_type: int = GROUP,
+    remedy: str | None = None,
 ) -> dict[GroupId, T | KohortError]:
     """The result of every group, or its last error.
 
-    With `key_type` TRANSACTION the same for transactional ids.
+    With `key_type` TRANSACTION the same for transactional ids. `remedy` is for changes: what tells
+    whether one was made that was sent without response, which its errors then say (`changes.py`).
     """
     deadline = _now() + timeout_ms / 1000
     responses: dict[GroupId, T | KohortError] = {}
     pending = list(dict.fromkeys(groups))
     backoff = cluster.backoff()
+    unanswered: set[GroupId] = set()
+    """Groups about which a request was sent that got no response."""
+
+    async def noting(coordinator: Coordinator, asked: list[GroupId]) -> Responses[T]:
+        try:
+            return await send(coordinator, asked)
+        except (BrokerUnreachableError, asyncio.CancelledError):
+            unanswered.update(asked)
+            raise
+
     while pending:
-        said = await _attempt(cluster, pending, send, deadline, key_type)
+        said = await _attempt(cluster, pending, noting, deadline, key_type)
         # An attempt that the deadline cut off does not replace the error of the one before.
         responses |= {
             group: said[group]
@@ -69,9 +82,12 @@ async def send_to_coordinators(
             break
         await asyncio.sleep(pause)
     kind = "group" if key_type == GROUP else "transactional id"
-    return responses | {
+    responses |= {
         group: _gave_up(f"{kind} {group}", responses[group], timeout_ms) for group in pending
     }
+    if remedy is not None:
+        responses |= {group: repeated(responses[group], remedy) for group in unanswered}
+    return responses
 
 
 async def _attempt(

@@ -231,7 +231,9 @@ async def delete_groups(
     cluster: Cluster, groups: Iterable[GroupId], *, timeout_ms: int
 ) -> dict[GroupId, KohortError | None]:
     """Delete groups: None if deleted, else NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND or another error."""
-    return await send_to_coordinators(cluster, groups, _delete, timeout_ms=timeout_ms)
+    return await send_to_coordinators(
+        cluster, groups, _delete, timeout_ms=timeout_ms, remedy="describe the group"
+    )
 
 
 async def _delete(
@@ -273,5 +275,7 @@ async def remove_members(
         }
         return {group: errors}
 
-    found = await send_to_coordinators(cluster, [group], send, timeout_ms=timeout_ms)
+    found = await send_to_coordinators(
+        cluster, [group], send, timeout_ms=timeout_ms, remedy="describe the group"
+    )
     return unless_error(found[group])

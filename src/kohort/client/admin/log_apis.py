@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from kohort.client.admin.changes import may_be_made
 from kohort.client.admin.coordinator_requests import refusal
 from kohort.client.cluster import Cluster, Leader, partition_error, send_to_leaders
 from kohort.errors import ErrorCode, KafkaError, KohortError
@@ -39,7 +40,12 @@ async def delete_records(
         return await _deleted(cluster, node_id, {tp: before[tp] for tp in leaders}, timeout_ms)
 
     return await send_to_leaders(
-        cluster, dict.fromkeys(before), ask, what="delete records", timeout_ms=timeout_ms
+        cluster,
+        dict.fromkeys(before),
+        ask,
+        what="delete records",
+        timeout_ms=timeout_ms,
+        advice=may_be_made("list the first offsets"),
     )
 
 

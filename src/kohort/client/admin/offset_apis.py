@@ -23,6 +23,7 @@ NAMES_TOPICS: Final = 9
 MANY_GROUPS: Final = 8
 """Version of OffsetFetch from which a request takes many groups (KIP-709)."""
 NO_OFFSET: Final = -1
+_REMEDY: Final = "fetch the committed offsets"
 
 Offsets: TypeAlias = dict[TopicPartition, OffsetAndMetadata]
 PartitionErrors: TypeAlias = dict[TopicPartition, KafkaError | None]
@@ -114,6 +115,7 @@ async def commit(
         [group],
         partial(_commit, offsets=offsets, topic_ids=topic_ids),
         timeout_ms=timeout_ms,
+        remedy=_REMEDY,
     )
     return unless_error(responses[group])
 
@@ -238,7 +240,11 @@ async def delete_offsets(
         for each in _by_topic(partitions)
     ]
     responses = await send_to_coordinators(
-        cluster, [group], partial(_delete, topics=topics), timeout_ms=timeout_ms
+        cluster,
+        [group],
+        partial(_delete, topics=topics),
+        timeout_ms=timeout_ms,
+        remedy=_REMEDY,
     )
     return unless_error(responses[group])
 

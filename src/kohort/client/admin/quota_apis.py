@@ -1,8 +1,10 @@
 """Describes and alters quotas of users, client ids and addresses (KIP-546)."""
 
 from collections.abc import Collection, Mapping
+from contextlib import nullcontext
 from typing import Any, Final, Literal, TypeAlias
 
+from kohort.client.admin.changes import changing
 from kohort.client.admin.coordinator_requests import broker_connection, refusal
 from kohort.client.cluster import Cluster
 from kohort.errors import fresh
@@ -52,9 +54,10 @@ async def alter_client_quotas(
         ],
     }
     connection = await broker_connection(cluster)
-    response = await connection.send(
-        "alter_client_quotas", entries=[asked], validate_only=validate_only
-    )
+    with nullcontext() if validate_only else changing("describe the quotas"):
+        response = await connection.send(
+            "alter_client_quotas", entries=[asked], validate_only=validate_only
+        )
     for each in response.entries:
         if (error := refusal(each.error_code, each.error_message)) is not None:
             raise fresh(error)

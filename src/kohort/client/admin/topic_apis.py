@@ -7,10 +7,10 @@ them anywhere. After NOT_CONTROLLER the metadata is requested again.
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
+from kohort.client.admin.changes import changing, may_be_made
 from kohort.client.admin.coordinator_requests import refusal
 from kohort.client.backoff import retrying
 from kohort.client.cluster import Cluster, TopicMetadata
-from kohort.client.errors import BrokerUnreachableError
 from kohort.client.net import Connection
 from kohort.errors import ErrorCode, KafkaError, fresh
 
@@ -18,7 +18,7 @@ BY_ID: Final = 6
 """Version of DeleteTopics from which a topic is named in a struct."""
 TopicErrors: TypeAlias = dict[str, KafkaError | None]
 """Error of each topic; None: success."""
-_MAY_BE_MADE: Final = "the change may have been made: describe the topic before you repeat it"
+_REMEDY: Final = "describe the topic"
 
 
 async def describe_topics(
@@ -106,10 +106,8 @@ async def _change(
         connection = await (
             cluster.any_connection() if controller < 0 else cluster.connection(controller)
         )
-        try:
+        with changing(_REMEDY):
             errors = await ask(connection)
-        except BrokerUnreachableError as error:
-            raise type(error)(f"{error}; {_MAY_BE_MADE}") from error
         if refused := errors.get(topic):
             raise fresh(refused)
 
@@ -119,7 +117,7 @@ async def _change(
         timeout_ms=timeout_ms,
         backoff=cluster.backoff(),
         retriable=_passes,
-        advice=_MAY_BE_MADE,
+        advice=may_be_made(_REMEDY),
     )
     cluster.stale(topic)
 

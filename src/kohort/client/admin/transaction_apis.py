@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import timedelta
 from typing import Any, Final
 
+from kohort.client.admin.changes import may_be_made
 from kohort.client.admin.coordinator_requests import Coordinator, refusal, send_to_coordinators
 from kohort.client.admin.transaction_values import (
     HangingTransaction,
@@ -141,7 +142,12 @@ async def fence_producers(
 
     keys = map(GroupId, transactional_ids)
     found = await send_to_coordinators(
-        cluster, keys, ask, timeout_ms=timeout_ms, key_type=TRANSACTION
+        cluster,
+        keys,
+        ask,
+        timeout_ms=timeout_ms,
+        key_type=TRANSACTION,
+        remedy="describe the transactions",
     )
     return {str(key): outcome for key, outcome in found.items()}
 
@@ -234,7 +240,12 @@ async def abort_transaction(
         return {tp: partition_error(cluster, tp, told)}
 
     outcomes = await send_to_leaders(
-        cluster, {tp: None}, ask, what=f"abort marker in {tp}", timeout_ms=timeout_ms
+        cluster,
+        {tp: None},
+        ask,
+        what=f"abort marker in {tp}",
+        timeout_ms=timeout_ms,
+        advice=may_be_made("describe the producers"),
     )
     if (error := outcomes[tp]) is not None:
         raise fresh(error)

@@ -4,6 +4,7 @@ import asyncio
 import secrets
 from collections.abc import Collection, Mapping
 
+from kohort.client.admin.changes import changing
 from kohort.client.admin.coordinator_requests import broker_connection, refusal
 from kohort.client.cluster import Cluster
 from kohort.errors import ConfigError, KohortError, fresh
@@ -76,9 +77,11 @@ async def _alter(
     deletions: Collection[Mapping[str, object]] = (),
     upsertions: Collection[Mapping[str, object]] = (),
 ) -> None:
-    response = await (await broker_connection(cluster)).send(
-        "alter_user_scram_credentials", deletions=deletions, upsertions=upsertions
-    )
+    connection = await broker_connection(cluster)
+    with changing("describe the users"):
+        response = await connection.send(
+            "alter_user_scram_credentials", deletions=deletions, upsertions=upsertions
+        )
     for each in response.results:
         if (error := refusal(each.error_code, each.error_message)) is not None:
             raise fresh(error)

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from typing import Any, TypeAlias, TypeVar
 
-from kohort.client.backoff import retrying
+from kohort.client.backoff import CHECK_BROKERS, retrying
 from kohort.client.cluster.cluster import Cluster
 from kohort.client.cluster.metadata import Leader
 from kohort.client.errors import UNKNOWN_TOPIC, WRONG_LEADER, GaveUpError, is_retriable
@@ -32,11 +32,12 @@ async def send_to_leaders(
     *,
     what: str,
     timeout_ms: int,
+    advice: str = CHECK_BROKERS,
 ) -> dict[TopicPartition, T | KohortError]:
     """The result of every partition, or its error; partitions of one kind share requests.
 
     The error is KafkaError with the broker's code, GaveUpError after `timeout_ms` of attempts at
-    `what`, or another KohortError that `send` raised.
+    `what`, which ends with `advice`, or another KohortError that `send` raised.
     """
     found: dict[TopicPartition, T | KohortError] = {}
 
@@ -48,7 +49,9 @@ async def send_to_leaders(
                 raise fresh(error)
 
     try:
-        await retrying(attempt, what=what, timeout_ms=timeout_ms, backoff=cluster.backoff())
+        await retrying(
+            attempt, what=what, timeout_ms=timeout_ms, backoff=cluster.backoff(), advice=advice
+        )
     except GaveUpError as error:
         for tp in kinds:
             if tp not in found or (_passes(found[tp]) and not isinstance(found[tp], KafkaError)):
