@@ -4,15 +4,18 @@ import os
 import socket
 import subprocess
 import sys
+from io import BytesIO
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pyspark
 import pytest
 
 from kohort.spark import register
 from kohort.spark.registration import SETTINGS, STARTUP
-from kohort.spark.startup.sitecustomize import prefer_installed
+from kohort.spark.source import KohortDataSource
+from kohort.spark.startup.sitecustomize import age_s, prefer_installed
 
 ARCHIVES = Path(pyspark.__file__).parent / "python" / "lib"
 ARCHIVE = str(ARCHIVES / "pyspark.zip")
@@ -33,6 +36,25 @@ def test_a_python_process_imports_pyspark_as_it_is_installed() -> None:
     assert len(archives) > 1
     assert ".zip" in python(FROM, *archives)
     assert ".zip" not in python(FROM, *archives, STARTUP)
+
+
+def test_a_jvm_without_log4j_s_core_registers_all_the_same() -> None:
+    """As one that logs by Logback; calling a class that it lacks would raise a TypeError."""
+    jvm = MagicMock()
+    jvm.org.apache.spark.util.Utils.classIsLoadable = lambda name: ".log4j.core." not in name
+    jvm.org.apache.logging.log4j.core.config.Configurator.setLevel.side_effect = TypeError
+    spark = MagicMock()
+    spark.sparkContext._jvm, spark.sparkContext.environment = jvm, {}
+    register(spark)
+    spark.dataSource.register.assert_called_once_with(KohortDataSource)
+
+
+@pytest.mark.parametrize("content", [b"", b"1 (python) S 0", b"1 (python) S" + b" x" * 30])
+def test_the_age_of_a_process_that_proc_does_not_tell(
+    monkeypatch: pytest.MonkeyPatch, content: bytes
+) -> None:
+    monkeypatch.setattr("builtins.open", lambda *_: BytesIO(content))
+    assert age_s() == 0.0
 
 
 def test_an_archive_of_another_pyspark_stays_in_front() -> None:

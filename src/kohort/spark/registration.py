@@ -29,6 +29,7 @@ The other one, Spark's first choice, runs `chmod` and `readlink`: 50 ms for each
 write a file under another name and rename it. PySpark 4.0 has it in another package.
 """
 _MANAGER: Final = "org.apache.spark.sql.execution.datasources.DataSourceManager"
+_CONFIGURATOR: Final = "org.apache.logging.log4j.core.config.Configurator"
 _log = logging.getLogger("kohort.spark")
 
 
@@ -57,11 +58,15 @@ def register(spark: "SparkSession") -> None:
 def _without_warnings(spark: "SparkSession") -> Iterator[None]:
     """Spark warns that the source replaces the one that PySpark has found in `pyspark_kohort`.
 
-    That one has to be replaced: its processes do not get the session's PYTHONPATH.
+    That one has to be replaced: its processes do not get the session's PYTHONPATH. A JVM that logs
+    by anything but Log4j's core, such as Logback, warns.
     """
     jvm: Any = spark.sparkContext._jvm
     log4j = jvm.org.apache.logging.log4j
     configurator = log4j.core.config.Configurator
+    if not jvm.org.apache.spark.util.Utils.classIsLoadable(_CONFIGURATOR):
+        yield
+        return
     before = log4j.LogManager.getLogger(_MANAGER).getLevel()
     configurator.setLevel(_MANAGER, log4j.Level.ERROR)
     try:

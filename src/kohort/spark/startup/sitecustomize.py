@@ -80,7 +80,7 @@ def age_s() -> float:
             fields = stat.read().rpartition(b")")[2].split()
         started = int(fields[19]) / os.sysconf("SC_CLK_TCK")
         return time.clock_gettime(time.CLOCK_BOOTTIME) - started
-    except (OSError, AttributeError):
+    except (OSError, ValueError, AttributeError, IndexError):
         return 0.0
 
 
