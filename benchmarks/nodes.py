@@ -45,7 +45,6 @@ class Nodes:
                 *("--listen", listen),
                 log=self._directory / f"{node}.log",
                 settings={
-                    "cluster.enabled": "true",
                     "storage": self._database.url,
                     "node.id": str(node),
                     "cluster.rebalance.delay.ms": "0",

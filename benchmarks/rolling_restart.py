@@ -128,7 +128,6 @@ class Nodes:
 
     def __init__(self, url: str, directory: Path, stack: ExitStack, *, cold: bool) -> None:
         self._settings = {
-            "cluster.enabled": "true",
             "storage": url,
             "offsets.topic.num.partitions": "50",
             "group.initial.rebalance.delay.ms": "0",

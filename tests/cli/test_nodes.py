@@ -35,7 +35,6 @@ def servers(database: str, tmp_path: Path) -> Iterator[dict[int, ServerProcess]]
     """Nodes 1 and 2, with a topic."""
     settings = {
         "storage": database,
-        "cluster.enabled": "true",
         "offsets.topic.num.partitions": "1",
         "transaction.state.log.num.partitions": "1",
     }

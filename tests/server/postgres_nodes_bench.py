@@ -17,7 +17,6 @@ PARTITIONS = 6
 WITHIN_S = 60
 """Time that a machine with other work may take."""
 SETTINGS = {
-    "cluster.enabled": "true",
     "cluster.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "3",
     "transaction.state.log.num.partitions": "3",

@@ -75,7 +75,7 @@ async def test_what_a_cluster_has_goes_to_a_directory_and_back(
 ) -> None:
     address = f"127.0.0.1:{free_port()}"
     client = ClientConfig(bootstrap=address)
-    nodes = {"storage": database, "cluster.enabled": "true"}
+    nodes = {"storage": database}
     files = str(tmp_path / "data")
     broker = await started(address, nodes)
     cluster_id = broker.cluster_id

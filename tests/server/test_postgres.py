@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Mapping
+from pathlib import Path
 
 import asyncpg
 import pytest
@@ -22,6 +23,7 @@ WAITING = (
 )
 """Whether an append waits in the database."""
 ORDERS = TopicPartition("orders", 0)
+OF_0_2 = Path(__file__).with_name("database_of_0_2.sql")
 
 
 def config(database: str, settings: Mapping[str, str] = {}) -> Config:
@@ -62,6 +64,31 @@ async def test_records_and_groups_survive_a_restart(database: str) -> None:
         await produce(broker, b"4")
         assert await consume(broker, 2, "billing") == [b"3", b"4"]
         assert await consume(broker, 4) == [b"1", b"2", b"3", b"4"]
+
+
+async def test_a_database_of_a_server_alone_is_that_of_a_node(database: str) -> None:
+    """Version 0.2 wrote it without `cluster.enabled`, as node 0."""
+    async with Broker(config(database)):
+        pass  # makes the tables
+    sql = await asyncpg.connect(database)
+    await sql.execute("truncate batches, logs, segments, meta, nodes")
+    await sql.execute(OF_0_2.read_text())
+    await sql.close()
+    own = {"offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1"}
+    kept = {"offsets.retention.minutes": "2147483647"}
+    for record in (b"3", b"4"):
+        async with Broker(config(database, {**own, **kept})) as broker:
+            assert broker.cluster_id == "rvKril1YQa-la4YhB_UTrA"
+            assert list(broker.topics.scram_users.snapshot()) == ["alice"]
+            assert broker.topics.get("gone") is None
+            await produce(broker, record)
+    async with Broker(config(database, {**own, **kept})) as broker:
+        assert await consume(broker, 3, "billing") == [b"2", b"3", b"4"]
+        assert await consume(broker, 4) == [b"1", b"2", b"3", b"4"]
+        paid = TopicPartition("orders", 1)
+        async with Consumer(ClientConfig(bootstrap=broker.bootstrap)) as consumer:
+            await consumer.assign([paid])
+            assert (await anext(consumer)).value == b"paid"
 
 
 async def test_records_are_acknowledged_when_they_are_committed(database: str) -> None:
@@ -118,24 +145,38 @@ async def test_topics_that_are_deleted_and_made_again(database: str) -> None:
 
 async def test_the_node_id_is_taken(database: str) -> None:
     async with Broker(config(database)):
-        with pytest.raises(KohortError, match="another process serves as node"):
+        with pytest.raises(KohortError, match=r"another process at .* serves as node 0"):
             await Broker(config(database)).start()
 
 
-async def test_another_node_does_not_serve_at_the_same_time(database: str) -> None:
-    async with Broker(config(database)):
-        with pytest.raises(KohortError, match="serves from this database"):
-            await Broker(config(database, {"node.id": "5"})).start()
-    async with Broker(config(database, {"node.id": "5"})):
-        pass
+@pytest.mark.parametrize("setting", ["true", "false"])
+async def test_whether_nodes_form_a_cluster_is_no_setting(database: str, setting: str) -> None:
+    async with Broker(config(database, {"cluster.enabled": setting})) as broker:
+        await produce(broker, b"1")
+        async with Broker(config(database, {"node.id": "5"})) as other:
+            assert await consume(other, 1) == [b"1"]
 
 
-async def test_a_server_that_was_replaced_is_to_end(database: str, postgres: Postgres) -> None:
+async def test_a_server_leads_all_of_its_database_when_it_has_started(database: str) -> None:
+    async with Broker(config(database)) as broker:
+        await produce(broker, b"1")
+    async with Broker(config(database)) as broker:
+        logs = [log for topic in broker.topics.all() for log in topic.partitions]
+        for log in logs:
+            log.ensure_open()
+        assert len(logs) == 7
+
+
+async def test_a_server_whose_session_was_ended_begins_another_one(
+    database: str, postgres: Postgres
+) -> None:
     schema = database.rpartition("=")[2]
     async with Broker(config(database)) as broker:
         await produce(broker, b"1")
         postgres.execute(f"update {schema}.nodes set session = session + 1")
-        await broker.lost.wait()
+        await produce(broker, b"2")
+        assert await consume(broker, 2) == [b"1", b"2"]
+        assert not broker.lost.is_set()
 
 
 async def test_a_database_that_cannot_be_used(database: str) -> None:

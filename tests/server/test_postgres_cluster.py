@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import gc
-import re
 import signal
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -18,6 +17,7 @@ from kohort.client import ClientConfig, Consumer, Producer, TopicPartition
 from kohort.client.admin import Admin
 from kohort.client.cluster import Cluster
 from kohort.errors import ConfigError, KohortError
+from kohort.log.postgres.fence import CLUSTER, LEASE
 from kohort.server.broker import Broker
 from kohort.server.config import Config
 from kohort.server.shared_node import STARTED_WITHIN_S
@@ -207,27 +207,32 @@ async def test_nodes_that_start_again_remove_what_the_database_refused_to_mark(
         assert await connection.fetchval("select count(*) from logs where state = 'live'") > 0
 
 
-async def test_a_server_alone_does_not_join_a_cluster(nodes: Nodes, database: str) -> None:
-    await nodes.start(1)
-    with pytest.raises(KohortError, match=re.escape("set cluster.enabled=true")):
-        await Broker(config(database, 2, **{"cluster.enabled": "false"})).start()
+async def test_no_node_serves_beside_a_server_of_an_earlier_version(database: str) -> None:
+    """Version 0.2 without `cluster.enabled` takes no part in the metadata log."""
+    async with Broker(config(database, 1)):
+        pass
+    sql = await asyncpg.connect(database)
+    await sql.execute("delete from nodes where lane = $1", CLUSTER)
+    await sql.execute(
+        "update nodes set lease_until = now() + interval '1 minute' where lane = $1", LEASE
+    )
+    with pytest.raises(KohortError, match=r"node 1 .* of an earlier version.* stop it"):
+        await Broker(config(database, 2)).start()
+    await sql.execute("update nodes set lease_until = null")
+    async with Broker(config(database, 2)):
+        pass
+    await sql.close()
 
 
-async def test_no_node_joins_a_server_alone(database: str) -> None:
-    async with Broker(config(database, 1, **{"cluster.enabled": "false"})):
-        with pytest.raises(KohortError, match=r"node 1 serves .* without cluster.enabled"):
+async def test_a_node_that_could_not_connect_to_others_is_the_only_one(database: str) -> None:
+    listener = {"listeners": "CLIENTS://127.0.0.1:0"}
+    alone = {**listener, "listener.security.protocol.map": "CLIENTS:PLAINTEXT"}
+    async with Broker(config(database, 1, **alone)):
+        with pytest.raises(KohortError, match=r"node 1 .* could not connect to another node"):
             await Broker(config(database, 2)).start()
-
-
-async def test_a_server_alone_becomes_a_node_with_its_records(nodes: Nodes, database: str) -> None:
-    async with Broker(config(database, 1, **{"cluster.enabled": "false"})) as broker:
-        nodes.brokers[1] = broker
-        await nodes.create()
-        await produce(nodes, *values(0))
-        del nodes.brokers[1]
-    await nodes.start(1, 2)
-    await nodes.led_by(1, 2)
-    assert await consume(nodes, 2 * PARTITIONS) == set(values(0))
+    async with Broker(config(database, 1)):
+        with pytest.raises(KohortError, match=r"node 1 .* to which this one could not connect"):
+            await Broker(config(database, 2, **alone)).start()
 
 
 def test_a_cluster_needs_a_database() -> None:

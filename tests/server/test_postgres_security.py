@@ -68,14 +68,13 @@ def trusted(authority: Authority, client: str = "secured") -> dict[str, Path]:
     return {"sslrootcert": authority.file, "sslcert": key, "sslkey": key}
 
 
-@pytest.mark.parametrize("settings", [{}, {"cluster.enabled": "true"}], ids=["alone", "node"])
 async def test_all_connections_are_encrypted_and_verified(
-    secured: Postgres, place: dict[str, str], authority: Authority, settings: dict[str, str]
+    secured: Postgres, place: dict[str, str], authority: Authority
 ) -> None:
     storage = url(secured, sslmode="verify-full", **place, **trusted(authority))
     own = {"listeners": "127.0.0.1:0", "storage": storage, "node.id": "1"}
     async with (
-        Broker(Config({**own, **settings})) as broker,
+        Broker(Config(own)) as broker,
         Cluster(ClientConfig(bootstrap=str(broker.address))) as cluster,
     ):
         await Admin(cluster).create_topic("orders", partitions=1)
@@ -93,7 +92,7 @@ async def test_a_database_of_another_authority_is_refused_with_the_reason(
 ) -> None:
     other = {**trusted(authority), "sslrootcert": Authority(tmp_path).file}
     storage = url(secured, sslmode="verify-full", **place, **other)
-    own = {"listeners": "127.0.0.1:0", "storage": storage, "cluster.enabled": "true"}
+    own = {"listeners": "127.0.0.1:0", "storage": storage}
     with pytest.raises(KohortError, match="certificate verify failed") as refused:
         await Broker(Config(own)).start()
     assert "sslrootcert" not in str(refused.value)

@@ -46,11 +46,21 @@ def run(options: argparse.Namespace) -> int:
     except KohortError as error:
         raise cli_options.RefusedError(str(error)) from error
     warn_of_low_limit()
+    _tell_of_no_effect(config)
     if config.workers > 1:
         return asyncio.run(supervise(config))
     _gather_data(config)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         return runner.run(run_until_stopped(config))
+
+
+def _tell_of_no_effect(config: Config) -> None:
+    """Log that a setting that was given has no effect."""
+    if not config.setting("cluster.enabled").is_default:
+        logger.warning(
+            "a setting has no effect: a server with its logs in PostgreSQL is always a node",
+            extra=fields(setting="cluster.enabled"),
+        )
 
 
 def _gather_data(config: Config) -> None:

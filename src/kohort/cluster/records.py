@@ -49,6 +49,8 @@ class NodeRegistered:
     """Whether what it leads is to go to other nodes."""
     machine: str | None = None
     """What nodes have in common that reach each other by 127.0.0.1; None: not known."""
+    can_connect: bool = True
+    """Whether its settings say how it connects to other nodes; else it has to be the only one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ It is the server of `kohort serve`, and of programs that embed one:
 
 import asyncio
 import logging
-from collections.abc import Iterator, Sequence
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -122,13 +122,13 @@ class Broker:
         """`worker`: this server is one of several, and `config` is that of this one.
 
         `shared` is what several nodes share, each with a `config` of its own; they talk to each
-        other by Unix sockets in the directory `sockets`, or by their listeners. With
-        `cluster.enabled`, it is the database.
+        other by Unix sockets in the directory `sockets`, or by their listeners. With logs in
+        PostgreSQL, it is the database.
         """
         self.config = Config() if config is None else config.copy()
         self.clock = SystemClock() if clock is None else clock
         self.node_id = self.config["node.id"]
-        if shared is None and self.config["cluster.enabled"]:
+        if shared is None and in_postgres(self.config["storage"]):
             shared = _postgres_cluster(self.config)
         self._shared = shared
         self.certificates = Certificates(self.config)
@@ -200,6 +200,7 @@ class Broker:
             self._opened.push_async_callback(self._cluster.leave)
             endpoints = [each.endpoint for each in self.listener.listeners]
             self._cluster.start(self.topics, endpoints, self.lost.set)
+            await self._cluster.begun()
             self._start_background_tasks()
             self._confirm_start()
         except BaseException:
@@ -221,7 +222,7 @@ class Broker:
 
     async def _open_storage(self) -> None:
         try:
-            self.logs = await self._open_directory()
+            self.logs = self._open_directory()
             self.logs.on_lost.append(self.lost.set)
             self._opened.callback(self.logs.close)
             await self._open_topics()
@@ -240,27 +241,15 @@ class Broker:
             return KohortError(unusable(Path(self.config["log.dir"]), error))
         return KohortError(f"the data directory cannot be used: {error}")
 
-    async def _open_directory(self) -> LogDirectory:
-        """The logs. A database is opened in another thread: it may take long to respond."""
+    def _open_directory(self) -> LogDirectory:
+        """The logs."""
         if self._shared is not None:
             return self._shared.logs
         cluster = self._cluster
         epoch = 0
         if _shows_restarts(self.config) and cluster.directories == 1:  # workers would have to agree
             epoch = _epoch_of_start(self.clock.timestamp())
-        open_logs = partial(
-            open_directory, self.config, cluster.cluster_id, cluster.directories, epoch
-        )
-        if not in_postgres(self.config["storage"]):
-            return open_logs()
-        opening = asyncio.ensure_future(asyncio.to_thread(open_logs))
-        try:
-            return await asyncio.shield(opening)
-        except asyncio.CancelledError:
-            await asyncio.wait((opening,))
-            if opening.exception() is None:
-                opening.result().close()
-            raise
+        return open_directory(self.config, cluster.cluster_id, cluster.directories, epoch)
 
     async def _open_topics(self) -> None:
         """Open every log, in another thread because checks after a crash may take long.
@@ -484,15 +473,13 @@ class Broker:
 def open_directory(
     config: Config, cluster_id: str | None = None, workers: int = 1, leader_epoch: int = 0
 ) -> LogDirectory:
-    """The logs of a server, on disk, in memory or in PostgreSQL.
+    """The logs of a server that shares no storage, on disk or in memory.
 
     Without `cluster_id`, new ones are of a new cluster. A directory on disk has to be spread over
     so many workers. Logs in memory are led in `leader_epoch`.
 
-    Raises OSError, and KohortError if another server uses the directory or the node id.
+    Raises OSError, and KohortError if another server uses the directory.
     """
-    if in_postgres(config["storage"]):
-        return _open_postgres(config, cluster_id)
     if config["storage"] == "memory":
         from kohort.log.memory import MemoryDirectory
 
@@ -522,38 +509,20 @@ def _epoch_of_start(now: Timestamp) -> int:
     return min(max(now // 1_000 - _EPOCH_ZERO_S, 0), LARGEST)
 
 
-def _open_postgres(config: Config, cluster_id: str | None) -> LogDirectory:
-    with _explained_import():
-        from kohort.log.postgres.directory import PostgresDirectory
-    return PostgresDirectory(
-        config["storage"],
-        node=config["node.id"],
-        cluster_id=cluster_id,
-        exclusive=True,
-        stray_retention_ms=config["stray.retention.ms"],
-    )
-
-
 def _postgres_cluster(config: Config) -> Shared:
-    with _explained_import():
+    """Raises KohortError for what is not installed."""
+    try:
         from kohort.log.postgres.cluster import PostgresCluster
+    except ImportError as error:
+        raise KohortError(
+            f"logs in PostgreSQL need {error.name}: pip install 'kohort[postgres]'"
+        ) from None
     return PostgresCluster(
         config["storage"],
         config["node.id"],
         METADATA,
         stray_retention_ms=config["stray.retention.ms"],
     )
-
-
-@contextmanager
-def _explained_import() -> Iterator[None]:
-    """Raise KohortError for what is not installed."""
-    try:
-        yield
-    except ImportError as error:
-        raise KohortError(
-            f"logs in PostgreSQL need {error.name}: pip install 'kohort[postgres]'"
-        ) from None
 
 
 def group_config(config: Config) -> GroupCoordinatorConfig:

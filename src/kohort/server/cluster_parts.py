@@ -78,6 +78,10 @@ class ClusterParts(Protocol):
         """
         ...
 
+    async def begun(self) -> None:
+        """Return when this server leads what it is to lead, as far as it can, after `start`."""
+        ...
+
     def guarded(self, dispatch: Dispatch) -> Dispatch:
         """`dispatch` for as long as no other node can have taken what this one leads."""
         ...
@@ -137,6 +141,9 @@ class OnlyServer:
     def start(
         self, topics: Topics, endpoints: Iterable[Endpoint], lost: Callable[[], object]
     ) -> None:
+        pass
+
+    async def begun(self) -> None:
         pass
 
     def guarded(self, dispatch: Dispatch) -> Dispatch:

@@ -65,6 +65,24 @@ def ensure_reachable(
             loopback = {}
 
 
+def ensure_connected(problem: str | None, others: Iterable[NodeRegistered]) -> None:
+    """Raise KohortError if this node, or another one, has to be the only one.
+
+    `problem`: why this one could not connect to others.
+    """
+    for other in others:
+        if problem is not None:
+            raise KohortError(
+                f"node {other.id} serves from this database, to which this one could not connect: "
+                f"{problem}"
+            )
+        if not other.can_connect:
+            raise KohortError(
+                f"node {other.id} serves from this database, and could not connect to another "
+                "node: start it again with inter.broker.listener.name and what that listener needs"
+            )
+
+
 def _loopback(endpoints: Iterable[Endpoint], listener: str) -> Endpoint | None:
     return next(
         (each for each in endpoints if each.listener == listener and is_named_loopback(each.host)),

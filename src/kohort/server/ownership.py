@@ -105,12 +105,14 @@ class Ownership:
         settled_after_ms: int,
         drained_within_ms: int,
         claimed_at: Instant,
+        can_connect: bool = True,
         looked: Callable[[Mapping[int, NodeRegistered]], None] = lambda _: None,
     ) -> None:
         """`settled_after_ms` is that of `decide`, `drained_within_ms` that of `leave`.
 
-        `claimed_at`: when the storage was asked for the session, by the node's own clock. `looked`
-        is called with the nodes of the cluster whenever they may be others.
+        `claimed_at`: when the storage was asked for the session, by the node's own clock.
+        `can_connect` is that of `NodeRegistered`. `looked` is called with the nodes of the cluster
+        whenever they may be others.
         """
         self._storage = storage
         self._metadata = metadata
@@ -118,6 +120,7 @@ class Ownership:
         self._clock = clock
         self._endpoints = tuple(endpoints)
         self._rack = rack
+        self._can_connect = can_connect
         self._settled_after_ms = settled_after_ms
         self._drained_within_ms = drained_within_ms
         self._leased_at = claimed_at
@@ -169,6 +172,14 @@ class Ownership:
         for task in self._running:
             task.add_done_callback(partial(_ended, lost))
 
+    async def begun(self) -> None:
+        """Return when it was tried once to lead what the log says, or cannot be, after `start`."""
+        worked = asyncio.create_task(self._worked.wait())
+        try:
+            await asyncio.wait((worked, *self._running), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            worked.cancel()
+
     async def _keep_lease(self) -> None:
         while True:
             await asyncio.sleep(TICK_S)
@@ -179,8 +190,10 @@ class Ownership:
         while True:
             await asyncio.sleep(LOOKS_EVERY_S)
             with suppress(FencedError, *_FAILURES):
-                observed = await self._storage.observe()
                 nodes = self._metadata.state.cluster.nodes.values()
+                if len(nodes) == 1 and self._is_registered:
+                    continue
+                observed = await self._storage.observe()
                 if any(observed.is_gone(each.id, each.session) for each in nodes):
                     self._again.set()
 
@@ -374,6 +387,7 @@ class Ownership:
             *(node, session, self._endpoints, now, self._rack),
             machine=this_machine(),
             is_draining=self._is_draining,
+            can_connect=self._can_connect,
         )
 
     @property

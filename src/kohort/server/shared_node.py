@@ -3,8 +3,9 @@
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, NoReturn, Protocol
 
 from kohort.cluster import Endpoint as NodeEndpoint
 from kohort.cluster import FencedError, NodeTakenError, SharedStorage, UnknownOutcomeError
@@ -23,6 +24,7 @@ from kohort.server.internode import (
     FindSpans,
     GroupsElsewhere,
     NodeConnections,
+    NodeUnreachableError,
     RemoteController,
     RoutedGroups,
     RoutedMarkers,
@@ -30,7 +32,13 @@ from kohort.server.internode import (
     RoutedVerifier,
     by_socket,
 )
-from kohort.server.joining import ensure_reachable, shown, this_machine, warn_of_other_counts
+from kohort.server.joining import (
+    ensure_connected,
+    ensure_reachable,
+    shown,
+    this_machine,
+    warn_of_other_counts,
+)
 from kohort.server.logging import fields
 from kohort.server.net import Dispatch, Exchange
 from kohort.server.node_status import STARTING, NodeStatus
@@ -52,6 +60,7 @@ logger = logging.getLogger("kohort.cluster")
 _RETRY_AFTER_S: Final = 0.1
 STARTED_WITHIN_S: Final = 60.0
 """Time that the storage has to respond."""
+_BEGUN_WITHIN_S: Final = 10.0
 
 
 class Shared(Protocol):
@@ -108,6 +117,8 @@ class SharedNode:
             if inter_broker is None
             else ByListener(inter_broker, certificates, self._endpoint_of)
         )
+        self._not_connected = config.no_inter_broker if sockets is None else None
+        """Why this node cannot connect to others."""
         self._connections = NodeConnections(self._connect)
         self._groups = RoutedGroups(self._connect)
         self._spans: RoutedSpans | None = None
@@ -121,8 +132,12 @@ class SharedNode:
     def _connect(self, node_id: int) -> Connect:
         if self._sockets is not None:
             return by_socket(self._socket_of(self._sockets, node_id))
-        assert self._by_listener is not None
+        if self._by_listener is None:
+            return self._unconnected
         return self._by_listener.connect(node_id)
+
+    async def _unconnected(self) -> NoReturn:
+        raise NodeUnreachableError(self._not_connected)
 
     def _endpoint_of(self, node_id: int, listener: str) -> NodeEndpoint | None:
         node = self._metadata.state.cluster.nodes.get(node_id)
@@ -199,10 +214,13 @@ class SharedNode:
         advertised = [NodeEndpoint(each.name, *each.advertised) for each in listeners]
         try:
             ensure_same_cluster(self.shared.logs.directories, self._metadata.state)
+            ensure_connected(self._not_connected, others)
             ensure_reachable(advertised, this_machine(), others, between_nodes.name)
         except KohortError:
             await self.shared.storage.release()
             raise
+        if self._not_connected is not None:
+            logger.info("no other node can join", extra=fields(why=self._not_connected))
         warn_of_other_counts(self._config, self._metadata.state.topics.values())
 
     def _missing(self) -> Sequence[MetadataRecord]:
@@ -252,9 +270,17 @@ class SharedNode:
             settled_after_ms=self._config["cluster.rebalance.delay.ms"],
             drained_within_ms=self._config["cluster.drain.timeout.ms"],
             claimed_at=self._claimed_at,
+            can_connect=self._not_connected is None,
             looked=self._former.look,
         )
         self._ownership.start(lost)
+
+    async def begun(self) -> None:
+        """Return when this node has begun to lead what it is to lead, or that takes too long."""
+        assert self._ownership is not None
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_BEGUN_WITHIN_S):
+                await self._ownership.begun()
 
     def guarded(self, dispatch: Dispatch) -> Dispatch:
         """`dispatch`, which waits for the end of a lease that is over."""

@@ -188,6 +188,9 @@ class WorkerParts:
         self._following = asyncio.create_task(self._follower.run(topics))
         self._following.add_done_callback(partial(_ended, lost))
 
+    async def begun(self) -> None:
+        """No-op: a worker has opened what it leads."""
+
     def guarded(self, dispatch: Dispatch) -> Dispatch:
         """`dispatch`: what a worker leads, no other one takes."""
         return dispatch

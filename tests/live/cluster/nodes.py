@@ -19,7 +19,7 @@ class Nodes:
 
     def __init__(self, storage: str, directory: Path, settings: Mapping[str, str]) -> None:
         self._storage, self._directory = storage, directory
-        self._settings = {"cluster.enabled": "true", **settings}
+        self._settings = dict(settings)
         self._addresses = {node: f"127.0.0.1:{free_port()}" for node in NODES}
         self._servers: dict[int, ServerProcess] = {}
         self._hung: set[int] = set()

@@ -39,7 +39,7 @@ class Node:
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory, postgres: Postgres) -> Iterator[Node]:
     database = postgres.new_schema()
-    settings = {"storage": database, "cluster.enabled": "true", "http.listen": "127.0.0.1:0"}
+    settings = {"storage": database, "http.listen": "127.0.0.1:0"}
     with serving(tmp_path_factory.mktemp("node"), settings) as server:
         node = Node(server, postgres, database.rpartition("=")[2])
         node.client.ask(creation("wide", PARTITIONS))

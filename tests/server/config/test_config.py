@@ -511,13 +511,6 @@ def test_a_host_that_can_be_no_host_is_refused(host: str) -> None:
         Config({"listeners": [f"{host}:9092"]})
 
 
-@pytest.mark.parametrize(("workers", "expected"), [("1", False), ("2", True), ("auto", True)])
-def test_workers_in_a_database_are_a_cluster(workers: str, expected: bool) -> None:
-    config = Config({"storage": "postgresql://h/d", "workers": workers})
-    assert config["cluster.enabled"] is expected
-    assert not Config({"storage": "local", "workers": workers})["cluster.enabled"]
-
-
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
@@ -538,12 +531,6 @@ def test_ports_that_workers_cannot_have(settings: dict[str, str], why: str) -> N
     with pytest.raises(ConfigError, match=why):
         Config({"listeners": "127.0.0.1:9092", "workers": "3", **settings})
     assert Config({"listeners": "127.0.0.1:9092", **settings}).workers == 1
-
-
-def test_workers_in_a_database_are_not_alone() -> None:
-    settings = {"storage": "postgresql://h/d", "workers": "2", "cluster.enabled": "false"}
-    with pytest.raises(ConfigError, match=r"several in one database.*cluster\.enabled=true"):
-        Config(settings)
 
 
 def test_a_byte_order_mark_is_no_part_of_a_setting(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from kohort.security.jaas import PLAIN_LOGIN_MODULE, SCRAM_LOGIN_MODULE
 from kohort.server.config import Config, InterBroker, NodeLogin
 from kohort.server.net import ConnectionLimits
 
-CLUSTER = {"cluster.enabled": True, "storage": "postgresql://h/d"}
+CLUSTER = {"storage": "postgresql://h/d"}
 SCRAM = {
     "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-512",
     "listener.name.inside.scram-sha-512.sasl.jaas.config": (
@@ -40,8 +40,27 @@ def inter_broker(settings: dict[str, object]) -> InterBroker:
     return found
 
 
-def test_without_a_cluster_there_is_none() -> None:
+def test_without_a_shared_storage_there_is_none() -> None:
     assert Config().inter_broker is None
+
+
+ALONE = CLUSTER | {
+    "listeners": "CLIENTS://127.0.0.1:9092",
+    "listener.security.protocol.map": "CLIENTS:SASL_PLAINTEXT",
+}
+"""A server that names no listener for nodes."""
+
+
+def test_a_node_that_is_to_be_alone_needs_none() -> None:
+    config = Config(ALONE)
+    assert config.inter_broker is None
+    assert "nodes connect to each other by the listener named" in str(config.no_inter_broker)
+    assert Config(CLUSTER).no_inter_broker is None
+
+
+def test_one_of_several_workers_needs_one() -> None:
+    with pytest.raises(ConfigError, match="nodes connect to each other by"):
+        Config(ALONE | {"workers": "2"})
 
 
 @pytest.mark.parametrize(

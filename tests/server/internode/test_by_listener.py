@@ -115,9 +115,7 @@ class Node:
     """The node that connects."""
 
     def __init__(self, settings: Mapping[str, str], other: Broker) -> None:
-        self.config = Config(
-            {**settings, "cluster.enabled": "true", "storage": "postgresql://nowhere/none"}
-        )
+        self.config = Config({**settings, "storage": "postgresql://nowhere/none"})
         self.certificates = Certificates(self.config)
         inter_broker = self.config.inter_broker
         assert inter_broker is not None
@@ -274,8 +272,6 @@ def test_a_node_refuses_a_key_store_that_others_would_refuse(
     settings: dict[str, str], tmp_path: Path, keys: dict[str, str]
 ) -> None:
     foreign = {"ssl.keystore.location": str(Authority(tmp_path).issue("foreign.pem"))}
-    config = Config(
-        {**settings, **keys, **foreign, "cluster.enabled": "true", "storage": "postgresql://h/d"}
-    )
+    config = Config({**settings, **keys, **foreign, "storage": "postgresql://h/d"})
     with pytest.raises(ConfigError, match=r"would refuse this key store: .*ssl\.truststore"):
         Certificates(config).open(config.listeners[0])

@@ -282,7 +282,9 @@ _ALONE: Final = (
 
 
 async def ensure_cluster(connection: Connection, node: int) -> None:
-    """Raise KohortError if a server that is no node of a cluster has a lease.
+    """Raise KohortError if a server has a lease that is no node of a cluster.
+
+    Up to version 0.2 there were such, which cluster.enabled=true was not set for.
 
     One that had a lease writes nothing any more. None begins one before the end of the transaction
     under way.
@@ -291,8 +293,9 @@ async def ensure_cluster(connection: Connection, node: int) -> None:
     other = await connection.fetchval(f"{_ALONE} and lease_until > now()", LEASE, node, CLUSTER)
     if other is not None:
         raise KohortError(
-            f"node {other} serves from this database without cluster.enabled=true: stop it, or "
-            "choose another database, or another schema by search_path"
+            f"node {other} serves from this database with Kohort of an earlier version, without "
+            "cluster.enabled=true: stop it, or choose another database, or another schema by "
+            "search_path"
         )
     ended = [row[0] for row in await connection.fetch(_ALONE, LEASE, node, CLUSTER)]
     await connection.execute(_END_ALL, ended)

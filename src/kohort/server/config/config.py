@@ -78,7 +78,7 @@ class Config(Mapping[str, Any]):
     A name that the table lacks is a KeyError.
 
     Synonyms are resolved: `log.retention.ms`, `log.roll.ms` and `node.id` hold what acts, whichever
-    of their names it was set by. With `workers` in PostgreSQL, `cluster.enabled` is true.
+    of their names it was set by.
     """
 
     def __init__(self, settings: Mapping[str, object] | None = None) -> None:
@@ -194,13 +194,22 @@ class Config(Mapping[str, Any]):
 
     @property
     def inter_broker(self) -> InterBroker | None:
-        """How this node connects to others; None without `cluster.enabled`."""
-        if not self["cluster.enabled"]:
+        """How this node connects to others; None if it shares no storage, or cannot."""
+        if not in_postgres(self["storage"]):
             return None
-        listener = _inter_broker_listener(self._settings, self.listeners)
-        of = partial(self.of_listener, listener.name)
-        algorithm = of("ssl.endpoint.identification.algorithm")
-        return InterBroker(listener, node_login(of, listener), bool(algorithm))
+        try:
+            return _inter_broker(self._settings, self.listeners)
+        except ValueError:
+            return None
+
+    @property
+    def no_inter_broker(self) -> str | None:
+        """Why this node could not connect to others; None if it could."""
+        try:
+            _inter_broker(self._settings, self.listeners)
+        except ValueError as error:
+            return str(error)
+        return None
 
     @property
     def workers(self) -> int:
@@ -273,11 +282,6 @@ def _resolve_synonyms(settings: dict[str, Setting]) -> None:
         settings["node.id"] = Setting(
             new.definition, old.value, f"{old.source}: broker.id", old.rank
         )
-    workers, nodes = settings["workers"], settings["cluster.enabled"]
-    if workers.value != "1" and nodes.is_default and in_postgres(str(settings["storage"].value)):
-        settings["cluster.enabled"] = Setting(
-            nodes.definition, True, f"{workers.source}: workers", workers.rank
-        )
 
 
 def _resolve_unit(settings: dict[str, Setting], names: tuple[tuple[str, int], ...]) -> None:
@@ -342,10 +346,7 @@ def _misfits(settings: Mapping[str, Setting]) -> list[str]:
             for name in _OF_THE_AUTHORIZER
             if value(name)
         ]
-    is_in_postgres = in_postgres(value("storage"))
-    if number_of_workers(value("workers")) > 1 and is_in_postgres and not value("cluster.enabled"):
-        found.append("workers: several in one database are nodes; set cluster.enabled=true")
-    if value("cluster.enabled") and not is_in_postgres:
+    if value("cluster.enabled") and not in_postgres(value("storage")):
         found.append("cluster.enabled: nodes share a database; set storage=postgresql://…")
     return found + _misfits_of_listeners(settings)
 
@@ -375,16 +376,29 @@ def _misfits_of_listeners(settings: Mapping[str, Setting]) -> list[str]:
 def _misfits_of_nodes(
     settings: Mapping[str, Setting], listeners: Sequence[ListenerConfig]
 ) -> list[str]:
-    in_cluster = settings["cluster.enabled"].value
-    if not (in_cluster or settings[LISTENER].value or settings[PROTOCOL].rank):
+    """What keeps nodes from connecting to each other, where there are several or are to be."""
+    is_node = in_postgres(str(settings["storage"].value))
+    is_one_of_several = is_node and number_of_workers(str(settings["workers"].value)) > 1
+    if not (is_one_of_several or settings[LISTENER].value or settings[PROTOCOL].rank):
         return []
     try:
-        found = _inter_broker_listener(settings, listeners)
-        if in_cluster:
-            node_login(partial(_of_listener, settings, found.name), found)
+        if is_node:
+            _inter_broker(settings, listeners)
+        else:
+            _inter_broker_listener(settings, listeners)
     except ValueError as error:
         return [str(error)]
     return []
+
+
+def _inter_broker(
+    settings: Mapping[str, Setting], listeners: Sequence[ListenerConfig]
+) -> InterBroker:
+    """How a node connects to others. Raises ValueError."""
+    listener = _inter_broker_listener(settings, listeners)
+    of = partial(_of_listener, settings, listener.name)
+    algorithm = of("ssl.endpoint.identification.algorithm")
+    return InterBroker(listener, node_login(of, listener), bool(algorithm))
 
 
 def _inter_broker_listener(

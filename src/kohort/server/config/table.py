@@ -481,12 +481,14 @@ _PRODUCE_AND_FETCH = (
 _OURS = (
     _string("workers", "1", check=number_of_workers, ours=True,
         doc="Number of processes of kohort serve, or auto: one for each processor. Each is a "
-        "broker of its own, with the next node id and the next port of each listener. In "
-        "PostgreSQL, with any value but 1, cluster.enabled is true.",
+        "broker of its own, with the next node id and the next port of each listener.",
     ),
     _string("storage", "local", check=parse_storage, ours=True,
         doc="Place of the logs. local: files below log.dir; memory: lost when the server ends; "
-        "postgresql://USER@HOST:PORT/DATABASE: tables, which need the extra kohort[postgres].",
+        "postgresql://USER@HOST:PORT/DATABASE: tables, which need the extra kohort[postgres]. "
+        "Servers with the same tables, and a node.id each, are the nodes of a cluster: they share "
+        "the partitions, take over from one that is gone, and connect to each other by "
+        "inter.broker.listener.name.",
     ),
     _boolean("memory.restart.visible", False, ours=True,
         doc="Whether clients notice a restart with storage=memory: leader epochs begin at the "
@@ -494,9 +496,8 @@ _OURS = (
         "join again. Kafka's GROUP_ID_NOT_FOUND ends librdkafka's consumers. true with --memory.",
     ),
     _boolean("cluster.enabled", False, ours=True,
-        doc="Whether this server is a node of a cluster: servers with the same storage=postgresql "
-        "and a node.id each share the partitions, and take over from one that is gone. They "
-        "connect to each other by inter.broker.listener.name.",
+        doc="No effect: with storage=postgresql a server is a node of a cluster, which may have no "
+        "other one. true is refused with another storage.",
     ),
     _int("cluster.rebalance.delay.ms", 30_000, ours=True,
         doc="Time after a node came until partitions move to it: often several come one after the "

@@ -22,7 +22,6 @@ def worker_config(config: Config, index: int, ports: Mapping[str, int]) -> Confi
         "listeners": [f"{each.name}://{each.address}" for each in listeners],
         "advertised.listeners": [f"{each.name}://{each.advertised}" for each in listeners],
         "log.dir": str(directory_of(Path(config["log.dir"]), index)),
-        "cluster.enabled": config["cluster.enabled"],
     }
     if config["local.socket"] is not None:
         own["local.socket"] = local_socket_of(config["local.socket"], index)

@@ -11,7 +11,7 @@ from kohort.errors import KohortError
 from kohort.log.unusable import unusable
 from kohort.log.worker_directories import spread
 from kohort.server.addresses import Address
-from kohort.server.config import Config
+from kohort.server.config import Config, in_postgres
 from kohort.server.monitoring import HttpPort, listening
 from kohort.server.net import ensure_can_listen
 from kohort.server.supervisor.assignment import Assignment, Report
@@ -87,7 +87,7 @@ class Supervisor:
         wanted, https = self._config.http_listen, self._config.https
         if wanted is None:
             return
-        share_storage = self._config["cluster.enabled"]
+        share_storage = in_postgres(self._config["storage"])
         views = Views(self._workers, sockets, share_storage=share_storage)
         self._opened.push_async_callback(self._certificates.close)
         port = HttpPort(

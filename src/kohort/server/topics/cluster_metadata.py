@@ -62,6 +62,7 @@ _NODE_FIELDS: Final = {
     "rack": str,
     "draining": bool,
     "machine": str,
+    "connects": bool,
 }
 _ACL_WORDS: Final[Mapping[str, Mapping[str, IntEnum]]] = {
     field: {each.name.lower(): each for each in codes if each > last_of_filters}
@@ -317,6 +318,7 @@ def _encode_node(node: NodeRegistered) -> bytes:
         }
         | ({} if node.rack is None else {"rack": node.rack})
         | ({} if node.machine is None else {"machine": node.machine})
+        | ({} if node.can_connect else {"connects": False})
     )
 
 
@@ -381,7 +383,7 @@ def _decode_topic(topic_id: UUID, fields: Mapping[str, Any] | None) -> TopicReco
 
 
 def _decode_node(node_id: int, fields: Mapping[str, Any]) -> NodeRegistered:
-    missing = {"rack", "machine"} - fields.keys()
+    missing = {"rack", "machine", "connects"} - fields.keys()
     types = {name: of for name, of in _NODE_FIELDS.items() if name not in missing}
     known = _fields("node", fields, types)
     return NodeRegistered(
@@ -392,6 +394,7 @@ def _decode_node(node_id: int, fields: Mapping[str, Any]) -> NodeRegistered:
         known.get("rack"),
         known["draining"],
         known.get("machine"),
+        known.get("connects", True),
     )
 
 
