@@ -23,6 +23,7 @@ from kohort.server.broker import Broker
 from kohort.server.config import Config, shown_storage
 from kohort.server.logging import configure, fields
 from kohort.server.net import raise_limit, warn_of_low_limit
+from kohort.server.workers import Worker
 
 if TYPE_CHECKING:
     from kohort.server.supervisor import Supervisor
@@ -90,7 +91,7 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 async def run_until_stopped(config: Config) -> int:
     """Serve until a signal comes; the exit code. Raises RefusedError."""
     stop = Stop()
-    broker = Broker(config)
+    broker = new_broker(config)
     obey_hangup(config, broker.reload_files, stop)
     collect_seldom()
     if not await start_unless_stopped(broker.start(), stop):
@@ -103,6 +104,14 @@ async def run_until_stopped(config: Config) -> int:
         return FAILED
     logger.info("stopped", extra=fields(after_ms=stop.elapsed_ms()))
     return FAILED if broker.lost.is_set() else 0
+
+
+def new_broker(config: Config, worker: Worker | None = None) -> Broker:
+    """The server of this process. Raises RefusedError if a package is missing."""
+    try:
+        return Broker(config, worker=worker)
+    except KohortError as error:
+        raise cli_options.RefusedError(str(error)) from error
 
 
 def obey_hangup(config: Config, reload: Callable[[], None], stop: "Stop") -> None:

@@ -24,6 +24,7 @@ from kohort.cli.serve import (  # noqa: E402
     collect_seldom,
     first,
     loop_factory,
+    new_broker,
     start_unless_stopped,
 )
 from kohort.log.worker_directories import ensure_there  # noqa: E402
@@ -52,7 +53,11 @@ async def run() -> int:
     config = assignment.config
     configure(config["logging.format"], config["logging.level"], config["node.id"])
     stop = Stop()
-    broker = Broker(config, worker=assignment.worker)
+    try:
+        broker = new_broker(config, assignment.worker)
+    except RefusedError as refusal:
+        writer.write(Report(refused=str(refusal)).encode())
+        return REFUSED
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, broker.reload_files)
     collect_seldom()
     obeying = asyncio.create_task(_obey(reader, broker, stop))
