@@ -27,9 +27,16 @@ from kohort.protocol.batches import Codec, Record, build
 from kohort.protocol.framing import CONTENT
 from kohort.protocol.messages import encode
 from kohort.protocol.schema import Shape, shape
+from kohort.quotas import (
+    CONSUMER_BYTE_RATE,
+    PRODUCER_BYTE_RATE,
+    REQUEST_PERCENTAGE,
+    quota_entity,
+)
 from kohort.server.broker import Broker
 from kohort.server.config import Config
 from kohort.server.net.connection import PARKABLE
+from live.server.worst_requests import WORST, renamed
 from protocol.wire_entities import VERSIONS, name_of
 from server.net.test_fuzz import load
 
@@ -51,7 +58,14 @@ SERVERS: dict[str, dict[str, object]] = {
             'org.apache.kafka.common.security.plain.PlainLoginModule required user_a="b";'
         ),
     },
+    "throttled": {},
     "small requests": {"socket.request.max.bytes": 1_000},
+}
+NOTHING_ALLOWED = {
+    PRODUCER_BYTE_RATE: 0.01,
+    CONSUMER_BYTE_RATE: 0.01,
+    REQUEST_PERCENTAGE: 0.000_001,
+    "controller_mutation_rate": 0.000_001,
 }
 
 
@@ -106,19 +120,21 @@ class Server:
 
 
 @asynccontextmanager
-async def serving(settings: dict[str, object]) -> AsyncIterator[Server]:
+async def serving(kind: str) -> AsyncIterator[Server]:
     config = {
         "storage": "memory",
         "group.initial.rebalance.delay.ms": 0,
         "num.partitions": 2,
         "listeners": "127.0.0.1:0",
     }
-    broker = Broker(Config(config | settings))
+    broker = Broker(Config(config | SERVERS[kind]))
     await broker.start()
     logging.disable(logging.CRITICAL)
     try:
         broker.topics.create("orders", 2)
         broker.topics.create("compacted", 2, {"cleanup.policy": "compact"})
+        if kind == "throttled":
+            broker.topics.set_quotas({quota_entity([("user", "ANONYMOUS")]): NOTHING_ALLOWED})
         yield Server(broker)
     finally:
         logging.disable(logging.NOTSET)
@@ -271,7 +287,7 @@ def kept_in(garbage: Sequence[object]) -> str:
 
 @pytest.mark.parametrize("kind", SERVERS)
 async def test_no_refused_request_is_left_to_the_collector(kind: str) -> None:
-    async with serving(SERVERS[kind]) as server:
+    async with serving(kind) as server:
         with uncollected() as garbage:
             for chunks in all_sessions(NEWEST, server.ids):
                 await server.session(*chunks)
@@ -282,11 +298,35 @@ async def test_no_refused_request_is_left_to_the_collector(kind: str) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("case", VERSIONS, ids=name_of)
 async def test_the_same_again_and_again(case: tuple[int, int]) -> None:
-    async with serving(SERVERS["open"]) as server:
+    async with serving("open") as server:
         sessions = tuple(all_sessions([case], server.ids))
         with uncollected() as garbage:
             for _ in range(SESSIONS // len(sessions)):
                 for chunks in sessions:
                     await server.session(*chunks)
+            await server.settled()
+        assert kept_in(garbage) == ""
+
+
+@pytest.mark.parametrize("kind", ["throttled", "without rights"])
+async def test_no_large_request_is_left_to_the_collector(kind: str) -> None:
+    async with serving(kind) as server:
+        with uncollected() as garbage:
+            for build_request in (each for kinds in WORST.values() for each in kinds.values()):
+                await server.session(build_request(1 << 16))
+            await server.settled()
+        assert kept_in(garbage) == ""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("api", WORST)
+@pytest.mark.parametrize("kind", ["throttled", "without rights"])
+async def test_a_large_request_again_and_again(kind: str, api: str) -> None:
+    async with serving(kind) as server:
+        sent = [build_request(1 << 18) for build_request in WORST[api].values()]
+        with uncollected() as garbage:
+            for turn in range(100):
+                for each in sent:
+                    await server.session(renamed(each, turn % 8))
             await server.settled()
         assert kept_in(garbage) == ""

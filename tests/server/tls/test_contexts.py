@@ -11,6 +11,7 @@ import shutil
 import socket
 import ssl
 import struct
+import sys
 import threading
 import tracemalloc
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -27,6 +28,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from cycles import errors_in, frames_in, uncollected
 from kohort.errors import ConfigError, ErrorCode, KohortError
 from kohort.protocol.apis import BY_NAME
 from kohort.protocol.messages import encode, request
@@ -420,6 +422,53 @@ async def test_a_closed_connection_leaves_nothing_to_the_garbage_collection(
             await until(lambda: left() == before)
         finally:
             gc.enable()
+
+
+REFUSED = {
+    "plain text": None,
+    "no certificate": (None, ssl.TLSVersion.TLSv1_2),
+    "no certificate, 1.3": (None, ssl.TLSVersion.TLSv1_3),
+    "an unknown authority": ("stranger", ssl.TLSVersion.TLSv1_2),
+    "an unknown authority, 1.3": ("stranger", ssl.TLSVersion.TLSv1_3),
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+async def test_refused_handshakes_leave_nothing_to_the_garbage_collection(
+    start: Start, authority: Authority, tmp_path: Path, kind: str
+) -> None:
+    def connect(address: Address, context: ssl.SSLContext | None) -> None:
+        with socket.create_connection(address) as plain, contextlib.suppress(OSError):
+            if context is None:
+                plain.sendall(b"\0\0\1\0" + bytes(256))
+                plain.recv(8_192)
+                return
+            with context.wrap_socket(plain, server_hostname="localhost") as client:
+                client.recv(8_192)  # TLS 1.3 tells of the refusal here
+
+    context, refused = None, REFUSED[kind]
+    if refused is not None:
+        certificate, version = refused
+        if certificate is not None:
+            certificate = Authority(tmp_path).issue("mallory.pem", "m.test")
+        context = authority.client(certificate)
+        context.minimum_version = context.maximum_version = version
+    settings = {
+        "ssl_client_auth": "required",
+        "ssl_truststore_location": str(authority.file),
+    }
+    async with start(http_listen="https://127.0.0.1:0", **settings) as broker:
+        await asyncio.to_thread(connect, broker.address, context)  # with its imports
+        await until(lambda: not broker.listener.statistics().connections)
+        with uncollected() as garbage:
+            for _ in range(100):
+                for address in (broker.address, broker.http_address):
+                    await asyncio.to_thread(connect, address, context)
+            await until(lambda: not broker.listener.statistics().connections)
+        # asyncio's transports refer to themselves. They are small without what they were for.
+        assert not [each for each in garbage if isinstance(each, (Connection, ssl.SSLObject))]
+        assert (errors_in(garbage), frames_in(garbage)) == ([], [])
+        assert not [each for each in garbage if sys.getsizeof(each) > 10_000]
 
 
 async def test_large_responses_are_encrypted_as_fast_as_the_client_reads(

@@ -145,8 +145,10 @@ class HttpPort:
                 )
                 writer.close()
                 await writer.wait_closed()
-        except (OSError, EOFError, TimeoutError, asyncio.LimitOverrunError):
-            pass  # the client went away, is slow, or does not speak HTTP
+        except (OSError, EOFError, TimeoutError, asyncio.LimitOverrunError) as error:
+            # The client went away, is slow, or does not speak HTTP. asyncio's frames refer to the
+            # future that has the error of a TLS handshake, until Python 3.11.8.
+            error.with_traceback(None)
         finally:
             if writer is not None:
                 writer.transport.abort()  # what it has not read must not wait for it

@@ -45,6 +45,7 @@ class WorkTime:
                 except StopIteration:
                     return
                 finally:
+                    failure = None  # what `work` raises of it refers to this frame
                     self.pause()
                 try:
                     failure = yield awaited
