@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import trustme
 
-from client.fake_cluster import FakeBroker, FakeCluster
+from client.fake_cluster import HANG, FakeBroker, FakeCluster
 from kohort.client.cluster.cluster import Cluster
 from kohort.client.config import ClientConfig
 from kohort.client.errors import AuthenticationError, BrokerUnreachableError
@@ -121,6 +121,22 @@ async def test_a_broker_that_moves_to_the_other_address_is_found(
                 assert await connections.get((NAME, "a"), (NAME, port)) is not opened
                 await connections.close()
                 before.brokers[0].hang_up()
+
+
+@pytest.mark.parametrize("answer", [HANG, {"brokers": []}])
+async def test_another_address_is_tried_after_a_broker_that_is_of_no_use(
+    resolve: Resolve, broker: FakeBroker, answer: Any
+) -> None:
+    resolve(GOOD, OTHER)
+    async with FakeCluster() as useless:
+        useless.on("metadata", lambda _request: answer)
+        port = useless.brokers[0].port
+        server = await asyncio.start_server(broker._serve, OTHER, port)
+        options = {"request_timeout_ms": 200, "retry_backoff_ms": 0}
+        async with server, Cluster(config(port, **options)) as cluster, asyncio.timeout(60):
+            assert (await cluster.metadata([])).brokers
+            assert broker.connections == 1
+            broker.hang_up()
 
 
 async def test_all_addresses_are_named_when_none_can_be_reached(resolve: Resolve) -> None:

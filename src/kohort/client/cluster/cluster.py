@@ -173,6 +173,7 @@ class Cluster:
             connection.fail(
                 BrokerUnreachableError("it knows no brokers, as one that is just starting")
             )
+            connection.is_useless = True
             raise BrokerUnreachableError(connection.reason)
         told = from_response(response)
         self._known.learn(told, self._now())

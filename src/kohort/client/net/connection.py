@@ -77,6 +77,13 @@ class Connection(asyncio.BufferedProtocol):
         self.closed = False
         """Whether nothing can be sent any more; `reason` says why."""
         self.reason = ""
+        self.host = ""
+        """The IP address, or the host of the address if that was connected to by name."""
+        self.is_useless = False
+        """Whether the broker proved useless, as one that sends no responses does.
+
+        Another IP address of the name should be tried before this one.
+        """
         self._config = config
         self._counters = counters
         self._loop = asyncio.get_running_loop()
@@ -126,9 +133,11 @@ class Connection(asyncio.BufferedProtocol):
         try:
             with told_as_unreachable(address, config.security):
                 async with asyncio.timeout(limit_s):
+                    host = ip_address or address[0]
                     connection = await cls._connect(
-                        address, config, counters or NetCounters(), ip_address or address[0]
+                        address, config, counters or NetCounters(), host
                     )
+                    connection.host = host
                     await connection._greet()
         except TimeoutError:
             silent = "" if connection is None else connection._silence_hint()
@@ -303,6 +312,7 @@ class Connection(asyncio.BufferedProtocol):
         if not self.closed:
             self.closed = True
             self.reason = str(error)
+            self.is_useless = isinstance(error, RequestTimeoutError)
             for timer in (self._timer, self._idle_timer, self._renew_timer):
                 if timer is not None:
                     timer.cancel()

@@ -54,6 +54,7 @@ class Connections:
         self._failed: dict[Address, tuple[Backoff, float]] = {}
         self._outages = Outages() if outages is None else outages
         self._opened_last: dict[Address, str] = {}
+        self._avoided: dict[Address, str] = {}  # the IP address whose broker proved useless
         self._attempts: dict[Address, int] = {}  # the number of the last attempt
         self._count = 0
         self._closed = False
@@ -67,7 +68,7 @@ class Connections:
         if found is not None:
             if not found.closed and found.address == address:
                 return found
-            del self._open[key]
+            self._avoid_if_useless(self._open.pop(key))
             found.fail(
                 BrokerUnreachableError(
                     f"the broker moved from {named(found.address)} to {named(address)}"
@@ -186,9 +187,15 @@ class Connections:
         loop = asyncio.get_running_loop()
         if (rest := self._not_before(address) - loop.time()) > 0:
             await asyncio.sleep(rest)
+        if key in self._open:
+            self._avoid_if_useless(self._open[key])
         try:
             connection = await open_connection(
-                address, self._config, self._counters, self._opened_last
+                address,
+                self._config,
+                self._counters,
+                self._opened_last,
+                self._avoided.get(address),
             )
         except (BrokerUnreachableError, AuthenticationError) as error:
             self._counters.failed += 1
@@ -203,6 +210,10 @@ class Connections:
         self._outages.reached(address)
         self._open[key] = connection
         return connection
+
+    def _avoid_if_useless(self, connection: Connection) -> None:
+        if connection.is_useless:
+            self._avoided[connection.address] = connection.host
 
     def _not_before(self, address: Address) -> float:
         known = self._failed.get(address)

@@ -3,7 +3,8 @@
 Addresses are tried in the resolver's order, IPv6 and IPv4 by turns. The next one is tried when the
 one before failed, or has not completed TCP, TLS and authentication within NEXT_ADDRESS_S: a silent
 address holds up nobody, whether it drops packets or accepts connections and sends nothing. The
-address that was opened last is tried first the next time. TLS verifies the name, not the address.
+address that was opened last is tried first the next time, and last if the broker there sent no
+response in time or knew no brokers. TLS verifies the name, not the address.
 
 uvloop has no `happy_eyeballs_delay`, and asyncio's ends with the TCP connection.
 """
@@ -33,16 +34,22 @@ OpenedLast = MutableMapping[Address, str]
 
 
 async def open_connection(
-    address: Address, config: ClientConfig, counters: NetCounters, opened_last: OpenedLast
+    address: Address,
+    config: ClientConfig,
+    counters: NetCounters,
+    opened_last: OpenedLast,
+    avoided: str | None = None,
 ) -> Connection:
     """The first connection to any IP address of the host that completes.
+
+    `avoided`: the IP address that is tried last, as it proved useless.
 
     Raises as `Connection.open`: BrokerUnreachableError when all have failed, other errors at once.
     """
     hosts = await _resolved(address, config)
     if len(hosts) == 1:
         return await Connection.open(address, config, counters, hosts[0])
-    hosts.sort(key=lambda host: host != opened_last.get(address))
+    hosts.sort(key=lambda host: (host == avoided, host != opened_last.get(address)))
     attempts: dict[asyncio.Task[Connection], str] = {}
     failures: dict[str, BrokerUnreachableError] = {}
     winner: Connection | None = None
