@@ -20,6 +20,15 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
     ("words", "told"),
     [
         ("start", "unknown command start; did you mean serve?"),
+        ("create orders", "unknown command create; did you mean topics create?"),
+        ("delete", "unknown command delete; did you mean topics delete, or groups delete?"),
+        ("reset billing", "unknown command reset; did you mean groups reset?"),
+        ("-V", "unrecognized arguments: -V; did you mean --version?"),
+        (
+            "serve localhost:9092",
+            "unrecognized arguments: localhost:9092; give an address by --listen HOST:PORT, a "
+            "setting by --set NAME=VALUE",
+        ),
         ("consumer-groups --list", "unknown command consumer-groups; did you mean groups?"),
         (
             "kafka-console-producer.sh --topic orders",

@@ -167,7 +167,8 @@ def test_each_file_is_one_record(shell: Shell, tmp_path: Path) -> None:
     missing = shell.call(*call, str(tmp_path / "missing"), str(files[2]))
     assert (missing.exit_code, missing.stderr) == (
         1,
-        f"kohort: {tmp_path / 'missing'}: No such file or directory\n"
+        f"kohort: {tmp_path / 'missing'}: No such file or directory; without a FILE, "
+        "records are lines of standard input\n"
         f"kohort: 1 record to topic {shell.topic}\n",
     )
     assert shell.consume("-e", "-q", "-o", "-1").output == "3\n"

@@ -11,12 +11,20 @@ _COMMANDS: Final = {
     "console-producer": "produce",
     "consumer": "consume",
     "consumer-groups": "groups",
-    "list": "topics list",
+    "create": "topics create",
+    "delete": "topics delete, or groups delete",
+    "describe": "topics describe, or groups describe",
+    "lag": "groups describe",
+    "list": "topics list, or groups list",
     "producer": "produce",
+    "read": "consume",
+    "reset": "groups reset",
     "run": "serve",
+    "send": "produce",
     "server": "serve",
     "server-start": "serve",
     "start": "serve",
+    "write": "produce",
 }
 _CLIENT: Final = {
     "--command-property": "-X",
@@ -77,10 +85,14 @@ def hint(name: str, unknown: Sequence[str]) -> str:
     """
     flags = [each.partition("=")[0] for each in unknown if each.startswith("-")]
     if not name:
+        if list(unknown) in (["-v"], ["-V"]):
+            return "; did you mean --version?"
         if not any(re.fullmatch("-[A-Za-z]", flag) for flag in flags):
             return ""
         found = [_OF_KCAT[flag] for flag in flags if flag in _OF_KCAT]
         return f"; kcat's options are those of {found[0] if found else 'kohort consume'}"
+    if name == "serve" and not flags:
+        return "; give an address by --listen HOST:PORT, a setting by --set NAME=VALUE"
     known = _OPTIONS.get(name, _CLIENT)
     told = [f"{flag} is {known[flag]}" for flag in dict.fromkeys(flags) if flag in known]
     return f"; here {', '.join(told)}" if told else ""

@@ -295,7 +295,9 @@ class _Work:
             try:
                 content = file.read_bytes()
             except OSError as error:
-                print_message(f"{file}: {error.strerror}")
+                is_missing = isinstance(error, FileNotFoundError)
+                hint = "; without a FILE, records are lines of standard input" if is_missing else ""
+                print_message(f"{file}: {error.strerror}{hint}")
                 failed += 1
                 continue
             if content:
