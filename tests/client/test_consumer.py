@@ -18,6 +18,7 @@ from kohort.client.errors import (
     NotAssignedError,
     OffsetOutOfRangeError,
     TopicRecreatedError,
+    TransactionAbortedError,
     UnsupportedVersionError,
 )
 from kohort.client.group_errors import CommitError
@@ -449,6 +450,63 @@ async def test_reading_to_an_end_after_a_part_of_a_batch(consumer: Consumer) -> 
     other = TopicPartition("orders", 1 - partition)
     assert await read_to(consumer, {other: 1}) == [(other.partition, 0)]
     assert await read_to(consumer, {ORDERS[partition]: 5}) == [(partition, n) for n in range(1, 5)]
+
+
+@pytest.mark.parametrize("protocol", [1, 2], ids="transactions of version {}".format)
+async def test_a_transaction_commits_the_offsets_of_a_consumer(
+    cluster: Cluster, consumer: Consumer, monkeypatch: pytest.MonkeyPatch, protocol: int
+) -> None:
+    """Not those of a topic that was deleted, though another one has its name by now."""
+    if protocol == 1:
+        monkeypatch.setattr(Connection, "feature", lambda _self, _name: 0)
+    admin = Admin(cluster)
+    await consumer.assign([FIRST])
+    await read(consumer, 4)
+    async with Producer(cluster, transactional_id="totals") as producer:
+        async with producer.transaction() as transaction:
+            await transaction.commit_offsets({FIRST: 4}, consumer)
+        found = await consumer.committed([FIRST])
+        assert found == {FIRST: OffsetAndMetadata(offset=4)}
+        await admin.delete_topic("orders")
+        await admin.create_topic("orders", partitions=2)
+        await consumer.assign([FIRST, SECOND])
+        for offsets in ({FIRST: 4}, {SECOND: 1, FIRST: 4}):
+            with pytest.raises(TransactionAbortedError) as aborted:
+                async with producer.transaction() as transaction:
+                    await transaction.commit_offsets(offsets, consumer)
+            assert isinstance(aborted.value.__cause__, TopicRecreatedError)
+        async with producer.transaction() as transaction:
+            await transaction.commit_offsets({SECOND: 1}, consumer)
+        found = await consumer.committed([FIRST, SECOND])
+        assert found == {FIRST: None, SECOND: OffsetAndMetadata(offset=1)}
+
+
+async def test_a_commit_goes_back_behind_a_transaction(
+    cluster: Cluster, consumer: Consumer
+) -> None:
+    await consumer.assign([FIRST])
+    await read(consumer, 3)
+    await consumer.commit()
+    async with (
+        Producer(cluster, transactional_id="totals") as producer,
+        producer.transaction() as transaction,
+    ):
+        await transaction.commit_offsets({FIRST: 9}, consumer)
+    await consumer.commit()
+    found = (await consumer.committed([FIRST]))[FIRST]
+    assert found is not None
+    assert found.offset == 3
+
+
+async def test_a_consumer_without_group_commits_no_offsets(cluster: Cluster) -> None:
+    async with (
+        Consumer(cluster) as consumer,
+        Producer(cluster, transactional_id="totals") as producer,
+        producer.transaction() as transaction,
+    ):
+        with pytest.raises(ConfigError, match="no group_id to commit for"):
+            await transaction.commit_offsets({FIRST: 1}, consumer)
+        await transaction.abort()
 
 
 @pytest.mark.parametrize("how", ["cancelled", "without response"])

@@ -43,6 +43,7 @@ from kohort.client.config import (
 from kohort.client.errors import ClientClosedError, NotAssignedError, TopicRecreatedError
 from kohort.client.fetch import Batch, Fetcher, deserialize
 from kohort.client.group_errors import CommitError
+from kohort.client.group_metadata import GroupMetadata, Offsets
 from kohort.client.method_names import CONSUMER, MethodHints
 from kohort.client.metrics import CommitMetrics, ConsumerMetrics, RequestCounter, moved_back, reason
 from kohort.client.offset_and_metadata import (
@@ -585,6 +586,23 @@ class Consumer(MethodHints, Generic[K, V]):
         else:
             validate_offsets(offsets)
             await self._send({tp: committable(tp, each) for tp, each in offsets.items()})
+
+    def to_commit(
+        self, offsets: Offsets
+    ) -> tuple[GroupMetadata, dict[TopicPartition, OffsetAndMetadata]]:
+        """For `Transaction.commit_offsets`: the group, without a member, and the offsets to send.
+
+        Raises ConfigError without a group, ValueError for what is no offset.
+        """
+        named = GroupMetadata(group_id=self._required_group()).to_commit(offsets)
+        for tp in offsets:  # the transaction decides on what is committed last
+            self._committed.pop(tp, None)
+        return named
+
+    def topic_ids(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, UUID]:
+        """For `Transaction.commit_offsets`: the ids of the topics as they were read."""
+        known = self._topic_ids()
+        return {tp: known[tp] for tp in partitions if tp in known}
 
     async def _commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         async with self._commit_order:  # the one in flight decides on what is new

@@ -4,7 +4,7 @@ The coordinator of the group fences by it: offsets of a member that the group ha
 older generation, abort the transaction. A group without member and generation is never fenced.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 from uuid import UUID
@@ -40,14 +40,14 @@ class GroupMetadata:
         validate_offsets(offsets)
         return self, {tp: committable(tp, given) for tp, given in offsets.items()}
 
-    def topic_ids(self) -> Mapping[str, UUID]:
+    def topic_ids(self, _partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, UUID]:
         """None: it is not known of which topics the offsets are."""
         return {}
 
 
 @runtime_checkable
 class OffsetOwner(Protocol):
-    """Who commits offsets in a transaction: a `Generation`, or `GroupMetadata`."""
+    """Who commits offsets in a transaction: a `Generation`, a `Consumer`, or `GroupMetadata`."""
 
     def to_commit(
         self, offsets: Offsets
@@ -59,8 +59,8 @@ class OffsetOwner(Protocol):
         """
         ...
 
-    def topic_ids(self) -> Mapping[str, UUID]:
-        """The ids of the topics that it reads, as far as they are known, by name.
+    def topic_ids(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, UUID]:
+        """The id of the topic of each partition as it was read, as far as it is known.
 
         A transaction with offsets of a topic that has another id by now is aborted.
         """

@@ -330,8 +330,8 @@ async def test_offsets_commit_with_the_records(producer, config) -> None:
         ({TopicPartition(None, 0): 1}, GROUP, "a TopicPartition expected"),
         ({TopicPartition("orders", -1): 1}, GROUP, "a partition is a whole number from 0 on"),
         ({FIRST: "1"}, GROUP, "'1' is not an offset"),
-        ({FIRST: 1}, "g", "a Generation or GroupMetadata expected, not 'g'"),
-        ({FIRST: 1}, None, "a Generation or GroupMetadata expected, not None"),
+        ({FIRST: 1}, "g", "a Generation, Consumer or GroupMetadata expected, not 'g'"),
+        ({FIRST: 1}, None, "a Generation, Consumer or GroupMetadata expected, not None"),
     ],
 )
 async def test_what_is_no_offset_ends_the_transaction_but_not_the_producer(

@@ -27,7 +27,7 @@ stays in the group for its session until the next generation is requested, or th
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from typing import (
     Any,
     Concatenate,
@@ -289,9 +289,10 @@ class Generation(ABC, Generic[K, V]):
         )
         return group, {owned.partition: owned.offset(given) for owned, given in held}
 
-    def topic_ids(self) -> Mapping[str, UUID]:
+    def topic_ids(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, UUID]:
         """For `Transaction.commit_offsets`: the ids of the topics that this member reads."""
-        return self._workplace.topic_ids
+        known = self._workplace.topic_ids
+        return {tp: known[tp.topic] for tp in partitions if tp.topic in known}
 
     def position(self, partition: TopicPartition) -> int | None:
         """Offset of the next record that `records` yields; None until it is known."""

@@ -240,12 +240,14 @@ class Transactions:
         TypeError.
         """
         if not isinstance(owner, OffsetOwner):
-            raise TypeError(f"owner: a Generation or GroupMetadata expected, not {owner!r}")
+            raise TypeError(
+                f"owner: a Generation, Consumer or GroupMetadata expected, not {owner!r}"
+            )
         self.validate_sends()
         began = self._now()
         async with self._lock:
             group, wanted = owner.to_commit(offsets)
-            topic_ids = dict(owner.topic_ids())
+            topic_ids = dict(owner.topic_ids(wanted))
             try:
                 if not self.machine.has_group(group.group_id):
                     await self._add_group(group.group_id)
@@ -447,7 +449,7 @@ class Transactions:
         self,
         group: GroupMetadata,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
-        topic_ids: Mapping[str, UUID],
+        topic_ids: Mapping[TopicPartition, UUID],
     ) -> None:
         """Raises TopicRecreatedError, KafkaError, ProducerFencedError, GaveUpError.
 
@@ -487,12 +489,12 @@ class Transactions:
                     for each in topic.partitions
                 }
             )
-            known = tuple(topics.keys() & topic_ids.keys())
+            known = tuple({tp.topic for tp in topic_ids})
             return await ask_topics(connection, known) if known else {}
 
         now = await self._coordinate("txn_offset_commit", send, key=group.group_id, key_type=GROUP)
         for tp in offsets:
-            if tp.topic in now and now[tp.topic].is_another(topic_ids[tp.topic]):
+            if tp.topic in now and now[tp.topic].is_another(topic_ids.get(tp)):
                 raise TopicRecreatedError(tp)
 
     async def _coordinate(

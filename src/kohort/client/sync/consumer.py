@@ -11,12 +11,14 @@ Used by one thread at a time.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, Generic, Self, TypeVar, Unpack, cast
+from uuid import UUID
 
 from kohort.client.cluster import Isolation, Offset
 from kohort.client.concurrency import background_loop, run_here
 from kohort.client.config import ClientConfig, ReaderOptions, StartOffset
 from kohort.client.consumer import Consumer as AsyncConsumer
 from kohort.client.fetch import Batch, deserialize
+from kohort.client.group_metadata import GroupMetadata, Offsets
 from kohort.client.method_names import CONSUMER, MethodHints
 from kohort.client.metrics import ConsumerMetrics
 from kohort.client.offset_and_metadata import OffsetAndMetadata
@@ -179,6 +181,16 @@ class Consumer(MethodHints, Generic[K, V]):
         error of the commit as its cause; a second one at once.
         """
         self._loop.run_uncancelled(self._consumer.commit(offsets))
+
+    def to_commit(
+        self, offsets: Offsets
+    ) -> tuple[GroupMetadata, dict[TopicPartition, OffsetAndMetadata]]:
+        """For `Transaction.commit_offsets`, as of `kohort.client.Consumer`."""
+        return self._consumer.to_commit(offsets)
+
+    def topic_ids(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, UUID]:
+        """For `Transaction.commit_offsets`, as of `kohort.client.Consumer`."""
+        return self._consumer.topic_ids(partitions)
 
     # Records
 

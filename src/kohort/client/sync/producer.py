@@ -472,8 +472,9 @@ class Transaction:
     def commit_offsets(self, offsets: Offsets, owner: OffsetOwner) -> None:
         """Commit the offsets of the next records to read with the transaction, or not at all.
 
-        `owner` is `ConsumerGroup.generation`, which fences members that lost the partitions, or
-        GroupMetadata. Raises GenerationEndedError, TransactionAbortedError, ProducerFencedError.
+        `owner` is `ConsumerGroup.generation`, which fences members that lost the partitions, the
+        `Consumer` that read them, or GroupMetadata. Raises GenerationEndedError,
+        TransactionAbortedError, ProducerFencedError.
         """
         self._loop.run(self._begun().commit_offsets(offsets, owner))
 
