@@ -21,7 +21,13 @@ from kohort.server.broker import Broker
 from kohort.server.cluster_admin import ClusterAdmin
 from kohort.server.config import Config
 from kohort.server.ownership import Ownership, _all
-from kohort.server.topics import SharedMetadata, SharedTopics, TopicRecord, decode_batches
+from kohort.server.topics import (
+    SharedMetadata,
+    SharedTopics,
+    TopicRecord,
+    coordinator_topics,
+    decode_batches,
+)
 from kohort.server.topics.shared_metadata import COMPACTED_AFTER
 from kohort.types import TopicPartition
 from server.net.bench import Peer
@@ -673,6 +679,31 @@ def owning(
         node.storage, metadata, topics, clock, endpoints=[], rack=None, settled_after_ms=0,
         drained_within_ms=0, claimed_at=clock.now(),
     )  # fmt: skip
+
+
+async def test_a_first_node_is_not_ready_before_it_has_given_itself_partitions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It registers, and then decides who leads what."""
+    clock = MovableClock()
+    node = MemoryNode(SharedMemory(clock.timestamp), 1)
+    metadata = SharedMetadata(node.storage, clock.timestamp)
+    await node.storage.claim()
+    await metadata.decide(lambda: [*coordinator_topics(Config({"node.id": 1}))])
+    topics = SharedTopics(node.logs, Config({"node.id": 1}), clock.timestamp, metadata)
+    ownership = owning(node, metadata, topics, clock)
+    append, ready = node.storage.append, []
+
+    async def appended(*arguments: Any) -> bool:
+        ready.append(ownership.status().is_ready)
+        return await append(*arguments)
+
+    monkeypatch.setattr(node.storage, "append", appended)
+    await ownership.work()
+    assert len(ready) >= 2
+    assert not any(ready)
+    assert ownership.status().is_ready
+    assert topics.led
 
 
 async def test_trouble_is_told_once_and_its_end_too(

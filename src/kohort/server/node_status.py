@@ -31,7 +31,7 @@ class NodeStatus:
     """Times that it gave one up."""
     has_lease: bool = False
     is_registered: bool = False
-    """Whether others know its present session."""
+    """Whether others know its present session, and it has once led what it has to lead."""
     lease_age_s: float = 0.0
     """Time since its lease began, or was renewed."""
     sessions: int = 0

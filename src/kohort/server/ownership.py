@@ -144,6 +144,8 @@ class Ownership:
         """Where this node led what the log says: its end, the lease, and what came and went."""
         self._again = asyncio.Event()
         """Set when there is something to decide on."""
+        self._has_worked = False
+        """Whether this node has once led all that it had to lead."""
         self._worked = asyncio.Event()
         """Set whenever `work` has ended."""
         self._planned: dict[tuple[Place, int], Instant] = {}
@@ -280,7 +282,7 @@ class Ownership:
             taken=topics.taken,
             given_up=topics.given_up,
             has_lease=self._has_lease,
-            is_registered=self._is_registered,
+            is_registered=self._is_registered and self._has_worked,
             lease_age_s=(now - self._leased_at) / 1_000,
             sessions=self._sessions,
             away_s=(now - since) / 1_000,
@@ -319,6 +321,7 @@ class Ownership:
             await self._hand_over()
             if self._metadata.state.cluster.controller_id == self._node_id:
                 await self._metadata.compact()
+            self._has_worked = True
             self._tell(_WORK)
         except FencedError as error:
             self._has_session = False
