@@ -18,7 +18,7 @@ from benchmarks.load import LoadError
 from kohort.client import ClientConfig
 from kohort.client import Consumer as KohortConsumer
 from kohort.client import Producer as KohortProducer
-from kohort.coordinator.partition import partition_for
+from kohort.coordinator_common import partition_for
 from kohort.types import TopicPartition
 
 TOPIC: Final = "gaps"

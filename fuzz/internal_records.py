@@ -12,7 +12,6 @@ with _engine.instrumented():
     from uuid import UUID
 
     from kohort.coordinator.config import GroupCoordinatorConfig
-    from kohort.coordinator.record_reader import CorruptRecordError
     from kohort.coordinator.records import (
         GroupMetadataKey,
         GroupMetadataRecord,
@@ -26,6 +25,7 @@ with _engine.instrumented():
         encode,
     )
     from kohort.coordinator.shard import Shard
+    from kohort.coordinator_common import CorruptRecordError
     from kohort.errors import KafkaError
     from kohort.protocol import records as record_format
     from kohort.runtime.commit_runs import read_batch

@@ -10,11 +10,11 @@ that are in it.
 import _engine
 
 with _engine.instrumented():
+    from kohort.coordinator_common import CorruptRecordError
     from kohort.log.aborted_index import AbortedIndex, AbortedTransaction
     from kohort.log.storage import MemoryStore
     from kohort.transactions.config import TransactionCoordinatorConfig
     from kohort.transactions.records import (
-        CorruptRecordError,
         TransactionMetadata,
         TransactionRecord,
         TransactionState,

@@ -13,7 +13,6 @@ from kohort.client.admin import Admin
 from kohort.client.cluster import Cluster
 from kohort.client.config import ClientConfig
 from kohort.coordinator.history import GroupMember, LoggedGeneration
-from kohort.coordinator.partition import partition_for
 from kohort.coordinator.records import (
     GroupMetadataKey,
     GroupMetadataRecord,
@@ -21,6 +20,7 @@ from kohort.coordinator.records import (
     MemberMetadata,
     encode,
 )
+from kohort.coordinator_common import partition_for
 from kohort.protocol.batch_writing import build
 from kohort.protocol.packing import pack_int16, pack_string
 from kohort.protocol.records import Record

@@ -1,8 +1,9 @@
 """What clients make a shard keep, and what of it is bounded."""
 
 from kohort.coordinator.config import GroupCoordinatorConfig
-from kohort.coordinator.result import Cancel, SessionExpires
+from kohort.coordinator.result import SessionExpires
 from kohort.coordinator.shard import Shard
+from kohort.coordinator_common import Cancel
 from kohort.errors import ErrorCode
 from kohort.server.broker import group_config
 from kohort.server.config import Config

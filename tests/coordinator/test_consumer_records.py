@@ -26,8 +26,8 @@ from kohort.coordinator.consumer_records import (
     TargetAssignmentMetadataRecord,
     TargetAssignmentMetadataValue,
 )
-from kohort.coordinator.record_reader import CorruptRecordError
 from kohort.coordinator.records import decode, encode
+from kohort.coordinator_common import CorruptRecordError
 
 T = UUID("7610dcab-1dee-4bc7-b612-ca9caa2ef45a")
 GROUP = GroupKey("g1x")

@@ -11,7 +11,6 @@ from kohort.coordinator.config import (
     GroupCoordinatorConfig,
 )
 from kohort.coordinator.history import GroupHistory, LoggedGeneration, Position
-from kohort.coordinator.record_reader import CorruptRecordError
 from kohort.coordinator.records import (
     GroupMetadataKey,
     GroupMetadataRecord,
@@ -20,6 +19,7 @@ from kohort.coordinator.records import (
     OffsetCommitRecord,
 )
 from kohort.coordinator.topics import FixedTopics, TopicImage
+from kohort.coordinator_common import CorruptRecordError
 from kohort.protocol.packing import pack_bytes, pack_int32, pack_string
 from kohort.protocol.subscription import (
     Assignment,

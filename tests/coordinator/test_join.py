@@ -6,15 +6,8 @@ from kohort.coordinator.classic import State
 from kohort.coordinator.config import GroupCoordinatorConfig
 from kohort.coordinator.records import GroupMetadataKey, GroupMetadataRecord, GroupMetadataValue
 from kohort.coordinator.responses import JoinedMember, JoinGroupResponse
-from kohort.coordinator.result import (
-    Cancel,
-    JoinPhaseEnds,
-    Reply,
-    Result,
-    SessionExpires,
-    SyncPhaseEnds,
-    Timer,
-)
+from kohort.coordinator.result import JoinPhaseEnds, Reply, Result, SessionExpires, SyncPhaseEnds
+from kohort.coordinator_common import Cancel, Timer
 from kohort.errors import ErrorCode
 from kohort.testing.bench import Bench
 

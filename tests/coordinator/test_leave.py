@@ -7,7 +7,8 @@ from kohort.coordinator.config import GroupCoordinatorConfig
 from kohort.coordinator.journal import Cause
 from kohort.coordinator.records import GroupMetadataKey, GroupMetadataRecord, GroupMetadataValue
 from kohort.coordinator.responses import JoinGroupResponse, LeaveGroupResponse, LeftMember
-from kohort.coordinator.result import Cancel, JoinPhaseEnds, SessionExpires, SyncPhaseEnds, Timer
+from kohort.coordinator.result import JoinPhaseEnds, SessionExpires, SyncPhaseEnds
+from kohort.coordinator_common import Cancel, Timer
 from kohort.errors import ErrorCode
 from kohort.testing.bench import Bench
 

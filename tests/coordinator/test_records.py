@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from effort import examples
-from kohort.coordinator.record_reader import CorruptRecordError
 from kohort.coordinator.records import (
     GroupMetadataKey,
     GroupMetadataRecord,
@@ -25,6 +24,7 @@ from kohort.coordinator.records import (
     encoded_size,
     too_long,
 )
+from kohort.coordinator_common import CorruptRecordError
 
 ORDERS = UUID("b0ed944e-ed80-4fd8-a874-b54e2d2487ea")
 GONE = UUID("cd9694f1-a31d-4f4f-8af2-494603d7a4a9")

@@ -13,7 +13,8 @@ from kohort.coordinator.records import (
     MemberMetadata,
 )
 from kohort.coordinator.responses import JoinedMember, JoinGroupResponse, SyncGroupResponse
-from kohort.coordinator.result import Cancel, Result, SessionExpires, Timer
+from kohort.coordinator.result import Result, SessionExpires
+from kohort.coordinator_common import Cancel, Timer
 from kohort.errors import ErrorCode
 from kohort.testing.bench import Bench
 from kohort.types import Reply

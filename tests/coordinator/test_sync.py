@@ -13,7 +13,8 @@ from kohort.coordinator.records import (
     MemberMetadata,
 )
 from kohort.coordinator.responses import SyncGroupResponse
-from kohort.coordinator.result import Cancel, JoinPhaseEnds, SessionExpires, SyncPhaseEnds
+from kohort.coordinator.result import JoinPhaseEnds, SessionExpires, SyncPhaseEnds
+from kohort.coordinator_common import Cancel
 from kohort.errors import ErrorCode
 from kohort.testing.bench import Bench
 from kohort.types import Reply

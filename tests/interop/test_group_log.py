@@ -22,10 +22,10 @@ from interop.tools import Tools
 from kohort.client import ClientConfig, Cluster, ConsumerGroup, OffsetAndMetadata
 from kohort.client.admin.admin import Admin
 from kohort.coordinator.config import GroupCoordinatorConfig
-from kohort.coordinator.partition import partition_for
 from kohort.coordinator.requests import DescribeConsumerGroup, OffsetFetch
 from kohort.coordinator.shard import Shard
 from kohort.coordinator.topics import FixedTopics, TopicImage
+from kohort.coordinator_common import partition_for
 from kohort.log.base import LogConfig
 from kohort.log.local import LocalDirectory
 from kohort.runtime.group_log import read_records

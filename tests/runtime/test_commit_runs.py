@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kohort.coordinator.record_reader import CorruptRecordError
 from kohort.coordinator.records import (
     GroupMetadataKey,
     GroupMetadataRecord,
@@ -18,6 +17,7 @@ from kohort.coordinator.records import (
     decode,
     encode,
 )
+from kohort.coordinator_common import CorruptRecordError
 from kohort.errors import KafkaError
 from kohort.protocol import records as format_
 from kohort.protocol.records import Record

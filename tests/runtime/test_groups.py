@@ -13,7 +13,6 @@ from kohort.coordinator.config import GroupCoordinatorConfig
 from kohort.coordinator.consumer.target import MOST_AT_ONCE
 from kohort.coordinator.journal import Cause
 from kohort.coordinator.offsets import offset_tombstone
-from kohort.coordinator.partition import partition_for
 from kohort.coordinator.records import (
     OffsetCommitKey,
     OffsetCommitRecord,
@@ -23,6 +22,7 @@ from kohort.coordinator.records import (
 )
 from kohort.coordinator.shard import Shard
 from kohort.coordinator.topics import FixedTopics, TopicImage
+from kohort.coordinator_common import partition_for
 from kohort.protocol.batches import decode_records
 from kohort.runtime import group_host
 from kohort.runtime.clock import SystemClock

@@ -13,7 +13,6 @@ from kohort.coordinator.consumer_records import (
     GroupKey,
 )
 from kohort.coordinator.fold import Fold
-from kohort.coordinator.record_reader import CorruptRecordError
 from kohort.coordinator.records import (
     GroupMetadataKey,
     GroupMetadataRecord,
@@ -28,6 +27,7 @@ from kohort.coordinator.records import (
     encode,
     pack_offset,
 )
+from kohort.coordinator_common import CorruptRecordError
 from kohort.errors import KafkaError
 from kohort.protocol import records as format_
 from kohort.protocol.batches import (

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from kohort.coordinator.partition import partition_for
 from kohort.coordinator.requests import OffsetToCommit
+from kohort.coordinator_common import partition_for
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log.base import LogConfig
 from kohort.log.memory import memory_log

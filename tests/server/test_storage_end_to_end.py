@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from kohort.coordinator.partition import partition_for
+from kohort.coordinator_common import partition_for
 from kohort.errors import ErrorCode
 from kohort.log import durability, recovery
 from kohort.protocol.batches import decode_records

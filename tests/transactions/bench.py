@@ -2,6 +2,7 @@
 
 from itertools import count
 
+from kohort.coordinator_common import Cancel
 from kohort.runtime.timers import TimerHeap
 from kohort.transactions.config import TransactionCoordinatorConfig
 from kohort.transactions.records import TransactionState, decode, encode
@@ -50,7 +51,7 @@ class TransactionBench:
 
     def _take(self, result):
         for timer in result.timers:
-            if timer.deadline is None:
+            if isinstance(timer, Cancel):
                 self.timers.cancel(timer.key)
             else:
                 self.timers.set(timer.key, timer.deadline)

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kohort.coordinator_common import CorruptRecordError
 from kohort.transactions.records import (
-    CorruptRecordError,
     TransactionMetadata,
     TransactionRecord,
     TransactionState,

@@ -17,14 +17,13 @@ from kohort.client.cluster import EARLIEST
 from kohort.client.fetch import Batch, Fetcher
 from kohort.coordinator.consumer_records import ConsumerGroupRecord
 from kohort.coordinator.history import GroupHistory, LoggedGeneration, Position
-from kohort.coordinator.partition import partition_for
-from kohort.coordinator.record_reader import CorruptRecordError
 from kohort.coordinator.records import (
     GroupMetadataKey,
     GroupMetadataRecord,
     decode,
     decode_redpanda_group,
 )
+from kohort.coordinator_common import CorruptRecordError, partition_for
 from kohort.errors import ErrorCode, KafkaError, KohortError
 from kohort.protocol.packing import pack_string
 from kohort.types import GroupId, Timestamp, TopicPartition

@@ -20,7 +20,7 @@ from struct import Struct
 from typing import Any, Final, NamedTuple, TypeAlias
 from uuid import UUID
 
-from kohort.coordinator.record_reader import CorruptRecordError, RecordReader
+from kohort.coordinator_common import CorruptRecordError, RecordReader
 from kohort.protocol.packing import (
     pack_compact_array,
     pack_compact_bytes,

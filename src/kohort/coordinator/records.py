@@ -26,7 +26,7 @@ from uuid import UUID
 
 from kohort.coordinator import consumer_records
 from kohort.coordinator.consumer_records import ConsumerGroupRecord
-from kohort.coordinator.record_reader import CorruptRecordError, RecordReader
+from kohort.coordinator_common import CorruptRecordError, RecordReader
 from kohort.protocol.packing import pack_bytes, pack_int32, pack_string, pack_varint
 
 NO_TIMESTAMP: Final = -1

@@ -11,7 +11,8 @@ from kohort.coordinator.jobs import Job
 from kohort.coordinator.journal import Rebalance
 from kohort.coordinator.records import Record, TransactionalOffsets
 from kohort.coordinator.responses import Response
-from kohort.types import Instant, Reply
+from kohort.coordinator_common import Cancel, Timer
+from kohort.types import Reply
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,19 +72,6 @@ TimerKey: TypeAlias = (
 """Not named tuples: the two phases of one group would be equal, and one's timer the other's."""
 
 
-class Timer(NamedTuple):
-    """Set, or move, the timer `key` to `deadline`."""
-
-    key: TimerKey
-    deadline: Instant
-
-
-class Cancel(NamedTuple):
-    """Forget the timer `key`, if it is set."""
-
-    key: TimerKey
-
-
 @dataclass(frozen=True, slots=True)
 class TimerFired:
     """The timer `key` is due: an event for `handle`."""
@@ -97,7 +85,7 @@ class Result(NamedTuple):
     records: tuple[Record, ...] = ()
     """To append atomically, in this order, before any reply is sent."""
     replies: tuple[Reply[Response], ...] = ()
-    timers: tuple[Timer | Cancel, ...] = ()
+    timers: tuple[Timer[TimerKey] | Cancel[TimerKey], ...] = ()
     journal: tuple[Rebalance, ...] = ()
     """Rebalances that ended with this event."""
     transactional: tuple[TransactionalOffsets, ...] = ()

@@ -6,7 +6,8 @@ from kohort.coordinator.jobs import Job
 from kohort.coordinator.journal import Rebalance
 from kohort.coordinator.records import Record
 from kohort.coordinator.responses import Response
-from kohort.coordinator.result import Cancel, Result, SessionExpires, Timer, TimerKey
+from kohort.coordinator.result import Result, SessionExpires, TimerKey
+from kohort.coordinator_common import Cancel, Timer
 from kohort.types import Instant, Reply, RequestId, Timestamp
 
 
@@ -25,7 +26,7 @@ class Step:
         self.timestamp = timestamp
         self._records: list[Record] = []
         self._replies: list[Reply[Response]] = []
-        self._timers: list[Timer | Cancel] = []
+        self._timers: list[Timer[TimerKey] | Cancel[TimerKey]] = []
         self._journal: list[Rebalance] = []
         self._rest: object = None
         self._jobs: list[Job] = []

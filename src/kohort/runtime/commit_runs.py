@@ -15,7 +15,6 @@ from functools import lru_cache
 from itertools import groupby
 from typing import Final, NamedTuple
 
-from kohort.coordinator.record_reader import CorruptRecordError
 from kohort.coordinator.records import (
     USUAL_OFFSET_SIZE,
     OffsetCommitRecord,
@@ -24,6 +23,7 @@ from kohort.coordinator.records import (
     are_usual_offsets,
     decode,
 )
+from kohort.coordinator_common import CorruptRecordError
 from kohort.protocol.records import (
     RawRecord,
     encode_varint,

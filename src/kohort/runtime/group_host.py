@@ -27,17 +27,15 @@ from kohort.coordinator.requests import (
     TxnOffsetCommit,
 )
 from kohort.coordinator.responses import HeartbeatResponse, Response
-from kohort.coordinator.result import Cancel, Result, TimerKey
+from kohort.coordinator.result import Result, TimerKey
 from kohort.coordinator.shard import Event, Shard
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log.base import Log
 from kohort.log.producers import Verification
-from kohort.runtime.clock import Clock
 from kohort.runtime.group_log import append_records, append_transactional, read_records
-from kohort.runtime.loading_order import LoadingOrder
 from kohort.runtime.log_reading import Batches
-from kohort.runtime.shard_host import HostState, OnceLogged, ShardHost
-from kohort.types import Instant, Reply
+from kohort.runtime.shard_host import HostContext, HostState, OnceLogged, ShardHost
+from kohort.types import Reply
 
 _GROUPS_AT_ONCE: Final = 1_000
 """Groups that are searched for offsets of deleted topics in one turn."""
@@ -69,13 +67,8 @@ class GroupHost(ShardHost[Request, Event, Record, Rebalance, Result]):
         self,
         log: Log,
         new_shard: Callable[[], Shard],
-        clock: Clock,
+        context: HostContext["GroupHost", TimerKey],
         *,
-        waits_for_disk: bool,
-        reload_after_s: float,
-        at_end_of_turn: Callable[[Callable[[], None]], None],
-        loading_order: LoadingOrder,
-        on_timer: Callable[["GroupHost", TimerKey, Instant | None], None],
         on_rebalance: Callable[[Rebalance], None],
         on_append: Callable[[float], None],
         on_job: Callable[["GroupHost", Job], None],
@@ -85,16 +78,7 @@ class GroupHost(ShardHost[Request, Event, Record, Rebalance, Result]):
         `on_append` receives the seconds that each append took, until it was as durable as the
         policy demands. `on_job` begins work in the background.
         """
-        super().__init__(
-            log,
-            new_shard,
-            clock,
-            waits_for_disk=waits_for_disk,
-            reload_after_s=reload_after_s,
-            at_end_of_turn=at_end_of_turn,
-            loading_order=loading_order,
-        )
-        self._on_timer = on_timer
+        super().__init__(log, new_shard, context)
         self._on_rebalance = on_rebalance
         self._on_append = on_append
         self._on_job = on_job
@@ -136,7 +120,7 @@ class GroupHost(ShardHost[Request, Event, Record, Rebalance, Result]):
     def _decide_heartbeat(self, request: Heartbeat) -> Response:
         """The response to a heartbeat that sets a timer."""
         result = self.shard.handle(request, self._clock.now(), self._clock.timestamp())
-        self._set_timers(result)
+        self._set_timers(result.timers)
         return result.replies[0].response
 
     def steady_heartbeat(self, request: SteadyHeartbeat) -> int | None:
@@ -347,17 +331,12 @@ class GroupHost(ShardHost[Request, Event, Record, Rebalance, Result]):
         self._apply(self.shard.loaded(self._clock.now(), self._clock.timestamp()))
 
     def _apply(self, result: Result) -> None:
-        self._set_timers(result)
+        self._set_timers(result.timers)
         self._accept(result.records, (*result.journal, *result.replies))
         for job in result.jobs:
             self._on_job(self, job)
         if result.rest is not None:
             self._once_logged(partial(self._go_on_with, self.shard, cast("Event", result.rest)))
-
-    def _set_timers(self, result: Result) -> None:
-        for timer in result.timers:
-            deadline = None if isinstance(timer, Cancel) else timer.deadline
-            self._on_timer(self, timer.key, deadline)
 
     def _go_on_with(self, shard: Shard, event: Event, failure: ErrorCode) -> None:
         if not failure:

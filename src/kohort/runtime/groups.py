@@ -83,16 +83,12 @@ class Groups(Shards[GroupHost, TimerKey]):
         self._journal = Journal()
         self._joined_by: dict[ConnectionId, tuple[GroupHost, ...]] = {}
         """Connection → the shards of the groups that were joined by it."""
+        context = self._host_context(clock, waits_for_disk, reload_after_s)
         self._hosts = [
             GroupHost(
                 log,
                 self._new_shard,
-                clock,
-                waits_for_disk=waits_for_disk,
-                reload_after_s=reload_after_s,
-                at_end_of_turn=self._at_end_of_turn,
-                loading_order=self._loading_order,
-                on_timer=self._move_timer,
+                context,
                 on_rebalance=self._ended,
                 on_append=self.appends.observe,
                 on_job=self._start_job,

@@ -16,10 +16,12 @@ import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from typing import Any, ClassVar, Final, Generic, Protocol, TypeAlias, TypeVar, cast
 
+from kohort.coordinator_common import Cancel, Timer
 from kohort.errors import ErrorCode, KohortError
 from kohort.log.base import Log
 from kohort.log.elsewhere import ElsewhereLog
@@ -68,6 +70,8 @@ EventT = TypeVar("EventT")
 RecordT = TypeVar("RecordT")
 EffectT = TypeVar("EffectT")
 ResultT = TypeVar("ResultT")
+HostT = TypeVar("HostT")
+KeyT = TypeVar("KeyT")
 _T = TypeVar("_T")
 _EventT_contra = TypeVar("_EventT_contra", contravariant=True)
 _RecordT_contra = TypeVar("_RecordT_contra", contravariant=True)
@@ -93,6 +97,23 @@ News: TypeAlias = Reply[object] | OnceLogged | EffectT
 """What follows on an append: responses, and effects that are the shard's own."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostContext(Generic[HostT, KeyT]):
+    """What all shards of one topic have in common."""
+
+    clock: Clock
+    waits_for_disk: bool
+    """Whether a response waits until the records are durable."""
+    reload_after_s: float
+    """Time that a failed shard waits first; doubled with every failure."""
+    at_end_of_turn: Callable[[Callable[[], None]], None]
+    """Has a function called at the end of this turn of the loop."""
+    loading_order: LoadingOrder
+    """That of all shards whose logs come to this node."""
+    move_timer: Callable[[HostT, KeyT, Instant | None], None]
+    """Sets or moves a timer of a host; without a deadline, forgets it."""
+
+
 class ShardHost(ABC, Generic[RequestT, EventT, RecordT, EffectT, ResultT]):
     """One partition of a coordinator's topic at work.
 
@@ -107,27 +128,19 @@ class ShardHost(ABC, Generic[RequestT, EventT, RecordT, EffectT, ResultT]):
         self,
         log: Log,
         new_shard: "Callable[[], Shard[RequestT | EventT, RecordT, ResultT]]",
-        clock: Clock,
-        *,
-        waits_for_disk: bool,
-        reload_after_s: float,
-        at_end_of_turn: Callable[[Callable[[], None]], None],
-        loading_order: LoadingOrder,
+        context: HostContext[Any, Any],
     ) -> None:
-        """Host the shard of `log`.
-
-        `at_end_of_turn` has a function called at the end of this turn of the loop. `loading_order`
-        is that of all shards whose logs come to this node.
-        """
+        """Host the shard of `log`."""
         self.log = log
         self.state = HostState.LOADING
         self.shard = new_shard()
         self._new_shard = new_shard
-        self._clock = clock
-        self._waits_for_disk = waits_for_disk
-        self._at_end_of_turn = at_end_of_turn
-        self._loading_order = loading_order
-        self._first_reload_after_s = self._reload_after_s = reload_after_s
+        self._clock = context.clock
+        self._waits_for_disk = context.waits_for_disk
+        self._at_end_of_turn = context.at_end_of_turn
+        self._loading_order = context.loading_order
+        self._move_timer = context.move_timer
+        self._first_reload_after_s = self._reload_after_s = context.reload_after_s
         self._failure: str | None = None
         """Why the shard failed last, since its last append."""
         self._waiting: dict[RequestId, RequestT] = {}
@@ -140,6 +153,11 @@ class ShardHost(ABC, Generic[RequestT, EventT, RecordT, EffectT, ResultT]):
         self._task: asyncio.Task[None] | None = None
         self._standby: Standby[Shard[RequestT | EventT, RecordT, ResultT], RecordT] | None = None
         """What the shard is replayed into while another node serves it."""
+
+    def _set_timers(self, timers: Iterable[Timer[Any] | Cancel[Any]]) -> None:
+        for timer in timers:
+            deadline = None if isinstance(timer, Cancel) else timer.deadline
+            self._move_timer(self, timer.key, deadline)
 
     # --- what differs between shards ---
 

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Generic, TypeVar
 
-from kohort.coordinator.partition import partition_for
+from kohort.coordinator_common import partition_for
 from kohort.log.base import Log
 from kohort.runtime.clock import Clock
 from kohort.runtime.loading_order import LoadingOrder
-from kohort.runtime.shard_host import HostState, ShardHost
+from kohort.runtime.shard_host import HostContext, HostState, ShardHost
 from kohort.runtime.timer_driver import TimerDriver
 from kohort.types import Instant
 
@@ -35,6 +35,18 @@ class Shards(ABC, Generic[HostT, KeyT]):
         self._loading_order = LoadingOrder()
         self._ending_turn: list[Callable[[], None]] = []
         """What is to be called at the end of this turn."""
+
+    def _host_context(
+        self, clock: Clock, waits_for_disk: bool, reload_after_s: float
+    ) -> HostContext[HostT, KeyT]:
+        return HostContext(
+            clock=clock,
+            waits_for_disk=waits_for_disk,
+            reload_after_s=reload_after_s,
+            at_end_of_turn=self._at_end_of_turn,
+            loading_order=self._loading_order,
+            move_timer=self._move_timer,
+        )
 
     # --- life ---
 

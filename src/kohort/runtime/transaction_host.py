@@ -16,16 +16,13 @@ from typing import Final
 
 from kohort.errors import ErrorCode
 from kohort.log.base import Log
-from kohort.runtime.clock import Clock
-from kohort.runtime.loading_order import LoadingOrder
 from kohort.runtime.log_reading import Batches
-from kohort.runtime.shard_host import HostState, ShardHost
+from kohort.runtime.shard_host import HostContext, HostState, ShardHost
 from kohort.runtime.transaction_log import append_records, read_records
 from kohort.transactions.records import TransactionRecord
 from kohort.transactions.requests import MarkersWritten, Request, Response, refuse
 from kohort.transactions.result import Markers, Result, TransactionTimesOut
 from kohort.transactions.shard import Event, Shard
-from kohort.types import Instant
 from kohort.util.time_slice import TimeSlices
 
 _RESUMED_AT_ONCE: Final = 1_000
@@ -55,29 +52,15 @@ class TransactionHost(ShardHost[Request, Event, TransactionRecord, Markers, Resu
         self,
         log: Log,
         new_shard: Callable[[], Shard],
-        clock: Clock,
+        context: HostContext["TransactionHost", TransactionTimesOut],
         *,
-        waits_for_disk: bool,
-        reload_after_s: float,
-        at_end_of_turn: Callable[[Callable[[], None]], None],
-        loading_order: LoadingOrder,
-        on_timer: Callable[["TransactionHost", TransactionTimesOut, Instant | None], None],
         write_markers: Callable[[Markers, int], Awaitable[None]],
     ) -> None:
         """Host the shard of `log`, as `ShardHost` does.
 
         `write_markers` returns when all of them are written; the epoch is that of the coordinator.
         """
-        super().__init__(
-            log,
-            new_shard,
-            clock,
-            waits_for_disk=waits_for_disk,
-            reload_after_s=reload_after_s,
-            at_end_of_turn=at_end_of_turn,
-            loading_order=loading_order,
-        )
-        self._on_timer = on_timer
+        super().__init__(log, new_shard, context)
         self._write_markers = write_markers
         self._ending: dict[str, _Ending] = {}
 
@@ -123,8 +106,7 @@ class TransactionHost(ShardHost[Request, Event, TransactionRecord, Markers, Resu
                 return
 
     def _apply(self, result: Result) -> None:
-        for timer in result.timers:
-            self._on_timer(self, timer.key, timer.deadline)
+        self._set_timers(result.timers)
         self._accept(result.records, (*result.replies, *result.markers))
 
     def _append(self, decided: Sequence[Sequence[TransactionRecord]]) -> None:

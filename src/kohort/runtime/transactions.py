@@ -99,16 +99,12 @@ class TransactionCoordinator(Shards[TransactionHost, TransactionTimesOut], Trans
         self._config = config
         self._new_producer_id = new_producer_id
         write = partial(write_markers, marker_writer, Turns())
+        context = self._host_context(clock, waits_for_disk, reload_after_s)
         self._hosts = [
             TransactionHost(
                 log,
                 self._new_shard,
-                clock,
-                waits_for_disk=waits_for_disk,
-                reload_after_s=reload_after_s,
-                at_end_of_turn=self._at_end_of_turn,
-                loading_order=self._loading_order,
-                on_timer=self._move_timer,
+                context,
                 write_markers=write,
             )
             for log in logs

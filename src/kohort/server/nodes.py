@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from kohort.cluster import NO_LEADER, Cluster, Leader, NodeRegistered, Place, worker_of
-from kohort.coordinator.partition import partition_for
+from kohort.coordinator_common import partition_for
 from kohort.log.base import Log
 from kohort.security.peer import Endpoint
 from kohort.server.addresses import local_socket_of

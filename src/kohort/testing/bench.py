@@ -42,9 +42,10 @@ from kohort.coordinator.requests import (
     TopicsDeleted,
     TxnOffsetCommit,
 )
-from kohort.coordinator.result import Cancel, Result, TimerFired, TimerKey
+from kohort.coordinator.result import Result, TimerFired, TimerKey
 from kohort.coordinator.shard import Event, Shard
 from kohort.coordinator.topics import NO_TOPICS, TopicsView
+from kohort.coordinator_common import Cancel
 from kohort.runtime.timers import TimerHeap
 from kohort.types import ConnectionId, Instant, Timestamp, TopicPartition
 

@@ -25,8 +25,8 @@ from collections.abc import Iterator, Mapping
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from kohort.protocol.framing import MalformedError
-from kohort.protocol.packing import pack_compact_string, pack_string, pack_varint, read_varint
+from kohort.coordinator_common import CorruptRecordError, RecordReader
+from kohort.protocol.packing import pack_compact_string, pack_string, pack_varint
 
 NO_PRODUCER_ID: Final = -1
 NO_TIMESTAMP: Final = -1
@@ -78,10 +78,6 @@ class TransactionRecord(NamedTuple):
 
     transactional_id: str
     value: TransactionMetadata | None
-
-
-class CorruptRecordError(ValueError):
-    """The bytes of a record do not follow the schema."""
 
 
 _HEAD: Final = struct.Struct(">hqhib")
@@ -145,29 +141,25 @@ def decode(key: bytes, value: bytes | None) -> TransactionRecord | None:
     Raises CorruptRecordError if the bytes do not follow the schema.
     """
     try:
-        reader = _Reader(key)
-        if reader.unpack(">h", 2) != 0:
+        reader = RecordReader(key)
+        if reader.int16() != 0:
             return None
         return TransactionRecord(reader.string(), None if value is None else _read_value(value))
-    except (struct.error, IndexError, ValueError, MalformedError) as e:
+    except ValueError as e:
         raise CorruptRecordError(f"record of __transaction_state with key {key[:64]!r}: {e}") from e
 
 
 def _read_value(data: bytes) -> TransactionMetadata:
-    reader = _Reader(data)
-    version = reader.unpack(">h", 2)
-    if not 0 <= version <= _VERSION:
-        raise CorruptRecordError(f"value version {version} is newer than this program (0-1)")
-    reader.flexible = version >= 1
-    producer_id, epoch, timeout_ms, number = _BODY.unpack(reader.take(_BODY.size))
+    reader = RecordReader(data)
+    reader.version(_VERSION)
+    producer_id, epoch, timeout_ms, number = reader.fields(_BODY)
     state = _STATES.get(number) or TransactionState(number)
     partitions = {}
-    for _ in range(reader.length(">i", 4)):
+    for _ in range(reader.array_length()):
         topic = reader.string()
-        count = reader.length(">i", 4)
-        partitions[topic] = frozenset(struct.unpack(f">{count}i", reader.take(4 * count)))
+        partitions[topic] = frozenset(reader.int32s())
         reader.tags()
-    last_update, start = _TIMES.unpack(reader.take(_TIMES.size))
+    last_update, start = reader.fields(_TIMES)
     tags = reader.tags()
     return TransactionMetadata(
         producer_id,
@@ -189,48 +181,3 @@ def _number(tags: Mapping[int, bytes], tag: int, size: int, default: int) -> int
     if len(tags[tag]) != size:
         raise CorruptRecordError(f"tag {tag} has {len(tags[tag])} bytes in place of {size}")
     return int.from_bytes(tags[tag], "big", signed=True)
-
-
-class _Reader:
-    """Reader of the primitive types of Kafka's message format; compact ones if `flexible`."""
-
-    __slots__ = ("_data", "_position", "flexible")
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._position = 0
-        self.flexible = False
-
-    def unpack(self, form: str, size: int) -> int:
-        value: int = struct.unpack(form, self.take(size))[0]
-        return value
-
-    def string(self) -> str:
-        return self.take(self.length(">h", 2)).decode()
-
-    def length(self, form: str, size: int) -> int:
-        """Length of a string or an array, 0 if it is null; `form` is that of v0."""
-        return max(0, self._varint() - 1 if self.flexible else self.unpack(form, size))
-
-    def tags(self) -> dict[int, bytes]:
-        if not self.flexible:
-            return {}
-        return {self._varint(): self.take(self._varint()) for _ in range(self._varint())}
-
-    def _varint(self) -> int:
-        byte = self._data[self._position]
-        if byte < 128:
-            self._position += 1
-            return byte
-        value, self._position = read_varint(self._data, self._position)
-        return value
-
-    def take(self, size: int) -> bytes:
-        end = self._position + size
-        if end > len(self._data):
-            raise CorruptRecordError(
-                f"ends after {len(self._data)} bytes where {end} are announced"
-            )
-        data = self._data[self._position : end]
-        self._position = end
-        return data

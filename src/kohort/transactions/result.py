@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from kohort.coordinator_common import Cancel, Timer
 from kohort.transactions.records import Partitions, TransactionRecord
 from kohort.transactions.requests import Response
-from kohort.types import Instant, Reply
+from kohort.types import Reply
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,13 +14,6 @@ class TransactionTimesOut:
     """Timer, and event when it is due: the transaction of this id was open for its timeout."""
 
     transactional_id: str
-
-
-class Timer(NamedTuple):
-    """Set, or move, the timer `key` to `deadline`; with None forget it."""
-
-    key: TransactionTimesOut
-    deadline: Instant | None
 
 
 class Markers(NamedTuple):
@@ -42,5 +36,5 @@ class Result(NamedTuple):
 
     records: tuple[TransactionRecord, ...] = ()
     replies: tuple[Reply[Response], ...] = ()
-    timers: tuple[Timer, ...] = ()
+    timers: tuple[Timer[TransactionTimesOut] | Cancel[TransactionTimesOut], ...] = ()
     markers: tuple[Markers, ...] = ()

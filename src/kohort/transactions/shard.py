@@ -22,6 +22,7 @@ appended. Here a decision is replayed at once, so the next one is decided on its
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
+from kohort.coordinator_common import Cancel, Timer
 from kohort.errors import ErrorCode, KafkaError
 from kohort.transactions import transitions
 from kohort.transactions.config import TransactionCoordinatorConfig
@@ -47,7 +48,7 @@ from kohort.transactions.requests import (
     VerifyPartitionsResponse,
     refuse,
 )
-from kohort.transactions.result import Markers, Result, Timer, TransactionTimesOut
+from kohort.transactions.result import Markers, Result, TransactionTimesOut
 from kohort.types import Instant, Reply, Timestamp
 
 NEVER_MS: Final = 2**31 - 1
@@ -108,7 +109,7 @@ class Shard:
         one whose transaction ended since then has its markers already. Written twice, they could
         end the next transaction.
         """
-        timers: list[Timer] = []
+        timers: list[Timer[TransactionTimesOut]] = []
         markers: list[Markers] = []
         for transactional_id, before in loaded:
             metadata = self.transactions.get(transactional_id)
@@ -336,14 +337,14 @@ def _end(transactional_id: str, new: TransactionMetadata, *replies: Reply[Respon
     return Result(
         records=(TransactionRecord(transactional_id, new),),
         replies=replies,
-        timers=(Timer(TransactionTimesOut(transactional_id), None),),
+        timers=(Cancel(TransactionTimesOut(transactional_id)),),
         markers=tuple(_markers(transactional_id, new)),
     )
 
 
 def _timer(
     transactional_id: str, metadata: TransactionMetadata, now: Instant, timestamp: Timestamp
-) -> Iterator[Timer]:
+) -> Iterator[Timer[TransactionTimesOut]]:
     timeout_ms = metadata.timeout_ms
     if metadata.state is TransactionState.ONGOING and timeout_ms != NEVER_MS:
         # The clock may have been set back since the transaction began.

@@ -1,6 +1,7 @@
 """Reads the primitive types of Kafka's message format from keys and values of records."""
 
 import struct
+from typing import Any
 from uuid import UUID
 
 from kohort.protocol.framing import MalformedError
@@ -75,7 +76,14 @@ class RecordReader:
             return {}
         return {self._varint(): self._take(self._varint()) for _ in range(self._varint())}
 
+    def fields(self, form: struct.Struct) -> tuple[Any, ...]:
+        """Numbers that follow one another."""
+        return form.unpack(self._take(form.size))
+
     def _varint(self) -> int:
+        if self._position < len(self._data) and (byte := self._data[self._position]) < 0x80:
+            self._position += 1
+            return byte
         try:
             value, self._position = read_varint(self._data, self._position)
         except (IndexError, MalformedError) as error:

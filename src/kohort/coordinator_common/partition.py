@@ -1,4 +1,4 @@
-"""Maps a group to its partition of `__consumer_offsets`."""
+"""Maps a group or transactional id to its partition of the coordinator's topic."""
 
 from functools import lru_cache
 
@@ -6,17 +6,15 @@ _CACHED_CHARS = 255
 """Longer ids are legal and rare: they must not fill a cache that counts entries."""
 
 
-def partition_for(group: str, partitions: int) -> int:
-    """abs(String.hashCode(group)) mod partitions: Kafka's GroupCoordinatorService.partitionFor."""
+def partition_for(key: str, partitions: int) -> int:
+    """abs(String.hashCode(key)) mod partitions: Kafka's GroupCoordinatorService.partitionFor."""
     return (
-        _cached(group, partitions)
-        if len(group) <= _CACHED_CHARS
-        else _partition_for(group, partitions)
+        _cached(key, partitions) if len(key) <= _CACHED_CHARS else _partition_for(key, partitions)
     )
 
 
-def _partition_for(group: str, partitions: int) -> int:
-    code = java_hash_code(group)
+def _partition_for(key: str, partitions: int) -> int:
+    code = java_hash_code(key)
     return 0 if code == -(2**31) else abs(code) % partitions
 
 

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kohort.coordinator.partition import java_hash_code, partition_for
+from kohort.coordinator_common import partition_for
+from kohort.coordinator_common.partition import java_hash_code
 
 
 @pytest.mark.parametrize(
