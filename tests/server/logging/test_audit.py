@@ -127,6 +127,19 @@ def test_lines_that_a_full_disk_refuses_are_counted_and_told(
     assert "lost" in logged.message
 
 
+def test_a_new_file_begins_with_a_whole_line_after_a_full_disk(
+    log: AuditLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = Disk(monkeypatch, 10)
+    denied(log, "torn")
+    log.flush()
+    (tmp_path / "audit").rename(tmp_path / "audit.1")
+    log.reopen()
+    disk.room = 1 << 20
+    denied(log, "whole")
+    assert [each.get("name") for each in lines(log, tmp_path / "audit")] == ["whole", None]
+
+
 def access(log: AuditLog) -> Access:
     acls = Acls()
     allow = AclPermissionType.ALLOW

@@ -90,6 +90,7 @@ class AuditLog:
         """
         descriptor = _opened(self._path)
         os.dup2(descriptor, self._descriptor, inheritable=False)
+        self._lines.begin_file()
         os.close(descriptor)
 
     def close(self) -> None:

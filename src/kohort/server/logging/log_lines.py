@@ -85,6 +85,10 @@ class LogLines(logging.Handler):
                 self._thread.start()
             self._change.notify_all()
 
+    def begin_file(self) -> None:
+        """Write to the file that the descriptor leads to now: it has no part of a line."""
+        self._is_torn = False
+
     def flush(self) -> None:
         """Wait until every line is written, for at most `FLUSH_S`."""
         with self._change:
