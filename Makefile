@@ -12,12 +12,16 @@ INSTALLED := $(VENV)/.installed
 # What `make run` needs for its first part, and for all of it; each includes the one before.
 GROUP_INSTALLED := $(VENV)/.installed-demo-group
 DEMO_INSTALLED := $(VENV)/.installed-demo
-$(INSTALLED): EXTRA := dev
+$(INSTALLED): EXTRAS := [dev]
 $(INSTALLED): NOTE := Installing Kohort, Spark and the tools of its tests into $(VENV): 1 GB to fetch, minutes, once only.
 $(INSTALLED): packages/conformance/pyproject.toml
 $(INSTALLED): BESIDES := --editable packages/conformance
-$(DEMO_INSTALLED): EXTRA := demo
-$(GROUP_INSTALLED): EXTRA := demo-group
+DEMO_NEEDS := examples/demo/requirements.txt
+$(GROUP_INSTALLED) $(DEMO_INSTALLED): $(DEMO_NEEDS)
+$(GROUP_INSTALLED) $(DEMO_INSTALLED): BESIDES := --requirement $(DEMO_NEEDS)
+# `make run` shows how far the downloads are.
+$(GROUP_INSTALLED) $(DEMO_INSTALLED): QUIET :=
+$(DEMO_INSTALLED): EXTRAS := [spark]
 $(GROUP_INSTALLED): NOTE := Installing Kohort and another Kafka client into $(VENV): 60 MB to fetch, once only.
 $(GROUP_INSTALLED): VARIABLES := KOHORT_BUILD_KERNELS=0
 # Compiling all packages takes longer than all else of the first part, which needs few of them.
@@ -31,8 +35,7 @@ PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
 	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$python" && break; done)
 # Three test processes for each processor (tests/conftest.py); more than six would mostly import.
 BESIDE := -n auto --maxprocesses=6
-# `make run` shows how far the downloads are.
-QUIET = $(if $(filter demo demo-group,$(EXTRA)),,--quiet)
+QUIET := --quiet
 UV := $(shell command -v uv 2>/dev/null || ls $(BIN)/uv 2>/dev/null)
 ifneq ($(UV),)
 CREATE_VENV = $(UV) venv --quiet $(if $(PYTHON),--python $(PYTHON))
@@ -64,15 +67,15 @@ $(INSTALLED) $(DEMO_INSTALLED) $(GROUP_INSTALLED): pyproject.toml
 	@test -e $(MADE) || test -n "$(PYTHON)" || { echo "Kohort needs Python 3.11 or later"; exit 1; }
 	@test -e $(MADE) || (trap '' INT; $(CREATE_VENV) $(VENV))
 	@$(if $(NOTE),echo "$(NOTE)")
-	$(VARIABLES) $(INSTALL) --editable '.[$(EXTRA)]' $(BESIDES)
-	@$(if $(LAZY),,$(BIN)/python -m compileall -q src packages)
+	$(VARIABLES) $(INSTALL) --editable '.$(EXTRAS)' $(BESIDES)
+	@$(if $(LAZY),,$(BIN)/python -m compileall -q src packages examples)
 	@touch $(GROUP_INSTALLED) $(if $(filter $@,$(INSTALLED)),$(DEMO_INSTALLED)) $@
 
 # The demo installs Spark itself, while it shows its first part. PYTHONPATH: that takes Kohort's own
 # entry out of the environment for a moment, and members are started meanwhile.
 ITSELF := $(MAKE) --no-print-directory
 run: $(GROUP_INSTALLED)
-	@PYTHONPATH=$(CURDIR)/src $(BIN)/python -m kohort.demo \
+	@PYTHONPATH=$(CURDIR)/src $(BIN)/python examples/demo \
 		$$(test $(DEMO_INSTALLED) -nt pyproject.toml || echo --install $(ITSELF) $(DEMO_INSTALLED))
 
 test: $(INSTALLED)
@@ -87,10 +90,10 @@ lint: $(INSTALLED)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	cd packages/conformance && $(CURDIR)/$(BIN)/lint-imports
-	$(BIN)/bandit --quiet --configfile pyproject.toml --recursive src packages
+	$(BIN)/bandit --quiet --configfile pyproject.toml --recursive src packages examples
 	@! grep -rnE --include='*.md' --include='*.py' --include='*.toml' --include=Makefile \
 		'(^|[^A-Za-z0-9.])/(home|root|Users|work|mnt|builds)/' \
-		*.md *.toml Makefile docs src packages tests benchmarks interop fuzz || { echo "paths of somebody's machine"; exit 1; }
+		*.md *.toml Makefile docs src packages examples tests benchmarks interop fuzz || { echo "paths of somebody's machine"; exit 1; }
 
 audit: $(INSTALLED)
 	.ci/audit
@@ -124,4 +127,4 @@ fuzz: $(INSTALLED)
 
 clean:
 	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
-	find src packages tests benchmarks interop fuzz -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src packages examples tests benchmarks interop fuzz -name __pycache__ -type d -prune -exec rm -rf {} +

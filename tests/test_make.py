@@ -31,7 +31,10 @@ def script(path: Path, text: str) -> None:
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
     shutil.copy(ROOT / "Makefile", tmp_path)
-    (tmp_path / "pyproject.toml").touch()
+    needs = tmp_path / "examples/demo/requirements.txt"
+    needs.parent.mkdir(parents=True)
+    for each in (tmp_path / "pyproject.toml", needs):
+        each.touch()
     script(tmp_path / "maker", MAKER)
     return tmp_path
 

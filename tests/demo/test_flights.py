@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from kohort.demo import flights
-from kohort.demo.errors import DemoError
-from kohort.demo.flights import Flight, departure_delay
-from kohort.demo.main import address
-from kohort.demo.work import Job, Pace, count
+from kohort_demo import flights
+from kohort_demo.errors import DemoError
+from kohort_demo.flights import Flight, departure_delay
+from kohort_demo.main import address
+from kohort_demo.work import Job, Pace, count
 
 HEADER = (
     "year,month,day,dep_time,sched_dep_time,dep_delay,arr_time,sched_arr_time,arr_delay,carrier,flight,tailnum,"

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from kohort.demo import main
-from kohort.demo.installation import Doing, Installation
+from kohort_demo import main
+from kohort_demo.installation import Doing, Installation
 
 PIP = """\
 Collecting pyspark<5,>=4

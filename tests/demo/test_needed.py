@@ -4,13 +4,13 @@ import sys
 
 import pytest
 
-from kohort.demo.errors import DemoError
-from kohort.demo.main import needed
+from kohort_demo.errors import DemoError
+from kohort_demo.main import needed
 
 
-def test_the_demo_names_the_extra_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_demo_names_how_to_install_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)
-    with pytest.raises(DemoError, match=r"pip install 'kohort\[demo\]'"):
+    with pytest.raises(DemoError, match=r"pip install -r examples/demo/requirements\.txt"):
         needed()
 
 

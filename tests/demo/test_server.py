@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from kohort.demo import server
-from kohort.demo.errors import DemoError
+from kohort_demo import server
+from kohort_demo.errors import DemoError
 
 
 @pytest.fixture

@@ -9,12 +9,12 @@ import pytest
 from rich.console import Console
 
 from demo.examples import group
-from kohort.demo.crew import Departure
-from kohort.demo.group import GroupState, MemberState
-from kohort.demo.show import DIES_AT, JOINS_AT, LEAVES_AT, SPARED_UNTIL, Show
-from kohort.demo.stage import Display
-from kohort.demo.view import Note, Scene
-from kohort.demo.work import Pace
+from kohort_demo.crew import Departure
+from kohort_demo.group import GroupState, MemberState
+from kohort_demo.show import DIES_AT, JOINS_AT, LEAVES_AT, SPARED_UNTIL, Show
+from kohort_demo.stage import Display
+from kohort_demo.view import Note, Scene
+from kohort_demo.work import Pace
 
 
 @dataclass

@@ -2,8 +2,8 @@
 
 from xml.etree import ElementTree
 
-from kohort.demo.spark import next_name
-from kohort.demo.spark_picture import Hour, bars, svg
+from kohort_demo.spark import next_name
+from kohort_demo.spark_picture import Hour, bars, svg
 
 HOURS = [Hour(5, 1_950, 0.5), Hour(19, 21_441, 24.8), Hour(23, 1_000, 14.0)]
 SVG = "{http://www.w3.org/2000/svg}"

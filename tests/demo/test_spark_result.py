@@ -5,11 +5,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from kohort.demo import flights
-from kohort.demo.errors import DemoError
-from kohort.demo.group import GroupState
-from kohort.demo.spark import deviation
-from kohort.demo.spark_queries import (
+from kohort_demo import flights
+from kohort_demo.errors import DemoError
+from kohort_demo.group import GroupState
+from kohort_demo.spark import deviation
+from kohort_demo.spark_queries import (
     MAX_POLL_INTERVAL_MS,
     NAMES,
     NO_WORKER,

@@ -13,9 +13,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from kohort.demo import flights, loading
-from kohort.demo.server import Server
-from kohort.demo.spark import continued
+from kohort_demo import flights, loading
+from kohort_demo.server import Server
+from kohort_demo.spark import continued
+
+DEMO = Path(__file__).parents[2] / "examples/demo"
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(1800)]
 
@@ -43,7 +45,7 @@ def test_two_queries_share_the_topic_and_count_every_flight(tmp_path: Path) -> N
 
 
 def test_ctrl_c_ends_it_with_one_word(tmp_path: Path) -> None:
-    command = [sys.executable, "-u", "-m", "kohort.demo", "--data", str(tmp_path)]
+    command = [sys.executable, "-u", str(DEMO), "--data", str(tmp_path)]
     demo = subprocess.Popen(
         [*command, "--listen", "127.0.0.1:0", "--seconds", "6"],
         stdout=subprocess.PIPE,

@@ -8,11 +8,11 @@ from rich.console import Console
 
 from demo.examples import STARTED, group, rebalance, told
 from kohort.coordinator.journal import Cause
-from kohort.demo.crew import Departure
-from kohort.demo.group import GroupState, group_state
-from kohort.demo.summary import Outcome, sentences, summary
-from kohort.demo.tally import WorkReport, WorkTally, tally
-from kohort.demo.words import became, why
+from kohort_demo.crew import Departure
+from kohort_demo.group import GroupState, group_state
+from kohort_demo.summary import Outcome, sentences, summary
+from kohort_demo.tally import WorkReport, WorkTally, tally
+from kohort_demo.words import became
 
 REPORTS = (
     WorkReport(
@@ -141,23 +141,6 @@ def test_the_tables_show_rebalances_and_members(width: int) -> None:
     ):
         assert wanted in text
     assert "an empty group" in text
-
-
-@pytest.mark.parametrize(
-    ("causes", "sentence"),
-    [
-        (
-            (Cause("joined", "a-1", "a"), Cause("joined", "b-1", "b"), Cause("left", "c-1", "c")),
-            "a, b joined; c left",
-        ),
-        ((Cause("joined", "a-1", "a"), Cause("joined", "a-2", "a")), "a joined"),
-        ((Cause("left", "a-1"),), "a-1 left"),
-        ((Cause("something new", "a-1", "a"),), "a: something new"),
-        ((), "no cause was noted"),
-    ],
-)
-def test_causes_are_told_in_words(causes: tuple[Cause, ...], sentence: str) -> None:
-    assert why(causes) == sentence
 
 
 def test_what_a_round_became() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kohort.demo.tally import WorkReport, tally
+from kohort_demo.tally import WorkReport, tally
 
 
 def report(member: str, first: int, following: int, at: float, partition: int = 0) -> WorkReport:

@@ -6,11 +6,11 @@ import pytest
 from rich.console import Console
 
 from demo.examples import ENDS, STARTED, group, told
-from kohort.demo.group import PartitionState, group_state
-from kohort.demo.show import in_hand, merged, next_name
-from kohort.demo.stage import is_telling, svg
-from kohort.demo.tally import WorkReport, tally
-from kohort.demo.view import LEAST_NOTES, Note, Scene, view
+from kohort_demo.group import PartitionState, group_state
+from kohort_demo.show import in_hand, merged, next_name
+from kohort_demo.stage import is_telling, svg
+from kohort_demo.tally import WorkReport, tally
+from kohort_demo.view import LEAST_NOTES, Note, Scene, view
 
 
 def scene(notes: tuple[Note, ...] = ()) -> Scene:

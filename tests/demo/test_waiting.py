@@ -6,7 +6,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from kohort.demo import waiting
+from kohort_demo import waiting
 
 
 class Output(StringIO):

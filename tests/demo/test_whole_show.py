@@ -9,14 +9,15 @@ from pathlib import Path
 
 import pytest
 
+DEMO = Path(__file__).parents[2] / "examples/demo"
+
 pytestmark = pytest.mark.interop
 
 
 def run(data: Path, *options: str) -> subprocess.CompletedProcess[str]:
     command = [
         sys.executable,
-        "-m",
-        "kohort.demo",
+        str(DEMO),
         "--data",
         str(data),
         "--listen",

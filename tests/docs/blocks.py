@@ -66,6 +66,7 @@ NOT_RUN: Final = {
     ("examples/cluster/README.md", "cd examples/cluster"): "needs Docker",
     ("examples/cluster/README.md", "kubectl create"): "needs Kubernetes",
     ("examples/cluster/README.md", "kubectl exec"): "needs Kubernetes",
+    ("examples/demo/README.md", "make run"): "takes a minute; tests/demo runs it",
 }
 """Page and beginning of a block → why no test runs it."""
 

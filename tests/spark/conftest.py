@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from kohort.demo.spark_queries import NO_WORKER
+from kohort_demo.spark_queries import NO_WORKER
 from peers.spark import make_archive
 from spark.servers import KAFKA, KOHORT, server
 from spark.topics import Topics

@@ -30,7 +30,6 @@ COMMANDS: Final = {
     "consume": "print records, as kcat does",
     "produce": "send lines or files as records, as kcat does",
     "spark": "run topics through a group into Parquet or Delta tables, by Spark",
-    "demo": "show a group at work on a real data set: what `make run` runs",
     "conformance": "compare a server's responses with Apache Kafka's, field by field",
     "completion": "print a script that completes the words of this command in bash, zsh or fish",
 }

@@ -38,7 +38,6 @@ OF_COMMAND: Final[Mapping[str, str]] = {
     "read; 2 wrong options; 130 or 143 a signal before there was a broker",
     "spark": "0 done, or a query with --every was ended by a signal; 1 the query failed; 2 wrong\n"
     "options; 130 or 143 a signal ended a query without --every",
-    "demo": "0 done; 1 failed; 2 wrong options; 130 Ctrl-C",
     "conformance": "0 all responses are equal; 1 some differ; 2 wrong options, or no server",
     "completion": "0 done; 1 standard output failed; 2 wrong options",
 }

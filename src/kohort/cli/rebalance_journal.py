@@ -8,10 +8,10 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from kohort.cli.opened_cluster import is_local
+from kohort.cli.rebalance_causes import describe_causes
 from kohort.client.admin import Admin, ConfigResource, GroupDescription
 from kohort.client.resets import iso
 from kohort.coordinator.journal import Cause
-from kohort.demo.words import why
 from kohort.errors import KohortError
 
 TIMEOUT_S: Final = 30.0
@@ -84,5 +84,5 @@ def row(told: Mapping[str, Any]) -> tuple[object, ...]:
         (ended if joined is None else joined) - started,
         0 if joined is None else ended - joined,
         len(told["members"]),
-        f"{why(causes)}{missing}",
+        f"{describe_causes(causes)}{missing}",
     )

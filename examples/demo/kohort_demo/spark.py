@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, Final
 from rich.console import Console
 from rich.markup import escape
 
-from kohort.demo import flights
-from kohort.demo.errors import DemoError
-from kohort.demo.group import GroupState, group_state
-from kohort.demo.loading import TOPIC
-from kohort.demo.server import Server
-from kohort.demo.spark_picture import Carrier, Hour, bars, carriers_table, svg
-from kohort.demo.waiting import counting, waiting
 from kohort.errors import ConfigError
+from kohort_demo import flights
+from kohort_demo.errors import DemoError
+from kohort_demo.group import GroupState, group_state
+from kohort_demo.loading import TOPIC
+from kohort_demo.server import Server
+from kohort_demo.spark_picture import Carrier, Hour, bars, carriers_table, svg
+from kohort_demo.waiting import counting, waiting
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from kohort.demo.spark_queries import Queries
+    from kohort_demo.spark_queries import Queries
 
 GROUP: Final = "flight-delays"
 DIRECTORY: Final = "spark"
@@ -90,8 +90,8 @@ def _perform(
     directory: Path,
     console: Console,
 ) -> None:
-    from kohort.demo.spark_delays import latest, over_the_day, per_carrier
-    from kohort.demo.spark_queries import NAMES, Queries
+    from kohort_demo.spark_delays import latest, over_the_day, per_carrier
+    from kohort_demo.spark_queries import NAMES, Queries
 
     group = next_name(server.groups())
     console.print(

@@ -8,12 +8,13 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from kohort.cli.rebalance_causes import describe_causes
 from kohort.coordinator.journal import Rebalance
-from kohort.demo.crew import Departure
-from kohort.demo.group import GroupState
-from kohort.demo.tally import WorkTally
-from kohort.demo.words import became, why
-from kohort.demo.work import SESSION_TIMEOUT_MS
+from kohort_demo.crew import Departure
+from kohort_demo.group import GroupState
+from kohort_demo.tally import WorkTally
+from kohort_demo.words import became
+from kohort_demo.work import SESSION_TIMEOUT_MS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +75,7 @@ def _rebalances(outcome: Outcome) -> Table:
     for rebalance in outcome.group.journal:
         table.add_row(
             f"{rebalance.started / 1000 - outcome.started:.1f} s",
-            why(rebalance.causes),
+            describe_causes(rebalance.causes),
             f"{rebalance.join_ms:,} ms",
             f"{rebalance.sync_ms:,} ms",
             str(len(rebalance.members)),

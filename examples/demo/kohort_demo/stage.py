@@ -9,8 +9,8 @@ from typing import Self
 from rich.console import Console
 from rich.live import Live
 
-from kohort.demo.view import Note, Scene, view
-from kohort.demo.waiting import LINE_SECONDS
+from kohort_demo.view import Note, Scene, view
+from kohort_demo.waiting import LINE_SECONDS
 
 PICTURE_WIDTH = 112
 FETCHED_FONT = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)

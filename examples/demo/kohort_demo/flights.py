@@ -11,10 +11,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from kohort.demo.errors import DemoError
+from kohort_demo.errors import DemoError
 
 COUNT = 336_776
 """Flights in the data set."""
+REMEDY = "pip install -r examples/demo/requirements.txt, or run `make run`"
+"""How what the demo needs is installed."""
 
 CARRIER, DEPARTURE_DELAY, HOUR = 9, 5, 18
 """Columns of a line."""
@@ -37,7 +39,7 @@ def archive() -> Path:
         found = Path(place) / "data" / "flights.csv.zip"
         if found.exists():
             return found
-    raise DemoError("the flights are not installed: pip install 'kohort[demo]', or run `make run`")
+    raise DemoError(f"the flights are not installed: {REMEDY}")
 
 
 def read(path: Path) -> Iterator[Flight]:

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from kohort.coordinator.journal import Cause, Rebalance
-from kohort.demo.loading import Ends
 from kohort.types import Timestamp
+from kohort_demo.loading import Ends
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,8 @@ from typing import NamedTuple, Self
 
 from rich.console import Console
 
-from kohort.demo.waiting import waiting
 from kohort.testing.child_processes import die_with_parent
+from kohort_demo.waiting import waiting
 
 COLUMNS = 160
 STOP_SECONDS = 10.0

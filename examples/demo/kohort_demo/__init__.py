@@ -1,7 +1,7 @@
 """`make run`: a group at work on a real data set, from the first start to the last commit.
 
-    python -m kohort.demo [--data DIR] [--listen HOST:PORT] [--seconds N] [--picture FILE]
-                          [--install COMMAND...]
+    python examples/demo [--data DIR] [--listen HOST:PORT] [--seconds N] [--picture FILE]
+                         [--install COMMAND...]
 
 It starts `kohort serve`, loads a year of flights into a topic, and lets members of `kohort.client`
 consume it in a group, together with one of a library that others wrote, while one more joins, one

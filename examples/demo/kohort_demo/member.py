@@ -1,6 +1,6 @@
 """A member of the group as `kohort.client` has it: one task for each partition, until SIGTERM.
 
-    python -m kohort.demo.member BOOTSTRAP GROUP TOPIC CLIENT_ID PACE
+    python -m kohort_demo.member BOOTSTRAP GROUP TOPIC CLIENT_ID PACE
 
 SIGTERM, or the group, may take a partition away at any time: its task then finishes the batch that
 it has in hand, which is committed before the next owner starts. Partitions that stay are not
@@ -10,7 +10,8 @@ interrupted.
 import asyncio
 
 from kohort.client import ConsumerGroup, Generation
-from kohort.demo.work import (
+from kohort.types import TopicPartition
+from kohort_demo.work import (
     COMMIT_INTERVAL_MS,
     FETCH_BYTES,
     HEARTBEAT_INTERVAL_MS,
@@ -20,7 +21,6 @@ from kohort.demo.work import (
     count,
     say,
 )
-from kohort.types import TopicPartition
 
 PACE_SECONDS = 0.05
 """How often a partition that is ahead looks at the pace."""

@@ -6,9 +6,9 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from kohort.demo import flights
-from kohort.demo.errors import DemoError
-from kohort.demo.flights import Flight
+from kohort_demo import flights
+from kohort_demo.errors import DemoError
+from kohort_demo.flights import Flight
 
 TOPIC = "flights"
 PARTITIONS = 6

@@ -1,6 +1,7 @@
 """The members: processes that are started, listened to, asked to leave, or killed."""
 
 import json
+import os
 import queue
 import signal
 import subprocess
@@ -14,10 +15,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from kohort.demo.errors import DemoError
-from kohort.demo.tally import WorkReport
-from kohort.demo.work import Job
 from kohort.testing.child_processes import die_with_parent
+from kohort_demo.errors import DemoError
+from kohort_demo.tally import WorkReport
+from kohort_demo.work import Job
 
 LEAVE_SECONDS = 600.0
 WAIT_SECONDS = 0.1
@@ -30,9 +31,11 @@ class Library(StrEnum):
     LIBRDKAFKA = "librdkafka"
 
 
+SOURCES = str(Path(__file__).parents[1])
+"""Where the programs of members are found."""
 PROGRAMS = {
-    Library.KOHORT: "kohort.demo.member",
-    Library.LIBRDKAFKA: "kohort.demo.librdkafka_member",
+    Library.KOHORT: "kohort_demo.member",
+    Library.LIBRDKAFKA: "kohort_demo.librdkafka_member",
 }
 
 
@@ -64,12 +67,14 @@ class Crew:
 
     def start(self, name: str, library: Library) -> None:
         command = [sys.executable, "-m", PROGRAMS[library], *self._job(name).arguments()]
+        places = os.pathsep.join(filter(None, (SOURCES, os.environ.get("PYTHONPATH"))))
         with self._log.open("ab") as log:
             member = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,
+                env={**os.environ, "PYTHONPATH": places},
                 start_new_session=True,
                 preexec_fn=die_with_parent(signal.SIGKILL),  # without its server it could only wait
             )

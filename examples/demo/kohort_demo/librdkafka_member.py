@@ -1,6 +1,6 @@
 """A member of the same group with another library: librdkafka, through confluent-kafka.
 
-    python -m kohort.demo.librdkafka_member BOOTSTRAP GROUP TOPIC CLIENT_ID PACE
+    python -m kohort_demo.librdkafka_member BOOTSTRAP GROUP TOPIC CLIENT_ID PACE
 
 It does the same work (`work.py`), and leaves in good order on SIGTERM too.
 """
@@ -11,7 +11,7 @@ from types import FrameType
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from kohort.demo.work import (
+from kohort_demo.work import (
     COMMIT_INTERVAL_MS,
     FETCH_BYTES,
     HEARTBEAT_INTERVAL_MS,

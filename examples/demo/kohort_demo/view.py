@@ -11,7 +11,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from kohort.demo.group import GroupState, PartitionState
+from kohort_demo.group import GroupState, PartitionState
 
 COLORS = ("cyan", "magenta", "yellow", "bright_blue", "bright_red", "bright_green")
 STATES = {"Stable": "green", "PreparingRebalance": "yellow", "CompletingRebalance": "yellow"}

@@ -13,11 +13,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.markup import escape
 
-from kohort.demo import flights
-from kohort.demo.errors import DemoError
-from kohort.demo.installation import Installation
-from kohort.demo.server import Server
-from kohort.demo.waiting import counting, waiting
+from kohort_demo import flights
+from kohort_demo.errors import DemoError
+from kohort_demo.installation import Installation
+from kohort_demo.server import Server
+from kohort_demo.waiting import counting, waiting
 
 FAILED, INTERRUPTED = 1, 130
 """Exit codes."""
@@ -121,7 +121,7 @@ def with_spark(
         console.print(f"Spark could not be installed: {escape(why)}", soft_wrap=True)
         console.print("Its part is left out. `make run` tries again, and keeps what is there.")
         return
-    from kohort.demo.spark import continued
+    from kohort_demo.spark import continued
 
     continued(server, ends, data, console)
 
@@ -133,9 +133,9 @@ def perform(server: Server, data: Path, seconds: float, picture: Path | None) ->
             f"Port {server.moved_from} is taken: the server listens on {server.address} instead."
         )
     console.print(f"[bold]kohort serve[/] on {server.address}, its data under {escape(str(data))}")
-    from kohort.demo.show import Show
-    from kohort.demo.stage import Display
-    from kohort.demo.summary import summary
+    from kohort_demo.show import Show
+    from kohort_demo.stage import Display
+    from kohort_demo.summary import summary
 
     ends = filled(server)
     show = Show(server, ends, seconds, data / "members.log")
@@ -150,7 +150,7 @@ def perform(server: Server, data: Path, seconds: float, picture: Path | None) ->
 
 def filled(server: Server) -> dict[int, int]:
     """The topic's end offsets, after loading it if it is not there yet."""
-    from kohort.demo import loading
+    from kohort_demo import loading
 
     with waiting(console, lambda: "Looking for the topic"):
         ends = loading.existing(server.address)
@@ -172,13 +172,11 @@ def filled(server: Server) -> dict[int, int]:
 
 
 def needed() -> None:
-    """Raise DemoError unless the packages of the extra `demo` are installed."""
+    """Raise DemoError unless the packages of `requirements.txt` are installed."""
     try:
         import confluent_kafka  # noqa: F401
     except ImportError:
-        raise DemoError(
-            "the demo needs confluent-kafka: pip install 'kohort[demo]', or run `make run`"
-        ) from None
+        raise DemoError(f"the demo needs confluent-kafka: {flights.REMEDY}") from None
     flights.archive()
 
 

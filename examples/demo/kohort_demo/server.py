@@ -11,9 +11,9 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
 
-from kohort.demo.errors import DemoError
 from kohort.log.unusable import unusable
 from kohort.testing.server_process import ServerProcess, ServerProcessError
+from kohort_demo.errors import DemoError
 
 START_SECONDS = 600.0
 STOP_SECONDS = 300.0

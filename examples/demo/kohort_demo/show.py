@@ -8,17 +8,18 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from kohort.cli.rebalance_causes import describe_causes
 from kohort.coordinator.journal import Rebalance
-from kohort.demo.crew import Crew, Library
-from kohort.demo.errors import DemoError
-from kohort.demo.group import GroupState, group_state
-from kohort.demo.loading import TOPIC, Ends
-from kohort.demo.server import Server
-from kohort.demo.summary import Outcome
-from kohort.demo.tally import WorkTally, tally
-from kohort.demo.view import Note, Scene
-from kohort.demo.words import became, why
-from kohort.demo.work import Job, Pace
+from kohort_demo.crew import Crew, Library
+from kohort_demo.errors import DemoError
+from kohort_demo.group import GroupState, group_state
+from kohort_demo.loading import TOPIC, Ends
+from kohort_demo.server import Server
+from kohort_demo.summary import Outcome
+from kohort_demo.tally import WorkTally, tally
+from kohort_demo.view import Note, Scene
+from kohort_demo.words import became
+from kohort_demo.work import Job, Pace
 
 FRAME_SECONDS = 0.1
 PATIENCE_SECONDS = 600.0
@@ -156,7 +157,7 @@ def _told(journal: Sequence[Rebalance], started: float) -> Iterator[Note]:
         spent = rebalance.join_ms + rebalance.sync_ms
         yield Note(
             rebalance.ended / 1000 - started,
-            f"{became(rebalance)} after {spent:,} ms: {why(rebalance.causes)}",
+            f"{became(rebalance)} after {spent:,} ms: {describe_causes(rebalance.causes)}",
         )
 
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from kohort.demo.errors import DemoError
-from kohort.demo.group import GroupState
-from kohort.demo.spark_delays import parsed, per_hour
+from kohort_demo.errors import DemoError
+from kohort_demo.group import GroupState
+from kohort_demo.spark_delays import parsed, per_hour
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

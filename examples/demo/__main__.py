@@ -1,12 +1,12 @@
-"""`python -m kohort.demo`."""
+"""`python examples/demo`: the show of `make run`."""
 
 import argparse
 import sys
 
-from kohort.demo.main import add_arguments, run
+from kohort_demo.main import add_arguments, run
 
 parser = argparse.ArgumentParser(
-    prog="python -m kohort.demo", description="A group at work on a real data set."
+    prog="python examples/demo", description="A group at work on a real data set."
 )
 add_arguments(parser)
 parser.add_argument(
