@@ -141,7 +141,9 @@ async def test_markers_that_are_written_while_an_abort_is_refused_fence_nobody(
 
     async def describe_later(transactions: Transactions) -> Any:
         written.set()
-        while (found := await describe(transactions)).transaction_state == "PrepareCommit":
+        while (  # noqa: ASYNC110 - the coordinator tells of it only when it is asked
+            found := await describe(transactions)
+        ).transaction_state == "PrepareCommit":
             await asyncio.sleep(0.01)
         refused.append(found.transaction_state)
         if is_unreachable:

@@ -136,9 +136,10 @@ class Transaction:
         """Commit the offsets of the next records to read with the transaction, or not at all.
 
         `owner` is the `Generation` that has the partitions: its member and generation fence those
-        who have lost them. Offsets of a `Consumer` are those of the topics that it has read: one that
-        was recreated aborts. `GroupMetadata` names a group without that. Raises
-        GenerationEndedError, TransactionAbortedError, ProducerFencedError, ValueError for what is no offset, TypeError.
+        who have lost them. Offsets of a `Consumer` are those of the topics that it has read: one
+        that was recreated aborts. `GroupMetadata` names a group without that. Raises
+        GenerationEndedError, TransactionAbortedError, ProducerFencedError, ValueError for what is
+        no offset, TypeError.
         """
         self._validate_open()
         await self._transactions.commit_offsets(offsets, owner)
