@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 
 from kohort.errors import ErrorCode
-from kohort.log import compaction, partition, scan
+from kohort.log import compaction, producer_state_manager, scan
 from kohort.log.base import LogConfig
 from kohort.log.files import FileBacking
 from kohort.log.latest_offsets import LatestOffsets
@@ -134,7 +134,8 @@ def small_segments(log):
 
 
 async def test_the_first_compaction_reads_headers_in_slices(path, headers, monkeypatch):
-    monkeypatch.setattr(partition, "_SNAPSHOT_BYTES", 1 << 30)  # else it is all read at the start
+    # else it is all read at the start
+    monkeypatch.setattr(producer_state_manager, "_SNAPSHOT_BYTES", 1 << 30)
     monkeypatch.setattr(compaction.Compaction, "run", lambda run, target: [])  # it has a thread
     async with opened(path, small_batches(BATCHES)) as log:
         log.configure(LogConfig(cleanup_policy=COMPACTED.cleanup_policy, segment_bytes=1 << 20))
@@ -174,7 +175,7 @@ async def test_a_snapshot_of_producers_that_were_not_read(path, headers, monkeyp
         small_batches(2_000)(log)
 
     async with opened(path, fill) as log:
-        monkeypatch.setattr(partition, "_SNAPSHOT_BYTES", 1_000)
+        monkeypatch.setattr(producer_state_manager, "_SNAPSHOT_BYTES", 1_000)
         saved = []
         monkeypatch.setattr(FileBacking, "save_producers", lambda _, saving: saved.append(saving))
         async with headers.counted():
@@ -196,14 +197,14 @@ class TestMeanwhile:
             small_batches(count)(log)
 
         async with opened(path, fill) as log:
-            log._producers = None  # as where the snapshot is further behind
+            log._producers.forget()  # as where the snapshot is further behind
             log._backing.save_producers(b"")
             log.configure(LogConfig(cleanup_policy=COMPACTED.cleanup_policy, segment_bytes=5_000))
             log.append_encoded(RECORD, 1, NOW)
             compacted = asyncio.create_task(log.compact(NOW))
             await asyncio.sleep(0)
             await asyncio.sleep(0)
-            assert log._producers is None
+            assert not log._producers.is_loaded
             yield log, compacted
 
     async def test_a_batch_of_a_producer(self, path):

@@ -155,7 +155,7 @@ class MemoryLog(PartitionLog):
     def configure(self, config: LogConfig) -> None:
         super().configure(config)
         if config.is_compacted and self.topic_partition.topic.startswith(_INTERNAL):
-            self._roll_bytes = min(self._roll_bytes, INTERNAL_SEGMENT)
+            self._segments.roll_bytes = min(self._segments.roll_bytes, INTERNAL_SEGMENT)
 
 
 class MemoryBacking:

@@ -174,13 +174,7 @@ class PostgresLog(PartitionLog):
 
     def restore_producers(self, progress: Progress, *, crashed: bool = False) -> None:  # noqa: ARG002
         """Read the producers, blocking; an append could not wait for that later."""
-        stored = self._stored_producers()
-        if stored.end_offset == self.end_offset:
-            self._take(stored.producers)
-        else:
-            self._take(self._read_producers(stored, progress))
-            if stored.is_broken or self._is_much_behind(stored.end_offset):
-                self._save_producers()
+        self._producers.restore_all(progress)
         self._rows.forget_producers()
 
     def end(self, code: ErrorCode) -> None:
@@ -189,8 +183,8 @@ class PostgresLog(PartitionLog):
 
     def close(self) -> None:
         # Few rows behind the last snapshot are read sooner than another one is stored.
-        if self._since_snapshot <= _FEW_BYTES:
-            self._producers = None
+        if self._producers.unsaved_bytes <= _FEW_BYTES:
+            self._producers.forget()
         super().close()
 
     async def written(self) -> None:
@@ -209,8 +203,8 @@ class PostgresLog(PartitionLog):
         return 0 if self._rows.is_swapping else super()._due_segments(now, slices)
 
     async def _delete(self, count: int) -> None:
-        if not self._producers:
-            self._save_producers()  # a start is not to read what is yet to be removed
+        if self._producers.is_empty:
+            self._producers.save()  # a start is not to read what is yet to be removed
         await super()._delete(count)
 
     async def compact(self, now: Timestamp) -> bool:

@@ -1,0 +1,246 @@
+"""The producers of one log: read when they are needed, and saved every few MiB.
+
+Most logs never need them. They are read from the last snapshot and the batches behind it, see
+`producer_state`.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Mapping
+from typing import Final, Protocol
+
+from kohort.errors import KafkaError, fresh
+from kohort.log import producer_state
+from kohort.log.aborted_index import IndexState
+from kohort.log.backing import Backing
+from kohort.log.producers import DISCARDED, Producers, Snapshot
+from kohort.log.segment import Progress, unobserved
+from kohort.log.segment_list import SegmentList
+from kohort.util.time_slice import in_slices
+
+_SNAPSHOT_BYTES: Final = 4 * 1024 * 1024
+"""Bytes appended between two snapshots of the producers, which bounds the scan after a crash."""
+_SMALL_BATCH: Final = 200
+"""Bytes as which a smaller batch counts for that: 20,000 producers take 20 ms of a snapshot."""
+
+
+class EndOffset(Protocol):
+    """A log, of which no more is needed."""
+
+    @property
+    def end_offset(self) -> int: ...
+
+
+class ProducerStateManager:
+    """The producers of one log."""
+
+    __slots__ = (
+        "_backing", "_damage", "_is_closed", "_is_new", "_log", "_producers", "_saving",
+        "_segments", "is_transactional", "unsaved_bytes",
+    )  # fmt: skip
+
+    def __init__(self, log: EndOffset, segments: SegmentList, backing: Backing) -> None:
+        self._log = log
+        self._segments = segments
+        self._backing = backing
+        self._producers: Producers | None = None
+        """None: not read yet."""
+        self._is_new = not segments.active.end_offset
+        """Whether no producer has appended as long as the producers were not read."""
+        self._damage: KafkaError | None = None
+        """Why the producers cannot be read."""
+        self.is_transactional = False
+        """Whether there was a transactional batch ever, so that the producers tell what is stable.
+        """
+        self.unsaved_bytes = 0
+        """Bytes appended since the last snapshot."""
+        self._saving: asyncio.Task[None] | None = None
+        """Reads the producers, for a snapshot."""
+        self._is_closed = False
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the producers are in memory."""
+        return self._producers is not None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no producer is in memory: there is none, or they were not read yet."""
+        return not self._producers
+
+    def loaded(self) -> Producers:
+        """The producers, which are read if they are not in memory. Raises KafkaError, OSError."""
+        if self._producers is None:
+            if self._damage is not None:
+                raise fresh(self._damage)
+            if self._is_new:
+                self._keep(Producers())
+            else:
+                self._keep(self._read(self._stored()))
+        assert self._producers is not None
+        return self._producers
+
+    def appended(self, size: int) -> None:
+        """Count a batch of `size` bytes, and save the producers if a snapshot is due."""
+        self.unsaved_bytes += size if size > _SMALL_BATCH else _SMALL_BATCH
+        if self.unsaved_bytes > _SNAPSHOT_BYTES:
+            self._save_soon()
+
+    def expire(self, before: int) -> None:
+        """Forget the producers in memory that appended nothing since `before` (ms)."""
+        if self._producers is not None:
+            self._producers.expire(before)
+
+    def forget(self) -> None:
+        """Have the producers read again when they are needed next."""
+        self._producers, self._is_new = None, False
+
+    def close(self) -> None:
+        """Save nothing more in the background."""
+        self._is_closed = True
+        if self._saving is not None:
+            self._saving.cancel()
+
+    # Transactions
+
+    def become_transactional(self) -> None:
+        """Have the next start look for open transactions, which hold readers back.
+
+        A log without such a mark is opened without reading its batches. Raises OSError.
+        """
+        producers = self.loaded()
+        if not producers.is_transactional:
+            producers.is_transactional = True
+            try:
+                self._backing.save_producers(self._snapshot(producers))
+            except OSError:
+                producers.is_transactional = False
+                raise
+        self.is_transactional = True
+
+    # Loading
+
+    def restore(self, progress: Progress, *, crashed: bool) -> None:
+        """Read the producers if a transaction may be open, or if the snapshot is old or lost.
+
+        An open transaction holds readers back. `crashed`: a power loss may have taken the snapshot,
+        because it is not synced. A new snapshot is best effort, for the first append, which reads
+        what follows.
+        """
+        try:
+            stored = self._stored()
+            is_old = self._is_far_behind(stored.end_offset)
+            if not (crashed or is_old or stored.is_broken or stored.producers.is_transactional):
+                return
+            producers = self._read(stored, progress)
+        except OSError:
+            self.is_transactional = True  # as far as is known: they are read when needed
+            return
+        except KafkaError as error:
+            self.is_transactional, self._damage = True, fresh(error)
+            return
+        if is_old or stored.is_broken:
+            with contextlib.suppress(OSError):
+                self._backing.save_producers(self._snapshot(producers))
+        if producers.is_transactional:
+            self._keep(producers)
+
+    def restore_all(self, progress: Progress) -> None:
+        """Read the producers, blocking, and save them if that took long.
+
+        Raises KafkaError, OSError.
+        """
+        stored = self._stored()
+        if stored.end_offset == self._log.end_offset:
+            self._keep(stored.producers)
+            return
+        self._keep(self._read(stored, progress))
+        if stored.is_broken or self._is_far_behind(stored.end_offset):
+            self.save()
+
+    async def load(self) -> None:
+        """Read the producers, giving way to others; leave it if the log changes meanwhile.
+
+        Raises KafkaError, OSError.
+        """
+        if self._producers is not None or self._damage is not None or self._is_new:
+            return
+        changes, stored = self._segments.changes, self._stored()
+        segments = self._segments.since(stored.end_offset)
+        aborted = await in_slices(producer_state.read_on(segments, stored))
+        is_same = not self._is_closed and self._segments.changes == changes
+        # A batch of a producer that was appended meanwhile has loaded them.
+        if self._producers is None and is_same:
+            producer_state.restore_indexes(stored, aborted)
+            self._keep(stored.producers)
+
+    def _keep(self, producers: Producers) -> None:
+        self._producers, self.is_transactional = producers, producers.is_transactional
+
+    def _stored(self) -> Snapshot:
+        return producer_state.stored(self._backing, self._segments, self._log.end_offset)
+
+    def _read(self, stored: Snapshot, progress: Progress = unobserved) -> Producers:
+        """The producers by a snapshot and the batches behind it.
+
+        The indexes of aborted transactions are written again where they are not true. Raises
+        KafkaError, OSError.
+        """
+        steps = producer_state.read_on(self._segments.since(stored.end_offset), stored)
+        try:
+            while True:
+                next(steps)
+                progress(0)
+        except StopIteration as end:
+            producer_state.restore_indexes(stored, end.value)
+        return stored.producers
+
+    def _is_far_behind(self, offset: int) -> bool:
+        """Whether the batches from `offset` on take long to read. Raises KafkaError, OSError."""
+        segments, much = self._segments.since(offset), _SNAPSHOT_BYTES // 2
+        size = sum(segment.size for segment in segments)
+        return size > much and size - segments[0].position(offset) > much
+
+    # Snapshots
+
+    def save(self) -> None:
+        """Save a snapshot; best effort: without it more headers are read the next time."""
+        self.unsaved_bytes = 0
+        with contextlib.suppress(OSError, KafkaError):
+            self._backing.save_producers(self._snapshot(self.loaded()))
+
+    def _save_soon(self) -> None:
+        """Save a snapshot, in the background if the producers have to be read first."""
+        if self._producers is None and not self._is_new:
+            with contextlib.suppress(RuntimeError):  # no loop runs: nobody waits for a turn of it
+                self._saving = asyncio.get_running_loop().create_task(self._load_and_save())
+                self.unsaved_bytes = 0
+                return
+        self.save()
+
+    async def _load_and_save(self) -> None:
+        with contextlib.suppress(KafkaError, OSError):  # else with the next snapshot
+            await self.load()
+        if self._producers is not None and not self._is_closed:
+            self.save()
+
+    def discard_snapshot(self) -> None:
+        """Have the stored snapshot be none: records of it are gone, and others get their offsets.
+
+        Best effort, until the next one is saved.
+        """
+        with contextlib.suppress(OSError):
+            if self._backing.load_producers():
+                self._backing.save_producers(DISCARDED)
+
+    def snapshot_for(self, indexes: Mapping[int, IndexState]) -> bytearray:
+        """A snapshot for a log whose segments have these indexes of aborted transactions.
+
+        `indexes` are by base offset. Raises KafkaError, OSError.
+        """
+        return self.loaded().dump(self._log.end_offset, indexes)
+
+    def _snapshot(self, producers: Producers) -> bytearray:
+        """Raises OSError."""
+        indexes = producer_state.indexes(self._segments) if producers.is_transactional else {}
+        return producers.dump(self._log.end_offset, indexes)

@@ -1,0 +1,168 @@
+"""The durable side of a partition's log: what is on the disk, and what happens if it cannot be.
+
+A log without `commit` is durable with each append: its high watermark is its end. Its owner syncs
+it, if anyone. With one, the high watermark moves after each sync; see `durability` for syncs that
+fail.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterable
+
+from kohort.errors import ErrorCode
+from kohort.log.backing import Backing, Checkpoint
+from kohort.log.durability import Commit, Syncable, sync_all
+from kohort.log.leader_epochs import EpochEntry, LeaderEpochs
+from kohort.log.problems import Problems
+from kohort.log.readable_log import ReadableLog
+from kohort.log.segment import Segment
+from kohort.types import TopicPartition
+
+
+class SyncedLog(ReadableLog):
+    """A log that is synced, and its checkpoint; the `LogSync` of `PartitionLog`."""
+
+    __slots__ = (
+        "_backing", "_commit", "_saved", "_syncing", "cleaned", "leader_epoch", "leader_epochs",
+    )  # fmt: skip
+
+    syncs_in_order = False
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        backing: Backing,
+        segments: list[Segment],
+        checkpoint: Checkpoint,
+        commit: Callable[[Syncable], Commit] | None,
+        problems: Problems,
+        leader_epochs: LeaderEpochs,
+    ) -> None:
+        """As `PartitionLog`."""
+        super().__init__(topic_partition, backing, segments, checkpoint.start_offset, problems)
+        self.leader_epochs = leader_epochs
+        self.leader_epoch = leader_epochs.current
+        self._backing = backing
+        self.cleaned = checkpoint.cleaned
+        """Offset up to which the log was compacted."""
+        self._saved = checkpoint
+        """The checkpoint as it is stored."""
+        if checkpoint.epochs != self._epochs():
+            self._saved = checkpoint._replace(epochs=self._epochs())
+        self._syncing: tuple[tuple[Segment, int], int] | None = None
+        """The end as a segment and a position, and as an offset, once the sync under way is done.
+        """
+        self._commit = None if commit is None else commit(self)
+
+    # The checkpoint
+
+    @property
+    def recovery_point(self) -> int:
+        """The segments below this offset are durable, and no crash makes them be checked again."""
+        return self._backing.recovery_point()
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        return Checkpoint(self.start_offset, self.recovery_point, self.cleaned)
+
+    def _epochs(self) -> tuple[EpochEntry, ...]:
+        if not self.leader_epochs.current:
+            return ()
+        return self.leader_epochs.entries(self.start_offset)
+
+    def _save(self) -> None:
+        """Store the checkpoint if it has changed. Raises OSError."""
+        checkpoint = self.checkpoint._replace(epochs=self._epochs())
+        if checkpoint != self._saved:
+            self._backing.save(checkpoint)
+            self._saved = checkpoint
+
+    def settle(self) -> Callable[[], None]:
+        """Have the checkpoint say that all of the log is on the disk, which it is.
+
+        Returns what stores it, to be called in a thread. Raises OSError.
+        """
+        if self._closed is not None:
+            return _nothing
+        self._backing.all_synced(self.high_watermark)
+        self._save()
+        return self._backing.pending_save()
+
+    # Syncs
+
+    async def durable(self) -> None:
+        if self._commit is not None and self._closed is None:
+            await self._commit.wait()
+
+    def unsynced(self) -> list[str]:
+        if not self.end_offset:
+            return []
+        paths = list(self._segments.unsynced_files())
+        # A file gets its name with its first append, so that name is still to be synced then.
+        has_file = self._segments.active.log.file() is not None
+        return paths + self._backing.unsynced_names(again=not has_file)
+
+    def sync(self, names: Iterable[str]) -> None:
+        self._backing.sync(names)
+
+    def begin_sync(self) -> Callable[[], None]:
+        self._syncing = _end_of(self._segments.active), self.end_offset
+        paths, save = self.unsynced(), self._backing.pending_save()
+
+        def sync() -> None:
+            sync_all(paths)
+            save()  # what the checkpoint says is on the disk is there by now
+
+        return sync
+
+    def synced(self) -> None:
+        if self._syncing is not None and self._closed is None:
+            self._high_watermark_position, self.high_watermark = self._syncing
+            self._notify()
+
+    # Syncs that fail
+
+    def owner_sync_failed(self, error: OSError, durable_end: int) -> None:
+        self.high_watermark = durable_end
+        self.sync_failed(error)
+
+    def sync_failed(self, error: OSError) -> None:
+        self._backing.sync_failed(error)
+        with contextlib.suppress(OSError):  # else before the disk is tried again
+            self._take_back()
+
+    def retry_sync(self) -> Callable[[], None]:
+        self._take_back()
+        return self._backing.rewrite_end(self._segments.active)
+
+    def sync_resumed(self) -> None:
+        self._backing.sync_resumed()
+
+    def _take_back(self) -> None:
+        """Remove records that are not durable: their appends failed. Raises OSError."""
+        if self._closed is not None or self.end_offset <= self.high_watermark:
+            return
+        self._segments.truncate(self.high_watermark)
+        self._high_watermark_position = _end_of(self._segments.active)
+        self.end_offset = self.high_watermark
+        self._producers.forget()
+        self._producers.discard_snapshot()
+        self._backing.taken_back(self.end_offset)
+        self._notify()
+
+    def end(self, code: ErrorCode) -> None:
+        if self._commit is not None:
+            self._commit.close()
+        super().end(code)
+
+    def _check_disk(self) -> None:
+        """Raise OSError if nothing that is appended can become durable."""
+        if self._commit is not None and self._commit.failure is not None:
+            raise OSError(self._commit.failure.errno, "the disk refuses what is written")
+
+
+def _end_of(segment: Segment) -> tuple[Segment, int]:
+    return segment, segment.size
+
+
+def _nothing() -> None:
+    pass
