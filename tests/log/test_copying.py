@@ -22,7 +22,7 @@ from kohort.log.postgres.copy import PostgresTarget, open_source
 from kohort.log.postgres.directory import PostgresDirectory
 from kohort.log.postgres.fence import Fence
 from kohort.log.postgres.shared_storage import PostgresStorage
-from kohort.log.segment import unobserved
+from kohort.log.segment_recovery import unobserved
 from kohort.protocol import batches
 from kohort.types import TopicPartition
 

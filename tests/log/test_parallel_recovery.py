@@ -13,7 +13,7 @@ from kohort.log.base import LogConfig
 from kohort.log.damage import OpeningStoppedError
 from kohort.log.local import LocalDirectory
 from kohort.log.parallel_recovery import recover_all
-from kohort.log.segment import Segment
+from kohort.log.segment_recovery import RecoverableSegment
 from kohort.log.storage import SLICE_BYTES, SLICES, FileSlice
 from kohort.types import TopicPartition
 
@@ -85,7 +85,7 @@ def test_a_recovered_log_is_opened_without_another_check(crashed, monkeypatch):
     os.truncate(torn, torn.stat().st_size - 1)
     directory = LocalDirectory(crashed)
     directory.recover((each, SMALL, 0) for each in LOGS)
-    monkeypatch.delattr(Segment, "recover")
+    monkeypatch.delattr(RecoverableSegment, "recover")
     for each in LOGS:
         log = directory.open(each, SMALL)
         count = 59 if each == LOGS[1] else 60

@@ -44,7 +44,8 @@ from kohort.log.base import FOREVER, LogConfig
 from kohort.log.cleaned_transactions import CleanedTransactions
 from kohort.log.durability import sync_all
 from kohort.log.latest_offsets import LatestOffsets
-from kohort.log.segment import LARGEST, Segment
+from kohort.log.segment import Segment
+from kohort.log.segment_storage import LARGEST
 from kohort.protocol import batches, records
 from kohort.protocol.batches import HEADER_SIZE, Buffer, EndTransactionMarker, Header
 

@@ -24,7 +24,8 @@ from kohort.log.base import Log, LogConfig
 from kohort.log.damage import CorruptLogError, Damage
 from kohort.log.leader_epochs import EpochEntry, LeaderEpochs
 from kohort.log.partition import PartitionLog
-from kohort.log.segment import Progress, Segment, unobserved
+from kohort.log.segment import Segment
+from kohort.log.segment_recovery import Progress, unobserved
 from kohort.protocol.batches import Buffer
 from kohort.types import TopicPartition
 

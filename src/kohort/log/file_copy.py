@@ -21,7 +21,8 @@ from kohort.log.durability import sync_all
 from kohort.log.lock import DirectoryLock
 from kohort.log.partition_mark import read_mark, write_mark
 from kohort.log.repair import read_checkpoint
-from kohort.log.segment import LARGEST, Segment
+from kohort.log.segment import Segment
+from kohort.log.segment_storage import LARGEST
 from kohort.log.storage import OpenFiles
 from kohort.types import TopicPartition
 

@@ -13,7 +13,8 @@ from itertools import pairwise
 from kohort.log import aside, files, recovery, scan
 from kohort.log.leader_epochs import LeaderEpochs
 from kohort.log.repair import read_checkpoint, remove_indexes
-from kohort.log.segment import LARGEST, Segment
+from kohort.log.segment import Segment
+from kohort.log.segment_storage import LARGEST
 from kohort.log.storage import OpenFiles
 from kohort.protocol.batches import (
     NO_TIMESTAMP,

@@ -34,7 +34,8 @@ from kohort.log.partition_mark import new_cluster_id
 from kohort.log.problems import Problems
 from kohort.log.recovery import LastEnd
 from kohort.log.refused import RefusedLog
-from kohort.log.segment import Progress, Segment
+from kohort.log.segment import Segment
+from kohort.log.segment_recovery import Progress
 from kohort.log.storage import OpenFiles, ensure_room
 from kohort.types import Timestamp, TopicPartition
 

@@ -15,7 +15,8 @@ from kohort.errors import KafkaError
 from kohort.log import recovery
 from kohort.log.backing import Checkpoint
 from kohort.log.repair import read_checkpoint
-from kohort.log.segment import Progress, Segment
+from kohort.log.segment import Segment
+from kohort.log.segment_recovery import Progress
 from kohort.log.storage import OpenFiles
 from kohort.types import TopicPartition
 

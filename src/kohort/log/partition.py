@@ -22,7 +22,9 @@ from kohort.log.leader_epochs import ONLY, LeaderEpochs
 from kohort.log.partition_cleaner import PartitionCleaner
 from kohort.log.problems import Problems
 from kohort.log.producers import ActiveProducer, Verification
-from kohort.log.segment import LARGEST, Progress, Segment
+from kohort.log.segment import Segment
+from kohort.log.segment_recovery import Progress
+from kohort.log.segment_storage import LARGEST
 from kohort.log.synced_log import SyncedLog
 from kohort.protocol.batch_format import SIZE_OVERHEAD, START
 from kohort.protocol.batches import (

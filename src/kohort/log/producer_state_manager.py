@@ -14,8 +14,8 @@ from kohort.log import producer_state
 from kohort.log.aborted_index import IndexState
 from kohort.log.backing import Backing
 from kohort.log.producers import DISCARDED, Producers, Snapshot
-from kohort.log.segment import Progress, unobserved
 from kohort.log.segment_list import SegmentList
+from kohort.log.segment_recovery import Progress, unobserved
 from kohort.util.time_slice import in_slices
 
 _SNAPSHOT_BYTES: Final = 4 * 1024 * 1024

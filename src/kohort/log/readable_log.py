@@ -7,15 +7,16 @@ from itertools import chain
 from typing import Final
 
 from kohort.errors import ErrorCode, KafkaError
-from kohort.log import lookup
+from kohort.log import segment_lookup
 from kohort.log.aborted_index import AbortedTransaction
 from kohort.log.backing import Backing
 from kohort.log.damage import CorruptLogError
 from kohort.log.lookup import Found, Lookup
 from kohort.log.problems import Problems
 from kohort.log.producer_state_manager import ProducerStateManager
-from kohort.log.segment import Segment, WrongIndexError
+from kohort.log.segment import Segment
 from kohort.log.segment_list import SegmentList
+from kohort.log.segment_recovery import WrongIndexError
 from kohort.log.storage import Records, loaded
 from kohort.protocol.batches import HEADER_SIZE, read_header
 from kohort.types import TopicPartition
@@ -190,10 +191,18 @@ class ReadableLog:
     # Lookups
 
     def offset_for_timestamp(self, timestamp: int) -> Lookup:
-        return self._while_unchanged(lambda: self._first_since(timestamp))
+        return self._while_unchanged(
+            lambda: segment_lookup.first_since(
+                self._segments.since(self.start_offset), timestamp, self.start_offset
+            )
+        )
 
     def max_timestamp(self) -> Lookup:
-        return self._while_unchanged(self._latest_record)
+        return self._while_unchanged(
+            lambda: segment_lookup.latest_record(
+                self._segments.since(self.start_offset), self.start_offset
+            )
+        )
 
     def _while_unchanged(self, begin: Callable[[], Lookup]) -> Lookup:
         """A lookup that begins again when segments were removed or replaced between its steps."""
@@ -212,31 +221,6 @@ class ReadableLog:
                 return found
             except (CorruptLogError, WrongIndexError) as error:
                 raise self._found(error) from None
-
-    def _first_since(self, timestamp: int) -> Lookup:
-        for segment in self._segments.since(self.start_offset):
-            found = yield from segment.offset_for_timestamp(timestamp, self.start_offset)
-            if found is not None:
-                return found
-            yield None
-        return None
-
-    def _latest_record(self) -> Lookup:
-        best: tuple[int, int] | None = None
-        ranked: list[tuple[int, int, Segment]] = []
-        for segment in self._segments.since(self.start_offset):
-            ranked.append((-segment.max_timestamp, segment.base_offset, segment))
-            yield None  # the first look at a segment reads its index
-        for _, _, segment in sorted(ranked):
-            if best is not None and lookup.rank(best) < (
-                -segment.max_timestamp,
-                segment.base_offset,
-            ):
-                break
-            found = yield from segment.latest_record(self.start_offset)
-            best = min(filter(None, (best, found)), key=lookup.rank, default=None)
-            yield None
-        return best
 
     # Waiting
 

@@ -29,7 +29,8 @@ from kohort.log import aside, files, leader_epoch_checkpoint, scan
 from kohort.log.backing import Checkpoint
 from kohort.log.damage import CorruptLogError, Damage
 from kohort.log.leader_epochs import EpochEntry, LeaderEpochs
-from kohort.log.segment import Progress, Segment, unobserved
+from kohort.log.segment import Segment
+from kohort.log.segment_recovery import Progress, unobserved
 from kohort.log.storage import OpenFiles
 
 logger = logging.getLogger("kohort.log")

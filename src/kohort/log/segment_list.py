@@ -6,7 +6,8 @@ from typing import overload
 
 from kohort.log.aborted_index import AbortedIndex
 from kohort.log.backing import Backing
-from kohort.log.segment import LARGEST, Segment
+from kohort.log.segment import Segment
+from kohort.log.segment_storage import LARGEST
 from kohort.util.time_slice import TimeSlices
 
 

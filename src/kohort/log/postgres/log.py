@@ -20,7 +20,8 @@ from kohort.log.postgres.lane import LaneCommit
 from kohort.log.postgres.operations import Operation
 from kohort.log.postgres.pages import NotInMemoryError, PagedStore
 from kohort.log.problems import Problems
-from kohort.log.segment import Progress, Segment
+from kohort.log.segment import Segment
+from kohort.log.segment_recovery import Progress
 from kohort.log.storage import Records
 from kohort.types import Timestamp, TopicPartition
 from kohort.util.time_slice import TimeSlices

@@ -22,7 +22,7 @@ from kohort.log.postgres.removing import FindStrays, Removing
 from kohort.log.postgres.stored import StoredLog
 from kohort.log.postgres.writer import INSERT, Writer
 from kohort.log.problems import Problems
-from kohort.log.segment import Progress
+from kohort.log.segment_recovery import Progress
 
 OpenLink: TypeAlias = Callable[[str], Link]
 """Makes the connection for one purpose, which is a part of its name."""

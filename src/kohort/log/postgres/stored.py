@@ -8,7 +8,8 @@ from uuid import UUID
 from kohort.log.index import SegmentIndex
 from kohort.log.leader_epochs import EpochEntry
 from kohort.log.postgres.link import Connection
-from kohort.log.segment import Segment, SegmentState
+from kohort.log.segment import Segment
+from kohort.log.segment_recovery import SegmentState
 from kohort.log.storage import MemoryStore
 from kohort.types import TopicPartition
 
