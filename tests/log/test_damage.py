@@ -13,9 +13,9 @@ from kohort.log.base import LogConfig
 from kohort.log.damage import CorruptLogError
 from kohort.log.local import LocalDirectory
 from kohort.log.memory import MemoryBacking
+from kohort.log.offline_log import OfflineLog
 from kohort.log.partition import PartitionLog
 from kohort.log.recovery import LastEnd
-from kohort.log.refused import RefusedLog
 from kohort.log.storage import OpenFiles
 from kohort.protocol import batches
 from kohort.types import TopicPartition
@@ -111,7 +111,7 @@ class TestInTheMiddle:
         log = directory.open(ORDERS, LogConfig())
         other = directory.open(ORDERS._replace(partition=1), LogConfig())
         fill(other, 3)
-        assert isinstance(log, RefusedLog)
+        assert isinstance(log, OfflineLog)
         assert len(directory.problems.texts(9)) == 1
         assert "is damaged at byte" in caplog.text
         for ask in (

@@ -17,7 +17,7 @@ from kohort.coordinator.records import (
 )
 from kohort.coordinator.result import SessionExpires
 from kohort.errors import ErrorCode, KafkaError
-from kohort.log.elsewhere import ElsewhereLog
+from kohort.log.remote_log import RemoteLog
 from kohort.protocol.batches import CONTROL, Record, build, pack
 from kohort.runtime.group_log import append_records, read_records
 from kohort.runtime.log_reading import read_batches
@@ -612,7 +612,7 @@ async def test_a_log_that_gives_nothing_below_its_end_fails_its_shard(monkeypatc
 
 
 def elsewhere(log):
-    return ElsewhereLog(log.topic_partition, log.config)
+    return RemoteLog(log.topic_partition, log.config)
 
 
 @virtual_time

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from effort import examples
 from kohort.errors import ErrorCode
 from kohort.log.backing import Checkpoint
-from kohort.log.elsewhere import ElsewhereLog
+from kohort.log.remote_log import RemoteLog
 from kohort.log.standby import StandbyLog
 from kohort.protocol.batches import Record, build
 from runtime.fake_log import FakeLog
@@ -40,7 +40,7 @@ class MovingLog(FakeLog):
         return super().read(offset, 1)
 
     def elsewhere(self):
-        return ElsewhereLog(self.topic_partition, self.config)
+        return RemoteLog(self.topic_partition, self.config)
 
     def standby(self):
         return StandbyLog(self.topic_partition, self.config, Ahead(self))
@@ -219,7 +219,7 @@ class Moves(History):
 
     async def follow(self):
         if self.following is None:
-            self.following = Served([ElsewhereLog(self.log.topic_partition, self.log.config)])
+            self.following = Served([RemoteLog(self.log.topic_partition, self.log.config)])
             self.following.groups.start()
             await self.following.groups.loaded()
         coming = StandbyLog(self.log.topic_partition, self.log.config, Ahead(self.log))
@@ -230,7 +230,7 @@ class Moves(History):
         if self.following is None:
             return
         former, self.served, self.following = self.served, self.following, None
-        former.groups.log_reopened(ElsewhereLog(self.log.topic_partition, self.log.config))
+        former.groups.log_reopened(RemoteLog(self.log.topic_partition, self.log.config))
         self.served.groups.log_reopened(self.log)
         await serves(self.served)
         assert self.live() == self.logged()

@@ -20,8 +20,8 @@ from kohort.cluster import (
 )
 from kohort.cluster import Endpoint as NodeEndpoint
 from kohort.errors import ErrorCode
-from kohort.log.elsewhere import ElsewhereLog
 from kohort.log.local import LocalDirectory
+from kohort.log.remote_log import RemoteLog
 from kohort.security import Endpoint
 from kohort.server.handlers.metadata import AT_ONCE
 from kohort.server.nodes import (
@@ -107,7 +107,7 @@ async def test_logs_that_are_led_elsewhere_are_not_here() -> None:
     bench = bench_of(0)
     partitions = bench.topics.create("t", 6).partitions
     here = [worker_of(log.topic_partition, WORKERS) == 0 for log in partitions]
-    assert [isinstance(log, ElsewhereLog) for log in partitions] == [not each for each in here]
+    assert [isinstance(log, RemoteLog) for log in partitions] == [not each for each in here]
     assert set(bench.directory.names()) == {
         log.topic_partition for log, is_here in zip(partitions, here, strict=True) if is_here
     } | {TopicPartition("__cluster_metadata", 0)}
@@ -121,7 +121,7 @@ async def test_what_is_led_elsewhere_is_refused() -> None:
     bench = bench_of(0)
     topic = bench.topics.create("t", 3)
     (elsewhere, *_) = [
-        log.topic_partition.partition for log in topic.partitions if isinstance(log, ElsewhereLog)
+        log.topic_partition.partition for log in topic.partitions if isinstance(log, RemoteLog)
     ]
     wanted: dict[str, Any] = {"partition_index": elsewhere, "timestamp": -1}
     answer = await bench.ask(

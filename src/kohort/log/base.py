@@ -99,25 +99,15 @@ class LogConfig:
         return "compact" in self.cleanup_policy
 
 
-class Log(Protocol):
-    """One partition of one topic.
+class LogState(Protocol):
+    """The offsets and leader epochs of one partition.
 
     Methods of a removed log raise KafkaError UNKNOWN_TOPIC_OR_PARTITION, those of a closed one
     NOT_LEADER_OR_FOLLOWER, which clients retry. Its plain properties stay readable.
     """
 
-    is_newly_led: bool
-    """Whether batches may still be on their way to the former leader, and come again.
-
-    A producer that the log does not know has to begin with its first batch meanwhile. To be set by
-    who opens the log.
-    """
-
     @property
     def topic_partition(self) -> TopicPartition: ...
-
-    @property
-    def config(self) -> LogConfig: ...
 
     @property
     def leader_epoch(self) -> int:
@@ -157,16 +147,6 @@ class Log(Protocol):
         """
         ...
 
-    @property
-    def size(self) -> int:
-        """Bytes on disk or in memory."""
-        ...
-
-    @property
-    def checkpoint(self) -> Checkpoint:
-        """State that its batches do not tell: it changes when some of them are removed."""
-        ...
-
     def ensure_open(self) -> None:
         """Raise the KafkaError of a removed, closed or refused log, as every other method does.
 
@@ -174,9 +154,19 @@ class Log(Protocol):
         """
         ...
 
-    def configure(self, config: LogConfig) -> None:
-        """Act by other configs from now on."""
-        ...
+
+class LogAppender(LogState, Protocol):
+    """Appends to one partition, and its transactions."""
+
+    is_newly_led: bool
+    """Whether batches may still be on their way to the former leader, and come again.
+
+    A producer that the log does not know has to begin with its first batch meanwhile. To be set by
+    who opens the log.
+    """
+
+    @property
+    def config(self) -> LogConfig: ...
 
     def append(
         self,
@@ -196,6 +186,14 @@ class Log(Protocol):
         ended since; or a plain batch while a transaction is open), RECORD_LIST_TOO_LARGE (larger
         than a segment), NOT_LEADER_OR_FOLLOWER (see `is_newly_led`). Raises OSError if the storage
         failed. The log is then as before, or refuses all appends until it is opened again.
+        """
+        ...
+
+    def append_encoded(self, content: bytes, count: int, now: Timestamp) -> None:
+        """Append a batch of `count` encoded records, all with the timestamp `now`.
+
+        It is for the frequent batches that the server itself makes: their header is not parsed
+        again. Raises as `append` does.
         """
         ...
 
@@ -238,12 +236,21 @@ class Log(Protocol):
         """
         ...
 
-    def append_encoded(self, content: bytes, count: int, now: Timestamp) -> None:
-        """Append a batch of `count` encoded records, all with the timestamp `now`.
+    async def durable(self) -> None:
+        """Return when all data appended so far is as durable as configured.
 
-        It is for the frequent batches that the server itself makes: their header is not parsed
-        again. Raises as `append` does.
+        Raises OSError if that failed: what was not durable was taken back then, and appends are
+        refused until the disk works again.
         """
+        ...
+
+
+class LogReader(LogState, Protocol):
+    """Reads of one partition, and waiting for more."""
+
+    @property
+    def size(self) -> int:
+        """Bytes on disk or in memory."""
         ...
 
     def read(
@@ -305,11 +312,33 @@ class Log(Protocol):
         """
         ...
 
-    def trim(self, before: int) -> None:
-        """Move the start offset up to `before` (DeleteRecords); a lower one has no effect.
+    def on_append(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call `callback` on news for readers until the returned function is called.
 
-        Raises KafkaError OFFSET_OUT_OF_RANGE beyond the end, OSError.
+        News are records that became readable or were loaded, a trim, and removal.
+
+        It may be called in the middle of `append`, so it must not raise, and nothing long.
         """
+        ...
+
+    async def wait_beyond(self, offset: int) -> None:
+        """Return as soon as the high watermark is greater than `offset`.
+
+        Raises KafkaError if the log is removed or closed before that.
+        """
+        ...
+
+
+class LogMaintenance(LogState, Protocol):
+    """Configs of one partition, and the removal of its old records."""
+
+    def configure(self, config: LogConfig) -> None:
+        """Act by other configs from now on."""
+        ...
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        """State that its batches do not tell: it changes when some of them are removed."""
         ...
 
     def active_producers(self) -> Iterator[ActiveProducer]:
@@ -317,6 +346,17 @@ class Log(Protocol):
 
         Each is given in the state that it has by then: very many are read in slices.
         """
+        ...
+
+    def trim(self, before: int) -> None:
+        """Move the start offset up to `before` (DeleteRecords); a lower one has no effect.
+
+        Raises KafkaError OFFSET_OUT_OF_RANGE beyond the end, OSError.
+        """
+        ...
+
+    async def durable(self) -> None:
+        """Return when a trim is as durable as configured. Raises OSError if it is not."""
         ...
 
     async def retain(self, now: Timestamp) -> int:
@@ -336,29 +376,13 @@ class Log(Protocol):
         """
         ...
 
-    def on_append(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback` on news for readers until the returned function is called.
-
-        News are records that became readable or were loaded, a trim, and removal.
-
-        It may be called in the middle of `append`, so it must not raise, and nothing long.
-        """
+    def close(self) -> None:
+        """Flush and close the files. Idempotent."""
         ...
 
-    async def wait_beyond(self, offset: int) -> None:
-        """Return as soon as the high watermark is greater than `offset`.
 
-        Raises KafkaError if the log is removed or closed before that.
-        """
-        ...
-
-    async def durable(self) -> None:
-        """Return when all data appended so far is as durable as configured.
-
-        Raises OSError if that failed: what was not durable was taken back then, and appends are
-        refused until the disk works again.
-        """
-        ...
+class LogSync(Protocol):
+    """Syncs of a log that was opened with `synced_by_owner`, by its owner."""
 
     @property
     def syncs_in_order(self) -> bool:
@@ -395,9 +419,9 @@ class Log(Protocol):
         """Report that `retry_sync` succeeded."""
         ...
 
-    def close(self) -> None:
-        """Flush and close the files. Idempotent."""
-        ...
+
+class Log(LogAppender, LogReader, LogMaintenance, LogSync, Protocol):
+    """One partition of one topic. Code that uses a part of it asks for that part."""
 
 
 class LogDirectory(Protocol):

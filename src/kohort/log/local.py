@@ -28,12 +28,12 @@ from kohort.log.files import FileBacking, store_epochs
 from kohort.log.health import DiskHealth
 from kohort.log.leader_epochs import LeaderEpochs
 from kohort.log.lock import DirectoryLock
+from kohort.log.offline_log import OfflineLog
 from kohort.log.parallel_recovery import Found, Outcome, recover_all
 from kohort.log.partition import PartitionLog
 from kohort.log.partition_mark import new_cluster_id
 from kohort.log.problems import Problems
 from kohort.log.recovery import LastEnd
-from kohort.log.refused import RefusedLog
 from kohort.log.segment import Segment
 from kohort.log.segment_recovery import Progress
 from kohort.log.storage import OpenFiles, ensure_room
@@ -76,7 +76,7 @@ class LocalDirectory:
         self._files = OpenFiles(max_open_files)
         self._stray_retention_ms = stray_retention_ms
         self._recovery_threads = recovery_threads
-        self._logs: dict[TopicPartition, PartitionLog | RefusedLog] = {}
+        self._logs: dict[TopicPartition, PartitionLog | OfflineLog] = {}
         self._recovered: dict[TopicPartition, Outcome] = {}
         """Logs that were recovered after a crash of the machine and not opened yet."""
         self._retired: set[TopicPartition] = set()
@@ -132,7 +132,7 @@ class LocalDirectory:
 
         From now on it matters how this process ends.
         """
-        if not any(isinstance(log, RefusedLog) for log in self._logs.values()):
+        if not any(isinstance(log, OfflineLog) for log in self._logs.values()):
             self._lock.confirm()
 
     def _go_on(self, checked: int = 0) -> None:  # noqa: ARG002
@@ -192,7 +192,7 @@ class LocalDirectory:
         *,
         synced_by_owner: bool = False,
         leader_epoch: int = 0,
-    ) -> PartitionLog | RefusedLog:
+    ) -> PartitionLog | OfflineLog:
         log = self._logs.get(topic_partition)
         if log is None:
             self._lead(topic_partition, leader_epoch)
@@ -211,14 +211,14 @@ class LocalDirectory:
 
     def _refused(
         self, topic_partition: TopicPartition, config: LogConfig, error: KafkaError | OSError
-    ) -> RefusedLog:
+    ) -> OfflineLog:
         can_reopen = isinstance(error, OSError)
         if isinstance(error, OSError):
             message = f"the log cannot be opened, which is tried again: {error}"
             error = KafkaError(ErrorCode.kafka_storage_error, message)
         self._lock.distrust_check()
         self.problems.begin(topic_partition, error.message)
-        return RefusedLog(topic_partition, config, error, can_reopen=can_reopen)
+        return OfflineLog(topic_partition, config, error, can_reopen=can_reopen)
 
     # Opening again
 
@@ -248,11 +248,11 @@ class LocalDirectory:
                 await asyncio.to_thread(ensure_room, directory, size)
                 self.problems.append_accepted(topic_partition, size)
 
-    async def _reopened(self, log: PartitionLog | RefusedLog) -> PartitionLog | RefusedLog | None:
+    async def _reopened(self, log: PartitionLog | OfflineLog) -> PartitionLog | OfflineLog | None:
         """The log that takes the place of a failed one; None if it fails as before."""
         topic_partition = log.topic_partition
         path = self._directory(topic_partition)
-        last_end = self._lock.last_end if isinstance(log, RefusedLog) else LastEnd.KILLED
+        last_end = self._lock.last_end if isinstance(log, OfflineLog) else LastEnd.KILLED
         try:
             # The check may take long.
             found = await asyncio.to_thread(
@@ -304,7 +304,7 @@ class LocalDirectory:
 
     def _open(
         self, topic_partition: TopicPartition, config: LogConfig, synced_by_owner: bool
-    ) -> PartitionLog | RefusedLog:
+    ) -> PartitionLog | OfflineLog:
         self._go_on()
         if topic_partition == self._reopening:
             raise OSError(errno.EBUSY, "the log that was there before is still being checked")

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from kohort.log.backing import Checkpoint
 from kohort.log.base import LogConfig
-from kohort.log.elsewhere import ElsewhereLog
+from kohort.log.remote_log import RemoteLog
 from kohort.types import TopicPartition
 
 
@@ -29,7 +29,7 @@ class Source(Protocol):
         ...
 
 
-class StandbyLog(ElsewhereLog):
+class StandbyLog(RemoteLog):
     """A `Log` that refuses everything as one elsewhere, but whose `source` can be read.
 
     It is ready when its reader has come to the end once, at once if there is no reader.
@@ -42,9 +42,6 @@ class StandbyLog(ElsewhereLog):
         self.on_ready: Callable[[], object] = _nothing
         """Called when it becomes ready."""
         self._again = asyncio.Event()
-
-    def __repr__(self) -> str:
-        return f"<StandbyLog {self.topic_partition}>"
 
     def begin_reading(self) -> None:
         """There is a reader, who has read nothing yet."""

@@ -16,7 +16,7 @@ from kohort.coordinator.records import (
     offset_key_start,
     pack_offset,
 )
-from kohort.log.base import Log
+from kohort.log.base import LogAppender
 from kohort.log.producers import Verification
 from kohort.protocol.batches import (
     TRANSACTIONAL,
@@ -44,7 +44,7 @@ A commit is never so large (`GroupCoordinatorConfig.max_commit_bytes`).
 """
 
 
-def append_records(log: Log, decisions: Iterable[Sequence[Record]], now: Timestamp) -> None:
+def append_records(log: LogAppender, decisions: Iterable[Sequence[Record]], now: Timestamp) -> None:
     """Append the records of several events in order, those of one event and group in one batch.
 
     Expiry and the deletion of a topic concern thousands of groups in one event; these need no
@@ -76,7 +76,7 @@ def append_records(log: Log, decisions: Iterable[Sequence[Record]], now: Timesta
 
 
 def append_transactional(
-    log: Log,
+    log: LogAppender,
     offsets: Sequence[TransactionalOffsets],
     verified: Verification | None,
     now: Timestamp,

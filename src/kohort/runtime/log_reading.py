@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple, Protocol
 
 from kohort.errors import ErrorCode, KafkaError
-from kohort.log.base import Log
+from kohort.log.base import LogReader
 from kohort.protocol.batch_format import MAGIC
 from kohort.protocol.batches import (
     CODEC_BITS,
@@ -48,7 +48,7 @@ class Batches(NamedTuple):
 NO_BATCHES: Final = Batches(b"", 0)
 
 
-def read_batches(log: Log, offset: int | None = None) -> Iterator[Batches]:
+def read_batches(log: LogReader, offset: int | None = None) -> Iterator[Batches]:
     """All batches of the log from `offset` on, or from its start.
 
     `NO_BATCHES` are given where they have to be loaded: the caller awaits `Log.loaded` then.

@@ -24,7 +24,7 @@ from typing import Any, ClassVar, Final, Generic, Protocol, TypeAlias, TypeVar, 
 from kohort.coordinator_common import Cancel, Timer
 from kohort.errors import ErrorCode, KohortError
 from kohort.log.base import Log
-from kohort.log.elsewhere import ElsewhereLog
+from kohort.log.remote_log import RemoteLog
 from kohort.log.standby import StandbyLog
 from kohort.runtime.append_errors import SHARD_FAILED, append_error
 from kohort.runtime.clock import Clock
@@ -256,7 +256,7 @@ class ShardHost(ABC, Generic[RequestT, EventT, RecordT, EffectT, ResultT]):
 
     async def load(self) -> None:
         """Replay the log, giving way to others in between, then begin to serve."""
-        if isinstance(self.log, ElsewhereLog):
+        if isinstance(self.log, RemoteLog):
             self.state = HostState.ELSEWHERE
             return
         log = self.log
@@ -295,7 +295,7 @@ class ShardHost(ABC, Generic[RequestT, EventT, RecordT, EffectT, ResultT]):
         is followed, and the log that takes its place is read from there on.
         """
         self.log = log
-        if isinstance(log, ElsewhereLog):
+        if isinstance(log, RemoteLog):
             self._stop(HostState.ELSEWHERE)
             if isinstance(log, StandbyLog):
                 self._stand_by(log)

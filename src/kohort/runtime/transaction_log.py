@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Final
 
-from kohort.log.base import Log
+from kohort.log.base import LogAppender
 from kohort.protocol.batches import Header, decode_records, encode_pair, iterate
 from kohort.runtime.log_reading import Batches, KnownKeys, small_batch
 from kohort.transactions.records import TransactionRecord, decode, encode
@@ -15,7 +15,7 @@ _BATCH_BYTES: Final = 1 << 17
 _RECORDS_AT_ONCE: Final = 500
 
 
-def append_records(log: Log, records: Iterable[TransactionRecord], now: Timestamp) -> None:
+def append_records(log: LogAppender, records: Iterable[TransactionRecord], now: Timestamp) -> None:
     """Append the records in order, in as few batches as their size allows.
 
     Raises OSError or KafkaError if the log refuses. Records appended before that stay.

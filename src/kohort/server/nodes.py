@@ -5,7 +5,7 @@ from typing import Final, NamedTuple, Protocol
 
 from kohort.cluster import NO_LEADER, Cluster, Leader, NodeRegistered, Place, worker_of
 from kohort.coordinator_common import partition_for
-from kohort.log.base import Log
+from kohort.log.base import LogState
 from kohort.security.peer import Endpoint
 from kohort.server.addresses import local_socket_of
 from kohort.server.topics import Topic, Topics
@@ -88,7 +88,7 @@ class OneNode:
     def leader(self, topic: Topic, partition: int) -> Leader:
         return self._leader(topic.partitions[partition])
 
-    def _leader(self, log: Log) -> Leader:
+    def _leader(self, log: LogState) -> Leader:
         return Leader(self._node_id, max(log.leader_epoch, 0))
 
     def coordinator(self, topic: str, key: str) -> int:  # noqa: ARG002
@@ -140,7 +140,7 @@ class Workers:
         partition = partition_for(key, len(known.partitions))
         return self._node_of(TopicPartition(topic, partition))
 
-    def _leader(self, topic: Topic, log: Log) -> Leader:
+    def _leader(self, topic: Topic, log: LogState) -> Leader:
         epoch = self._topics.leader_epoch(topic.id, log.topic_partition.partition)
         return Leader(self._node_of(log.topic_partition), max(epoch, log.leader_epoch))
 

@@ -12,9 +12,9 @@ import pytest
 from kohort.cluster import worker_of
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log.base import Log, LogConfig
-from kohort.log.elsewhere import ElsewhereLog
 from kohort.log.local import LocalDirectory
 from kohort.log.memory import MemoryDirectory
+from kohort.log.remote_log import RemoteLog
 from kohort.server.config import Config
 from kohort.server.config.resources import ResourceType
 from kohort.server.topics import followed
@@ -95,7 +95,7 @@ class Pair:
             for topic in topics.all():
                 for log in topic.partitions:
                     is_here = is_of(worker, log.topic_partition)
-                    assert isinstance(log, ElsewhereLog) is not is_here
+                    assert isinstance(log, RemoteLog) is not is_here
         assert set(self.logs.names()) == {
             log.topic_partition
             for topic in self.follower.all()

@@ -15,6 +15,7 @@ from kohort.errors import ErrorCode, KafkaError, KohortError
 from kohort.log.base import Log, LogConfig
 from kohort.log.cleaner import compact_all, retain_all
 from kohort.log.damage import OpeningStoppedError
+from kohort.log.offline_log import OfflineLog
 from kohort.log.partition_mark import new_cluster_id
 from kohort.log.postgres import alone, schema
 from kohort.log.postgres.backing import MOST_ROWS
@@ -39,7 +40,6 @@ from kohort.log.postgres.taking import epochs_of
 from kohort.log.postgres.trouble import Trouble
 from kohort.log.postgres.writer import INSERT
 from kohort.log.problems import Problems
-from kohort.log.refused import RefusedLog
 from kohort.types import Timestamp, TopicPartition
 
 logger = logging.getLogger("kohort.log")
@@ -87,7 +87,7 @@ class PostgresDirectory:
         self.on_reopened: list[Callable[[Log], None]] = []
         self.problems = Problems()
         self._trouble = Trouble(self.problems)
-        self._logs: dict[TopicPartition, PostgresLog | RefusedLog] = {}
+        self._logs: dict[TopicPartition, PostgresLog | OfflineLog] = {}
         self._stored: dict[int, StoredLog] = {}
         """Logs as they were found at the start, until they are opened."""
         self._owned: set[TopicPartition] = set()
@@ -230,7 +230,7 @@ class PostgresDirectory:
         *,
         synced_by_owner: bool = False,
         leader_epoch: int = 0,
-    ) -> PostgresLog | RefusedLog:
+    ) -> PostgresLog | OfflineLog:
         log = self._logs.get(topic_partition)
         if log is None:
             self._go_on()
@@ -245,7 +245,7 @@ class PostgresDirectory:
             log = self._logs[topic_partition] = self._opened(stored, config)
         return log
 
-    def _opened(self, stored: StoredLog, config: LogConfig) -> PostgresLog | RefusedLog:
+    def _opened(self, stored: StoredLog, config: LogConfig) -> PostgresLog | OfflineLog:
         try:
             return self._built(stored, config)
         except (KafkaError, OSError) as error:
@@ -253,8 +253,8 @@ class PostgresDirectory:
             if isinstance(error, OSError):
                 message = f"the log cannot be opened, which is tried again: {error}"
                 refusal = KafkaError(ErrorCode.kafka_storage_error, message)
-                return RefusedLog(stored.topic_partition, config, refusal, can_reopen=True)
-            return RefusedLog(stored.topic_partition, config, error)
+                return OfflineLog(stored.topic_partition, config, refusal, can_reopen=True)
+            return OfflineLog(stored.topic_partition, config, error)
 
     def _built(self, stored: StoredLog, config: LogConfig) -> PostgresLog:
         return self._session.open(
@@ -268,7 +268,7 @@ class PostgresDirectory:
     def refuse(self, topic_partition: TopicPartition, why: str) -> None:
         failure = KafkaError(ErrorCode.kafka_storage_error, why)
         self.problems.begin(topic_partition, failure.message)
-        self._logs[topic_partition] = RefusedLog(topic_partition, LogConfig(), failure)
+        self._logs[topic_partition] = OfflineLog(topic_partition, LogConfig(), failure)
 
     async def reopen(self) -> None:
         for log in [each for each in self._logs.values() if each.can_reopen]:
@@ -285,7 +285,7 @@ class PostgresDirectory:
                 for tell in self.on_reopened:
                     tell(opened)
 
-    def _read_again(self, log: PostgresLog | RefusedLog) -> PostgresLog:
+    def _read_again(self, log: PostgresLog | OfflineLog) -> PostgresLog:
         number = self.directories.number(log.topic_partition)
 
         async def read(connection: Connection) -> StoredLog:

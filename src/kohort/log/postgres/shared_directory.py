@@ -19,6 +19,7 @@ from kohort.cluster import FencedError
 from kohort.errors import ErrorCode, KafkaError, KohortError
 from kohort.log.base import Log, LogConfig
 from kohort.log.cleaner import compact_all, retain_all
+from kohort.log.offline_log import OfflineLog
 from kohort.log.postgres import schema
 from kohort.log.postgres.blocking import blocker
 from kohort.log.postgres.control import Control
@@ -37,7 +38,6 @@ from kohort.log.postgres.strays import KnownTopics, set_strays_aside
 from kohort.log.postgres.taking import Taken, Wanted, take_logs
 from kohort.log.postgres.trouble import Trouble
 from kohort.log.problems import Problems
-from kohort.log.refused import RefusedLog
 from kohort.log.standby import StandbyLog
 from kohort.types import Timestamp, TopicPartition
 
@@ -48,7 +48,7 @@ TAKEN_AT_ONCE: Final = 250
 RELEASED_WITHIN_S: Final = 2.0
 """Time that the last appends of a log have; then the session ends, and nothing more is written."""
 
-_Log: TypeAlias = PostgresLog | RefusedLog
+_Log: TypeAlias = PostgresLog | OfflineLog
 _Future: TypeAlias = "asyncio.Future[_Log]"
 _Taking: TypeAlias = tuple[Wanted, _Future]
 
@@ -238,7 +238,7 @@ class SharedPostgresDirectory:
             return session.open(stored, config, self._go_on, leader_epochs=epochs)
         except KafkaError as error:
             self.problems.begin(topic_partition, str(error))
-            return RefusedLog(topic_partition, config, error)
+            return OfflineLog(topic_partition, config, error)
         except OSError as error:
             return error.with_traceback(None)
 
@@ -331,7 +331,7 @@ class SharedPostgresDirectory:
     def refuse(self, topic_partition: TopicPartition, why: str) -> None:
         failure = KafkaError(ErrorCode.kafka_storage_error, why)
         self.problems.begin(topic_partition, failure.message)
-        self._logs[topic_partition] = RefusedLog(topic_partition, LogConfig(), failure)
+        self._logs[topic_partition] = OfflineLog(topic_partition, LogConfig(), failure)
 
     async def reopen(self) -> None:
         for topic_partition, log in tuple(self._logs.items()):

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from typing import TypeAlias
 
 from kohort.errors import KafkaError
-from kohort.log.base import Log
+from kohort.log.base import LogReader
 from kohort.server.fetch.reading import FetchPartitionData, PartitionRequest, TopicKey
 
 PartitionKey: TypeAlias = tuple[TopicKey, int]
@@ -145,7 +145,7 @@ class _Watch:
     __slots__ = ("_is_stable", "_partitions", "_size", "_stable", "committed", "key", "log", "stop")
 
     def __init__(
-        self, partitions: Partitions, key: PartitionKey, log: Log, committed: bool
+        self, partitions: Partitions, key: PartitionKey, log: LogReader, committed: bool
     ) -> None:
         self.key = key
         self.log = log

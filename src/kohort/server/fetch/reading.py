@@ -6,7 +6,7 @@ from uuid import UUID
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log.aborted_index import AbortedTransaction
-from kohort.log.base import Log
+from kohort.log.base import LogReader
 from kohort.log.leader_epochs import EpochEndOffset
 from kohort.log.storage import Records
 from kohort.server.topics import Topic, Topics, judge
@@ -54,7 +54,7 @@ class FetchPartitionData(NamedTuple):
     records: Records = b""
     diverging: EpochEndOffset | None = None
     """The end of the client's epoch here, if it read beyond that (KIP-595)."""
-    log: Log | None = None
+    log: LogReader | None = None
     """The log that was read, None with an error."""
     last_stable_offset: int = -1
     aborted: Sequence[AbortedTransaction] | None = None
@@ -201,7 +201,7 @@ def _read(
     )
 
 
-def _diverging(log: Log, wanted: PartitionRequest) -> EpochEndOffset | None:
+def _diverging(log: LogReader, wanted: PartitionRequest) -> EpochEndOffset | None:
     """Where the epoch of the client's last record ended, if it read beyond that.
 
     Raises KafkaError OFFSET_OUT_OF_RANGE if the epoch never was, or the offset is gone.
@@ -216,7 +216,7 @@ def _diverging(log: Log, wanted: PartitionRequest) -> EpochEndOffset | None:
     return None
 
 
-def _stable_end(log: Log, committed: bool) -> int:
+def _stable_end(log: LogReader, committed: bool) -> int:
     """The last stable offset. Raises KafkaError, OSError if it is not known and `committed`.
 
     Other readers need it for nothing.

@@ -8,7 +8,7 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kohort.errors import ErrorCode, KafkaError, fresh
-from kohort.log.base import Log
+from kohort.log.base import LogMaintenance
 from kohort.server.config import waits_for_disk
 from kohort.server.handlers.in_steps import AT_ONCE, Steps, respond_in_steps, respond_in_thread
 from kohort.server.net import Exchange
@@ -27,7 +27,7 @@ Partitions: TypeAlias = list[dict[str, Any]]
 def handle(
     services: Services, exchange: Exchange, request: "DeleteRecordsRequest"
 ) -> Coroutine[Any, Any, None] | None:
-    deleted: list[tuple[dict[str, Any], Log]] = []
+    deleted: list[tuple[dict[str, Any], LogMaintenance]] = []
     steps = _steps(services, exchange, request, deleted)
     if waits_for_disk(services.config):
         return _respond_when_durable(services, exchange, steps, deleted)
@@ -38,7 +38,7 @@ def _steps(
     services: Services,
     exchange: Exchange,
     request: "DeleteRecordsRequest",
-    deleted: list[tuple[dict[str, Any], Log]],
+    deleted: list[tuple[dict[str, Any], LogMaintenance]],
 ) -> Steps:
     """`deleted` receives the partitions of the response whose records are deleted."""
     access = services.access(exchange)
@@ -68,7 +68,7 @@ async def _respond_when_durable(
     services: Services,
     exchange: Exchange,
     steps: Steps,
-    deleted: list[tuple[dict[str, Any], Log]],
+    deleted: list[tuple[dict[str, Any], LogMaintenance]],
 ) -> None:
     fields = await in_slices(steps)
     outcomes: list[BaseException | None] = []

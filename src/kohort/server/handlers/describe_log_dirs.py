@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from kohort.errors import ErrorCode
-from kohort.log.elsewhere import ElsewhereLog
+from kohort.log.remote_log import RemoteLog
 from kohort.server.config import in_postgres, shown_storage
 from kohort.server.handlers.in_steps import Steps, respond_in_steps
 from kohort.server.handlers.refusing import refuse
@@ -39,7 +39,7 @@ def _steps(services: Services, request: "DescribeLogDirsRequest") -> Steps:
     sizes: dict[str, dict[int, int]] = {}
     for name, index in _wanted(services, request.topics):
         log = services.topics.log(name, index)
-        if log is not None and not isinstance(log, ElsewhereLog):
+        if log is not None and not isinstance(log, RemoteLog):
             sizes.setdefault(name, {})[index] = log.size
         yield
     topics = []

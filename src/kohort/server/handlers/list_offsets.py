@@ -12,7 +12,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from kohort.errors import ErrorCode, KafkaError
-from kohort.log.base import Log
+from kohort.log.base import LogReader
 from kohort.runtime.lookups import look_up
 from kohort.server.fetch import READ_COMMITTED
 from kohort.server.handlers.in_steps import AT_ONCE, Steps, counted, respond_in_steps, respond_large
@@ -172,7 +172,9 @@ def _failed(failure: KafkaError | OSError) -> ListedOffset:
     return ListedOffset(error_code=code)
 
 
-def _log(services: Services, exchange: Exchange, topic: str, wanted: "ListOffsetsPartition") -> Log:
+def _log(
+    services: Services, exchange: Exchange, topic: str, wanted: "ListOffsetsPartition"
+) -> LogReader:
     """The log to look into. Raises KafkaError with the partition's code."""
     log = services.topics.log(topic, wanted.partition_index)
     if log is None:
@@ -188,7 +190,7 @@ def _log(services: Services, exchange: Exchange, topic: str, wanted: "ListOffset
     return log
 
 
-def _readable_end(log: Log, request: "ListOffsetsRequest") -> int:
+def _readable_end(log: LogReader, request: "ListOffsetsRequest") -> int:
     """The offset up to which the client reads. Raises KafkaError, OSError."""
     is_committed = getattr(request, "isolation_level", 0) == READ_COMMITTED
     return log.last_stable_offset if is_committed else log.high_watermark
@@ -199,7 +201,7 @@ def _is_search(timestamp: int) -> bool:
     return timestamp >= 0 or timestamp == SpecialTimestamp.MAX_TIMESTAMP
 
 
-def _end_of(log: Log, timestamp: int, request: "ListOffsetsRequest") -> ListedOffset:
+def _end_of(log: LogReader, timestamp: int, request: "ListOffsetsRequest") -> ListedOffset:
     """The end of `log` that is named by `timestamp`."""
     match timestamp:
         case SpecialTimestamp.LATEST:

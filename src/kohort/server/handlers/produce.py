@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 from kohort.errors import ErrorCode, KafkaError, fresh
-from kohort.log.base import Log
+from kohort.log.base import LogAppender
 from kohort.log.producers import Verification
 from kohort.protocol.batches import (
     Buffer,
@@ -119,13 +119,13 @@ class ProduceContext(NamedTuple):
     clock: Clock
     effort: Effort
     refused_batches: RefusedBatches
-    verified: Mapping[Log, Verification | ErrorCode] = MappingProxyType({})
+    verified: Mapping[LogAppender, Verification | ErrorCode] = MappingProxyType({})
     """Of transactional batches that begin a transaction in the log: its guard, or why not."""
     refused: ErrorCode = ErrorCode.none
     """The error of all partitions."""
 
 
-Appended: TypeAlias = tuple[TopicResponses, dict[Log, Places]]
+Appended: TypeAlias = tuple[TopicResponses, dict[LogAppender, Places]]
 """The response, and the logs whose batches have to become durable, with their places in it."""
 Validation: TypeAlias = Callable[[], Buffer]
 Work: TypeAlias = Generator[Validation | None, Buffer | KafkaError | None, Appended]
@@ -240,7 +240,7 @@ class Unverified(NamedTuple):
 
     producers: set[tuple[int, int]]
     """Id and epoch of every transactional batch."""
-    guards: dict[Log, Verification]
+    guards: dict[LogAppender, Verification]
 
 
 Verifying: TypeAlias = Generator[None, None, Unverified]
@@ -318,8 +318,8 @@ async def _verified(
     services: Services,
     version: int,
     producer: TransactionalProducer,
-    guards: Mapping[Log, Verification],
-) -> Mapping[Log, Verification | ErrorCode]:
+    guards: Mapping[LogAppender, Verification],
+) -> Mapping[LogAppender, Verification | ErrorCode]:
     """The guard of each log whose partition is in the transaction, or the error of its batch."""
     indexes: dict[str, set[int]] = {}
     for log in guards:
@@ -378,7 +378,7 @@ def _finish(
     exchange: Exchange,
     acks: int,
     responses: TopicResponses,
-    logs: dict[Log, Places],
+    logs: dict[LogAppender, Places],
 ) -> Coroutine[Any, Any, None] | None:
     services.throttling.produced(exchange)
     if acks == NO_ACKS:
@@ -443,7 +443,7 @@ def _append_all(context: ProduceContext, request: "ProduceRequest", *, waits: bo
     """
     begun = perf_counter()
     responses: TopicResponses = []
-    appended: dict[Log, Places] = {}
+    appended: dict[LogAppender, Places] = {}
     are_acks_valid = request.acks in VALID_ACKS
     for wanted in request.topic_data:
         if not wanted.partition_data:
@@ -496,7 +496,7 @@ def _find(
     return wanted.topic_id, topic, unknown
 
 
-def _validate(context: ProduceContext, log: Log, records: bytes) -> Buffer:
+def _validate(context: ProduceContext, log: LogAppender, records: bytes) -> Buffer:
     return validate(
         records,
         log.config.rules,
@@ -510,7 +510,7 @@ def _append(
     context: ProduceContext,
     key: str | UUID | None,
     topic: Topic,
-    log: Log,
+    log: LogAppender,
     data: "PartitionProduceData | Batch",
     checked: Buffer | KafkaError | None = None,
 ) -> PartitionProduceResponse:
@@ -546,7 +546,7 @@ def _remember(
 def _append_to_log(
     context: ProduceContext,
     topic: Topic,
-    log: Log,
+    log: LogAppender,
     data: "PartitionProduceData | Batch",
     checked: Buffer | KafkaError | None,
     awaited: int | None,
@@ -588,7 +588,7 @@ def _append_to_log(
     )
 
 
-def _guard(context: ProduceContext, log: Log, records: bytes) -> Verification | None:
+def _guard(context: ProduceContext, log: LogAppender, records: bytes) -> Verification | None:
     """The guard of a transactional batch, None if it needs none. Raises KafkaError."""
     verified = context.verified.get(log) if _is_transactional(records) else None
     if isinstance(verified, ErrorCode):
@@ -638,7 +638,10 @@ def _errors(responses: TopicResponses) -> Iterator[str]:
 
 
 async def _respond_when_durable(
-    services: Services, exchange: Exchange, responses: TopicResponses, logs: dict[Log, Places]
+    services: Services,
+    exchange: Exchange,
+    responses: TopicResponses,
+    logs: dict[LogAppender, Places],
 ) -> None:
     following = iter(logs.items())
     while some := dict(islice(following, AT_ONCE)):

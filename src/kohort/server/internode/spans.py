@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from kohort.log.elsewhere import ElsewhereLog
+from kohort.log.remote_log import RemoteLog
 from kohort.protocol.apis import BY_NAME
 from kohort.server.internode.connection import Connect
 from kohort.server.internode.link import NodeUnreachableError
@@ -44,7 +44,7 @@ async def local_spans(
     spans, elsewhere, slices = {}, [], TimeSlices()
     for partition in partitions:
         log = topics.log(*partition)
-        if isinstance(log, ElsewhereLog):
+        if isinstance(log, RemoteLog):
             elsewhere.append(partition)
         elif log is not None:
             spans[partition] = Span(log.start_offset, log.high_watermark)

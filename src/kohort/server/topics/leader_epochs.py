@@ -5,10 +5,10 @@ partition has one leader for good, the epoch never moves.
 """
 
 from kohort.errors import ErrorCode
-from kohort.log.base import Log
+from kohort.log.base import LogState
 
 
-def judge(current_leader_epoch: int, log: Log) -> ErrorCode:
+def judge(current_leader_epoch: int, log: LogState) -> ErrorCode:
     """The error for a client that knows `current_leader_epoch`; negative: it sends none.
 
     A log that is not served has another error, whatever the client knows.

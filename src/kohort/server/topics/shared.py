@@ -20,7 +20,7 @@ from uuid import UUID
 from kohort.cluster import NO_LEADER, FencedError, Place, Purpose, Spread, UnknownOutcomeError
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log.base import Log, LogDirectory
-from kohort.log.elsewhere import ElsewhereLog
+from kohort.log.remote_log import RemoteLog
 from kohort.log.shared import SharedLogDirectory
 from kohort.log.standby import StandbyLog
 from kohort.server.config import Config, validate_topic_configs
@@ -177,7 +177,7 @@ class SharedTopics(FollowingTopics):
         """Read a partition no more. Harmless if it is not read here."""
         log = self._standbys.pop(partition, None)
         if log is not None:
-            self._tell_opened(ElsewhereLog(partition, log.config))
+            self._tell_opened(RemoteLog(partition, log.config))
 
     async def give_up(self, partition: TopicPartition) -> None:
         """Lead a partition no more: who asks is sent elsewhere, and nothing is written to it.
@@ -190,7 +190,7 @@ class SharedTopics(FollowingTopics):
         self.given_up += 1
         log = self.log(*partition)
         if log is not None:
-            self._tell_opened(ElsewhereLog(partition, log.config))
+            self._tell_opened(RemoteLog(partition, log.config))
         await self._shared_logs.release(partition)
 
     def _tell_opened(self, log: Log) -> None:

@@ -8,8 +8,8 @@ from uuid import UUID
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log.base import Log, LogConfig, LogDirectory
-from kohort.log.elsewhere import ElsewhereLog
 from kohort.log.partition_directories import NameTakenError
+from kohort.log.remote_log import RemoteLog
 from kohort.server.config import Config, effective_topic_configs, topic_log_config
 from kohort.server.logging import fields
 from kohort.server.topics.cluster_metadata import TopicRecord
@@ -121,7 +121,7 @@ class TopicLogs:
 
     def _open(self, partition: TopicPartition, topic_id: UUID, settings: LogConfig) -> Log:
         if not self._is_here(partition):
-            return ElsewhereLog(partition, settings)
+            return RemoteLog(partition, settings)
         epoch = self._leader_epoch(topic_id, partition.partition)
         return self._logs.open(partition, settings, leader_epoch=epoch)
 

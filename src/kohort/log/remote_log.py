@@ -4,21 +4,18 @@ from typing import NoReturn
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log.base import LogConfig
-from kohort.log.refused import RefusedLog
+from kohort.log.offline_log import OfflineLog
 from kohort.types import TopicPartition
 
 
-class ElsewhereLog(RefusedLog):
-    """A `Log` that raises NOT_LEADER_OR_FOLLOWER, whatever is asked of it."""
+class RemoteLog(OfflineLog):
+    """A `Log` whose operations all raise NOT_LEADER_OR_FOLLOWER."""
 
     def __init__(self, topic_partition: TopicPartition, config: LogConfig) -> None:
         super().__init__(topic_partition, config, None)
 
-    def _refuse(self) -> NoReturn:
-        if self.failure is None:  # most of these logs are never asked anything
+    def ensure_open(self) -> NoReturn:
+        if self.failure is None:  # most of these logs are never used
             text = f"{self.topic_partition} is led by another node"
             raise KafkaError(ErrorCode.not_leader_or_follower, text)
-        super()._refuse()
-
-    def __repr__(self) -> str:
-        return f"<ElsewhereLog {self.topic_partition}>"
+        super().ensure_open()
