@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Final, Generic, Protocol, TypeAlias, TypeVar, 
 
 from kohort.coordinator_common import Cancel, Timer
 from kohort.errors import ErrorCode, KohortError
-from kohort.log.base import Log
+from kohort.log.base import Log, LogReader
 from kohort.log.remote_log import RemoteLog
 from kohort.log.standby import StandbyLog
 from kohort.runtime.append_errors import SHARD_FAILED, append_error
@@ -445,7 +445,7 @@ class ShardHost(ABC, Generic[RequestT, EventT, RecordT, EffectT, ResultT]):
 
 
 async def replay_all(
-    log: Log, chunks: Iterable[Sequence[_T]], replay: Callable[[_T], None]
+    log: LogReader, chunks: Iterable[Sequence[_T]], replay: Callable[[_T], None]
 ) -> None:
     """Replay the records of `log`, giving way to others after each chunk.
 
