@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kohort.errors import ErrorCode, KafkaError
-from kohort.log import holes, recovery, repair
+from kohort.log import gap_repair, recovery, repair
 from kohort.log.base import LogConfig
 from kohort.log.damage import CorruptLogError
 from kohort.log.local import LocalDirectory
@@ -441,8 +441,8 @@ class TestRepair:
 
 class TestKeepingTheRest:
     def repaired(self, path):
-        kept = holes.fill(holes.find(str(path)))
-        assert holes.find(str(path)) == []
+        kept = gap_repair.fill(gap_repair.find(str(path)))
+        assert gap_repair.find(str(path)) == []
         while (cut := repair.examine(str(path))) is not None:
             assert not cut.batches
             repair.execute(str(path), cut)
@@ -479,7 +479,7 @@ class TestKeepingTheRest:
         (stored,) = logs_of(path)
         size = stored.stat().st_size // 10
         flip(stored, 4 * size + 5)
-        (hole,) = holes.find(str(path))
+        (hole,) = gap_repair.find(str(path))
         assert (hole.offset, hole.next_offset) == (4, 5)
         self.repaired(path)
         assert records_of(opened(path, LastEnd.CLEAN)) == before[:4] + before[5:]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from effort import examples
 from kohort.errors import KafkaError
-from kohort.log import holes, repair
+from kohort.log import gap_repair, repair
 from kohort.log.base import LogConfig
 from kohort.log.leader_epoch_checkpoint import NAME, decode
 from kohort.log.leader_epochs import LeaderEpochs
@@ -164,9 +164,9 @@ def test_a_hole_has_the_epoch_of_what_was_there(data, led):
     content = bytearray(segment.read_bytes())
     content[70] ^= 1
     segment.write_bytes(content)
-    found = holes.find(str(led))
+    found = gap_repair.find(str(led))
     assert [(hole.offset, hole.leader_epoch) for hole in found] == [(12, 2)]
-    holes.fill(found)
+    gap_repair.fill(found)
     assert repair.examine(str(led)) is None
     with closing(LocalDirectory(data)) as directory:
         log = directory.open(ORDERS, SMALL, leader_epoch=5)

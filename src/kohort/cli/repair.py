@@ -17,7 +17,7 @@ from kohort.cli.exit_codes import FAILED, FOUND
 from kohort.cli.options import RefusedError
 from kohort.cli.output import print_line, print_message
 from kohort.errors import KohortError
-from kohort.log import directory_format, holes, recovery, repair
+from kohort.log import directory_format, gap_repair, recovery, repair
 from kohort.log.data_directory import partition_names
 from kohort.log.lock import locked
 from kohort.log.worker_directories import directories_of
@@ -89,10 +89,10 @@ def _repair(path: str, *, execute: bool, keep_rest: bool) -> int:
             recovery.complete_swaps(path)
         kept_rest = False
         if keep_rest:
-            found = holes.find(path)
+            found = gap_repair.find(path)
             if found and (not _may_keep_rest(path, found) or not execute):
                 return FOUND
-            for kept in holes.fill(found):
+            for kept in gap_repair.fill(found):
                 print_line(f"  kept {kept}")
             kept_rest = bool(found)
         cut = repair.examine(path)
@@ -112,7 +112,7 @@ def _repair(path: str, *, execute: bool, keep_rest: bool) -> int:
     return 0
 
 
-def _may_keep_rest(path: str, found: list[holes.Hole]) -> bool:
+def _may_keep_rest(path: str, found: list[gap_repair.Hole]) -> bool:
     """Show the holes, and whether they may be made."""
     name = Path(path).name
     for hole in found:

@@ -22,12 +22,12 @@ from crc32c import crc32c
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log import leader_epoch_checkpoint
 from kohort.log.aborted_index import TXNINDEX
-from kohort.log.aside import keep_whole
 from kohort.log.backing import Checkpoint
 from kohort.log.durability import rewrite, rewrite_end, sync_all, write_whole
 from kohort.log.health import DiskHealth
 from kohort.log.index import OFFSET_ROW, SegmentIndex
 from kohort.log.leader_epochs import EpochEntry
+from kohort.log.quarantine import keep_whole
 from kohort.log.segment import Segment
 from kohort.log.storage import LOG_SUFFIX, PRIVATE, FileStore, OpenFile, OpenFiles, size_of
 from kohort.protocol.batches import Buffer

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Set
 from pathlib import Path
 
 from kohort.errors import KohortError
-from kohort.log.aside import sync_directory
+from kohort.log.durability import sync_path
 from kohort.log.recovery import LastEnd
 
 _LOCK = ".lock"
@@ -53,7 +53,7 @@ class DirectoryLock:
         if self.last_end is LastEnd.CLEAN:
             # The boot id is there: killed from here on, the process was killed.
             (self._path / _CLEAN).unlink()
-            sync_directory(str(self._path))
+            sync_path(str(self._path))
 
     def _write(self, boot: str) -> None:
         self._boot = boot
@@ -119,7 +119,7 @@ class DirectoryLock:
             (self._path / _CLEAN).touch()
             with contextlib.suppress(OSError):  # a full disk: the next start looks at more
                 (self._path / _CLEAN).write_text(boot_id() if self._confirmed else "")
-            sync_directory(str(self._path))
+            sync_path(str(self._path))
 
     def release(self) -> None:
         """Let others have the directory. Idempotent."""

@@ -14,7 +14,7 @@ After CLEAN the same is done as after KILLED, because it costs next to nothing.
 A torn tail is cut off. What else is not as it was written refuses the log (see `damage`): a valid
 batch behind an invalid one, a segment that does not end where the next one begins, a log that ends
 before what was on the disk for certain. Only after CRASHED, beyond the recovery point, a hole is no
-surprise; the log ends before it. Whatever is cut is kept aside (see `aside`).
+surprise; the log ends before it. Whatever is cut is kept aside (see `quarantine`).
 """
 
 import contextlib
@@ -25,7 +25,7 @@ from collections.abc import Collection, Iterable, Sequence
 from enum import Enum
 from itertools import chain, pairwise
 
-from kohort.log import aside, files, leader_epoch_checkpoint, scan
+from kohort.log import files, leader_epoch_checkpoint, quarantine, scan
 from kohort.log.backing import Checkpoint
 from kohort.log.damage import CorruptLogError, Damage
 from kohort.log.leader_epochs import EpochEntry, LeaderEpochs
@@ -332,7 +332,7 @@ class _Opening:
         if not cut:
             return
         file = files.segment_path(self._path, segment.base_offset, files.LOG)
-        kept = aside.keep_tail(file, end)
+        kept = quarantine.keep_tail(file, end)
         segment.truncate(end)
         logger.warning(
             "cut %d bytes off %s: the last batch there was not written whole; the log ends at "
@@ -398,7 +398,7 @@ def finish_swap(path: str, base_offset: int, end_offset: int, names: list[str]) 
 
 def _keep_aside(path: str, base_offset: int) -> str:
     """Take a segment out of its log; returns where its batches are kept."""
-    kept = aside.keep_whole(files.segment_path(path, base_offset, files.LOG))
+    kept = quarantine.keep_whole(files.segment_path(path, base_offset, files.LOG))
     _remove_files(path, base_offset)
     return kept
 

@@ -2,16 +2,17 @@
 
 Every byte is read: each batch is checked by its CRC, and the offsets of batches and segments must
 follow each other. A torn tail is no damage, as the next start cuts it off. Nothing is deleted: what
-is cut is kept beside the log (see `aside`).
+is cut is kept beside the log (see `quarantine`).
 """
 
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from kohort.log import aside, files, recovery, scan
+from kohort.log import files, quarantine, recovery, scan
 from kohort.log.backing import Checkpoint
 from kohort.log.damage import Damage
+from kohort.log.durability import sync_path
 from kohort.log.segment import Segment
 from kohort.log.storage import OpenFiles
 
@@ -55,12 +56,12 @@ def execute(directory: str, cut: Cut) -> list[str]:
     """Cut it; returns the files that keep what was cut. Raises OSError."""
     kept: list[str] = []
     for file in reversed(cut.files):
-        kept.append(aside.keep_whole(file))
+        kept.append(quarantine.keep_whole(file))
         remove_indexes(file)
     descriptor = os.open(cut.damage.file, os.O_RDWR | os.O_CREAT, 0o644)  # it may be missing
     try:
         if os.fstat(descriptor).st_size > cut.damage.position:
-            kept.append(aside.keep_tail(cut.damage.file, cut.damage.position))
+            kept.append(quarantine.keep_tail(cut.damage.file, cut.damage.position))
         os.ftruncate(descriptor, cut.damage.position)
         os.fsync(descriptor)
     finally:
@@ -154,4 +155,4 @@ def _lower_checkpoint(directory: str, end_offset: int) -> None:
     start_offset, recovery_point, cleaned = (min(value, end_offset) for value in known[:3])
     lowered = Checkpoint(start_offset, recovery_point, cleaned)
     files.store_checkpoint(directory, lowered, durable=True)
-    aside.sync_directory(directory)
+    sync_path(directory)

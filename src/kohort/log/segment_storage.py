@@ -4,10 +4,10 @@ from typing import Final
 
 from kohort.log import scan
 from kohort.log.aborted_index import TXNINDEX, AbortedIndex
-from kohort.log.checked import CheckedRanges
 from kohort.log.damage import CorruptLogError, Damage
 from kohort.log.index import SegmentIndex
 from kohort.log.storage import Store
+from kohort.log.verified_ranges import VerifiedRanges
 from kohort.protocol.batches import NO_TIMESTAMP, Buffer
 
 LARGEST: Final = 2**31 - 1
@@ -60,7 +60,7 @@ class StoredSegment:
         self.max_timestamp_offset = base_offset
         """Last offset of the first batch with the largest timestamp, once the index is read."""
         self._since_entry = 0
-        self._unchecked = CheckedRanges() if log.size else None
+        self._unchecked = VerifiedRanges() if log.size else None
         """What of a segment that was found on disk was checked since; None if all of it was."""
 
     def __repr__(self) -> str:

@@ -2,7 +2,7 @@
 
 Each damaged range of a segment is replaced by one batch without records, over the offsets that are
 missing. Compaction leaves such batches too, so every client skips the offsets. The next start finds
-a log without gaps. What was there is kept beside the segment (see `aside`).
+a log without gaps. What was there is kept beside the segment (see `quarantine`).
 """
 
 import os
@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from kohort.log import aside, files, recovery, scan
+from kohort.log import files, quarantine, recovery, scan
+from kohort.log.durability import sync_path
 from kohort.log.leader_epochs import LeaderEpochs
 from kohort.log.repair import read_checkpoint, remove_indexes
 from kohort.log.segment import Segment
@@ -92,11 +93,13 @@ def fill(holes: list[Hole]) -> list[str]:
     for file in dict.fromkeys(hole.file for hole in holes):
         inside = [hole for hole in holes if hole.file == file]
         kept += [
-            aside.keep_range(file, hole.start, hole.end) for hole in inside if hole.end > hole.start
+            quarantine.keep_range(file, hole.start, hole.end)
+            for hole in inside
+            if hole.end > hole.start
         ]
         _rewrite(file, inside)
         remove_indexes(file)
-        aside.sync_directory(os.path.dirname(file))
+        sync_path(os.path.dirname(file))
     return kept
 
 

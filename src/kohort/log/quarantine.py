@@ -8,6 +8,8 @@ their partition, or by hand.
 import os
 from itertools import count
 
+from kohort.log.durability import sync_path
+
 CUT = ".cut"
 _STEP = 1 << 20
 
@@ -22,10 +24,10 @@ def keep_tail(path: str, position: int) -> str:
 
 def keep_range(path: str, position: int, end: int) -> str:
     """`keep_tail` of the bytes from `position` up to `end`."""
-    aside = _free_name(path, position)
+    kept = _free_name(path, position)
     with open(path, "rb") as source:
         source.seek(position)
-        fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+        fd = os.open(kept, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
         try:
             with os.fdopen(fd, "wb") as target:
                 while data := source.read(min(_STEP, end - source.tell())):
@@ -33,27 +35,18 @@ def keep_range(path: str, position: int, end: int) -> str:
                 target.flush()
                 os.fsync(target.fileno())
         except OSError:
-            os.unlink(aside)
+            os.unlink(kept)
             raise
-    sync_directory(os.path.dirname(aside))
-    return aside
+    sync_path(os.path.dirname(kept))
+    return kept
 
 
 def keep_whole(path: str) -> str:
     """Rename the file, durably; returns its new path. Raises OSError."""
-    aside = _free_name(path, 0)
-    os.rename(path, aside)
-    sync_directory(os.path.dirname(aside))
-    return aside
-
-
-def sync_directory(path: str) -> None:
-    """Bring the entries of a directory to the disk. Raises OSError."""
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+    kept = _free_name(path, 0)
+    os.rename(path, kept)
+    sync_path(os.path.dirname(kept))
+    return kept
 
 
 def _free_name(path: str, position: int) -> str:

@@ -11,7 +11,7 @@ _MOST: Final = 64
 """Ranges that are remembered; the shortest are forgotten, and checked again when read again."""
 
 
-class CheckedRange(NamedTuple):
+class VerifiedRange(NamedTuple):
     """Bytes of a segment, from one batch's start to another's end."""
 
     start: int
@@ -20,15 +20,15 @@ class CheckedRange(NamedTuple):
     """Offset after the last one in it."""
 
 
-class CheckedRanges:
+class VerifiedRanges:
     """The ranges of one segment, in order, none touching another."""
 
     __slots__ = ("_ranges",)
 
     def __init__(self) -> None:
-        self._ranges: list[CheckedRange] = []
+        self._ranges: list[VerifiedRange] = []
 
-    def around(self, position: int) -> CheckedRange | None:
+    def around(self, position: int) -> VerifiedRange | None:
         """The range that holds `position`, or ends there."""
         for found in self._ranges:
             if found.start <= position <= found.end:
@@ -43,7 +43,7 @@ class CheckedRanges:
             start = min(start, each.start)
             if each.end > end:
                 end, next_offset = each.end, each.next_offset
-        insort(self._ranges, CheckedRange(start, end, next_offset))
+        insort(self._ranges, VerifiedRange(start, end, next_offset))
         if len(self._ranges) > _MOST:
             self._ranges.remove(min(self._ranges, key=_length))
 
@@ -52,5 +52,5 @@ class CheckedRanges:
         return len(self._ranges) == 1 and self._ranges[0][:2] == (0, size)
 
 
-def _length(found: CheckedRange) -> int:
+def _length(found: VerifiedRange) -> int:
     return found.end - found.start
