@@ -31,7 +31,7 @@ def epochs_in(log):
     while offset < log.end_offset:
         content = log.read(offset, 1 << 20)
         found += [header.partition_leader_epoch for _, header in batches.iterate(content)]
-        offset = log.offset_behind(offset, len(content))
+        offset = log.next_offset_after(offset, len(content))
     return found
 
 

@@ -95,7 +95,7 @@ def test_what_follows_is_taken_whatever_is_awaited():
 
 def test_an_unknown_producer_begins_with_its_first_batch_at_a_new_leader():
     log = memory_log(ORDERS)
-    log.is_newly_led = True
+    log.in_leader_transition = True
     with pytest.raises(KafkaError) as refused:
         log.append(from_producer(1, 0, 2), NOW)
     assert refused.value.code is ErrorCode.not_leader_or_follower
@@ -103,7 +103,7 @@ def test_an_unknown_producer_begins_with_its_first_batch_at_a_new_leader():
         *(0, 2),
         OUT_OF_ORDER,
     ]
-    log.is_newly_led = False
+    log.in_leader_transition = False
     assert log.append(from_producer(2, 0, 7), NOW).base_offset == 3
 
 

@@ -183,7 +183,7 @@ async def test_an_unknown_producer_begins_anywhere_once_a_new_leader_is_settled(
         assert refused.error_code is ErrorCode.not_leader_or_follower
         monkeypatch.setattr("kohort.server.ownership.SETTLED_AFTER_MS", 0)
         log = cluster.brokers[3 - former.node].topics.log("orders", 0)
-        await until(lambda: not log.is_newly_led)
+        await until(lambda: not log.in_leader_transition)
         assert (await produce_numbered(peer, 7)).error_code == 0
 
 
@@ -198,7 +198,7 @@ async def test_a_log_that_is_opened_again_is_still_newly_led() -> None:
         for tell in topics._on_reopened:
             tell(again)
         assert topics.log("orders", 0) is again
-        assert again.is_newly_led
+        assert again.in_leader_transition
 
 
 async def test_who_asks_a_former_leader_is_told_the_new_one() -> None:

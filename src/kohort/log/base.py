@@ -158,11 +158,11 @@ class LogState(Protocol):
 class LogAppender(LogState, Protocol):
     """Appends to one partition, and its transactions."""
 
-    is_newly_led: bool
-    """Whether batches may still be on their way to the former leader, and come again.
+    in_leader_transition: bool
+    """True while producers may retry batches that were sent to the previous leader.
 
-    A producer that the log does not know has to begin with its first batch meanwhile. To be set by
-    who opens the log.
+    A producer that the log does not know has to begin with its first batch until then. The code
+    that opens the log sets it.
     """
 
     @property
@@ -184,8 +184,8 @@ class LogAppender(LogState, Protocol):
         know has to begin with. Raises KafkaError if the batch is refused, and appends nothing:
         OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE (not verified, or
         ended since; or a plain batch while a transaction is open), RECORD_LIST_TOO_LARGE (larger
-        than a segment), NOT_LEADER_OR_FOLLOWER (see `is_newly_led`). Raises OSError if the storage
-        failed. The log is then as before, or refuses all appends until it is opened again.
+        than a segment), NOT_LEADER_OR_FOLLOWER (see `in_leader_transition`). Raises OSError if the
+        storage failed. The log is then as before, or refuses all appends until it is opened again.
         """
         ...
 
@@ -290,7 +290,7 @@ class LogReader(LogState, Protocol):
         """Return when the records that `read` found not to be in memory are, or cannot be read."""
         ...
 
-    def offset_behind(self, offset: int, size: int) -> int:
+    def next_offset_after(self, offset: int, size: int) -> int:
         """The offset after the last batch of a `read` of `offset` that gave `size` bytes.
 
         It is looked up in the index: a read may give a million batches. Where that is not in memory

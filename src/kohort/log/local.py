@@ -444,7 +444,7 @@ class LocalDirectory:
                 syncing.append(self._executor.submit(sync_all, paths))
         if own_names:
             syncing.append(self._executor.submit(sync_all, own_names))
-        failures = _failures(syncing) or self._settle()
+        failures = _failures(syncing) or self._prepare_clean_shutdown()
         failures += self._close_logs()
         self._executor.shutdown()
         try:
@@ -455,13 +455,15 @@ class LocalDirectory:
         finally:
             self._lock.release()
 
-    def _settle(self) -> list[BaseException]:
-        """Have each checkpoint say that all of its log is on the disk; what failed.
+    def _prepare_clean_shutdown(self) -> list[BaseException]:
+        """Set the recovery point of each log to its end, and return the failures.
 
         The next start then takes no damage there for a torn tail.
         """
         try:
-            return _failures([self._executor.submit(log.settle()) for log in self._logs.values()])
+            return _failures(
+                [self._executor.submit(log.prepare_clean_shutdown()) for log in self._logs.values()]
+            )
         except OSError as error:
             return [error.with_traceback(None)]
 

@@ -39,7 +39,7 @@ class _OfflineState:
 
 
 class _OfflineAppender(_OfflineState):
-    is_newly_led = False
+    in_leader_transition = False
     append = append_encoded = append_marker = _OfflineState._refuse
     ongoing_transaction = begin_verification = _OfflineState._refuse
     durable = _OfflineState._refuse_later
@@ -48,7 +48,7 @@ class _OfflineAppender(_OfflineState):
 class _OfflineReader(_OfflineState):
     size = 0
     is_loading = False
-    read = fetch = read_committed = offset_behind = _OfflineState._refuse
+    read = fetch = read_committed = next_offset_after = _OfflineState._refuse
     offset_for_timestamp = max_timestamp = _OfflineState._refuse
     wait_beyond = _OfflineState._refuse_later
 
@@ -83,7 +83,7 @@ class _OfflineSync(_OfflineState):
     def unsynced(self) -> list[str]:
         return []
 
-    def settle(self) -> Callable[[], None]:
+    def prepare_clean_shutdown(self) -> Callable[[], None]:
         return _nothing
 
 

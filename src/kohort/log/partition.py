@@ -46,7 +46,7 @@ from kohort.util.time_slice import TimeSlices
 class PartitionLog(SyncedLog):
     """One partition of one topic; the `Log` of both kinds of directory."""
 
-    __slots__ = ("_cleaner", "config", "is_newly_led")
+    __slots__ = ("_cleaner", "config", "in_leader_transition")
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class PartitionLog(SyncedLog):
         super().__init__(
             topic_partition, backing, segments, checkpoint, commit, problems, leader_epochs
         )
-        self.is_newly_led = False
+        self.in_leader_transition = False
         self._cleaner: PartitionCleaner | None = None
         """The compaction under way."""
         self.configure(config)
@@ -101,7 +101,7 @@ class PartitionLog(SyncedLog):
             raise KafkaError(ErrorCode.corrupt_message, f"{len(batch)} of {size} bytes of a batch")
         if header.producer_id >= 0 or header.attributes & TRANSACTIONAL:
             sent = self._producers.loaded().validate(
-                header, verified, awaited, from_first=self.is_newly_led
+                header, verified, awaited, from_first=self.in_leader_transition
             )
             if sent is not None:
                 return Appended(sent.base_offset, sent.last_offset, sent.timestamp, True)

@@ -125,7 +125,7 @@ class ReadableLog:
         indexes = [segment.aborted for segment in segments if segment.aborted.store.size]
         if not indexes:
             return []
-        end = self._offset_behind(offset, size)
+        end = self._next_offset_after(offset, size)
         aborted: list[AbortedTransaction] = []
         for transaction in chain.from_iterable(index.between(offset, end) for index in indexes):
             if transaction.first_offset < end:
@@ -148,7 +148,7 @@ class ReadableLog:
                 return self._read_before(limit, offset, max_bytes, at_least_one)
             return self._read(offset, max_bytes, at_least_one)
         except (CorruptLogError, WrongIndexError) as error:
-            raise self._found(error) from None
+            raise self._report_damage(error) from None
 
     def _read(self, offset: int, max_bytes: int, at_least_one: bool) -> Records:
         segment = self._segments.active
@@ -178,14 +178,14 @@ class ReadableLog:
     async def loaded(self) -> None:
         pass
 
-    def offset_behind(self, offset: int, size: int) -> int:
-        return self._offset_behind(offset, size)
+    def next_offset_after(self, offset: int, size: int) -> int:
+        return self._next_offset_after(offset, size)
 
-    def _offset_behind(self, offset: int, size: int) -> int:
+    def _next_offset_after(self, offset: int, size: int) -> int:
         for segment in self._segments.since(offset):
             position = segment.position(offset)
             if position < segment.size:
-                return segment.offset_behind(position, position + size)
+                return segment.next_offset_after(position, position + size)
         return self.end_offset
 
     # Lookups
@@ -220,7 +220,7 @@ class ReadableLog:
                 found: Found = end.value
                 return found
             except (CorruptLogError, WrongIndexError) as error:
-                raise self._found(error) from None
+                raise self._report_damage(error) from None
 
     # Waiting
 
@@ -267,7 +267,8 @@ class ReadableLog:
         self.end(ErrorCode.kafka_storage_error)
         self._problems.begin(self.topic_partition, f"{problem}; the log is opened again")
 
-    def _found(self, error: CorruptLogError | WrongIndexError) -> KafkaError:
+    def _report_damage(self, error: CorruptLogError | WrongIndexError) -> KafkaError:
+        """Report what a read found, and return it; a log with a wrong index is opened again."""
         if isinstance(error, WrongIndexError):
             with contextlib.suppress(OSError):  # else it is found again
                 error.segment.forget_index()

@@ -311,7 +311,7 @@ class _Opening:
     def _refuse_batches_behind(self, segment: Segment, end: int) -> None:
         if end == segment.size:
             return
-        found = scan.behind(segment.log, end, segment.end_offset)
+        found = scan.trailing_batches(segment.log, end, segment.end_offset)
         if found is not None:
             raise self._corrupt(
                 segment,

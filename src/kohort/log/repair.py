@@ -83,7 +83,7 @@ def _damage(
             if end < segment.size
             else f"the records up to offset {following[0].base_offset - 1} are missing"
         )
-    elif end < segment.size and scan.behind(segment.log, end, next_offset) is not None:
+    elif end < segment.size and scan.trailing_batches(segment.log, end, next_offset) is not None:
         what = "no valid batch follows there, but whole ones lie behind"
     elif next_offset < checkpoint.recovery_point:
         last = checkpoint.recovery_point - 1
@@ -125,11 +125,11 @@ def _behind(
     segment: Segment, following: list[Segment], damage: Damage
 ) -> Iterator[tuple[int, int]]:
     """(whole batches, offset after the last one) behind the damage, segment by segment."""
-    found = scan.behind(segment.log, damage.position, damage.offset)
+    found = scan.trailing_batches(segment.log, damage.position, damage.offset)
     if found is not None:
         yield found.batches, found.end_offset
     for each in following:
-        found = scan.behind(each.log, 0, each.base_offset)
+        found = scan.trailing_batches(each.log, 0, each.base_offset)
         if found is not None:
             yield found.batches, found.end_offset
 

@@ -214,8 +214,8 @@ def is_plausible(header: Header) -> bool:
     )
 
 
-class Behind(NamedTuple):
-    """Valid batches behind a place that is not valid."""
+class TrailingBatches(NamedTuple):
+    """The valid batches after a damaged place."""
 
     position: int
     """Where the first of them starts."""
@@ -226,7 +226,7 @@ class Behind(NamedTuple):
     """Offset after the last of them."""
 
 
-def behind(store: Store, position: int, next_offset: int) -> Behind | None:
+def trailing_batches(store: Store, position: int, next_offset: int) -> TrailingBatches | None:
     """The valid batches from `position` on, wherever they start; None if there are none.
 
     A batch counts if its CRC is right and its offsets follow `next_offset`. Those in the middle of
@@ -242,7 +242,7 @@ def behind(store: Store, position: int, next_offset: int) -> Behind | None:
             next_offset = header.last_offset + 1
             start = position + header.size
         position = start
-    return None if first is None else Behind(*first, found, next_offset)
+    return None if first is None else TrailingBatches(*first, found, next_offset)
 
 
 def next_start(store: Store, position: int, next_offset: int) -> int | None:

@@ -93,7 +93,7 @@ class Segment(RecoverableSegment):
             del remembered[next(iter(remembered))]
         remembered[offset] = position
 
-    def offset_behind(self, start: int, end: int) -> int:
+    def next_offset_after(self, start: int, end: int) -> int:
         """The offset after the last one of the batch that ends at position `end`.
 
         All batches from the one at `start` up to there are whole.

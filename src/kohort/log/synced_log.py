@@ -76,10 +76,10 @@ class SyncedLog(ReadableLog):
             self._backing.save(checkpoint)
             self._saved = checkpoint
 
-    def settle(self) -> Callable[[], None]:
-        """Have the checkpoint say that all of the log is on the disk, which it is.
+    def prepare_clean_shutdown(self) -> Callable[[], None]:
+        """Set the recovery point to the end of the log, which the caller has synced.
 
-        Returns what stores it, to be called in a thread. Raises OSError.
+        Returns a function that stores it, for another thread. Raises OSError, as that does.
         """
         if self._closed is not None:
             return _nothing

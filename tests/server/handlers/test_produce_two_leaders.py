@@ -201,7 +201,7 @@ async def test_batches_keep_their_order_while_the_partition_moves(seed: int) -> 
 
 @pytest.mark.parametrize("event", ["lead", "reopen"])
 async def test_a_leader_that_is_settled_too_early_breaks_it(event: str) -> None:
-    """`is_newly_led` is False after a move, or is lost when a log is opened again."""
+    """`in_leader_transition` is False after a move, or is lost when a log is opened again."""
 
     async def run_all() -> None:
         for seed in range(1_000):

@@ -125,9 +125,9 @@ class PostgresLog(PartitionLog):
             self._load(missing)
             return b"", []
 
-    def offset_behind(self, offset: int, size: int) -> int:
+    def next_offset_after(self, offset: int, size: int) -> int:
         try:
-            return super().offset_behind(offset, size)
+            return super().next_offset_after(offset, size)
         except NotInMemoryError:
             return offset + 1
 

@@ -9,7 +9,7 @@ from kohort.log.aborted_index import AbortedTransaction
 from kohort.log.base import LogReader
 from kohort.log.leader_epochs import EpochEndOffset
 from kohort.log.storage import Records
-from kohort.server.topics import Topic, Topics, judge
+from kohort.server.topics import Topic, Topics, validate_leader_epoch
 
 UNKNOWN: Final = (
     ErrorCode.unknown_topic_or_partition,
@@ -75,7 +75,7 @@ class FetchPartitionData(NamedTuple):
         """Whether the limits, or the end of a segment, kept records back."""
         reached = self.request.offset
         if self.records and self.log is not None:
-            reached = self.log.offset_behind(reached, len(self.records))
+            reached = self.log.next_offset_after(reached, len(self.records))
         return reached < self.end
 
 
@@ -172,7 +172,7 @@ def _read(
     log = topic.partitions[wanted.partition]
     if limits.from_replica:
         raise KafkaError(ErrorCode.not_leader_or_follower)
-    if error := judge(wanted.leader_epoch, log):
+    if error := validate_leader_epoch(wanted.leader_epoch, log):
         raise KafkaError(error)
     log.ensure_open()
     start, end = log.start_offset, log.end_offset

@@ -18,7 +18,7 @@ from kohort.server.fetch import READ_COMMITTED
 from kohort.server.handlers.in_steps import AT_ONCE, Steps, counted, respond_in_steps, respond_large
 from kohort.server.net import Exchange
 from kohort.server.services import Services
-from kohort.server.topics import judge
+from kohort.server.topics import validate_leader_epoch
 from kohort.util.time_slice import TimeSlices, in_slices
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ def _log(
         wanted.timestamp, exchange.version + 1
     ):
         raise KafkaError(ErrorCode.unsupported_version)
-    error = judge(getattr(wanted, "current_leader_epoch", -1), log)
+    error = validate_leader_epoch(getattr(wanted, "current_leader_epoch", -1), log)
     if error:
         raise KafkaError(error)
     log.ensure_open()

@@ -12,7 +12,7 @@ from kohort.server.authorization import CLUSTER, CLUSTER_ACTION
 from kohort.server.handlers.in_steps import Steps, respond_in_steps
 from kohort.server.net import Exchange
 from kohort.server.services import Services
-from kohort.server.topics import judge
+from kohort.server.topics import validate_leader_epoch
 
 if TYPE_CHECKING:
     from kohort.protocol.requests import OffsetForLeaderEpochRequest
@@ -51,7 +51,7 @@ def _end(services: Services, topic: str, wanted: Any) -> dict[str, Any]:
     log = services.topics.log(topic, wanted.partition)
     if log is None:
         return _failed(wanted.partition, ErrorCode.unknown_topic_or_partition)
-    if error := judge(wanted.current_leader_epoch, log):
+    if error := validate_leader_epoch(wanted.current_leader_epoch, log):
         return _failed(wanted.partition, error)
     try:
         log.ensure_open()

@@ -10,7 +10,7 @@ from kohort.server.topics.cluster_metadata import (
     in_batches,
 )
 from kohort.server.topics.followed import FollowedMetadata, FollowedTopics
-from kohort.server.topics.leader_epochs import judge
+from kohort.server.topics.leader_epochs import validate_leader_epoch
 from kohort.server.topics.logged_partitions import known_partitions
 from kohort.server.topics.metadata_log import storage_error
 from kohort.server.topics.names import (
@@ -54,9 +54,9 @@ __all__ = [
     "decode_batches",
     "ensure_same_cluster",
     "in_batches",
-    "judge",
     "known_partitions",
     "storage_error",
     "too_many_partitions",
+    "validate_leader_epoch",
     "validate_name",
 ]

@@ -8,7 +8,7 @@ from kohort.errors import ErrorCode
 from kohort.log.base import LogState
 
 
-def judge(current_leader_epoch: int, log: LogState) -> ErrorCode:
+def validate_leader_epoch(current_leader_epoch: int, log: LogState) -> ErrorCode:
     """The error for a client that knows `current_leader_epoch`; negative: it sends none.
 
     A log that is not served has another error, whatever the client knows.

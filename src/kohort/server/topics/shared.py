@@ -143,7 +143,7 @@ class SharedTopics(FollowingTopics):
             await self._shared_logs.release(partition)
             return
         # In epoch 0 there was no other leader.
-        log.is_newly_led = epoch > 0
+        log.in_leader_transition = epoch > 0
         self._led[partition] = epoch
         self.taken += 1
         self._standbys.pop(partition, None)
@@ -155,7 +155,7 @@ class SharedTopics(FollowingTopics):
         Harmless if the partition is not led here.
         """
         if partition in self._led and (log := self.log(*partition)) is not None:
-            log.is_newly_led = False
+            log.in_leader_transition = False
 
     def stand_by(self, place: Place, on_ready: Callable[[], object]) -> None:
         """Read a partition that another node leads, to serve it soon after that lets it go.
@@ -201,7 +201,7 @@ class SharedTopics(FollowingTopics):
         former = self.log(*log.topic_partition)
         if former is not None and log.topic_partition in self._led:
             # `take` has set that of a log whose former one refuses everything.
-            log.is_newly_led |= former.is_newly_led
+            log.in_leader_transition |= former.in_leader_transition
         super()._reopened(log)
 
     def _retire(self, topic: Topic) -> Iterator[None]:
