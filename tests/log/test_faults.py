@@ -351,7 +351,7 @@ class TestSyncing:
     async def test_and_the_log_goes_on_when_the_disk_works_again(
         self, data, syncs, monkeypatch, caplog
     ):
-        monkeypatch.setattr(durability, "RETRY_AFTER_S", 0.01)
+        monkeypatch.setattr(durability, "RETRY_BACKOFF_S", 0.01)
         directory = LocalDirectory(data, durability="fsync")
         log = directory.open(ORDERS, SMALL)
         log.append(from_producer(7, 0, 0), NOW)
@@ -377,7 +377,7 @@ class TestSyncing:
     async def test_what_could_not_be_taken_back_at_once_is_not_served(
         self, log, syncs, monkeypatch
     ):
-        monkeypatch.setattr(durability, "RETRY_AFTER_S", 0.01)
+        monkeypatch.setattr(durability, "RETRY_BACKOFF_S", 0.01)
         log.append(batch(b"a"), NOW)
         await log.durable()
         log.append(batch(b"b"), NOW)

@@ -13,7 +13,7 @@ from kohort.errors import ErrorCode, KafkaError, KohortError
 from kohort.log.base import LogConfig
 from kohort.log.local import LocalDirectory
 from kohort.log.recovery import LastEnd
-from kohort.log.storage import SLICE_BYTES, SLICES, FileSlice
+from kohort.log.storage import MAX_SLICES, MIN_SLICE_BYTES, FileSlice
 from kohort.protocol import batches
 from kohort.types import TopicPartition
 
@@ -284,16 +284,16 @@ class TestRecordsInTheirFile:
 
     @pytest.fixture
     def log(self, reopen):
-        log = reopen(max_open_files=3).open(ORDERS, LogConfig(segment_bytes=4 * SLICE_BYTES))
+        log = reopen(max_open_files=3).open(ORDERS, LogConfig(segment_bytes=4 * MIN_SLICE_BYTES))
         for _ in range(8):
-            log.append(batch(bytes(SLICE_BYTES - 200)), NOW)
+            log.append(batch(bytes(MIN_SLICE_BYTES - 200)), NOW)
         return log
 
     def test_many_bytes_are_those_that_are_read(self, log):
-        large = log.fetch(0, 2 * SLICE_BYTES)
+        large = log.fetch(0, 2 * MIN_SLICE_BYTES)
         assert isinstance(large, FileSlice)
-        assert large.read(0, len(large)) == log.read(0, 2 * SLICE_BYTES)
-        assert large.read(61, 100) == log.read(0, 2 * SLICE_BYTES)[61:161]
+        assert large.read(0, len(large)) == log.read(0, 2 * MIN_SLICE_BYTES)
+        assert large.read(61, 100) == log.read(0, 2 * MIN_SLICE_BYTES)[61:161]
         assert isinstance(log.fetch(0, 0), bytes)
         assert log.fetch(8, 1 << 20) == b""
 
@@ -308,12 +308,12 @@ class TestRecordsInTheirFile:
 
     def test_they_keep_few_files_open(self, log):
         before = len(os.listdir("/dev/fd"))
-        slices = [log.fetch(offset, 2 * SLICE_BYTES) for offset in (0, 4) * SLICES]
+        slices = [log.fetch(offset, 2 * MIN_SLICE_BYTES) for offset in (0, 4) * MAX_SLICES]
         assert len(os.listdir("/dev/fd")) <= before + 2
-        assert sum(isinstance(each, FileSlice) for each in slices) == SLICES
+        assert sum(isinstance(each, FileSlice) for each in slices) == MAX_SLICES
         assert len(slices[-1]) == len(slices[1])
         slices.clear()
-        assert isinstance(log.fetch(0, 2 * SLICE_BYTES), FileSlice)
+        assert isinstance(log.fetch(0, 2 * MIN_SLICE_BYTES), FileSlice)
 
     def test_a_file_that_was_cut_is_an_error(self, log, data):
         large = log.fetch(0, 1 << 20)

@@ -14,7 +14,7 @@ from kohort.log.damage import OpeningStoppedError
 from kohort.log.local import LocalDirectory
 from kohort.log.parallel_recovery import recover_all
 from kohort.log.segment_recovery import RecoverableSegment
-from kohort.log.storage import SLICE_BYTES, SLICES, FileSlice
+from kohort.log.storage import MAX_SLICES, MIN_SLICE_BYTES, FileSlice
 from kohort.types import TopicPartition
 
 from .conftest import NOW, batch, fill, records_of, values_of
@@ -146,15 +146,15 @@ def test_records_that_are_not_read_keep_few_files_open(data, monkeypatch):
     config = LogConfig()
     directory = LocalDirectory(data)
     for each in LOGS[:2]:
-        directory.open(each, config).append(batch(bytes(SLICE_BYTES)), NOW)
+        directory.open(each, config).append(batch(bytes(MIN_SLICE_BYTES)), NOW)
     directory.close()
     (data / ".clean-shutdown").unlink()
     monkeypatch.setattr(lock, "boot_id", lambda: "after the crash")
     directory = LocalDirectory(data)
     directory.recover((each, config, 0) for each in LOGS[:2])
     logs = [directory.open(each, config) for each in LOGS[:2]]
-    fetched = [log.fetch(0, 2 * SLICE_BYTES) for log in logs for _ in range(SLICES)]
-    assert sum(isinstance(each, FileSlice) for each in fetched) == SLICES
+    fetched = [log.fetch(0, 2 * MIN_SLICE_BYTES) for log in logs for _ in range(MAX_SLICES)]
+    assert sum(isinstance(each, FileSlice) for each in fetched) == MAX_SLICES
     directory.close()
 
 

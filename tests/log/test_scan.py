@@ -66,7 +66,7 @@ def test_intact_ends_before_the_first_byte_that_changed(values, at, flipped, end
         (at, at + header.size, header.base_offset, header.last_offset, header.max_timestamp)
         for at, header, _ in found
     ]
-    assert scan.check(store, 0, 0, end, most=most, needed=needed) == checked(
+    assert scan.check(store, 0, 0, end, max_batches=most, needed=needed) == checked(
         found, end, needed, most
     )
 
@@ -90,7 +90,7 @@ def test_intact_ends_before_a_batch_that_is_cut(missing, size):
     store = MemoryStore(bytearray((small + large)[: len(small) + len(large) - missing]))
     found = [(at, bytes(batch)) for at, _, batch in scan.intact(store, 0, 0)]
     assert found == [(0, small), (len(small), large)][: 1 if missing else 2]
-    end = scan.check(store, 0, 0, store.size, most=9, needed=0)
+    end = scan.check(store, 0, 0, store.size, max_batches=9, needed=0)
     assert end.reached == sum(len(batch) for _, batch in found)
 
 
@@ -100,7 +100,7 @@ def test_intact_ends_where_a_file_has_become_shorter_than_it_was(left):
     store = MemoryStore(bytearray((small + at_offset(1, bytes(300)))[:left]))
     store.size = len(small) + 400_000
     assert len(list(scan.intact(store, 0, 0))) == (left >= len(small))
-    assert scan.check(store, 0, 0, store.size, most=9, needed=0).is_end
+    assert scan.check(store, 0, 0, store.size, max_batches=9, needed=0).is_end
 
 
 def at_offset(offset, value):

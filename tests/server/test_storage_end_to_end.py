@@ -160,7 +160,7 @@ class Gate:
         self._open = threading.Event()
         self._open.set()
         really = durability.sync_path
-        monkeypatch.setattr(durability, "RETRY_AFTER_S", 0.01)
+        monkeypatch.setattr(durability, "RETRY_BACKOFF_S", 0.01)
 
         def sync(path: str) -> None:
             self._open.wait(30)

@@ -26,7 +26,7 @@ from kohort.coordinator.config import GroupCoordinatorConfig
 from kohort.coordinator.requests import OffsetToCommit, TxnOffsetCommit
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log.base import LogConfig
-from kohort.log.durability import RETRY_AFTER_AT_MOST_S
+from kohort.log.durability import MAX_RETRY_BACKOFF_S
 from kohort.log.local import LocalDirectory
 from kohort.protocol.aborted_transactions import committed_batches
 from kohort.protocol.batches import TRANSACTIONAL, Record, build, decode_records, iterate
@@ -402,7 +402,7 @@ class History:
 
     async def check(self):
         await self._heal()
-        await asyncio.sleep(2 * (TIMEOUT_MS / 1_000 + RETRY_AFTER_AT_MOST_S))
+        await asyncio.sleep(2 * (TIMEOUT_MS / 1_000 + MAX_RETRY_BACKOFF_S))
         server = self.server
         assert {"open": 0, "ending": 0}.items() <= server.transactions.statistics().items()
         for each in ORDERS:

@@ -45,7 +45,7 @@ from kohort.log.cleaned_transactions import CleanedTransactions
 from kohort.log.durability import sync_all
 from kohort.log.latest_offsets import LatestOffsets
 from kohort.log.segment import Segment
-from kohort.log.segment_storage import LARGEST
+from kohort.log.segment_storage import MAX_SEGMENT_SIZE
 from kohort.protocol import batches, records
 from kohort.protocol.batches import HEADER_SIZE, Buffer, EndTransactionMarker, Header
 
@@ -54,11 +54,11 @@ MAX_KEYS = 3_000_000
 
 # A computing thread lets the event loop run every 5 ms; a short sleep yields at once.
 _WORK_S, _REST_S = 0.001, 0.0001
-_STRETCH = 512
+_RECORDS_PER_CHECK = 512
 """Records between two looks at the clock."""
 
 
-_MOST_SOURCES = 100
+_MAX_SOURCES = 100
 """Segments that one new segment replaces: each is renamed on the loop thread (some 50 µs)."""
 
 
@@ -203,11 +203,13 @@ class Compaction:
         """The last offset of each key, of one stretch of records after the other."""
         stretches: deque[dict[bytes, int]] = deque()
         found = self._walk(batches.inflate(batch, header), header)
-        for _ in range(0, header.record_count + 1, _STRETCH):  # one more: the walk checks the end
+        for _ in range(
+            0, header.record_count + 1, _RECORDS_PER_CHECK
+        ):  # one more: the walk checks the end
             stretches.append(
                 {
                     key: header.base_offset + delta
-                    for _, _, _, delta, key, _, _ in islice(found, _STRETCH)
+                    for _, _, _, delta, key, _, _ in islice(found, _RECORDS_PER_CHECK)
                     if key is not None
                 }
             )
@@ -216,7 +218,7 @@ class Compaction:
     def _walk(self, content: bytes, header: Header) -> Iterator[records.RawRecord]:
         """The records of a batch, with rests."""
         for number, record in enumerate(records.walk(content, 0, header.record_count)):
-            if not number % _STRETCH:
+            if not number % _RECORDS_PER_CHECK:
                 self._rest()
             yield record
 
@@ -299,7 +301,7 @@ class Compaction:
         """(offset delta, record) of the records that are kept."""
         every = records.decode(content, 0, header.record_count, 0, header.base_timestamp)
         for number, record in enumerate(every):
-            if not number % _STRETCH:
+            if not number % _RECORDS_PER_CHECK:
                 self._rest()
             if self._is_kept(header, record.offset, record.key, record.value is None):
                 yield record.offset, record
@@ -342,14 +344,14 @@ class _Kept:
         runs, content = self._runs, self._content
         for at in range(0, len(runs), 2):
             joined += content[runs[at] : runs[at + 1]]
-            if not at % _STRETCH:
+            if not at % _RECORDS_PER_CHECK:
                 rest()
         return joined
 
 
 class _Piece:
     """A segment that is being written, and those that it is to replace: as many as fit into one, up
-    to `_MOST_SOURCES`.
+    to `_MAX_SOURCES`.
 
     Without that compaction would leave ever more, ever smaller segments.
     """
@@ -364,8 +366,8 @@ class _Piece:
         span = source.end_offset - self._result.base_offset
         return (
             self._result.size + HEADER_SIZE + source.size <= segment_bytes
-            and span <= LARGEST
-            and len(self._sources) < _MOST_SOURCES
+            and span <= MAX_SEGMENT_SIZE
+            and len(self._sources) < _MAX_SOURCES
         )
 
     def copy(

@@ -29,7 +29,7 @@ from kohort.log.segment_recovery import Progress, unobserved
 from kohort.protocol.batches import Buffer
 from kohort.types import TopicPartition
 
-_AT_ONCE: Final = 1 << 20
+_CHUNK_BYTES: Final = 1 << 20
 """Bytes that are read, and written, at once."""
 
 
@@ -229,7 +229,7 @@ def _fill(
         waiting.append(batch)
         size += len(batch)
         position = at + len(batch)
-        if size >= _AT_ONCE:
+        if size >= _CHUNK_BYTES:
             _write(piece, waiting, progress)
             size = 0
     else:
@@ -282,7 +282,7 @@ def contents_of(log: PartitionLog, progress: Progress = unobserved) -> LogConten
     for segment in log.segments:
         position = 0
         while position < segment.size:
-            content = segment.log.read(position, _AT_ONCE)
+            content = segment.log.read(position, _CHUNK_BYTES)
             digest.update(content)
             position += len(content)
             progress(len(content))

@@ -42,7 +42,7 @@ _NEW_NAME: Final = re.compile(_NEW + r"[0-9a-f]{32}")
 _REMOVED_NAME: Final = re.compile(_REMOVED + r"([0-9a-f]{32}|\d+-\d+)")
 """Version 0.1 gave them two numbers."""
 _MAX_NAME: Final = 255
-_AT_ONCE: Final = 256
+_BATCH_SIZE: Final = 256
 """Directories that are made, synced and renamed together."""
 
 
@@ -99,8 +99,8 @@ class DataDirectory:
         self._free(names)
         published: list[str] = []
         try:
-            for start in range(0, len(names), _AT_ONCE):
-                some = {each: partitions[each] for each in names[start : start + _AT_ONCE]}
+            for start in range(0, len(names), _BATCH_SIZE):
+                some = {each: partitions[each] for each in names[start : start + _BATCH_SIZE]}
                 self._make_some(some, published)
             sync_all((str(self._path),))
         except OSError:

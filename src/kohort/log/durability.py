@@ -80,15 +80,15 @@ def rewrite_end(path: str) -> None:
 
 
 def _rewrite_from(descriptor: int, position: int) -> None:
-    while data := os.pread(descriptor, _COPIED_AT_ONCE, position):
+    while data := os.pread(descriptor, _COPY_CHUNK, position):
         position += os.pwrite(descriptor, data, position)
     os.fsync(descriptor)
 
 
 _PAGE = 4096
-_COPIED_AT_ONCE = 1 << 20
-RETRY_AFTER_S = 0.5
-RETRY_AFTER_AT_MOST_S = 30.0
+_COPY_CHUNK = 1 << 20
+RETRY_BACKOFF_S = 0.5
+MAX_RETRY_BACKOFF_S = 30.0
 
 
 class Retryable(Protocol):
@@ -223,10 +223,10 @@ class GroupCommit:
 
 async def resumed(log: Retryable, executor: Executor | None) -> None:
     """Return when the disk takes what `log` writes again; it is tried less and less often."""
-    loop, delay = asyncio.get_running_loop(), RETRY_AFTER_S
+    loop, delay = asyncio.get_running_loop(), RETRY_BACKOFF_S
     while True:
         await asyncio.sleep(delay)
-        delay = min(2 * delay, RETRY_AFTER_AT_MOST_S)
+        delay = min(2 * delay, MAX_RETRY_BACKOFF_S)
         try:
             await loop.run_in_executor(executor, log.retry_sync())
         except OSError as error:

@@ -22,7 +22,7 @@ from kohort.log.lock import DirectoryLock
 from kohort.log.partition_mark import read_mark, write_mark
 from kohort.log.repair import read_checkpoint
 from kohort.log.segment import Segment
-from kohort.log.segment_storage import LARGEST
+from kohort.log.segment_storage import MAX_SEGMENT_SIZE
 from kohort.log.storage import OpenFiles
 from kohort.types import TopicPartition
 
@@ -32,7 +32,7 @@ _INTERVAL: Final = 4096
 class FileTarget:
     """The `Target` in files. Every method raises OSError."""
 
-    largest_segment = LARGEST
+    largest_segment = MAX_SEGMENT_SIZE
 
     def __init__(self, path: Path) -> None:
         """Lock the directory, which is made if there is none.

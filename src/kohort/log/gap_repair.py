@@ -15,7 +15,7 @@ from kohort.log.durability import sync_path
 from kohort.log.leader_epochs import LeaderEpochs
 from kohort.log.repair import read_checkpoint, remove_indexes
 from kohort.log.segment import Segment
-from kohort.log.segment_storage import LARGEST
+from kohort.log.segment_storage import MAX_SEGMENT_SIZE
 from kohort.log.storage import OpenFiles
 from kohort.protocol.batches import (
     NO_TIMESTAMP,
@@ -26,7 +26,7 @@ from kohort.protocol.batches import (
     replace_records,
 )
 
-_STEP = 1 << 20
+_CHUNK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,7 +175,7 @@ def _rewrite(file: str, holes: list[Hole]) -> None:
 
 def _copy(source: object, target: object, count: int) -> None:
     while count > 0:
-        data = source.read(min(count, _STEP))  # type: ignore[attr-defined]
+        data = source.read(min(count, _CHUNK_BYTES))  # type: ignore[attr-defined]
         target.write(data)  # type: ignore[attr-defined]
         count -= len(data)
 
@@ -183,10 +183,10 @@ def _copy(source: object, target: object, count: int) -> None:
 def _fillers(hole: Hole) -> Iterator[bytes]:
     """Batches without records over the offsets of a hole; one, unless it is larger than 2^31."""
     template = read_header(build([Record(None, None)]))
-    for offset in range(hole.offset, hole.next_offset, LARGEST):
+    for offset in range(hole.offset, hole.next_offset, MAX_SEGMENT_SIZE):
         header = template._replace(
             base_offset=offset,
             partition_leader_epoch=hole.leader_epoch,
-            last_offset_delta=min(hole.next_offset - offset, LARGEST) - 1,
+            last_offset_delta=min(hole.next_offset - offset, MAX_SEGMENT_SIZE) - 1,
         )
         yield replace_records(header, b"", 0, NO_TIMESTAMP)

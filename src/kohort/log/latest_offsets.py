@@ -16,7 +16,7 @@ _DIGEST: Final = Struct("=QQ")
 _WORDS: Final = 3
 """Words of a slot: the two of the digest, and the offset + 1, which is 0 in a free slot."""
 _WORD_BYTES: Final = 8
-_LARGEST_LOAD: Final = 0.75
+_MAX_LOAD: Final = 0.75
 
 
 class LatestOffsets:
@@ -24,12 +24,12 @@ class LatestOffsets:
 
     __slots__ = ("_mapped", "_mask", "_most", "_table", "room")
 
-    def __init__(self, most_keys: int) -> None:
+    def __init__(self, max_keys: int) -> None:
         slots = 1
-        while slots * _LARGEST_LOAD < most_keys:
+        while slots * _MAX_LOAD < max_keys:
             slots *= 2
         self._mask = slots - 1
-        self._most = self.room = most_keys
+        self._most = self.room = max_keys
         """Number of further keys for which there is room."""
         self._mapped = mmap(-1, slots * _WORDS * _WORD_BYTES)
         self._table = memoryview(self._mapped).cast("Q")

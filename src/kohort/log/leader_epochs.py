@@ -10,7 +10,7 @@ from itertools import chain
 from typing import Final, NamedTuple
 
 UNDEFINED: Final = -1
-LARGEST: Final = 2**31 - 1
+MAX_LEADER_EPOCH: Final = 2**31 - 1
 """The largest leader epoch that a batch can have."""
 
 

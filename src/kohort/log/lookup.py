@@ -22,8 +22,8 @@ Lookup: TypeAlias = Generator[Work | None, Found, Found]
 """
 
 HEADERS_PER_STEP: Final = 32
-_QUICK_RECORDS: Final = 500
-_QUICK_BYTES: Final = 512
+_MAX_INLINE_RECORDS: Final = 500
+_MAX_INLINE_BYTES: Final = 512
 """Records, and compressed bytes, up to which a batch is read at once: a kilobyte may hold much."""
 _CANDIDATES: Final = 16
 """Batches that one pass over the headers selects."""
@@ -94,6 +94,6 @@ def latest(batch: bytes, start_offset: int) -> Lookup:
 
 def _is_long(batch: bytes) -> bool:
     header = read_header(batch)
-    return header.record_count > _QUICK_RECORDS or (
-        bool(header.codec) and header.size > _QUICK_BYTES
+    return header.record_count > _MAX_INLINE_RECORDS or (
+        bool(header.codec) and header.size > _MAX_INLINE_BYTES
     )

@@ -24,7 +24,7 @@ from kohort.log.problems import Problems
 from kohort.log.producers import ActiveProducer, Verification
 from kohort.log.segment import Segment
 from kohort.log.segment_recovery import Progress
-from kohort.log.segment_storage import LARGEST
+from kohort.log.segment_storage import MAX_SEGMENT_SIZE
 from kohort.log.synced_log import SyncedLog
 from kohort.protocol.batch_format import SIZE_OVERHEAD, START
 from kohort.protocol.batches import (
@@ -75,7 +75,7 @@ class PartitionLog(SyncedLog):
 
     def configure(self, config: LogConfig) -> None:
         self.config = config
-        self._segments.roll_bytes = min(config.segment_bytes, LARGEST)
+        self._segments.roll_bytes = min(config.segment_bytes, MAX_SEGMENT_SIZE)
         self._segments.roll_ms = config.segment_ms
         if config.is_compacted:
             # The active segment is never compacted.

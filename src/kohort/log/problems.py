@@ -64,8 +64,8 @@ class Problems:
             self.refused_appends.pop(log, None)
             self.end(log, problem)
 
-    def texts(self, most: int) -> list[str]:
-        """The first `most` of them, and how many more there are."""
-        told = [f"{log}: {'; '.join(each)}" for log, each in list(self._by_log.items())[:most]]
+    def texts(self, limit: int) -> list[str]:
+        """The first `limit` of them, and how many more there are."""
+        told = [f"{log}: {'; '.join(each)}" for log, each in list(self._by_log.items())[:limit]]
         more = len(self._by_log) - len(told)
         return [*told, f"{more} more logs have problems"] if more else told

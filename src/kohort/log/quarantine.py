@@ -11,7 +11,7 @@ from itertools import count
 from kohort.log.durability import sync_path
 
 CUT = ".cut"
-_STEP = 1 << 20
+_CHUNK_BYTES = 1 << 20
 
 
 def keep_tail(path: str, position: int) -> str:
@@ -30,7 +30,7 @@ def keep_range(path: str, position: int, end: int) -> str:
         fd = os.open(kept, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
         try:
             with os.fdopen(fd, "wb") as target:
-                while data := source.read(min(_STEP, end - source.tell())):
+                while data := source.read(min(_CHUNK_BYTES, end - source.tell())):
                     target.write(data)
                 target.flush()
                 os.fsync(target.fileno())

@@ -26,10 +26,10 @@ from kohort.protocol.batches import Header, read_header
 
 _CHECKED = struct.Struct(">qiibI2xi")
 """Of a header: base offset, length, leader epoch, magic, CRC, last offset delta."""
-_SMALLEST = HEADER_SIZE - SIZE_OVERHEAD
+_MIN_LENGTH = HEADER_SIZE - SIZE_OVERHEAD
 _EPOCH_AT = 12
-_STEP = 8 * 1024
-_SCAN = 256 * 1024
+_HEADER_CHUNK = 8 * 1024
+_CHECK_CHUNK = 256 * 1024
 """Bytes that are read at once: they are still in the processor's cache for their CRC."""
 
 
@@ -40,7 +40,7 @@ def headers(store: Readable, position: int) -> Iterator[tuple[int, Header]]:
     """
     unpack, end = HEADER.unpack_from, store.size
     while position < end:
-        chunk = store.read(position, _STEP)
+        chunk = store.read(position, _HEADER_CHUNK)
         at = 0
         while at + HEADER_SIZE <= len(chunk):
             header = Header._make(unpack(chunk, at))
@@ -93,7 +93,7 @@ def _intact(
     unpack, checksum = HEADER.unpack_from, crc32c
     epoch, latest_epoch = 0, store.latest_epoch
     smallest = HEADER_SIZE - SIZE_OVERHEAD
-    wanted = _SCAN
+    wanted = _CHECK_CHUNK
     while position + HEADER_SIZE <= store.size:
         chunk = memoryview(store.read(position, wanted))
         available = len(chunk)
@@ -116,7 +116,7 @@ def _intact(
         if position + end > store.size or (not at and end <= wanted):
             return  # it is cut
         position += at
-        wanted = max(_SCAN, end - at)
+        wanted = max(_CHECK_CHUNK, end - at)
 
 
 class Checked(NamedTuple):
@@ -135,18 +135,19 @@ class Checked(NamedTuple):
 
 
 def check(
-    store: Readable, start: int, next_offset: int, end: int, *, most: int, needed: int
+    store: Readable, start: int, next_offset: int, end: int, *, max_batches: int, needed: int
 ) -> Checked:
     """Check the batches of `intact` from `start` on, in half the time of `extents`.
 
     The last one is the first that begins at `end` or behind, or the first behind `needed` from
-    which on there are `most`. One loop without calls, and with nothing but integers: the first
-    reads after a start come here for every batch. A test compares it with `intact`. Raises OSError.
+    which on there are `max_batches`. One loop without calls, and with nothing but integers: the
+    first reads after a start come here for every batch. A test compares it with `intact`. Raises
+    OSError.
     """
     unpack, checksum = _CHECKED.unpack_from, crc32c
     epoch, latest_epoch = 0, store.latest_epoch
     position = reached = last = start
-    before_last, count, wanted = next_offset, 0, _SCAN
+    before_last, count, wanted = next_offset, 0, _CHECK_CHUNK
     while position + HEADER_SIZE <= store.size:
         chunk = memoryview(store.read(position, wanted))
         available = len(chunk)
@@ -156,7 +157,7 @@ def check(
             following = at + length + SIZE_OVERHEAD
             if (
                 magic != MAGIC
-                or length < _SMALLEST
+                or length < _MIN_LENGTH
                 or last_offset_delta < 0
                 or base_offset < next_offset
                 or not epoch <= next_epoch <= latest_epoch
@@ -170,12 +171,12 @@ def check(
             reached, next_offset = position + following, base_offset + last_offset_delta + 1
             epoch, at = next_epoch, following
             count += 1
-            if last >= end or (count >= most and last > needed):
+            if last >= end or (count >= max_batches and last > needed):
                 return Checked(reached, next_offset, last, before_last, False)
         if position + following > store.size or (not at and following <= wanted):
             break  # it is cut
         position += at
-        wanted = max(_SCAN, following - at)
+        wanted = max(_CHECK_CHUNK, following - at)
     return Checked(reached, next_offset, last, before_last, True)
 
 
@@ -189,7 +190,7 @@ def whole_batches(store: Store, position: int, limit: int) -> tuple[int, int] | 
     found: tuple[int, int] | None = None
     is_last = False
     while not is_last and position + HEADER_SIZE <= limit:
-        chunk = store.read(position, min(limit - position, _STEP))
+        chunk = store.read(position, min(limit - position, _HEADER_CHUNK))
         at, last = 0, -1
         while at + HEADER_SIZE <= len(chunk):
             size = int32.unpack_from(chunk, at + SIZE_AT)[0] + SIZE_OVERHEAD
@@ -252,7 +253,7 @@ def next_start(store: Store, position: int, next_offset: int) -> int | None:
     """
     start_of_epoch = bytes(4 - (store.latest_epoch.bit_length() + 7) // 8)
     while position + HEADER_SIZE <= store.size:
-        chunk = store.read(position, _SCAN)
+        chunk = store.read(position, _CHECK_CHUNK)
         at = 0
         while (magic := chunk.find(MAGIC, at + MAGIC_AT)) >= 0:
             at = magic - MAGIC_AT

@@ -20,11 +20,11 @@ from kohort.log.segment_recovery import RecoverableSegment
 from kohort.log.storage import Records, Store
 from kohort.protocol.batches import HEADER_SIZE, Header, read_header
 
-_REMEMBERED: Final = 16
+_MAX_REMEMBERED: Final = 16
 """Positions where reads ended."""
-_CHECKED_AT_ONCE: Final = 4_000
+_MAX_CHECKED_BATCHES: Final = 4_000
 """Batches that one read checks at most (some 6 ms): a longer read ends there."""
-_CHECKED_AHEAD: Final = 64 * 1024
+_CHECK_AHEAD_BYTES: Final = 64 * 1024
 """Bytes that are checked at once where headers are read in a row."""
 
 
@@ -89,7 +89,7 @@ class Segment(RecoverableSegment):
         remembered = self._remembered
         if remembered is None:
             remembered = self._remembered = {}
-        elif len(remembered) >= _REMEMBERED:
+        elif len(remembered) >= _MAX_REMEMBERED:
             del remembered[next(iter(remembered))]
         remembered[offset] = position
 
@@ -165,7 +165,7 @@ class Segment(RecoverableSegment):
         checked = position
         for found, header in self._headers(position):
             if self._unchecked is not None and found + header.size > checked:
-                size = max(header.size, _CHECKED_AHEAD)
+                size = max(header.size, _CHECK_AHEAD_BYTES)
                 checked = found + self._check(found, size, header.base_offset)
             yield found, header
 
@@ -232,7 +232,7 @@ class Segment(RecoverableSegment):
         else:
             start, next_offset = known.end, known.next_offset
         found = scan.check(
-            self.log, start, next_offset, end, most=_CHECKED_AT_ONCE, needed=position
+            self.log, start, next_offset, end, max_batches=_MAX_CHECKED_BATCHES, needed=position
         )
         # The offset of a batch is known to be true by the batch behind it.
         last, before_last = found.last, found.before_last
@@ -280,7 +280,7 @@ class Segment(RecoverableSegment):
                 if first is None:
                     first = at
             reached, next_offset = at + header.size, header.last_offset + 1
-            if first is not None and reached - first >= _CHECKED_AHEAD:
+            if first is not None and reached - first >= _CHECK_AHEAD_BYTES:
                 break
         if first is None:
             raise self._corrupt(reached, next_offset, "no valid batch is there")

@@ -7,7 +7,7 @@ from typing import overload
 from kohort.log.aborted_index import AbortedIndex
 from kohort.log.backing import Backing
 from kohort.log.segment import Segment
-from kohort.log.segment_storage import LARGEST
+from kohort.log.segment_storage import MAX_SEGMENT_SIZE
 from kohort.util.time_slice import TimeSlices
 
 
@@ -26,7 +26,7 @@ class SegmentList(Sequence[Segment]):
         """Bytes of all batches."""
         self.changes = 0
         """How often segments were removed, replaced or cut, or the start offset moved."""
-        self.roll_bytes = LARGEST
+        self.roll_bytes = MAX_SEGMENT_SIZE
         """Bytes of a segment from which on a new one begins."""
         self.roll_ms = 0
         """Time from the first batch of a segment on after which a new one begins."""
@@ -78,7 +78,10 @@ class SegmentList(Sequence[Segment]):
     def is_full(self, size: int, last_offset: int, timestamp: int, now: int) -> bool:
         """Whether a batch belongs into a new segment (Kafka's LogSegment.shouldRoll)."""
         active = self.active
-        if active.log.size + size > self.roll_bytes or last_offset - active.base_offset > LARGEST:
+        if (
+            active.log.size + size > self.roll_bytes
+            or last_offset - active.base_offset > MAX_SEGMENT_SIZE
+        ):
             return True
         first = active.first_timestamp
         return (timestamp - first if first >= 0 else now - active.created) > self.roll_ms

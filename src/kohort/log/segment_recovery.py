@@ -11,14 +11,14 @@ from typing import Final, NamedTuple
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log import scan
-from kohort.log.segment_storage import LARGEST, StoredSegment
+from kohort.log.segment_storage import MAX_SEGMENT_SIZE, StoredSegment
 from kohort.protocol.batches import HEADER_SIZE, NO_TIMESTAMP, Header, read_header
 
 logger = logging.getLogger("kohort.log")
 
-_REBUILT_AT_ONCE: Final = 2 << 20
+_MAX_REBUILT_BY_READ: Final = 2 << 20
 """Bytes of a segment whose index a read rebuilds itself (some 16 ms)."""
-_REPORTED_BYTES: Final = 1 << 20
+_PROGRESS_BYTES: Final = 1 << 20
 
 Progress = Callable[[int], None]
 """Called with the bytes that were checked since its last call; it may raise to end the check."""
@@ -171,11 +171,11 @@ class RecoverableSegment(StoredSegment):
         ):
             if base_offset != self.end_offset and not gaps:
                 break
-            if last_offset - self.base_offset > LARGEST:  # no index can name it
+            if last_offset - self.base_offset > MAX_SEGMENT_SIZE:  # no index can name it
                 break
             self.note(at, end - at, last_offset, max_timestamp)
             reached = end
-            if reached - reported >= _REPORTED_BYTES:
+            if reached - reported >= _PROGRESS_BYTES:
                 progress(reached - reported)
                 reported = reached
         progress(reached - reported)
@@ -230,7 +230,7 @@ class RecoverableSegment(StoredSegment):
 
         Raises WrongIndexError if that would take long, CorruptLogError, OSError.
         """
-        if self.log.size > _REBUILT_AT_ONCE:
+        if self.log.size > _MAX_REBUILT_BY_READ:
             raise WrongIndexError(self)
         self.rebuild_index()
 

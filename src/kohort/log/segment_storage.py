@@ -10,7 +10,7 @@ from kohort.log.storage import Store
 from kohort.log.verified_ranges import VerifiedRanges
 from kohort.protocol.batches import NO_TIMESTAMP, Buffer
 
-LARGEST: Final = 2**31 - 1
+MAX_SEGMENT_SIZE: Final = 2**31 - 1
 """Bytes, and offsets, that fit into a segment: its index counts in int32."""
 
 

@@ -19,7 +19,7 @@ from kohort.log import scan
 from kohort.log.backing import Checkpoint
 from kohort.log.base import LogConfig
 from kohort.log.index import SegmentIndex
-from kohort.log.leader_epochs import LARGEST, LeaderEpochs
+from kohort.log.leader_epochs import MAX_LEADER_EPOCH, LeaderEpochs
 from kohort.log.memory import MemoryBacking, MemoryDirectory
 from kohort.log.partition import PartitionLog
 from kohort.log.partition_mark import new_cluster_id
@@ -35,7 +35,7 @@ _READ_BYTES: Final = 1 << 18
 class SharedMemoryStore(MemoryStore):
     """Bytes of a segment whose leaders change."""
 
-    latest_epoch = LARGEST
+    latest_epoch = MAX_LEADER_EPOCH
 
 
 @dataclass(slots=True)

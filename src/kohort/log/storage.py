@@ -18,17 +18,17 @@ from collections.abc import Sequence
 from tempfile import TemporaryFile
 from typing import Final, Protocol, TypeAlias
 
-from kohort.log.leader_epochs import LARGEST as LARGEST_EPOCH
+from kohort.log.leader_epochs import MAX_LEADER_EPOCH
 from kohort.protocol.batches import Buffer
 
 LOG_SUFFIX: Final = ".log"
 PRIVATE: Final = 0o600
 """Mode of new files with records or indexes: the metadata log has keys of users."""
-_WRITTEN_AT_ONCE: Final = 1 << 20
-SLICE_BYTES: Final = 64 * 1024
+_WRITE_CHUNK: Final = 1 << 20
+MIN_SLICE_BYTES: Final = 64 * 1024
 """Size of the smallest slice: fewer bytes are copied sooner than sent by a call of their own."""
-_MOST_OPEN: Final = 256
-SLICES: Final = 64
+_MAX_OPEN_FILES: Final = 256
+MAX_SLICES: Final = 64
 """Slices of files that exist at a time; each may keep a file open beyond the limit of those."""
 
 
@@ -90,14 +90,14 @@ class Store(Readable, Protocol):
         ...
 
 
-def most_open() -> int:
+def max_open_files() -> int:
     """Files of segments that are kept open: fewer if the process may have few descriptors."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return _MOST_OPEN if soft == resource.RLIM_INFINITY else min(_MOST_OPEN, soft // 8)
+    return _MAX_OPEN_FILES if soft == resource.RLIM_INFINITY else min(_MAX_OPEN_FILES, soft // 8)
 
 
 class OpenFiles:
-    """The open descriptors, at most `limit`, or `most_open`.
+    """The open descriptors, at most `limit`, or `max_open_files`.
 
     The least recently used ones are closed (second chance).
     """
@@ -105,7 +105,7 @@ class OpenFiles:
     __slots__ = ("_limit", "_open", "slices")
 
     def __init__(self, limit: int | None = None) -> None:
-        self._limit = most_open() if limit is None else limit
+        self._limit = max_open_files() if limit is None else limit
         self._open: deque[FileStore] = deque()
         self.slices: set[int] = set()
         """Ids of the `FileSlice`s that exist."""
@@ -204,7 +204,7 @@ def ensure_room(directory: str, size: int) -> None:
     written = 0
     with TemporaryFile(dir=directory, buffering=0) as file:
         while written < size:
-            piece = bytes(min(size - written, _WRITTEN_AT_ONCE))
+            piece = bytes(min(size - written, _WRITE_CHUNK))
             written += os.pwrite(file.fileno(), piece, written)
         os.fsync(file.fileno())
 
@@ -270,7 +270,7 @@ class FileStore:
 
     def take(self, position: int, count: int) -> Records:
         count = self.reach(position, count)
-        if count < SLICE_BYTES or len(self._files.slices) >= SLICES:
+        if count < MIN_SLICE_BYTES or len(self._files.slices) >= MAX_SLICES:
             return self.read(position, count)
         if self._file is None:
             self._open()
@@ -323,7 +323,7 @@ class MemoryStore:
 
     __slots__ = ("_data", "size")
 
-    latest_epoch = LARGEST_EPOCH
+    latest_epoch = MAX_LEADER_EPOCH
     """No bound: all that is here was written by this process."""
 
     def __init__(self, data: bytearray | None = None) -> None:

@@ -7,7 +7,7 @@ that came about while no server ran is never served, and what was checked costs 
 from bisect import insort
 from typing import Final, NamedTuple
 
-_MOST: Final = 64
+_MAX_RANGES: Final = 64
 """Ranges that are remembered; the shortest are forgotten, and checked again when read again."""
 
 
@@ -44,7 +44,7 @@ class VerifiedRanges:
             if each.end > end:
                 end, next_offset = each.end, each.next_offset
         insort(self._ranges, VerifiedRange(start, end, next_offset))
-        if len(self._ranges) > _MOST:
+        if len(self._ranges) > _MAX_RANGES:
             self._ranges.remove(min(self._ranges, key=_length))
 
     def is_all(self, size: int) -> bool:

@@ -27,7 +27,7 @@ from kohort.coordinator.config import (
 )
 from kohort.errors import KafkaError, KohortError
 from kohort.log.base import Log, LogDirectory
-from kohort.log.leader_epochs import LARGEST
+from kohort.log.leader_epochs import MAX_LEADER_EPOCH
 from kohort.log.unusable import unusable
 from kohort.protocol.apis import APIS
 from kohort.quotas import ClientQuotas, Windows
@@ -506,7 +506,7 @@ def _epoch_of_start(now: Timestamp) -> int:
 
     Clients notice by it that their positions are those of an earlier server (KIP-320).
     """
-    return min(max(now // 1_000 - _EPOCH_ZERO_S, 0), LARGEST)
+    return min(max(now // 1_000 - _EPOCH_ZERO_S, 0), MAX_LEADER_EPOCH)
 
 
 def _postgres_cluster(config: Config) -> Shared:

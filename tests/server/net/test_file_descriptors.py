@@ -11,7 +11,7 @@ import pytest
 from kohort.errors import KohortError
 from kohort.log.base import LogConfig
 from kohort.log.local import LocalDirectory
-from kohort.log.storage import most_open
+from kohort.log.storage import max_open_files
 from kohort.protocol.batches import Record, build
 from kohort.server.net.file_descriptors import first_reserved, raise_limit, warn_of_low_limit
 from kohort.types import Timestamp, TopicPartition
@@ -45,9 +45,9 @@ def test_many_partitions_leave_descriptors_for_connections(tmp_path: Path) -> No
 def test_each_limit_has_room_for_both(monkeypatch: pytest.MonkeyPatch, limit: int) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (limit, limit))
     raise_limit()
-    connections = first_reserved() - most_open()
+    connections = first_reserved() - max_open_files()
     assert connections >= 64
-    assert most_open() >= 16
+    assert max_open_files() >= 16
 
 
 def test_too_few_are_refused_and_few_are_told(

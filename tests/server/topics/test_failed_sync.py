@@ -42,7 +42,7 @@ class Disk:
                 really(descriptor)
 
         monkeypatch.setattr(os, "fsync", fsync)
-        monkeypatch.setattr(durability, "RETRY_AFTER_S", 0.01)
+        monkeypatch.setattr(durability, "RETRY_BACKOFF_S", 0.01)
 
 
 @pytest.fixture
@@ -296,7 +296,7 @@ async def test_failures_take_no_more_and_more_memory(
     class BrokenError(OSError):
         """One that can be referred to weakly."""
 
-    monkeypatch.setattr(durability, "RETRY_AFTER_S", 0.0)
+    monkeypatch.setattr(durability, "RETRY_BACKOFF_S", 0.0)
     caplog.set_level(logging.CRITICAL, "kohort.topics")  # pytest keeps what is logged
     errors: weakref.WeakSet[OSError] = weakref.WeakSet()
     for _ in range(40):

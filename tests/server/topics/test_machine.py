@@ -53,7 +53,7 @@ class TopicsMachine(RuleBasedStateMachine):
         self.root = Path(self.opened.enter_context(tempfile.TemporaryDirectory()))
         # The disk is simulated, and this is faster.
         self.opened.enter_context(patch.object(os, "fsync", lambda _: None))
-        self.opened.enter_context(patch.object(durability, "RETRY_AFTER_S", 0.0))
+        self.opened.enter_context(patch.object(durability, "RETRY_BACKOFF_S", 0.0))
         self.runner = self.opened.enter_context(asyncio.Runner())
         self.lives = 0
         self.recording = ExitStack()

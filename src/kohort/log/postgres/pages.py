@@ -16,7 +16,7 @@ from threading import Lock
 from typing import Final, NamedTuple, Protocol
 
 from kohort.log.damage import CorruptLogError, Damage
-from kohort.log.leader_epochs import LARGEST as LARGEST_EPOCH
+from kohort.log.leader_epochs import MAX_LEADER_EPOCH
 from kohort.log.storage import MemoryStore, Records, Store
 from kohort.protocol.batches import Buffer, read_header
 from kohort.types import TopicPartition
@@ -127,7 +127,7 @@ class PagedStore:
         "durable", "end_offset", "is_current", "log", "name", "size",
     )  # fmt: skip
 
-    latest_epoch = LARGEST_EPOCH
+    latest_epoch = MAX_LEADER_EPOCH
 
     def __init__(
         self,
@@ -394,7 +394,7 @@ class PagedStore:
 class SequentialReader:
     """The bytes of a segment for another thread, which reads them in order; it blocks."""
 
-    latest_epoch = LARGEST_EPOCH
+    latest_epoch = MAX_LEADER_EPOCH
 
     def __init__(self, store: PagedStore) -> None:
         self.size = store.size

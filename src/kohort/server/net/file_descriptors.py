@@ -46,7 +46,7 @@ def warn_of_low_limit() -> None:
         logger.warning(
             "the process may have %d open files, which is enough for about %d connections: raise "
             "the limit (ulimit -n) for more",
-            soft, first_reserved() - storage.most_open(),
+            soft, first_reserved() - storage.max_open_files(),
         )  # fmt: skip
 
 
@@ -55,4 +55,4 @@ def first_reserved() -> int:
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < 0:  # RLIM_INFINITY
         return 1 << 31
-    return soft - storage.most_open() - min(_OTHERS, soft // 4)
+    return soft - storage.max_open_files() - min(_OTHERS, soft // 4)
