@@ -58,8 +58,8 @@ class Segment(RecoverableSegment):
         """Whole batches from the one that holds or follows `offset` up to position `end`."""
         remembered = self._remembered
         position = remembered.get(offset) if remembered is not None else None
-        if self._unchecked is not None:
-            position, good = self._checked(offset, position, max_bytes)
+        if self._verified is not None:
+            position, good = self._verified_from(offset, position, max_bytes)
             max_bytes = min(max_bytes, good)
         elif position is None:
             position = self.position(offset)
@@ -119,7 +119,7 @@ class Segment(RecoverableSegment):
                 if header.last_offset >= offset:
                     return position
         except CorruptLogError:
-            if self._unchecked is None:
+            if self._verified is None:
                 raise
             return self._whole_from(offset)[0]
         return self.log.size
@@ -162,15 +162,15 @@ class Segment(RecoverableSegment):
 
     def headers(self, position: int = 0) -> Iterator[tuple[int, Header]]:
         """(position, header) of every batch from `position` on. Raises CorruptLogError."""
-        checked = position
-        for found, header in self._headers(position):
-            if self._unchecked is not None and found + header.size > checked:
+        verified_end = position
+        for start, header in self._headers(position):
+            if self._verified is not None and start + header.size > verified_end:
                 size = max(header.size, _CHECK_AHEAD_BYTES)
-                checked = found + self._check(found, size, header.base_offset)
-            yield found, header
+                verified_end = start + self._verify(start, size, header.base_offset)
+            yield start, header
 
     def _headers(self, position: int) -> Iterator[tuple[int, Header]]:
-        """`headers` as they are on disk, unchecked."""
+        """`headers` as they are on disk, not verified."""
         try:
             yield from scan.headers(self.log, position)
         except KafkaError as error:
@@ -197,33 +197,33 @@ class Segment(RecoverableSegment):
         position = self.position(self.end_offset - 1)
         return read_header(self.log.read(position, HEADER_SIZE)).partition_leader_epoch
 
-    # Checks of what was found on disk
+    # Verification of a segment that was found on disk
 
-    def _checked(self, offset: int, position: int | None, count: int) -> tuple[int, int]:
-        """Position of the batch that holds or follows `offset`, and how many bytes there are good.
+    def _verified_from(self, offset: int, position: int | None, count: int) -> tuple[int, int]:
+        """Position of the batch that holds or follows `offset`, and the valid bytes from there on.
 
-        `position` is that position if it is known; `count` is the number of bytes that are wanted.
+        `position` is that position if it is known; `count` is the number of requested bytes.
         Raises CorruptLogError if the batch is damaged.
         """
         try:
             if position is None:
                 position = self.position(offset)
-            return position, self._check(position, count, offset)
+            return position, self._verify(position, count, offset)
         except CorruptLogError:
             return self._whole_from(offset)
 
-    def _check(self, position: int, count: int, offset: int) -> int:
-        """Check what of the `count` bytes from the batch at `position` was not checked yet.
+    def _verify(self, position: int, count: int, offset: int) -> int:
+        """Check the part of `count` bytes from the batch at `position` that was not checked yet.
 
-        It is the first one that does not end before `offset`. Returns how many bytes from there on
-        are good: fewer where that is much work, or where damage follows. Raises CorruptLogError if
-        not even one batch is.
+        The batch is the first one that does not end before `offset`. Returns the number of valid
+        bytes from there on: fewer than `count` where that is much work, or where damage follows.
+        Raises CorruptLogError if the batch itself is not valid.
         """
-        checked = self._unchecked
-        assert checked is not None
+        verified = self._verified
+        assert verified is not None
         end = min(position + max(count, 1), self.log.size)
-        known = checked.around(position)
-        if (known is None or known.start == position) and self._is_behind(position, offset):
+        known = verified.around(position)
+        if (known is None or known.start == position) and self._begins_after(position, offset):
             start, next_offset = self._indexed(offset - self.base_offset), 0
         elif known is None:
             start, next_offset = self._indexed(position, column=1), 0
@@ -231,25 +231,25 @@ class Segment(RecoverableSegment):
             return known.end - position
         else:
             start, next_offset = known.end, known.next_offset
-        found = scan.check(
+        checked = scan.check(
             self.log, start, next_offset, end, max_batches=_MAX_CHECKED_BATCHES, needed=position
         )
         # The offset of a batch is known to be true by the batch behind it.
-        last, before_last = found.last, found.before_last
-        if found.is_end:
-            if found.reached == self.log.size and found.next_offset == self.end_offset:
-                last, before_last = found.reached, found.next_offset
-            elif last <= position:
-                self._validate_end(found.reached, found.next_offset)
-        checked.add(start, last, before_last)
-        if checked.is_all(self.log.size):
-            self._unchecked = None
-        return last - position
+        end, next_offset = checked.last, checked.before_last
+        if checked.is_end:
+            if checked.reached == self.log.size and checked.next_offset == self.end_offset:
+                end, next_offset = checked.reached, checked.next_offset
+            elif end <= position:
+                self._validate_end(checked.reached, checked.next_offset)
+        verified.add(start, end, next_offset)
+        if verified.is_all(self.log.size):
+            self._verified = None
+        return end - position
 
-    def _is_behind(self, position: int, offset: int) -> bool:
+    def _begins_after(self, position: int, offset: int) -> bool:
         """Whether the batch at `position` begins behind `offset`.
 
-        What lies before it has to be checked then: a batch there may hold `offset`.
+        The batches before it have to be checked then: one of them may hold `offset`.
         """
         return 0 < position < self.log.size and self._offset_at(position) > offset
 
@@ -258,7 +258,7 @@ class Segment(RecoverableSegment):
 
         If neither, the index is wrong.
         """
-        if self._unchecked is None or (before is not None and not self._is_batch(before)):
+        if self._verified is None or (before is not None and not self._is_batch(before)):
             return False
         reached = start = 0 if before is None else before[1]
         for at, header in self._whole(start):
@@ -268,8 +268,8 @@ class Segment(RecoverableSegment):
         return reached == position
 
     def _whole_from(self, offset: int) -> tuple[int, int]:
-        """`_checked` of a segment in which a batch beside `offset` is damaged."""
-        assert self._unchecked is not None
+        """`_verified_from` of a segment in which a batch beside `offset` is damaged."""
+        assert self._verified is not None
         reached = self._indexed(offset - self.base_offset)
         next_offset, first = self._offset_at(reached), None
         for at, header in self._whole(reached):
@@ -284,7 +284,7 @@ class Segment(RecoverableSegment):
                 break
         if first is None:
             raise self._corrupt(reached, next_offset, "no valid batch is there")
-        self._unchecked.add(first, reached, next_offset)
+        self._verified.add(first, reached, next_offset)
         return first, reached - first
 
     def _whole(self, start: int) -> Iterator[tuple[int, Header]]:

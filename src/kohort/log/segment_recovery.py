@@ -119,7 +119,7 @@ class RecoverableSegment(StoredSegment):
         self._resumed = True
         if not entry:
             reached = self._scan_all(gaps=gaps, progress=progress)
-            self._unchecked = None
+            self._verified = None
             return reached
         first = read_header(self.log.read(0, HEADER_SIZE))
         self.first_timestamp = first.max_timestamp
@@ -128,8 +128,8 @@ class RecoverableSegment(StoredSegment):
         if reached == entry:
             # the batch that the index names is broken, and so is the index
             return self.recover(everything=True, gaps=gaps, progress=progress)
-        if self._unchecked is not None:
-            self._unchecked.add(entry, reached, self.end_offset)
+        if self._verified is not None:
+            self._verified.add(entry, reached, self.end_offset)
         return reached
 
     def check_end(self, progress: Progress = unobserved, *, times_known: bool = False) -> None:
@@ -153,8 +153,8 @@ class RecoverableSegment(StoredSegment):
                 self._max_timestamp = max_timestamp
                 self.max_timestamp_offset = last_offset
         self._validate_end(reached, next_offset)
-        if self._unchecked is not None and reached:
-            self._unchecked.add(entry or 0, reached, next_offset)
+        if self._verified is not None and reached:
+            self._verified.add(entry or 0, reached, next_offset)
 
     def _scan_all(self, *, gaps: bool, progress: Progress) -> int:
         """Index every batch up to the first that is not valid; returns where that is."""
@@ -247,7 +247,7 @@ class RecoverableSegment(StoredSegment):
             logger.warning("the index of %s was missing or wrong: recreated", self.log.file())
         next_offset, self.end_offset = self.end_offset, end_offset
         self._validate_end(reached, next_offset)
-        self._unchecked = None
+        self._verified = None
         self.seal()
 
     def _is_time(self, entry: tuple[int, int]) -> bool:

@@ -18,21 +18,9 @@ class StoredSegment:
     """Consecutive batches with a sparse index; `Segment` reads them."""
 
     __slots__ = (
-        "_aborted",
-        "_index",
-        "_interval",
-        "_max_timestamp",
-        "_resumed",
-        "_since_entry",
-        "_unchecked",
-        "base_offset",
-        "created",
-        "end_offset",
-        "first_timestamp",
-        "log",
-        "max_timestamp_offset",
-        "modified",
-        "unsynced",
+        "_aborted", "_index", "_interval", "_max_timestamp", "_resumed", "_since_entry",
+        "_verified", "base_offset", "created", "end_offset", "first_timestamp", "log",
+        "max_timestamp_offset", "modified", "unsynced",
     )  # fmt: skip
 
     def __init__(
@@ -60,8 +48,8 @@ class StoredSegment:
         self.max_timestamp_offset = base_offset
         """Last offset of the first batch with the largest timestamp, once the index is read."""
         self._since_entry = 0
-        self._unchecked = VerifiedRanges() if log.size else None
-        """What of a segment that was found on disk was checked since; None if all of it was."""
+        self._verified = VerifiedRanges() if log.size else None
+        """Ranges of a segment found on disk that were checked since; None if all of it was."""
 
     def __repr__(self) -> str:
         return f"<Segment [{self.base_offset}, {self.end_offset}) {self.log.size} bytes>"
@@ -94,8 +82,8 @@ class StoredSegment:
         if not position:
             self.created = now
         self.note(position, size, last_offset, max_timestamp)
-        if self._unchecked is not None:
-            self._unchecked.add(position, position + size, last_offset + 1)
+        if self._verified is not None:
+            self._verified.add(position, position + size, last_offset + 1)
 
     def note(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
         """Record a batch that is in the log: just appended, or found by recovery."""

@@ -1,14 +1,14 @@
-"""Which parts of a segment that was found on disk were checked since the process started.
+"""Ranges of a segment found on disk that were verified since the process started.
 
 A batch is checked once, by its CRC and the offsets around it, when it is first read. So damage
-that came about while no server ran is never served, and what was checked costs nothing again.
+from a time when no server ran is never served, and a second read costs no check.
 """
 
 from bisect import insort
 from typing import Final, NamedTuple
 
 _MAX_RANGES: Final = 64
-"""Ranges that are remembered; the shortest are forgotten, and checked again when read again."""
+"""Ranges that are kept; beyond that the shortest is dropped, and checked again when it is read."""
 
 
 class VerifiedRange(NamedTuple):
@@ -30,19 +30,19 @@ class VerifiedRanges:
 
     def around(self, position: int) -> VerifiedRange | None:
         """The range that holds `position`, or ends there."""
-        for found in self._ranges:
-            if found.start <= position <= found.end:
-                return found
+        for verified in self._ranges:
+            if verified.start <= position <= verified.end:
+                return verified
         return None
 
     def add(self, start: int, end: int, next_offset: int) -> None:
-        """Remember that all from `start` to `end` is good."""
-        touching = [each for each in self._ranges if each.start <= end and start <= each.end]
-        for each in touching:
-            self._ranges.remove(each)
-            start = min(start, each.start)
-            if each.end > end:
-                end, next_offset = each.end, each.next_offset
+        """Record that every batch from position `start` to `end` is valid."""
+        touching = [other for other in self._ranges if other.start <= end and start <= other.end]
+        for other in touching:
+            self._ranges.remove(other)
+            start = min(start, other.start)
+            if other.end > end:
+                end, next_offset = other.end, other.next_offset
         insort(self._ranges, VerifiedRange(start, end, next_offset))
         if len(self._ranges) > _MAX_RANGES:
             self._ranges.remove(min(self._ranges, key=_length))
@@ -52,5 +52,5 @@ class VerifiedRanges:
         return len(self._ranges) == 1 and self._ranges[0][:2] == (0, size)
 
 
-def _length(found: VerifiedRange) -> int:
-    return found.end - found.start
+def _length(verified: VerifiedRange) -> int:
+    return verified.end - verified.start
