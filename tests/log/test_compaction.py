@@ -72,7 +72,7 @@ class TestWhatStays:
         assert log.size < size / 2
         assert (log.start_offset, log.end_offset) == (0, 100)
 
-    async def test_reads_start_anywhere(self, log):
+    async def test_compacted_log_is_read_from_any_offset(self, log):
         put_many(log, 100)
         await log.compact(NOW)
         after = records_of(log)
@@ -81,13 +81,13 @@ class TestWhatStays:
                 record for record in after if record.offset >= offset
             ]
 
-    async def test_small_segments_become_one(self, log):
+    async def test_compaction_joins_small_segments(self, log):
         put_many(log, 100)
         count = len(log.segments)
         await log.compact(NOW)
         assert len(log.segments) < count / 2
 
-    async def test_it_goes_on_where_it_stopped(self, log):
+    async def test_next_run_begins_where_the_last_one_stopped(self, log):
         put_many(log, 100)
         await log.compact(NOW)
         assert not await log.compact(NOW), "nothing is dirty"
@@ -96,7 +96,7 @@ class TestWhatStays:
         assert {record.key for record in records_of(log)} == {b"k%d" % at for at in range(7)}
 
     @pytest.mark.parametrize("codec", Codec)
-    async def test_part_of_a_batch(self, log, codec):
+    async def test_compaction_removes_a_part_of_a_batch(self, log, codec):
         content = [Record(b"%d" % at, b"first", (("h", b"x"),), NOW + at) for at in range(10)]
         log.append(batches.build(content, codec=codec), NOW)
         put(log, b"3", b"second")
@@ -126,7 +126,7 @@ class TestWhatStays:
         await log.compact(NOW)
         assert bytes(log.read(0, 10_000))[: len(before)] == before
 
-    async def test_what_cannot_be_read_is_kept(self, log):
+    async def test_compaction_keeps_batches_that_cannot_be_read(self, log):
         sent = batch(b"x", key=b"a")
         broken = bytearray(sent)
         broken[21:23] = b"\x00\x04"  # says zstd
@@ -220,17 +220,17 @@ class TestEmptyBatches:
 
 
 class TestWhenItIsDue:
-    async def test_not_without_the_policy(self, directory):
+    async def test_no_compaction_without_the_policy(self, directory):
         log = directory.open(ORDERS, LogConfig(segment_bytes=1_000))
         put_many(log, 100)
         assert not await log.compact(NOW)
 
-    async def test_not_what_is_active(self, log):
+    async def test_active_segment_is_not_compacted(self, log):
         put(log, b"a", b"1")
         put(log, b"a", b"2")
         assert not await log.compact(NOW)
 
-    async def test_the_dirty_ratio(self, directory):
+    async def test_compaction_waits_for_the_dirty_ratio(self, directory):
         log = directory.open(ORDERS, compacted(min_cleanable_dirty_ratio=0.5))
         put_many(log, 100, keys=1_000)
         assert await log.compact(NOW)
@@ -241,13 +241,13 @@ class TestWhenItIsDue:
             at += 1
         assert log.size > 1.9 * clean
 
-    async def test_young_records_wait(self, directory):
+    async def test_compaction_waits_for_min_compaction_lag(self, directory):
         log = directory.open(ORDERS, compacted(min_compaction_lag_ms=1_000))
         put_many(log, 100)
         assert not await log.compact(NOW + 999)
         assert await log.compact(NOW + 1_000)
 
-    async def test_old_records_do_not(self, directory):
+    async def test_compaction_is_due_after_max_compaction_lag(self, directory):
         log = directory.open(
             ORDERS,
             compacted(
@@ -261,7 +261,7 @@ class TestWhenItIsDue:
         )
         assert await log.compact(NOW + 1_001)
 
-    async def test_both_policies(self, directory):
+    async def test_log_is_compacted_and_deleted_by_both_policies(self, directory):
         both = frozenset({"compact", "delete"})
         log = directory.open(
             ORDERS, LogConfig(cleanup_policy=both, segment_bytes=1_000, retention_ms=1_000)
@@ -272,7 +272,7 @@ class TestWhenItIsDue:
         assert await log.retain(NOW + 2_000)
         assert log.start_offset == 100
 
-    async def test_only_so_many_keys_at_a_time(self, log, monkeypatch):
+    async def test_one_run_takes_a_bounded_number_of_keys(self, log, monkeypatch):
         monkeypatch.setattr(compaction, "MAX_KEYS", 20)
         put_many(log, 100, keys=50)
         before = latest(records_of(log))
@@ -334,7 +334,7 @@ class TestMemory:
 
 
 class TestMeanwhile:
-    async def test_the_log_goes_on(self, log):
+    async def test_log_appends_and_reads_during_compaction(self, log):
         """Every read is consistent while appends go on and another thread compacts."""
         put_many(log, 400)
         expected = latest(records_of(log))
@@ -399,7 +399,7 @@ class TestMeanwhile:
         await asyncio.sleep(0.03)
         assert len(batches_seen) <= 2
 
-    async def test_once_at_a_time(self, log):
+    async def test_one_compaction_of_a_log_at_a_time(self, log):
         put_many(log, 200)
         assert sorted(await asyncio.gather(log.compact(NOW), log.compact(NOW))) == [False, True]
 

@@ -57,7 +57,7 @@ class TestAppend:
         assert stored[16:] == sent[16:]
         assert sent == batch(b"a" * 500, b"b", codec=codec), "the caller's bytes are the caller's"
 
-    def test_size(self, log):
+    def test_size_is_that_of_all_batches(self, log):
         assert log.size == 0
         log.append(batch(b"a"), NOW)
         assert log.size == len(batch(b"a"))
@@ -68,7 +68,7 @@ class TestAppend:
         assert [record.timestamp for record in records_of(log)] == [NOW]
         assert looked_up(log.max_timestamp()) == (0, NOW)
 
-    def test_larger_than_a_segment(self, open_log):
+    def test_batch_larger_than_a_segment_is_refused(self, open_log):
         log = open_log(segment_bytes=100)
         assert code_of(log.append, batch(bytes(100)), NOW) is ErrorCode.record_list_too_large
         assert log.end_offset == 0
@@ -79,18 +79,18 @@ class TestAppend:
         )
         assert code_of(log.append, sent, NOW) is ErrorCode.invalid_txn_state
 
-    def test_configure(self, log):
+    def test_new_configs_act_from_the_next_append_on(self, log):
         log.configure(LogConfig(log_append_time=True))
         assert log.append(batch(b"a"), NOW).append_time == NOW
 
 
 class TestRead:
-    def test_at_the_end_there_is_nothing_yet(self, log):
+    def test_read_at_the_end_is_empty(self, log):
         assert bytes(log.read(0, 1000)) == b""
         log.append(batch(b"a"), NOW)
         assert bytes(log.read(1, 1000)) == b""
 
-    def test_out_of_range(self, log):
+    def test_read_out_of_range_is_refused(self, log):
         log.append(batch(b"a", b"b"), NOW)
         assert code_of(log.read, 3, 1000) is ErrorCode.offset_out_of_range
         assert code_of(log.read, -1, 1000) is ErrorCode.offset_out_of_range
@@ -104,7 +104,7 @@ class TestRead:
             assert len(log.read(3, limit)) == max(fitting, 1) * size
         assert values_of(log, 3) == [b"%08d" % at + bytes(100) for at in range(3, 10)]
 
-    def test_in_the_middle_of_a_batch(self, log):
+    def test_read_in_the_middle_of_a_batch_gives_all_of_it(self, log):
         log.append(batch(b"a"), NOW)
         log.append(batch(b"b", b"c", b"d"), NOW)
         first = batches.read_header(log.read(2, 1000))
@@ -120,7 +120,7 @@ class TestRead:
 
     @settings(max_examples=examples(100))
     @given(st.data())
-    def test_anywhere_with_any_limit(self, data):
+    def test_read_from_any_offset_with_any_limit(self, data):
         """As many whole batches as fit, from the one that holds the offset to the end of its
         segment.
         """
@@ -182,7 +182,7 @@ class TestTimestamps:
         st.lists(st.lists(st.integers(-1, 50), min_size=1, max_size=3), min_size=1, max_size=40),
         st.data(),
     )
-    def test_against_a_list(self, times, data):
+    def test_lookups_by_time_find_what_a_list_search_finds(self, times, data):
         log = memory_log(ORDERS, LogConfig(segment_bytes=500, index_interval_bytes=100))
         for group in times:
             log.append(batches.build([Record(b"k", b"v" * 20, (), time) for time in group]), NOW)
@@ -211,20 +211,20 @@ class TestTimestamps:
         assert looked_up(log.max_timestamp()) == (0, 10)
         assert looked_up(log.offset_for_timestamp(11)) is None
 
-    def test_an_empty_log(self, log):
+    def test_lookups_by_time_in_an_empty_log(self, log):
         assert looked_up(log.offset_for_timestamp(0)) is None
         assert looked_up(log.max_timestamp()) is None
 
 
 class TestTrim:
-    def test_what_lies_before_cannot_be_read(self, log):
+    def test_trimmed_records_cannot_be_read(self, log):
         fill(log, 10)
         log.trim(4)
         assert (log.start_offset, log.end_offset) == (4, 10)
         assert code_of(log.read, 3, 1000) is ErrorCode.offset_out_of_range
         assert [record.offset for record in records_of(log)] == [4, 5, 6, 7, 8, 9]
 
-    def test_never_backwards(self, log):
+    def test_trim_never_moves_the_start_backwards(self, log):
         fill(log, 10)
         log.trim(4)
         log.trim(2)
@@ -247,7 +247,7 @@ class TestTrim:
 
 
 class TestWaiting:
-    async def test_for_more(self, log):
+    async def test_wait_beyond_returns_when_records_come(self, log):
         log.append(batch(b"a"), NOW)
         await log.wait_beyond(0)
         waiting = asyncio.ensure_future(log.wait_beyond(2))
@@ -279,7 +279,7 @@ class TestWaiting:
         await asyncio.gather(waiting, return_exceptions=True)
         log.append(batch(b"a"), NOW)
 
-    async def test_many_are_durable_together(self, log):
+    async def test_many_appends_become_durable_together(self, log):
         for at in range(5):
             log.append(batch(b"%d" % at), NOW)
         await asyncio.gather(*(log.durable() for _ in range(20)))
@@ -318,7 +318,7 @@ class TestTheEnd:
         assert again.append(batch(b"b"), NOW).base_offset == 0
         assert values_of(again) == [b"b"]
 
-    def test_a_closed_log(self, directory, log):
+    def test_closed_log_refuses_appends_and_keeps_its_offsets(self, directory, log):
         log.append(batch(b"a"), NOW)
         log.close()
         log.close()
@@ -346,7 +346,7 @@ class TestProducers:
         assert again.append_time == NOW, "as in Kafka, the timestamp that was stored"
         assert log.end_offset == 4
 
-    def test_what_is_refused_is_not_there(self, log):
+    def test_refused_batch_is_not_appended(self, log):
         log.append(from_producer(7, 1, 0), NOW)
         assert (
             code_of(log.append, from_producer(7, 1, 5), NOW)
@@ -355,7 +355,7 @@ class TestProducers:
         assert code_of(log.append, from_producer(7, 0, 1), NOW) is ErrorCode.invalid_producer_epoch
         assert log.end_offset == 1
 
-    async def test_idle_ones_are_forgotten(self, open_log):
+    async def test_idle_producers_are_forgotten(self, open_log):
         log = open_log(producer_id_expiration_ms=1_000, retention_ms=-1)
         log.append(from_producer(7, 0, 0), NOW)
         await log.retain(NOW + 999)

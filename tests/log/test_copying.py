@@ -266,7 +266,7 @@ class TestACopyThatWasInterrupted:
             with_everything(log)
         return logs
 
-    def test_goes_on(self, source, place, logs):
+    def test_interrupted_copy_goes_on(self, source, place, logs):
         """Wherever it was interrupted: a log that was copied whole is not copied again."""
         segments = [len(log.segments) for log in logs]
         for there, writes in ((0, 1), (0, segments[0] + 2), (1, segments[1] + 2)):
@@ -275,7 +275,7 @@ class TestACopyThatWasInterrupted:
         last = go_on(source, place)
         assert (last.there, last.size) == (logs[0].size + logs[1].size, logs[2].size)
 
-    def test_that_everything_was_copied_is_seen(self, source, place, logs):
+    def test_copy_interrupted_at_its_end_copies_nothing_again(self, source, place, logs):
         with closing(place.target()) as target:
             target.complete = interrupted
             with pytest.raises(CopyEnds):
@@ -283,7 +283,7 @@ class TestACopyThatWasInterrupted:
         assert go_on(source, place).size == 0
 
     @pytest.mark.parametrize("change", ["append", "trim", "delete", "recreate"])
-    def test_never_mixes_with_what_a_server_did_meanwhile(self, source, place, logs, change):
+    def test_interrupted_copy_never_mixes_with_later_changes(self, source, place, logs, change):
         interrupt(source, place, len(logs[0].segments) + 1)
         partition = logs[0].topic_partition
         if change == "append":
@@ -296,7 +296,7 @@ class TestACopyThatWasInterrupted:
             source.directories.make({partition: OTHER_ID})
         assert go_on(source, place).there == 0
 
-    def test_of_another_cluster_is_not_touched(self, source, place, logs, tmp_path):
+    def test_copy_of_another_cluster_is_not_touched(self, source, place, logs, tmp_path):
         interrupt(source, place, len(logs[0].segments) + 1)
         with (
             closing(LocalDirectory(tmp_path / "other")) as other,
@@ -429,7 +429,7 @@ class TestLeaderEpochs:
         with closing(open_source(database)) as directory:
             yield directory
 
-    def test_are_kept(self, tables, postgres, tmp_path):
+    def test_copy_keeps_leader_epochs(self, tables, postgres, tmp_path):
         files, back = FilePlace(tmp_path / "copy"), PostgresPlace(postgres.new_schema())
         with copied(tables, files) as copy:
             assert list(differences(tables, copy)) == []
@@ -446,7 +446,7 @@ class TestLeaderEpochs:
         assert (log.leader_epoch, epochs.entries(0)) == (7, ((0, 0), (3, 20), (5, 40), (7, 60)))
         assert batches.read_header(log.read(59, 1)).partition_leader_epoch == 5
 
-    def test_of_deleted_records_are_gone(self, tables, tmp_path):
+    def test_copy_drops_leader_epochs_of_deleted_records(self, tables, tmp_path):
         log = tables.open(ORDERS, SMALL)
         log.trim(30)
         with copied(tables, FilePlace(tmp_path / "copy")) as copy:

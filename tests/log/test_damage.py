@@ -39,7 +39,7 @@ def bytes_of(path):
 
 class TestInTheMiddle:
     @pytest.mark.parametrize("last_end", [LastEnd.CLEAN, LastEnd.KILLED])
-    def test_of_the_active_segment(self, data, last_end):
+    def test_damage_inside_the_active_segment_refuses_the_log(self, data, last_end):
         write(data, LogConfig(), count=10)
         (stored,) = logs_of(data / NAME)
         size = stored.stat().st_size // 10
@@ -103,7 +103,7 @@ class TestInTheMiddle:
             log.ensure_open()
         directory.close()
 
-    def test_others_are_served(self, data, caplog):
+    def test_other_logs_are_served_beside_a_damaged_one(self, data, caplog):
         write(data, LogConfig(), count=10)
         (stored,) = logs_of(data / NAME)
         flip(stored, 100)
@@ -171,7 +171,7 @@ class TestBitFlips:
 
     @pytest.mark.parametrize("last_end", ALL_ENDS)
     @pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex", "producers", "checkpoint"])
-    def test_anywhere(self, data, stored, suffix, last_end, caplog):
+    def test_flipped_bit_is_found_wherever_it_is(self, data, stored, suffix, last_end, caplog):
         source = data / NAME
         for path in sorted(source.iterdir()):
             if not path.name.endswith(suffix):
@@ -280,7 +280,7 @@ class TestNeighbours:
 
     @pytest.mark.parametrize("interval", [0, 400, 4_096])
     @pytest.mark.parametrize("epochs", [(0,), (0, 3)])
-    def test_of_any_bit(self, data, interval, epochs):
+    def test_flipped_bit_spares_the_batches_beside_it(self, data, interval, epochs):
         config = LogConfig(index_interval_bytes=interval)
         stored = self.written(data, config, epochs)
         (path,) = logs_of(data / NAME)
@@ -308,7 +308,7 @@ class TestOfTheEndOfAClosedLog:
         (stored,) = logs_of(data / NAME)
         return stored
 
-    def test_it_is_no_torn_tail(self, stored, damage, last_end):
+    def test_damaged_end_of_a_closed_log_is_no_torn_tail(self, stored, damage, last_end):
         size = stored.stat().st_size
         if damage == "flipped":
             flip(stored, size - 20)
@@ -360,14 +360,14 @@ class TestLossesThatAreTold:
         directory.close()
         return data / NAME
 
-    def test_the_first_segment(self, stored, caplog):
+    def test_loss_of_the_first_segment_is_logged(self, stored, caplog):
         first, second, *_ = logs_of(stored)
         first.unlink()
         log = opened(stored, LastEnd.CLEAN, INDEXED)
         assert log.start_offset == int(second.stem)
         assert f"starts at offset {log.start_offset}, not at 0" in caplog.text
 
-    def test_the_checkpoint(self, stored, caplog):
+    def test_loss_of_the_checkpoint_is_logged(self, stored, caplog):
         (stored / "checkpoint").unlink()
         opened(stored, LastEnd.CLEAN, INDEXED)
         assert f"{stored}/checkpoint is missing" in caplog.text
@@ -388,7 +388,7 @@ class TestLossesThatAreTold:
 
 
 class TestRepair:
-    def test_it_cuts_what_it_shows_and_keeps_it(self, data):
+    def test_repair_cuts_what_it_shows_and_keeps_it(self, data):
         before = write(data)
         path = data / NAME
         third = logs_of(path)[2]
@@ -450,7 +450,7 @@ class TestKeepingTheRest:
 
     @pytest.mark.parametrize("at", range(0, 9_800, 397))
     @pytest.mark.parametrize("last_end", ALL_ENDS)
-    def test_at_most_one_batch_is_lost(self, data, at, last_end):
+    def test_gap_repair_loses_one_batch_at_most(self, data, at, last_end):
         before = write(data)
         path = data / NAME
         paths = logs_of(path)
@@ -463,7 +463,7 @@ class TestKeepingTheRest:
         placed = log.append(batch(b"next"), NOW)
         assert placed.base_offset in (60, left[-1].offset + 1)
 
-    def test_of_a_sealed_segment_that_is_gone(self, data):
+    def test_gap_repair_of_a_lost_sealed_segment(self, data):
         before = write(data)
         path = data / NAME
         base, end = (int(logs_of(path)[at].stem) for at in (2, 3))

@@ -41,14 +41,14 @@ def refused(path: Path) -> str:
 
 class TestWhoseItIs:
     @pytest.mark.parametrize("name", ["meta.properties", "replication-offset-checkpoint"])
-    def test_kafkas_is_refused(self, data: Path, name: str) -> None:
+    def test_kafkas_directory_is_refused(self, data: Path, name: str) -> None:
         (data / "orders-0").mkdir(parents=True)
         (data / "orders-0" / f"{0:020}.log").write_bytes(b"records")
         (data / name).write_text("version=1\n")
         assert "is a data directory of Apache Kafka" in refused(data)
         assert "--data" in refused(data)
 
-    def test_kafkas_controller_is_refused(self, data: Path) -> None:
+    def test_directory_of_kafkas_controller_is_refused(self, data: Path) -> None:
         (data / "__cluster_metadata-0").mkdir(parents=True)
         (data / "__cluster_metadata-0" / "quorum-state").write_text("{}")
         assert "Apache Kafka" in refused(data)
@@ -76,7 +76,7 @@ class TestWhoseItIs:
         LocalDirectory(data).close()
         assert (data / "kohort.properties").exists()
 
-    def test_a_file_is_refused(self, data: Path) -> None:
+    def test_file_in_place_of_the_directory_is_refused(self, data: Path) -> None:
         data.touch()
         with pytest.raises(OSError):
             LocalDirectory(data)
@@ -113,7 +113,7 @@ class TestFormat:
 
 
 class TestMarks:
-    def test_they_are_as_kafka_writes_them(self) -> None:
+    def test_partition_metadata_is_as_kafka_writes_it(self) -> None:
         topic_id = UUID("de1955-67b9-1745-8789-8cf49206130090".replace("-", "").zfill(32)[-32:])
         assert encode_mark(topic_id) == b"version: 0\ntopic_id: " + base64_id(topic_id).encode()
         assert decode_mark(encode_mark(topic_id)) == topic_id
@@ -136,7 +136,7 @@ class TestMarks:
         assert directory.open(ORDERS, LogConfig()).end_offset == 0
         directory.close()
 
-    def test_many_places_at_once(self, data: Path) -> None:
+    def test_many_partitions_are_marked_at_once(self, data: Path) -> None:
         directory = LocalDirectory(data)
         many = {TopicPartition("many", at): ORDERS_ID for at in range(600)}
         directory.directories.make(many)
@@ -145,7 +145,7 @@ class TestMarks:
 
 
 class TestNamesThatAreTaken:
-    def test_by_somebody_elses_directory(self, data: Path) -> None:
+    def test_name_is_taken_by_a_foreign_directory(self, data: Path) -> None:
         directory = LocalDirectory(data)
         (data / "orders-1").mkdir()
         (data / "orders-1" / "mine.txt").write_text("keep")
@@ -158,7 +158,7 @@ class TestNamesThatAreTaken:
         directory.close()
 
     @pytest.mark.parametrize("kind", ["empty directory", "file", "link to nowhere"])
-    def test_by_an_empty_directory_or_a_file(self, data: Path, kind: str) -> None:
+    def test_name_is_taken_by_an_empty_directory_or_a_file(self, data: Path, kind: str) -> None:
         directory = LocalDirectory(data)
         if kind == "empty directory":
             (data / "orders-0").mkdir()
@@ -171,7 +171,7 @@ class TestNamesThatAreTaken:
         assert os.path.lexists(data / "orders-0")
         directory.close()
 
-    def test_by_what_an_earlier_topic_left(self, data: Path) -> None:
+    def test_name_is_taken_by_an_earlier_topic(self, data: Path) -> None:
         directory = LocalDirectory(data)
         directory.directories.make({ORDERS: OTHER_ID})
         fill(directory.open(ORDERS, LogConfig()), 3)
@@ -191,7 +191,7 @@ class TestStrays:
         directory.directories.make({partition: ORDERS_ID})
         return directory.directories.set_aside(partition)
 
-    def test_two_of_one_name(self, data: Path) -> None:
+    def test_two_strays_of_one_name(self, data: Path) -> None:
         directory = LocalDirectory(data)
         names = {self.set_aside(directory), self.set_aside(directory)}
         assert len(names) == 2
@@ -199,13 +199,13 @@ class TestStrays:
         assert list(directory.names()) == []
         directory.close()
 
-    def test_of_the_longest_name(self, data: Path) -> None:
+    def test_stray_of_the_longest_name(self, data: Path) -> None:
         directory = LocalDirectory(data)
         name = self.set_aside(directory, "x" * 249)
         assert (len(name), name[-6:]) == (255, "-stray")
         directory.close()
 
-    async def test_they_are_kept_for_the_documented_time(
+    async def test_strays_are_kept_for_the_documented_time(
         self, data: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
         directory = LocalDirectory(data, stray_retention_ms=1_000)
@@ -222,7 +222,7 @@ class TestStrays:
         assert (data / "mine-stray").is_dir()
         assert (data / ("mine." + "0" * 32 + "-stray")).is_dir()
 
-    async def test_they_are_looked_for_in_a_thread(
+    async def test_strays_are_searched_in_a_thread(
         self, data: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """The directory has a name for each partition, and there may be very many."""
@@ -240,7 +240,7 @@ class TestStrays:
         assert threads
         assert threading.current_thread() not in threads
 
-    async def test_they_are_kept_for_ever(self, data: Path) -> None:
+    async def test_strays_are_kept_for_ever(self, data: Path) -> None:
         directory = LocalDirectory(data, stray_retention_ms=-1)
         name = self.set_aside(directory)
         await directory.retain(2**62)
@@ -249,7 +249,7 @@ class TestStrays:
 
 
 class TestRemoval:
-    def test_only_of_the_topic_that_is_named(self, data: Path) -> None:
+    def test_remove_leaves_partitions_of_another_topic(self, data: Path) -> None:
         directory = LocalDirectory(data)
         directory.directories.make({ORDERS: ORDERS_ID})
         directory.remove(ORDERS, OTHER_ID)
@@ -260,7 +260,7 @@ class TestRemoval:
         assert (data / "mine-0").is_dir()
         assert read_mark(str(data / "orders-0")) == ORDERS_ID
 
-    def test_what_somebody_put_inside_stays(self, data: Path) -> None:
+    def test_remove_leaves_foreign_files(self, data: Path) -> None:
         directory = LocalDirectory(data)
         directory.directories.make({ORDERS: ORDERS_ID})
         (data / "orders-0" / "mine").mkdir()
@@ -306,7 +306,7 @@ class TestRemoval:
 
 
 class TestCase:
-    def test_it_is_found_out(self, data: Path) -> None:
+    def test_case_sensitivity_of_the_file_system_is_detected(self, data: Path) -> None:
         directory = LocalDirectory(data)
         assert not directory.directories.is_case_insensitive
         directory.close()

@@ -98,7 +98,7 @@ class TestWriting:
         assert values_of(log, 5) == [b"kept"]
 
     @pytest.mark.parametrize("room", [3, 100])
-    def test_what_cannot_be_cut_off_at_once_is_cut_off_later(self, log, disk, data, room):
+    def test_torn_append_is_cut_off_later_if_not_at_once(self, log, disk, data, room):
         fill(log, 5)
         size = size_on_disk(data)
         disk.room, disk.cannot_cut = room, True
@@ -145,7 +145,7 @@ class TestWriting:
         disk.room = None
         assert not log.append(from_producer(1, 0, 1), NOW).duplicate
 
-    def test_at_the_start_of_a_segment(self, log, disk):
+    def test_failed_append_at_the_start_of_a_segment(self, log, disk):
         fill(log, 2, size=800)
         disk.room = 0
         for _ in range(3):
@@ -277,7 +277,7 @@ class TestSyncing:
         except OSError:
             pass
 
-    async def test_one_sync_for_all_who_wait(self, log, syncs):
+    async def test_one_sync_serves_all_waiting_appends(self, log, syncs):
         waiting = []
         for at in range(50):
             log.append(batch(b"%d" % at), NOW)
@@ -291,7 +291,7 @@ class TestSyncing:
             "the name of a new file is part of it"
         )
 
-    async def test_who_comes_during_a_sync_waits_for_the_next(self, log, monkeypatch):
+    async def test_append_during_a_sync_waits_for_the_next_one(self, log, monkeypatch):
         gate, started, rounds = asyncio.Event(), asyncio.Event(), []
         loop = asyncio.get_running_loop()
 
@@ -319,7 +319,7 @@ class TestSyncing:
         await log.durable()
         assert len(syncs) == count
 
-    async def test_what_a_failed_sync_refused_is_taken_back(self, log, syncs, data):
+    async def test_records_of_a_failed_sync_are_taken_back(self, log, syncs, data):
         log.append(from_producer(7, 0, 0), NOW)
         await log.durable()
         fill(log, 40)  # over several segments
@@ -374,9 +374,7 @@ class TestSyncing:
         assert [record.offset for record in records_of(again.open(ORDERS, SMALL))] == [0, 1]
         again.close()
 
-    async def test_what_could_not_be_taken_back_at_once_is_not_served(
-        self, log, syncs, monkeypatch
-    ):
+    async def test_records_not_yet_taken_back_are_not_served(self, log, syncs, monkeypatch):
         monkeypatch.setattr(durability, "RETRY_BACKOFF_S", 0.01)
         log.append(batch(b"a"), NOW)
         await log.durable()

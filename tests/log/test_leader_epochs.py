@@ -107,12 +107,12 @@ class TestTheFile:
     KAFKAS = b"0\n3\n0 0\n2 3\n6 6\n"
     """As Apache Kafka 4.3.0 wrote it."""
 
-    def test_is_that_of_kafka(self):
+    def test_leader_epoch_checkpoint_has_kafkas_format(self):
         assert decode(self.KAFKAS) == ((0, 0), (2, 3), (6, 6))
         assert encode(decode(self.KAFKAS)) == self.KAFKAS
 
     @pytest.mark.parametrize("size", range(len(KAFKAS)))
-    def test_is_not_read_if_it_was_cut(self, size):
+    def test_cut_leader_epoch_checkpoint_is_refused(self, size):
         with pytest.raises(ValueError):
             decode(self.KAFKAS[:size])
 
@@ -129,6 +129,6 @@ class TestTheFile:
             b"\xff\n",
         ],
     )
-    def test_is_not_read_if_it_is_not_true(self, content):
+    def test_false_leader_epoch_checkpoint_is_refused(self, content):
         with pytest.raises(ValueError):
             decode(content)

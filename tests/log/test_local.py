@@ -68,7 +68,7 @@ def test_only_the_user_of_the_server_can_read_records(reopen, data):
 
 class TestRestart:
     @pytest.mark.parametrize("config", [LogConfig(), SMALL])
-    def test_everything_is_there_again(self, reopen, config):
+    def test_restart_keeps_all_records(self, reopen, config):
         log = reopen().open(ORDERS, config)
         fill(log, 100)
         before, times = (
@@ -81,7 +81,7 @@ class TestRestart:
         assert looked_up(again.max_timestamp()) == (99, NOW + 99)
         assert again.append(batch(b"more"), NOW).base_offset == 100
 
-    async def test_the_start_offset(self, reopen):
+    async def test_restart_keeps_the_start_offset(self, reopen):
         log = reopen().open(ORDERS, SMALL)
         fill(log, 100)
         log.trim(33)
@@ -103,12 +103,12 @@ class TestRestart:
         assert (log.start_offset, log.end_offset) == (50, 50)
         assert log.append(batch(b"a"), NOW).base_offset == 50
 
-    def test_an_empty_log(self, reopen):
+    def test_restart_keeps_an_empty_log(self, reopen):
         reopen().open(ORDERS, SMALL)
         log = reopen().open(ORDERS, SMALL)
         assert (log.start_offset, log.end_offset) == (0, 0)
 
-    def test_producers(self, reopen):
+    def test_restart_keeps_producers(self, reopen):
         log = reopen().open(ORDERS, SMALL)
         for at in range(8):
             log.append(from_producer(3, 2, at), NOW)
@@ -126,7 +126,7 @@ class TestRestart:
         assert log.append(from_producer(3, 2, 8), NOW).base_offset == 8
 
     @pytest.mark.parametrize("snapshot", ["missing", "broken", "of records that are lost"])
-    def test_producers_without_their_snapshot(self, reopen, data, snapshot):
+    def test_restart_reads_producers_without_their_snapshot(self, reopen, data, snapshot):
         log = reopen().open(ORDERS, SMALL)
         for at in range(30):
             log.append(from_producer(3, 2, at), NOW)
@@ -158,7 +158,7 @@ class TestRestart:
 
 
 class TestFiles:
-    def test_they_are_named_as_kafka_names_them(self, reopen, data):
+    def test_files_have_kafkas_names(self, reopen, data):
         log = reopen().open(ORDERS, SMALL)
         fill(log, 20)
         bases = [segment.base_offset for segment in log.segments]
@@ -210,7 +210,7 @@ class TestFiles:
         tracemalloc.stop()
         assert used / len(logs) < 2_250
 
-    def test_names(self, reopen, data):
+    def test_names_lists_every_log(self, reopen, data):
         directory = reopen()
         for topic in ("a", "a-1", "b.c_d", "-"):
             directory.open(TopicPartition(topic, 3), SMALL)
@@ -224,7 +224,7 @@ class TestFiles:
         with pytest.raises(ValueError, match="name of a directory"):
             reopen().open(TopicPartition(topic, 0), SMALL)
 
-    def test_removal_leaves_nothing(self, reopen, data):
+    def test_removal_of_a_log_leaves_no_file(self, reopen, data):
         directory = reopen()
         directory.directories.make({ORDERS: ORDERS_ID})
         fill(directory.open(ORDERS, SMALL), 50)
@@ -257,7 +257,7 @@ class TestLock:
         assert str(data) in str(refused.value)
         assert str(os.getpid()) in str(refused.value)
 
-    def test_another_process(self, reopen, data):
+    def test_directory_of_another_process_is_refused(self, reopen, data):
         reopen()
         program = f"from kohort.log.local import LocalDirectory; LocalDirectory({str(data)!r})"
         done = subprocess.run(
@@ -265,11 +265,11 @@ class TestLock:
         )
         assert f"in use by process {os.getpid()}" in done.stderr
 
-    def test_it_is_free_again_after_closing(self, reopen):
+    def test_close_releases_the_lock(self, reopen):
         reopen()
         reopen()
 
-    def test_how_it_ended(self, reopen, data):
+    def test_lock_tells_how_the_last_process_ended(self, reopen, data):
         assert reopen().last_end is LastEnd.CRASHED, "a directory that nobody had: nothing is known"
         directory = reopen()
         assert directory.last_end is LastEnd.CLEAN
@@ -297,7 +297,7 @@ class TestRecordsInTheirFile:
         assert isinstance(log.fetch(0, 0), bytes)
         assert log.fetch(8, 1 << 20) == b""
 
-    async def test_they_stay_when_their_segment_goes(self, log, data):
+    async def test_file_slices_outlive_their_segment(self, log, data):
         large, expected = log.fetch(0, 1 << 20), log.read(0, 1 << 20)
         log.trim(8)
         assert await log.retain(NOW) > 0
@@ -306,7 +306,7 @@ class TestRecordsInTheirFile:
         log.close()
         assert large.read(0, len(large)) == expected
 
-    def test_they_keep_few_files_open(self, log):
+    def test_file_slices_keep_few_files_open(self, log):
         before = len(os.listdir("/dev/fd"))
         slices = [log.fetch(offset, 2 * MIN_SLICE_BYTES) for offset in (0, 4) * MAX_SLICES]
         assert len(os.listdir("/dev/fd")) <= before + 2

@@ -99,7 +99,7 @@ class TestOfFiles:
         assert (level, what) == (Level.WARNING, "topics")
         assert f"{led / 'lost-3'} is missing" in text
 
-    def test_no_metadata(self, led):
+    def test_check_of_files_without_metadata(self, led):
         (led / str(METADATA) / "partition.metadata").unlink()
         (led / str(METADATA)).rename(led / "aside")
         ((level, what, _),) = self.check(led)
@@ -147,14 +147,14 @@ class TestOfTables:
             ("update batches set data = substr(data, 1, 100) where base = 20", "no valid batch"),
         ],
     )  # fmt: skip
-    async def test_damage(self, tables, database, statement, where):
+    async def test_check_of_tables_finds_damage(self, tables, database, statement, where):
         tables(statement)
         ((level, what, text),) = await self.check(database)
         assert (level, what) == (Level.PROBLEM, "log")
         assert where in text
         assert "(log, base) = (" in text
 
-    async def test_compaction_is_no_damage(self, data, database):
+    async def test_check_of_tables_accepts_compaction(self, data, database):
         with closing(LocalDirectory(data)) as directory:
             directory.directories.make({ORDERS: ORDERS_ID})
             log = directory.open(ORDERS, COMPACTED)
@@ -175,7 +175,7 @@ class TestOfTables:
         assert (level, what) == (Level.PROBLEM, "topics")
         assert "is not served" in text
 
-    async def test_rows_without_a_log(self, tables, database):
+    async def test_check_of_tables_finds_rows_without_a_log(self, tables, database):
         tables("insert into batches values (77, 0, 1, 0, 0, '')")
         ((level, what, text),) = await self.check(database)
         assert (level, what) == (Level.WARNING, "rows")

@@ -161,7 +161,7 @@ class TestMeanwhile:
         assert await retaining == 10
         assert (log.start_offset, len(log.segments)) == (10, 20)
 
-    async def test_two_passes_at_once(self, log):
+    async def test_two_retention_passes_at_once(self, log):
         first = await self.retaining(log, until=20)
         assert sum(await asyncio.gather(first, log.retain(NOW + 1_000))) == 30
         assert (log.start_offset, log.end_offset, log.size) == (30, 30, 0)

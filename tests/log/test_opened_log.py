@@ -207,26 +207,26 @@ class TestMeanwhile:
             assert not log._producers.is_loaded
             yield log, compacted
 
-    async def test_a_batch_of_a_producer(self, path):
+    async def test_producer_appends_while_producers_are_read(self, path):
         async with self.compacting(path) as (log, compacted):
             log.append(from_producer(5, 0, 1), NOW)
             assert await compacted
             assert log.append(from_producer(5, 0, 1), NOW).duplicate
             assert log.append(from_producer(5, 0, 0), NOW).duplicate
 
-    async def test_records_are_deleted(self, path):
+    async def test_records_are_deleted_while_producers_are_read(self, path):
         async with self.compacting(path) as (log, compacted):
             log.trim(100)
             assert not await compacted
             assert await log.compact(NOW)
             assert records_of(log)[-1].offset == log.end_offset - 1
 
-    async def test_the_log_is_closed(self, path):
+    async def test_log_is_closed_while_producers_are_read(self, path):
         async with self.compacting(path) as (log, compacted):
             log.end(ErrorCode.not_leader_or_follower)
             assert not await compacted
 
-    async def test_another_compaction(self, path):
+    async def test_second_compaction_while_producers_are_read(self, path):
         async with self.compacting(path) as (log, compacted):
             assert sorted([await log.compact(NOW), await compacted]) == [False, True]
 

@@ -130,7 +130,7 @@ class TestSnapshot:
             max_size=40,
         )
     )
-    def test_round_trip(self, sent):
+    def test_snapshot_round_trip(self, sent):
         producers = Producers()
         for at, (producer_id, epoch, sequence, count, now, attributes) in enumerate(sent):
             sent_batch = from_producer(producer_id, epoch, sequence, count, attributes=attributes)
@@ -143,7 +143,7 @@ class TestSnapshot:
         assert again.producers.last_offsets() == producers.last_offsets()
         assert again.producers.first_unstable(10**9) == producers.first_unstable(10**9)
 
-    def test_one_that_is_not_whole(self):
+    def test_cut_or_changed_snapshot_is_refused(self):
         producers = Producers()
         producers.add(batches.read_header(from_producer(1, 0, 0)), 0, NOW, NOW)
         snapshot = producers.dump(1, {0: IndexState(34, 7)})

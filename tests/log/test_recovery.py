@@ -66,7 +66,7 @@ def test_what_a_process_that_was_killed_wrote_is_not_taken_for_durable(data, las
 class TestTornTail:
     @pytest.mark.parametrize("last_end", [LastEnd.KILLED, LastEnd.CRASHED])
     @pytest.mark.parametrize("config", [LogConfig(), LogConfig(index_interval_bytes=200)])
-    def test_cut_at_every_byte(self, data, last_end, config):
+    def test_last_batch_cut_at_every_byte(self, data, last_end, config):
         before = write(data, config, count=12, size=20)
         path = data / NAME
         (stored,) = logs_of(path)
@@ -127,7 +127,7 @@ class TestTornTail:
         stored.write_bytes(content + content[: len(content) // 10])
         assert records_of(opened(data / NAME, LastEnd.KILLED)) == before
 
-    def test_an_empty_file(self, data):
+    def test_recovery_of_an_empty_segment_file(self, data):
         before = write(data)
         (data / NAME / f"{60:020}.log").touch()
         log = opened(data / NAME, LastEnd.KILLED)
@@ -153,7 +153,7 @@ class TestTheMachineWentDown:
         assert log.append(batch(b"next"), NOW).base_offset == len(left)
         assert looked_up(log.offset_for_timestamp(NOW + 5)) == (5, NOW + 5)
 
-    def test_what_was_synced_is_not_read_again(self, data, monkeypatch):
+    def test_crash_recovery_skips_synced_segments(self, data, monkeypatch):
         write(data)
         directory = LocalDirectory(data)
         log = directory.open(ORDERS, SMALL)
@@ -218,7 +218,7 @@ class TestIndex:
 
     @pytest.mark.parametrize("config", [SMALL, LogConfig(index_interval_bytes=200)])
     @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
-    def test_missing(self, data, suffix, config):
+    def test_missing_index_is_rebuilt(self, data, suffix, config):
         before = write(data, config)
         for path in (data / NAME).glob("*" + suffix):
             path.unlink()
@@ -228,14 +228,14 @@ class TestIndex:
     @pytest.mark.parametrize(
         "content", [b"", b"\xff" * 24, b"\x00" * 23, b"\x00" * 48, bytes(range(240))]
     )
-    def test_wrong(self, data, content, config):
+    def test_wrong_index_is_rebuilt(self, data, content, config):
         before = write(data, config)
         for path in (data / NAME).glob("*.index"):
             path.write_bytes(content)
         self.check(data, before, config)
 
     @pytest.mark.parametrize("config", [SMALL, LogConfig(index_interval_bytes=200)])
-    def test_wrong_in_the_middle(self, data, config):
+    def test_index_wrong_in_the_middle_is_rebuilt(self, data, config):
         before = write(data, config)
         for path in (data / NAME).glob("*.index"):
             content = bytearray(path.read_bytes())
@@ -251,7 +251,7 @@ class TestIndex:
                 == bytes(opened(data / NAME, LastEnd.KILLED, config).read(0, 10**6))[: len(read)]
             )
 
-    def test_behind_what_is_there(self, data):
+    def test_index_beyond_the_batches_is_rebuilt(self, data):
         config = LogConfig(index_interval_bytes=200)
         before = write(data, config)
         (stored,) = logs_of(data / NAME)
@@ -303,7 +303,7 @@ class TestInterruptedCompaction:
         directory.close()
         return config, copies, latest
 
-    def test_each_leaves_a_log_that_says_the_same(self, steps):
+    def test_every_interruption_of_compaction_leaves_the_same_log(self, steps):
         config, copies, latest = steps
         assert len(copies) > 10
         for copy in copies:
@@ -322,7 +322,7 @@ class TestInterruptedCompaction:
 class TestOpeningIsRepeatable:
     @settings(max_examples=examples(20))
     @given(st.lists(st.integers(1, 3_000), max_size=30), st.integers(0, 400))
-    def test_any_log_cut_anywhere(self, tmp_path_factory, sizes, cut):
+    def test_any_log_cut_anywhere_opens_the_same_again(self, tmp_path_factory, sizes, cut):
         data = tmp_path_factory.mktemp("data")
         config = LogConfig(segment_bytes=4_000, index_interval_bytes=100)
         directory = LocalDirectory(data)

@@ -26,7 +26,7 @@ def minute(number):
 
 
 class TestByTime:
-    async def test_nothing_is_due(self, filled):
+    async def test_young_segments_stay(self, filled):
         log = await filled()
         assert await log.retain(NOW + DAY) == 0
 
@@ -47,7 +47,7 @@ class TestByTime:
         assert log.append(batch(b"a"), NOW).base_offset == 60
         assert await log.retain(NOW) == 0
 
-    async def test_for_ever(self, filled):
+    async def test_retention_without_limit_deletes_nothing(self, filled):
         log = await filled(retention_ms=-1)
         assert await log.retain(minute(10**9)) == 0
 
@@ -65,20 +65,20 @@ class TestByTime:
 
 
 class TestBySize:
-    async def test_what_is_left_has_at_least_that_size(self, filled):
+    async def test_retention_bytes_stay_at_least(self, filled):
         log = await filled(retention_bytes=3_000)
         assert await log.retain(NOW) > 0
         assert 3_000 <= log.size < 4_000
         assert await log.retain(NOW) == 0
 
-    async def test_a_small_log_stays(self, filled):
+    async def test_log_below_retention_bytes_stays(self, filled):
         log = await filled(retention_bytes=10**6)
         assert await log.retain(NOW) == 0
 
 
 class TestWithoutThePolicy:
     @pytest.mark.parametrize("policy", [frozenset(), frozenset({"compact"})])
-    async def test_only_what_was_trimmed_goes(self, filled, policy):
+    async def test_without_the_policy_only_trimmed_segments_go(self, filled, policy):
         log = await filled(cleanup_policy=policy, retention_ms=1, retention_bytes=1)
         assert await log.retain(minute(10**6)) == 0
         log.trim(30)
@@ -90,7 +90,7 @@ class TestWithoutThePolicy:
 
 
 class TestSegments:
-    def test_one_ends_when_its_first_record_is_old_enough(self, open_log):
+    def test_segment_ends_segment_ms_after_its_first_record(self, open_log):
         log = open_log(segment_ms=1_000)
         log.append(batch(b"a", timestamp=NOW), NOW)
         log.append(batch(b"b", timestamp=NOW + 1_000), NOW)
@@ -98,7 +98,7 @@ class TestSegments:
         log.append(batch(b"c", timestamp=NOW + 1_001), NOW)
         assert [segment.base_offset for segment in log.segments] == [0, 2]
 
-    def test_without_timestamps_the_clock_counts(self, open_log):
+    def test_segment_without_timestamps_ends_by_the_clock(self, open_log):
         log = open_log(segment_ms=1_000)
         log.append(batch(b"a", timestamp=-1), NOW)
         log.append(batch(b"b", timestamp=-1), NOW + 1_001)

@@ -140,14 +140,14 @@ class TestRowsThatAPowerLossTook:
     def size(self, data):
         return (data / NAME / f"{0:020}.log").stat().st_size
 
-    def test_not_after_a_clean_end(self, closed, read):
+    def test_lost_time_index_rows_are_not_searched_after_a_clean_end(self, closed, read):
         directory = LocalDirectory(closed)
         log = directory.open(ORDERS, LogConfig(index_interval_bytes=150))
         assert sum(read) < self.size(closed) / 4
         assert looked_up(log.max_timestamp()) == (1, NOW + 100_000)
         directory.close()
 
-    def test_after_a_clean_end_and_a_start_of_the_machine(self, closed, read, monkeypatch):
+    def test_lost_time_index_rows_after_a_restart_of_the_machine(self, closed, read, monkeypatch):
         monkeypatch.setattr(lock, "boot_id", lambda: "later")
         times = closed / NAME / f"{0:020}.timeindex"
         os.truncate(times, 12)  # the first row: the later one is lost

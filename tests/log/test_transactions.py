@@ -141,7 +141,7 @@ class TestStability:
         assert log.read_committed(0, 1 << 20)[1] == []
         assert committed(log) == []
 
-    async def test_deleting_records_moves_it(self, log):
+    async def test_trim_moves_the_last_stable_offset(self, log):
         write(log, 1)
         fill(log, 5)
         await durable(log)
@@ -164,7 +164,7 @@ class TestStability:
         await durable(log)
         assert told[-1] == 2
 
-    async def test_retention_deletes_open_transactions(self, open_log):
+    async def test_retention_deletes_segments_of_open_transactions(self, open_log):
         log = open_log(segment_bytes=500, retention_ms=1_000)
         write(log, 1)
         fill(log, 10)
@@ -188,7 +188,7 @@ class TestStability:
 
 
 class TestMarkers:
-    def test_bytes(self, log):
+    def test_bytes_of_a_marker(self, log):
         log.append_marker(
             0x0102030405060708,
             9,
@@ -212,7 +212,7 @@ class TestMarkers:
         assert code_of(end, log, 1, 4, coordinator_epoch=6) is COORDINATOR_FENCED
         assert log.end_offset == 2
 
-    def test_of_version_2_needs_a_newer_epoch(self, log):
+    def test_marker_of_version_2_needs_a_newer_epoch(self, log):
         write(log, 1, epoch=4)
         assert code_of(end, log, 1, 4, version=2) is FENCED
         assert end(log, 1, 5, version=2) == 1
@@ -241,7 +241,7 @@ class TestVerification:
         end(log, 1)
         assert code_of(log.append, transactional(1, sequence=2), NOW) is NO_TRANSACTION
 
-    def test_a_duplicate_needs_none(self, log):
+    def test_duplicate_needs_no_verification(self, log):
         write(log, 1)
         end(log, 1)
         assert log.append(transactional(1), NOW).duplicate
@@ -288,7 +288,7 @@ class TestVerification:
         assert log.ongoing_transaction(1, 0) == 0
         assert next(log.active_producers()).last_sequence == -1
 
-    def test_what_is_open(self, log):
+    def test_ongoing_transaction_is_that_of_producer_and_epoch(self, log):
         fill(log, 2)
         write(log, 1, epoch=5)
         assert log.ongoing_transaction(1, 5) == 2
@@ -313,7 +313,7 @@ class TestBounds:
         await log.retain(NOW + 10 * DAY)
         assert list(log.active_producers()) == []
 
-    async def test_verifications_are_forgotten(self):
+    async def test_oldest_verifications_are_forgotten(self):
         log = memory_log(ORDERS)
         first = log.begin_verification(0, 0, 0, NOW, tv2=False)
         for producer_id in range(1, MAX_VERIFICATIONS + 1):
@@ -418,7 +418,7 @@ class TestReopening:
 
     @settings(max_examples=examples(40), suppress_health_check=list(HealthCheck), deadline=None)
     @given(st.data())
-    def test_damaged_files(self, choices):
+    def test_restart_survives_damaged_transaction_files(self, choices):
         with TemporaryDirectory() as path:
             data = Path(path) / "data"
             directory = LocalDirectory(data)
