@@ -46,11 +46,12 @@ class ReadableLog:
         self.start_offset = max(start_offset, segments[0].base_offset)
         self.end_offset = self.high_watermark = segments[-1].end_offset
         self._segments = SegmentList(segments, backing)
-        self._producers = ProducerStateManager(self, self._segments, backing)
+        self._producers = ProducerStateManager(self, backing)
         self._problems = problems
         self._high_watermark_position: tuple[Segment, int] | None = None
         """Where the high watermark is, if that is not the end: a segment, and a position in it."""
-        self._listeners: dict[object, Callable[[], None]] = {}
+        self._listeners: dict[object, Callable[[], None]] | None = None
+        """None: nothing has waited yet."""
         self._closed: ErrorCode | None = None
         """Error code of every operation since the log was removed or closed."""
 
@@ -225,16 +226,18 @@ class ReadableLog:
     # Waiting
 
     def on_append(self, callback: Callable[[], None]) -> Callable[[], None]:
-        token = object()
-        self._listeners[token] = callback
+        if self._listeners is None:
+            self._listeners = {}
+        listeners, token = self._listeners, object()
+        listeners[token] = callback
 
         def stop() -> None:
-            self._listeners.pop(token, None)
+            listeners.pop(token, None)
 
         return stop
 
     def _notify(self) -> None:
-        for callback in tuple(self._listeners.values()):
+        for callback in tuple((self._listeners or {}).values()):
             callback()
 
     async def wait_beyond(self, offset: int) -> None:

@@ -35,6 +35,8 @@ from kohort.log.storage import OpenFiles
 
 logger = logging.getLogger("kohort.log")
 
+_INITIAL = Checkpoint()
+"""The one of every log that has nothing to tell: there may be very many empty logs."""
 _SEGMENT = re.compile(r"(\d{20})\.log")
 _INDEX = re.compile(r"(\d{20})\.index")
 _SWAP = re.compile(r"(\d{20})-(\d{20})\.swap")
@@ -104,11 +106,12 @@ def load(
     if last_end is not LastEnd.CLEAN:
         _distrust(segments, checkpoint.recovery_point)
     end_offset = segments[-1].end_offset
-    return segments, checkpoint._replace(
+    checkpoint = checkpoint._replace(
         recovery_point=min(checkpoint.recovery_point, end_offset),
         cleaned=min(checkpoint.cleaned, end_offset),
         epochs=_epochs(segments, known, latest_epoch, checkpoint.start_offset),
     )
+    return segments, _INITIAL if checkpoint == _INITIAL else checkpoint
 
 
 def _epochs(

@@ -1,8 +1,7 @@
 """The segments of one log: which one has an offset, and when a new one begins."""
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
-from typing import overload
+from collections.abc import Iterable, Sequence
 
 from kohort.log.aborted_index import AbortedIndex
 from kohort.log.backing import Backing
@@ -11,14 +10,15 @@ from kohort.log.segment_storage import MAX_SEGMENT_SIZE
 from kohort.util.time_slice import TimeSlices
 
 
-class SegmentList(Sequence[Segment]):
-    """The segments of one log in order, the last one active."""
+class SegmentList(list[Segment]):
+    """The segments of one log in order, the last one active; changed by the methods below alone."""
 
-    __slots__ = ("_backing", "_segments", "active", "changes", "roll_bytes", "roll_ms", "size")
+    # A list itself, and not beside one: there may be very many logs.
+    __slots__ = ("_backing", "active", "changes", "roll_bytes", "roll_ms", "size")
 
-    def __init__(self, segments: list[Segment], backing: Backing) -> None:
-        """`segments` are in order, the last one ready to append; the list is changed in place."""
-        self._segments = segments
+    def __init__(self, segments: Sequence[Segment], backing: Backing) -> None:
+        """`segments` are in order, the last one ready to append."""
+        super().__init__(segments)
         self._backing = backing
         self.active = segments[-1]
         """The one that is appended to."""
@@ -31,43 +31,28 @@ class SegmentList(Sequence[Segment]):
         self.roll_ms = 0
         """Time from the first batch of a segment on after which a new one begins."""
 
-    @overload
-    def __getitem__(self, index: int) -> Segment: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[Segment]: ...
-
-    def __getitem__(self, index: int | slice) -> Segment | list[Segment]:
-        return self._segments[index]
-
-    def __len__(self) -> int:
-        return len(self._segments)
-
-    def __iter__(self) -> Iterator[Segment]:
-        return iter(self._segments)
-
     # Lookups
 
     def holding(self, offset: int) -> Segment:
         """The segment whose range has `offset`; the first one if it lies before all."""
-        return self._segments[self._index(offset)]
+        return self[self._index(offset)]
 
     def since(self, offset: int) -> list[Segment]:
         """The segments from `holding(offset)` on."""
-        return self._segments[self._index(offset) :]
+        return self[self._index(offset) :]
 
     def _index(self, offset: int) -> int:
-        return max(bisect_right(self._segments, offset, key=_base_offset) - 1, 0)
+        return max(bisect_right(self, offset, key=_base_offset) - 1, 0)
 
     def has_run(self, segments: Sequence[Segment]) -> bool:
         """Whether these are segments of the log, one after the other."""
         first = self._index(segments[0].base_offset)
-        return self._segments[first : first + len(segments)] == list(segments)
+        return self[first : first + len(segments)] == list(segments)
 
     async def copied_aborted_indexes(self) -> list[tuple[int, AbortedIndex]]:
         """The base offset of each segment with aborted transactions, and a copy of their index."""
         copies, slices = [], TimeSlices()
-        for segment in tuple(self._segments):
+        for segment in tuple(self):
             if segment.aborted.store.size:
                 copies.append((segment.base_offset, segment.aborted.copy()))
             await slices.give_way()
@@ -91,7 +76,7 @@ class SegmentList(Sequence[Segment]):
         self.active.seal()
         self._backing.sealed(self.active)
         self.active = self._backing.new_segment(base_offset, index_interval)
-        self._segments.append(self.active)
+        self.append(self.active)
         return self.active
 
     # Changes
@@ -99,8 +84,8 @@ class SegmentList(Sequence[Segment]):
     def remove_first(self, count: int) -> list[Segment]:
         """Take the first `count` segments, but not all, off the list; their files stay."""
         self.changes += 1
-        removed = self._segments[:count]
-        del self._segments[:count]
+        removed = self[:count]
+        del self[:count]
         self.size -= sum(segment.size for segment in removed)
         return removed
 
@@ -109,7 +94,7 @@ class SegmentList(Sequence[Segment]):
         self.changes += 1
         first = self._index(sources[0].base_offset)
         compacted = self._backing.finish_swap(sources, result)
-        self._segments[first : first + len(sources)] = [compacted]
+        self[first : first + len(sources)] = [compacted]
         self.size += result.size - sum(segment.size for segment in sources)
 
     def truncate(self, end_offset: int) -> None:
@@ -118,19 +103,19 @@ class SegmentList(Sequence[Segment]):
         Must be repeated if it raises OSError.
         """
         self.changes += 1
-        while len(self._segments) > 1 and self.active.base_offset >= end_offset:
-            if (remove := self._backing.discard(self._segments[-1:])) is not None:
+        while len(self) > 1 and self.active.base_offset >= end_offset:
+            if (remove := self._backing.discard(self[-1:])) is not None:
                 remove()
-            del self._segments[-1]
-            self.active = self._segments[-1]
+            del self[-1]
+            self.active = self[-1]
         self.active.take_back(end_offset)
-        self.size = sum(segment.size for segment in self._segments)
+        self.size = sum(segment.size for segment in self)
 
     # Files
 
     def unsynced_files(self) -> Iterable[str]:
         """The files written since the last call, the newest first."""
-        for segment in reversed(self._segments):
+        for segment in reversed(self):
             if segment.size and not segment.unsynced:
                 break
             if (path := segment.log.file()) is not None:
@@ -139,7 +124,7 @@ class SegmentList(Sequence[Segment]):
 
     def close(self) -> None:
         """Close all files."""
-        for segment in self._segments:
+        for segment in self:
             segment.close()
 
 

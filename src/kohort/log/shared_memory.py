@@ -258,6 +258,7 @@ class SharedMemoryDirectory(MemoryDirectory):
             stored.checkpoint,
             leader_epochs=epochs,
         )
+        stored.segments = log.segments
         log.restore_producers(_go_on)
         self._logs[topic_partition] = log
         return log
