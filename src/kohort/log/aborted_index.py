@@ -124,10 +124,10 @@ class AbortedIndex:
             known = self._blocks.get(number) or self._measure(number)
             if known and known.first_offset >= end > known.last_stable_offset:
                 continue
-            for each in self._read_block(number)[max(first - number * _BLOCK, 0) :]:
-                if each.first_offset < end or each.last_stable_offset >= end:
-                    yield each
-                if each.last_stable_offset >= end:
+            for transaction in self._read_block(number)[max(first - number * _BLOCK, 0) :]:
+                if transaction.first_offset < end or transaction.last_stable_offset >= end:
+                    yield transaction
+                if transaction.last_stable_offset >= end:
                     return
 
     def _measure(self, number: int) -> _Block | None:
@@ -159,7 +159,7 @@ class AbortedIndex:
         Raises OSError.
         """
         state = state or IndexState()
-        content = b"".join(_ENTRY.pack(_VERSION, *each) for each in expected)
+        content = b"".join(_ENTRY.pack(_VERSION, *transaction) for transaction in expected)
         size = state.size + len(content)
         if self.store.size == size and self.store.read(state.size, len(content)) == content:
             return

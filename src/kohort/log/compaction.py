@@ -141,7 +141,7 @@ class Compaction:
         self.latest = LatestOffsets(min(MAX_KEYS, dirty_offsets))
         try:
             self._read_keys()
-            sources = [each for each in self.segments if each.base_offset < self.end]
+            sources = [segment for segment in self.segments if segment.base_offset < self.end]
             transactions = self._transactions(sources)
             for source in sources:
                 if not pieces or not pieces[-1].has_room_for(source, self.config.segment_bytes):
@@ -193,9 +193,9 @@ class Compaction:
         for base_offset, index in self.aborted:
             if base_offset < start:
                 continue
-            for each in index.entries():
-                if each.first_offset < end:
-                    found.append(each)
+            for transaction in index.entries():
+                if transaction.first_offset < end:
+                    found.append(transaction)
                 self._rest()
         return CleanedTransactions(found)
 

@@ -294,5 +294,5 @@ def contents_of(log: PartitionLog, progress: Progress = unobserved) -> LogConten
         log.size,
         digest.digest(),
         bytes(log.producers_for({})),
-        tuple(each for segment in log.segments for each in segment.aborted.entries()),
+        tuple(transaction for segment in log.segments for transaction in segment.aborted.entries()),
     )

@@ -82,7 +82,7 @@ class DataDirectory:
         return f"<DataDirectory {self._path} cluster={self.cluster_id}>"
 
     def marks(self) -> dict[TopicPartition, UUID | None]:
-        return {each: self._mark(each) for each in partition_names(self._path)}
+        return {partition: self._mark(partition) for partition in partition_names(self._path)}
 
     def _mark(self, partition: TopicPartition) -> UUID | None:
         try:
@@ -100,7 +100,10 @@ class DataDirectory:
         published: list[str] = []
         try:
             for start in range(0, len(names), _BATCH_SIZE):
-                some = {each: partitions[each] for each in names[start : start + _BATCH_SIZE]}
+                some = {
+                    partition: partitions[partition]
+                    for partition in names[start : start + _BATCH_SIZE]
+                }
                 self._make_some(some, published)
             sync_all((str(self._path),))
         except OSError:
@@ -125,15 +128,15 @@ class DataDirectory:
 
     def _free(self, partitions: Iterable[TopicPartition]) -> None:
         """Have no place with one of these names, or raise."""
-        taken = [each for each in partitions if self.is_taken(each)]
-        for each in taken:
-            if read_mark(self._at(each)) is None:
-                raise NameTakenError(each, f"{self._path}/{each}")
-        for each in taken:
-            self.set_aside(each)
+        taken = [partition for partition in partitions if self.is_taken(partition)]
+        for partition in taken:
+            if read_mark(self._at(partition)) is None:
+                raise NameTakenError(partition, f"{self._path}/{partition}")
+        for partition in taken:
+            self.set_aside(partition)
 
     def mark(self, partitions: Mapping[TopicPartition, UUID]) -> None:
-        paths = [self._at(each) for each in partitions]
+        paths = [self._at(partition) for partition in partitions]
         self._beside_each_other(_mark_and_sync, paths, partitions.values())
 
     def _beside_each_other(self, work: object, *arguments: Iterable[object]) -> None:

@@ -87,9 +87,9 @@ class FileTarget:
         return FileLogCopy(path)
 
     def complete(self, cluster_id: str) -> None:
-        for each in partition_names(self._path):
-            if each not in self._logs:
-                remove_partition_directory(self._at(each), marked=False)
+        for partition in partition_names(self._path):
+            if partition not in self._logs:
+                remove_partition_directory(self._at(partition), marked=False)
         sync_all((str(self._path),))
         self._put_format(directory_format.encode_format(cluster_id))
         self._lock.confirm()

@@ -157,7 +157,7 @@ class LocalDirectory:
 
             return self._recovery(topic_partition, configs[topic_partition], go_on)
 
-        paths = {each: self._directory(each) for each in configs}
+        paths = {partition: self._directory(partition) for partition in configs}
         self._recovered = recover_all(paths, load, self._recovery_threads)
 
     def _lead(self, topic_partition: TopicPartition, leader_epoch: int) -> None:
@@ -495,7 +495,7 @@ def _ensure_spread(path: Path, workers: int) -> DirectoryFormat | None:
 
 def _failures(running: Sequence[Future[None]]) -> list[BaseException]:
     """What they raise, once all have ended."""
-    return [error for each in running if (error := each.exception()) is not None]
+    return [error for future in running if (error := future.exception()) is not None]
 
 
 def _sync_found(path: str, segments: Sequence[Segment]) -> None:

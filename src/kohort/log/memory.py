@@ -40,7 +40,9 @@ class MemoryPlaces:
         self._topics: dict[TopicPartition, UUID] = {}
 
     def marks(self) -> dict[TopicPartition, UUID | None]:
-        return {each: self._topics.get(each) for each in {*self._logs, *self._topics}}
+        return {
+            partition: self._topics.get(partition) for partition in {*self._logs, *self._topics}
+        }
 
     def is_taken(self, partition: TopicPartition) -> bool:
         return partition in self._logs or partition in self._topics

@@ -48,7 +48,7 @@ def recover_all(
     logger.info("checking %s, because the machine went down", work)
     with ThreadPoolExecutor(threads, "kohort-recovery") as executor:
         outcomes: dict[TopicPartition, Future[Outcome]] = {
-            each: executor.submit(_outcome, load, each, work) for each in paths
+            partition: executor.submit(_outcome, load, partition, work) for partition in paths
         }
         while wait(outcomes.values(), line_every_s).not_done:
             logger.info("checked %s", work.progress())

@@ -85,7 +85,7 @@ def load(
     if files.CHECKPOINT in names:
         checkpoint = files.load_checkpoint(path, log)
     known = files.load_epochs(path) if leader_epoch_checkpoint.NAME in names else ()
-    latest_epoch = max(leader_epoch, *(each.epoch for each in known), 0)
+    latest_epoch = max(leader_epoch, *(entry.epoch for entry in known), 0)
     if last_end is LastEnd.CRASHED:
         known = ()  # it may be an older one
     segments = _segments(path, names, open_files, interval, latest_epoch)
@@ -121,11 +121,11 @@ def _epochs(
     if not current:
         return ()
     start_offset, end_offset = max(start_offset, segments[0].base_offset), segments[-1].end_offset
-    found: Iterable[tuple[int, int]] = [each for each in known if each.start_offset < end_offset]
-    last = max(each.last_epoch for each in segments[-2:])
+    found: Iterable[tuple[int, int]] = [entry for entry in known if entry.start_offset < end_offset]
+    last = max(segment.last_epoch for segment in segments[-2:])
     begins_with = min((offset for _, offset in found), default=end_offset)
     if begins_with > start_offset or last != max((epoch for epoch, _ in found), default=-1):
-        found = chain.from_iterable(each.epochs() for each in segments)
+        found = chain.from_iterable(segment.epochs() for segment in segments)
     return LeaderEpochs(current, end_offset, found).entries(start_offset)
 
 
@@ -156,7 +156,7 @@ def found_segments(
     path: str, open_files: OpenFiles, interval: int = 4096, leader_epoch: int = 0
 ) -> list[Segment]:
     """The segments in the directory `path`, in order and unchecked. Raises OSError."""
-    latest_epoch = max(leader_epoch, *(each.epoch for each in files.load_epochs(path)), 0)
+    latest_epoch = max(leader_epoch, *(entry.epoch for entry in files.load_epochs(path)), 0)
     return _segments(path, os.listdir(path), open_files, interval, latest_epoch)
 
 

@@ -196,16 +196,18 @@ class MemoryStorage:
 
     async def read(self, offset: int) -> Logged:
         if offset < (end := self._shared.compacted):
-            data = [each for each in self._shared.metadata if read_header(each).base_offset < end]
+            data = [
+                batch for batch in self._shared.metadata if read_header(batch).base_offset < end
+            ]
             return Logged(b"".join(data), end)
         return Logged(
-            b"".join(each for each in self._shared.metadata if _last_offset(each) >= offset)
+            b"".join(batch for batch in self._shared.metadata if _last_offset(batch) >= offset)
         )
 
     async def compact(self, end_offset: int, batches: Sequence[bytes]) -> None:
         self._row  # noqa: B018 - raises if the session is over
         if end_offset > self._shared.compacted:
-            later = [each for each in self._shared.metadata if _last_offset(each) >= end_offset]
+            later = [batch for batch in self._shared.metadata if _last_offset(batch) >= end_offset]
             self._shared.metadata = [*batches, *later]
             self._shared.compacted = end_offset
 

@@ -136,19 +136,19 @@ def ensure_there(path: Path) -> None:
 
 def ensure_whole(path: Path, workers: int) -> None:
     """Raise KohortError if the directory of a worker is missing."""
-    for each in (directory_of(path, number) for number in range(1, workers)):
-        if not (each / FORMAT_FILE).exists():
+    for directory in (directory_of(path, number) for number in range(1, workers)):
+        if not (directory / FORMAT_FILE).exists():
             raise KohortError(
-                f"{each} is missing, which has the partitions of one of {workers} workers; restore "
-                "it from a copy"
+                f"{directory} is missing, which has the partitions of one of {workers} workers; "
+                "restore it from a copy"
             )
 
 
 def _ensure_unused(path: Path) -> None:
     """Raise KohortError if a directory is in use by a process."""
-    for each in directories_of(path):
-        if (each / LOCK_FILES[-1]).exists():
-            with locked(each):
+    for directory in directories_of(path):
+        if (directory / LOCK_FILES[-1]).exists():
+            with locked(directory):
                 pass
 
 
@@ -194,10 +194,10 @@ def _free(move: _Move) -> _Move:
 
 def _set_aside(path: Path) -> list[str]:
     """The directories of strays and of partitions that are being made or removed."""
-    partitions = {str(each) for each in partition_names(path)}
+    partitions = {str(partition) for partition in partition_names(path)}
     with os.scandir(path) as entries:
         return sorted(
-            each.name for each in entries if each.is_dir() and each.name not in partitions
+            entry.name for entry in entries if entry.is_dir() and entry.name not in partitions
         )
 
 
