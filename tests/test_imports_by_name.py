@@ -5,13 +5,15 @@ its own room or goes to a lower one, or nothing of the target is used but names 
 """
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import pytest
 
-SOURCES: Final = Path(__file__).parents[1] / "src" / "kohort"
+ROOT: Final = Path(__file__).parents[1]
+SOURCES: Final = ROOT / "src" / "kohort"
 FUNCTIONS: Final = {"__import__", "exec_module", "import_module", "run_module"}
 ARGUED: Final = {
     "assignors/__init__.py": "public names of its own room",
@@ -65,3 +67,25 @@ def test_imports_by_name_are_found(line: str) -> None:
 
 def test_an_import_statement_is_left_to_the_contracts() -> None:
     assert not [*imports_by_name("from importlib import import_module\nfrom kohort import server")]
+
+
+def modules_of_programs() -> Iterator[tuple[str, str]]:
+    """(file, module of Kohort) of each import in programs that neither mypy nor pytest reads.
+
+    Some of them are text in another program.
+    """
+    for directory in (".ci", "fuzz", "interop", "tests/interop/clients"):
+        for path in filter(Path.is_file, (ROOT / directory).iterdir()):
+            for module in re.findall(r"from (kohort(?:\.\w+)*) import", path.read_text("utf-8")):
+                yield f"{directory}/{path.name}", module
+
+
+def test_modules_that_other_programs_import_are_there() -> None:
+    found = [*modules_of_programs()]
+    assert len(found) > 20
+    places = {each: ROOT / "src" / Path(*each[1].split(".")) for each in found}
+    assert [
+        each
+        for each, path in places.items()
+        if not (path.is_dir() or path.with_suffix(".py").exists())
+    ] == []
