@@ -47,7 +47,7 @@ class IndexState(NamedTuple):
 
 
 class _Block(NamedTuple):
-    """What a search needs of a full block of entries, to skip it."""
+    """Summary of a full block of entries: a search skips blocks by it."""
 
     first_offset: int
     """The smallest one."""
@@ -131,7 +131,7 @@ class AbortedIndex:
                     return
 
     def _measure(self, number: int) -> _Block | None:
-        """What to remember of a block; None of one that is not full."""
+        """The summary of a block; None for one that is not full."""
         stored = self.store.read(number * _BLOCK_BYTES, _BLOCK_BYTES)
         if len(stored) < _BLOCK_BYTES:
             return None
@@ -154,7 +154,7 @@ class AbortedIndex:
     def replace_from(
         self, state: IndexState | None, expected: Sequence[AbortedTransaction]
     ) -> None:
-        """Have exactly `expected` behind what was there in that state, None for an empty one.
+        """Replace the entries after `state` (None: all) by `expected`, unless they are equal.
 
         Raises OSError.
         """

@@ -39,7 +39,7 @@ class Backing(Protocol):
         ...
 
     def sync(self, names: Iterable[str]) -> None:
-        """Have what these files and directories were written on the disk; in any thread.
+        """fsync these files and directories; in any thread.
 
         Raises OSError.
         """
@@ -76,7 +76,7 @@ class Backing(Protocol):
         ...
 
     def sync_failed(self, error: OSError) -> None:
-        """What was written may not reach the disk."""
+        """A sync failed: written data may not reach the disk."""
         ...
 
     def rewrite_end(self, segment: Segment) -> Callable[[], None]:

@@ -261,8 +261,9 @@ class LogReader(LogState, Protocol):
         With `at_least_one` the first batch is given even if it is larger, so it is empty at the end
         only: that is the end offset, or with `durable` the high watermark. In an event loop it is
         also empty if the records have to be loaded from elsewhere: `loaded` waits for that, and
-        `on_append` tells it. A read does not cross segments. Raises KafkaError OFFSET_OUT_OF_RANGE
-        outside [start_offset, end_offset], CorruptLogError where the log is damaged, OSError.
+        `on_append` calls back then. A read does not cross segments. Raises KafkaError
+        OFFSET_OUT_OF_RANGE outside [start_offset, end_offset], CorruptLogError where the log is
+        damaged, OSError.
         """
         ...
 
@@ -338,7 +339,7 @@ class LogMaintenance(LogState, Protocol):
 
     @property
     def checkpoint(self) -> Checkpoint:
-        """State that its batches do not tell: it changes when some of them are removed."""
+        """State that the batches do not contain: it changes when some of them are removed."""
         ...
 
     def active_producers(self) -> Iterator[ActiveProducer]:
@@ -394,7 +395,7 @@ class LogSync(Protocol):
         ...
 
     def sync(self, names: Iterable[str]) -> None:
-        """Have what `unsynced` named on the disk, blocking, in any thread. Raises OSError."""
+        """fsync the files that `unsynced` named, blocking, in any thread. Raises OSError."""
         ...
 
     def owner_sync_failed(self, error: OSError, durable_end: int) -> None:
@@ -428,7 +429,7 @@ class LogDirectory(Protocol):
     """All logs of a server."""
 
     problems: Problems
-    """What is wrong with logs now."""
+    """The current problems of logs."""
     on_reopened: list[Callable[[Log], None]]
     """Called with each log that `reopen` has opened, which takes the place of the former one."""
     on_lost: list[Callable[[], None]]
@@ -442,7 +443,7 @@ class LogDirectory(Protocol):
         ...
 
     def stop_opening(self) -> None:
-        """Have `recover` and `open` raise OpeningStoppedError from now on; thread-safe."""
+        """Make `recover` and `open` raise OpeningStoppedError from now on; thread-safe."""
         ...
 
     def confirm_start(self) -> None:
@@ -476,7 +477,7 @@ class LogDirectory(Protocol):
         ...
 
     def refuse(self, topic_partition: TopicPartition, why: str) -> None:
-        """Have `open` of that partition, which is not open, return a log that raises `why`."""
+        """Make `open` of that partition, which is not open, return a log that raises `why`."""
         ...
 
     async def reopen(self) -> None:

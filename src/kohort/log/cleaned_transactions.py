@@ -18,7 +18,7 @@ class CleanedTransactions:
         """`aborted`: those with records or a marker in the batches that are read."""
         self._later = sorted(aborted, key=lambda each: each.first_offset, reverse=True)
         self._aborted: dict[int, tuple[AbortedTransaction, bool]] = {}
-        """Those that have begun and not ended, by producer id, and whether batches were read."""
+        """Transactions that are open, by producer id, and whether batches of them were read."""
         self._committed: set[int] = set()
         """Producer ids of other transactions of which batches were read."""
 

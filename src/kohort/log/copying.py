@@ -70,13 +70,13 @@ class Source(Protocol):
 
 
 class Extent(NamedTuple):
-    """How long a log is: what a server cannot append to it or remove without changing."""
+    """Extent of a log: every append and every removal changes it."""
 
     start_offset: int
     end_offset: int
     size: int
     cleaned: int
-    """Up to where it was compacted."""
+    """Offset up to which it was compacted."""
 
 
 class Target(Protocol):
@@ -110,14 +110,14 @@ class Target(Protocol):
 
 
 class LogContents(NamedTuple):
-    """What a log has, for comparison."""
+    """Contents of a log, for comparison."""
 
     start_offset: int
     end_offset: int
     stable_offset: int
-    """Up to where transactions are decided."""
+    """Offset up to which transactions are decided."""
     cleaned: int
-    """Up to where it was compacted."""
+    """Offset up to which it was compacted."""
     size: int
     batches: bytes
     """A hash of all batches."""
@@ -253,7 +253,7 @@ def _damaged(segment: Segment, position: int, offset: int) -> CorruptLogError:
 
 
 def differences(source: Source, copy: Source, progress: Progress = unobserved) -> Iterator[str]:
-    """What differs between two places of logs, as text. Raises KohortError, OSError."""
+    """Differences between two sets of logs, as text. Raises KohortError, OSError."""
     ids = source.directories.cluster_id, copy.directories.cluster_id
     if ids[0] != ids[1]:
         yield f"the cluster id is {ids[0]}, and {ids[1]} in the copy"
@@ -277,7 +277,7 @@ def differences(source: Source, copy: Source, progress: Progress = unobserved) -
 
 
 def contents_of(log: PartitionLog, progress: Progress = unobserved) -> LogContents:
-    """What a log has; every byte is read. Raises KafkaError, OSError."""
+    """Read every byte of a log for a comparison. Raises KafkaError, OSError."""
     digest = blake2b()
     for segment in log.segments:
         position = 0

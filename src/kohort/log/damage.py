@@ -23,7 +23,7 @@ class Damage:
     offset: int
     """Offset that the next valid record would have had there."""
     what: str
-    """What is wrong there, as a clause."""
+    """The damage, as a clause."""
 
     def __str__(self) -> str:
         return f"{self.file} is damaged at byte {self.position}, offset {self.offset}: {self.what}"

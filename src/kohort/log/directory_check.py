@@ -1,4 +1,4 @@
-"""What `kohort storage check` looks at in a data directory; nothing is changed."""
+"""The checks of `kohort storage check` in a data directory; they change nothing."""
 
 import os
 import shutil
@@ -22,7 +22,7 @@ from kohort.types import TopicPartition
 
 
 def check(path: Path, fold: Fold) -> Iterator[Finding]:
-    """What there is to say of the directory; every byte is read. Raises OSError."""
+    """All findings of the directory; every byte is read. Raises OSError."""
     try:
         found = directory_format.examine(path)
     except KohortError as error:
@@ -102,7 +102,7 @@ def _logs(paths: Sequence[Path], known: Mapping[TopicPartition, Known]) -> Itera
 
 
 def _epochs(directory: str, leader_epoch: int) -> Iterator[Finding]:
-    """What is wrong with the leader epochs of a log that has some."""
+    """Problems of the leader epochs of a log that has some."""
     entries = files.load_epochs(directory)
     if not entries and not leader_epoch:
         return

@@ -95,7 +95,10 @@ class Retryable(Protocol):
     """A log whose last sync failed."""
 
     def sync_failed(self, error: OSError) -> None:
-        """It may not be: take back what is not durable. Called again if `retry_sync` fails."""
+        """A sync failed: remove the records that are not durable.
+
+        Called again if `retry_sync` fails.
+        """
         ...
 
     def retry_sync(self) -> Callable[[], None]:
@@ -104,14 +107,14 @@ class Retryable(Protocol):
 
 
 class Syncable(Retryable, Protocol):
-    """What is made durable: one log."""
+    """A log that a `Commit` makes durable."""
 
     def begin_sync(self) -> Callable[[], None]:
-        """What brings all that is written by now to the disk; it is called in another thread."""
+        """Function that syncs everything written so far; it is called in another thread."""
         ...
 
     def synced(self) -> None:
-        """What `begin_sync` gave is durable."""
+        """The function of the last `begin_sync` has returned."""
         ...
 
     def sync_resumed(self) -> None:

@@ -173,7 +173,7 @@ _LOG_LINE = re.compile(rb"^log ([!-~]+)$", re.MULTILINE)
 
 
 def store_epochs(directory: str, entries: Sequence[EpochEntry], *, durable: bool) -> None:
-    """Have the leader epochs of the log in `directory` in their file. Raises OSError."""
+    """Store the leader epochs of the log in `directory` in their file. Raises OSError."""
     path = f"{directory}/{leader_epoch_checkpoint.NAME}"
     content = leader_epoch_checkpoint.encode(entries)
     if content != read_file(path):

@@ -1,4 +1,4 @@
-"""What a check of a place has found, and what it needs to know."""
+"""Findings of a check of stored logs, and the metadata that it compares them with."""
 
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
@@ -9,7 +9,7 @@ from kohort.types import TopicPartition
 
 
 class Level(Enum):
-    """How bad it is."""
+    """Severity of a finding."""
 
     OK = "ok"
     WARNING = "warning"
@@ -22,12 +22,12 @@ class Finding(NamedTuple):
 
     level: Level
     what: str
-    """What was looked at, in a word."""
+    """The checked part, in a word."""
     text: str
 
 
 class Known(NamedTuple):
-    """What the metadata log tells of a partition."""
+    """State of a partition by the metadata log."""
 
     topic_id: UUID
     leader_epoch: int

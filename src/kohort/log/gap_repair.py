@@ -43,7 +43,7 @@ class Hole:
     next_offset: int
     """Offset of the next valid record."""
     leader_epoch: int
-    """That of the first record that is missing."""
+    """Leader epoch of the first missing record."""
 
     def __str__(self) -> str:
         return (

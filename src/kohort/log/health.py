@@ -1,4 +1,4 @@
-"""What a log tells when the disk refuses to take something."""
+"""Reports of a log whose writes or syncs the disk refuses."""
 
 from collections.abc import Callable
 
@@ -21,7 +21,7 @@ class DiskHealth:
         self._problem: str | None = None
 
     def failed(self, error: OSError) -> None:
-        """What was written may not be on the disk."""
+        """A sync failed: written data may not be on the disk."""
         self._problems.failed_syncs += 1
         self._distrust()
         if self._problem is None:

@@ -57,7 +57,7 @@ class LatestOffsets:
         return self._table[self._find(key)[0] + 2] - 1
 
     def _find(self, key: bytes) -> tuple[int, int, int]:
-        """Where the slot of the key is, or a free one for it, and the key's digest."""
+        """Position of the key's slot, or of a free one for it, and the key's digest."""
         first, second = _DIGEST.unpack(blake2b(key, digest_size=_DIGEST.size).digest())
         table, mask = self._table, self._mask
         slot, step = first & mask, second | 1  # an odd step leads to every slot

@@ -54,7 +54,7 @@ class LeaderEpochs:
 
     @classmethod
     def of(cls, entries: Sequence[EpochEntry]) -> "LeaderEpochs":
-        """Those with these entries, the last one current; without any, `ONLY`."""
+        """The epochs with these entries, the last one current; without any, `ONLY`."""
         return cls(*entries[-1], entries[:-1]) if entries else ONLY
 
     @property
@@ -87,4 +87,4 @@ class LeaderEpochs:
 
 
 ONLY: Final = LeaderEpochs()
-"""Those of a log that one node leads for good."""
+"""The epochs of a log that never changes its leader."""

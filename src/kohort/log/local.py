@@ -494,7 +494,7 @@ def _ensure_spread(path: Path, workers: int) -> DirectoryFormat | None:
 
 
 def _failures(running: Sequence[Future[None]]) -> list[BaseException]:
-    """What they raise, once all have ended."""
+    """The errors of these futures, once all have ended."""
     return [error for future in running if (error := future.exception()) is not None]
 
 

@@ -13,7 +13,7 @@ from kohort.log.recovery import LastEnd
 _LOCK = ".lock"
 _CLEAN = ".clean-shutdown"
 LOCK_FILES = (_CLEAN, _LOCK)
-"""What a lock leaves in its directory."""
+"""Files that a lock leaves in its directory."""
 
 
 class DirectoryLock:
@@ -73,13 +73,13 @@ class DirectoryLock:
             self._write(boot_id())
 
     def distrust(self) -> None:
-        """Have the next start check everything: the disk has refused to take something."""
+        """Make the next start check everything: the disk has refused a write or a sync."""
         self._distrusted = True
         with contextlib.suppress(OSError):  # the same disk
             self._write("")
 
     def distrust_check(self) -> None:
-        """Have the next start check what this one did: a log could not be opened."""
+        """Make the next start repeat the checks of this one: a log could not be opened."""
         self._checked = False
         self._distrusted = True
 

@@ -26,7 +26,7 @@ _LINE_EVERY_S: Final = 5.0
 _MB: Final = 1_000_000
 
 Found: TypeAlias = tuple[list[Segment], Checkpoint]
-"""What `recovery.load` returns."""
+"""The result of `recovery.load`."""
 Outcome: TypeAlias = Found | KafkaError | OSError
 Load: TypeAlias = Callable[[TopicPartition, Progress], Found]
 """Recovers one log. Raises KafkaError, OSError, OpeningStoppedError."""
@@ -81,7 +81,7 @@ def _bytes_to_check(path: str) -> int:
 
 
 class _Work:
-    """How much there is to check, and how much of it is done; for several threads."""
+    """Progress of a check: total and checked bytes; for several threads."""
 
     def __init__(self, logs: int, size: int) -> None:
         self._logs, self._bytes = logs, size

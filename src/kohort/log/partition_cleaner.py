@@ -64,7 +64,7 @@ class PartitionCleaner:
         """None until it is planned."""
 
     def stop(self) -> None:
-        """Have a run in its thread end soon, without effect."""
+        """Make a run in its thread end soon, without effect."""
         if self._compaction is not None:
             self._compaction.stopped = True
 

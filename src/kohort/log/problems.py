@@ -1,7 +1,6 @@
-"""What is wrong with logs right now, for `/health`, the log lines and the metrics.
+"""Current problems of logs, for `/health`, the log lines and the metrics.
 
-Each problem is told by one log line when it begins and one when it ends, however often it is met in
-between.
+Each problem is logged once when it begins and once when it ends.
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""The producers of a log as its snapshot and its batches tell them.
+"""The producers of a log, read from its snapshot and its batches.
 
 A snapshot is stored every few MiB. The batches behind it are read when the producers are first
 needed, and a snapshot is trusted only if it fits the indexes of aborted transactions.

@@ -55,7 +55,8 @@ class ProducerStateManager:
         self._damage: KafkaError | None = None
         """Why the producers cannot be read."""
         self.is_transactional = False
-        """Whether there was a transactional batch ever, so that the producers tell what is stable.
+        """Whether there ever was a transactional batch, so that the last stable offset depends on
+        producers.
         """
         self.unsaved_bytes = 0
         """Bytes appended since the last snapshot."""
@@ -96,7 +97,7 @@ class ProducerStateManager:
             self._producers.expire(before)
 
     def forget(self) -> None:
-        """Have the producers read again when they are needed next."""
+        """Drop the producers from memory; they are read again when they are needed."""
         self._producers, self._is_new = None, False
 
     def close(self) -> None:
@@ -107,7 +108,7 @@ class ProducerStateManager:
     # Transactions
 
     def become_transactional(self) -> None:
-        """Have the next start look for open transactions, which hold readers back.
+        """Store a mark: the next start looks for open transactions, which hold readers back.
 
         A log without such a mark is opened without reading its batches. Raises OSError.
         """
@@ -228,7 +229,7 @@ class ProducerStateManager:
             self.save()
 
     def discard_snapshot(self) -> None:
-        """Have the stored snapshot be none: records of it are gone, and others get their offsets.
+        """Discard the stored snapshot: records in it are gone, and others get their offsets.
 
         Best effort, until the next one is saved.
         """

@@ -80,7 +80,7 @@ class ActiveProducer(NamedTuple):
     last_timestamp: int
     """Largest timestamp of its last batch, or that of its last marker (ms)."""
     coordinator_epoch: int = _NO_COORDINATOR_EPOCH
-    """That of its last marker, -1 without one."""
+    """Coordinator epoch of its last marker, -1 without one."""
     transaction_start: int = NO_TRANSACTION
     """First offset of its open transaction, -1 if none is open."""
 
@@ -101,7 +101,7 @@ class Verification:
         self.has_ended = False
         """Whether a marker came meanwhile: the log takes no batch by this guard any more."""
         self.seen = now
-        """When the first of them came (ms)."""
+        """Arrival of the first of them (ms)."""
 
     def add(self, epoch: int, sequence: int) -> None:
         """One more batch waits for the same verification."""
@@ -121,12 +121,12 @@ class ProducerStateEntry:
         self.batches: list[SentBatch] = []
         """The latest ones of this epoch, oldest first."""
         self.timestamp = -1
-        """That of the last batch or marker (ms)."""
+        """Timestamp of the last batch or marker (ms)."""
         self.coordinator_epoch = _NO_COORDINATOR_EPOCH
         self.seen = 0
-        """When its last batch or marker came (ms)."""
+        """Arrival of its last batch or marker (ms)."""
         self.packed = b""
-        """How the last snapshot has it, b"" if it is another one since."""
+        """Its bytes in the last snapshot, b"" if it has changed since."""
 
     def move_to(self, epoch: int) -> None:
         """The producer has that epoch, in which sequences start again if it is a new one."""
@@ -441,7 +441,7 @@ class Snapshot(NamedTuple):
     producers: Producers
     end_offset: int
     indexes: Mapping[int, IndexState]
-    """What each segment's index of aborted transactions began with then, by base offset."""
+    """State of each segment's index of aborted transactions at that time, by base offset."""
     is_broken: bool = False
     """Whether another snapshot is there, which is damaged or not true."""
 

@@ -19,7 +19,7 @@ from kohort.log.storage import OpenFiles
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cut:
-    """What ending a log before its first damage takes out of it."""
+    """The records that are lost if a log is cut at its first damage."""
 
     damage: Damage
     end_offset: int
@@ -135,7 +135,7 @@ def _behind(
 
 
 def remove_indexes(file: str) -> None:
-    """They name what is not there any more, and are recreated."""
+    """Remove the indexes of a cut segment; the next start recreates them."""
     for suffix in files.INDEXES:
         path = file.removesuffix(files.LOG) + suffix
         if os.path.lexists(path):
@@ -143,7 +143,7 @@ def remove_indexes(file: str) -> None:
 
 
 def read_checkpoint(directory: str) -> Checkpoint:
-    """That of the log; without one, or where it is broken, as if there were none."""
+    """The checkpoint of the log; the default one if it is missing or broken."""
     try:
         return files.decode_checkpoint(files.read_file(f"{directory}/{files.CHECKPOINT}"))
     except ValueError:

@@ -74,7 +74,7 @@ def intact(
 def extents(
     store: Readable, position: int, next_offset: int
 ) -> Iterator[tuple[int, int, int, int, int]]:
-    """What an index needs of the batches of `intact`, in half the time. Raises OSError.
+    """The fields of the batches of `intact` that an index needs, in half the time. Raises OSError.
 
     (position, position behind it, base offset, last offset, max timestamp) of each.
     """
@@ -219,7 +219,7 @@ class TrailingBatches(NamedTuple):
     """The valid batches after a damaged place."""
 
     position: int
-    """Where the first of them starts."""
+    """Position of the first one."""
     offset: int
     """Its base offset."""
     batches: int

@@ -125,7 +125,7 @@ class Segment(RecoverableSegment):
         return self.log.size
 
     def _indexed(self, target: int, column: int = 0) -> int:
-        """Where the last batch starts that the index names, of those up to `target`; 0 if none.
+        """Position of the last indexed batch up to `target`; 0 if there is none.
 
         `target` is a relative offset, or with the column 1 a position. The one before is named in
         place of a damaged batch.

@@ -25,7 +25,7 @@ class SegmentList(list[Segment]):
         self.size = sum(segment.size for segment in segments)
         """Bytes of all batches."""
         self.changes = 0
-        """How often segments were removed, replaced or cut, or the start offset moved."""
+        """Counts removals, replacements and cuts of segments, and moves of the start offset."""
         self.roll_bytes = MAX_SEGMENT_SIZE
         """Bytes of a segment from which on a new one begins."""
         self.roll_ms = 0

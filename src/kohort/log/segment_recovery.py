@@ -41,7 +41,7 @@ class WrongIndexError(KafkaError):
 
 
 class SegmentState(NamedTuple):
-    """What is known of a segment at one moment, without its batches."""
+    """State of a segment at one moment, without its batches."""
 
     end_offset: int
     first_timestamp: int
@@ -68,7 +68,7 @@ class RecoverableSegment(StoredSegment):
         return self._max_timestamp
 
     def state(self) -> SegmentState:
-        """What `restore` takes: its batches up to now. Raises OSError."""
+        """The current state, for `restore`. Raises OSError."""
         self._index.write()
         offsets, times = self._index.offsets.store, self._index.times.store
         return SegmentState(
@@ -83,7 +83,7 @@ class RecoverableSegment(StoredSegment):
         )
 
     def restore(self, state: SegmentState) -> None:
-        """Be as a segment was that had this state; the index has its rows already."""
+        """Take over a `state`; the index has its rows already."""
         self.end_offset = state.end_offset
         self.first_timestamp = state.first_timestamp
         self.created, self.modified = state.created, state.modified

@@ -34,7 +34,7 @@ class StoredSegment:
         self.first_timestamp = NO_TIMESTAMP
         """Max timestamp of the first batch: `segment.ms` counts from it."""
         self.created = self.modified = 0
-        """When its first and its last batch were appended (ms), as far as is known."""
+        """Append times of its first and last batch (ms), as far as they are known."""
         self.unsynced = False
         """Appended to since it was last made durable."""
         self._index = index
@@ -122,7 +122,7 @@ class StoredSegment:
     # Damage
 
     def nothing_from(self, offset: int) -> CorruptLogError:
-        """The error that tells that no batch holds `offset` or follows it, though one must."""
+        """The error of a segment that has no batch with `offset` or a later one, though it must."""
         return self._corrupt(self.log.size, offset, "no record from there on is in the segment")
 
     def _validate_end(self, reached: int, next_offset: int) -> None:
@@ -138,7 +138,7 @@ class StoredSegment:
         return CorruptLogError(Damage(file=file, position=position, offset=offset, what=what))
 
     def _corrupt_from(self, start: int) -> CorruptLogError:
-        """What is wrong behind `start`, where a batch is."""
+        """The damage after `start`, where a valid batch begins."""
         reached, next_offset = start, self.base_offset
         for _, end, _, last_offset, _ in scan.extents(self.log, start, self.base_offset):
             reached, next_offset = end, last_offset + 1

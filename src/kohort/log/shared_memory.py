@@ -40,7 +40,7 @@ class SharedMemoryStore(MemoryStore):
 
 @dataclass(slots=True)
 class _StoredLog:
-    """A log, whoever leads it."""
+    """A log, independent of its leader."""
 
     topic_id: UUID
     segments: list[Segment] = field(default_factory=list)
@@ -78,7 +78,7 @@ class _Backing(MemoryBacking):
 
 @dataclass(slots=True)
 class _Row:
-    """What is shared of a node."""
+    """Shared state of one node."""
 
     session: int = 0
     lease_until: int = 0
@@ -87,7 +87,7 @@ class _Row:
 
 
 class SharedMemory:
-    """What the nodes share: their rows, the metadata log, and the logs of partitions."""
+    """State that the nodes share: their rows, the metadata log, and the logs of partitions."""
 
     def __init__(self, now: Callable[[], Timestamp], cluster_id: str | None = None) -> None:
         """`now` is the clock of the storage. Without `cluster_id` it is one of a new cluster."""
@@ -118,7 +118,7 @@ class SharedMemory:
             row.process.logs.end_all()
 
     def crash(self, node: int) -> None:
-        """Have the process of a node gone: its lock is free, its session is not over."""
+        """Simulate the crash of a node: its lock is free, its session is not over."""
         row = self.rows[node]
         if row.process is not None:
             row.process.logs.end_all()

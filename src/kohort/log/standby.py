@@ -11,7 +11,7 @@ from kohort.types import TopicPartition
 
 
 class Source(Protocol):
-    """What another node appends to a log, as far as it cannot be lost."""
+    """Durable batches that another node appends to a log."""
 
     async def checkpoint(self) -> Checkpoint:
         """The checkpoint of the log as it is stored now. Raises OSError.
@@ -58,13 +58,13 @@ class StandbyLog(RemoteLog):
         await self._again.wait()
 
     def end_reading(self) -> None:
-        """The reader is ready, or cannot read it at all: nobody waits for it."""
+        """The reader is ready, or cannot read the log at all."""
         if not self.is_ready:
             self.is_ready = True
             self.on_ready()
 
     def look(self) -> None:
-        """Have the reader look for more."""
+        """Wake up the reader to look for more."""
         self._again.set()
 
 

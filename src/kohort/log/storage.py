@@ -62,7 +62,7 @@ class Store(Readable, Protocol):
         ...
 
     def reach(self, position: int, count: int) -> int:
-        """How many bytes a `read` gives. Raises OSError."""
+        """Number of bytes that a `read` returns. Raises OSError."""
         ...
 
     def take(self, position: int, count: int) -> "Records":

@@ -1,4 +1,4 @@
-"""Words for a data directory that the file system refuses."""
+"""Error texts for a data directory that cannot be used."""
 
 import os
 from pathlib import Path

@@ -45,7 +45,7 @@ logger = logging.getLogger("kohort.log")
 
 _NAME: Final = re.compile(r"worker([1-9][0-9]{0,3})")
 _OWN_FILES: Final = (FORMAT_FILE, *LOCK_FILES)
-"""What a directory has that has no partition; the lock goes last."""
+"""Files of a directory without partitions; the lock is removed last."""
 
 Place: TypeAlias = Callable[[TopicPartition], int]
 """The worker that has a partition, from 0 on."""
@@ -72,7 +72,7 @@ def _numbers(path: Path) -> list[int]:
 
 
 def spread(path: Path, workers: int, place: Place) -> None:
-    """Have every partition lie where `place` says, of so many workers; make their directories.
+    """Move every partition to the worker that `place` names, and make the workers' directories.
 
     Nothing moves if the number of workers has not changed. Raises KohortError if another process
     uses one of the directories, or what is there cannot be moved; OSError.
@@ -161,7 +161,7 @@ def _agree(locks: Sequence[DirectoryLock]) -> None:
 
 
 def _moves(paths: Sequence[Path], workers: int, place: Place) -> Iterator[_Move]:
-    """What is to be renamed. Raises KohortError if one of the moves is not possible."""
+    """Moves of partition directories. Raises KohortError if one of them is not possible."""
     for number, source in enumerate(paths):
         if source.stat().st_dev != paths[0].stat().st_dev:
             raise KohortError(
