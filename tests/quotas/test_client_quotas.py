@@ -209,3 +209,15 @@ def test_the_use_of_many_users_is_bounded():
         assert tracemalloc.get_traced_memory()[0] < MAX_SHARES * 2_000
     finally:
         tracemalloc.stop()
+
+
+def test_many_users_do_not_have_the_use_of_one_with_a_long_name_forgotten():
+    """As a certificate gives it: the key of its use is a digest, which has no quota itself."""
+    long = "CN=" + "x" * 300
+    key = "controller_mutation_rate"
+    quotas = quotas_of(([("user", long)], key, 1), ([("user", None)], key, 1_000))
+    quotas.mutations(long, "c", strict=True).admits(100, NOW)
+    assert not quotas.mutations(long, "c", strict=True).admits(1, NOW)
+    for number in range(2_000):
+        quotas.mutations(str(number), "c", strict=True).admits(1, Instant(NOW + 1_000))
+    assert not quotas.mutations(long, "c", strict=True).admits(1, Instant(NOW + 2_000))

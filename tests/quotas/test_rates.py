@@ -64,5 +64,5 @@ def test_tokens_come_back():
     bucket = TokenBucket(WINDOWS, 2.0, at(0))
     bucket.spend(24, 2.0, at(0))
     assert bucket.throttle_ms(2.0, at(500)) == 500
-    assert not bucket.is_idle(2.0, at(11_999))
-    assert bucket.is_idle(2.0, at(12_000))
+    assert not bucket.is_idle(at(11_999))
+    assert bucket.is_idle(at(12_000))

@@ -130,8 +130,8 @@ class ClientQuotas:
     def __init__(self, table: QuotaTable, windows: Windows = _WINDOWS) -> None:
         self.table = table
         self._windows = windows
-        self._used = _Used(table)
-        self._used_by_client_ids = _Used(table)
+        self._used = _Used()
+        self._used_by_client_ids = _Used()
 
     def throttle_ms(self, key: str, user: str, client_id: str, value: float, now: Instant) -> int:
         """Record that a client used `value`, in bytes; how long it must wait in ms, 0 if not."""
@@ -189,8 +189,7 @@ class ClientQuotas:
 class _Used:
     """What was used of quotas, by those who share one."""
 
-    def __init__(self, table: QuotaTable) -> None:
-        self._table = table
+    def __init__(self) -> None:
         self._used: dict[_Share, Rate | TokenBucket] = {}
         self._sweep_at = _FEW
 
@@ -207,20 +206,12 @@ class _Used:
 
     def _sweep(self, now: Instant) -> None:
         """Forget those who have not used anything that still counts."""
-        self._used = {
-            share: used for share, used in self._used.items() if not self._is_idle(share, used, now)
-        }
+        self._used = {share: used for share, used in self._used.items() if not used.is_idle(now)}
         if len(self._used) >= MAX_SHARES:
             oldest = list(islice(self._used, len(self._used) - MAX_SHARES // 2))
             for share in oldest:
                 del self._used[share]
         self._sweep_at = min(max(_FEW, 2 * len(self._used)), MAX_SHARES)
-
-    def _is_idle(self, share: _Share, used: Rate | TokenBucket, now: Instant) -> bool:
-        if isinstance(used, Rate):
-            return used.is_idle(now)
-        limit = self._table.limit(*share)
-        return limit is None or limit.share != share or used.is_idle(limit.bound, now)
 
 
 def _address(name: str) -> _Address:

@@ -78,10 +78,12 @@ class Rate:
 class TokenBucket:
     """Tokens that come at a rate and are spent in bursts; it may owe tokens."""
 
-    __slots__ = ("_at", "_tokens", "_windows")
+    __slots__ = ("_at", "_tokens", "_windows", "bound")
 
     def __init__(self, windows: Windows, bound: float, now: Instant) -> None:
         self._windows = windows
+        self.bound = bound
+        """The rate, as it was used last."""
         self._at = now
         self._tokens = self._burst(bound)
 
@@ -95,14 +97,15 @@ class TokenBucket:
         self._refill(bound, now)
         return _milliseconds(-self._tokens / bound * _MS_PER_S) if self._tokens < 0 else 0
 
-    def is_idle(self, bound: float, now: Instant) -> bool:
+    def is_idle(self, now: Instant) -> bool:
         """Whether it is full."""
-        self._refill(bound, now)
-        return self._tokens >= self._burst(bound)
+        self._refill(self.bound, now)
+        return self._tokens >= self._burst(self.bound)
 
     def _refill(self, bound: float, now: Instant) -> None:
         come = (now - self._at) * bound / _MS_PER_S
         self._tokens = min(self._burst(bound), self._tokens + come)
+        self.bound = bound
         self._at = now
 
     def _burst(self, bound: float) -> float:
