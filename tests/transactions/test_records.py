@@ -1,5 +1,7 @@
 """The bytes of `__transaction_state`, as a broker of Apache Kafka 4.3 wrote them."""
 
+import struct
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -133,3 +135,11 @@ def test_an_unknown_version_or_state_is_reported():
     for spoiled in (b"\x00\x02" + whole[2:], whole[:16] + b"\x09" + whole[17:]):
         with pytest.raises(CorruptRecordError):
             decode(KEY, spoiled)
+
+
+def test_a_null_id_or_topic_is_damage():
+    """The schema allows neither; read as "" it would be a transactional id of that name."""
+    with pytest.raises(CorruptRecordError, match="null where a string"):
+        decode(b"\x00\x00\xff\xff", None)
+    with pytest.raises(CorruptRecordError, match="null where a string"):
+        decode(KEY, struct.pack(">hqhibih", 0, 1, 0, 60_000, 1, 1, -1) + bytes(20))
