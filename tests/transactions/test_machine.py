@@ -89,6 +89,20 @@ class TransactionMachine(RuleBasedStateMachine):
         else:
             assert self.bench.shard.transactions.get(name) == before
 
+    @rule(name=names, commit=st.booleans(), v5=st.booleans(), added=partitions)
+    def older_producers_act_in_an_open_transaction(self, name, commit, v5, added):
+        self.bench.write_markers()
+        error, *newer = self.bench.init(name)
+        if error:
+            return
+        self.producers[name].append(tuple(newer))
+        assert not self.bench.add(newer, added, name)
+        before = self.bench.metadata(name)
+        for older in dict.fromkeys(self.producers[name][:-1]):
+            assert self.bench.end(older, commit, name, v5=v5).error
+            assert self.bench.add(older, added, name)
+        assert self.bench.metadata(name) == before
+
     @rule()
     def markers_are_written(self):
         self.bench.write_markers()
