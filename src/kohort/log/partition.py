@@ -366,9 +366,9 @@ class PartitionLog(SyncedLog):
             self.end(ErrorCode.not_leader_or_follower)
 
     def end(self, code: ErrorCode) -> None:
-        super().end(code)
         if self._cleaner is not None:
             self._cleaner.stop()
+        super().end(code)
 
 
 def _too_large(size: int) -> KafkaError:
