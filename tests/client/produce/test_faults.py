@@ -264,11 +264,11 @@ async def test_nothing_is_due_while_sequences_that_were_lost_are_in_flight() -> 
         partition.waiting.append(batch)
     sent = partition.take(ProducerId(1, 0))
     assert sent is not None
-    partition.begin_anew()
+    partition.reset_sequences()
     assert partition.take(ProducerId(1, 1)) is None
-    assert partition.due(0.0, hurry=True) == float("inf")
+    assert partition.due(0.0, skip_linger=True) == float("inf")
     partition.succeeded(sent)
-    assert partition.due(0.0, hurry=True) == 0.0
+    assert partition.due(0.0, skip_linger=True) == 0.0
 
 
 async def test_a_broker_that_lost_the_sequences(

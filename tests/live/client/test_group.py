@@ -315,7 +315,7 @@ async def test_a_task_that_lost_its_partition_cleans_up_undisturbed(cluster, bou
             generation.start(slow, *(ORDERS[:1] if bound else []))
             await asyncio.sleep(0.05)
             run = group.run
-            run.member.tell(run.membership.fenced, generation.id, ErrorCode.unknown_member_id)
+            run.member.dispatch(run.membership.fenced, generation.id, ErrorCode.unknown_member_id)
     assert told == ["cleans up", "is clean"]
 
 
@@ -341,8 +341,8 @@ async def test_what_is_lost_while_it_joins_is_worked_on_again_when_its_worker_ha
         task = asyncio.create_task(work(group, [], slow))
         await until(lambda: len(told) == len(ORDERS))
         run = group.run
-        run.member.tell(run.membership.rejoin, "the group rebalances")
-        run.member.tell(run.membership.lose, tuple(ORDERS[:1]), "the topic was recreated")
+        run.member.dispatch(run.membership.rejoin, "the group rebalances")
+        run.member.dispatch(run.membership.lose, tuple(ORDERS[:1]), "the topic was recreated")
         await until(lambda: [what for tp, what in told if tp == 0] == ["begins", "ends", "begins"])
         assert sorted(run.fetcher.assignment) == ORDERS
         assert not task.done()

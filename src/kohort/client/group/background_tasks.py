@@ -22,7 +22,7 @@ class SupervisedMember(MemberContext, Protocol):
     member: GroupMember
 
     @property
-    def untaken_for(self) -> float:
+    def unclaimed_for_s(self) -> float:
         """Seconds for which a generation has waited to be requested; 0 if none waits."""
         ...
 
@@ -62,7 +62,7 @@ async def check_topics(run: SupervisedMember) -> None:
     try:
         metadata = await run.cluster.metadata(topics)
     except KohortError as error:
-        run.tell("topics", f"could not be looked at: {error}")
+        run.emit_event("topics", f"could not be looked at: {error}")
         return
     changes = run.watch.compare(
         metadata, subscribed=run.subscription.topics, held=held, is_leader=run.membership.is_leader
@@ -71,18 +71,18 @@ async def check_topics(run: SupervisedMember) -> None:
         run.subscription.topics = changes.topics
     if changes.lost:
         run.watch.forget({each.topic for each in changes.lost})
-        run.tell("topics", changes.lost_because)
-        run.member.tell(run.membership.lose, changes.lost, changes.lost_because)
+        run.emit_event("topics", changes.lost_because)
+        run.member.dispatch(run.membership.lose, changes.lost, changes.lost_because)
     elif changes.rebalance:
-        run.tell("topics", changes.rebalance)
-        run.member.tell(run.membership.rejoin, changes.rebalance)
+        run.emit_event("topics", changes.rebalance)
+        run.member.dispatch(run.membership.rejoin, changes.rebalance)
 
 
 async def _commit_marked(run: SupervisedMember) -> None:
     try:
         await run.marked.commit()
     except KohortError as error:
-        run.tell("commit failed", f"{error}; tried again with the next interval")
+        run.emit_event("commit failed", f"{error}; tried again with the next interval")
 
 
 async def _check_tasks(run: SupervisedMember, limit_ms: int) -> None:
@@ -97,10 +97,10 @@ async def _check_tasks(run: SupervisedMember, limit_ms: int) -> None:
         ):
             run.give_up(_stuck(owned, now - since, limit_ms))
             return
-    if run.untaken_for >= limit_ms / 1_000:
+    if run.unclaimed_for_s >= limit_ms / 1_000:
         run.give_up(
             StuckError(
-                f"group {run.name} has had a generation for {run.untaken_for:.1f} s that "
+                f"group {run.name} has had a generation for {run.unclaimed_for_s:.1f} s that "
                 "nobody asked for: go on with "
                 "`async for generation in group`, or leave the group"
             )

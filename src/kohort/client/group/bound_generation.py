@@ -6,7 +6,7 @@ revoked or lost. Under cooperative rebalancing that is longer than one generatio
 
 from collections.abc import Mapping
 
-from kohort.client.group.generation import BoundWork, Generation, Workplace
+from kohort.client.group.generation import BoundWork, Generation, GenerationServices
 from kohort.client.group.owned_partition import Ending, OwnedPartition
 from kohort.client.membership import Grant
 from kohort.client.record import K, V
@@ -16,8 +16,8 @@ from kohort.types import TopicPartition
 class BoundGeneration(Generation[K, V]):
     """The generation as a task with a partition sees it; one is created per task."""
 
-    def __init__(self, workplace: Workplace, owned: OwnedPartition) -> None:
-        super().__init__(workplace)
+    def __init__(self, services: GenerationServices, owned: OwnedPartition) -> None:
+        super().__init__(services)
         self._bound = owned
 
     @property

@@ -36,7 +36,7 @@ class MemberContext(Protocol):
         """Run `work` until the group is closed. An exception in it ends the membership."""
         ...
 
-    def tell(self, what: str, detail: str) -> None:
+    def emit_event(self, what: str, detail: str) -> None:
         """Report an event to the log and to `on_event`."""
         ...
 

@@ -69,12 +69,12 @@ class Draining:
             self._task.cancel()
         self._task = self._run.spawn(self._drain(scopes, end.drain_ms / 1_000), "drains")
 
-    def hurry(self) -> None:
+    def cancel_tasks(self) -> None:
         """Cancel all tasks: there is no time to drain them."""
         for owned in self._run.owned_partitions.values():
             owned.tasks.cancel()
         for generation in self._open:
-            generation.hurry()
+            generation.cancel_tasks()
 
     def _ending(self, end: EndPartitions) -> set[OwnedPartition]:
         owned_partitions = self._run.owned_partitions
@@ -87,12 +87,12 @@ class Draining:
             await self._drain_in_order(scopes, seconds)
         except Exception as error:
             self._task = None
-            self._let_go(f"draining failed: {error!r}")
+            self._force_end(f"draining failed: {error!r}")
             fault = GroupError(f"draining of group {self._run.name} failed: {error!r}")
             self._run.give_up(caused_by(error, fault))
         self._run.on_drained()
 
-    def _let_go(self, cause: str) -> None:
+    def _force_end(self, cause: str) -> None:
         """End everything at once after a fault: the scopes must be left for the error to show."""
         for owned in self._owned_partitions.union(self._run.owned_partitions.values()):
             owned.ending.begin(End.LOST, cause)
@@ -136,7 +136,9 @@ class Draining:
             async with asyncio.timeout(FLUSH_S):
                 await marked.commit()
         except (KohortError, TimeoutError) as error:
-            self._run.tell("commit failed", f"on revocation: {error or 'no response in time'}")
+            self._run.emit_event(
+                "commit failed", f"on revocation: {error or 'no response in time'}"
+            )
 
     def _finish(self, generation: GenerationScope) -> None:
         generation.finish()

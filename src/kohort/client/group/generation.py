@@ -60,7 +60,7 @@ BoundWork: TypeAlias = Callable[
 """Work of a generation: its arguments follow the generation."""
 
 
-class Workplace(Protocol):
+class GenerationServices(Protocol):
     """The group as its generations see it."""
 
     name: str
@@ -105,8 +105,8 @@ class Workplace(Protocol):
 class Generation(ABC, Generic[K, V]):
     """A generation: its scope (`GenerationScope`), or a task's handle on it (`BoundGeneration`)."""
 
-    def __init__(self, workplace: Workplace) -> None:
-        self._workplace = workplace
+    def __init__(self, services: GenerationServices) -> None:
+        self._services = services
 
     @property
     @abstractmethod
@@ -236,7 +236,7 @@ class Generation(ABC, Generic[K, V]):
         partition are raised here, KohortError if another task reads the partition, and ValueError
         for a negative `max_wait_ms`.
         """
-        return self._workplace.stream(self._owned(partition), max_wait_ms)
+        return self._services.stream(self._owned(partition), max_wait_ms)
 
     async def commit(
         self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata], *, wait: bool | None = None
@@ -249,7 +249,7 @@ class Generation(ABC, Generic[K, V]):
         errors by partition, and ValueError before anything is sent for what is no offset.
         """
         named = {owned: owned.offset(given) for owned, given in self._held(offsets)}
-        await self._workplace.commit(named, wait=wait)
+        await self._services.commit(named, wait=wait)
 
     def exactly_once(
         self, producer: TransactionalProducer[T], *batches: Batch[K, V]
@@ -280,28 +280,28 @@ class Generation(ABC, Generic[K, V]):
         held = self._held(offsets)
         for owned, _ in held:
             validate_commits(owned)
-        epoch = self._workplace.member_epoch
+        epoch = self._services.member_epoch
         group = GroupMetadata(
-            group_id=self._workplace.config.group_id,
+            group_id=self._services.config.group_id,
             generation_id=self.id if epoch is None else epoch,
             member_id=self.member_id,
-            instance_id=self._workplace.config.instance_id,
+            instance_id=self._services.config.instance_id,
         )
         return group, {owned.partition: owned.offset(given) for owned, given in held}
 
     def topic_ids(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, UUID]:
         """For `Transaction.commit_offsets`: the ids of the topics that this member reads."""
-        known = self._workplace.topic_ids
+        known = self._services.topic_ids
         return {tp: known[tp.topic] for tp in partitions if tp.topic in known}
 
     def position(self, partition: TopicPartition) -> int | None:
         """Offset of the next record that `records` yields; None until it is known."""
-        owned, position = self._owned(partition), self._workplace.fetcher.position(partition)
+        owned, position = self._owned(partition), self._services.fetcher.position(partition)
         return None if position is None else position - owned.undelivered
 
     def lag(self, partition: TopicPartition) -> int | None:
         """Offsets from `position` to the high watermark; None before the first response."""
-        owned, lag = self._owned(partition), self._workplace.fetcher.lag(partition)
+        owned, lag = self._owned(partition), self._services.fetcher.lag(partition)
         return None if lag is None else lag + owned.undelivered
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
@@ -310,7 +310,7 @@ class Generation(ABC, Generic[K, V]):
         Raises GenerationEndedError, ValueError.
         """
         owned = self._owned(partition)
-        self._workplace.fetcher.seek(partition, offset)
+        self._services.fetcher.seek(partition, offset)
         owned.sought += 1
         owned.aborted = None
 
@@ -318,13 +318,13 @@ class Generation(ABC, Generic[K, V]):
         """Fetch nothing of these partitions until `resume`; the member keeps them."""
         for each in partitions:
             self._owned(each)
-            self._workplace.fetcher.pause(each)
+            self._services.fetcher.pause(each)
 
     def resume(self, *partitions: TopicPartition) -> None:
         """Fetch these partitions again."""
         for each in partitions:
             self._owned(each)
-            self._workplace.fetcher.resume(each)
+            self._services.fetcher.resume(each)
 
     def _held(
         self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata]

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from kohort.client.concurrency import uncancelled
 from kohort.client.group.bound_generation import BoundGeneration
-from kohort.client.group.generation import BoundWork, Generation, Workplace
+from kohort.client.group.generation import BoundWork, Generation, GenerationServices
 from kohort.client.group.owned_partition import Ending, OwnedPartition, Tasks, drain
 from kohort.client.group_errors import GenerationEndedError
 from kohort.client.membership import End, Grant
@@ -28,15 +28,15 @@ class GenerationScope(Generation[K, V]):
 
     def __init__(
         self,
-        workplace: Workplace,
+        services: GenerationServices,
         grant: Grant,
         owned_partitions: Mapping[TopicPartition, OwnedPartition],
     ) -> None:
-        super().__init__(workplace)
+        super().__init__(services)
         self._granted = grant
         self._owned_partitions = dict(owned_partitions)
         self._own_ending = Ending()
-        self._tasks = Tasks(workplace.task_failed, workplace.task_returned)
+        self._tasks = Tasks(services.task_failed, services.task_returned)
         self._parent: asyncio.Task[object] | None = None
         self._body_left = asyncio.Event()
         self._cancelled_body = False
@@ -47,7 +47,7 @@ class GenerationScope(Generation[K, V]):
     def __repr__(self) -> str:
         end = f" {self.end.value}" if self.end else ""
         return (
-            f"<Generation {self._workplace.name} id={self.id} "
+            f"<Generation {self._services.name} id={self.id} "
             f"partitions={len(self.assignment)}{end}>"
         )
 
@@ -66,7 +66,7 @@ class GenerationScope(Generation[K, V]):
             raise KohortError(
                 "enter the generation before starting tasks in it: async with generation"
             )
-        title = f"{self._workplace.name} {name or getattr(work, '__qualname__', work)}{args}"
+        title = f"{self._services.name} {name or getattr(work, '__qualname__', work)}{args}"
         if not args or not isinstance(args[0], TopicPartition):
             if self._own_ending.end is None:
                 self._tasks.start(work(self, *args, **kwargs), name, title)
@@ -82,7 +82,7 @@ class GenerationScope(Generation[K, V]):
                 "generation.start(work, partition, name=...)"
             )
         elif owned.ending.end is None:
-            bound = BoundGeneration(self._workplace, owned)
+            bound = BoundGeneration(self._services, owned)
             owned.tasks.start(work(bound, *args, **kwargs), name, title)
 
     def _owned(self, partition: TopicPartition) -> OwnedPartition:
@@ -139,7 +139,7 @@ class GenerationScope(Generation[K, V]):
             or any(task in owned.tasks for owned in self._owned_partitions.values())
         )
 
-    def hurry(self) -> None:
+    def cancel_tasks(self) -> None:
         """Cancel the tasks that are bound to no partition."""
         self._tasks.cancel()
 
@@ -166,13 +166,13 @@ class GenerationScope(Generation[K, V]):
         self._body_left.set()
         ours = isinstance(error, asyncio.CancelledError) and self._was_cancelled_here()
         if error is not None and not ours:
-            self._workplace.abort(f"the application raised {error!r}")
-        self._workplace.task_returned()
+            self._services.abort(f"the application raised {error!r}")
+        self._services.task_returned()
         loop = asyncio.get_running_loop()
         began = loop.time()
         cancelled = await self._until_over()
         self.waited_s = loop.time() - began
-        errors = self._workplace.take_errors()
+        errors = self._services.take_errors()
         if error is not None and not ours:
             if errors and not isinstance(error, asyncio.CancelledError):
                 raise BaseExceptionGroup(f"errors in {self!r}", [error, *errors])
@@ -192,7 +192,7 @@ class GenerationScope(Generation[K, V]):
             except asyncio.CancelledError as error:
                 if not self._was_cancelled_here():
                     cancelled = error.with_traceback(None)  # which refers to this frame
-                    self._workplace.abort("the application was cancelled")
+                    self._services.abort("the application was cancelled")
         return cancelled
 
     def _was_cancelled_here(self) -> bool:

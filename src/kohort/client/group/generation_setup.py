@@ -7,7 +7,7 @@ from kohort.client.cluster import NO_EPOCH
 from kohort.client.group.commits import Identity
 from kohort.client.group.context import MemberContext
 from kohort.client.group.generation_scope import GenerationScope
-from kohort.client.group.patience import patiently
+from kohort.client.group.retry import retry_until_success
 from kohort.client.group.start_offsets import ListOffsets, find_start_offsets
 from kohort.client.membership import Grant
 from kohort.util.text import join_names
@@ -51,11 +51,11 @@ class GenerationSetup:
 
     async def _set_up(self, generation: GenerationScope, grant: Grant) -> None:
         run = self._run
-        await patiently(
+        await retry_until_success(
             run, lambda: self._remember_topics(grant), what=f"metadata of group {run.name}"
         )
         self._tell_missing()
-        await patiently(
+        await retry_until_success(
             run,
             self._find_start_offsets,
             what=f"start offsets of generation {grant.generation} of group {run.name}",
@@ -89,7 +89,7 @@ class GenerationSetup:
         missing = frozenset(each for each in run.subscription.topics if not run.watch.counts[each])
         new, self._missing = missing - self._missing, missing
         if new:
-            run.tell(
+            run.emit_event(
                 "missing",
                 f"no such topic: {join_names(new)}. Check the name, or create it: it is read as "
                 "soon as it exists (partition_watch_interval_ms)",

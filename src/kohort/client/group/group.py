@@ -137,7 +137,7 @@ class ConsumerGroup(MethodHints, Generic[K, V]):
         self._run = run
         self._opened.push_async_callback(run.close, "the consumer is closed")
         start_background_tasks(run)
-        run.member.tell(run.membership.join)
+        run.member.dispatch(run.membership.join)
 
     def _make_run(self, cluster: Cluster, fetcher: Fetcher) -> GroupRun:
         return GroupRun(
@@ -178,7 +178,7 @@ class ConsumerGroup(MethodHints, Generic[K, V]):
             self._closing = asyncio.create_task(
                 self._opened.aclose(), name=f"{self.config.group_id} closes"
             )
-        await to_its_end(self._closing, self._run.draining.hurry)
+        await to_its_end(self._closing, self._run.draining.cancel_tasks)
 
     def stop(self, reason: str = "the application stops") -> None:
         """Request the end: the generation closes as if revoked, then the member leaves the group.

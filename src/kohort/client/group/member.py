@@ -97,13 +97,13 @@ class GroupMember:
         """The loop's clock in ms."""
         return int(self._loop.time() * 1_000)
 
-    def tell(
+    def dispatch(
         self, event: Callable[Concatenate[int, P], Actions], *args: P.args, **kwargs: P.kwargs
     ) -> None:
         """Pass an event to the membership, and carry out its actions; adds the time.
 
-        For example `tell(membership.rejoin, "why")`. An exception on the way, also one of an own
-        assignor, ends the membership: without its actions the member would wait for ever.
+        For example `dispatch(membership.rejoin, "why")`. An exception on the way, also one of an
+        own assignor, ends the membership: without its actions the member would wait for ever.
         """
         if self._closed:
             return
@@ -115,7 +115,7 @@ class GroupMember:
             self._is_faulty = True
             self._queue.clear()
             fault = GroupError(f"the membership ended with an exception: {error!r}")
-            self.tell(self.membership.refused, caused_by(error, fault))
+            self.dispatch(self.membership.refused, caused_by(error, fault))
 
     def _carry_out(self, actions: Actions) -> None:
         self._queue.extend(actions)
@@ -184,7 +184,7 @@ class GroupMember:
         if deadline is not None and not self._closed:
             # One ms later because of rounding: a timer that fires early would only be set again.
             self._timer = self._loop.call_at(
-                (deadline + 1) / 1_000, self.tell, self.membership.tick
+                (deadline + 1) / 1_000, self.dispatch, self.membership.tick
             )
 
     async def _send(self, send: Send) -> None:
@@ -204,18 +204,18 @@ class GroupMember:
             self._failed(send, error)
         except asyncio.CancelledError:
             # Counts only for a request that is still awaited: somebody else cancelled it then.
-            self.tell(self.membership.failed, number, "the request was cancelled", sent=False)
+            self.dispatch(self.membership.failed, number, "the request was cancelled", sent=False)
             raise
         except Exception as error:
             # Any exception: without a response or an error the member would wait for ever.
             fault = GroupError(
                 f"{type(send.request).__name__}: a fault of the client, report it: {error!r}"
             )
-            self.tell(self.membership.refused, caused_by(error, fault))
+            self.dispatch(self.membership.refused, caused_by(error, fault))
         else:
             self._forget(number)
             self.counters.responded(send.request, response, sent, self._loop.time())
-            self.tell(self.membership.responded, number, response)
+            self.dispatch(self.membership.responded, number, response)
         finally:
             self._forget(number)
 
@@ -223,19 +223,19 @@ class GroupMember:
         asked = send.number in self._connections
         told = f"{type(send.request).__name__} got no response within {send.timeout_ms} ms"
         self._forget(send.number)
-        self.tell(self.membership.failed, send.number, told, sent=asked)
+        self.dispatch(self.membership.failed, send.number, told, sent=asked)
 
     def _failed(self, send: Send, error: KohortError) -> None:
         name = type(send.request).__name__
         self._forget(send.number)
         if isinstance(error, KafkaError) and advice(error.code) is not None:
-            self.tell(
+            self.dispatch(
                 self.membership.refused, fatal(error.code, f"the way to {name}", error.message)
             )
         elif isinstance(error, _LASTING):
-            self.tell(self.membership.refused, GroupError(f"{name}: {error}"))
+            self.dispatch(self.membership.refused, GroupError(f"{name}: {error}"))
         else:
-            self.tell(self.membership.failed, send.number, f"{name}: {error}", sent=False)
+            self.dispatch(self.membership.failed, send.number, f"{name}: {error}", sent=False)
 
     def _abandon(self, number: int) -> None:
         """End the request and its connection: a parked request would hold up the next one."""

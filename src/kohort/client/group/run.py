@@ -23,7 +23,7 @@ from kohort.client.group.leading import assignment_for
 from kohort.client.group.marked_commits import MarkedCommits
 from kohort.client.group.member import GroupMember
 from kohort.client.group.owned_partition import OwnedPartition
-from kohort.client.group.patience import patiently
+from kohort.client.group.retry import retry_until_success
 from kohort.client.group.start_offsets import ListOffsets
 from kohort.client.group.streaming import RecordStream
 from kohort.client.group.subscription import MemberSubscription
@@ -58,7 +58,7 @@ from kohort.util.text import join_names
 logger = logging.getLogger("kohort.client.group")
 
 _LONG_S = 1.0
-_LOUD = frozenset(
+WARNING_EVENTS = frozenset(
     {
         *("lost", "heartbeat failed", "retry", "waiting", "commit failed", "stuck"),
         *("unavailable", "missing", "idle"),
@@ -189,25 +189,25 @@ class GroupRun:
                 return None
             if self._ready is not None:
                 return self._hand_over(self._ready)
-            self.member.tell(self.membership.join)
+            self.member.dispatch(self.membership.join)
             self._changed.clear()
             await self._changed.wait()
 
     def subscribe(self, topics: tuple[str, ...]) -> None:
         """Subscribe to exactly these topics, and join again."""
         self.subscription.topics = topics
-        self.member.tell(self.membership.rejoin, "the subscription changed")
+        self.member.dispatch(self.membership.rejoin, "the subscription changed")
 
     def leave(self, reason: str) -> None:
         """Begin to drain, commit and leave; does not wait."""
-        self.member.tell(self.membership.leave, reason)
+        self.member.dispatch(self.membership.leave, reason)
 
     def give_up(self, error: GroupError) -> None:
         """Leave the group at once and raise `error` to the application."""
         if self.failure is None and not self.left.is_set():
             self.failure = error
-            self.tell("stuck" if isinstance(error, StuckError) else "lost", str(error))
-            self.member.tell(self.membership.leave, str(error), drain=False)
+            self.emit_event("stuck" if isinstance(error, StuckError) else "lost", str(error))
+            self.member.dispatch(self.membership.leave, str(error), drain=False)
             self._changed.set()
 
     def validate_outside(self) -> None:
@@ -225,7 +225,9 @@ class GroupRun:
             async with asyncio.timeout((self.config.drain_ms + 2 * LEAVE_WITHIN_MS) / 1_000):
                 await self.left.wait()
         except TimeoutError:
-            self.tell("lost", "the membership did not end in time; the session timeout ends it")
+            self.emit_event(
+                "lost", "the membership did not end in time; the session timeout ends it"
+            )
         finally:
             for task in list(self._tasks):
                 task.cancel()
@@ -240,10 +242,10 @@ class GroupRun:
         task.add_done_callback(self._ended)
         return task
 
-    def tell(self, what: str, detail: str) -> None:
+    def emit_event(self, what: str, detail: str) -> None:
         """Report an event to the log and to `on_event`."""
         logger.log(
-            logging.WARNING if what in _LOUD else logging.INFO,
+            logging.WARNING if what in WARNING_EVENTS else logging.INFO,
             "%s: %s: %s",
             self.name,
             what,
@@ -264,7 +266,7 @@ class GroupRun:
                 logger.exception("%s: on_event raised; the membership goes on", self.name)
 
     @property
-    def untaken_for(self) -> float:
+    def unclaimed_for_s(self) -> float:
         """Seconds for which a generation has waited to be requested; 0 if none waits."""
         waits = self._ready is not None
         return asyncio.get_running_loop().time() - self._ready_since if waits else 0.0
@@ -286,17 +288,17 @@ class GroupRun:
         self.spawn(self._resolve(resolve.topic_ids), "names topics")
 
     async def _resolve(self, topic_ids: frozenset[UUID]) -> None:
-        names = await patiently(
+        names = await retry_until_success(
             self,
             lambda: self.cluster.topic_names(topic_ids),
             what=f"names of {len(topic_ids)} topics of group {self.name}",
         )
         assert isinstance(self.membership, ConsumerMembership)
-        self.member.tell(self.membership.resolved, names)
+        self.member.dispatch(self.membership.resolved, names)
 
     async def _assign(self, assign: Assign) -> None:
         try:
-            assignments = await patiently(
+            assignments = await retry_until_success(
                 self,
                 lambda: assignment_for(self, assign),
                 what=f"metadata for the assignment of generation {assign.generation}",
@@ -310,7 +312,7 @@ class GroupRun:
             )  # the others wait for the assignment: leave at once
         else:
             assert isinstance(self.membership, Membership)
-            self.member.tell(self.membership.assigned, assign.generation, assignments)
+            self.member.dispatch(self.membership.assigned, assign.generation, assignments)
 
     def on_start(self, start: Start) -> None:
         grant = start.grant
@@ -331,7 +333,7 @@ class GroupRun:
         self.draining.begin(generation, grant)
         self._ready = None
         self.setup.begin(generation, grant)
-        self.tell("generation", _described(grant))
+        self.emit_event("generation", _described(grant))
 
     def on_end(self, end: EndPartitions) -> None:
         if end.partitions is None:
@@ -346,10 +348,12 @@ class GroupRun:
     def on_left(self) -> None:
         self.left.set()
         self._changed.set()
-        self.tell("left", "the membership is over" if self.failure is None else str(self.failure))
+        self.emit_event(
+            "left", "the membership is over" if self.failure is None else str(self.failure)
+        )
 
     def on_tell(self, told: Tell) -> None:
-        self.tell(told.what, told.detail)
+        self.emit_event(told.what, told.detail)
 
     # --- handing over, and ending ---
 
@@ -379,7 +383,7 @@ class GroupRun:
         self.marked.forget([owned])
 
     def on_drained(self) -> None:
-        self.member.tell(self.membership.drained)
+        self.member.dispatch(self.membership.drained)
 
     # --- for generations ---
 
@@ -416,8 +420,8 @@ class GroupRun:
         topic = owned.partition.topic
         lost = tuple(each for each in self.owned_partitions if each.topic == topic)
         self.watch.forget([topic])
-        self.tell("topics", str(error))
-        self.member.tell(self.membership.lose, lost, str(error))
+        self.emit_event("topics", str(error))
+        self.member.dispatch(self.membership.lose, lost, str(error))
 
     async def commit(
         self, offsets: Mapping[OwnedPartition, OffsetAndMetadata], *, wait: bool | None
@@ -430,7 +434,7 @@ class GroupRun:
             self.marked.mark(offsets)
 
     def abort(self, cause: str) -> None:
-        self.member.tell(self.membership.abort, cause)
+        self.member.dispatch(self.membership.abort, cause)
 
     def take_errors(self) -> list[BaseException]:
         errors, self._errors = self._errors, []
@@ -444,7 +448,7 @@ class GroupRun:
     def task_returned(self) -> None:
         idle = [] if self._handed is None or self._errors else self._handed.idle()
         if idle:
-            self.tell(
+            self.emit_event(
                 "idle",
                 f"nothing works on {join_names(map(str, idle))}, which this member keeps until the "
                 "generation ends: a worker goes on until generation.records ends; to finish, also "
@@ -455,7 +459,7 @@ class GroupRun:
         """The application leaves the group's block, without an exception."""
         waited_s = 0.0 if self._handed is None else self._handed.waited_s
         if waited_s > _LONG_S and self.membership.leaving_because is None:
-            self.tell(
+            self.emit_event(
                 "idle",
                 f"the loop was left by break or return, {waited_s:.0f} s later than the body of the"
                 " generation: a generation ends when the group rebalances, not at once. Call"
@@ -463,7 +467,7 @@ class GroupRun:
             )
 
     def _fenced(self, generation: int, code: ErrorCode) -> None:
-        self.member.tell(self.membership.fenced, generation, code)
+        self.member.dispatch(self.membership.fenced, generation, code)
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)

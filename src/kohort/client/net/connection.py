@@ -24,7 +24,7 @@ from kohort.client.errors import AuthenticationError, BrokerUnreachableError, Re
 from kohort.client.net.counters import NetCounters
 from kohort.client.net.handshake import UNASKED, Offered, ask_versions, authenticate
 from kohort.client.net.receiving import Receiver
-from kohort.client.net.send_gate import Obstacle, SendGate
+from kohort.client.net.send_gate import BlockReason, SendGate
 from kohort.client.net.tls_errors import ENDED, NO_TLS, certificate_hint, told
 from kohort.client.net.versions import (
     Frame,
@@ -406,10 +406,10 @@ class Connection(asyncio.BufferedProtocol):
             self.fail(self._garbage(error))
 
     def pause_writing(self) -> None:
-        self._gate.hold(Obstacle.FULL)
+        self._gate.block(BlockReason.FULL)
 
     def resume_writing(self) -> None:
-        self._gate.let_go(Obstacle.FULL)
+        self._gate.unblock(BlockReason.FULL)
 
     def eof_received(self) -> bool:
         return False
@@ -482,7 +482,7 @@ class Connection(asyncio.BufferedProtocol):
             )
 
     def _start_renewing(self) -> None:
-        self._gate.hold(Obstacle.RENEWING)
+        self._gate.block(BlockReason.RENEWING)
         self._renewing = self._loop.create_task(self._renew())
 
     async def _renew(self) -> None:
@@ -501,7 +501,7 @@ class Connection(asyncio.BufferedProtocol):
             self.fail(BrokerUnreachableError(f"authentication could not be renewed: {error}"))
         finally:
             self._renewing = None
-            self._gate.let_go(Obstacle.RENEWING)
+            self._gate.unblock(BlockReason.RENEWING)
 
 
 def named(address: Address) -> str:

@@ -112,9 +112,9 @@ class ProduceBatch:
         return self._payload is not None
 
     @property
-    def unheard(self) -> int:
-        """Number of records whose error nobody got or waits for."""
-        known = self.outcome.heard | self.outcome.awaited.keys()
+    def unobserved_failures(self) -> int:
+        """Number of records whose error was neither raised to a caller nor is awaited."""
+        known = self.outcome.observed | self.outcome.awaited.keys()
         if self._is_encoded:  # one delivery for all
             return 0 if known else self.count
         return self.count - len(known)

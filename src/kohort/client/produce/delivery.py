@@ -25,7 +25,7 @@ class RecordMetadata(NamedTuple):
 class BatchOutcome:
     """The outcome of a batch, which its deliveries share."""
 
-    __slots__ = ("awaited", "done", "halves", "heard", "topic_partition")
+    __slots__ = ("awaited", "done", "halves", "observed", "topic_partition")
 
     def __init__(self, topic_partition: TopicPartition) -> None:
         self.topic_partition = topic_partition
@@ -35,8 +35,8 @@ class BatchOutcome:
         """Outcomes of the two batches that replace it, and the number of records in the first."""
         self.awaited: Counter[int] = Counter()
         """Records whose outcome is awaited now: how often, by their index."""
-        self.heard: set[int] = set()
-        """Records whose error somebody got, by their index."""
+        self.observed: set[int] = set()
+        """Indexes of the records whose error was raised or returned to a caller."""
 
     @property
     def is_settled(self) -> bool:
@@ -60,7 +60,7 @@ class BatchOutcome:
         """The batch is given up with that error."""
         if not self.done.done():
             self.done.set_exception(error)
-            self.done.exception()  # mark it as read: `flush` raises it if nobody heard of it
+            self.done.exception()  # mark it as read: `flush` raises it if nobody observed of it
 
     def split(self, first: "BatchOutcome", second: "BatchOutcome", records: int) -> None:
         """Two batches replace this one; the first has so many of its records."""
@@ -107,7 +107,7 @@ class Delivery:
         """
         outcome, index = self._place()
         if (error := outcome.done.exception()) is not None:
-            outcome.heard.add(index)
+            outcome.observed.add(index)
             raise fresh(error)  # the caller has the delivery, and it the error
         base_offset, append_time = outcome.done.result()
         topic, partition = outcome.topic_partition
@@ -123,7 +123,7 @@ class Delivery:
         outcome, index = self._place()
         error = outcome.done.exception()
         if error is not None:
-            outcome.heard.add(index)
+            outcome.observed.add(index)
         return error
 
     def add_done_callback(self, callback: Callable[["Delivery"], object]) -> None:

@@ -94,9 +94,9 @@ class DeliveryResults:
             is_first = partition.is_first(batch)
             is_renewed = is_first and self._ids.renew(batch.producer, error.code)
             if is_renewed:
-                partition.begin_anew()
+                partition.reset_sequences()
             if is_renewed or not is_first:
-                self._again(partition, batch, error)
+                self._retry(partition, batch, error)
                 return
         if error.code in WRONG_LEADER or error.code in UNKNOWN_TOPIC:
             self._cluster.stale(batch.tp.topic)
@@ -105,25 +105,25 @@ class DeliveryResults:
     def failed(self, partition: ProducePartition, batch: ProduceBatch, error: Exception) -> None:
         """Handle a failure: no response, or one that says that the batch is not in the log."""
         if is_retriable(error):
-            self._again(partition, batch, error)
+            self._retry(partition, batch, error)
         else:
-            partition.gone(batch)
+            partition.failed(batch)
             self.settle(batch, error)
 
-    def _again(self, partition: ProducePartition, batch: ProduceBatch, error: Exception) -> None:
+    def _retry(self, partition: ProducePartition, batch: ProduceBatch, error: Exception) -> None:
         batch.last_error = error
         if (failure := self._ids.failure) is not None:
-            partition.gone(batch)
+            partition.failed(batch)
             self.settle(batch, failure)
             return
         now = asyncio.get_running_loop().time()
         if now >= batch.created + self._config.delivery_timeout_s:
-            partition.gone(batch)
+            partition.failed(batch)
             self.settle(batch, self.timed_out(batch))
             return
         self._counters.resent_batches += 1
         backoff = self._backoffs.setdefault(batch.tp, self._cluster.backoff())
-        partition.again(batch, now + backoff.after(error, f"producing to {batch.tp}"))
+        partition.retry(batch, now + backoff.after(error, f"producing to {batch.tp}"))
 
     def settle(self, batch: ProduceBatch, error: Exception) -> None:
         """Give the batch up."""

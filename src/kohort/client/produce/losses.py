@@ -1,4 +1,4 @@
-"""The error for records that were not delivered, and of which nobody heard."""
+"""The error for records that were not delivered, and whose own error no caller got."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ def undelivered(batches: Iterable[ProduceBatch]) -> UndeliveredError | None:
     errors: dict[int, Exception] = {}
     for batch in batches:
         error = batch.outcome.done.exception()
-        if isinstance(error, Exception) and (count := batch.unheard):
+        if isinstance(error, Exception) and (count := batch.unobserved_failures):
             lost[str(batch.tp)] += count
             errors[id(error)] = error
     if not errors:

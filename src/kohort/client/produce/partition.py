@@ -70,15 +70,15 @@ class ProducePartition:
         """Whether no batch is waiting or in flight."""
         return not self.waiting and not self.in_flight
 
-    def due(self, linger_s: float, *, hurry: bool) -> float:
+    def due(self, linger_s: float, *, skip_linger: bool) -> float:
         """When the next batch may be sent: 0 (at once), a time, or NEVER (after a response)."""
         if not self.waiting or len(self.in_flight) >= self._max_in_flight:
             return NEVER
         if (self._recovering or self._reset) and self.in_flight:
             return NEVER
         first = self.waiting[0]
-        ripe = 0.0 if first.is_closed or hurry else first.created + linger_s
-        return max(ripe, self.not_before)
+        due_at = 0.0 if first.is_closed or skip_linger else first.created + linger_s
+        return max(due_at, self.not_before)
 
     def take(self, producer: ProducerId) -> ProduceBatch | None:
         """The next batch to send under that producer id; None while older ones are in flight."""
@@ -117,13 +117,13 @@ class ProducePartition:
         self._recovering = False
         self.not_before = 0.0
 
-    def gone(self, batch: ProduceBatch) -> None:
-        """The batch is given up; the broker does not expect the sequences of those behind it."""
+    def failed(self, batch: ProduceBatch) -> None:
+        """The batch failed for good; the broker refuses the sequences of those behind it."""
         self.in_flight.remove(batch)
         if batch.sequence != NO_SEQUENCE:
             self._recovering = self._recovering or bool(self.in_flight)
 
-    def again(self, batch: ProduceBatch, not_before: float) -> None:
+    def retry(self, batch: ProduceBatch, not_before: float) -> None:
         """Send the batch again, at its place in the order."""
         self.in_flight.remove(batch)
         self._recovering = True
@@ -146,7 +146,7 @@ class ProducePartition:
         """Whether no batch that was sent before it is unsettled."""
         return all(each is batch or _place(each) > _place(batch) for each in self.unsettled)
 
-    def begin_anew(self) -> None:
+    def reset_sequences(self) -> None:
         """The broker lost the sequences: those of all unsettled batches begin at 0."""
         self._reset = True
 

@@ -196,7 +196,7 @@ class Producer(MethodHints, Generic[K_in, V_in]):
             queued_records=sum(batch.count for batch in unsettled),
             queued_bytes=self._buffer_pool.used,
             buffer_bytes=self._buffer_pool.limit,
-            waiting_sends=0 if self._sender is None else self._sender.hurry,
+            waiting_sends=0 if self._sender is None else self._sender.waiting_for_memory,
             in_flight_batches=sum(len(each.in_flight) for each in tuple(self._partitions.values())),
             transactions=None if self._transactions is None else self._transactions.metrics(),
             connections=self.cluster.metrics().connections,
@@ -543,7 +543,7 @@ class Producer(MethodHints, Generic[K_in, V_in]):
     async def _wait_for_memory(self, tp: TopicPartition, size: int) -> None:
         sender = self._sender
         if sender is not None:
-            sender.hurry += 1
+            sender.waiting_for_memory += 1
             sender.wake()
         try:
             async with asyncio.timeout(self.config.max_block_ms / 1000):
@@ -556,7 +556,7 @@ class Producer(MethodHints, Generic[K_in, V_in]):
             ) from None
         finally:
             if sender is not None:
-                sender.hurry -= 1
+                sender.waiting_for_memory -= 1
 
 
 def _kept(payload: Buffer) -> Buffer:

@@ -28,7 +28,7 @@ from kohort.types import TopicPartition
 
 log: Final = logging.getLogger("kohort.client.producer")
 
-_LEAST_PATIENCE_MS: Final = 1_000
+_MIN_RESPONSE_TIMEOUT_MS: Final = 1_000
 
 Route: TypeAlias = tuple[int, str]
 """A connection: node id of the broker, and purpose."""
@@ -64,8 +64,8 @@ class Sender:
         self._acquiring = False
         self._admitting = False
         self._is_closing = False
-        self.hurry = 0
-        """Number of callers that wait for memory: batches do not linger then."""
+        self.waiting_for_memory = 0
+        """Number of callers that wait for memory: batches are sent without lingering then."""
         self.failure: BaseException | None = None
         """Why nothing is sent any more: a fault of the client."""
         self._task = self._start(self._run())
@@ -114,7 +114,7 @@ class Sender:
         by_route: defaultdict[Route, list[ProducePartition]] = defaultdict(list)
         to_admit = []
         for partition in tuple(self._active):
-            due = partition.due(self._config.linger_s, hurry=self.hurry > 0)
+            due = partition.due(self._config.linger_s, skip_linger=self.waiting_for_memory > 0)
             if due > now:
                 next_due = min(next_due, due)
                 continue
@@ -154,7 +154,7 @@ class Sender:
                 self._active[partition] = self._active.pop(partition)  # last in the next request
                 size += batch.sent_size
             # The next batch of each goes with another request.
-            if partition.due(self._config.linger_s, hurry=self.hurry > 0) <= now:
+            if partition.due(self._config.linger_s, skip_linger=self.waiting_for_memory > 0) <= now:
                 self.wake()
         if batches:
             self._ids.sending()
@@ -216,10 +216,10 @@ class Sender:
             batches,
         )
         frame = await connection.submit(
-            how, *body, timeout_ms=self._patience_ms(batches), await_response=acks != 0
+            how, *body, timeout_ms=self._response_timeout_ms(batches), await_response=acks != 0
         )
         if not acks:
-            return {batch.tp: _UNTOLD for batch in batches}
+            return {batch.tp: _NO_ACK_RESPONSE for batch in batches}
         response = connection.decode(how, frame)
         return {
             TopicPartition(topic.name, each.index): each
@@ -227,12 +227,12 @@ class Sender:
             for each in topic.partition_responses
         }
 
-    def _patience_ms(self, batches: Sequence[ProduceBatch]) -> int:
+    def _response_timeout_ms(self, batches: Sequence[ProduceBatch]) -> int:
         """How long to wait for the response: until the first batch is given up."""
         age_s = asyncio.get_running_loop().time() - min(batch.created for batch in batches)
         left_ms = round((self._config.delivery_timeout_s - age_s) * 1_000)
         # Not too briefly: a request that times out takes its connection with it.
-        left_ms = max(left_ms, _LEAST_PATIENCE_MS)
+        left_ms = max(left_ms, _MIN_RESPONSE_TIMEOUT_MS)
         return min(left_ms, self._cluster.config.request_timeout_ms)
 
     # What requests need
@@ -246,7 +246,7 @@ class Sender:
         try:
             await self._cluster.leader(tp)
         except Exception as error:
-            self._not_had([each for each in tuple(self._active) if each.tp == tp], error)
+            self._preparation_failed([each for each in tuple(self._active) if each.tp == tp], error)
         finally:
             self._locating.discard(tp)
             self.wake()
@@ -255,7 +255,7 @@ class Sender:
         try:
             await self._ids.acquire()
         except Exception as error:
-            self._not_had(tuple(self._active), error)
+            self._preparation_failed(tuple(self._active), error)
         finally:
             self._acquiring = False
             self.wake()
@@ -264,15 +264,15 @@ class Sender:
         try:
             await self._ids.admit([each.tp for each in partitions])
         except Exception as error:
-            self._not_had(partitions, error)
+            self._preparation_failed(partitions, error)
         finally:
             self._admitting = False
             self.wake()
 
-    def _not_had(self, partitions: Iterable[ProducePartition], error: Exception) -> None:
-        """Handle what cannot be had: a leader, a producer id, a place in the transaction.
+    def _preparation_failed(self, partitions: Iterable[ProducePartition], error: Exception) -> None:
+        """Handle the error of a prerequisite: leader, producer id, place in the transaction.
 
-        The batches fail now, or when they time out.
+        Batches fail at once; after a retriable error when they time out.
         """
         if isinstance(error, GaveUpError) or is_retriable(error):
             for partition in partitions:
@@ -298,10 +298,10 @@ class Sender:
         if not task.cancelled() and (error := task.exception()) is not None:
             self._die(error)
         elif task is self._task and self.failure is None and not self._is_closing:
-            self._left_behind()
+            self._fail_unsent()
 
-    def _left_behind(self) -> None:
-        """The event loop ends, and cancelled all tasks, before the producer was closed."""
+    def _fail_unsent(self) -> None:
+        """Fail all batches: the event loop ended, and cancelled all tasks, before `close`."""
         self.failure = KohortError("the event loop ended before the producer was closed")
         batches = self._unsettled()
         for batch in batches:
@@ -329,7 +329,7 @@ class Sender:
         ]
 
 
-class _Untold:
+class _NoAckResponse:
     """The result of a batch for which no acknowledgement was requested."""
 
     error_code = ErrorCode.none
@@ -337,4 +337,4 @@ class _Untold:
     log_append_time = None
 
 
-_UNTOLD: Final = _Untold()
+_NO_ACK_RESPONSE: Final = _NoAckResponse()

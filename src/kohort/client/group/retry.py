@@ -1,4 +1,4 @@
-"""Attempts that go on while the brokers are away: an outage ends no membership."""
+"""Retries without a time limit: an outage of the brokers ends no membership."""
 
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
@@ -13,14 +13,17 @@ _OF_AN_OLD_EPOCH: Final = frozenset({ErrorCode.unknown_member_id, ErrorCode.stal
 """The member has another epoch soon, or is fenced, which ends the attempts."""
 
 
-async def patiently(
+async def retry_until_success(
     run: MemberContext,
     attempt: Callable[[], Awaitable[T]],
     *,
     what: str,
     advice: str = "check that the brokers are up and can be reached from here",
 ) -> T:
-    """Attempt until one succeeds; told each `retry_timeout_ms`. Raises errors not retriable."""
+    """Attempt until one succeeds; an `unavailable` event follows each `retry_timeout_ms`.
+
+    Raises the first error that is not retriable.
+    """
     backoff = run.cluster.backoff()
     while True:
         try:
@@ -33,7 +36,7 @@ async def patiently(
                 retriable=_is_retriable,
             )
         except GaveUpError as error:
-            run.tell("unavailable", str(error))
+            run.emit_event("unavailable", str(error))
 
 
 def _is_retriable(error: BaseException) -> bool:
