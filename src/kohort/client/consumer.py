@@ -14,7 +14,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import Final, Generic, Self, Unpack, cast, get_args
+from typing import Final, Generic, Self, Unpack, cast
 from uuid import UUID
 
 from kohort.client.admin import Admin
@@ -22,23 +22,17 @@ from kohort.client.cluster import (
     EARLIEST,
     LATEST,
     Cluster,
-    Isolation,
     Offset,
     list_offsets,
     open_cluster,
 )
 from kohort.client.concurrency import own_loop, to_its_end
 from kohort.client.config import (
-    MAX_MS,
     OUT_OF_RANGE,
     ClientConfig,
-    ReaderOptions,
-    StartOffset,
-    plain_start_offset,
-    validate_flag,
-    validate_int,
-    validate_one_of,
-    validate_text,
+    ConsumerConfig,
+    ConsumerOptions,
+    split_options,
 )
 from kohort.client.errors import ClientClosedError, NotAssignedError, TopicRecreatedError
 from kohort.client.fetch import Batch, Fetcher, deserialize
@@ -78,52 +72,29 @@ class Consumer(MethodHints, Generic[K, V]):
         self,
         cluster: ClientConfig | Cluster | None = None,
         *,
-        group_id: str | None = None,
-        start_offset: StartOffset = "first",
-        enable_auto_commit: bool = False,
-        auto_commit_interval_ms: int = 5_000,
-        isolation_level: Isolation = "read_uncommitted",
-        fetch_min_bytes: int = 1,
-        fetch_max_bytes: int = 50 * 1024 * 1024,
-        fetch_max_wait_ms: int = 500,
-        max_partition_fetch_bytes: int = 1024 * 1024,
-        client_rack: str = "",
         key_deserializer: Deserializer[K] | None = None,
         value_deserializer: Deserializer[V] | None = None,
-        **options: Unpack[ReaderOptions],
+        **options: Unpack[ConsumerOptions],
     ) -> None:
-        """Java's names; sizes in bytes. `options` are those of ClientConfig. Raises ConfigError.
+        """The options are the fields of ConsumerConfig and ClientConfig. Raises ConfigError.
 
-        `start_offset` (or `auto_offset_reset`) is where a partition starts without an offset, and
-        where it continues at an offset that is gone: "first", "last", a timestamp in ms (at an
-        offset that is gone: "first"), or "none": OffsetOutOfRangeError, and ConfigError of
-        `assign`. Deserializers are those of `kohort.client.serialization`.
+        Deserializers are those of `kohort.client.serialization`.
         """
-        if group_id is not None:
-            validate_text("group_id", group_id)
-        validate_text("client_rack", client_rack)
-        self._start = plain_start_offset(start_offset)
-        validate_one_of("isolation_level", isolation_level, get_args(Isolation))
-        validate_flag("enable_auto_commit", enable_auto_commit)
-        if enable_auto_commit and group_id is None:
-            raise ConfigError("enable_auto_commit needs a group_id: where to commit")
-        if group_id == "":
-            raise ConfigError("group_id is empty: give a name, or None to commit nothing")
-        validate_int("auto_commit_interval_ms", auto_commit_interval_ms, 1, MAX_MS)
-        self.cluster = open_cluster(cluster, options)
+        own, client_options = split_options(options, ConsumerConfig)
+        self.config = ConsumerConfig(**own)
+        self.cluster = open_cluster(cluster, client_options)
         self._owns_cluster = self.cluster is not cluster
-        self._group = None if group_id is None else GroupId(group_id)
-        self._isolation = isolation_level
+        self._group = None if self.config.group_id is None else GroupId(self.config.group_id)
         self._admin = Admin(self.cluster)
         self._fetcher = Fetcher(
             self.cluster,
-            isolation=isolation_level,
-            out_of_range=OUT_OF_RANGE.get(self._start, "earliest"),
-            fetch_min_bytes=fetch_min_bytes,
-            fetch_max_bytes=fetch_max_bytes,
-            fetch_max_wait_ms=fetch_max_wait_ms,
-            max_partition_fetch_bytes=max_partition_fetch_bytes,
-            rack=client_rack,
+            isolation=self.config.isolation_level,
+            out_of_range=OUT_OF_RANGE.get(self.config.start, "earliest"),
+            fetch_min_bytes=self.config.fetch_min_bytes,
+            fetch_max_bytes=self.config.fetch_max_bytes,
+            fetch_max_wait_ms=self.config.fetch_max_wait_ms,
+            max_partition_fetch_bytes=self.config.max_partition_fetch_bytes,
+            rack=self.config.client_rack,
         )
         self._deserializers = deserializers(key_deserializer, value_deserializer)
         self._batch: Batch[K, V] | None = None
@@ -137,8 +108,6 @@ class Consumer(MethodHints, Generic[K, V]):
         self._finished: dict[TopicPartition, OffsetAndMetadata] = {}
         """What to commit: the application asked for more behind it."""
         self._committed: dict[TopicPartition, OffsetAndMetadata] = {}
-        self._interval_s = auto_commit_interval_ms / 1000
-        self._auto_commits = enable_auto_commit
         self._committing: asyncio.Task[None] | None = None
         self._commit_order = asyncio.Lock()
         """Commits are sent one after the other: the last one counts."""
@@ -251,7 +220,7 @@ class Consumer(MethodHints, Generic[K, V]):
         known = self.assignment
         new = [tp for tp, offset in wanted.items() if offset is None and tp not in known]
         starts = await self._starts(new)
-        if self._auto_commits and known - wanted.keys():
+        if self.config.enable_auto_commit and known - wanted.keys():
             await self._commit(self._finished)
         self._validate_open()
         for tp in known - wanted.keys():
@@ -263,7 +232,7 @@ class Consumer(MethodHints, Generic[K, V]):
                 self._fetcher.add(tp, offset)
             elif tp in starts:
                 self._fetcher.add(tp, starts[tp].offset, starts[tp].leader_epoch)
-        if self._auto_commits and self._committing is None:
+        if self.config.enable_auto_commit and self._committing is None:
             self._committing = asyncio.create_task(self._commit_regularly())
 
     async def _starts(
@@ -276,12 +245,13 @@ class Consumer(MethodHints, Generic[K, V]):
         without = [tp for tp in partitions if tp not in found]
         if not without:
             return found
-        if self._start == "none":
+        start = self.config.start
+        if start == "none":
             raise ConfigError(
                 f"{without[0]} has no committed offset: give one to `assign`, or set "
                 "start_offset to first or last"
             )
-        time = self._start if isinstance(self._start, int) else _START[self._start]
+        time = start if isinstance(start, int) else _START[start]
         at = await self._list(dict.fromkeys(without, time))
         late = [tp for tp, each in at.items() if each.offset < 0]  # no record since the timestamp
         at |= await self._list(dict.fromkeys(late, LATEST))
@@ -370,7 +340,7 @@ class Consumer(MethodHints, Generic[K, V]):
         validate_partitions(wanted)
         if not wanted:
             return {}
-        found = await list_offsets(self.cluster, wanted, self._isolation)
+        found = await list_offsets(self.cluster, wanted, self.config.isolation_level)
         return {tp: unless_error(each) for tp, each in found.items()}
 
     # Records
@@ -647,7 +617,7 @@ class Consumer(MethodHints, Generic[K, V]):
 
     async def _commit_regularly(self) -> None:
         while True:
-            await asyncio.sleep(self._interval_s)
+            await asyncio.sleep(self.config.auto_commit_interval_ms / 1000)
             try:
                 await self._commit(self._finished)
             except Exception as error:  # also a fault of our own: commits must not just end

@@ -17,7 +17,15 @@ from kohort.client import (
     Producer,
     Security,
 )
-from kohort.client.config import ClientOptions, ConnectionOptions, StartOffset
+from kohort.client.config import (
+    ClientOptions,
+    ConnectionOptions,
+    ConsumerConfig,
+    ConsumerOptions,
+    ProducerConfig,
+    ProducerOptions,
+    StartOffset,
+)
 
 
 @pytest.mark.parametrize(
@@ -78,3 +86,17 @@ def test_the_typed_options_of_a_group_are_all_that_there_are() -> None:
     apart = {"max_in_flight_requests_per_connection"}
     assert ConnectionOptions.__annotations__.keys() == client.keys() - apart
     assert ClientOptions.__annotations__ == client
+
+
+@pytest.mark.parametrize(
+    ("options", "config", "of_client", "also"),
+    [
+        (ProducerOptions, ProducerConfig, ConnectionOptions, {}),
+        (ConsumerOptions, ConsumerConfig, ClientOptions, {"auto_offset_reset": StartOffset}),
+    ],
+)
+def test_the_typed_options_of_producer_and_consumer_are_all_that_there_are(
+    options: Any, config: Any, of_client: Any, also: dict[str, Any]
+) -> None:
+    own = {each.name: each.type for each in fields(config)}
+    assert options.__annotations__ == of_client.__annotations__ | own | also

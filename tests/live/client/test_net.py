@@ -13,11 +13,11 @@ from interop.processes import SOON
 from kohort.client.admin.admin import Admin
 from kohort.client.cluster.cluster import Cluster
 from kohort.client.cluster.offsets import Offset, list_offsets
-from kohort.client.config import ClientConfig
+from kohort.client.config import ClientConfig, PartitionerName
 from kohort.client.errors import GaveUpError, OffsetOutOfRangeError, TopicRecreatedError
 from kohort.client.fetch.fetcher import EARLIEST, LATEST, Fetcher
 from kohort.client.offset_and_metadata import OffsetAndMetadata
-from kohort.client.produce.partitioner import PartitionerName, partitioner_of
+from kohort.client.produce.partitioner import partitioner_of
 from kohort.client.produce.producer import Producer
 from kohort.client.record import Record
 from kohort.errors import ErrorCode, KafkaError

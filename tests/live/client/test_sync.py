@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-import inspect
 import json
 import os
 import signal
@@ -11,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, get_args
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -20,7 +19,6 @@ from interop.processes import SOON
 from kohort.client.admin.admin import Admin
 from kohort.client.cluster.cluster import Cluster
 from kohort.client.config import ClientConfig
-from kohort.client.consumer import Consumer as AsyncConsumer
 from kohort.client.errors import (
     DeserializationError,
     GaveUpError,
@@ -28,10 +26,7 @@ from kohort.client.errors import (
     UndeliveredError,
 )
 from kohort.client.group_errors import GenerationEndedError, GroupError
-from kohort.client.produce.producer import Producer as AsyncProducer
 from kohort.client.sync import Consumer, ConsumerGroup, Producer, run
-from kohort.client.sync.consumer import ConsumerOptions
-from kohort.client.sync.producer import ProducerOptions
 from kohort.errors import ConfigError, KafkaError, KohortError
 from kohort.types import TopicPartition
 from live.client.brokers import Site
@@ -199,15 +194,6 @@ def test_positions_of_a_consumer_follow_each_record(config: ClientConfig, filled
         consumer.seek_to_end()
         assert consumer.position(first) == 20
         assert consumer.end_offsets([first, second]) == {first: 20, second: 20}
-
-
-def test_the_options_are_those_of_the_client_for_asyncio() -> None:
-    for options, of in ((ProducerOptions, AsyncProducer), (ConsumerOptions, AsyncConsumer)):
-        parameters = inspect.signature(of).parameters
-        apart = {"cluster", *(name for name in parameters if "serializer" in name)}
-        of_client = get_args(parameters["options"].annotation)[0].__annotations__.keys()
-        own = parameters.keys() - apart - {"options"}
-        assert options.__annotations__.keys() == own | of_client
 
 
 def here(content: Any) -> Any:

@@ -11,10 +11,23 @@ from kohort.client.config.client_config import (
     validate_one_of,
     validate_text,
 )
-from kohort.client.config.client_options import ClientOptions, ConnectionOptions, ReaderOptions
+from kohort.client.config.client_options import (
+    ClientOptions,
+    ConnectionOptions,
+    ReaderOptions,
+    split_options,
+)
+from kohort.client.config.consumer_config import ConsumerConfig
+from kohort.client.config.consumer_options import ConsumerOptions
 from kohort.client.config.group_config import GroupConfig, GroupEvent
 from kohort.client.config.group_options import GroupOptions
-from kohort.client.config.producer_config import Acks, ProducerConfig
+from kohort.client.config.producer_config import (
+    Acks,
+    Partitioner,
+    PartitionerName,
+    ProducerConfig,
+)
+from kohort.client.config.producer_options import ProducerOptions
 from kohort.client.config.start_offset import (
     OUT_OF_RANGE,
     OutOfRange,
@@ -31,14 +44,20 @@ __all__ = [
     "ClientConfig",
     "ClientOptions",
     "ConnectionOptions",
+    "ConsumerConfig",
+    "ConsumerOptions",
     "GroupConfig",
     "GroupEvent",
     "GroupOptions",
     "OutOfRange",
+    "Partitioner",
+    "PartitionerName",
     "ProducerConfig",
+    "ProducerOptions",
     "ReaderOptions",
     "StartOffset",
     "plain_start_offset",
+    "split_options",
     "validate_flag",
     "validate_int",
     "validate_names",

@@ -3,8 +3,9 @@
 `ClientConfig` has their meanings and defaults.
 """
 
-from collections.abc import Sequence
-from typing import TypedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any, TypedDict
 
 from kohort.client.config.start_offset import StartOffset
 from kohort.client.security import Security
@@ -36,3 +37,12 @@ class ReaderOptions(ClientOptions, total=False):
     """The fields of `ClientConfig`, and Kafka's name of `start_offset`."""
 
     auto_offset_reset: StartOffset
+
+
+def split_options(
+    options: Mapping[str, Any], config_class: type[Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The options that are fields of the dataclass `config_class`, and the others."""
+    names = {field.name for field in fields(config_class)}
+    own = {name: value for name, value in options.items() if name in names}
+    return own, {name: value for name, value in options.items() if name not in names}

@@ -1,8 +1,6 @@
-"""The configuration of a producer: Java's names, sizes in bytes, checked on creation.
+"""The configuration of a producer: Java's names and defaults, checked on creation."""
 
-The defaults are in `Producer`.
-"""
-
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -11,6 +9,18 @@ from kohort.errors import ConfigError
 from kohort.protocol.compression import Codec
 
 Acks = Literal["all", -1, 0, 1, "0", "1", "-1"]
+Partitioner = Callable[[str, bytes | None, int], int | None]
+"""(topic, key, number of partitions) -> partition; None: the sticky partition."""
+PartitionerName = Literal[
+    "random",
+    "consistent",
+    "consistent_random",
+    "murmur2",
+    "murmur2_random",
+    "fnv1a",
+    "fnv1a_random",
+    "round_robin",
+]
 
 _LONGEST: Final = 32_767
 _ACKS: Final[dict[object, int]] = {"all": -1, "-1": -1, -1: -1, "0": 0, 0: 0, "1": 1, 1: 1}
@@ -23,23 +33,31 @@ _MOST_IN_FLIGHT: Final = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerConfig:
-    """A producer's configuration. Raises ConfigError, whose text says what to do."""
+    """A producer's configuration; sizes in bytes. Raises ConfigError, which says what to do."""
 
-    acks: Acks
-    compression: str
-    compression_level: int | None
-    linger_ms: float
-    batch_size: int
-    enable_idempotence: bool | None
+    acks: Acks = "all"
+    compression: str = "none"
+    """`none`, `gzip`, `snappy`, `lz4` or `zstd`."""
+    compression_level: int | None = None
+    """1 to 9 for gzip, 1 to 22 for zstd; None: the codec's own default."""
+    linger_ms: float = 5
+    batch_size: int = 16_384
+    enable_idempotence: bool | None = None
     """None: if `acks` allows it; sequences need acks="all"."""
-    max_in_flight_requests_per_connection: int
-    max_request_size: int
-    buffer_memory: int
-    max_block_ms: int
-    delivery_timeout_ms: int
-    transactional_id: str | None
-    transaction_timeout_ms: int
-    connections_per_broker: int
+    max_in_flight_requests_per_connection: int = 5
+    max_request_size: int = 1_048_576
+    buffer_memory: int = 33_554_432
+    max_block_ms: int = 60_000
+    delivery_timeout_ms: int = 120_000
+    transactional_id: str | None = None
+    transaction_timeout_ms: int = 60_000
+    connections_per_broker: int = 1
+    """Each has its share of the partitions.
+
+    A broker handles one request of a connection at a time.
+    """
+    partitioner: Partitioner | PartitionerName = "murmur2_random"
+    """A name of librdkafka's, or a function."""
 
     def __post_init__(self) -> None:
         is_number = isinstance(self.linger_ms, int | float) and not isinstance(self.linger_ms, bool)

@@ -19,11 +19,11 @@ by `async for` (`GroupError`). The life of a generation is in `kohort.client.gro
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import fields, replace
+from dataclasses import replace
 from random import Random
-from typing import Any, Final, Generic, Self, Unpack, cast
+from typing import Any, Generic, Self, Unpack, cast
 
 from kohort.client.cluster import Cluster, open_cluster
 from kohort.client.concurrency import own_loop, to_its_end
@@ -32,6 +32,7 @@ from kohort.client.config import (
     ClientConfig,
     GroupConfig,
     GroupOptions,
+    split_options,
     validate_names,
 )
 from kohort.client.fetch import Fetcher
@@ -51,8 +52,6 @@ from kohort.client.record import K, Record, V
 from kohort.client.serialization import Deserializer, deserializers
 from kohort.errors import ConfigError, KohortError
 from kohort.types import TopicPartition
-
-_GROUP_OPTIONS: Final = frozenset(each.name for each in fields(GroupConfig))
 
 
 class GroupClosedError(GroupError):
@@ -84,11 +83,11 @@ class ConsumerGroup(MethodHints, Generic[K, V]):
         Deserializers are those of `kohort.client.serialization`. They run before a batch is handed
         out, are cancelled when its partition is revoked, and count for `max_poll_interval_ms`.
         """
-        mine, clients = _divided(options)
+        own, client_options = split_options(options, GroupConfig)
         self.config = GroupConfig(
-            group_id=group_id, topics=tuple(_validated(topics)), pattern=pattern, **mine
+            group_id=group_id, topics=tuple(_validated(topics)), pattern=pattern, **own
         )
-        self._cluster = open_cluster(cluster, clients)
+        self._cluster = open_cluster(cluster, client_options)
         self._owns_cluster = self._cluster is not cluster
         self._deserializers = deserializers(key_deserializer, value_deserializer)
         self._subscription = MemberSubscription(
@@ -319,12 +318,6 @@ class ConsumerGroup(MethodHints, Generic[K, V]):
     def _validate_entered(self) -> None:
         if self._run is None:
             raise KohortError("enter the group first: async with ConsumerGroup(...) as group")
-
-
-def _divided(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The options of the group, and those of the client."""
-    mine = {name: value for name, value in options.items() if name in _GROUP_OPTIONS}
-    return mine, {name: value for name, value in options.items() if name not in _GROUP_OPTIONS}
 
 
 def _validated(topics: Sequence[str]) -> Sequence[str]:

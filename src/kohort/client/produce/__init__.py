@@ -1,8 +1,8 @@
 """Sends records: batches, idempotence, delivery results and dead letters."""
 
+from kohort.client.config import Partitioner, PartitionerName
 from kohort.client.produce.dead_letters import DeadLetters
 from kohort.client.produce.delivery import Delivery, RecordMetadata
-from kohort.client.produce.partitioner import Partitioner, PartitionerName
 from kohort.client.produce.producer import Producer
 from kohort.client.produce.record_arguments import (
     Headers,

@@ -13,22 +13,10 @@ import zlib
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from struct import Struct
-from typing import Final, Literal, get_args
+from typing import Final, get_args
 
+from kohort.client.config import Partitioner, PartitionerName
 from kohort.errors import ConfigError
-
-Partitioner = Callable[[str, bytes | None, int], int | None]
-"""(topic, key, number of partitions) -> partition; None: the sticky partition."""
-PartitionerName = Literal[
-    "random",
-    "consistent",
-    "consistent_random",
-    "murmur2",
-    "murmur2_random",
-    "fnv1a",
-    "fnv1a_random",
-    "round_robin",
-]
 
 _MASK: Final = 0xFFFFFFFF
 _M: Final = 0x5BD1E995
@@ -82,7 +70,7 @@ class RoundRobin:
         return turn % partitions
 
 
-def partitioner_of(partitioner: "Partitioner | PartitionerName") -> Partitioner:
+def partitioner_of(partitioner: Partitioner | PartitionerName) -> Partitioner:
     """The partitioner of that name, or the function itself. Raises ConfigError."""
     match partitioner:
         case "murmur2_random":

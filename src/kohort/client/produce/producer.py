@@ -22,7 +22,7 @@ from typing import Any, Final, Generic, Self, Unpack
 from kohort.client.backoff import retrying
 from kohort.client.cluster import NO_LEADER, Cluster, TopicMetadata, open_cluster
 from kohort.client.concurrency import own_loop, to_its_end
-from kohort.client.config import Acks, ClientConfig, ConnectionOptions, ProducerConfig
+from kohort.client.config import ClientConfig, ProducerConfig, ProducerOptions, split_options
 from kohort.client.errors import BufferFullError, UndeliveredError
 from kohort.client.method_names import PRODUCER, MethodHints
 from kohort.client.metrics import ProducerMetrics
@@ -33,7 +33,7 @@ from kohort.client.produce.delivery import Delivery, RecordMetadata
 from kohort.client.produce.identity import ProducerIdentity
 from kohort.client.produce.losses import undelivered
 from kohort.client.produce.partition import ProducePartition
-from kohort.client.produce.partitioner import Partitioner, PartitionerName, Sticky, partitioner_of
+from kohort.client.produce.partitioner import Sticky, partitioner_of
 from kohort.client.produce.producer_ids import ProducerIds
 from kohort.client.produce.record_arguments import (
     Headers,
@@ -77,64 +77,33 @@ class Producer(MethodHints, Generic[K_in, V_in]):
         self,
         cluster: ClientConfig | Cluster | None = None,
         *,
-        acks: Acks = "all",
-        compression: str = "none",
-        linger_ms: float = 5,
-        batch_size: int = 16_384,
-        enable_idempotence: bool | None = None,
-        max_in_flight_requests_per_connection: int = 5,
-        max_request_size: int = 1_048_576,
-        buffer_memory: int = 33_554_432,
-        max_block_ms: int = 60_000,
-        delivery_timeout_ms: int = 120_000,
-        compression_level: int | None = None,
-        transactional_id: str | None = None,
-        transaction_timeout_ms: int = 60_000,
-        connections_per_broker: int = 1,
-        partitioner: Partitioner | PartitionerName = "murmur2_random",
         key_serializer: Serializer[K_in] | None = None,
         value_serializer: Serializer[V_in] | None = None,
-        **options: Unpack[ConnectionOptions],
+        **options: Unpack[ProducerOptions],
     ) -> None:
-        """Java's names and defaults; sizes in bytes. `options` are those of ClientConfig.
+        """The options are the fields of ProducerConfig and ClientConfig. Raises ConfigError.
 
-        Raises ConfigError.
-
-        `enable_idempotence` follows from `acks` unless it is given: sequences need acks="all".
-        `compression_level` is the codec's own default unless it is given: 1 to 9 for gzip, 1 to 22
-        for zstd. Each of `connections_per_broker` has its share of the partitions: a broker handles
-        one request of a connection at a time. `partitioner` has a name of librdkafka's, or is a
-        function. Serializers are those of `kohort.client.serialization`.
+        Serializers are those of `kohort.client.serialization`.
         """
-        self.config = ProducerConfig(
-            acks=acks,
-            compression=compression,
-            compression_level=compression_level,
-            linger_ms=linger_ms,
-            batch_size=batch_size,
-            enable_idempotence=enable_idempotence,
-            max_in_flight_requests_per_connection=max_in_flight_requests_per_connection,
-            max_request_size=max_request_size,
-            buffer_memory=buffer_memory,
-            max_block_ms=max_block_ms,
-            delivery_timeout_ms=delivery_timeout_ms,
-            transactional_id=transactional_id,
-            transaction_timeout_ms=transaction_timeout_ms,
-            connections_per_broker=connections_per_broker,
-        )
-        self.cluster = open_cluster(cluster, options)
+        own, connection_options = split_options(options, ProducerConfig)
+        self.config = ProducerConfig(**own)
+        self.cluster = open_cluster(cluster, connection_options)
         self._owns_cluster = self.cluster is not cluster
-        self._partitioner = partitioner_of(partitioner)
+        self._partitioner = partitioner_of(self.config.partitioner)
         self._serializers = serializers(key_serializer, value_serializer)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._purpose = f"produce {next(_numbers)}"
-        further = (f"{self._purpose}, {at}" for at in range(1, connections_per_broker))
+        further = (f"{self._purpose}, {at}" for at in range(1, self.config.connections_per_broker))
         self._purposes = (self._purpose, *further)
         self._transactions = (
             None
-            if transactional_id is None
+            if self.config.transactional_id is None
             else Transactions(
-                self.cluster, self.config, transactional_id, self._purpose, self._settle
+                self.cluster,
+                self.config,
+                self.config.transactional_id,
+                self._purpose,
+                self._settle,
             )
         )
         self._ids: ProducerIdentity = self._transactions or ProducerIds(
@@ -142,8 +111,8 @@ class Producer(MethodHints, Generic[K_in, V_in]):
         )
         self._partitions: dict[TopicPartition, ProducePartition] = {}
         self._sticky: dict[str, Sticky] = {}
-        self._buffer_pool = BufferPool(buffer_memory)
-        self._largest = min(max_request_size, buffer_memory)
+        self._buffer_pool = BufferPool(self.config.buffer_memory)
+        self._largest = min(self.config.max_request_size, self.config.buffer_memory)
         self._owes_a_turn = False
         """Whether a batch was filled since the sender could last run."""
         self._failed: deque[ProduceBatch] = deque(maxlen=_MOST_LOST)

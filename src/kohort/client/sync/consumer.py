@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, Generic, Self, TypeVar, Unpack, cast
 from uuid import UUID
 
-from kohort.client.cluster import Isolation, Offset
+from kohort.client.cluster import Offset
 from kohort.client.concurrency import background_loop, run_here
-from kohort.client.config import ClientConfig, ReaderOptions, StartOffset
+from kohort.client.config import ClientConfig, ConsumerOptions
 from kohort.client.consumer import Consumer as AsyncConsumer
 from kohort.client.fetch import Batch, deserialize
 from kohort.client.group_metadata import GroupMetadata, Offsets
@@ -30,21 +30,6 @@ from kohort.types import TopicPartition
 T = TypeVar("T")
 
 _WAIT_MS: Final = 60_000
-
-
-class ConsumerOptions(ReaderOptions, total=False):
-    """The options of `kohort.client.Consumer`."""
-
-    group_id: str | None
-    start_offset: StartOffset
-    enable_auto_commit: bool
-    auto_commit_interval_ms: int
-    isolation_level: Isolation
-    fetch_min_bytes: int
-    fetch_max_bytes: int
-    fetch_max_wait_ms: int
-    max_partition_fetch_bytes: int
-    client_rack: str
 
 
 @checks_arguments

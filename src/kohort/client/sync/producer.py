@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import Any, Final, Generic, NamedTuple, Self, Unpack
 
 from kohort.client.concurrency import BackgroundLoop, background_loop, run_here
-from kohort.client.config import Acks, ClientConfig, ConnectionOptions
+from kohort.client.config import ClientConfig, ProducerOptions
 from kohort.client.errors import BufferFullError, TransactionAbortedError, UndeliveredError
 from kohort.client.group_metadata import OffsetOwner, Offsets
 from kohort.client.method_names import PRODUCER, MethodHints
@@ -30,8 +30,6 @@ from kohort.client.metrics import ProducerMetrics
 from kohort.client.produce import Delivery as AsyncDelivery
 from kohort.client.produce import (
     Headers,
-    Partitioner,
-    PartitionerName,
     RecordMetadata,
     as_bytes,
     as_headers,
@@ -51,26 +49,6 @@ log: Final = logging.getLogger("kohort.client.producer")
 _GATHERED_BYTES: Final = 4 * 1024 * 1024
 """Bytes of records that may wait for the loop; `send` waits beyond."""
 _OVERHEAD: Final = 200
-
-
-class ProducerOptions(ConnectionOptions, total=False):
-    """The options of `kohort.client.Producer`."""
-
-    acks: Acks
-    compression: str
-    linger_ms: float
-    batch_size: int
-    enable_idempotence: bool | None
-    max_in_flight_requests_per_connection: int
-    max_request_size: int
-    buffer_memory: int
-    max_block_ms: int
-    delivery_timeout_ms: int
-    compression_level: int | None
-    transactional_id: str | None
-    transaction_timeout_ms: int
-    connections_per_broker: int
-    partitioner: Partitioner | PartitionerName
 
 
 class Delivery:
