@@ -94,6 +94,14 @@ async def test_records_and_batches_by_turns_lose_nothing(consumer: Consumer) -> 
     assert await consumer.next_batch(max_wait_ms=0) is None
 
 
+async def test_records_follow_the_used_part_of_a_batch(consumer: Consumer) -> None:
+    await consumer.assign({FIRST: 0})
+    batch = await consumer.next_batch(max_wait_ms=5_000)
+    assert batch is not None
+    consumer.used(batch, 4)
+    assert await read(consumer, 6) == [(0, n) for n in range(4, 10)]
+
+
 async def test_a_paused_partition_hands_out_nothing_and_goes_on(consumer: Consumer) -> None:
     await consumer.assign(ORDERS[:2])
     ((paused, offset),) = await read(consumer, 1)
@@ -268,7 +276,7 @@ async def test_a_commit_behind_another_one_while_the_recreated_topic_is_assigned
     async with Consumer(cluster, group_id="billing", enable_auto_commit=False) as consumer:
         await consumer.assign([FIRST])
         await read(consumer, 4)
-        async with consumer._commit_order:
+        async with consumer._committer._order:
             commit = asyncio.create_task(consumer.commit({FIRST: 4}))
             await admin.delete_topic("orders")
             await admin.create_topic("orders", partitions=2)

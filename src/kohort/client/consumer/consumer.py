@@ -11,8 +11,7 @@ such consumers assign is read twice. Members share partitions through `ConsumerG
 """
 
 import asyncio
-import logging
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import Final, Generic, Self, Unpack, cast
 from uuid import UUID
@@ -34,12 +33,13 @@ from kohort.client.config import (
     ConsumerOptions,
     split_options,
 )
+from kohort.client.consumer.batch_cursor import BatchCursor
+from kohort.client.consumer.manual_committer import ManualCommitter
 from kohort.client.errors import ClientClosedError, NotAssignedError, TopicRecreatedError
 from kohort.client.fetch import Batch, Fetcher, deserialize
-from kohort.client.group_errors import CommitError
 from kohort.client.group_metadata import GroupMetadata, Offsets
 from kohort.client.method_names import CONSUMER, MethodHints
-from kohort.client.metrics import CommitMetrics, ConsumerMetrics, RequestCounter, moved_back, reason
+from kohort.client.metrics import ConsumerMetrics, moved_back
 from kohort.client.offset_and_metadata import (
     OffsetAndMetadata,
     committable,
@@ -51,8 +51,6 @@ from kohort.client.record import K, Record, V
 from kohort.client.serialization import Deserializer, Deserializers, deserializers
 from kohort.errors import ConfigError, ErrorCode, KafkaError, KohortError, unless_error
 from kohort.types import GroupId, TopicPartition
-
-log: Final = logging.getLogger("kohort.client.consumer")
 
 _WAIT_MS: Final = 60_000
 _START: Final[Mapping[object, int]] = {"first": EARLIEST, "last": LATEST}
@@ -84,8 +82,6 @@ class Consumer(MethodHints, Generic[K, V]):
         self.config = ConsumerConfig(**own)
         self.cluster = open_cluster(cluster, client_options)
         self._owns_cluster = self.cluster is not cluster
-        self._group = None if self.config.group_id is None else GroupId(self.config.group_id)
-        self._admin = Admin(self.cluster)
         self._fetcher = Fetcher(
             self.cluster,
             isolation=self.config.isolation_level,
@@ -97,27 +93,16 @@ class Consumer(MethodHints, Generic[K, V]):
             rack=self.config.client_rack,
         )
         self._deserializers = deserializers(key_deserializer, value_deserializer)
-        self._batch: Batch[K, V] | None = None
-        """The batch that was handed out last, whole or in part, or is deserialized."""
-        self._records: Iterator[Record[K, V]] = iter(())
-        """What is left of it to hand out one by one."""
-        self._position = 0
-        """In that batch: the offset behind what was handed out."""
-        self._handed_out: tuple[TopicPartition, OffsetAndMetadata] | None = None
-        """The partition of the last record or batch, and what to commit when it is finished."""
-        self._finished: dict[TopicPartition, OffsetAndMetadata] = {}
-        """What to commit: the application asked for more behind it."""
-        self._committed: dict[TopicPartition, OffsetAndMetadata] = {}
-        self._committing: asyncio.Task[None] | None = None
-        self._commit_order = asyncio.Lock()
-        """Commits are sent one after the other: the last one counts."""
+        self._cursor = BatchCursor[K, V]()
+        group = self.config.group_id
+        self._committer = ManualCommitter(
+            Admin(self.cluster), None if group is None else GroupId(group), self._topic_ids
+        )
         self._assignment_order = asyncio.Lock()
         """Assignments are made one after the other: each depends on the one before."""
         self._is_taking = False
         self._closing: asyncio.Task[None] | None = None
         self._own_loop: asyncio.AbstractEventLoop | None = None
-        self._commit_requests = RequestCounter()
-        self._committed_count = 0
 
     async def __aenter__(self) -> Self:
         self._own_loop = own_loop(self._own_loop, "consumer")
@@ -143,10 +128,7 @@ class Consumer(MethodHints, Generic[K, V]):
 
     async def _close(self) -> None:
         try:
-            if self._committing is not None:
-                self._committing.cancel()
-                await asyncio.wait([self._committing])
-                await self._commit(self._finished)
+            await self._committer.close()
         finally:
             await self._fetcher.close()
             if self._owns_cluster:
@@ -155,15 +137,13 @@ class Consumer(MethodHints, Generic[K, V]):
     def metrics(self) -> ConsumerMetrics:
         """Counters since the start, and gauges of this moment; from any thread."""
         fetch = self._fetcher.metrics()
-        batch, position = self._batch, self._position
+        batch, position = self._cursor.batch, self._cursor.position
         if batch is not None and position < batch.next_offset:
             fetch = moved_back(fetch, batch.topic_partition, position)
         return ConsumerMetrics(
             client_id=self.cluster.config.client_id,
             is_closed=self._closing is not None,
-            commits=CommitMetrics(
-                requests=self._commit_requests.snapshot(), partitions=self._committed_count
-            ),
+            commits=self._committer.metrics(),
             fetch=fetch,
             connections=self.cluster.metrics().connections,
         )
@@ -221,7 +201,7 @@ class Consumer(MethodHints, Generic[K, V]):
         new = [tp for tp, offset in wanted.items() if offset is None and tp not in known]
         starts = await self._starts(new)
         if self.config.enable_auto_commit and known - wanted.keys():
-            await self._commit(self._finished)
+            await self._committer.commit_finished()
         self._validate_open()
         for tp in known - wanted.keys():
             self._fetcher.remove(tp)
@@ -232,14 +212,14 @@ class Consumer(MethodHints, Generic[K, V]):
                 self._fetcher.add(tp, offset)
             elif tp in starts:
                 self._fetcher.add(tp, starts[tp].offset, starts[tp].leader_epoch)
-        if self.config.enable_auto_commit and self._committing is None:
-            self._committing = asyncio.create_task(self._commit_regularly())
+        if self.config.enable_auto_commit:
+            self._committer.start_auto_commit(self.config.auto_commit_interval_ms)
 
     async def _starts(
         self, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         found = {}
-        if self._group is not None and partitions:
+        if self.config.group_id is not None and partitions:
             committed = await self.committed(partitions)
             found = {tp: offset for tp, offset in committed.items() if offset is not None}
         without = [tp for tp in partitions if tp not in found]
@@ -263,14 +243,14 @@ class Consumer(MethodHints, Generic[K, V]):
         """The offset of the next record that is handed out. Raises NotAssignedError."""
         position = self._fetcher.position(tp)
         assert position is not None  # `assign` and `seek` give numbers
-        return self._position if self._is_in_work(tp) else position
+        return self._cursor.position if self._cursor.is_within(tp) else position
 
     def seek(self, tp: TopicPartition, offset: int) -> None:
         """Continue at another offset. Raises NotAssignedError, ValueError."""
         offset = _offset(tp, offset)
         self._drop(tp)
         self._fetcher.seek(tp, offset)
-        self._finished[tp] = OffsetAndMetadata(offset=offset)
+        self._committer.seek(tp, offset)
 
     async def seek_to_beginning(self, *tps: TopicPartition) -> None:
         """Continue at the first records, of all partitions if none is named."""
@@ -285,7 +265,7 @@ class Consumer(MethodHints, Generic[K, V]):
     def pause(self, *tps: TopicPartition) -> None:
         """Hand out nothing of these until `resume`. Raises NotAssignedError."""
         for tp in tps:
-            if self._is_in_work(tp):
+            if self._cursor.is_within(tp):
                 self._hand_back()
             self._fetcher.pause(tp)
 
@@ -351,13 +331,12 @@ class Consumer(MethodHints, Generic[K, V]):
     async def __anext__(self) -> Record[K, V]:
         """The next record. Raises the error of a partition, as `Fetcher`, and goes on after it."""
         while True:
-            self._finish()
+            self._committer.finish()
             record = self._next_record()
             if record is not None:
                 return record
-            batch = await self._take(_WAIT_MS)
-            if batch is not None:
-                self._records, self._position = iter(batch), batch.first_offset
+            if await self._take(_WAIT_MS) is not None:
+                self._cursor.iterate()
 
     async def next_batch(
         self, *, max_wait_ms: float, before: Mapping[TopicPartition, int] | None = None
@@ -368,7 +347,7 @@ class Consumer(MethodHints, Generic[K, V]):
         `before`, only of partitions whose position is before the offset given there, and None when
         there is none; the batch may reach further.
         """
-        self._finish()
+        self._committer.finish()
         self._hand_back()
         batch = await self._take(max_wait_ms, before)
         if batch is not None:
@@ -397,25 +376,24 @@ class Consumer(MethodHints, Generic[K, V]):
     async def _next_before(self, ends: Mapping[TopicPartition, int]) -> Record[K, V] | None:
         """The next record before these offsets; None once all partitions are there."""
         while True:
-            self._finish()
+            self._committer.finish()
             if (record := self._next_record_before(ends)) is not None:
                 return record
             if not self.is_before(ends):
                 return None
-            batch = await self._take(_WAIT_MS, ends)
-            if batch is not None:
-                self._records, self._position = iter(batch), batch.first_offset
+            if await self._take(_WAIT_MS, ends) is not None:
+                self._cursor.iterate()
 
     def _next_record_before(self, ends: Mapping[TopicPartition, int]) -> Record[K, V] | None:
-        batch = self._batch
+        batch = self._cursor.batch
         end = 0 if batch is None else ends.get(batch.topic_partition, 0)
-        if batch is None or self._position >= end:
+        if batch is None or self._cursor.position >= end:
             self._hand_back()
             return None
         record = self._next_record()
         if record is not None and record.offset >= end:
             self._hand_out(batch, end)
-            self._finish()
+            self._committer.finish()
             self._hand_back()
             return None
         return record
@@ -425,7 +403,7 @@ class Consumer(MethodHints, Generic[K, V]):
 
         `position` and `commit` go by it, and the next batch begins there.
         """
-        if batch is self._batch:
+        if batch is self._cursor.batch:
             self._hand_out(batch, offset)
 
     async def _take(
@@ -455,7 +433,8 @@ class Consumer(MethodHints, Generic[K, V]):
             except TopicRecreatedError as error:
                 self._forget(error.topic_partition)
                 raise
-            batch = self._batch = cast("Batch[K, V] | None", taken)
+            batch = cast("Batch[K, V] | None", taken)
+            self._cursor.open(batch)
             if taken is None or self._deserializers is None:
                 return batch
             if await self._deserialize(taken, self._deserializers):
@@ -467,67 +446,56 @@ class Consumer(MethodHints, Generic[K, V]):
 
     async def _deserialize(self, batch: Batch, deserializers: Deserializers) -> bool:
         """Whether the batch is to be handed out; not if it was sought or paused meanwhile."""
-        self._position = batch.first_offset
         try:
             await deserialize(batch, deserializers)
         except BaseException:
             with suppress(NotAssignedError):
                 self._hand_back()
             raise
-        return self._batch is batch
+        return self._cursor.batch is batch
 
     def _next_record(self) -> Record[K, V] | None:
-        if self._batch is None:
+        cursor = self._cursor
+        batch = cursor.batch
+        if batch is None:
+            return None
+        if not cursor.is_iterated:  # it was handed out as a batch, perhaps not all of it `used`
+            self._hand_back()
             return None
         try:
-            record = next(self._records, None)
+            record = cursor.next_record()
         except KohortError:
             self._hand_back()  # the next call must not skip what cannot be read
             raise
         if record is not None:
-            self._hand_out(self._batch, record.offset + 1)
+            self._hand_out(batch, record.offset + 1)
             return record
-        self._hand_out(self._batch, self._batch.next_offset)
-        self._finish()
-        self._batch = None
+        self._hand_out(batch, batch.next_offset)
+        self._committer.finish()
+        cursor.open(None)
         return None
 
     def _hand_out(self, batch: Batch[K, V], position: int) -> None:
-        self._position = position
-        offset = OffsetAndMetadata(offset=position, leader_epoch=batch.leader_epoch)
-        self._handed_out = batch.topic_partition, offset
-
-    def _finish(self) -> None:
-        """The application is done with all that it was handed out."""
-        if self._handed_out is not None:
-            tp, offset = self._handed_out
-            self._finished[tp] = offset
-            self._handed_out = None
+        self._cursor.position = position
+        self._committer.hand_out(batch.topic_partition, position, batch.leader_epoch)
 
     def _hand_back(self) -> None:
         """Have the fetcher hand out again what is left of the batch."""
-        if self._batch is not None and self._is_in_work(self._batch.topic_partition):
-            self._fetcher.seek(self._batch.topic_partition, self._position)
-        self._batch, self._records = None, iter(())
+        cursor = self._cursor
+        if cursor.batch is not None and cursor.is_within(cursor.batch.topic_partition):
+            self._fetcher.seek(cursor.batch.topic_partition, cursor.position)
+        cursor.open(None)
 
     def _drop(self, tp: TopicPartition) -> None:
-        if self._batch is not None and self._batch.topic_partition == tp:
-            self._batch, self._records = None, iter(())
-        if self._handed_out is not None and self._handed_out[0] == tp:
-            self._handed_out = None
+        """Hand out nothing more of the partition's batch, and do not finish it."""
+        if self._cursor.batch is not None and self._cursor.batch.topic_partition == tp:
+            self._cursor.open(None)
+        self._committer.drop(tp)
 
     def _forget(self, tp: TopicPartition) -> None:
-        """Nothing more is to be committed of what was read."""
+        """Commit nothing more of what was read."""
         self._drop(tp)
-        self._finished.pop(tp, None)
-        self._committed.pop(tp, None)
-
-    def _is_in_work(self, tp: TopicPartition) -> bool:
-        """Whether a part of its batch was handed out."""
-        batch = self._batch
-        return (
-            batch is not None and batch.topic_partition == tp and self._position < batch.next_offset
-        )
+        self._committer.forget(tp)
 
     # Commits
 
@@ -535,10 +503,7 @@ class Consumer(MethodHints, Generic[K, V]):
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """The committed offset of each partition. Raises KohortError, ConfigError without group."""
-        group, wanted = self._required_group(), tuple(partitions)
-        validate_partitions(wanted)
-        found = unless_error((await self._admin.committed([group], wanted))[group])
-        return {tp: found.get(tp) for tp in wanted}
+        return await self._committer.committed(partitions)
 
     async def commit(
         self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None
@@ -548,14 +513,13 @@ class Consumer(MethodHints, Generic[K, V]):
         Raises CommitError with the error of each partition, KohortError if the group is refused as
         a whole (UNKNOWN_MEMBER_ID: it has members), ConfigError without a group, ValueError.
         """
-        self._required_group()
+        _ = self._committer.group
         self._own_loop = own_loop(self._own_loop, "consumer")
         if offsets is None:
-            self._finish()
-            await self._commit(self._finished)
+            self._committer.finish()
+            await self._committer.commit_finished()
         else:
-            validate_offsets(offsets)
-            await self._send({tp: committable(tp, each) for tp, each in offsets.items()})
+            await self._committer.commit(offsets)
 
     def to_commit(
         self, offsets: Offsets
@@ -564,69 +528,17 @@ class Consumer(MethodHints, Generic[K, V]):
 
         Raises ConfigError without a group, ValueError for what is no offset.
         """
-        named = GroupMetadata(group_id=self._required_group()).to_commit(offsets)
-        for tp in offsets:  # the transaction decides on what is committed last
-            self._committed.pop(tp, None)
-        return named
+        return self._committer.to_commit(offsets)
 
     def topic_ids(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, UUID]:
         """For `Transaction.commit_offsets`: the ids of the topics as they were read."""
         known = self._topic_ids()
         return {tp: known[tp] for tp in partitions if tp in known}
 
-    async def _commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        async with self._commit_order:  # the one in flight decides on what is new
-            await self._send_in_order(
-                {tp: each for tp, each in offsets.items() if self._committed.get(tp) != each},
-                self._topic_ids(),
-            )
-
-    async def _send(self, new: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        topic_ids = self._topic_ids()  # of what was read; it may be assigned anew meanwhile
-        async with self._commit_order:
-            await self._send_in_order(new, topic_ids)
-
-    async def _send_in_order(
-        self,
-        new: Mapping[TopicPartition, OffsetAndMetadata],
-        topic_ids: Mapping[TopicPartition, UUID],
-    ) -> None:
-        if not new:
-            return
-        for tp in new:  # not known until the response is there, which may not come
-            self._committed.pop(tp, None)
-        started = asyncio.get_running_loop().time()
-        try:
-            outcomes = await self._admin.commit(self._required_group(), new, topic_ids=topic_ids)
-        except KohortError as error:
-            self._commit_requests.failures.count(reason(error))
-            raise
-        self._commit_requests.latency.observe(asyncio.get_running_loop().time() - started)
-        errors = {tp: error for tp, error in outcomes.items() if error is not None}
-        self._committed |= {tp: each for tp, each in new.items() if tp not in errors}
-        self._committed_count += len(new) - len(errors)
-        for each in dict.fromkeys(map(reason, errors.values())):
-            self._commit_requests.failures.count(each)
-        if errors:
-            raise CommitError(errors)
-
     def _topic_ids(self) -> dict[TopicPartition, UUID]:
         """The ids of the topics that were read, as far as they are known."""
         found = {tp: self._fetcher.topic_id(tp) for tp in self.assignment}
         return {tp: each for tp, each in found.items() if each is not None}
-
-    async def _commit_regularly(self) -> None:
-        while True:
-            await asyncio.sleep(self.config.auto_commit_interval_ms / 1000)
-            try:
-                await self._commit(self._finished)
-            except Exception as error:  # also a fault of our own: commits must not just end
-                log.warning("offsets are not committed, which is tried again: %r", error)
-
-    def _required_group(self) -> GroupId:
-        if self._group is None:
-            raise ConfigError("the consumer has no group_id to commit for: set one")
-        return self._group
 
 
 class _RecordsBefore(AsyncIterator[Record[K, V]]):
