@@ -101,9 +101,9 @@ def database(postgres: Postgres) -> str:
 @pytest.fixture
 def as_application(postgres: Postgres, database: str) -> Iterator[str]:
     """The URL of a role with the documented privileges on the tables, which another role made."""
-    from kohort.log.postgres.directory import PostgresDirectory
+    from peers.postgres import make_tables
 
-    PostgresDirectory(database).close()
+    make_tables(database)
     schema = database.rpartition("=")[2]
     (block,) = run_by(__file__)
     role = f"role_of_{schema}"

@@ -14,11 +14,10 @@ from cli.running import Run, runner
 from kohort.client import ClientConfig
 from kohort.client.admin import Admin
 from kohort.client.cluster import Cluster
-from kohort.log.postgres.directory import PostgresDirectory
 from kohort.log.postgres.shared_storage import PostgresStorage
 from kohort.server.cluster_admin import ClusterAdmin
 from kohort.testing.server_process import ServerProcess
-from peers.postgres import Postgres
+from peers.postgres import Postgres, make_tables
 
 PARTITIONS = 4
 
@@ -114,13 +113,13 @@ class TestRefused:
         assert "the schema has no tables of Kohort: name that of the cluster" in done.stderr
 
     def test_tables_without_a_node(self, nodes: Run, database: str) -> None:
-        PostgresDirectory(database).close()
+        make_tables(database)
         done = nodes("list")
         assert done.exit_code == 2
         assert "no node of a cluster serves from this database: start one" in done.stderr
 
     def test_tables_of_a_later_version(self, nodes: Run, postgres: Postgres, database: str) -> None:
-        PostgresDirectory(database).close()
+        make_tables(database)
         postgres.execute(f"update {database.rpartition('=')[2]}.meta set version = 1000")
         done = nodes("list")
         assert done.exit_code == 2
@@ -129,7 +128,7 @@ class TestRefused:
     def test_tables_of_a_copy_that_was_not_completed(
         self, nodes: Run, postgres: Postgres, database: str
     ) -> None:
-        PostgresDirectory(database).close()
+        make_tables(database)
         postgres.execute(f"update {database.rpartition('=')[2]}.meta set version = -1")
         done = nodes("list")
         assert done.exit_code == 2

@@ -10,10 +10,10 @@ import pytest
 from kohort.log.base import LogConfig
 from kohort.log.local import LocalDirectory
 from kohort.log.memory import MemoryDirectory
-from kohort.log.postgres.directory import PostgresDirectory
 from kohort.protocol import batches
 from kohort.protocol.batches import Record
 from kohort.types import Timestamp, TopicPartition
+from log.postgres.node_logs import NodeLogs
 
 NOW = Timestamp(1_700_000_000_000)
 ORDERS = TopicPartition("orders", 0)
@@ -90,7 +90,7 @@ def directory(request, data):
     if request.param == "memory":
         made = MemoryDirectory()
     elif request.param == "postgres":
-        made = PostgresDirectory(request.getfixturevalue("database"))
+        made = NodeLogs(request.getfixturevalue("database"))
     else:
         made = LocalDirectory(data, durability="os" if request.param == "local" else "fsync")
     made.directories.make({ORDERS: ORDERS_ID})

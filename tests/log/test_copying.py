@@ -18,13 +18,15 @@ from kohort.log.base import LogConfig
 from kohort.log.copying import contents_of, copy_all, copy_log, differences
 from kohort.log.file_copy import FileTarget
 from kohort.log.local import LocalDirectory
-from kohort.log.postgres.copy import PostgresTarget, open_source
-from kohort.log.postgres.directory import PostgresDirectory
+from kohort.log.postgres.copy import PostgresTarget
 from kohort.log.postgres.fence import Fence
 from kohort.log.postgres.shared_storage import PostgresStorage
+from kohort.log.postgres.source import PostgresSource
 from kohort.log.segment_recovery import unobserved
 from kohort.protocol import batches
 from kohort.types import TopicPartition
+from log.postgres.node_logs import NodeLogs
+from peers.postgres import make_tables
 
 from .conftest import (
     DAY,
@@ -73,7 +75,7 @@ class PostgresPlace:
         return PostgresTarget(self.url)
 
     def opened(self):
-        return PostgresDirectory(self.url)
+        return NodeLogs(self.url)
 
 
 @pytest.fixture(params=["files", "postgres"])
@@ -323,6 +325,7 @@ def interrupted(_):
 def test_a_place_that_has_data_is_refused(source, place):
     with closing(place.opened()) as other:
         other.directories.make({ORDERS: ORDERS_ID})
+        other.open(ORDERS, LogConfig())
     with pytest.raises(KohortError, match=r"has data|have data"):
         place.target()
     place.opened().close()
@@ -421,12 +424,12 @@ class TestLeaderEpochs:
 
     @pytest.fixture
     def tables(self, database):
-        with closing(PostgresDirectory(database)) as directory:
+        with closing(NodeLogs(database)) as directory:
             directory.directories.make({ORDERS: ORDERS_ID})
             log = directory.open(ORDERS, SMALL)
             for log.leader_epoch in (0, 3, 5):
                 fill(log, 20)
-        with closing(open_source(database)) as directory:
+        with closing(PostgresSource(database)) as directory:
             yield directory
 
     def test_copy_keeps_leader_epochs(self, tables, postgres, tmp_path):
@@ -456,16 +459,19 @@ class TestLeaderEpochs:
 
 class TestServersOfADatabase:
     def test_a_server_that_runs_is_left_alone(self, database):
-        with closing(PostgresDirectory(database)):
+        with closing(NodeLogs(database)):
             with pytest.raises(KohortError, match="stop it first"):
-                open_source(database)
+                PostgresSource(database)
             with pytest.raises(KohortError, match="stop it first"):
                 PostgresTarget(database)
 
     def test_a_server_does_not_start_meanwhile(self, database):
-        PostgresDirectory(database).close()
-        with closing(open_source(database)), pytest.raises(KohortError, match="when it has ended"):
-            PostgresDirectory(database)
+        make_tables(database)
+        with (
+            closing(PostgresSource(database)),
+            pytest.raises(KohortError, match="when it has ended"),
+        ):
+            NodeLogs(database)
 
     async def test_a_node_of_a_cluster_does_not_start_meanwhile(self, database):
         storage = PostgresStorage(database, Fence(1), ORDERS)
@@ -480,20 +486,20 @@ class TestServersOfADatabase:
         storage = PostgresStorage(database, Fence(1), ORDERS)
         await storage.claim()
         with pytest.raises(KohortError, match="stop it first"):
-            await asyncio.to_thread(open_source, database)
+            await asyncio.to_thread(PostgresSource, database)
         await storage.close()
 
     async def test_a_server_that_lost_its_connections_writes_nothing_any_more(
         self, database, postgres
     ):
-        directory = PostgresDirectory(database)
+        directory = NodeLogs(database)
         directory.directories.make({ORDERS: ORDERS_ID})
         log = directory.open(ORDERS, SMALL)
         postgres.execute(
             "select pg_terminate_backend(pid, 10000) from pg_stat_activity "
             "where application_name like 'kohort node%'"
         )
-        source = await asyncio.to_thread(open_source, database)
+        source = await asyncio.to_thread(PostgresSource, database)
         log.append(batch(b"late"), NOW)
         with pytest.raises(KohortError):
             await log.durable()
@@ -502,7 +508,7 @@ class TestServersOfADatabase:
 
     def test_a_schema_without_tables_is_no_source(self, database):
         with pytest.raises(KohortError, match="no tables"):
-            open_source(database)
+            PostgresSource(database)
         PostgresTarget(database).close()
 
 
@@ -524,7 +530,7 @@ class CopiedHistory(History):
             between = PostgresPlace(self.new_schema())
             with closing(between.target()) as target:
                 copy_all(self.directory, target)
-            with closing(open_source(between.url)) as tables:
+            with closing(PostgresSource(between.url)) as tables:
                 assert list(differences(self.directory, tables)) == []
                 self.copy_from(tables, place, largest)
         else:

@@ -14,10 +14,10 @@ from kohort.log import partition, recovery
 from kohort.log.base import LogConfig
 from kohort.log.local import LocalDirectory
 from kohort.log.memory import MemoryDirectory
-from kohort.log.postgres.directory import PostgresDirectory
 from kohort.log.recovery import LastEnd
 from kohort.log.storage import OpenFiles
 from kohort.util.time_slice import TimeSlices
+from log.postgres.node_logs import NodeLogs
 from turns import BOUND_MS, cpu_ms, longest_turn_ms
 
 from .conftest import NOW, ORDERS, ORDERS_ID, batch, records_of
@@ -46,7 +46,7 @@ def directory(kind, data, request, monkeypatch):
         monkeypatch.setattr("kohort.log.files.sync_all", lambda paths: None)
         made = LocalDirectory(data)
     elif kind == "postgres":
-        made = PostgresDirectory(request.getfixturevalue("database"))
+        made = NodeLogs(request.getfixturevalue("database"))
     else:
         made = MemoryDirectory()
     made.directories.make({ORDERS: ORDERS_ID})

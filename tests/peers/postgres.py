@@ -304,3 +304,15 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+
+
+def make_tables(url: str) -> None:
+    """Make the tables of a server, without one."""
+    from kohort.log.postgres import schema
+    from kohort.log.postgres.control import Control
+
+    control = Control(url, "test")
+    try:
+        control.query(schema.prepare)
+    finally:
+        control.close()

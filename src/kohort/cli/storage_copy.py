@@ -104,9 +104,9 @@ def _opened(place: str, how: Callable[[str], T]) -> T:
 def open_logs(place: str) -> Source:
     """The logs of stopped servers. Raises KohortError, OSError."""
     if in_postgres(place):
-        from kohort.log.postgres.copy import open_source
+        from kohort.log.postgres.source import PostgresSource
 
-        return open_source(place)
+        return PostgresSource(place)
     path = Path(place)
     found = directory_format.examine(path)
     if found is None:

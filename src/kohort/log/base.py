@@ -432,8 +432,6 @@ class LogDirectory(Protocol):
     """The current problems of logs."""
     on_reopened: list[Callable[[Log], None]]
     """Called with each log that `reopen` has opened, which takes the place of the former one."""
-    on_lost: list[Callable[[], None]]
-    """Called when another process has taken this one's place: nothing can be stored any more."""
     on_written: list[Callable[[float], None]]
     """Called with the seconds that a statement took by which logs in a database were written."""
 

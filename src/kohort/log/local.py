@@ -88,7 +88,6 @@ class LocalDirectory:
         self._reopening: TopicPartition | None = None
         """The log that `reopen` checks now."""
         self.on_reopened: list[Callable[[Log], None]] = []
-        self.on_lost: list[Callable[[], None]] = []
         self.on_written: list[Callable[[float], None]] = []
         self._closed = False
         self._stopped = False

@@ -78,7 +78,6 @@ class MemoryDirectory:
         self.directories = MemoryPlaces(self._logs, cluster_id)
         self.problems = Problems()
         self.on_reopened: list[Callable[[Log], None]] = []
-        self.on_lost: list[Callable[[], None]] = []
         self.on_written: list[Callable[[float], None]] = []
 
     def recover(self, logs: Iterable[tuple[TopicPartition, LogConfig, int]]) -> None:

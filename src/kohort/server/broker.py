@@ -149,8 +149,7 @@ class Broker:
         """The addresses that the server listens on, by the names of its listeners."""
         self._sasl: SaslListeners | None = None
         self.lost = asyncio.Event()
-        """Set when this process is to end: another one has taken its place, or it knows too much.
-        """
+        """Set when this process is to end: what it knows of its cluster is not so any more."""
         self.http_address: Address | None = None
         """The address of the HTTP port, None if there is none."""
         self.audit_log: AuditLog | None = None
@@ -223,7 +222,6 @@ class Broker:
     async def _open_storage(self) -> None:
         try:
             self.logs = self._open_directory()
-            self.logs.on_lost.append(self.lost.set)
             self._opened.callback(self.logs.close)
             await self._open_topics()
         except OSError as error:

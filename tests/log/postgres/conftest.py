@@ -7,8 +7,8 @@ import asyncpg
 import pytest
 
 from kohort.log.base import LogConfig
-from kohort.log.postgres.directory import PostgresDirectory
 from log.conftest import ORDERS, ORDERS_ID
+from log.postgres.node_logs import NodeLogs
 
 DEFAULTS = LogConfig()
 
@@ -19,9 +19,9 @@ def open_directory(database):
     opened = []
 
     def open_directory(**options):
-        directory = PostgresDirectory(database, **options)
+        directory = NodeLogs(database, **options)
         opened.append(directory)
-        if not directory.directories.is_taken(ORDERS):
+        if ORDERS not in directory.directories.topic_ids:
             directory.directories.make({ORDERS: ORDERS_ID})
         return directory
 

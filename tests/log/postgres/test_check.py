@@ -13,11 +13,14 @@ from kohort.log.base import LogConfig
 from kohort.log.findings import Level
 from kohort.log.postgres import check as checking
 from kohort.log.postgres.check import check
+from kohort.log.postgres.cluster import PostgresCluster
 from kohort.log.postgres.commits import Commits
-from kohort.log.postgres.copy import PostgresTarget, open_source
-from kohort.log.postgres.directory import PostgresDirectory
+from kohort.log.postgres.copy import PostgresTarget
+from kohort.log.postgres.source import PostgresSource
 from kohort.server.topics import known_partitions
 from log.conftest import DAY, NOW, ORDERS, ORDERS_ID, batch, fill
+from log.postgres.node_logs import METADATA, NodeLogs
+from peers.postgres import make_tables
 
 
 @pytest.fixture
@@ -28,7 +31,7 @@ def schema(database):
 @pytest.fixture
 def tables(database):
     """The database, with the tables that a server has made."""
-    PostgresDirectory(database).close()
+    make_tables(database)
     return database
 
 
@@ -76,14 +79,14 @@ async def test_the_documented_privileges_suffice(as_application):
 
 async def test_a_server_works_with_the_documented_privileges(as_application):
     config = LogConfig(segment_bytes=2_000, cleanup_policy=frozenset({"delete"}))
-    with closing(PostgresDirectory(as_application)) as directory:
+    with closing(NodeLogs(as_application)) as directory:
         directory.directories.make({ORDERS: ORDERS_ID})
         log = directory.open(ORDERS, config)
         fill(log, 40)
         log.append(batch(b"late", timestamp=NOW), NOW)
         await log.durable()
         assert await log.retain(NOW + 30 * DAY)
-    with closing(PostgresDirectory(as_application)) as directory:
+    with closing(NodeLogs(as_application)) as directory:
         assert directory.open(ORDERS, config).end_offset == 41
         directory.remove(ORDERS, ORDERS_ID)
 
@@ -117,7 +120,7 @@ async def test_each_missing_privilege_is_named_by_all_that_need_it(
     )
     named = f"GRANT {privilege.upper()}.* ON .*{place or 'SCHEMA'}"
     with pytest.raises(KohortError, match=named):
-        PostgresDirectory(as_application)
+        NodeLogs(as_application)
     with pytest.raises(KohortError, match=named):
         PostgresTarget(as_application)
     try:
@@ -166,12 +169,18 @@ async def test_tables_of_a_later_version(postgres, tables, schema):
 
 
 async def test_nodes(tables, postgres, schema):
-    with closing(PostgresDirectory(tables, node=2)):
-        first, second = await found(tables, "node")
-        assert (first.text, second.text) == ("1 is stopped", "2 serves")
-        postgres.execute(f"update {schema}.nodes set lease_until = now()")
-        _, second = await found(tables, "node")
-        assert (second.level, second.text.partition(":")[0]) == (Level.WARNING, "2 hangs")
+    nodes = [PostgresCluster(tables, node, METADATA, stray_retention_ms=-1) for node in (1, 2)]
+    for each in nodes:
+        await each.open()
+        await each.storage.claim()
+    await nodes[0].storage.release()
+    first, second = await found(tables, "node")
+    assert (first.text, second.text) == ("1 is stopped", "2 serves")
+    postgres.execute(f"update {schema}.nodes set lease_until = now()")
+    _, second = await found(tables, "node")
+    assert (second.level, second.text.partition(":")[0]) == (Level.WARNING, "2 hangs")
+    for each in nodes:
+        await each.close()
 
 
 async def test_a_session_for_each_connection(tables):
@@ -193,7 +202,7 @@ class TestReadOnly:
         assert "commit" not in found
 
     def test_a_copy_is_refused_at_once(self, tables):
-        for opened in (PostgresTarget, open_source):
+        for opened in (PostgresTarget, PostgresSource):
             with pytest.raises(KohortError, match="cannot be written: transactions are read-only"):
                 opened(f"{tables}&default_transaction_read_only=on")
 
@@ -333,7 +342,7 @@ async def test_timeouts_of_a_role_are_named(tables, role):
 
 async def test_who_keeps_a_server_waiting_is_named(tables):
     """By the lane, as a problem of the database, and by the check."""
-    with closing(PostgresDirectory(tables)) as directory:
+    with closing(NodeLogs(tables)) as directory:
         directory.directories.make({ORDERS: ORDERS_ID})
         log = directory.open(ORDERS, LogConfig())
         async with connected(tables) as sql, sql.transaction():

@@ -11,12 +11,12 @@ import pytest
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log.base import LogConfig
 from kohort.log.postgres import backing
-from kohort.log.postgres.directory import PostgresDirectory
 from kohort.log.postgres.fence import lane_of
 from kohort.log.postgres.writer import STATEMENT_BYTES
 from kohort.types import TopicPartition
 from log.conftest import NOW, ORDERS, ORDERS_ID, batch, fill, records_of, values_of
 from log.postgres.conftest import waiting
+from log.postgres.node_logs import NodeLogs
 from peers.postgres import Postgres
 
 TINY = LogConfig(segment_bytes=500)
@@ -70,7 +70,7 @@ class Producing:
 
 async def assert_all_there(url, produced):
     """A later server finds every acknowledged record once, in order."""
-    directory = await asyncio.to_thread(PostgresDirectory, url, node=2)
+    directory = await asyncio.to_thread(NodeLogs, url, node=2)
     for log in LOGS:
         opened = await asyncio.to_thread(directory.open, log, LogConfig())
         found = await asyncio.to_thread(values_of, opened)
@@ -93,7 +93,7 @@ async def test_backends_that_are_terminated_in_flight(open_directory, database, 
 async def test_a_database_that_crashes_and_restarts(tmp_path):
     with await asyncio.to_thread(Postgres.start, fsync=True) as cluster:
         url = cluster.new_schema()
-        directory = await asyncio.to_thread(PostgresDirectory, url)
+        directory = await asyncio.to_thread(NodeLogs, url)
         produced = Producing(directory)
         async with produced:
             for how in (signal.SIGQUIT, signal.SIGINT, signal.SIGQUIT):
@@ -286,7 +286,7 @@ async def test_a_compaction_of_a_log_that_was_closed_changes_nothing(
 async def test_a_database_that_is_away(tmp_path):
     """Appends wait, and are refused once too much waits; then all goes on."""
     with await asyncio.to_thread(Postgres.start) as cluster:
-        directory = await asyncio.to_thread(PostgresDirectory, cluster.new_schema())
+        directory = await asyncio.to_thread(NodeLogs, cluster.new_schema())
         directory.directories.make({ORDERS: ORDERS_ID})
         log = directory.open(ORDERS, LogConfig())
         log.append(batch(b"a"), NOW)

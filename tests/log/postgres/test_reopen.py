@@ -7,9 +7,7 @@ import pytest
 from kohort.errors import KafkaError, KohortError
 from kohort.log.base import LogConfig
 from kohort.log.postgres import schema
-from kohort.log.postgres.directory import PostgresDirectory
 from kohort.log.postgres.fence import RECORDS
-from kohort.types import TopicPartition
 from log.conftest import (
     DAY,
     NOW,
@@ -22,6 +20,7 @@ from log.conftest import (
     records_of,
     values_of,
 )
+from log.postgres.node_logs import NodeLogs
 
 SMALL = LogConfig(segment_bytes=2_000)
 LANES_LOCKED = "select from nodes where lane = any($1) for update"
@@ -85,6 +84,7 @@ async def test_an_empty_log_keeps_its_end(open_directory, reopened):
     fill(log, 10)
     await log.durable()
     assert await log.retain(NOW + DAY) == 1
+    await log.written()
     again = reopened(directory)
     assert (again.start_offset, again.end_offset) == (10, 10)
     assert again.append(batch(b"a"), NOW).base_offset == 10
@@ -108,7 +108,7 @@ async def test_a_start_reads_nothing_that_is_yet_to_be_removed(open_directory, r
     await log.durable()
     assert await log.retain(NOW) > 3
     start, end, size = log.start_offset, log.end_offset, log.size
-    await asyncio.to_thread(directory.close)
+    await directory.released()
     assert await sql.fetchval("select min(base) from segments") < start
     again = reopened(directory, log.config)  # in the event loop, where nothing can be loaded
     assert (again.start_offset, again.end_offset) == (start, end)
@@ -131,39 +131,6 @@ async def test_compaction_survives(open_directory, sql):
     left = await offsets_in(log)
     assert len(left) < 300
     assert await offsets_in(await read_by_another(open_directory, config)) == left
-
-
-def test_a_topic_that_was_deleted_leaves_nothing(open_directory, postgres, database):
-    directory = open_directory()
-    fill(directory.open(ORDERS, SMALL), 100)
-    directory.remove(ORDERS, ORDERS_ID)
-    directory.close()
-    again = PostgresDirectory(database)
-    assert list(again.names()) == []
-    again.close()
-    schema_name = database.rpartition("=")[2]
-    assert postgres.execute(f"select count(*) from {schema_name}.logs where state = 'live'") == [
-        "0"
-    ]
-
-
-async def test_the_next_server_removes_what_is_left_of_a_deleted_topic(
-    open_directory, database, sql
-):
-    directory = open_directory()
-    log = directory.open(ORDERS, SMALL)
-    fill(log, 100)
-    await log.durable()
-    directory.remove(ORDERS, ORDERS_ID)
-    directory.close()
-    assert await sql.fetchval("select count(*) from segments") > 3
-    await sql.execute("update logs set state_since = now() - interval '2 minutes'")
-    again = PostgresDirectory(database)
-    await again.retain(NOW)
-    for table in ("logs", "segments", "batches"):
-        while await sql.fetchval(f"select exists (select from {table})"):  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
-    again.close()
 
 
 async def test_what_was_in_flight_of_a_deleted_topic_is_not_left(open_directory, sql):
@@ -205,17 +172,17 @@ class TestSchema:
         schema_name = database.rpartition("=")[2]
         postgres.execute(f"update {schema_name}.meta set version = {schema.VERSION + 1}")
         with pytest.raises(KohortError, match="start a later one"):
-            PostgresDirectory(database)
+            NodeLogs(database)
 
     def test_tables_of_others_are_refused(self, postgres, database):
         schema_name = database.rpartition("=")[2]
         postgres.execute(f"create table {schema_name}.logs (line text)")
         with pytest.raises(KohortError, match="Kohort did not make"):
-            PostgresDirectory(database)
+            NodeLogs(database)
 
     def test_a_schema_that_does_not_exist(self, postgres):
         with pytest.raises(KohortError, match="create one"):
-            PostgresDirectory(f"{postgres.url}?search_path=nowhere")
+            NodeLogs(f"{postgres.url}?search_path=nowhere")
 
     def test_a_role_that_may_not_read_the_tables(self, open_directory, postgres, database):
         open_directory().close()
@@ -223,33 +190,12 @@ class TestSchema:
         stranger = database.replace("kohort@", f"{role}@")
         postgres.execute(f"create role {role} login")
         with pytest.raises(KohortError, match=f"that the role {role} may use: create one, GRANT"):
-            PostgresDirectory(stranger)
+            NodeLogs(stranger)
         postgres.execute(f"grant usage on schema {role} to {role}")
         with pytest.raises(KohortError, match=f"GRANT SELECT, UPDATE ON {role}.meta TO {role}"):
-            PostgresDirectory(stranger)
-
-    def test_the_cluster_is_remembered(self, open_directory):
-        directory = open_directory()
-        cluster_id = directory.directories.cluster_id
-        directory.close()
-        assert open_directory().directories.cluster_id == cluster_id
-
-    def test_another_cluster_is_refused(self, open_directory, database):
-        directory = open_directory(cluster_id="mine")
-        assert directory.directories.cluster_id == "mine"
-        directory.close()
-        with pytest.raises(KohortError, match="logs of the cluster mine"):
-            PostgresDirectory(database, cluster_id="yours")
-        assert open_directory().directories.cluster_id == "mine"
-
-    def test_names_of_partitions_come_back(self, open_directory):
-        directory = open_directory()
-        other = TopicPartition("payments", 3)
-        directory.directories.make({other: ORDERS_ID})
-        directory.close()
-        assert open_directory().directories.marks() == {ORDERS: ORDERS_ID, other: ORDERS_ID}
+            NodeLogs(stranger)
 
 
 def test_a_database_that_is_not_there():
     with pytest.raises(OSError, match="PostgreSQL cannot be reached"):
-        PostgresDirectory("postgresql://kohort@127.0.0.1:1/postgres")
+        NodeLogs("postgresql://kohort@127.0.0.1:1/postgres")

@@ -1,6 +1,7 @@
 """Logs in PostgreSQL: the rules of `PartitionLog`, with the bytes of its segments in tables.
 
-    directory   the `LogDirectory`: opens, makes and removes logs, and ends with its node's fence
+    cluster     what a node has: shared_storage, the metadata log and the table of nodes, and
+                shared_directory, the logs that it leads
     fence       who may write: a row per lane that is locked by every write, a lease, a lock
     lane        appends of many logs in one statement, one statement in flight
     operations  what logs store besides: sealed segments, checkpoints, compaction, retention
@@ -9,10 +10,10 @@
     pages       bytes of segments that are in memory, or are loaded when they are read
     backing     what `PartitionLog` stores beside its batches
     loading     logs as they are in the tables
-    places      which logs there are, and of which topics
-    copy        the tables as source and target of copies; alone: no server serves meanwhile
+    taking      logs that a node is to lead from now on
+    source copy the tables as source and target of copies; alone: no server serves meanwhile
     check       what an operator should know of a database
-    control     the connection of what blocks its caller: start, end, and the metadata log
+    control     the connection of what blocks its caller: start, end, logs that are taken
 
 Appends are decided and readable by the server at once, as with files; they are durable, and
 readable by consumers, when the transaction that inserts them has committed.

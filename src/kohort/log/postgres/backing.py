@@ -4,21 +4,17 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
-from threading import Lock
 from typing import Final, NamedTuple
 
-from kohort.cluster import FencedError, UnknownOutcomeError
-from kohort.errors import KohortError, fresh
+from kohort.cluster import FencedError
+from kohort.errors import fresh
 from kohort.log import scan
 from kohort.log.backing import Checkpoint
 from kohort.log.compaction import StoppedError
 from kohort.log.index import SegmentIndex
-from kohort.log.postgres.control import PATIENCE_S, Control
 from kohort.log.postgres.lane import Lane
 from kohort.log.postgres.link import Connection
 from kohort.log.postgres.operations import Operation, Operations, Work
-from kohort.log.postgres.outcomes import DatabaseError
 from kohort.log.postgres.pages import (
     LOADED_AT_ONCE,
     PAGE,
@@ -29,7 +25,6 @@ from kohort.log.postgres.pages import (
 )
 from kohort.log.postgres.reading import RowReader
 from kohort.log.postgres.stored import PUT_SEGMENT, StoredLog, StoredSegment
-from kohort.log.postgres.writer import Writer, statements
 from kohort.log.segment import Segment
 from kohort.log.storage import MemoryStore, Store
 from kohort.protocol.batches import Buffer
@@ -39,7 +34,6 @@ LARGEST_SEGMENT: Final = 64 << 20
 """Bytes of a segment at most: opening a log and compaction take in one of them."""
 _ROWS_AT_ONCE: Final = 64
 """Rows of a whole segment, of some 64 KiB, that one call inserts within its time limit."""
-_OWNER_SYNCS_IN_S: Final = 0.01
 MOST_ROWS: Final = 4096
 """Rows behind those of the table of segments, about: who opens the log reads each of them."""
 
@@ -58,12 +52,9 @@ def _ignore(_: Exception) -> None:
 class Shared:
     """What the logs of a node share."""
 
-    control: Control
     operations: Operations
     reader: RowReader
     cache: PageCache
-    metadata: Writer
-    """Writes the log that its owner syncs, in the thread of `control`."""
     most_rows: int = MOST_ROWS
 
 
@@ -75,30 +66,21 @@ class PostgresBacking:
         shared: Shared,
         number: int,
         topic_partition: TopicPartition,
-        lane: Lane | None,
+        lane: Lane,
     ) -> None:
-        """`lane` is None for a log that its owner syncs."""
         self.number = number
         self._shared = shared
         self._name = topic_partition
         self._lane = lane
-        self.appended: Callable[[], Awaitable[None]] = self._written_by_owner
+        self.appended: Callable[[], Awaitable[None]]
         """Returns when all that was appended is written."""
-        self.refused: Callable[[Exception], None] = self.fail
+        self.refused: Callable[[Exception], None]
         """Learns why something is not stored that a later start needs."""
         self._failure: Exception | None = None
         """Why nothing more is stored."""
         self.is_over = False
         """Whether the log has ended: another one may have taken its place."""
         self._pending: list[Row] = []
-        self._owner = Lock()
-        """Held while rows of a log that its owner syncs come or go: that is in several threads."""
-        self._unwritten = 0
-        """Rows that the owner has not synced."""
-        self._appended_end = 0
-        """End offset of the last one."""
-        self.synced_end = 0
-        """Offset up to which the owner has synced the log, or it was restored."""
         self.saving: Operation | None = None
         """Stores the last checkpoint."""
         self._producers = b""
@@ -111,21 +93,13 @@ class PostgresBacking:
         """Whether rows of segments are being replaced, which no other operation may delete then."""
         self._swapped: tuple[StoredSegment, Sequence[PackedRow]] | None = None
         """The compacted segment that is being put in its place."""
-        # The pages of a log that its owner syncs stay: it is read and cut where nothing may wait.
-        self._cache = shared.cache if lane is not None else PageCache(1 << 62)
 
     # Rows
 
     def _added(self, row: Row) -> None:
-        if self._lane is not None:
-            self._pending.append(row)
-            self._lane.unwritten += len(row.data)
-            self._since_stored += 1
-            return
-        with self._owner:
-            self._pending.append(row)
-            self._unwritten += 1
-            self._appended_end = row.next
+        self._pending.append(row)
+        self._lane.unwritten += len(row.data)
+        self._since_stored += 1
 
     def take_rows(self) -> list[Row]:
         rows, self._pending = self._pending, []
@@ -133,15 +107,16 @@ class PostgresBacking:
 
     def written(self) -> None:
         """What `take_rows` gave is in the table."""
-        self._cache.trim()
+        self._shared.cache.trim()
         if self._since_stored >= self._shared.most_rows and self._active is not None:
             self._store_open(self._active)
 
     # Segments
 
     def _store(self, base_offset: int) -> PagedStore:
+        shared = self._shared
         return PagedStore(
-            self.number, self._name, self._cache, self._shared.reader, self._added, base_offset
+            self.number, self._name, shared.cache, shared.reader, self._added, base_offset
         )
 
     def new_segment(self, base_offset: int, interval: int) -> Segment:
@@ -153,7 +128,6 @@ class PostgresBacking:
     def restore(self, stored: StoredLog, interval: int) -> list[Segment]:
         """The segments of a stored log. Raises CorruptLogError if its rows do not fit together."""
         self._producers = stored.producers
-        self.synced_end = stored.end_offset
         segments = [self._restored(each, interval) for each in stored.segments]
         if segments and stored.segments[-1].is_open:
             active = self._active = segments.pop()
@@ -209,13 +183,8 @@ class PostgresBacking:
     def discard(self, segments: Sequence[Segment]) -> None:
         if not segments:
             return
-        first, end = segments[0].base_offset, segments[-1].end_offset
         for segment in segments:
             segment.close()
-        if self._lane is None and first >= self.synced_end:
-            self._discard_end(first, end)
-            return
-
         is_under_way = bool(self._discarded)
         self._discarded += [(segment.base_offset, segment.end_offset) for segment in segments]
         if not is_under_way:
@@ -246,14 +215,6 @@ class PostgresBacking:
 
         self._add(f"deleting segments of {self._name}", delete, committed=go_on)
 
-    def _discard_end(self, first: int, end: int) -> None:
-        """Remove segments that the owner could not sync."""
-
-        async def delete(connection: Connection) -> None:
-            await _delete(connection, self.number, first, end)
-
-        self._add(f"removing the end of {self._name}", delete)
-
     def _add(
         self,
         what: str,
@@ -268,11 +229,8 @@ class PostgresBacking:
             await work(connection)
 
         refused = _ignore if can_wait else self.refused
-        appended = self.appended
-        if self._lane is None:
-            appended = partial(self._owner_has_written, self._appended_end)
         return self._shared.operations.add(
-            Operation(self.number, what, unless_failed, appended, can_wait, refused, committed)
+            Operation(self.number, what, unless_failed, self.appended, refused, committed)
         )
 
     def fail(self, error: Exception) -> None:
@@ -331,67 +289,23 @@ class PostgresBacking:
     def all_synced(self, end_offset: int) -> None:
         pass
 
-    # A log that its owner syncs
-
     def unsynced_names(self, *, again: bool) -> list[str]:  # noqa: ARG002
-        return [str(self._name)] if self._pending and self._lane is None else []
+        return []
 
-    def sync(self, names: Iterable[str]) -> None:  # noqa: ARG002
-        if self._lane is not None:
-            return
-        with self._owner:
-            rows = self.take_rows()
-        if rows:
-            self._shared.control.run(self._write(rows))
-
-    async def _write(self, rows: Sequence[Row]) -> None:
-        deadline = asyncio.get_running_loop().time() + PATIENCE_S
-        try:
-            for some in statements(rows):
-                await self._shared.metadata.write(
-                    some, gave_up=lambda: asyncio.get_running_loop().time() > deadline
-                )
-        except (UnknownOutcomeError, KohortError) as error:
-            raise DatabaseError(None, f"PostgreSQL cannot be written: {error}") from error
-        for row in rows:
-            row.store.durable = row.end
-        self.synced_end = rows[-1].next
-        with self._owner:
-            self._unwritten -= len(rows)
-
-    async def _written_by_owner(self) -> None:
-        await self._owner_has_written(self._appended_end)
-
-    async def _owner_has_written(self, end: int) -> None:
-        # There may always be more behind that.
-        while self._unwritten and self.synced_end < end:  # noqa: ASYNC110 - another thread writes
-            await asyncio.sleep(_OWNER_SYNCS_IN_S)
+    def sync(self, names: Iterable[str]) -> None:
+        pass
 
     def sync_failed(self, error: OSError) -> None:
         pass
 
-    def rewrite_end(self, segment: Segment) -> Callable[[], None]:
-        """Remove from the table what was taken back, and may be there all the same."""
-        end_offset = segment.end_offset
-
-        def erase() -> None:
-            self._shared.control.run(self._erase(end_offset))
-
-        return erase
-
-    async def _erase(self, end_offset: int) -> None:
-        try:
-            await self._shared.metadata.erase(self.number, end_offset)
-        except (UnknownOutcomeError, KohortError) as error:
-            raise DatabaseError(None, f"PostgreSQL cannot be written: {error}") from error
+    def rewrite_end(self, segment: Segment) -> Callable[[], None]:  # noqa: ARG002
+        return _nothing
 
     def sync_resumed(self) -> None:
         pass
 
     def taken_back(self, end_offset: int) -> None:
-        with self._owner:
-            self._pending = [row for row in self._pending if row.base < end_offset]
-            self._unwritten = len(self._pending)
+        pass
 
     # Compaction
 

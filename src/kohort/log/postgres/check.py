@@ -23,9 +23,8 @@ from kohort.log.postgres.outcomes import DatabaseError, outcome
 OLDEST: Final = 140000
 """The oldest version of PostgreSQL that has what Kohort uses."""
 CONNECTIONS: Final = 8
-"""Of one server."""
-CONNECTIONS_OF_NODE: Final = 12
-"""Of a node of a cluster."""
+MAX_CONNECTIONS: Final = 12
+"""Of one node, as long as nothing is moved, and at most."""
 _NAME: Final = "kohort storage check"
 _COMMITS: Final = 20
 _COMMIT_WITHIN_S: Final = 5.0
@@ -138,8 +137,8 @@ async def _connections(connection: Connection) -> list[Finding]:
     limits = await connection.fetch(_LIMITS)
     free, limit, whose = min((max(limit - used + 1, 0), limit, of) for of, limit, used in limits)
     text = (
-        f"{free} are free of the {limit} of {whose}; a server has {CONNECTIONS}, a node of a "
-        f"cluster {CONNECTIONS_OF_NODE}"
+        f"{free} are free of the {limit} of {whose}; a server has {CONNECTIONS} to "
+        f"{MAX_CONNECTIONS}"
     )
     return [Finding(Level.WARNING if free < CONNECTIONS else Level.OK, "connections", text)]
 

@@ -1,23 +1,18 @@
-"""The connection of what blocks its caller: the start and the end of a server, the metadata log,
-and what other threads read.
+"""The connection of what blocks its caller: the start of a server, and what other threads read.
 
 It has a thread and an event loop of its own, so it works while the server's loop is blocked, or not
 running yet.
 """
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from threading import Thread
 from typing import Any, Final, TypeVar
 
 from kohort.cluster import FencedError, UnknownOutcomeError
 from kohort.log.postgres import alone
-from kohort.log.postgres.fence import lock_node
 from kohort.log.postgres.link import Connection, Link, Opened, retry_delays
 from kohort.log.postgres.outcomes import DatabaseError, outcome
-
-logger = logging.getLogger("kohort.log")
 
 T = TypeVar("T")
 
@@ -35,9 +30,8 @@ class Control:
         self._thread.start()
         self.link = Link(url, name, opened)
         self._turn = asyncio.Lock()
-        self._node: int | None = None
-        """The node whose id the connection locks."""
-        self._locked: Connection | None = None
+        self._alone_by: Connection | None = None
+        """The connection that has the tables alone, if one is to."""
         self._closed = False
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
@@ -71,25 +65,14 @@ class Control:
             waited += delay
             delay = next(delays, delay)
 
-    def keep_locked(self, connection: Connection, node: int) -> None:
-        """Lock the node's id again with each connection after this one, which has it."""
-        self._node = node
-        self._hold(connection)
+    def keep_alone(self, connection: Connection) -> None:
+        """Have the tables alone with each connection after this one, which has them so."""
+        self._alone_by = connection
 
     async def _lock_again(self, connection: Connection) -> None:
-        if self._node is not None and connection is not self._locked:
-            # The lease and the fence tell the rest.
-            await lock_node(connection, self._node)
-            await alone.lock(connection, self._node)
-            self._hold(connection)
-
-    def _hold(self, connection: Connection) -> None:
-        self._locked = connection
-        connection.add_termination_listener(self._lock_lost)
-
-    def _lock_lost(self, connection: object) -> None:
-        if connection is self._locked and not self._closed:
-            logger.warning("the connection that holds this node's lock was lost")
+        if self._alone_by not in (None, connection):
+            await alone.lock(connection, alone.NODE)
+            self._alone_by = connection
 
     def close(self) -> None:
         """Close the connection, and end the thread. Idempotent."""

@@ -1,4 +1,4 @@
-"""Tables as the source and as the target of a copy."""
+"""Tables as the target of a copy."""
 
 from functools import partial
 from typing import Any, NamedTuple
@@ -8,21 +8,20 @@ from kohort.errors import KohortError
 from kohort.log.backing import Checkpoint
 from kohort.log.copying import Extent
 from kohort.log.index import SegmentIndex
-from kohort.log.postgres import alone, commits, schema
+from kohort.log.postgres import alone, schema
 from kohort.log.postgres.backing import LARGEST_SEGMENT, packed, replace_rows
 from kohort.log.postgres.control import Control
-from kohort.log.postgres.directory import PostgresDirectory
 from kohort.log.postgres.link import Connection
 from kohort.log.postgres.pages import PAGE_BYTES
 from kohort.log.postgres.pooler import ensure_own_session
 from kohort.log.postgres.removing import remove_some
+from kohort.log.postgres.source import NAME, version
 from kohort.log.postgres.stored import pack_epochs
 from kohort.log.segment import Segment
 from kohort.log.shared_memory import SharedMemoryStore
 from kohort.log.storage import MemoryStore
 from kohort.types import TopicPartition
 
-_NAME = "kohort storage copy"
 _BEGIN = (
     "update meta set cluster_id = $1 where cluster_id is null or cluster_id = $1 returning true"
 )
@@ -35,27 +34,6 @@ _FOUND = (
     "greatest(l.start_offset, max(s.next)), coalesce(sum(s.size), 0)::bigint, l.cleaned, "
     "l.producers <> '' from logs l left join segments s on s.log = l.id group by l.id"
 )
-
-
-def open_source(url: str) -> PostgresDirectory:
-    """The logs of stopped servers. Raises KohortError, OSError."""
-    control = Control(url, _NAME)
-    try:
-        version = control.query(_version)
-    finally:
-        control.close()
-    if version == 0:
-        raise KohortError("the schema has no tables of Kohort")
-    return PostgresDirectory(url, node=alone.NODE)
-
-
-async def _version(connection: Connection) -> int:
-    """That of the tables. Raises KohortError if nothing can be committed, or there is no schema.
-
-    A source is written as well: its servers are fenced.
-    """
-    await commits.ensure_possible(connection)
-    return await schema.tables_version(connection)
 
 
 class _Found(NamedTuple):
@@ -78,7 +56,7 @@ class PostgresTarget:
         Raises KohortError if they have anything but what a copy has left, or another process uses
         them.
         """
-        self._control = Control(url, _NAME)
+        self._control = Control(url, NAME)
         self._found: dict[TopicPartition, _Found] = {}
         """Logs that a copy has left which was interrupted."""
         self._logs: set[TopicPartition] = set()
@@ -91,10 +69,10 @@ class PostgresTarget:
 
     async def _begin(self, url: str, connection: Connection) -> None:
         await ensure_own_session(connection, url)
-        await _version(connection)  # the lock is one of a schema
+        await version(connection)  # the lock is one of a schema
         await alone.ensure_locked(connection, alone.NODE)
         await schema.begin_copy(connection)
-        self._control.keep_locked(connection, alone.NODE)
+        self._control.keep_alone(connection)
 
     def begin(self, cluster_id: str) -> None:
         async def begin(connection: Connection) -> list[Any]:

@@ -8,7 +8,6 @@ A lease and an advisory lock tell others that the process is there. They only ke
 from fighting for one node: safety does not rest on them, or on clocks.
 """
 
-import asyncio
 import random
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -25,9 +24,9 @@ STATE: Final = 1
 RECORDS: Final = (2, 3)
 REMOVALS: Final = 8
 OPERATIONS: Final = 9
-LANES: Final = (LEASE, METADATA, STATE, *RECORDS, REMOVALS, OPERATIONS)
 CLUSTER: Final = 10
-"""Marks a node of a cluster; nothing is written by it."""
+"""Marks a node of a cluster, which version 0.2 has to know; nothing is written by it."""
+LANES: Final = (LEASE, METADATA, STATE, *RECORDS, REMOVALS, OPERATIONS, CLUSTER)
 
 OPERATOR: Final = -2
 """The id of an operator, who leads nothing, and is shown to no node."""
@@ -80,19 +79,16 @@ class Fence:
                 tell()
         return fresh(self.lost)
 
-    async def take(
-        self, connection: Connection, *, in_cluster: bool = False, after: "Fence | None" = None
-    ) -> None:
+    async def take(self, connection: Connection, *, after: "Fence | None" = None) -> None:
         """Take the place of whoever was this node before; waits for its writes in flight.
 
         The sessions are later than those of `after`, also in a database that has forgotten them.
         Raises what asyncpg raises.
         """
         former = {} if after is None else after._sessions
-        lanes = (*LANES, CLUSTER) if in_cluster else LANES
         sessions: dict[int, int] = {}
         async with connection.transaction():
-            for lane in lanes:
+            for lane in LANES:
                 sessions[lane] = await connection.fetchval(
                     "insert into nodes (node, lane, session, lease_until) "
                     "values ($1, $2, $4::bigint + 1, now() + make_interval(secs => $3)) "
@@ -181,15 +177,6 @@ class Fence:
         async with connection.transaction():
             await end_session(connection, self.node, self._sessions[LEASE])
 
-    async def release(self, connection: Connection) -> None:
-        """End the lease, for the next process. Raises what asyncpg raises."""
-        await connection.execute(
-            "update nodes set lease_until = null where node = $1 and lane = $2 and session = $3",
-            self.node,
-            LEASE,
-            self._sessions[LEASE],
-        )
-
 
 async def timeline_of(connection: Connection) -> str:
     """The history that a database goes on with: another one after each promotion or restore.
@@ -235,45 +222,6 @@ async def lock_node(connection: Connection, node: int) -> bool:
     )
 
 
-async def ensure_free(connection: Connection, node: int) -> None:
-    """Lock the id of this node. Raises KohortError if a living process has it.
-
-    A process may have lost its lock with a connection, and renew its lease all the same: that is
-    waited for.
-    """
-    if not await lock_node(connection, node):
-        raise taken(node)
-    lease = await _live_lease(connection, node)
-    if lease is None:
-        return
-    await asyncio.sleep(2.5 * RENEWED_EVERY_S)
-    if await _live_lease(connection, node) not in (None, lease):
-        raise taken(node)
-
-
-async def ensure_only(connection: Connection, node: int) -> None:
-    """Raise KohortError if another node has a lease, or the tables are those of a cluster.
-
-    One that had a lease writes nothing any more. None begins one before the end of the transaction
-    under way, if all of them ask for this.
-    """
-    await connection.execute(_BEGIN)
-    if await connection.fetchval("select true from nodes where lane = $1 limit 1", CLUSTER):
-        raise KohortError(
-            "the database is that of a cluster: set cluster.enabled=true, or choose another "
-            "database, or another schema by search_path"
-        )
-    other = await connection.fetchval(
-        "select node from nodes where node <> $1 and lane = $2 and lease_until > now()", node, LEASE
-    )
-    if other is not None:
-        raise KohortError(
-            f"node {other} serves from this database, and one server does at a time: stop it, or "
-            "choose another database, or another schema by search_path"
-        )
-    await connection.execute("update nodes set session = session + 1 where node <> $1", node)
-
-
 _ALONE: Final = (
     "select node from nodes n where lane = $1 and node <> $2 "
     "and not exists (select from nodes m where m.node = n.node and m.lane = $3)"
@@ -299,14 +247,6 @@ async def ensure_cluster(connection: Connection, node: int) -> None:
         )
     ended = [row[0] for row in await connection.fetch(_ALONE, LEASE, node, CLUSTER)]
     await connection.execute(_END_ALL, ended)
-
-
-async def _live_lease(connection: Connection, node: int) -> object:
-    return await connection.fetchval(
-        "select lease_until from nodes where node = $1 and lane = $2 and lease_until > now()",
-        node,
-        LEASE,
-    )
 
 
 def taken(node: int) -> KohortError:

@@ -20,7 +20,7 @@ from kohort.log.postgres.link import Link
 from kohort.log.postgres.on_loop import Ending, OnLoop
 from kohort.log.postgres.outcomes import DatabaseError, outcome
 from kohort.log.postgres.pages import Row
-from kohort.log.postgres.writer import INSERT, Writer, statements
+from kohort.log.postgres.writer import Writer, statements
 
 LOOK_AFTER_S: Final = 2.0
 """Seconds that a statement may take before its lane looks who keeps it waiting."""
@@ -68,7 +68,6 @@ class Lane:
         link: Link,
         fence: Fence,
         *,
-        statement: str = INSERT,
         troubled: Callable[[Exception | None], None] = lambda _: None,
         written: Callable[[float], None] = lambda _: None,
     ) -> None:
@@ -81,7 +80,7 @@ class Lane:
         """Bytes of rows that are not written yet."""
         self._link = link
         self._fence = fence
-        self._writer = Writer(link, fence, number, statement)
+        self._writer = Writer(link, fence, number)
         self._troubled = troubled
         self._written = written
         self._next = _Round()
@@ -192,22 +191,6 @@ class Lane:
         del self._in_flight[:count]
 
     # The end
-
-    async def drain(self, link: Link, gave_up: Callable[[], bool]) -> None:
-        """Write what is left by another connection, after `stop`.
-
-        Raises as `Writer.write` does.
-        """
-        writer = Writer(link, self._fence, self.number)
-        sent, self._in_flight = self._in_flight, []
-        for some in statements(sent):
-            await writer.write(some, gave_up=gave_up, may_be_there=True)
-        failed = () if self._current is None else self._current.failed
-        goes_on = [commit for commit in self._next.commits if commit not in failed]
-        rows = [row for commit in goes_on for row in commit.rows.take_rows()]
-        self._next = _Round()
-        for some in statements(rows):
-            await writer.write(some, gave_up=gave_up)
 
     def abandon(self, error: Exception) -> None:
         """Have all that was not written fail with `error`, after `stop`."""

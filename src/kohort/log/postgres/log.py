@@ -45,12 +45,11 @@ class PostgresLog(PartitionLog):
         backing: PostgresBacking,
         segments: list[Segment],
         checkpoint: Checkpoint,
-        commit: Callable[[Syncable], Commit] | None,
+        commit: Callable[[Syncable], Commit],
         problems: Problems,
         shared: Shared,
         leader_epochs: LeaderEpochs = ONLY,
     ) -> None:
-        """`commit` is None for a log that its owner syncs."""
         super().__init__(
             topic_partition,
             config,
@@ -68,9 +67,8 @@ class PostgresLog(PartitionLog):
         """Why records could not be loaded; the next read raises it."""
         self._trimming: Operation | None = None
         """Stores the start offset that was asked for last."""
-        if commit is not None:
-            backing.appended = self._appended
-            backing.refused = self.storage_failed
+        backing.appended = self._appended
+        backing.refused = self.storage_failed
 
     @property
     def number(self) -> int:
@@ -80,7 +78,7 @@ class PostgresLog(PartitionLog):
     @property
     def stored_end(self) -> int:
         """Offset up to which the log was acknowledged, so all is in the table."""
-        return self._rows.synced_end if self._commit is None else self.high_watermark
+        return self.high_watermark
 
     @property
     def is_removed(self) -> bool:

@@ -35,8 +35,6 @@ class Operation:
     work: Work
     appended: Callable[[], Awaitable[None]]
     """Returns when the log's appends are written, raises if they will not be."""
-    can_wait: bool = False
-    """Whether the next start may do it."""
     refused: Callable[[Exception], None] = lambda _: None
     """Learns why it never will be committed."""
     committed: Callable[[], None] = lambda: None
@@ -61,17 +59,11 @@ class Operation:
         self._ending.tell()
 
 
-async def do_nothing(connection: Connection) -> None:
-    """Remember nothing of what was committed."""
-
-
 class Operations:
     """The operations of a node. Lives on the loop thread, and is started by the first one."""
 
-    def __init__(self, link: Link, fence: Fence, committed: Work = do_nothing) -> None:
-        """`committed` is called behind each operation; its failure is an unknown outcome."""
+    def __init__(self, link: Link, fence: Fence) -> None:
         self._link = link
-        self._committed = committed
         self._fence = fence
         self._of: dict[int, deque[Operation]] = {}
         """What is left to be done of each log, in order."""
@@ -111,7 +103,7 @@ class Operations:
                 operation = self._of[next(iter(self._awaited or self._of))][0]
                 with contextlib.suppress(OSError, KohortError):  # its log is gone then
                     await operation.appended()
-                operation.end(await self._do(operation, self._link, lambda: False))
+                operation.end(await self._do(operation))
                 self._over(operation)
         finally:
             self._link.drop()
@@ -128,21 +120,17 @@ class Operations:
         if any(each.is_awaited for each in left):
             self._awaited[operation.log] = None
 
-    async def _do(
-        self, operation: Operation, link: Link, gave_up: Callable[[], bool]
-    ) -> Exception | None:
-        """Why it is not committed; None if it is. Raises UnknownOutcomeError if it was given up."""
+    async def _do(self, operation: Operation) -> Exception | None:
+        """Why it is not committed; None if it is."""
         delays = iter(retry_delays())
         delay = next(delays)
         while True:
             try:
                 with outcome():
-                    await self._try(operation, await link.get())
+                    await self._try(operation, await self._link.get())
             except UnknownOutcomeError:
                 self._unknown = True
-                link.drop()
-                if gave_up():
-                    raise
+                self._link.drop()
             except (OSError, KohortError) as error:
                 if not isinstance(error, FencedError):
                     logger.error("%s failed: %s", operation.what, error)
@@ -159,17 +147,8 @@ class Operations:
         async with connection.transaction():
             await self._fence.hold(connection, OPERATIONS)
             await operation.work(connection)
-        await self._committed(connection)
 
     # The end
-
-    async def drain(self, link: Link, gave_up: Callable[[], bool]) -> None:
-        """Do what is left by another connection, after `stop`, but what can wait."""
-        self._unknown = True
-        for operation in [each for left in self._of.values() for each in left]:
-            if not operation.can_wait:
-                await self._do(operation, link, gave_up)
-            self._over(operation)
 
     def abandon(self, error: Exception) -> None:
         """Have all that is not done fail with `error`, after `stop`."""

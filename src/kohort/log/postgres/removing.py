@@ -126,7 +126,7 @@ class Removing:
 
     async def _step(self) -> None:
         if self._deleted:
-            await self._mark(self._link)
+            await self._mark()
         elif self._stray_retention_ms is not None:
             await self._find_left(self._stray_retention_ms)
         elif self._marked:
@@ -134,7 +134,7 @@ class Removing:
         else:
             await self._remove_large(self._large[0])
 
-    async def _mark(self, link: Link, gave_up: Callable[[], bool] = lambda: False) -> None:
+    async def _mark(self) -> None:
         some = [*self._deleted][:_MARKED_AT_ONCE]
         topics = [partition.topic for partition, _ in some]
         numbers = [partition.partition for partition, _ in some]
@@ -144,7 +144,7 @@ class Removing:
             found = await connection.fetch(_MARK, topics, numbers, topic_ids)
             return [number for (number,) in found]
 
-        marked = await self._do("removing deleted partitions", mark, link, gave_up)
+        marked = await self._do("removing deleted partitions", mark)
         for _ in some:
             self._deleted.popleft()
         if marked is None:
@@ -161,7 +161,7 @@ class Removing:
                 await connection.execute(_MARK_STRAYS, stray_retention_ms / 1000)
             return [number for (number,) in await connection.fetch(_LEFT)], are_found
 
-        found = await self._do("removing strays", find, self._link)
+        found = await self._do("removing strays", find)
         self._stray_retention_ms = None
         if found is None:
             return
@@ -181,7 +181,7 @@ class Removing:
             await connection.execute("delete from logs where id = any($1::int[])", small)
             return small
 
-        removed = await self._do("removing logs", remove, self._link)
+        removed = await self._do("removing logs", remove)
         for _ in some:
             self._marked.popleft()
         if removed is not None:
@@ -191,33 +191,25 @@ class Removing:
         async def remove(connection: Connection) -> bool:
             return await remove_some(connection, log)
 
-        if not await self._do(f"removing log {log}", remove, self._link):
+        if not await self._do(f"removing log {log}", remove):
             self._large.popleft()
 
-    async def _do(
-        self,
-        what: str,
-        work: Callable[[Connection], Awaitable[T]],
-        link: Link,
-        gave_up: Callable[[], bool] = lambda: False,
-    ) -> T | None:
+    async def _do(self, what: str, work: Callable[[Connection], Awaitable[T]]) -> T | None:
         """The result of a transaction that may be repeated; None if it was refused.
 
-        Raises FencedError, and UnknownOutcomeError if it was given up.
+        Raises FencedError.
         """
         delays = iter(retry_delays())
         delay = next(delays)
         while True:
             try:
                 with outcome():
-                    connection = await link.get()
+                    connection = await self._link.get()
                     async with connection.transaction():
                         await self._fence.hold(connection, REMOVALS)
                         return await work(connection)
             except UnknownOutcomeError:
-                link.drop()
-                if gave_up():
-                    raise
+                self._link.drop()
             except FencedError:
                 raise
             except (OSError, KohortError) as error:
@@ -227,15 +219,6 @@ class Removing:
             delay = next(delays, delay)
 
     # The end
-
-    async def drain(self, link: Link, gave_up: Callable[[], bool]) -> None:
-        """Mark what was deleted by another connection, after `stop`; the next start removes it.
-
-        Raises as `Lane.drain`.
-        """
-        self._take_refused()
-        while self._deleted:
-            await self._mark(link, gave_up)
 
     def stop(self) -> None:
         """Do nothing more on the event loop."""

@@ -9,18 +9,16 @@ from kohort.errors import KohortError
 from kohort.log.backing import Checkpoint
 from kohort.log.base import LogConfig
 from kohort.log.leader_epochs import ONLY, LeaderEpochs
-from kohort.log.postgres.backing import MOST_ROWS, PostgresBacking, Shared
-from kohort.log.postgres.control import Control
-from kohort.log.postgres.fence import METADATA, RECORDS, STATE, Fence, lane_of
+from kohort.log.postgres.backing import PostgresBacking, Shared
+from kohort.log.postgres.fence import RECORDS, STATE, Fence, lane_of
 from kohort.log.postgres.lane import Lane, LaneCommit
 from kohort.log.postgres.link import Link
 from kohort.log.postgres.log import PostgresLog
-from kohort.log.postgres.operations import Operations, Work, do_nothing
+from kohort.log.postgres.operations import Operations
 from kohort.log.postgres.pages import PageCache
 from kohort.log.postgres.reading import RowReader
 from kohort.log.postgres.removing import FindStrays, Removing
 from kohort.log.postgres.stored import StoredLog
-from kohort.log.postgres.writer import INSERT, Writer
 from kohort.log.problems import Problems
 from kohort.log.segment_recovery import Progress
 
@@ -35,43 +33,22 @@ class Session:
         self,
         link: OpenLink,
         fence: Fence,
-        control: Control,
         reader: RowReader,
         cache: PageCache,
         problems: Problems,
         *,
-        statement: str = INSERT,
         troubled: Callable[[Exception | None], None] = lambda _: None,
         written: Callable[[float], None] = lambda _: None,
-        committed: Work = do_nothing,
         find_strays: FindStrays | None = None,
-        most_rows: int = MOST_ROWS,
     ) -> None:
-        """`statement` is what lanes append with; `troubled` and `written` are those of `Lane`.
-
-        `committed` is that of `Operations`, and `find_strays` that of `Removing`.
-        """
+        """`troubled` and `written` are those of `Lane`, `find_strays` is that of `Removing`."""
         self.fence = fence
-        self.operations = Operations(link("operations"), fence, committed)
+        self.operations = Operations(link("operations"), fence)
         self.removing = Removing(link("removals"), fence, self._settled, find_strays)
         self._problems = problems
-        self._shared = Shared(
-            control=control,
-            operations=self.operations,
-            reader=reader,
-            cache=cache,
-            metadata=Writer(control.link, fence, METADATA),
-            most_rows=most_rows,
-        )
+        self._shared = Shared(operations=self.operations, reader=reader, cache=cache)
         self._lanes = {
-            number: Lane(
-                number,
-                link(f"lane {number}"),
-                fence,
-                statement=statement,
-                troubled=troubled,
-                written=written,
-            )
+            number: Lane(number, link(f"lane {number}"), fence, troubled=troubled, written=written)
             for number in (STATE, *RECORDS)
         }
 
@@ -81,12 +58,11 @@ class Session:
         config: LogConfig,
         go_on: Progress,
         *,
-        synced_by_owner: bool = False,
         leader_epochs: LeaderEpochs = ONLY,
     ) -> PostgresLog:
         """The log; blocks if it has much behind its last snapshot. Raises KafkaError, OSError."""
         topic_partition = stored.topic_partition
-        lane = None if synced_by_owner else self._lanes[lane_of(topic_partition.topic, stored.id)]
+        lane = self._lanes[lane_of(topic_partition.topic, stored.id)]
         backing = PostgresBacking(self._shared, stored.id, topic_partition, lane)
         segments = backing.restore(stored, config.index_interval_bytes)
         log = PostgresLog(
@@ -95,7 +71,7 @@ class Session:
             backing,
             segments,
             Checkpoint(stored.start_offset, 0, stored.cleaned),
-            None if lane is None else partial(LaneCommit, lane, number=stored.id, rows=backing),
+            partial(LaneCommit, lane, number=stored.id, rows=backing),
             self._problems,
             self._shared,
             leader_epochs,
@@ -126,10 +102,3 @@ class Session:
         for lane in self._lanes.values():
             lane.abandon(error)
         self.operations.abandon(error)
-
-    async def drain(self, link: Link, gave_up: Callable[[], bool]) -> None:
-        """Write what is left by another connection, after `stop`; raises as `Lane.drain`."""
-        for lane in self._lanes.values():
-            await lane.drain(link, gave_up)
-        await self.operations.drain(link, gave_up)
-        await self.removing.drain(link, gave_up)

@@ -67,8 +67,6 @@ class SharedPostgresDirectory:
         self.problems = Problems()
         self._trouble = Trouble(self.problems)
         self.on_reopened: list[Callable[[Log], None]] = []
-        self.on_lost: list[Callable[[], None]] = []
-        """Never called: a node whose session is over begins another one."""
         self.on_written: list[Callable[[float], None]] = []
         self._control = Control(url, f"{self._name} control")
         self._reader = RowReader(self._link("reading"), self._control)
@@ -104,7 +102,7 @@ class SharedPostgresDirectory:
 
         found_id, written_by = await asyncio.to_thread(self._control.query, read)
         self.directories = PostgresPlaces(
-            self._control, None, found_id, written_by or __version__, __version__
+            self._control, found_id, written_by or __version__, __version__
         )
 
     # Sessions
@@ -114,7 +112,6 @@ class SharedPostgresDirectory:
         self._session = Session(
             partial(self._link, opened=partial(self._ensure_history, fence)),
             fence,
-            self._control,
             self._reader,
             self._cache,
             self.problems,
@@ -338,8 +335,11 @@ class SharedPostgresDirectory:
             wanted = self._taken.get(topic_partition)
             if not log.can_reopen or wanted is None:
                 continue
+            self._remember_end(topic_partition)
             try:
+                session = self._current()
                 opened = await self._take(wanted)
+                self._ensure_told(session, wanted, opened)
             except OSError as error:
                 logger.error("%s cannot be opened again: %s", topic_partition, error)
                 continue

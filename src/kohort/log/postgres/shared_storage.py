@@ -191,7 +191,7 @@ class PostgresStorage:
             # What others have committed is read once none of them begins a session.
             async with connection.transaction(isolation="read_committed"):
                 await ensure_cluster(connection, self.node_id)
-                await fence.take(connection, in_cluster=True, after=former)
+                await fence.take(connection, after=former)
             self.fence, self._is_settled = fence, True
             self._hold(connection)
         self._on_claimed(fence)
@@ -378,7 +378,7 @@ class PostgresStorage:
     def _in_epoch(self, batch: bytes) -> bytes:
         """The batch in the leader epoch of the one before it: a copy of the log needs one.
 
-        The log has no leader, and a server alone may have left it in a later epoch than 0.
+        The log has no leader, and a copy of a directory may have left it in a later epoch than 0.
         """
         base_offset, length, _ = START.unpack_from(batch)
         epoch = 0 if self._last is None else self._last.epoch

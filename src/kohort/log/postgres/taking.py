@@ -10,7 +10,6 @@ from kohort.log.leader_epochs import ONLY, EpochEntry, LeaderEpochs
 from kohort.log.postgres.fence import OPERATIONS, Fence
 from kohort.log.postgres.link import Connection
 from kohort.log.postgres.outcomes import DatabaseError
-from kohort.log.postgres.places import MAKE, SET_ASIDE
 from kohort.log.postgres.stored import StoredLog, pack_epochs, read_logs, unpack_epochs
 from kohort.types import TopicPartition
 
@@ -21,6 +20,15 @@ _FIND: Final = (
 _END: Final = (
     "select b.next from logs l join batches b on b.log = l.id "
     "where l.topic = $1 and l.partition = $2 and l.state = 'live' order by b.base desc limit 1"
+)
+_MAKE: Final = (
+    "insert into logs (id, topic, partition, topic_id) "
+    "select nextval('log_ids'), i.* from unnest($1::text[], $2::int[], $3::uuid[]) i "
+    "returning id, topic, partition, topic_id"
+)
+_SET_ASIDE: Final = (
+    "update logs set state = 'stray', state_since = now() where state = 'live' "
+    "and (topic, partition) in (select * from unnest($1::text[], $2::int[]))"
 )
 _LEAD: Final = """
 with fence as (
@@ -86,11 +94,11 @@ async def _numbers(
             # after the logs: one that was made meanwhile is of a topic that was logged before.
             end = await metadata_end(connection, metadata)
             older = [each for each in others if each.position >= end]
-            await connection.execute(SET_ASIDE, *_columns(older))
+            await connection.execute(_SET_ASIDE, *_columns(older))
             missing += older
         if missing:
             topic_ids = [each.topic_id for each in missing]
-            for number, *place, _ in await connection.fetch(MAKE, *_columns(missing), topic_ids):
+            for number, *place, _ in await connection.fetch(_MAKE, *_columns(missing), topic_ids):
                 numbers[TopicPartition(*place)] = number
     return numbers
 
@@ -145,7 +153,7 @@ def epochs_of(stored: StoredLog, current: int) -> LeaderEpochs:
     if not current:
         return ONLY
     if not known and stored.end_offset > stored.start_offset:
-        known = [EpochEntry(0, stored.start_offset)]  # of a server alone
+        known = [EpochEntry(0, stored.start_offset)]  # of a server that led all
     return LeaderEpochs(current, stored.end_offset, known)
 
 

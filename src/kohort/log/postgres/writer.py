@@ -27,32 +27,25 @@ STATEMENT_BYTES: Final = 4 << 20
 class Writer:
     """Inserts rows as a lane of this node, one statement at a time."""
 
-    def __init__(self, link: Link, fence: Fence, lane: int, statement: str = INSERT) -> None:
+    def __init__(self, link: Link, fence: Fence, lane: int) -> None:
         self._link = link
         self._fence = fence
         self._lane = lane
-        self._statement = statement
         self._unknown = False
         """Whether a statement may still be in flight that nobody waits for."""
 
     async def write(
         self,
         rows: Sequence[Row],
-        *,
-        gave_up: Callable[[], bool] = lambda: False,
         troubled: Callable[[Exception], None] = lambda _: None,
-        may_be_there: bool = False,
     ) -> None:
         """Return when the rows, at most `STATEMENT_BYTES` of them, are committed.
 
-        The database may be away meanwhile: it is tried again until `gave_up`, and `troubled` learns
-        why. `may_be_there`: they were sent before, and it is not known what became of that. Raises
-        DatabaseError if the rows were refused and none is there, FencedError, and
-        UnknownOutcomeError if it was given up.
+        The database may be away meanwhile: it is tried again, and `troubled` learns why. Raises
+        DatabaseError if the rows were refused and none is there, FencedError.
         """
         delays = iter(retry_delays())
         delay = next(delays)
-        self._unknown = self._unknown or may_be_there
         while True:
             try:
                 with outcome():
@@ -61,8 +54,6 @@ class Writer:
                 self._unknown = True
                 self._link.drop()
                 troubled(error)
-                if gave_up():
-                    raise
             else:
                 return
             await asyncio.sleep(delay)
@@ -79,7 +70,7 @@ class Writer:
             raise fresh(self._fence.lost)
         logs, bases, nexts, epochs, timestamps, data, *_ = zip(*rows, strict=True)
         done = await connection.execute(
-            self._statement,
+            INSERT,
             self._fence.node,
             self._lane,
             self._fence.session(self._lane),
@@ -92,24 +83,6 @@ class Writer:
         )
         if done != f"INSERT 0 {len(rows)}":
             raise self._fence.lose()
-
-    async def erase(self, log: int, base: int) -> None:
-        """Remove the rows of a log from the offset `base` on, also those still in flight.
-
-        Raises UnknownOutcomeError, DatabaseError, FencedError.
-        """
-        self._unknown = True
-        try:
-            with outcome():
-                connection = await self._link.get()
-                await self._fence.step(connection, self._lane)
-                await connection.execute(
-                    "delete from batches where log = $1 and base >= $2", log, base
-                )
-        except UnknownOutcomeError:
-            self._link.drop()
-            raise
-        self._unknown = False
 
 
 async def _has(connection: Connection, row: Row) -> bool:
