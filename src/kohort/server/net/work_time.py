@@ -38,6 +38,7 @@ class WorkTime:
     def _steps(self, work: Coroutine[Any, Any, None]) -> Generator[Any, Any, None]:
         failure: BaseException | None = None
         try:
+            awaited: Any = None
             while True:
                 self._begun = perf_counter()
                 try:
@@ -53,5 +54,6 @@ class WorkTime:
                     raise
                 except BaseException as error:  # a cancellation, for `work` to see
                     failure = error.with_traceback(None)  # which refers to this frame
+                awaited = None  # a future: the traceback of its exception refers to this frame
         finally:
             work.close()
