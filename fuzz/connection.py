@@ -184,9 +184,7 @@ class Harness:
                 if not transport.is_closing and transport.reading:
                     connection.data_received(chunk[start : start + READ_AHEAD])
             await asyncio.sleep(0)
-            assert connection._reader.buffered <= LARGEST_REQUEST + CONTENT + 2 * READ_AHEAD, (
-                "grows"
-            )
+            assert connection._queue.buffered <= LARGEST_REQUEST + CONTENT + 2 * READ_AHEAD, "grows"
             transport.peer_reads()
         await asyncio.sleep(0)
         connection.connection_lost(None)

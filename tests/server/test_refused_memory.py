@@ -35,7 +35,6 @@ from kohort.quotas import (
 )
 from kohort.server.broker import Broker
 from kohort.server.config import Config
-from kohort.server.net.connection import PARKABLE
 from live.server.worst_requests import WORST, renamed
 from protocol.wire_entities import VERSIONS, name_of
 from server.net.test_fuzz import load
@@ -111,7 +110,7 @@ class Server:
 
     def _is_worked_on(self, connection: Any) -> bool:
         """Whether the connection's request is in work: it is neither parked nor incomplete."""
-        return not connection.is_idle and connection._current.api_key not in PARKABLE
+        return not connection.is_idle and not connection._queue.is_parked
 
     async def settled(self) -> None:
         """Return when nothing that was begun for a request is under way."""

@@ -15,11 +15,12 @@ from kohort.protocol.apis import APIS
 from kohort.protocol.framing import MalformedError
 from kohort.quotas import quota_entity
 from kohort.security import ANONYMOUS, KafkaPrincipal
-from kohort.server.net.connection import READ_AHEAD, host_of
+from kohort.server.net.connection import host_of
 from kohort.server.net.connection_limits import ConnectionLimits
 from kohort.server.net.creation_rate import AddressRates, CreationRate
 from kohort.server.net.rate_limited_log import PER_PERIOD, RateLimitedLog
 from kohort.server.net.request_memory import UNMETERED, RequestMemory
+from kohort.server.net.request_queue import READ_AHEAD
 from server import identities
 from server.net.bench import Peer, Wire, listener
 

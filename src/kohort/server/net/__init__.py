@@ -1,6 +1,6 @@
 """TCP connections: bytes in, one request at a time, responses out in order."""
 
-from kohort.server.net.connection import READ_AHEAD, WRITE_TOGETHER, Connection, Dispatch
+from kohort.server.net.connection import WRITE_TOGETHER, Connection, Dispatch
 from kohort.server.net.connection_limits import ConnectionLimits
 from kohort.server.net.dispatcher import Dispatcher, FastPath, HandlerModule
 from kohort.server.net.exchange import Exchange
@@ -16,6 +16,7 @@ from kohort.server.net.repeated_requests import (
     RepeatedRequest,
     SameRequest,
 )
+from kohort.server.net.request_queue import READ_AHEAD, RequestQueue
 from kohort.server.net.sockets import close_all, listen_on, listen_on_path
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "Listeners",
     "Protection",
     "RepeatedRequest",
+    "RequestQueue",
     "SameRequest",
     "Sasl",
     "Tls",

@@ -3,22 +3,17 @@
 A connection is an asyncio protocol, not a stream: a request that gets its response at once needs
 no task, no future and no await between its bytes and those of the response.
 
-*Order.* Kafka works on one request of a connection at a time, so the next frame is only taken when
-the request before it has ended. A heartbeat sent behind a parked JoinGroup waits.
+*Order.* The queue (`request_queue`) decides which request is served next, and when. A heartbeat
+sent behind a parked JoinGroup waits.
 
 *Steps.* A frame is first compared with the last request that may be repeated
 (`repeated_requests`). Any other frame has its header read and is dispatched (`dispatcher`). Every
 request begins in `_begin` and ends in `_end`, which count requests and errors; bytes are counted
 where the transport takes and gives them.
 
-*Bounds.* The bytes that wait for their turn are bounded: reading pauses when `READ_AHEAD` bytes
-wait behind a request in progress, or when a large frame has to wait for memory (`request_memory`).
-While a client does not read its responses, none of its requests is taken: at most one response
-waits beyond the transport's own limit. The responses of all that do not read are bounded together
-(`response_memory`).
-
-*Quotas.* None of a client's requests is taken while it has to wait because of its quotas
-(`server.throttling`).
+*Bounds.* The queue bounds the bytes that wait for their turn. While a client does not read its
+responses, none of its requests is taken: at most one response waits beyond the transport's own
+limit. The unread responses of all connections are bounded together (`response_memory`).
 
 *The end.* Bytes that are no request close the connection, as in Kafka. Nothing that a client sends
 and nothing that a handler raises has a further effect than one line in the log.
@@ -34,8 +29,8 @@ from typing import Any, Final, TypeAlias, cast
 
 from kohort.errors import ErrorCode
 from kohort.log.storage import FileSlice, Records
-from kohort.protocol.apis import ALL_APIS, BY_NAME
-from kohort.protocol.framing import CONTENT, FrameReader, MalformedError
+from kohort.protocol.apis import ALL_APIS
+from kohort.protocol.framing import CONTENT, MalformedError
 from kohort.protocol.messages import frame_head, read_header
 from kohort.protocol.throttle_time import with_throttle_time
 from kohort.security import ANONYMOUS, Endpoint, KafkaPrincipal, Peer
@@ -48,13 +43,11 @@ from kohort.server.net.rate_limited_log import RateLimitedLog
 from kohort.server.net.repeated_requests import RepeatedRequest
 from kohort.server.net.request_memory import UNMETERED, RequestMemory
 from kohort.server.net.request_metrics import RequestMetrics
+from kohort.server.net.request_queue import RequestQueue
 from kohort.server.net.response_memory import ResponseMemory
 from kohort.server.net.unparsed_response import unparsed_response
 from kohort.server.net.work_time import WorkTime
 from kohort.server.throttling import Throttling
-
-READ_AHEAD: Final = 64 * 1024
-"""Bytes that may wait behind a request in progress before reading pauses."""
 
 WRITE_TOGETHER: Final = 64 * 1024
 """Bytes of responses that may be held back to be written at once."""
@@ -67,9 +60,6 @@ REQUESTS_PER_TURN: Final = 64
 
 CLOSE_GRACE_S: Final = 5.0
 """Time that the last responses have to reach a client whose connection is being closed."""
-
-PARKABLE: Final = frozenset(BY_NAME[name].key for name in ("join_group", "sync_group", "fetch"))
-"""APIs whose requests wait for other clients: a server that stops does not wait for those."""
 
 Dispatch: TypeAlias = Callable[[Exchange, bytes, int], Coroutine[Any, Any, None] | None]
 """(exchange, frame, offset of the body) -> what still has to run until the request has ended."""
@@ -101,33 +91,24 @@ class SharedByConnections:
 class Connection(asyncio.Protocol):
     """The server's side of one TCP connection, hashed by identity."""
 
-    # A class of more than 30 attributes would have a whole dictionary for each connection.
     __slots__ = (
         "__weakref__",
-        "_connections", "_current", "_dispatch", "_draining", "_ended", "_identify", "_log",
-        "_memory", "_metrics", "_next_turn_is_set", "_out", "_out_size", "_pumping", "_quotas",
-        "_reader", "_reading", "_repeated", "_request_bytes", "_request_memory", "_sasl",
-        "_socket", "_starved", "_tasks", "_throttled", "_throttling", "_transport", "_unread",
-        "_usual_memory", "_waits_for_memory", "_when_closed", "_work", "_writable", "descriptor",
-        "is_open", "last_active", "login", "peer",
+        "_connections", "_dispatch", "_metrics", "_next_turn_is_set", "_out", "_out_size",
+        "_pumping", "_queue", "_quotas", "_reading", "_repeated", "_shared", "_socket", "_tasks",
+        "_throttle_timer", "_transport", "_when_closed", "_work", "descriptor", "is_open",
+        "last_active", "login", "peer",
     )  # fmt: skip
 
     def __init__(self, shared: SharedByConnections, host: str, connected: socket.socket) -> None:
         """`host` is the client's, "" by a Unix socket; the transport closes `connected`."""
-        self._identify = shared.identify
+        self._shared = shared
+        # What most requests use is kept without the way through `shared`.
         self._dispatch = shared.dispatch
         self._connections = shared.connections
-        self._request_memory = self._usual_memory = shared.memory
-        self._unread = shared.unread
-        self._throttling = shared.throttling
-        self._quotas = shared.throttling.table
         self._metrics = shared.metrics
-        self._log = shared.log
-        self._request_bytes = shared.request_bytes
-        self._reader = FrameReader(shared.request_bytes)
-        self._sasl = shared.sasl
+        self._quotas = shared.throttling.table
+        self._queue = RequestQueue(shared.memory, shared.request_bytes)
         self._transport: asyncio.Transport | None = None
-        self._current: Exchange | RepeatedRequest | None = None  # the request in progress
         self._repeated: RepeatedRequest | None = None  # the last request that may come again
         self._out: list[Records] = []  # responses of this turn, not yet written
         self._out_size = 0
@@ -136,14 +117,8 @@ class Connection(asyncio.Protocol):
         self._pumping = False
         self._next_turn_is_set = False
         self._reading = True
-        self._writable = True
-        self._draining = False
-        self._ended = False  # the client sends no more
-        self._memory = 0  # taken for the frame being received or worked on
-        self._waits_for_memory = False
         self._work: WorkTime | None = None  # on the request in progress, where that counts
-        self._throttled: asyncio.TimerHandle | None = None  # ends the time without requests
-        self._starved = True  # the last frame in the reader is incomplete, or there is none
+        self._throttle_timer: asyncio.TimerHandle | None = None  # ends the time without requests
         self.is_open = False
         self.login: Login | None = None
         self.peer = Peer(principal=ANONYMOUS, host=host, endpoint=shared.endpoint)
@@ -153,8 +128,9 @@ class Connection(asyncio.Protocol):
 
     def __repr__(self) -> str:
         state = "open" if self.is_open else "closed"
-        waiting = f" in progress {self._current!r}" if self._current else ""
-        return f"<Connection {self.peer.host} {state}{waiting}>"
+        request = self._queue.in_progress
+        in_progress = f" in progress {request!r}" if request else ""
+        return f"<Connection {self.peer.host} {state}{in_progress}>"
 
     # What the transport calls
 
@@ -162,72 +138,56 @@ class Connection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass
         self.is_open = True
         try:
-            principal = self._identify(transport)
+            principal = self._shared.identify(transport)
         except ValueError as error:
             self.drop(str(error))
             return
         if principal != ANONYMOUS:
             self.peer = replace(self.peer, principal=principal)
-        if self._sasl is not None:
-            self.login = Login(self._sasl, self, self._metrics, self._log)
-            self._request_memory = self._sasl.memory
+        sasl = self._shared.sasl
+        if sasl is not None:
+            self.login = Login(sasl, self, self._metrics, self._shared.log)
+            self._queue.use_memory(sasl.memory)
             self.authenticates()
 
     def data_received(self, data: bytes) -> None:
         if self.is_open:
             self._metrics.bytes_in += len(data)
             self.last_active = self._connections.ticks
-            # At rest the frame is all there is to do, and need not go through the reader.
-            alone = (
-                len(data) <= UNMETERED
-                and self._current is None
-                and self._starved
-                and self._writable
-                and not self._draining
-                and self._reader.is_empty
-            )
-            if alone and self._repeated is not None and self._repeat(data, self._repeated):
-                return
-            if alone and self._reader.is_one_frame(data):
-                self._pump(data)
-            else:
-                self._reader.feed(data)
-                self._pump()
+            queue = self._queue
+            if len(data) <= UNMETERED and queue.is_at_rest:
+                # The frame is all there is to do, and need not go through the queue.
+                if self._repeated is not None and self._repeat(data, self._repeated):
+                    return
+                if queue.is_one_frame(data):
+                    self._pump(data)
+                    return
+            queue.feed(data)
+            self._pump()
 
     def pause_writing(self) -> None:
-        self._writable = False
+        self._queue.is_writable = False
 
     def resume_writing(self) -> None:
-        self._writable = True
-        self._unread.set(self, 0)
+        self._queue.is_writable = True
+        self._shared.unread.set(self, 0)
         self._pump_next_turn()  # a transport of asyncio that is closed in here ends twice
 
     def eof_received(self) -> bool:
         """The client sends no more: its requests are still served, except those that are parked."""
-        waits = self._current is not None and self._current.api_key in PARKABLE
-        is_at_rest = (
-            self._current is None
-            and self._writable  # else it has responses to read, or is idle
-            and (self._starved or (self._throttled is not None and self._reader.is_empty))
-        )
-        if self.is_open and not waits and not is_at_rest:
-            self._ended = True
-            return True
-        self.is_open = False
-        return False
+        self.is_open = self.is_open and self._queue.end()
+        return self.is_open
 
     def connection_lost(self, _error: Exception | None) -> None:
         self.is_open = False
         # The coordinator knows the connection of a pending member id for as long as that is valid.
         # No bytes are kept so long.
         self._repeated = self._transport = None
-        self._current = None  # a ring: what closes its connection is not ended
-        self._reader = FrameReader(self._reader.limit)
+        self._queue.clear()  # the request in progress refers to this, and is perhaps never ended
         self._out.clear()
-        self._give_memory_back()
-        self._unread.set(self, 0)
-        if self._throttled is not None:
-            self._throttled.cancel()
+        self._shared.unread.set(self, 0)
+        if self._throttle_timer is not None:
+            self._throttle_timer.cancel()
         for task in self._tasks:
             task.cancel()
         self._connections.forget(self)
@@ -247,9 +207,9 @@ class Connection(asyncio.Protocol):
         if self.login is not None:
             self.login.responded(exchange.api_key, errors)
         self._end(exchange.api_key, errors)
-        self._give_memory_back()
+        self._queue.give_memory_back()
         if self._work is not None:
-            self._throttling.worked(exchange, self._work.seconds)
+            self._shared.throttling.worked(exchange, self._work.seconds)
             self._work = None
         if exchange.throttle_ms:
             self._throttle(exchange)
@@ -267,15 +227,15 @@ class Connection(asyncio.Protocol):
 
     def authenticates(self) -> None:
         """The frames from now on are messages of an authentication, which are small."""
-        if self._sasl is not None:
-            self._reader.limit = min(self._request_bytes, self._sasl.receive_bytes)
+        shared = self._shared
+        if shared.sasl is not None:
+            self._queue.limit(min(shared.request_bytes, shared.sasl.receive_bytes))
 
     def authenticated(self, principal: KafkaPrincipal) -> None:
         """The requests from now on are those of `principal`."""
         self.peer = replace(self.peer, principal=principal)
-        self._give_memory_back()
-        self._request_memory = self._usual_memory
-        self._reader.limit = self._request_bytes
+        self._queue.use_memory(self._shared.memory)
+        self._queue.limit(self._shared.request_bytes)
         self.expect_nothing_again()  # its handler may have judged who asks
 
     def expect_nothing_again(self) -> None:
@@ -290,7 +250,7 @@ class Connection(asyncio.Protocol):
         """Send the responses so far, close, and say why in one line."""
         if self.is_open:
             self._metrics.hung_up += 1
-            self._log.log(level, "closing the connection from %s: %s", self.peer.host, why)
+            self._shared.log.log(level, "closing the connection from %s: %s", self.peer.host, why)
             self._close()
 
     def fail(self, error: BaseException, exchange: Exchange | None = None) -> None:
@@ -301,15 +261,15 @@ class Connection(asyncio.Protocol):
             where = where.tb_next
         code = where.tb_frame.f_code if where is not None else None
         place = f"{os.path.basename(code.co_filename)}:{where.tb_lineno}" if code and where else "?"
-        self._log.log(logging.ERROR, "%r failed: %r at %s", exchange or self._current, error, place)
+        request = exchange or self._queue.in_progress
+        self._shared.log.log(logging.ERROR, "%r failed: %r at %s", request, error, place)
         self._close()
 
     # What the registry of connections and the request memory call
 
     def drain(self) -> None:
         """Take no further request; close after the one in progress, at once if it is parked."""
-        self._draining = True
-        if self._current is None or self._current.api_key in PARKABLE:
+        if self._queue.drain():
             self._close()
 
     def abort(self) -> None:
@@ -321,32 +281,32 @@ class Connection(asyncio.Protocol):
     def drop(self, why: str) -> None:
         """Close at once, without sending what waits to be sent, and log why."""
         self._metrics.hung_up += 1
-        self._log.log(logging.WARNING, "dropping the connection of %s: %s", self.peer.host, why)
+        log = self._shared.log
+        log.log(logging.WARNING, "dropping the connection of %s: %s", self.peer.host, why)
         self.abort()
 
     @property
     def largest_response(self) -> int | None:
         """Bytes that a response should have at most, None if there is no limit."""
-        return self._unread.largest
+        return self._shared.unread.largest
 
     @property
     def is_idle(self) -> bool:
         """Whether no request is in progress; one that its client's quotas hold up is none."""
-        return self._current is None
+        return self._queue.in_progress is None
 
     def memory_granted(self, size: int) -> None:
-        self._waits_for_memory = False
-        self._memory = size
+        self._queue.memory_granted(size)
         self._keep_reading_or_pause()
 
     # Requests
 
     def _begin(self, request: Exchange | RepeatedRequest) -> None:
-        self._current = request
+        self._queue.in_progress = request
         self._metrics.requests[request.api_key] += 1
 
     def _end(self, api_key: int, errors: Iterable[int] = ()) -> None:
-        self._current = None
+        self._queue.in_progress = None
         self.last_active = self._connections.ticks
         for error in errors:
             if error:
@@ -366,7 +326,8 @@ class Connection(asyncio.Protocol):
         return True
 
     def _respond_again(self, error: ErrorCode) -> None:
-        request = cast("RepeatedRequest | None", self._current)
+        queue = self._queue
+        request = cast("RepeatedRequest | None", queue.in_progress)
         if request is None or not self.is_open:
             return
         try:
@@ -375,7 +336,7 @@ class Connection(asyncio.Protocol):
             self.fail(failure)
             return
         self._end(request.api_key, (error,) if error else ())
-        if self._starved and self._reading and not (self._draining or self._ended):
+        if queue.needs_bytes and self._reading and not (queue.is_draining or queue.has_ended):
             self._write(frame)
         else:
             self._out.append(frame)
@@ -384,13 +345,10 @@ class Connection(asyncio.Protocol):
                 self._go_on()
 
     def _go_on(self) -> None:
-        if self._throttled is not None:
+        if self._queue.is_throttled:
             self._flush()
             self._keep_reading_or_pause()
-        elif self._reader.is_empty and not (
-            self._draining or self._ended or self._next_turn_is_set
-        ):
-            self._starved = True
+        elif not self._next_turn_is_set and self._queue.rest():
             self._rest()
         else:
             # In a turn of its own: the next request may end requests of other connections, whose
@@ -422,23 +380,14 @@ class Connection(asyncio.Protocol):
     def _rest(self) -> None:
         """Write the responses, and resume reading if it is paused without need."""
         self._flush()
-        if not (self._starved and self._reading and self._reader.is_empty):
+        queue = self._queue
+        if not (queue.needs_bytes and self._reading and queue.is_empty):
             self._keep_reading_or_pause()
 
     def _take_requests(self) -> None:
-        self._starved = False
         for _ in range(REQUESTS_PER_TURN):
-            if (
-                self._current is not None
-                or not self._writable
-                or self._draining
-                or self._throttled is not None
-                or not self.is_open
-            ):
-                break
-            frame = self._reader.next_frame()
+            frame = self._queue.next_frame() if self.is_open else None
             if frame is None:
-                self._starved = True
                 break
             # What repeats a request gives no memory back: it has none if its frame is small.
             repeated = self._repeated if len(frame) <= UNMETERED else None
@@ -446,17 +395,11 @@ class Connection(asyncio.Protocol):
                 self._serve(frame)
         else:
             self._pump_next_turn()
-        if self._is_over:
+        if self._queue.is_over:
             self._close()
 
-    @property
-    def _is_over(self) -> bool:
-        if self._current is not None:
-            return self._ended and self._current.api_key in PARKABLE
-        return self._draining or (self._ended and self._starved)
-
     def _pump_next_turn(self) -> None:
-        self._starved = False  # what comes until then goes through the reader
+        self._queue.needs_bytes = False  # what comes until then goes through the queue
         if not self._next_turn_is_set:
             self._next_turn_is_set = True
             asyncio.get_running_loop().call_soon(self._next_turn)
@@ -513,13 +456,14 @@ class Connection(asyncio.Protocol):
     def _throttle(self, exchange: Exchange) -> None:
         """Take no further request for as long as the client of `exchange` must wait."""
         self._metrics.throttled[exchange.api_key] += 1
-        self._starved = False
-        self._throttled = asyncio.get_running_loop().call_later(
+        self._queue.throttle()
+        self._throttle_timer = asyncio.get_running_loop().call_later(
             exchange.throttle_ms / 1000, self._end_throttle
         )
 
     def _end_throttle(self) -> None:
-        self._throttled = None
+        self._throttle_timer = None
+        self._queue.is_throttled = False
         self._pump()
 
     def _run(self, coroutine: Coroutine[Any, Any, None]) -> None:
@@ -565,50 +509,33 @@ class Connection(asyncio.Protocol):
             self._transport.write(data)
 
     def _write_pieces(self, pieces: Sequence[Any], size: int) -> None:
-        if self._transport is not None:
-            self._metrics.bytes_out += size
-            if any(isinstance(each, FileSlice) for each in pieces) and not isinstance(
-                self._transport, PacingTransport
-            ):
-                self._transport = sending_from_files(
-                    self._transport, self._socket, self, is_full=not self._writable
-                )
-            self._transport.writelines(pieces)
-            if self._transport is None:
-                return
-            waiting = self._transport.get_write_buffer_size()
-            if waiting and self._writable and not isinstance(self._transport, PacingTransport):
-                # `writelines` of asyncio never pauses its protocol in Python 3.12.1 and 3.13.0.
-                self._transport.set_write_buffer_limits()
-            if waiting > UNMETERED:
-                # A response is one piece of memory until its last byte is sent.
-                self._unread.set(self, max(size, waiting))
+        transport = self._transport
+        if transport is None:
+            return
+        self._metrics.bytes_out += size
+        if not isinstance(transport, PacingTransport) and any(
+            isinstance(piece, FileSlice) for piece in pieces
+        ):
+            is_full = not self._queue.is_writable
+            transport = sending_from_files(transport, self._socket, self, is_full=is_full)
+            self._transport = transport
+        transport.writelines(pieces)
+        if self._transport is None:
+            return
+        waiting = transport.get_write_buffer_size()
+        if waiting and self._queue.is_writable and not isinstance(transport, PacingTransport):
+            # `writelines` of asyncio never pauses its protocol in Python 3.12.1 and 3.13.0.
+            transport.set_write_buffer_limits()
+        if waiting > UNMETERED:
+            # A response is one piece of memory until its last byte is sent.
+            self._shared.unread.set(self, max(size, waiting))
 
     def _keep_reading_or_pause(self) -> None:
         if self.is_open and self._transport is not None:
-            reading = self._wants_more()
+            reading = self._queue.wants_bytes(self)
             if reading is not self._reading:
                 self._reading = reading
                 (self._transport.resume_reading if reading else self._transport.pause_reading)()
-
-    def _wants_more(self) -> bool:
-        if not self._starved:
-            return self._reader.buffered < READ_AHEAD
-        wanted = self._reader.wanted()
-        return wanted <= UNMETERED or self._has_memory(wanted)
-
-    def _has_memory(self, size: int) -> bool:
-        if not self._memory and not self._waits_for_memory:
-            if self._request_memory.take(size, self):
-                self._memory = size
-            else:
-                self._waits_for_memory = True
-        return self._memory > 0
-
-    def _give_memory_back(self) -> None:
-        if self._memory:
-            size, self._memory = self._memory, 0
-            self._request_memory.give_back(size)
 
     def _close(self) -> None:
         if not self.is_open or self._transport is None:
