@@ -81,18 +81,18 @@ def positions(name, *offsets):
 async def test_what_is_done_is_committed_at_the_boundary(member, topic, topics):
     name = await topic()
     query = member(name)
-    assert await query.boundary({}, PATIENCE_S) == positions(name, 0, 0)
-    assert query.take_off({}, {})
-    assert await query.boundary(positions(name, 10, 4), PATIENCE_S) == positions(name, 10, 4)
+    assert await query.finish_batch({}, PATIENCE_S) == positions(name, 0, 0)
+    assert query.start_batch({}, {})
+    assert await query.finish_batch(positions(name, 10, 4), PATIENCE_S) == positions(name, 10, 4)
     assert await committed(topics, name) == {0: 10, 1: 4}
 
 
 async def test_a_member_of_the_consumer_protocol_commits_at_the_boundary(member, topic, topics):
     name = await topic(partitions=2)
     query = member(name, groupProtocol="consumer")
-    assert await query.boundary({}, PATIENCE_S) == positions(name, 0, 0)
-    assert query.take_off(positions(name, 5, 4), {})
-    assert await query.boundary(positions(name, 5, 4), PATIENCE_S) == positions(name, 5, 4)
+    assert await query.finish_batch({}, PATIENCE_S) == positions(name, 0, 0)
+    assert query.start_batch(positions(name, 5, 4), {})
+    assert await query.finish_batch(positions(name, 5, 4), PATIENCE_S) == positions(name, 5, 4)
     await query.close()
     assert await committed(topics, name) == {0: 5, 1: 4}
 
@@ -100,12 +100,12 @@ async def test_a_member_of_the_consumer_protocol_commits_at_the_boundary(member,
 async def test_nothing_is_given_back_while_a_batch_is_in_flight(member, topic, topics):
     name = await topic()
     first = member(name)
-    await first.boundary({}, PATIENCE_S)
-    assert first.take_off({}, {})
+    await first.finish_batch({}, PATIENCE_S)
+    assert first.start_batch({}, {})
     second = member(name)
-    assert await second.boundary({}, 1.5) is None, "the group waits for the first one's batch"
+    assert await second.finish_batch({}, 1.5) is None, "the group waits for the first one's batch"
     mine, theirs = await asyncio.gather(
-        first.boundary(positions(name, 10, 10), PATIENCE_S), second.boundary({}, PATIENCE_S)
+        first.finish_batch(positions(name, 10, 10), PATIENCE_S), second.finish_batch({}, PATIENCE_S)
     )
     assert mine | theirs == positions(name, 10, 10)
     assert len(mine) == len(theirs) == 1
@@ -114,12 +114,12 @@ async def test_nothing_is_given_back_while_a_batch_is_in_flight(member, topic, t
 async def test_a_batch_that_takes_too_long_is_read_again_by_the_new_owner(member, topic, topics):
     name = await topic()
     first = member(name, **{"kafka.max.poll.interval.ms": "3000"})
-    await first.boundary({}, PATIENCE_S)
-    assert first.take_off({}, {})
+    await first.finish_batch({}, PATIENCE_S)
+    assert first.start_batch({}, {})
     second = member(name, **{"kafka.max.poll.interval.ms": "3000"})
-    theirs = await second.boundary({}, PATIENCE_S)
+    theirs = await second.finish_batch({}, PATIENCE_S)
     assert list(theirs.values()) == [0], "what the slow batch reads is not committed"
-    mine = await first.boundary(positions(name, 10, 10), PATIENCE_S)
+    mine = await first.finish_batch(positions(name, 10, 10), PATIENCE_S)
     assert mine.keys().isdisjoint(theirs)
     assert await committed(topics, name) == {
         tp.partition: offset for tp, offset in (mine | theirs).items()
@@ -129,18 +129,20 @@ async def test_a_batch_that_takes_too_long_is_read_again_by_the_new_owner(member
 async def test_a_batch_does_not_begin_while_the_group_rebalances(member, topic):
     name = await topic()
     first = member(name)
-    await first.boundary({}, PATIENCE_S)
+    await first.finish_batch({}, PATIENCE_S)
     second = member(name)
-    waiting = asyncio.create_task(second.boundary({}, PATIENCE_S))
+    waiting = asyncio.create_task(second.finish_batch({}, PATIENCE_S))
     async with asyncio.timeout(PATIENCE_S):
-        while first.take_off({}, {}):  # as queries do: batch after batch, until one is not to begin
-            assert len(await first.boundary(positions(name, 0, 0), PATIENCE_S)) == 2
+        while first.start_batch(
+            {}, {}
+        ):  # as queries do: batch after batch, until one is not to begin
+            assert len(await first.finish_batch(positions(name, 0, 0), PATIENCE_S)) == 2
             # Spark's thread is another one; here the group shares the loop with us
             await asyncio.sleep(0)
-        mine = await first.boundary(positions(name, 0, 0), PATIENCE_S)
+        mine = await first.finish_batch(positions(name, 0, 0), PATIENCE_S)
         assert mine.keys().isdisjoint(await waiting)
-    assert first.take_off({}, {})
-    assert second.take_off({}, {})
+    assert first.start_batch({}, {})
+    assert second.start_batch({}, {})
 
 
 async def has_left(member, generation):
@@ -153,31 +155,31 @@ async def has_left(member, generation):
 async def test_a_batch_does_not_begin_with_what_a_whole_rebalance_gave_away(member, topic):
     name = await topic()
     first = member(name)
-    await first.boundary({}, PATIENCE_S)
+    await first.finish_batch({}, PATIENCE_S)
     before = first.generation
-    theirs = await member(name).boundary({}, PATIENCE_S)
+    theirs = await member(name).finish_batch({}, PATIENCE_S)
     await has_left(first, before)
-    assert not first.take_off({}, {})
-    mine = await first.boundary({}, PATIENCE_S)
+    assert not first.start_batch({}, {})
+    mine = await first.finish_batch({}, PATIENCE_S)
     assert mine.keys().isdisjoint(theirs)
-    assert first.take_off({}, {})
+    assert first.start_batch({}, {})
 
 
 async def test_a_rebalance_while_it_asks_where_to_begin(member, topic, monkeypatch):
     name = await topic()
     first, asked = member(name), asyncio.Event()
-    existing = first._asking.existing
+    existing = first._offset_queries.existing
 
     async def slow():
         found = await existing()
         await asked.wait()
         return found
 
-    monkeypatch.setattr(first._asking, "existing", slow)
-    waiting = asyncio.create_task(first.boundary({}, PATIENCE_S))
+    monkeypatch.setattr(first._offset_queries, "existing", slow)
+    waiting = asyncio.create_task(first.finish_batch({}, PATIENCE_S))
     await has_left(first, None)
     before = first.generation
-    theirs = await member(name).boundary({}, PATIENCE_S)
+    theirs = await member(name).finish_batch({}, PATIENCE_S)
     await has_left(first, before)
     asked.set()
     mine = await waiting
@@ -191,7 +193,7 @@ async def test_the_first_records_of_a_partition_that_came_later_are_not_skipped(
     """Whoever gets it: here a member that has never seen the topic without it."""
     name = await topic(partitions=1)
     first = member(name, startingOffsets="latest")
-    assert await first.boundary({}, PATIENCE_S) == positions(name, 10)
+    assert await first.finish_batch({}, PATIENCE_S) == positions(name, 10)
     await asyncio.to_thread(topics.grow, name, 2)
     await asyncio.to_thread(topics.fill, name, {1: [b"early"] * 7})
     second = member(name, startingOffsets="latest")
@@ -199,7 +201,7 @@ async def test_the_first_records_of_a_partition_that_came_later_are_not_skipped(
         held = {}
         while len(held) < 2:
             mine, theirs = await asyncio.gather(
-                *(each.boundary({}, PATIENCE_S) for each in (first, second))
+                *(each.finish_batch({}, PATIENCE_S) for each in (first, second))
             )
             held = mine | theirs
     assert held == positions(name, 10, 0)
@@ -212,20 +214,20 @@ async def test_members_that_begin_together_all_begin_where_they_are_told(member,
     }
     await Admin(await background.cluster(())).commit(GroupId(name), another)
     query = member(name, startingOffsets="latest")
-    assert await query.boundary({}, PATIENCE_S) == positions(name, 4, 10)
+    assert await query.finish_batch({}, PATIENCE_S) == positions(name, 4, 10)
     assert query.generation.id == 1
 
 
 async def test_what_a_group_has_begun_is_not_begun_again(member, topic):
     name = await topic()
     query = member(name, startingOffsets="latest")
-    assert await query.boundary({}, PATIENCE_S) == positions(name, 10, 10)
+    assert await query.finish_batch({}, PATIENCE_S) == positions(name, 10, 10)
     group = GroupId(name)
     told = (await Admin(await background.cluster(())).committed([group]))[group]
     assert {each.metadata for each in told.values()} == {"begun in generation 1"}
-    assert await query.boundary(positions(name, 11, 10), PATIENCE_S) == positions(name, 11, 10)
+    assert await query.finish_batch(positions(name, 11, 10), PATIENCE_S) == positions(name, 11, 10)
     await query.close()
-    assert await member(name, startingOffsets="earliest").boundary({}, PATIENCE_S) == positions(
+    assert await member(name, startingOffsets="earliest").finish_batch({}, PATIENCE_S) == positions(
         name, 11, 10
     )
 
@@ -235,16 +237,16 @@ async def test_the_further_of_commit_and_checkpoint_counts(member, topic, topics
     await asyncio.to_thread(topics.commit, name, name, {0: 7, 1: 3})
     query = member(name)
     checkpoint = {TopicPartition(name, 0): 2, TopicPartition(name, 1): 5}
-    assert await query.boundary(checkpoint, PATIENCE_S) == positions(name, 7, 5, 0)
+    assert await query.finish_batch(checkpoint, PATIENCE_S) == positions(name, 7, 5, 0)
     assert await committed(topics, name) == {0: 7, 1: 5, 2: 0}
 
 
 async def test_offsets_that_begin_again_are_gone_on_from(member, topic, topics):
     name = await topic(partitions=1)
     query = member(name)
-    await query.boundary(positions(name, 100), PATIENCE_S)
-    query.moved(positions(name, 4))
-    assert await query.boundary(positions(name, 4), PATIENCE_S) == positions(name, 4)
+    await query.finish_batch(positions(name, 100), PATIENCE_S)
+    query.reset_positions(positions(name, 4))
+    assert await query.finish_batch(positions(name, 4), PATIENCE_S) == positions(name, 4)
 
 
 async def test_what_ends_the_membership_is_raised(member, topic):
@@ -254,7 +256,7 @@ async def test_what_ends_the_membership_is_raised(member, topic):
         Exception,
         match=(r"session_timeout_ms is outside the broker's group\.min\.session\.timeout\.ms"),
     ):
-        await query.boundary({}, PATIENCE_S)
+        await query.finish_batch({}, PATIENCE_S)
 
 
 @pytest.fixture
@@ -319,7 +321,7 @@ def test_a_source_does_not_wait_for_another_of_its_query_to_end_its_micro_batch(
 ):
     """The one that the group revokes partitions of first sits out a trigger."""
     name, both = sources
-    monkeypatch.setattr(member_stream, "PATIENCE_S", 5.0)
+    monkeypatch.setattr(member_stream, "ASSIGNMENT_WAIT_S", 5.0)
     if is_run:
         for each in both:
             each.prepareForTriggerAvailableNow()
@@ -358,7 +360,7 @@ async def test_a_static_member_comes_back_to_its_partitions(member, topic, topic
     name = await topic()
     for _ in range(2):
         query = member(name, **{"kafka.group.instance.id": "etl-1"})
-        assert await query.boundary({}, PATIENCE_S) == positions(name, 0, 0)
+        assert await query.finish_batch({}, PATIENCE_S) == positions(name, 0, 0)
         await query.close()
         assert [len(each) for each in await asyncio.to_thread(topics.members, name)] == [2], (
             "it does not leave"

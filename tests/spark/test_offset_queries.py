@@ -64,7 +64,9 @@ def test_what_was_to_be_read_of_one_that_goes_is_lost(options):
 
 def test_it_is_not_planned_either(options):
     reader = StreamReader(options(failOnDataLoss="false"))
-    assert [each.end for each in reader.planned({HERE: 0, GONE: 5}, {HERE: 2, GONE: 9}, {})] == [2]
+    assert [
+        each.end for each in reader.plan_ranges({HERE: 0, GONE: 5}, {HERE: 2, GONE: 9}, {})
+    ] == [2]
     with pytest.raises(
         DataLossError,
         match="asking-gone-0 is gone, with what was to be read of it: offsets from 5 to below 9",
@@ -84,7 +86,7 @@ def test_a_batch_is_repeated_after_its_topic_was_made_anew(options, begin):
     ):
         StreamReader(options()).planned(start, end, {})
     reader = StreamReader(options(failOnDataLoss="false"))
-    found = [batch for each in reader.planned(start, end, {}) for batch in reader.read(each)]
+    found = [batch for each in reader.plan_ranges(start, end, {}) for batch in reader.read(each)]
     values = [value for batch in found for value in batch["value"].to_pylist()]
     assert values == ([b"two"] if begin == 1 else [b"one", b"two"])
 
@@ -104,10 +106,10 @@ def test_losses_that_are_accepted_are_told_with_their_offsets(options, topics, c
     topics.fill(name, {0: [b"v"] * 5})
     given = {"subscribePattern": name, "failOnDataLoss": "false"}
     reader = StreamReader(options(**given))
-    (whole,) = reader.planned({}, {TopicPartition(name, 0): 5}, {})
+    (whole,) = reader.plan_ranges({}, {TopicPartition(name, 0): 5}, {})
     topics.trim(name, 0, 3)
     assert sum(batch.num_rows for batch in reader.read(whole)) == 2
-    reader.planned({TopicPartition(name, 0): 1}, {TopicPartition(name, 0): 7}, {})
+    reader.plan_ranges({TopicPartition(name, 0): 1}, {TopicPartition(name, 0): 7}, {})
     beyond = given | {
         "kafka.bootstrap.servers": topics.address,
         "endingOffsets": json.dumps({name: {"0": 9}}),
@@ -131,7 +133,7 @@ def test_a_batch_that_inflates_to_too_much_names_the_option(options, topics):
 
     def read(limit):
         reader = StreamReader(options(subscribePattern=name, maxInflatedBatchBytes=limit))
-        (whole,) = reader.planned({}, {TopicPartition(name, 0): 1}, {})
+        (whole,) = reader.plan_ranges({}, {TopicPartition(name, 0): 1}, {})
         return sum(batch.num_rows for batch in reader.read(whole))
 
     assert read("3000") == 1
@@ -159,7 +161,9 @@ def test_a_trigger_waits_for_enough_records():
     given["minOffsetsPerTrigger"] = "3"
     reader = StreamReader(parse_read(given, streaming=True))
     available = [1, 2, 3, 1]
-    found = [reader.waits({HERE: 5, GONE: 1}, {HERE: 5 + each, GONE: 1}) for each in available]
+    found = [
+        reader.is_too_little({HERE: 5, GONE: 1}, {HERE: 5 + each, GONE: 1}) for each in available
+    ]
     assert found == [False, True, False, True]
     eager = StreamReader(parse_read(given | {"maxTriggerDelay": "0"}, streaming=True))
     assert [eager.waits({HERE: 0}, {HERE: 1}) for _ in range(2)] == [False, False]

@@ -429,8 +429,8 @@ def test_an_older_checkpoint_of_a_topic_that_was_created_again(pipe):
     late = pipe.query(checkpoint=older, failOnDataLoss="false")
     late.join()
     member, revoked = late.source._member, iter([True])
-    take_off = member.take_off
-    member.take_off = lambda *planned: not next(revoked, False) and take_off(*planned)
+    start_batch = member.start_batch
+    member.start_batch = lambda *planned: not next(revoked, False) and start_batch(*planned)
     late.again()
     assert pipe.committed() == {0: EACH, 1: EACH}
     assert pipe.rows() == before + pipe.written

@@ -7,15 +7,15 @@ the one before, the offset has its start:
 
     {"@begin": {"orders": {"3": 50}}, "orders": {"0": 60, "3": 70}}
 
-A batch that a restart has to repeat is thus repeated exactly, whichever member owns its partitions
-by then (no topic can be called `@begin`). Records that the other owner has read as well are then in
-both sinks. A sink that both write to removes them by (topic, partition, offset).
+So a restart repeats a micro-batch exactly, whichever member owns its partitions by then (no topic
+can be called `@begin`). Records that the other owner has read as well are then in both sinks. A
+sink that both write to removes them by (topic, partition, offset).
 
 With `transactionalSink` the sink commits the offsets, in the transaction of the rows
-(`sink_offsets`). Then the group alone knows what was written. So a restart repeats a micro-batch
-without records, and goes on from the group's offsets, not from those of the checkpoint: these are
-further if the transaction was aborted. If they are read again up to the same end, the offset has
-the key `@again`, for Spark to see a difference.
+(`sink_offsets`). Then only the group's offsets say what was written: those of the checkpoint are
+ahead of them if the transaction was aborted. So a restart repeats a micro-batch without records,
+and continues from the group's offsets. If that leads to the same end, the offset gets the key
+`@again`, because Spark skips a micro-batch whose end does not change.
 """
 
 import atexit
@@ -23,6 +23,7 @@ import signal
 import sys
 import threading
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
 from pyspark.sql.datasource import InputPartition
@@ -33,31 +34,61 @@ from kohort.errors import KohortError, fresh, unless_error
 from kohort.spark import background
 from kohort.spark.cause_first import cause_first
 from kohort.spark.membership import BlockingQueryMember, group_options
-from kohort.spark.offset_queries import ids_of, validate_named
+from kohort.spark.offset_queries import Existing, ids_of, validate_named
 from kohort.spark.options import ReadOptions
 from kohort.spark.positions import (
     BEGIN,
     GROUP,
+    Positions,
     SparkOffset,
     TopicIds,
     from_spark,
+    made_distinct,
     offset_of,
     topic_ids,
-    unlike,
 )
 from kohort.spark.ranges import limited
 from kohort.spark.sink_offsets import SinkOffsets
 from kohort.spark.stream import StreamReader
 from kohort.types import TopicPartition
 
-PATIENCE_S: Final = 2.0
-"""How long a trigger waits for the group; then it is idle, and the next one goes on waiting.
+ASSIGNMENT_WAIT_S: Final = 2.0
+"""How long a trigger waits for an assignment; then it is idle, and the next trigger waits.
 
 Spark asks the sources of a query one after the other. While one waits, the micro-batch of the next
 one stays in flight, for which the group waits in turn.
 """
-RUN_PATIENCE: Final = 2
-"""Patience before the first trigger, and of all triggers of a run, in rebalance timeouts."""
+RUN_WAIT_REBALANCES: Final = 2
+"""Longest wait for an assignment, in rebalance timeouts: before the first trigger, and in a run."""
+
+
+@dataclass(frozen=True, slots=True)
+class TriggerPlan:
+    """The offsets among which a trigger chooses the micro-batch."""
+
+    existing: Existing
+    """All partitions that the query may read."""
+    checkpoint: Positions
+    """Offsets in the checkpoint, without those of partitions that no longer exist."""
+    positions: Positions
+    """Next offset of each owned partition."""
+    latest: Positions
+    """End offset of each owned partition."""
+
+    def ends(self, limit: ReadLimit) -> Positions:
+        """End offsets of the micro-batch."""
+        if isinstance(limit, ReadMaxRows):
+            return limited(limit.max_rows, self.positions, self.latest)
+        return self.latest
+
+    def jumps(self, ends: Positions) -> Positions:
+        """Start offsets that are not those of the checkpoint."""
+        starts = {tp: self.positions[tp] for tp in ends}
+        return {tp: start for tp, start in starts.items() if start != self.checkpoint.get(tp)}
+
+    def cut(self, ends: Positions) -> Positions:
+        """Ends below the next offset: the log lost what was between them."""
+        return {tp: end for tp, end in ends.items() if end < self.positions[tp]}
 
 
 @cause_first
@@ -68,13 +99,13 @@ class MemberStreamReader(StreamReader):
         super().__init__(options)
         self._member: BlockingQueryMember | None = None
         self._waited_s = 0.0
-        """How long the last triggers of a run waited for the group."""
+        """Time that the last triggers of a run waited for an assignment, in seconds."""
         self._planned: SparkOffset | None = None
         """The end of the last micro-batch that this object planned."""
-        self._forgotten: dict[str, str | None] = {}
-        """Topics that were deleted since that plan, and the ids of those with their names now."""
+        self._deleted: dict[str, str | None] = {}
+        """Topics deleted since that plan, with the ids of the topics that have their names now."""
         self._unclaimed: threading.Timer | None = None
-        """Ends the membership if the query does not begin. Not pickled: planners have none."""
+        """Leaves the group if the query does not start. Not pickled: planners have none."""
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Also joins the group, and waits until it is assigned partitions.
@@ -85,7 +116,7 @@ class MemberStreamReader(StreamReader):
         self.queries.partitions()  # its errors come sooner than those of a join
         self._claim()
         try:
-            self._joined().await_assignment(self._run_patience_s)
+            self._joined().await_assignment(self._run_wait_s)
         except BaseException:
             self._abandon()
             raise
@@ -96,53 +127,60 @@ class MemberStreamReader(StreamReader):
 
     def initialOffset(self) -> Any:  # noqa: N802
         validate_named(self.options, self.queries.partitions())
-        return {}  # where it begins is known when partitions are assigned
+        return {}  # start offsets are known when partitions are assigned
 
     def latestOffset(self, start: Any, limit: ReadLimit) -> Any:  # noqa: N802
         self._claim()
-        before, released = from_spark(start), False
-        while True:
-            there = self.queries.partitions()
-            # what is gone is not to be committed, which would be tried for long
-            at = self.left(before, there, self.recreated(start, there))
-            self._forget(before.keys() - at.keys(), ids_of(there))
-            assigned = self._joined().boundary(at, self._patience_s)
-            if assigned is None:
-                return self._unassigned(start)
-            self._waited_s = 0.0
-            held = {tp: begin for tp, begin in assigned.items() if tp in there}
-            latest = self.ends(tuple(sorted(held)), held)
-            held = {tp: begin for tp, begin in held.items() if tp in latest}
-            released = released or not self.waits(held, latest)
-            if not released:
+        enough = False
+        while (plan := self._plan_trigger(start)) is not None:
+            enough = enough or not self.is_too_little(plan.positions, plan.latest)
+            ends = plan.ends(limit)
+            unchanged = ends == plan.positions and plan.checkpoint == from_spark(start)
+            if not enough or unchanged:
                 return start
-            ends = (
-                limited(limit.max_rows, held, latest) if isinstance(limit, ReadMaxRows) else latest
-            )
-            if ends == held and at == before:
-                return start
-            if self._joined().take_off(ends, ids_of(there)):
-                self._joined().moved({tp: end for tp, end in ends.items() if end < held[tp]})
-                begin = {tp: held[tp] for tp in ends if held[tp] != at.get(tp)}
-                ids = self.ids_beside(at | ends, there, topic_ids(start))
-                self._planned = unlike(offset_of(at | ends, begin, ids), start)
-                self._forgotten = {}
+            if self._joined().start_batch(ends, ids_of(plan.existing)):
+                self._joined().reset_positions(plan.cut(ends))
+                self._planned = self._offset_after(start, plan, ends)
+                self._deleted = {}
                 return self._planned
+        return self._unassigned(start)
+
+    def _plan_trigger(self, start: SparkOffset) -> TriggerPlan | None:
+        """End the last micro-batch, which ended at `start`; None without an assignment."""
+        existing = self.queries.partitions()
+        before = from_spark(start)
+        # A commit of partitions that no longer exist would be retried for long.
+        checkpoint = self.without_missing(before, existing, self.recreated(start, existing))
+        self._drop_deleted(before.keys() - checkpoint.keys(), ids_of(existing))
+        owned = self._joined().finish_batch(checkpoint, self._trigger_wait_s)
+        if owned is None:
+            return None
+        self._waited_s = 0.0
+        positions = {tp: offset for tp, offset in owned.items() if tp in existing}
+        latest = self.ends(tuple(sorted(positions)), positions)
+        positions = {tp: offset for tp, offset in positions.items() if tp in latest}
+        return TriggerPlan(existing, checkpoint, positions, latest)
+
+    def _offset_after(self, start: SparkOffset, plan: TriggerPlan, ends: Positions) -> SparkOffset:
+        """What Spark keeps as the end of this micro-batch; it differs from `start`."""
+        positions = plan.checkpoint | ends
+        ids = self.ids_beside(positions, plan.existing, topic_ids(start))
+        return made_distinct(offset_of(positions, plan.jumps(ends), ids), start)
 
     def partitions(self, start: SparkOffset, end: SparkOffset) -> Sequence[InputPartition]:
         self._claim()  # a restart repeats a micro-batch before the first trigger
         if self.options.transactional_sink is not None and end != self._planned:
-            self._joined()  # the sink has to find that the micro-batch has no records
+            self._joined()  # writes the plan without offsets that the sink reads
             return []
         return super().partitions(start, end)
 
     def reportLatestOffset(self) -> SparkOffset:  # noqa: N802
-        """Spark shows it in the progress, and does not keep it."""
+        """Also has the membership. Spark shows it in the progress, and does not keep it."""
         membership = self._joined().membership()
         return ({GROUP: membership} if membership else {}) | (super().reportLatestOffset() or {})
 
     def _claim(self) -> None:
-        """The query goes on: keep the membership, or begin another one if it has been ended."""
+        """Cancel the timer that would leave the group: the query has started."""
         if self._unclaimed is not None:
             self._unclaimed.cancel()
             self._unclaimed.join()
@@ -152,7 +190,7 @@ class MemberStreamReader(StreamReader):
         """Leave the group, as a consumer does that has not polled for `max.poll.interval.ms`.
 
         If a source of a query does not start, Spark ends the query and forgets the sources that
-        have started: it neither stops them nor asks them for anything again.
+        have started: it neither stops them nor asks them for anything recreated_topics.
         """
         member, self._member = self._member, None
         if member is not None:
@@ -164,46 +202,46 @@ class MemberStreamReader(StreamReader):
             ignore_sigterm()
             self._member.leave()
 
-    def _forget(self, gone: Collection[TopicPartition], ids: TopicIds) -> None:
-        """Have the member forget positions in topics that were deleted since `start`.
+    def _drop_deleted(self, deleted: Collection[TopicPartition], ids: TopicIds) -> None:
+        """Have the member drop its positions in topics that were deleted since the last plan.
 
-        Once: until the next plan `start` stays, while the member learns positions in the new ones.
+        Once for each: until the next plan `start` still has them, while the member has positions in
+        new topics of the same names.
         """
-        new = {tp: ids.get(tp.topic) for tp in gone}
-        new = {tp: told for tp, told in new.items() if self._forgotten.get(tp.topic, "") != told}
-        if new:
-            self._joined().forget(new.keys())
-            self._forgotten |= {tp.topic: told for tp, told in new.items()}
+        unseen = {tp for tp in deleted if self._deleted.get(tp.topic, "") != ids.get(tp.topic)}
+        if unseen:
+            self._joined().drop_deleted(unseen)
+            self._deleted |= {tp.topic: ids.get(tp.topic) for tp in unseen}
 
     def _unassigned(self, start: SparkOffset) -> SparkOffset:
         """The end of a micro-batch without partitions.
 
-        A run (Trigger.AvailableNow) ends when all its sources are idle. So its offset differs from
-        `start` in `@begin`, though nothing begins. Raises KohortError if that goes on for too long.
+        A run (Trigger.AvailableNow) ends when all its sources are idle. To go on, its offset
+        differs from `start` in an empty `@begin`. Raises KohortError after `_run_wait_s`.
         """
         if self.target is None:
             return start
-        self._waited_s += self._patience_s
-        if self._waited_s >= self._run_patience_s:
+        self._waited_s += self._trigger_wait_s
+        if self._waited_s >= self._run_wait_s:
             raise KohortError(
                 f"group {self.options.group_id} assigned no partitions within "
-                f"{self._run_patience_s:g} s"
+                f"{self._run_wait_s:g} s"
             )
         begin: dict[str, Any] = {} if BEGIN in start else {BEGIN: {}}
         return begin | {topic: start[topic] for topic in start if topic != BEGIN}
 
     @property
-    def _run_patience_s(self) -> float:
-        return RUN_PATIENCE * self._rebalance_timeout_s
+    def _run_wait_s(self) -> float:
+        return RUN_WAIT_REBALANCES * self._rebalance_timeout_s
 
     @property
     def _rebalance_timeout_s(self) -> float:
         return float(group_options(self.options)["rebalance_timeout_ms"] / 1000)
 
     @property
-    def _patience_s(self) -> float:
-        """It doubles the time that a run has waited, which makes few micro-batches of it."""
-        return max(PATIENCE_S, self._waited_s)
+    def _trigger_wait_s(self) -> float:
+        """Exponential: each empty micro-batch doubles the time that a run has waited."""
+        return max(ASSIGNMENT_WAIT_S, self._waited_s)
 
     def _joined(self) -> BlockingQueryMember:
         if self._member is None:
@@ -215,14 +253,14 @@ class MemberStreamReader(StreamReader):
     def _sink_offsets(self) -> SinkOffsets | None:
         """None without `transactionalSink`.
 
-        The transaction of an earlier driver is ended, either way: until then the group's offsets
-        are not known. Raises KohortError.
+        Fences the producer of an earlier driver: until its transaction has ended, the group's
+        offsets are not known. Raises KohortError.
         """
         sink = self.options.transactional_sink
         if sink is None:
             return None
         found = SinkOffsets(sink)
-        found.open(self._run_patience_s)
+        found.open(self._run_wait_s)
         try:
             found.begin(background.run(fence(self.options, sink)))
         except BaseException:
@@ -232,7 +270,7 @@ class MemberStreamReader(StreamReader):
 
 
 async def fence(options: ReadOptions, transactional_id: str) -> tuple[int, int]:
-    """End the transaction that is open, if there is one; returns the producer's id and epoch.
+    """End the transaction that is open, if existing is one; returns the producer's id and epoch.
 
     Raises KohortError.
     """
@@ -263,6 +301,6 @@ def exit_on_sigterm() -> None:
 
 
 def ignore_sigterm() -> None:
-    """We are about to end as it is."""
+    """Ignore SIGTERM while the process shuts down."""
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, signal.SIG_IGN)

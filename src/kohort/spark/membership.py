@@ -1,17 +1,17 @@
 """`groupMode=member`: a streaming query as a member of a group, on the loop of `background`.
 
-Spark requests a plan at every trigger. That is the boundary between two micro-batches: the last one
-has succeeded, the next is not planned. Partitions are assigned and revoked only there.
+Spark requests a plan at every trigger, which is between two micro-batches: the last one has
+succeeded, the next is not planned. Partitions are assigned and revoked only there.
 
-    boundary(done)      commits the last batch, gives up revoked partitions, returns the owned ones
-    take_off()          begins a micro-batch: the group waits from here until the next boundary
+    finish_batch(done)  commits the last batch, gives up revoked partitions, returns the owned ones
+    start_batch()       begins a micro-batch: the group waits from here until `finish_batch`
 
 During a batch the group waits for the drain timeout at most. If the batch takes longer, its
 partitions are reassigned without its commit, which is refused from then on (fenced). Their new
 owners read the same records again.
 
 An assigned partition is read from the group's committed offset or from this query's checkpoint,
-whichever is further (`Positions` of `boundary`). A member of the group has processed all records
+whichever is further (`finish_batch`). A member of the group has processed all records
 below either, so no record is skipped, and none that this query wrote is written again. Without
 both, it is read from `startingOffsets` if the partition existed when the query began and the group
 had read no record of its topic before this generation. Later topics and partitions are read from
@@ -74,25 +74,25 @@ class QueryMember:
         self._options = options
         self._sink = sink
         self._in_flight: Positions = {}
-        """What the sink was told to commit."""
-        self._asking = OffsetQueries(options)
+        """Ends that the sink is to commit with the rows of this micro-batch."""
+        self._offset_queries = OffsetQueries(options)
         self._group = ConsumerGroup(
-            options.group_id or "", on_event=self._told, **group_options(options)
+            options.group_id or "", on_event=self._on_event, **group_options(options)
         )
         self.generation: Generation | None = None
         """The last generation of which this member is; None before the first."""
-        self._planned: Generation | None = None
-        """The one that the last boundary spoke of."""
+        self._planned_generation: Generation | None = None
+        """Generation of the last `finish_batch`."""
         self._changed = asyncio.Event()
         self._idle = asyncio.Event()
         """No micro-batch is in flight."""
         self._idle.set()
         self._positions: Positions = {}
-        """Where what is held is read on."""
+        """Next offset of each owned partition."""
         self._committed: Positions = {}
-        self._begun: dict[TopicPartition, str] = {}
-        """In which generation, of what the group had not read before."""
-        self._there: frozenset[TopicPartition] | None = None
+        self._first_generation: dict[TopicPartition, str] = {}
+        """Generation in which the query first read a partition without earlier commits."""
+        self._initial_partitions: frozenset[TopicPartition] | None = None
         """Partitions that existed when the query began.
 
         None before that; empty if the query continues from a checkpoint.
@@ -100,21 +100,21 @@ class QueryMember:
         self._failure: BaseException | None = None
         self._task = asyncio.get_running_loop().create_task(self._run())
 
-    async def assigned(self, patience_s: float) -> None:
-        """Wait until the member is in a generation, for `patience_s` at most.
+    async def assigned(self, wait_s: float) -> None:
+        """Wait until the member is in a generation, for `wait_s` at most.
 
         Raises the error that ended the membership.
         """
         with suppress(TimeoutError):
-            async with asyncio.timeout(patience_s):
-                await self._present()
+            async with asyncio.timeout(wait_s):
+                await self._current_generation()
 
-    async def boundary(
-        self, done: Mapping[TopicPartition, int], patience_s: float
+    async def finish_batch(
+        self, done: Mapping[TopicPartition, int], wait_s: float
     ) -> Positions | None:
         """The owned partitions with their next offsets.
 
-        None if the group assigned none in `patience_s`. `done` is the checkpoint's position. Raises
+        None if the group assigned none in `wait_s`. `done` is the checkpoint's position. Raises
         the error that ended the membership.
         """
         if self._sink is None:
@@ -122,44 +122,46 @@ class QueryMember:
                 self._positions[tp] = max(self._positions[tp], done.get(tp, 0))
             await self._commit()
         else:
-            self._go_on_where(self._sink)
+            self._take_committed(self._sink)
         self._idle.set()
         try:
-            async with asyncio.timeout(patience_s):
-                while not await self._take_over(generation := await self._present(), done):
+            async with asyncio.timeout(wait_s):
+                while not await self._resolve_positions(
+                    generation := await self._current_generation(), done
+                ):
                     pass
                 await self._commit()
         except TimeoutError:
             return None
         if self._sink is not None and self._positions != self._committed:
             return None  # where it begins is not known to the group yet
-        self._planned = generation
+        self._planned_generation = generation
         return dict(self._positions)
 
-    def take_off(self, ends: Mapping[TopicPartition, int], ids: TopicIds) -> bool:
+    def start_batch(self, ends: Mapping[TopicPartition, int], ids: TopicIds) -> bool:
         """Begin a micro-batch up to `ends`, of the topics with these `ids`.
 
-        False if partitions were revoked since the boundary, and another boundary is needed. Raises
-        KohortError if the sink cannot be reached that is to commit `ends`.
+        False if partitions were revoked since `finish_batch`, which then has to be called again.
+        Raises KohortError if the sink cannot be reached that is to commit `ends`.
         """
-        if self._planned is None or self._planned.end is not None:
+        if self._planned_generation is None or self._planned_generation.end is not None:
             return False
         self._idle.clear()
         if self._sink is not None:
-            self._hand_over(self._sink, self._planned, ends, ids)
+            self._hand_over(self._sink, self._planned_generation, ends, ids)
         return True
 
-    def moved(self, position: Mapping[TopicPartition, int]) -> None:
-        """Offsets start again in a partition, after data was lost."""
+    def reset_positions(self, position: Mapping[TopicPartition, int]) -> None:
+        """Set the next offsets of partitions that lost data."""
         self._positions |= position
 
-    def forget(self, partitions: Collection[TopicPartition]) -> None:
-        """These were deleted: whatever has their names now is read from its first record."""
+    def drop_deleted(self, partitions: Collection[TopicPartition]) -> None:
+        """Drop positions in deleted partitions: new ones of their names are read from the start."""
         first = {tp: 0 for tp in self._positions if tp in partitions}
         self._positions |= first
         self._committed |= first
         # They were in the checkpoint: the query did not begin now.
-        self._there = (self._there or frozenset()) - set(partitions)
+        self._initial_partitions = (self._initial_partitions or frozenset()) - set(partitions)
 
     def membership(self) -> dict[str, Any]:
         """The fields of `kohort.spark.metrics.Membership`; empty before the first generation."""
@@ -179,7 +181,7 @@ class QueryMember:
         await self._group.close()
         await asyncio.wait([self._task])
 
-    # --- the group's side ---
+    # --- called by the group ---
 
     async def _run(self) -> None:
         try:
@@ -197,13 +199,13 @@ class QueryMember:
             self._failure = KohortError(f"group {self._options.group_id} was left")
         self._changed.set()
 
-    def _told(self, event: GroupEvent) -> None:
+    def _on_event(self, event: GroupEvent) -> None:
         logger.info("group %s: %s %s", event.group_id, event.what, event.detail)
         if event.what == "generation" and self._in_flight.keys() <= self._positions.keys():
             self._renew(event.member_id, event.generation)
 
     def _renew(self, member_id: str, generation: int) -> None:
-        """In a cooperative rebalance partitions in flight are kept, or given up behind them."""
+        """Give the sink the generation of a cooperative rebalance that kept its partitions."""
         if self._sink is not None:
             instance = self._options.kafka_option("group.instance.id")
             self._sink.renew(
@@ -226,9 +228,9 @@ class QueryMember:
         finally:
             self._positions.pop(tp, None)
 
-    # --- the query's side ---
+    # --- steps of the query's calls ---
 
-    async def _present(self) -> Generation:
+    async def _current_generation(self) -> Generation:
         while True:
             if self._failure is not None:
                 raise fresh(self._failure)
@@ -250,10 +252,10 @@ class QueryMember:
             topics = {tp.topic for tp in self._in_flight}
             sink.hand_over(group, offsets, {topic: ids[topic] for topic in topics & ids.keys()})
 
-    def _go_on_where(self, sink: SinkOffsets) -> None:
-        """The sink has committed the last micro-batch, of which lost partitions do not count.
+    def _take_committed(self, sink: SinkOffsets) -> None:
+        """Take over the offsets that the sink committed, of partitions that are still owned.
 
-        Raises KohortError if it has not.
+        Raises KohortError if it committed none.
         """
         sink.end_micro_batch()
         done = {tp: end for tp, end in self._in_flight.items() if tp in self._positions}
@@ -261,7 +263,9 @@ class QueryMember:
         self._committed |= done
         self._in_flight = {}
 
-    async def _take_over(self, generation: Generation, done: Mapping[TopicPartition, int]) -> bool:
+    async def _resolve_positions(
+        self, generation: Generation, done: Mapping[TopicPartition, int]
+    ) -> bool:
         """Resolve the next offset of each owned partition; False if the generation has ended."""
         held = set(generation.assignment)
         self._positions = {tp: at for tp, at in self._positions.items() if tp in held}
@@ -269,37 +273,44 @@ class QueryMember:
         committed = {
             tp: found.offset for tp in new if (found := generation.committed(tp)) is not None
         }
-        nowhere = [tp for tp in new if tp not in committed and tp not in done]
-        if self._there is None:
-            self._there = frozenset() if done else frozenset(await self._asking.existing())
+        without_position = [tp for tp in new if tp not in committed and tp not in done]
+        if self._initial_partitions is None:
+            self._initial_partitions = (
+                frozenset() if done else frozenset(await self._offset_queries.existing())
+            )
         this = f"begun in generation {generation.id}"
-        known_topics = await self._read_before({tp.topic for tp in nowhere}, this)
-        started = await self._starts(
-            nowhere, {tp for tp in self._there if tp.topic not in known_topics}
+        known_topics = await self._topics_committed_before(
+            {tp.topic for tp in without_position}, this
+        )
+        started = await self._start_offsets(
+            without_position,
+            {tp for tp in self._initial_partitions if tp.topic not in known_topics},
         )
         if generation.end is not None:
             return False
         self._committed = {
             tp: at for tp, at in self._committed.items() if tp in self._positions
         } | committed
-        self._begun = {tp: when for tp, when in self._begun.items() if tp in self._positions}
-        self._begun |= dict.fromkeys(started, this)
+        self._first_generation = {
+            tp: when for tp, when in self._first_generation.items() if tp in self._positions
+        }
+        self._first_generation |= dict.fromkeys(started, this)
         for tp in new:
             known = [each[tp] for each in (committed, done, started) if tp in each]
             self._positions[tp] = max(known) if self._sink is None else known[0]
         return True
 
-    async def _read_before(self, topics: set[str], this: str) -> set[str]:
-        """Those of `topics` with a commit of the group from before `this` generation."""
+    async def _topics_committed_before(self, topics: set[str], this: str) -> set[str]:
+        """The `topics` with a commit of the group from before `this` generation."""
         if not topics:
             return set()
-        partitions = [tp for tp in await self._asking.existing() if tp.topic in topics]
+        partitions = [tp for tp in await self._offset_queries.existing() if tp.topic in topics]
         group = GroupId(self._options.group_id or "")
         admin = Admin(await background.cluster(self._options.kafka))
         found = unless_error((await admin.committed([group], partitions))[group])
         return {tp.topic for tp, at in found.items() if at.metadata != this}
 
-    async def _starts(
+    async def _start_offsets(
         self, partitions: list[TopicPartition], beginning: Collection[TopicPartition]
     ) -> Positions:
         """Start offsets of partitions that no member has read.
@@ -307,12 +318,16 @@ class QueryMember:
         `startingOffsets` for those of `beginning`, the first records for others.
         """
         from_first = [tp for tp in partitions if tp not in beginning]
-        as_told = [tp for tp in partitions if tp in beginning]
-        found = await self._asking.resolved(Bound(option="", everywhere=EARLIEST), from_first)
-        return found | await self._asking.resolved(self._options.starting, as_told, of_all=False)
+        from_starting_offsets = [tp for tp in partitions if tp in beginning]
+        found = await self._offset_queries.resolved(
+            Bound(option="", everywhere=EARLIEST), from_first
+        )
+        return found | await self._offset_queries.resolved(
+            self._options.starting, from_starting_offsets, of_all=False
+        )
 
     async def _commit(self) -> None:
-        """Commit what moved on. What is refused belongs to others now, who read it again."""
+        """Commit changed positions. A refused commit is of partitions that have new owners."""
         generation = self.generation
         moved = {tp: at for tp, at in self._positions.items() if self._committed.get(tp) != at}
         if generation is None or generation.end is End.LOST or not moved:
@@ -325,9 +340,9 @@ class QueryMember:
             self._committed |= moved
 
     def _offsets(self, positions: Positions) -> dict[TopicPartition, OffsetAndMetadata]:
-        """As they are committed."""
+        """`positions` with the metadata of the commit."""
         return {
-            tp: OffsetAndMetadata(offset=at, metadata=self._begun.get(tp, ""))
+            tp: OffsetAndMetadata(offset=at, metadata=self._first_generation.get(tp, ""))
             for tp, at in positions.items()
         }
 
@@ -356,13 +371,13 @@ def group_options(options: ReadOptions) -> dict[str, Any]:
 def validate_group(options: ReadOptions) -> None:
     """Raise ConfigError, which names the option, for what a member cannot be configured with."""
     given = group_options(options)
-    mine = {
+    member_options = {
         name: given[name] for name in given if name in {each.name for each in fields(GroupConfig)}
     }
     config = named(
         "group.id and kafka.*",
         _NUMBERS,
-        lambda: GroupConfig(group_id=options.group_id or "", **mine),
+        lambda: GroupConfig(group_id=options.group_id or "", **member_options),
     )
     named(
         "kafka.partition.assignment.strategy",
@@ -379,20 +394,20 @@ class BlockingQueryMember:
         self._sink = sink
         self._member: QueryMember | None = None
 
-    def await_assignment(self, patience_s: float) -> None:
-        background.run(self._assigned(patience_s))
+    def await_assignment(self, wait_s: float) -> None:
+        background.run(self._assigned(wait_s))
 
-    def boundary(self, done: Mapping[TopicPartition, int], patience_s: float) -> Positions | None:
-        return background.run(self._boundary(done, patience_s))
+    def finish_batch(self, done: Mapping[TopicPartition, int], wait_s: float) -> Positions | None:
+        return background.run(self._finish_batch(done, wait_s))
 
-    def take_off(self, ends: Mapping[TopicPartition, int], ids: TopicIds) -> bool:
-        return background.run(self._take_off(ends, ids))
+    def start_batch(self, ends: Mapping[TopicPartition, int], ids: TopicIds) -> bool:
+        return background.run(self._start_batch(ends, ids))
 
-    def moved(self, position: Mapping[TopicPartition, int]) -> None:
-        background.run(self._moved(position))
+    def reset_positions(self, position: Mapping[TopicPartition, int]) -> None:
+        background.run(self._reset_positions(position))
 
-    def forget(self, partitions: Collection[TopicPartition]) -> None:
-        background.run(self._forget(partitions))
+    def drop_deleted(self, partitions: Collection[TopicPartition]) -> None:
+        background.run(self._drop_deleted(partitions))
 
     def membership(self) -> dict[str, Any]:
         return background.run(self._membership())
@@ -408,22 +423,22 @@ class BlockingQueryMember:
             self._member = QueryMember(self._options, self._sink)
         return self._member
 
-    async def _assigned(self, patience_s: float) -> None:
-        await (await self._joined()).assigned(patience_s)
+    async def _assigned(self, wait_s: float) -> None:
+        await (await self._joined()).assigned(wait_s)
 
-    async def _boundary(
-        self, done: Mapping[TopicPartition, int], patience_s: float
+    async def _finish_batch(
+        self, done: Mapping[TopicPartition, int], wait_s: float
     ) -> Positions | None:
-        return await (await self._joined()).boundary(done, patience_s)
+        return await (await self._joined()).finish_batch(done, wait_s)
 
-    async def _take_off(self, ends: Mapping[TopicPartition, int], ids: TopicIds) -> bool:
-        return (await self._joined()).take_off(ends, ids)
+    async def _start_batch(self, ends: Mapping[TopicPartition, int], ids: TopicIds) -> bool:
+        return (await self._joined()).start_batch(ends, ids)
 
-    async def _moved(self, position: Mapping[TopicPartition, int]) -> None:
-        (await self._joined()).moved(position)
+    async def _reset_positions(self, position: Mapping[TopicPartition, int]) -> None:
+        (await self._joined()).reset_positions(position)
 
-    async def _forget(self, partitions: Collection[TopicPartition]) -> None:
-        (await self._joined()).forget(partitions)
+    async def _drop_deleted(self, partitions: Collection[TopicPartition]) -> None:
+        (await self._joined()).drop_deleted(partitions)
 
     async def _membership(self) -> dict[str, Any]:
         return (await self._joined()).membership()

@@ -38,7 +38,7 @@ SparkOffset: TypeAlias = dict[str, dict[str, Any]]
 def to_spark(
     positions: Mapping[TopicPartition, int], ids: Mapping[str, str] | None = None
 ) -> SparkOffset:
-    """What Spark keeps, in its checkpoint and as text."""
+    """The form that Spark keeps in its checkpoint."""
     found: SparkOffset = {IDS: dict(sorted(ids.items()))} if ids else {}
     for tp in sorted(positions):
         found.setdefault(tp.topic, {})[str(tp.partition)] = positions[tp]
@@ -46,7 +46,7 @@ def to_spark(
 
 
 def from_spark(offset: SparkOffset | None) -> Positions:
-    """The positions in what Spark gives back."""
+    """The positions of an offset that Spark kept."""
     return {
         TopicPartition(topic, int(partition)): position
         for topic, partitions in (offset or {}).items()
@@ -55,8 +55,8 @@ def from_spark(offset: SparkOffset | None) -> Positions:
     }
 
 
-def begun(offset: Any) -> Positions:
-    """Where the micro-batch up to `offset` begins, if not where the last one ended."""
+def batch_start(offset: Any) -> Positions:
+    """Start offsets of the micro-batch up to `offset` that are not the ends of the last one."""
     return from_spark(offset.get(BEGIN))
 
 
@@ -75,18 +75,18 @@ def recreated(before: Mapping[str, str], now: Mapping[str, str]) -> frozenset[st
     return frozenset(topic for topic in before.keys() & now.keys() if before[topic] != now[topic])
 
 
-def without(positions: Mapping[TopicPartition, int], topics: Collection[str]) -> Positions:
+def without_topics(positions: Mapping[TopicPartition, int], topics: Collection[str]) -> Positions:
     """`positions` without those of `topics`."""
     return {tp: offset for tp, offset in positions.items() if tp.topic not in topics}
 
 
 def offset_of(positions: Positions, begin: Positions, ids: Mapping[str, str]) -> SparkOffset:
-    """What Spark keeps of a micro-batch that begins at `begin`, not where the last one ended."""
+    """What Spark keeps of a micro-batch; `begin`: starts that are not the ends of the last one."""
     return ({BEGIN: to_spark(begin)} if begin else {}) | to_spark(positions, ids)
 
 
-def unlike(offset: SparkOffset, before: SparkOffset) -> SparkOffset:
-    """`offset`, in another form if Spark would take it for `before`."""
+def made_distinct(offset: SparkOffset, before: SparkOffset) -> SparkOffset:
+    """`offset`, in another form if it equals `before`: Spark skips a micro-batch then."""
     return {_AGAIN: {}} | offset if offset == before else offset
 
 
@@ -139,16 +139,16 @@ def _whole(value: Any) -> int:
 
 
 def validate_partitions(
-    option: str, given: Iterable[TopicPartition], there: Iterable[TopicPartition]
+    option: str, given: Iterable[TopicPartition], existing: Iterable[TopicPartition]
 ) -> None:
     """Raise ConfigError unless `given` are exactly the read partitions, as in Spark's source."""
-    given, there = set(given), set(there)
-    if missing := sorted(there - given):
+    given, existing = set(given), set(existing)
+    if missing := sorted(existing - given):
         raise ConfigError(
             f"option {option} has no offset for {_listed(missing)}; it has to have one "
             "for each partition"
         )
-    if unknown := sorted(given - there):
+    if unknown := sorted(given - existing):
         raise ConfigError(
             f"option {option} names {_listed(unknown)}, which is not read or does not exist"
         )

@@ -64,9 +64,9 @@ class MemberPlan:
         """They are committed, by this producer."""
         _write(_path(self.transactional_id, "sink"), {"token": self.token, "producer": producer})
 
-    def renewed(self, patience_s: float) -> "MemberPlan | None":
+    def renewed(self, wait_s: float) -> "MemberPlan | None":
         """The same in a later generation of the member; None if there is none in that time."""
-        deadline = time.monotonic() + patience_s
+        deadline = time.monotonic() + wait_s
         while (found := member_plan(self.transactional_id, self.token)).group == self.group:
             if time.monotonic() >= deadline:
                 return None
@@ -112,13 +112,13 @@ class SinkOffsets:
         self._plan: MemberPlan | None = None
         """That of the micro-batch in flight; None before the sink's producers are fenced."""
 
-    def open(self, patience_s: float) -> None:
+    def open(self, wait_s: float) -> None:
         """Become the source of the sink, once its last one has ended.
 
-        Raises KohortError after `patience_s`, OSError.
+        Raises KohortError after `wait_s`, OSError.
         """
         lock = os.open(_path(self._transactional_id, "lock"), os.O_RDWR | os.O_CREAT, 0o600)
-        deadline = time.monotonic() + patience_s
+        deadline = time.monotonic() + wait_s
         while not _try_lock(lock, fcntl.LOCK_EX):
             if time.monotonic() >= deadline:
                 os.close(lock)

@@ -5,7 +5,7 @@ One object lives in a process beside the driver for as long as the query runs. S
 and that end is reported. `commit` receives it a batch later, and never for the last batch.
 
 Offsets go backwards only where data was lost: a log was cut. A topic that was deleted and created
-again is noticed by its id, which the checkpoint has. Both end the query, unless `failOnDataLoss` is
+again has another id than the one in the checkpoint. Both end the query, unless `failOnDataLoss` is
 false; then reading continues at the next existing record, in a new topic at the first.
 """
 
@@ -33,13 +33,13 @@ from kohort.spark.positions import (
     Positions,
     SparkOffset,
     TopicIds,
-    begun,
+    batch_start,
     from_spark,
     offset_of,
     recreated,
     to_spark,
     topic_ids,
-    without,
+    without_topics,
 )
 from kohort.spark.ranges import OffsetRange, limited, ranges, split
 from kohort.spark.reporting import Reporter
@@ -58,27 +58,27 @@ class StreamReader(TaskObject, DataSourceStreamReader, SupportsTriggerAvailableN
         self.options = options
         self.queries = OffsetQueries(options)
         self.target: Positions | None = None
-        """Of Trigger.AvailableNow: where the run ends."""
+        """End offsets of the run, with Trigger.AvailableNow."""
         self._reporter = Reporter(options) if options.group_mode is GroupMode.REPORTING else None
         self._latest: Positions | None = None
-        self._began: Positions | None = None
-        """Where a new query begins, if that moves with time.
+        self._initial_positions: Positions | None = None
+        """Start offsets of a new query, if `startingOffsets` depends on the time.
 
-        Spark asks for it again when it plans the first micro-batch, also after a restart. The
-        offset of that micro-batch therefore has the beginning too.
+        Spark asks for them again when it plans the first micro-batch, also after a restart. So the
+        offset of that micro-batch has them, too.
         """
         self._last_trigger_s = -math.inf
-        """When a trigger last read what there was; on the monotonic clock."""
+        """Monotonic time of the last trigger that read records."""
 
-    # --- what Spark asks ---
+    # --- called by Spark ---
 
     def initialOffset(self) -> SparkOffset:  # noqa: N802
-        there = self.queries.partitions()
-        validate_named(self.options, there)
-        positions = self._began or self.queries.resolve(self.options.starting, there)
+        existing = self.queries.partitions()
+        validate_named(self.options, existing)
+        positions = self._initial_positions or self.queries.resolve(self.options.starting, existing)
         if self.options.starting.everywhere != EARLIEST and self.options.starting.at is None:
-            self._began = positions
-        return to_spark(positions, self.ids_beside(positions, there, {}))
+            self._initial_positions = positions
+        return to_spark(positions, self.ids_beside(positions, existing, {}))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         limit = self.options.max_offsets_per_trigger
@@ -88,21 +88,25 @@ class StreamReader(TaskObject, DataSourceStreamReader, SupportsTriggerAvailableN
         self.target = self.queries.latest(self.queries.partitions())
 
     def latestOffset(self, start: SparkOffset, limit: ReadLimit) -> SparkOffset:  # noqa: N802
-        there = self.queries.partitions()
-        again = self.recreated(start, there)
+        existing = self.queries.partitions()
+        recreated_topics = self.recreated(start, existing)
         if self._reporter is not None:
-            self._reporter.report(without(from_spark(start), again))
-        at = self.left(from_spark(start), there, again)
-        latest = self.ends(tuple(there), at)
+            self._reporter.report(without_topics(from_spark(start), recreated_topics))
+        at = self.without_missing(from_spark(start), existing, recreated_topics)
+        latest = self.ends(tuple(existing), at)
         begin = self.queries.earliest(latest.keys() - at.keys()) | at
         latest = {tp: end for tp, end in latest.items() if tp in begin}
-        if self.waits(begin, latest):
+        if self.is_too_little(begin, latest):
             return start
         ends = limited(limit.max_rows, begin, latest) if isinstance(limit, ReadMaxRows) else latest
-        is_first = at == self._began and BEGIN not in start and self.options.checkpoint_topic_ids
+        is_first = (
+            at == self._initial_positions
+            and BEGIN not in start
+            and self.options.checkpoint_topic_ids
+        )
         begin = at if is_first else {}
-        end = offset_of(ends, begin, self.ids_beside(ends, there, topic_ids(start)))
-        unchanged = not again and not begin and ends == from_spark(start)
+        end = offset_of(ends, begin, self.ids_beside(ends, existing, topic_ids(start)))
+        unchanged = not recreated_topics and not begin and ends == from_spark(start)
         # Without ids, what only this source understands goes from the checkpoint at once.
         return start if unchanged and self.options.checkpoint_topic_ids else end
 
@@ -111,57 +115,61 @@ class StreamReader(TaskObject, DataSourceStreamReader, SupportsTriggerAvailableN
 
     def partitions(self, start: SparkOffset, end: SparkOffset) -> Sequence[InputPartition]:
         before, ids = topic_ids(start), topic_ids(end)
-        at = without(from_spark(start), recreated(before, ids))
-        return self.planned(at | begun(end), from_spark(end), ids)
+        at = without_topics(from_spark(start), recreated(before, ids))
+        return self.plan_ranges(at | batch_start(end), from_spark(end), ids)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return fetching.read(self.options, cast("OffsetRange", partition))
 
-    # --- what it is made of ---
+    # --- steps ---
 
-    def ids_beside(self, positions: Positions, there: Existing, before: TopicIds) -> TopicIds:
+    def ids_beside(self, positions: Positions, existing: Existing, before: TopicIds) -> TopicIds:
         """The ids of the topics of `positions`: as they are now, or else those of `before`."""
         if not self.options.checkpoint_topic_ids:
             return {}
-        known = before | ids_of(there)
+        known = before | ids_of(existing)
         topics = {tp.topic for tp in positions}
         return {topic: told for topic, told in known.items() if topic in topics}
 
-    def recreated(self, start: SparkOffset, there: Existing) -> Collection[str]:
+    def recreated(self, start: SparkOffset, existing: Existing) -> Collection[str]:
         """The topics that were deleted and created again since `start`."""
         if not self.options.checkpoint_topic_ids:
             return ()
-        return recreated(topic_ids(start), ids_of(there))
+        return recreated(topic_ids(start), ids_of(existing))
 
-    def left(
-        self, at: Positions, there: Collection[TopicPartition], again: Collection[str] = ()
+    def without_missing(
+        self, at: Positions, existing: Collection[TopicPartition], recreated: Collection[str] = ()
     ) -> Positions:
-        """`at` without partitions that are gone, which is data loss; `again`: recreated topics."""
-        found = {tp: position for tp, position in without(at, again).items() if tp in there}
+        """`at` without partitions that no longer exist, which is data loss."""
+        found = {
+            tp: position for tp, position in without_topics(at, recreated).items() if tp in existing
+        }
         missing = sorted(at.keys() - found.keys())
-        self.queries.confirm_gone({tp.topic for tp in missing}.difference(again))
+        self.queries.confirm_gone({tp.topic for tp in missing}.difference(recreated))
         for tp in missing:
-            how = AGAIN if tp.topic in again else GONE
-            self.lost(f"{tp} {how}, with what was behind offset {at[tp]}")
+            how = AGAIN if tp.topic in recreated else GONE
+            self.report_data_loss(f"{tp} {how}, with what was behind offset {at[tp]}")
         return found
 
     def ends(self, partitions: Sequence[TopicPartition], at: Positions) -> Positions:
-        """Where these end now, or where the run does. What is behind `at` is data loss."""
+        """End offsets, limited to those of the run. An end below `at` is data loss."""
         latest = self._latest = self.queries.latest(partitions)
-        self.left({tp: at[tp] for tp in partitions if tp in at}, latest)
+        self.without_missing({tp: at[tp] for tp in partitions if tp in at}, latest)
         for tp, end in latest.items():
             if end < at.get(tp, 0):
-                self.lost(f"{tp} ends at offset {end}, before {at[tp]}, where it was to be read on")
+                self.report_data_loss(
+                    f"{tp} ends at offset {end}, before {at[tp]}, where it was to be read on"
+                )
         if self.target is None:
             return latest
         until = {tp: max(self.target.get(tp, -1), at.get(tp, -1)) for tp in latest}
         return {tp: min(end, until[tp]) for tp, end in latest.items() if until[tp] >= 0}
 
-    def waits(self, begin: Positions, latest: Positions) -> bool:
-        """Whether this trigger reads nothing, for fewer records than `minOffsetsPerTrigger`.
+    def is_too_little(self, begin: Positions, latest: Positions) -> bool:
+        """Whether there are fewer records than `minOffsetsPerTrigger`, so that this trigger waits.
 
         As in Spark's source, the first trigger never waits, nor one that comes `maxTriggerDelay`
-        after the last that did not.
+        after the last one that did not wait.
         """
         now_s, options = time.monotonic(), self.options
         available = sum(latest[tp] - begin[tp] for tp in latest)
@@ -172,7 +180,7 @@ class StreamReader(TaskObject, DataSourceStreamReader, SupportsTriggerAvailableN
         self._last_trigger_s = now_s
         return False
 
-    def planned(
+    def plan_ranges(
         self, start: Positions, end: Positions, ids: Mapping[str, str]
     ) -> list[InputPartition]:
         """The ranges from `start` to `end` in the topics with these `ids`.
@@ -181,36 +189,37 @@ class StreamReader(TaskObject, DataSourceStreamReader, SupportsTriggerAvailableN
         topic that was created again since: the next plan begins at its first record.
         """
         moved = {tp: offset for tp, offset in end.items() if offset != start.get(tp)}
-        there = self.queries.partitions()
-        again = recreated(ids, ids_of(there))
-        earliest = self.queries.earliest(without(moved, again).keys() & there.keys())
+        existing = self.queries.partitions()
+        recreated_topics = recreated(ids, ids_of(existing))
+        earliest = self.queries.earliest(
+            without_topics(moved, recreated_topics).keys() & existing.keys()
+        )
         missing = sorted(moved.keys() - earliest.keys())
-        self.queries.confirm_gone({tp.topic for tp in missing}.difference(again))
+        self.queries.confirm_gone({tp.topic for tp in missing}.difference(recreated_topics))
         for tp in missing:
-            how = AGAIN if tp.topic in again else GONE
-            self.lost(gone(tp, how, start.get(tp, 0), moved[tp]))
-        wanted = self._up_to_the_end({tp: offset for tp, offset in moved.items() if tp in earliest})
+            how = AGAIN if tp.topic in recreated_topics else GONE
+            self.report_data_loss(gone(tp, how, start.get(tp, 0), moved[tp]))
+        wanted = self._limited_to_end(
+            {tp: offset for tp, offset in moved.items() if tp in earliest}
+        )
         begin = {
             tp: self._begin(tp, start.get(tp, earliest[tp]), earliest[tp], wanted[tp])
             for tp in wanted
         }
         found = split(
-            ranges(begin, wanted, ids_of(there)),
+            ranges(begin, wanted, ids_of(existing)),
             self.options.min_partitions,
             self.options.max_records_per_partition,
         )
         return list[InputPartition](found)
 
-    def _up_to_the_end(self, wanted: Positions) -> Positions:
-        """`wanted`, limited to the present ends.
-
-        A batch that a restart repeats was planned long ago.
-        """
+    def _limited_to_end(self, wanted: Positions) -> Positions:
+        """`wanted`, limited to the current ends: a batch that a restart repeats may be old."""
         known = self._latest or {}
         latest = self.queries.latest(tp for tp, end in wanted.items() if end > known.get(tp, -1))
         for tp, end in latest.items():
             if end < wanted[tp]:
-                self.lost(
+                self.report_data_loss(
                     f"{tp} ends at offset {end}, before {wanted[tp]}, up to where it was to be "
                     f"read: {span(end, wanted[tp])}"
                 )
@@ -218,10 +227,10 @@ class StreamReader(TaskObject, DataSourceStreamReader, SupportsTriggerAvailableN
 
     def _begin(self, tp: TopicPartition, start: int, earliest: int, end: int) -> int:
         if start < earliest or end < start:
-            self.lost(misplaced(tp, start, earliest, end))
+            self.report_data_loss(misplaced(tp, start, earliest, end))
             return earliest
         return start
 
-    def lost(self, what: str) -> None:
+    def report_data_loss(self, what: str) -> None:
         """Raise DataLossError, or tell it in the log, as `failOnDataLoss` says."""
         raise_or_warn(what, fail=self.options.fail_on_data_loss)
