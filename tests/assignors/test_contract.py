@@ -98,7 +98,7 @@ def test_equal_subscriptions_give_equal_loads(of: Assignor, data: st.DataObject)
 
 
 @every_assignor
-def test_nobody_and_nothing(of: Assignor) -> None:
+def test_no_members_and_no_partitions_give_empty_assignments(of: Assignor) -> None:
     assert of.assign({"t": (frozenset(),)}, []) == {}
     assigned = of.assign(
         {"empty": ()}, [Member(member_id=MemberId("a"), topics=("empty", "unknown"))]

@@ -49,7 +49,7 @@ def test_members_of_every_version_share_a_group() -> None:
     assert read(answer) == {f"m{n}": partitions(f"t{at}") for at, n in enumerate((0, 1, 2, 3, 9))}
 
 
-def test_what_a_member_writes_its_leader_reads() -> None:
+def test_a_subscription_that_a_member_writes_is_read_by_its_leader() -> None:
     sticky = assignor("cooperative-sticky")
     owned = partitions("u0 t1")
     data = encode_metadata(
@@ -98,7 +98,7 @@ def test_the_leader_watches_all_topics() -> None:
     assert subscribed_topics(members) == {"t", "u"}
 
 
-def test_who_cannot_be_read_is_named() -> None:
+def test_the_member_whose_subscription_is_malformed_is_named() -> None:
     with pytest.raises(MalformedError, match="the subscription of member 'b'"):
         perform_assignment("range", {}, [joined("b", b"\0")])
 

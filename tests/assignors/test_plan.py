@@ -21,7 +21,7 @@ def t(index: int) -> TopicPartition:
     return TopicPartition("t", index)
 
 
-def test_one_joins_a_cooperative_group() -> None:
+def test_a_join_of_a_cooperative_group_interrupts_moved_partitions_only() -> None:
     planned = plan(
         assignor("cooperative-sticky"), TOPICS, [A, B], Change(joining=[member("c", "t")])
     )
@@ -33,7 +33,7 @@ def test_one_joins_a_cooperative_group() -> None:
     assert planned.balance_after == Balance(1, 2, pytest.approx(4 / 3))
 
 
-def test_one_joins_an_eager_group() -> None:
+def test_a_join_of_an_eager_group_interrupts_all_partitions() -> None:
     planned = plan(assignor("sticky"), TOPICS, [A, B], Change(joining=[member("c", "t")]))
     assert (planned.moved, planned.interrupted, planned.rounds) == (1, 4, 1)
     assert plan(assignor("range"), TOPICS, [A, B], Change(joining=[member("c", "t")])).after == {
@@ -43,7 +43,7 @@ def test_one_joins_an_eager_group() -> None:
     }
 
 
-def test_one_leaves() -> None:
+def test_partitions_of_a_leaving_member_move_to_the_rest() -> None:
     planned = plan(assignor("cooperative-sticky"), TOPICS, [A, B], Change(leaving={MemberId("b")}))
     assert planned.after == {"a": partitions("t0 t1 t2 t3")}
     assert planned.moves == (
@@ -59,13 +59,13 @@ def test_a_topic_grows() -> None:
     assert planned.moved == 0
 
 
-def test_another_assignor() -> None:
+def test_another_assignor_moves_partitions() -> None:
     planned = plan(assignor("roundrobin"), TOPICS, [A, B], Change())
     assert planned.after == {"a": partitions("t0 t2"), "b": partitions("t1 t3")}
     assert planned.moved == 2
 
 
-def test_nothing_changes() -> None:
+def test_a_plan_without_a_change_moves_no_partition() -> None:
     planned = plan(assignor("cooperative-sticky"), TOPICS, [A, B], Change())
     assert planned.before == planned.after
     assert (planned.moves, planned.moved, planned.interrupted, planned.rounds) == ((), 0, 0, 1)

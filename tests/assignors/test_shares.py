@@ -74,7 +74,7 @@ def test_racks_come_before_moves_and_behind_balance() -> None:
     assert fair_shares(one_each) == [{1: 1}, {0: 1}]
 
 
-def test_nothing_to_share() -> None:
+def test_no_members_have_no_shares() -> None:
     assert fair_shares([]) == []
 
 

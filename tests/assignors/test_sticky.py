@@ -29,14 +29,16 @@ def test_a_first_assignment_spreads_each_topic(of: Assignor) -> None:
 
 
 @both
-def test_who_stays_keeps_all_and_gets_what_another_left(of: Assignor) -> None:
+def test_a_remaining_member_keeps_its_partitions_and_gets_those_of_a_former_one(
+    of: Assignor,
+) -> None:
     a = owning(of, member("a", "t"), partitions("t0 t3"))
     b = owning(of, member("b", "t"), partitions("t1 t4"))
     assert final(of, without_racks({"t": 6}), [a, b]) == {"a": "t0 t2 t3", "b": "t1 t4 t5"}
 
 
 @both
-def test_who_joins_gets_its_share_and_no_more_moves(of: Assignor) -> None:
+def test_a_joining_member_gets_its_share_and_no_more_partitions_move(of: Assignor) -> None:
     a = owning(of, member("a", "tu"), partitions("t0 t1 t2 u0"))
     b = owning(of, member("b", "tu"), partitions("t3 u1 u2 u3"))
     assert final(of, without_racks({"t": 4, "u": 4}), [a, b, member("c", "tu")]) == {
@@ -56,7 +58,7 @@ def test_a_partition_is_not_kept_after_unsubscribing(of: Assignor) -> None:
 
 
 @both
-def test_what_is_gone_is_not_kept(of: Assignor) -> None:
+def test_deleted_partitions_are_not_kept(of: Assignor) -> None:
     a = owning(of, member("a", "t"), partitions("t0 t7 u0"))
     assert final(of, without_racks({"t": 1}), [a]) == {"a": "t0"}
 

@@ -38,7 +38,7 @@ def check(result, assignor=Eager, owned=()):
         (Cooperative, (P0,), {A: (P0,), B: (P1,)}),
     ],
 )
-def test_what_is_right_passes(assignor, owned, result):
+def test_a_valid_assignment_passes(assignor, owned, result):
     check(result, assignor, owned)
 
 
@@ -55,7 +55,7 @@ def test_what_is_right_passes(assignor, owned, result):
         ({A: (P0, P1, TopicPartition("other", 0)), B: ()}, "other-0 .* does not subscribe"),
     ],
 )
-def test_what_is_wrong_is_named(result, told):
+def test_the_mistake_of_an_invalid_assignment_is_named(result, told):
     with pytest.raises(InvalidAssignmentError, match=f"'own'.*{told}"):
         check(result)
 
@@ -66,7 +66,7 @@ def test_a_cooperative_assignor_moves_nothing_that_is_owned():
     check({A: (P1,), B: (P0,)}, Eager, owned=(P0, P1))
 
 
-def test_what_is_no_assignment_is_named():
+def test_a_value_of_another_type_than_assignment_is_named():
     with pytest.raises(
         InvalidAssignmentError, match=r"member .a. gets .* instead of an Assignment"
     ):

@@ -169,7 +169,7 @@ def test_a_question_comes_before_entries_are_removed(
         ),
     ],
 )
-def test_what_is_not_whole_is_refused_before_a_request(
+def test_incomplete_options_are_refused_before_a_request(
     capsys: pytest.CaptureFixture[str], words: tuple[str, ...], why: str
 ) -> None:
     refused = runner(capsys, "-b", "127.0.0.1:1")("acls", *words)

@@ -40,7 +40,7 @@ def test_messages_end_with_the_delimiter_or_the_input() -> None:
     st.lists(st.binary(min_size=1, max_size=5).filter(lambda data: b"," not in data)),
     st.integers(1, 7),
 )
-def test_how_the_input_comes_in_pieces_does_not_matter(expected: list[bytes], size: int) -> None:
+def test_the_pieces_in_which_input_comes_do_not_matter(expected: list[bytes], size: int) -> None:
     whole = b",;".join(expected)
     cut = [whole[at : at + size] for at in range(0, len(whole), size)]
     assert messages(*cut, delimiter=b",;") == expected
@@ -77,7 +77,7 @@ async def test_a_full_pipe_stops_nobody_else() -> None:
     os.close(write)
 
 
-async def test_what_a_cancelled_write_left_goes_out_first_with_the_next() -> None:
+async def test_bytes_left_of_a_cancelled_write_go_out_before_the_next() -> None:
     read, write = os.pipe()
     output = ByteOutput(write)
     first, second = b"a" * 300_000, b"b" * 10

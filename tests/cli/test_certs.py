@@ -17,7 +17,7 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
     return runner(capsys)
 
 
-def test_what_it_writes_serves_mutual_tls(run: Run, tmp_path: Path) -> None:
+def test_certs_dev_writes_certificates_for_mutual_tls(run: Run, tmp_path: Path) -> None:
     directory = tmp_path / "certs"
     made = run("certs", "dev", str(directory), "--host", "kohort.example", "--client", "alice")
     assert made.exit_code == 0

@@ -208,7 +208,7 @@ def test_the_environment_of_a_client_is_no_setting_of_a_server() -> None:
         (("-F", "/nowhere/file"), "--command-config /nowhere/file: cannot be read"),
     ],
 )
-def test_what_is_wrong_is_told(words: tuple[str, ...], told: str) -> None:
+def test_wrong_client_options_are_refused(words: tuple[str, ...], told: str) -> None:
     with pytest.raises(RefusedError, match=told):
         config(*words)
 

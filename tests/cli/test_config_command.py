@@ -122,7 +122,7 @@ def test_all_shows_more_columns(run: Run) -> None:
         (("serve", "--memory", "--data", "x"), "choose one"),
     ],
 )
-def test_what_is_wrong_is_told_on_stderr_with_exit_code_2(
+def test_wrong_arguments_are_refused_on_stderr_with_exit_code_2(
     run: Run, arguments: tuple[str, ...], told: str
 ) -> None:
     result = run(*arguments)

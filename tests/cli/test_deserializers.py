@@ -62,7 +62,9 @@ def values(call: Run, bootstrap: str, pack: str, *data: Content) -> Outcome:
         ("i", b"", ""),
     ],
 )
-def test_pack_strings(call: Run, bootstrap: str, pack: str, data: Content, text: str) -> None:
+def test_pack_strings_deserialize_fixed_fields(
+    call: Run, bootstrap: str, pack: str, data: Content, text: str
+) -> None:
     assert values(call, bootstrap, pack, data) == (0, f"{text}\n", "")
 
 
@@ -82,7 +84,9 @@ def test_keys_and_values_have_each_its_own(call: Run, bootstrap: str) -> None:
         (("-s", "avro"), "say which schema registry, by -r URL"),
     ],
 )
-def test_wrong_options(call: Run, words: tuple[str, ...], told: str) -> None:
+def test_wrong_deserializer_options_are_refused(
+    call: Run, words: tuple[str, ...], told: str
+) -> None:
     done = call("consume", "-t", "orders", *words)
     assert (done.exit_code, done.output) == (2, "")
     assert told in done.stderr
@@ -99,14 +103,16 @@ def test_a_record_that_does_not_fit_ends_it_behind_those_before(call: Run, boots
     assert "the end expected, but 1 bytes remain" in done.stderr
 
 
-def test_with_e_it_is_told_and_the_others_are_written(call: Run, bootstrap: str) -> None:
+def test_with_e_the_error_is_reported_and_other_records_are_written(
+    call: Run, bootstrap: str
+) -> None:
     topic = topic_of(bootstrap, *((None, data) for data in (b"\0\1", b"x", b"\0\2")))
     done = call("consume", "-t", topic, "-e", "-q", "-s", "value=h", "-E")
     assert (done.exit_code, done.output) == (0, "1\n2\n")
     assert done.stderr.startswith(f"% ERROR: {topic}-0 at offset 1: ")
 
 
-def test_in_json_the_error_is_beside_it(call: Run, bootstrap: str) -> None:
+def test_in_json_the_error_is_beside_the_record(call: Run, bootstrap: str) -> None:
     topic = topic_of(bootstrap, (None, b"\0\1"), (None, b"x"))
     done = call("consume", "-t", topic, "-e", "-q", "-s", "value=h", "-J")
     first, second = map(json.loads, done.output.splitlines())
@@ -159,7 +165,9 @@ def avro_topic(bootstrap: str, url: str) -> str:
     return name
 
 
-def test_avro(call: Run, bootstrap: str, registry: SchemaRegistryStandIn) -> None:
+def test_avro_values_become_json(
+    call: Run, bootstrap: str, registry: SchemaRegistryStandIn
+) -> None:
     topic = avro_topic(bootstrap, registry.url)
     always = ("consume", "-t", topic, "-e", "-q", "-s", "value=avro", "-r", registry.url)
     done = call(*always)

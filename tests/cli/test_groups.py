@@ -188,7 +188,7 @@ def test_offsets_and_lag_with_kafkas_columns(scene: Scene) -> None:
     assert "LEADER-EPOCH" in scene.groups("describe", "--group", scene.group, "--verbose").rows[0]
 
 
-def test_what_a_member_owns_but_never_committed_has_no_lag(scene: Scene) -> None:
+def test_an_owned_partition_without_a_commit_has_no_lag(scene: Scene) -> None:
     def look() -> None:
         rows = scene.groups("describe", "--group", scene.group).rows
         assert [
@@ -241,7 +241,7 @@ def test_a_group_that_is_not_there_is_an_error_and_hides_no_other(scene: Scene) 
     assert [row["GROUP"] for row in described.rows] == [scene.group]
 
 
-def test_what_is_odd_about_a_partition_is_told(scene: Scene) -> None:
+def test_a_commit_outside_the_log_is_reported(scene: Scene) -> None:
     async def remove(admin: Admin) -> None:
         connection = await admin.cluster.any_connection()
         partitions = [{"partition_index": 0, "offset": 8}]
@@ -319,7 +319,9 @@ def test_offsets_of_partitions_are_deleted(scene: Scene) -> None:
         (("--by-duration", "PT0S"), [10, 4]),
     ],
 )
-def test_where_to(scene: Scene, words: tuple[str, ...], new: list[int]) -> None:
+def test_offsets_are_reset_to_each_kind_of_target(
+    scene: Scene, words: tuple[str, ...], new: list[int]
+) -> None:
     assert scene.new(scene.reset(*words)) == new
     assert scene.committed() == {0: 3}  # a dry run
     assert scene.new(scene.reset(*words, "--execute")) == new
@@ -327,7 +329,7 @@ def test_where_to(scene: Scene, words: tuple[str, ...], new: list[int]) -> None:
 
 
 @pytest.mark.parametrize(("by", "new"), [("2", 5), ("-2", 1), ("-9", 0), ("99", 10)])
-def test_shift(scene: Scene, by: str, new: int) -> None:
+def test_offsets_are_shifted_within_the_log(scene: Scene, by: str, new: int) -> None:
     assert scene.new(scene.reset("--all-topics", "--shift-by", by, "--execute")) == [new]
     assert scene.committed() == {0: new}
 
@@ -341,7 +343,7 @@ def test_a_shift_without_a_commit_changes_nothing(scene: Scene) -> None:
     assert scene.committed() == {0: 3}
 
 
-def test_some_partitions(scene: Scene) -> None:
+def test_offsets_of_some_partitions_are_reset(scene: Scene) -> None:
     assert scene.new(scene.reset("--topic", f"{scene.topic}:1", "--to-latest", "--execute")) == [4]
     assert scene.committed() == {0: 3, 1: 4}
     beyond = scene.reset("--topic", f"{scene.topic}:1,7", "--to-latest", "--execute")
@@ -349,7 +351,7 @@ def test_some_partitions(scene: Scene) -> None:
     assert f"topic {scene.topic} has partitions 0 to 1, not 7" in beyond.stderr
 
 
-def test_what_is_out_of_range_is_clamped_with_a_warning(scene: Scene) -> None:
+def test_offsets_out_of_range_are_clamped_with_a_warning(scene: Scene) -> None:
     told = scene.reset("--to-offset", "1000").stderr
     assert (
         f"warning: {scene.topic}-0 of group {scene.group}: offset 1000 is beyond the log's "
@@ -545,7 +547,7 @@ def test_no_server_is_one_line_that_says_what_was_tried(capsys: pytest.CaptureFi
 # --------------------------------------------------------------------------------------------------
 
 
-def test_what_was_planned_is_reviewed_applied_and_undone(scene: Scene, tmp_path: Path) -> None:
+def test_a_planned_reset_is_reviewed_applied_and_undone(scene: Scene, tmp_path: Path) -> None:
     plan = tmp_path / "plan.json"
     dry = scene.reset("--to-latest", "--plan", str(plan))
     assert "dry run: nothing was changed" in dry.stderr
@@ -607,7 +609,7 @@ def test_a_plan_is_never_written_over(scene: Scene, tmp_path: Path) -> None:
     assert scene.committed() == {0: 3}
 
 
-def test_where_no_plan_can_be_kept_nothing_is_changed(
+def test_a_reset_without_a_place_for_its_plan_changes_no_offset(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", "/dev/null")
@@ -712,7 +714,7 @@ def test_a_properties_file_of_another_tool_will_do(scene: Scene, tmp_path: Path)
 # -------------------------------------------------------------------------------------------
 
 
-def test_who_would_get_what(scene: Scene) -> None:
+def test_a_plan_shows_the_partitions_before_and_after(scene: Scene) -> None:
     def look() -> None:
         told = scene.groups(
             "plan", "--group", scene.group, "--join", "1", "--partitions", f"{scene.topic}=4"
@@ -751,7 +753,7 @@ def test_a_group_without_members_can_be_planned_too(scene: Scene) -> None:
     assert (unknown.exit_code, "'range' is one" in unknown.stderr) == (2, True)
 
 
-def test_how_evenly_a_plan_spreads_partitions_is_shown_with_how_many_move(scene: Scene) -> None:
+def test_a_plan_shows_its_balance_and_the_number_of_moves(scene: Scene) -> None:
     asked = (
         "plan",
         "--group",
@@ -812,7 +814,7 @@ def test_offsets_are_copied_to_another_group(scene: Scene) -> None:
     assert [each["committed_offset"] for each in described["offsets"]] == [8, 2]
 
 
-def test_what_cannot_be_copied(scene: Scene) -> None:
+def test_copies_onto_itself_and_of_unknown_groups_are_refused(scene: Scene) -> None:
     itself = scene.groups("copy", scene.group, scene.group)
     assert (itself.exit_code, "is the group itself" in itself.stderr) == (2, True)
     typo = scene.groups("copy", f"{scene.group}x", "other")

@@ -100,7 +100,9 @@ def test_options_that_do_not_fit(capsys: pytest.CaptureFixture[str]) -> None:
         assert runner(capsys)("groups", "rebalances", "g", *words).exit_code == 2
 
 
-def test_a_group_without_records(serve: Serve, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_group_without_records_has_no_history(
+    serve: Serve, capsys: pytest.CaptureFixture[str]
+) -> None:
     address = serve("--memory", "--dev").address
     run = runner(capsys, "-b", address)
     have_a_member(runner(capsys), address)
@@ -122,7 +124,7 @@ def test_a_group_that_had_only_offsets(serve: Serve, capsys: pytest.CaptureFixtu
     assert run("groups", "rebalances", "other", "--output", "json").json == []
 
 
-def test_a_user_without_read(serve: Serve, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_user_without_read_is_refused(serve: Serve, capsys: pytest.CaptureFixture[str]) -> None:
     address = serve("--memory", "--dev", *NO_ACLS).address
     done = runner(capsys, "-b", address)("groups", "rebalances", "billing")
     assert (done.exit_code, done.output, done.stderr.count("\n")) == (1, "", 1)

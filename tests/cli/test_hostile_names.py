@@ -87,7 +87,7 @@ COMMANDS: Sequence[tuple[str, ...]] = (
 )
 
 
-def test_what_is_escaped() -> None:
+def test_unprintable_characters_are_escaped() -> None:
     assert printable(HOSTILE) == SHOWN
     assert printable("\udcff\U000e0001\u2029\ufeff") == r"\udcff\U000e0001\u2029\ufeff"
     for text in ("", "orders", "größe ∑ 注文 \N{NO-BREAK SPACE}", "a\\x1b"):
@@ -98,7 +98,7 @@ def test_what_is_escaped() -> None:
     "formatter",
     [PrintableFormatter("%(levelname)s %(message)s"), TextFormatter(traces=True), JsonFormatter()],
 )
-def test_log_lines(formatter: logging.Formatter) -> None:
+def test_log_lines_have_no_terminal_controls(formatter: logging.Formatter) -> None:
     try:
         raise KohortError(HOSTILE)
     except KohortError as error:
@@ -168,7 +168,7 @@ def member(bootstrap: str, run: Run) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("is_terminal", [False, True])
-def test_every_command(
+def test_output_of_every_command_has_no_terminal_controls(
     run: Run, member: None, monkeypatch: pytest.MonkeyPatch, is_terminal: bool
 ) -> None:
     monkeypatch.setenv("TERM", "dumb")

@@ -40,7 +40,7 @@ def record(key: bytes | None = b"k", value: bytes | None = b"v", **fields: Any) 
         ("é%s", "év".encode()),
     ],
 )
-def test_formats(template: str, written: bytes) -> None:
+def test_tokens_format_fields_of_the_record(template: str, written: bytes) -> None:
     assert formatter(template)(record()) == written
 
 
@@ -60,7 +60,7 @@ def test_null_and_empty(
     assert formatter(template, null=NULL)(record(key, value)) == with_null
 
 
-def test_headers() -> None:
+def test_headers_are_formatted_as_text_or_bytes() -> None:
     headers = (("a", b"1"), ("b", b""), ("c", None), ("a", b"2"))
     assert formatter("%h")(record(headers=headers)) == b"a=1,b=,c=NULL,a=2"
     assert formatter("%R")(record(value=None)) == b"\xff\xff\xff\xff"
@@ -74,7 +74,7 @@ def test_unknown_tokens_are_refused(template: str, told: str) -> None:
         formatter(template)
 
 
-def test_delimited() -> None:
+def test_delimiters_separate_records_and_keys() -> None:
     assert delimited(b"\n", None, with_offset=False)(record()) == b"v\n"
     assert delimited(b"|", b": ", with_offset=False)(record()) == b"k: v|"
     assert delimited(b"\n", b"\t", with_offset=True)(record()) == b"42\tk\tv\n"

@@ -70,27 +70,29 @@ def run(server: ServerProcess, capsys: pytest.CaptureFixture[str]) -> Run:
 
 
 @pytest.mark.parametrize("words", TOPICS, ids=" ".join)
-def test_topics(run: Run, words: tuple[str, ...]) -> None:
+def test_an_unknown_topic_gets_a_near_name(run: Run, words: tuple[str, ...]) -> None:
     told = run(*words)
     assert "did you mean orders?" in told.stderr + told.output, told
     assert ".;" not in told.stderr
 
 
 @pytest.mark.parametrize("words", GROUPS, ids=" ".join)
-def test_groups(run: Run, words: tuple[str, ...]) -> None:
+def test_an_unknown_group_gets_a_near_name(run: Run, words: tuple[str, ...]) -> None:
     told = run(*words)
     assert "did you mean billing?" in told.stderr + told.output, told
 
 
 @pytest.mark.parametrize("verb", ["describe", "force-terminate"])
-def test_transactional_ids(run: Run, server: ServerProcess, verb: str) -> None:
+def test_an_unknown_transactional_id_gets_a_near_name(
+    run: Run, server: ServerProcess, verb: str
+) -> None:
     with Producer(bootstrap=server.address, transactional_id="load"):
         pass
     told = run("transactions", verb, "laod")
     assert told.stderr.endswith("TRANSACTIONAL_ID_NOT_FOUND: laod; did you mean load?\n")
 
 
-def test_users(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_user_gets_a_near_name(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PASSWORD", "secret")
     run("users", "add", "alice", "--password-env", "PASSWORD")
     for words in (("remove", "alcie"), ("set-password", "alcie", "--password-env", "PASSWORD")):
@@ -117,7 +119,7 @@ def test_users(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
         ),
     ],
 )
-def test_configs(run: Run, words: tuple[str, ...], near: str) -> None:
+def test_an_unknown_config_gets_a_near_name(run: Run, words: tuple[str, ...], near: str) -> None:
     assert run(*words).stderr.endswith(f"; did you mean {near}?\n")
 
 
@@ -126,7 +128,9 @@ def test_no_name_is_near_a_config_with_a_wrong_value(run: Run) -> None:
     assert told.stderr.endswith("Not a number of type LONG\n")
 
 
-def test_the_journal(run: Run, server: ServerProcess, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_group_in_the_journal_gets_a_near_name(
+    run: Run, server: ServerProcess, capsys: pytest.CaptureFixture[str]
+) -> None:
     told = runner(capsys)(
         "groups", "rebalances", TYPED_GROUP, "--http", server.logged_address("http")
     )

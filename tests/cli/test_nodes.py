@@ -91,7 +91,7 @@ def in_the_foreground() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("in_the_foreground")
-def test_who_interrupts_a_drain_is_told_that_it_goes_on(
+def test_an_interrupted_drain_says_that_it_goes_on(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def drain(admin: ClusterAdmin, _: int) -> None:
@@ -107,7 +107,7 @@ def test_who_interrupts_a_drain_is_told_that_it_goes_on(
 
 
 class TestRefused:
-    def test_a_schema_without_tables(self, nodes: Run) -> None:
+    def test_a_schema_without_tables_is_refused(self, nodes: Run) -> None:
         done = nodes("drain", "1")
         assert done.exit_code == 2
         assert "the schema has no tables of Kohort: name that of the cluster" in done.stderr

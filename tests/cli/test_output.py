@@ -78,7 +78,7 @@ def test_a_line_of_a_table_is_never_folded(monkeypatch: pytest.MonkeyPatch) -> N
     assert len({len(line) for line in lines}) == 1  # numbers end where their header ends
 
 
-def test_nothing_follows_the_last_cell_that_a_terminal_would_wrap() -> None:
+def test_no_padding_follows_the_last_cell_that_a_terminal_would_wrap() -> None:
     out = Terminal()
     show("table", Table(("GROUP", "WHY"), [("a", "x" * 100), ("b", "y")]), [], to=out)
     assert out.getvalue().splitlines()[2].endswith("y")

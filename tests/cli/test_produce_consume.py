@@ -151,7 +151,7 @@ def test_all_records_are_one_transaction(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_codecs(shell: Shell, codec: str) -> None:
+def test_lines_survive_every_codec(shell: Shell, codec: str) -> None:
     text = "".join(f"line {number}\n" for number in range(1_000))
     assert shell.produce(text, "-z", codec).exit_code == 0
     assert shell.consume("-e", "-q").output == text
@@ -174,17 +174,17 @@ def test_each_file_is_one_record(shell: Shell, tmp_path: Path) -> None:
     assert shell.consume("-e", "-q", "-o", "-1").output == "3\n"
 
 
-def test_so_many_and_no_more(shell: Shell) -> None:
+def test_count_bounds_the_records_produced_and_consumed(shell: Shell) -> None:
     shell.produce("".join(f"{number}\n" for number in range(100)), "-c", "7")
     assert shell.consume("-e", "-q").output == "0\n1\n2\n3\n4\n5\n6\n"
     assert shell.consume("-c", "3").output == "0\n1\n2\n"
 
 
-def test_tee(shell: Shell) -> None:
+def test_tee_prints_values_without_delimiters(shell: Shell) -> None:
     assert shell.produce("a\nb\n", "-T").output == "ab"  # as kcat: without delimiters
 
 
-def test_json(shell: Shell) -> None:
+def test_json_output_has_the_place_of_each_record(shell: Shell) -> None:
     shell.produce("k:v\n", "-K", ":")
     told = json.loads(shell.consume("-e", "-q", "-J").output)
     assert (told["topic"], told["partition"], told["offset"], told["broker"]) == (
@@ -215,12 +215,14 @@ def test_json(shell: Shell) -> None:
         (("-p", "0", "-o", "8"), "89"),
     ],
 )
-def test_offsets(shell: Shell, words: tuple[str, ...], expected: str) -> None:
+def test_consume_begins_and_ends_at_given_offsets(
+    shell: Shell, words: tuple[str, ...], expected: str
+) -> None:
     shell.produce("".join(f"{number}\n" for number in range(10)))
     assert shell.consume("-e", "-q", "-D", "", *words).output == expected
 
 
-def test_times(shell: Shell) -> None:
+def test_consume_begins_and_ends_at_given_times(shell: Shell) -> None:
     shell.produce("early\n")
     time.sleep(0.02)
     between = time.time_ns() // 1_000_000
@@ -309,7 +311,7 @@ def test_a_group_stops_at_a_time_too(shell: Shell) -> None:
     assert committed(shell, group) == [1]
 
 
-def test_what_a_members_task_meets_is_one_line(shell: Shell) -> None:
+def test_errors_in_a_members_task_are_one_line(shell: Shell) -> None:
     """A partition that has no committed offset, where none is to be made up."""
     shell.produce("0\n")
     refused = shell.group(f"g-{shell.topic}", "-q", "-X", "auto.offset.reset=none")
@@ -370,7 +372,7 @@ def test_wrong_options_are_refused(
     assert outcome.stderr.count("\n") == 1
 
 
-def test_what_cannot_be_read_or_reached_is_one_line(shell: Shell) -> None:
+def test_unreadable_files_and_unreachable_servers_are_one_line(shell: Shell) -> None:
     unknown = shell.call("consume", "-b", shell.bootstrap, "-t", "never", "-e")
     assert unknown == (1, "", "kohort: UNKNOWN_TOPIC_OR_PARTITION: topic never\n")
     nobody = shell.call("consume", "-b", "127.0.0.1:1", "-t", "t", "--timeout", "50")
@@ -573,7 +575,7 @@ def test_offsets_are_asked_for_by_timestamp(shell: Shell) -> None:
         (["-L", "-Q"], "choose one of the two"),
     ],
 )
-def test_what_cannot_be_asked_is_refused(words: list[str], told: str, shell: Shell) -> None:
+def test_invalid_consume_options_are_refused(words: list[str], told: str, shell: Shell) -> None:
     refused = shell.call("consume", "-b", shell.bootstrap, *words)
     assert refused.exit_code == 2
     assert told in refused.stderr

@@ -61,7 +61,7 @@ def test_quotas_are_set_described_and_deleted(run: Run) -> None:
         (("--user", "a"), "say what to change"),
     ],
 )
-def test_refused(run: Run, words: tuple[str, ...], why: str) -> None:
+def test_invalid_quotas_are_refused(run: Run, words: tuple[str, ...], why: str) -> None:
     told = run("configs", "alter", *words)
     assert told.exit_code != 0
     assert why in told.stderr

@@ -32,7 +32,7 @@ def damaged(data):
     return data
 
 
-def test_nothing_is_damaged(data, capsys):
+def test_repair_of_an_undamaged_directory_prints_nothing(data, capsys):
     assert run(["repair", str(data)]) == 0
     assert capsys.readouterr().out == ""
 
@@ -49,7 +49,7 @@ def test_the_logs_of_all_workers_are_looked_at(damaged, capsys):
     using.close()
 
 
-def test_it_shows_and_then_cuts(damaged, capsys):
+def test_repair_shows_the_damage_and_then_cuts(damaged, capsys):
     stored = damaged / "orders-1" / f"{0:020}.log"
     before = stored.read_bytes()
     assert run(["repair", str(damaged)]) == 3
@@ -69,14 +69,14 @@ def test_it_shows_and_then_cuts(damaged, capsys):
     directory.close()
 
 
-def test_it_is_refused_while_a_server_has_the_directory(damaged, capsys):
+def test_repair_is_refused_while_a_server_has_the_directory(damaged, capsys):
     directory = LocalDirectory(damaged)
     assert run(["repair", str(damaged), "--execute"]) == 2
     assert "is in use by process" in capsys.readouterr().err
     directory.close()
 
 
-def test_what_is_no_data_directory_or_no_log_is_refused(data, tmp_path, capsys):
+def test_other_directories_and_unknown_partitions_are_refused(data, tmp_path, capsys):
     assert run(["repair", str(tmp_path / "other")]) == 2
     assert run(["repair", str(data), "order-0"]) == 2
     assert "did you mean orders-0?" in capsys.readouterr().err
@@ -134,7 +134,7 @@ def test_a_log_without_records_is_whole(tmp_path, capsys, option):
     assert capsys.readouterr() == ("", "")
 
 
-def test_it_keeps_the_rest(data, capsys):
+def test_keep_rest_cuts_only_the_damaged_batches(data, capsys):
     before = damage(data, "orders-1", 2, 3, 6)
     stored = data / "orders-1" / f"{0:020}.log"
     assert run(["repair", str(data), "--keep-rest"]) == 3
@@ -170,7 +170,7 @@ def test_the_rest_of_the_metadata_is_not_kept(data, capsys):
     assert (data / "__cluster_metadata-0" / f"{0:020}.log").read_bytes() == before
 
 
-def test_what_a_hole_means_for_groups_is_shown(data, capsys):
+def test_repair_shows_what_a_hole_means_for_groups(data, capsys):
     (data / "orders-1").rename(data / "__consumer_offsets-0")
     (data / "__consumer_offsets-0" / "checkpoint").unlink()  # which names the log
     damage(data, "__consumer_offsets-0", 2)

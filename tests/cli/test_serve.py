@@ -44,7 +44,7 @@ def get(address: str, path: str) -> tuple[int, Any]:
         return error.code, error.read()
 
 
-def test_it_listens_and_says_so_in_one_line(serve: Serve) -> None:
+def test_serve_listens_and_says_so_in_one_line(serve: Serve) -> None:
     server = serve("--memory", "--dev")
     line = server.line("listening")
     assert " data=memory " in line
@@ -182,7 +182,7 @@ def test_a_signal_during_the_check_ends_it_and_the_next_start_checks_again(
     assert "an earlier boot" in (tmp_path / "data" / ".lock").read_text()
 
 
-def test_what_it_was_told_survives_a_restart(serve: Serve) -> None:
+def test_the_cluster_id_and_topics_survive_a_restart(serve: Serve) -> None:
     first = serve("--data", "d")
     cluster = first.line("listening").split("cluster=")[1].split()[0]
     assert b"\x00\x01t" in ask(first.address, METADATA, 0, TOPIC)
@@ -280,7 +280,7 @@ def test_garbage_is_one_line_and_no_traceback(serve: Serve) -> None:
     assert not any("Traceback" in line or line.startswith(" ") for line in server.lines)
 
 
-def test_json_lines(serve: Serve) -> None:
+def test_json_log_format_writes_one_object_a_line(serve: Serve) -> None:
     server = serve("--memory", "--log-format", "json")
     line = json.loads(server.line("listening"))
     assert line["event"] == "listening"

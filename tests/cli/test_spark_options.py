@@ -34,7 +34,7 @@ def config(tmp_path: Path, properties: str, *words: str) -> ClientConfig:
         "PLAIN\nsasl.mechanisms=PLAIN\nsasl.username : ann\nsasl.password : a\\u0022b",
     ],
 )
-def test_logins(tmp_path: Path, login: str) -> None:
+def test_a_jaas_login_becomes_mechanism_user_and_password(tmp_path: Path, login: str) -> None:
     security = config(tmp_path, LOGIN + login).security
     assert security.mechanism == login.partition("\n")[0]
     assert (security.username, security.password) == ("ann", 'a"b')
@@ -49,7 +49,7 @@ def test_logins(tmp_path: Path, login: str) -> None:
         "sasl.oauthbearer.client.credentials.client.secret=s",
     ],
 )
-def test_client_credentials(tmp_path: Path, client: str) -> None:
+def test_a_bearer_login_becomes_client_credentials(tmp_path: Path, client: str) -> None:
     security = config(tmp_path, f"{BEARER}https://issuer.test/token\n{client}").security
     assert isinstance(security.token, ClientCredentials)
     assert security.extensions == ({"a": "b"} if "extension" in client else {})

@@ -58,7 +58,9 @@ def copy(storage: Run, source: object, target: object, *more: str) -> Outcome:
 
 
 class TestCopy:
-    def test_there_and_back(self, storage: Run, data: Path, database: str, tmp_path: Path) -> None:
+    def test_a_directory_is_copied_to_a_database_and_back(
+        self, storage: Run, data: Path, database: str, tmp_path: Path
+    ) -> None:
         done = copy(storage, data, database)
         assert (done.exit_code, done.stderr) == (0, "")
         assert "copied 3 partitions" in done.output
@@ -68,7 +70,9 @@ class TestCopy:
         assert (tmp_path / "back" / log).read_bytes() == (data / log).read_bytes()
         assert (tmp_path / "back" / FORMAT_FILE).read_bytes() == (data / FORMAT_FILE).read_bytes()
 
-    def test_verify_only(self, storage: Run, data: Path, tmp_path: Path) -> None:
+    def test_verify_only_compares_without_copying(
+        self, storage: Run, data: Path, tmp_path: Path
+    ) -> None:
         assert copy(storage, data, tmp_path / "copy").exit_code == 0
         done = copy(storage, data, tmp_path / "copy", "--verify-only")
         assert done.exit_code == 0
@@ -92,7 +96,7 @@ class TestCopy:
             assert copy(storage, source, tmp_path / "copy").exit_code == 2
         assert not (tmp_path / "nothing").exists()
 
-    def test_of_several_workers(
+    def test_directories_of_several_workers_are_copied(
         self, storage: Run, data: Path, database: str, tmp_path: Path
     ) -> None:
         spread(data, 3, lambda partition: partition.partition)
@@ -114,20 +118,24 @@ class TestCopy:
             assert done.exit_code in (1, 2)
             assert "worker1 is missing" in done.output + done.stderr
 
-    def test_a_server_is_running(self, storage: Run, data: Path, tmp_path: Path) -> None:
+    def test_a_copy_is_refused_while_a_server_runs(
+        self, storage: Run, data: Path, tmp_path: Path
+    ) -> None:
         with closing(LocalDirectory(data)):
             done = copy(storage, data, tmp_path / "copy")
         assert done.exit_code == 2
         assert "is in use by process" in done.stderr
 
-    def test_the_machine_went_down(self, storage: Run, data: Path, tmp_path: Path) -> None:
+    def test_a_copy_is_refused_after_a_crash_of_the_machine(
+        self, storage: Run, data: Path, tmp_path: Path
+    ) -> None:
         (data / ".clean-shutdown").unlink()
         (data / ".lock").write_text("1\nan earlier start of the machine")
         done = copy(storage, data, tmp_path / "copy")
         assert done.exit_code == 2
         assert "start and stop the server once" in done.stderr
 
-    def test_damage_ends_it(self, storage: Run, data: Path, tmp_path: Path) -> None:
+    def test_damage_ends_a_copy(self, storage: Run, data: Path, tmp_path: Path) -> None:
         damage(data)
         done = copy(storage, data, tmp_path / "copy")
         assert done.exit_code == 1
@@ -188,20 +196,20 @@ def damage(data: Path) -> None:
 
 
 class TestCheckOfADirectory:
-    def test_that_can_be_used(self, storage: Run, data: Path) -> None:
+    def test_a_usable_directory_passes_unchanged(self, storage: Run, data: Path) -> None:
         before = sorted((each, each.stat().st_mtime_ns) for each in data.rglob("*"))
         done = storage("check", "--storage", str(data))
         assert done.exit_code == 0
         assert "ok       logs: none of 3 is damaged" in done.output
         assert sorted((each, each.stat().st_mtime_ns) for each in data.rglob("*")) == before
 
-    def test_with_damage(self, storage: Run, data: Path) -> None:
+    def test_damage_of_a_directory_is_a_problem(self, storage: Run, data: Path) -> None:
         damage(data)
         done = storage("check", "--storage", str(data))
         assert done.exit_code == 1
         assert "problem  log: " in done.output
 
-    def test_of_several_workers(self, storage: Run, data: Path) -> None:
+    def test_directories_of_several_workers_are_checked(self, storage: Run, data: Path) -> None:
         spread(data, 2, lambda partition: int(partition == ORDERS))
         assert storage("check", "--storage", str(data)).exit_code == 0
         damage(data / "worker1")
@@ -209,13 +217,13 @@ class TestCheckOfADirectory:
         assert done.exit_code == 1
         assert f"see kohort repair {data} {ORDERS}" in done.output
 
-    def test_in_use(self, storage: Run, data: Path) -> None:
+    def test_a_directory_in_use_is_refused(self, storage: Run, data: Path) -> None:
         with closing(LocalDirectory(data)):
             done = storage("check", "--storage", str(data))
         assert done.exit_code == 3
         assert "is in use by process" in done.output
 
-    def test_that_is_not_there(self, storage: Run, tmp_path: Path) -> None:
+    def test_a_missing_directory_is_refused(self, storage: Run, tmp_path: Path) -> None:
         done = storage("check", "--storage", str(tmp_path / "nothing"))
         assert (done.exit_code, done.output) == (2, "")
         assert done.stderr == f"kohort: {tmp_path / 'nothing'}: No such file or directory\n"
@@ -224,23 +232,25 @@ class TestCheckOfADirectory:
         assert (done.exit_code, done.output) == (2, "")
         assert done.stderr == f"kohort: {tmp_path / 'file'}: Not a directory\n"
 
-    def test_that_is_empty(self, storage: Run, tmp_path: Path) -> None:
+    def test_an_empty_directory_has_warnings(self, storage: Run, tmp_path: Path) -> None:
         assert storage("check", "--storage", str(tmp_path)).exit_code == 3
 
     @pytest.mark.parametrize("place", NO_PLACES)
-    def test_that_is_none(self, storage: Run, place: str) -> None:
+    def test_text_that_names_no_storage_is_refused(self, storage: Run, place: str) -> None:
         done = storage("check", "--storage", place)
         assert done.exit_code == 2
         assert "is neither a directory nor postgresql://…" in done.stderr
         assert "secret" not in done.stderr
 
-    def test_of_somebody_else(self, storage: Run, tmp_path: Path) -> None:
+    def test_a_directory_with_foreign_files_is_a_problem(
+        self, storage: Run, tmp_path: Path
+    ) -> None:
         (tmp_path / "letter").touch()
         assert storage("check", "--storage", str(tmp_path)).exit_code == 1
 
 
 class TestCheckOfADatabase:
-    def test_that_can_be_used(
+    def test_a_usable_database_passes_with_warnings(
         self, storage: Run, data: Path, database: str, postgres: Postgres
     ) -> None:
         copy(storage, data, database)
@@ -252,29 +262,33 @@ class TestCheckOfADatabase:
             "warning  fsync: is off: a crash of its machine can lose or damage everything"
         ]
 
-    def test_without_tables(self, storage: Run, database: str, postgres: Postgres) -> None:
+    def test_a_database_without_tables_passes_without_making_them(
+        self, storage: Run, database: str, postgres: Postgres
+    ) -> None:
         assert "a server makes the tables" in storage("check", "--storage", database).output
         schema = database.rpartition("=")[2]
         assert postgres.execute(
             f"select count(*) from pg_tables where schemaname = '{schema}'"
         ) == ["0"]
 
-    def test_that_is_not_there(self, storage: Run) -> None:
+    def test_an_unreachable_database_is_refused(self, storage: Run) -> None:
         done = storage("check", "--storage", "postgresql://kohort@127.0.0.1:1/postgres")
         assert done.exit_code == 2
 
     @pytest.mark.parametrize("place", [f"{'x' * 64}/d", "a..b/d", "/d?host=127.0.0.1&port=99999"])
-    def test_without_an_address(self, storage: Run, place: str) -> None:
+    def test_a_url_without_an_address_is_refused(self, storage: Run, place: str) -> None:
         done = storage("check", "--storage", f"postgresql://{place}")
         assert done.exit_code == 2
         assert "no address of PostgreSQL: " in done.stderr
 
-    def test_whose_port_is_none(self, storage: Run) -> None:
+    def test_a_url_with_an_invalid_port_is_refused(self, storage: Run) -> None:
         done = storage("check", "--storage", "postgresql://kohort@127.0.0.1:99999/postgres")
         assert done.exit_code == 2
         assert "is not postgresql://USER@HOST:PORT/DATABASE" in done.stderr
 
-    def test_that_is_read_only(self, storage: Run, data: Path, database: str) -> None:
+    def test_a_read_only_database_is_a_problem(
+        self, storage: Run, data: Path, database: str
+    ) -> None:
         copy(storage, data, database)
         url = f"{database}&default_transaction_read_only=on"
         done = storage("check", "--storage", url)
@@ -282,7 +296,7 @@ class TestCheckOfADatabase:
         assert "problem  writes: transactions are read-only" in done.output
         assert copy(storage, url, data.with_name("copy")).exit_code == 2
 
-    def test_whose_connections_are_used_up(
+    def test_a_database_without_free_connections_is_refused(
         self, storage: Run, database: str, postgres: Postgres
     ) -> None:
         role = f"one_connection_of_{database.rpartition('=')[2]}"
@@ -296,7 +310,7 @@ class TestCheckOfADatabase:
         )
         postgres.execute(f"drop role {role}")
 
-    def test_whose_password_ends_too_early(self, storage: Run) -> None:
+    def test_a_url_with_a_cut_password_is_refused_without_showing_it(self, storage: Run) -> None:
         done = storage("check", "--storage", "postgresql://kohort:sec/ret@127.0.0.1:1/postgres")
         assert done.exit_code == 2
         assert "sec" not in done.stderr

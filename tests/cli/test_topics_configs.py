@@ -45,7 +45,7 @@ def test_topics_from_create_to_delete(run: Run) -> None:
     assert run("topics", "describe", "--topic", "orders").exit_code == 1
 
 
-def test_what_cannot_be_sent_is_told(run: Run) -> None:
+def test_values_that_the_protocol_cannot_hold_are_one_line(run: Run) -> None:
     told = run("topics", "create", "--topic", "large", "--partitions", "99999999999")
     assert (told.exit_code, told.stderr.count("\n")) == (1, 1)
     assert "create_topics: a value cannot be sent" in told.stderr
@@ -71,7 +71,7 @@ def test_configs_of_all_brokers(run: Run) -> None:
     run("configs", "alter", *brokers, "--delete-config", "log.retention.ms")
 
 
-def test_what_is_set_on_the_cluster_is_no_config_of_a_topic(run: Run) -> None:
+def test_configs_of_the_cluster_are_no_configs_of_a_topic(run: Run) -> None:
     run("topics", "create", "--topic", "plain")
     assert run("configs", "describe", "--topic", "plain").rows == []
     rows = run("configs", "describe", "--topic", "plain", "--all").rows

@@ -33,7 +33,7 @@ def append_hanging(data: Path) -> None:
     directory.close()
 
 
-def test_it_is_found_and_aborted(
+def test_a_hanging_transaction_is_found_and_aborted(
     serve: Serve, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     def call(*words: str) -> Outcome:

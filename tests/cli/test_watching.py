@@ -51,6 +51,6 @@ def test_redrawn_on_a_terminal(
     assert all(each.strip() for each in drawn)
 
 
-def test_what_is_refused(run: Run) -> None:
+def test_invalid_watch_options_are_refused(run: Run) -> None:
     for option in (("--interval", "0"), ("--interval", "nan"), ("--count", "0")):
         assert run("groups", "list", "--watch", *option).exit_code == 2

@@ -105,7 +105,7 @@ def test_a_process_that_starts_again_in_time_keeps_its_partitions() -> None:
     assert not decided(cluster, TOPICS, Observed(NOW, nodes))
 
 
-def test_nobody_leads_when_all_are_gone_and_epochs_go_on() -> None:
+def test_partitions_have_no_leader_when_all_nodes_are_gone_and_epochs_go_on() -> None:
     cluster = cluster_of(registered(1))
     apply(cluster, observed(1))
     apply(cluster, observed())
@@ -197,7 +197,7 @@ def test_very_many_partitions_get_a_leader_in_parts() -> None:
 
 
 @pytest.mark.parametrize("topics", [1, 2_000])
-def test_others_get_a_turn_while_very_many_partitions_are_looked_at(topics: int) -> None:
+def test_other_tasks_run_while_very_many_partitions_are_decided(topics: int) -> None:
     cluster = cluster_of(registered(1), registered(2))
     spread = {UUID(int=n): Spread(Purpose.RECORDS, 2_000 // topics) for n in range(topics)}
     while records := decided(cluster, spread, observed(1, 2)):
@@ -244,7 +244,7 @@ def test_the_next_moves_are_found_in_few_steps() -> None:
     assert calls < 20 * len(cluster.leaders)
 
 
-def test_what_is_known_of_a_deleted_topic_is_forgotten() -> None:
+def test_leaders_and_moves_of_a_deleted_topic_are_removed() -> None:
     cluster = cluster_of(registered(1), registered(2))
     apply(cluster, observed(1, 2))
     gone = [Place(UUID(int=9), partition) for partition in range(3)]

@@ -47,7 +47,7 @@ def test_another_platform_makes_machine_code_of_the_bitcode(made):
     assert all(engine.get_function_address(name) for name in ALL)
 
 
-def test_what_is_saved_is_loaded(made, tmp_path):
+def test_saved_kernels_are_loaded(made, tmp_path):
     assert load(tmp_path) is None
     made.save(tmp_path)
     assert vars(load(tmp_path)) == vars(made)

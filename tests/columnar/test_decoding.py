@@ -78,7 +78,7 @@ class TestWhatIsThere:
     @given(
         st.lists(st.tuples(some_records, codecs), min_size=1, max_size=4), st.booleans(), st.data()
     )
-    def test_is_what_comes_out(self, batched, include_headers, draw):
+    def test_decoded_rows_are_the_records_of_the_range(self, batched, include_headers, draw):
         data, end = b"", 7
         for content, codec in batched:
             data += batches.build(content, codec=codec, base_offset=end)
@@ -102,12 +102,12 @@ class TestWhatIsThere:
         assert str(RECORDS.field("timestamp").type) == "timestamp[us, tz=UTC]"
 
     @pytest.mark.parametrize("include_headers", [True, False])
-    def test_nothing_is_a_batch_without_rows(self, include_headers):
+    def test_no_bytes_give_a_batch_without_rows(self, include_headers):
         assert read(b"", include_headers=include_headers) == []
         assert list(decode_batches(b"", topic="t", partition=0)) == []
 
     @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
-    def test_any_buffer_will_do(self, kind):
+    def test_any_buffer_is_decoded(self, kind):
         data = batches.build([Record(b"k", b"v", (), NOW)])
         assert read(kind(data)) == expected(data)
 
@@ -170,7 +170,7 @@ class TestWhatIsThere:
 class TestBatchesOfRows:
     @pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
     @pytest.mark.parametrize("max_rows", [1, 7, 100, 1_000])
-    def test_are_of_that_size_at_most(self, codec, max_rows):
+    def test_batches_have_at_most_max_rows(self, codec, max_rows):
         data = b"".join(
             batches.build([Record(b"%d" % at, None, (), NOW)] * 10, base_offset=at, codec=codec)
             for at in range(0, 300, 10)
@@ -181,7 +181,7 @@ class TestBatchesOfRows:
         ]
         assert max(batch.num_rows for batch in found) == min(max_rows, 300)
 
-    def test_are_bounded_in_bytes_however_well_something_was_compressed(self):
+    def test_batches_are_bounded_in_decompressed_bytes(self):
         large = batches.build([Record(None, bytes(3 << 19), (), NOW)], codec=Codec.ZSTD)
         found = list(decode_batches(large * 5, topic="t", partition=0))
         assert [batch.num_rows for batch in found] == [2, 2, 1]
@@ -275,7 +275,7 @@ class TestTransactions:
             14,
         ]
 
-    def test_what_follows_the_end_of_the_range_does_not_matter(self, log):
+    def test_markers_behind_the_end_of_the_range_do_not_matter(self, log):
         assert [row["offset"] for row in read(log, to_offset=8, aborted=[(1, 0)])] == [
             2,
             3,
@@ -312,12 +312,12 @@ class TestCorruptBytes:
 
     @quick
     @given(st.binary(max_size=300))
-    def test_noise(self, data):
+    def test_random_bytes_decode_as_by_the_record_decoder(self, data):
         self.agrees(data)
 
     @thorough
     @given(some_records, codecs, st.data())
-    def test_some_bytes_changed(self, content, codec, draw):
+    def test_batches_with_changed_bytes_decode_as_by_the_record_decoder(self, content, codec, draw):
         data = bytearray(batches.build(content[:3], codec=codec))
         for _ in range(draw.draw(st.integers(1, 3))):
             at = draw.draw(st.integers(batches.HEADER_SIZE - 8, len(data) - 1))
@@ -326,7 +326,7 @@ class TestCorruptBytes:
 
     @thorough
     @given(st.binary(max_size=120), st.integers(-1, 5), codecs)
-    def test_any_payload(self, payload, count, codec):
+    def test_any_payload_decodes_as_by_the_record_decoder(self, payload, count, codec):
         self.agrees(with_payload(codec, compress(codec, payload), count))
 
     @thorough
@@ -335,7 +335,7 @@ class TestCorruptBytes:
             st.one_of(st.integers(-3, 70), st.sampled_from([2**31, 2**62, -(2**63)])), max_size=30
         )
     )
-    def test_any_numbers(self, numbers):
+    def test_any_varints_decode_as_by_the_record_decoder(self, numbers):
         payload = b"".join(map(encode_varint, numbers))
         for count in (1, 2, 3):
             self.agrees(with_payload(Codec.NONE, payload, count))
@@ -352,12 +352,12 @@ class TestCorruptBytes:
         with pytest.raises(KafkaError, match="CORRUPT_MESSAGE: t-3: no record batch at position 0"):
             read(bytes(100))
 
-    def test_endless_numbers(self):
+    def test_varints_of_endless_length_are_refused(self):
         for size in (9, 10, 11, 5_000):
             with pytest.raises(KafkaError):
                 read(with_payload(Codec.NONE, b"\xff" * size, 1))
 
-    def test_the_crc(self):
+    def test_a_wrong_crc_is_refused_when_it_is_checked(self):
         data = bytearray(batches.build([Record(b"key", b"value", (), NOW)], base_offset=5))
         data[-3] ^= 1
         with pytest.raises(
@@ -366,7 +366,7 @@ class TestCorruptBytes:
             read(data)
         assert read(data, check_crcs=False)[0]["value"] != b"value"
 
-    def test_a_bomb(self):
+    def test_a_decompression_bomb_is_refused(self):
         with pytest.raises(KafkaError) as refused:
             read(with_payload(Codec.ZSTD, compress(Codec.ZSTD, bytes(80 << 20)), 1))
         assert refused.value.code is ErrorCode.message_too_large

@@ -94,7 +94,7 @@ def test_the_partitions_take_turns():
 
 
 class TestPartitions:
-    def test_one_that_is_given_counts(self):
+    def test_a_given_partition_comes_before_the_keys(self):
         rows = Rows.of(pa.RecordBatch.from_pydict({"key": [b"k"] * 3, "value": [b"v"] * 3}), NOW)
         by_key = murmur2_partitioner("t", b"k", 8)
         chosen = partitions_of(rows, 8, pa.array([5, None, 2], pa.int32()), filled=0, stay_bytes=1)

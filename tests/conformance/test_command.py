@@ -97,14 +97,16 @@ async def test_a_server_that_tells_no_settings(unused_tcp_port: int) -> None:
     assert await command.differing_settings("127.0.0.1", unused_tcp_port) == {}
 
 
-def test_json(as_kafka: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_output_has_the_differences(
+    as_kafka: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
     as_kafka["heartbeats.pending_member"] = []
     assert run("127.0.0.1:9092", "--only", "heartbeats.p*", "--output", "json") == 1
     told = json.loads(capsys.readouterr().out)
     assert (told["scenarios"], told["differs"], told["reference"]) == (1, 1, "Apache Kafka 4.3.0")
 
 
-def test_list(capsys: pytest.CaptureFixture[str]) -> None:
+def test_list_prints_the_chosen_scenarios(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("--list", "--only", "votes.majority_wins") == 0
     assert capsys.readouterr().out.split()[0] == "votes.majority_wins"
 
@@ -119,12 +121,12 @@ def test_list(capsys: pytest.CaptureFixture[str]) -> None:
         (("127.0.0.1:9092", "--only", "nonsense"), "no scenario matches nonsense"),
     ],
 )
-def test_refused(arguments: tuple[str, ...], complaint: str) -> None:
+def test_wrong_arguments_are_refused(arguments: tuple[str, ...], complaint: str) -> None:
     with pytest.raises(RefusedError, match=complaint.replace("|", r"\|")):
         run(*arguments)
 
 
-def test_nothing_listens() -> None:
+def test_an_address_without_a_listener_is_refused() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
@@ -162,7 +164,7 @@ def test_both_commands_have_the_same_options() -> None:
     assert vars(parsers[0].parse_args([])) == vars(parsers[1].parse_args([]))
 
 
-def test_it_imports_nothing_of_kohort() -> None:
+def test_the_conformance_package_imports_no_module_of_kohort() -> None:
     """Nor do the scenarios: what judges must not share mistakes with what is judged."""
     modules = list(Path(kohort_conformance.__file__).parent.rglob("*.py"))
     assert len(modules) > 80

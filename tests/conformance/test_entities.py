@@ -55,7 +55,7 @@ def test_one_set_of_values_serves_every_version(version: int) -> None:
     assert getattr(join, "reason", "because") == "because"
 
 
-def test_what_is_not_said_is_zero_empty_or_the_default() -> None:
+def test_omitted_fields_are_zero_empty_or_the_default() -> None:
     commit = decoded("OffsetCommit", 9)
     assert (commit.group_id, commit.member_id, commit.topics) == ("", "", ())
     assert (commit.generation_id_or_member_epoch, commit.group_instance_id) == (-1, None)

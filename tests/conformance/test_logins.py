@@ -45,7 +45,7 @@ def test_a_login_by_scram_and_what_is_shown_of_it(mechanism: str) -> None:
 
 
 @pytest.mark.parametrize("how", [{"binding": "AAAA"}, {"extra": ",x=y"}])
-def test_what_a_client_signs_may_be_odd(how: dict[str, str]) -> None:
+def test_odd_final_messages_of_a_client_log_in(how: dict[str, str]) -> None:
     client, server = ScramClient("SCRAM-SHA-256"), scram_server("SCRAM-SHA-256")
     challenge = server.step(client.first("alice", extra=",a=b"))
     assert isinstance(challenge, Challenge)
@@ -54,7 +54,7 @@ def test_what_a_client_signs_may_be_odd(how: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("how", [{"nonce": "other"}, {"secret": "wrong"}])
-def test_what_a_client_says_may_be_wrong(how: dict[str, str]) -> None:
+def test_wrong_final_messages_of_a_client_fail(how: dict[str, str]) -> None:
     client, server = ScramClient("SCRAM-SHA-512"), scram_server("SCRAM-SHA-512")
     challenge = server.step(client.first("alice"))
     assert isinstance(challenge, Challenge)

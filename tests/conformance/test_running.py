@@ -83,7 +83,7 @@ async def test_an_answer_is_recorded_by_its_fields() -> None:
     ("server", "outcome"),
     [(deaf, "no answer"), (confused, "undecodable: correlation id 2 instead of 1")],
 )
-async def test_what_is_no_answer_is_an_outcome(server: Server, outcome: str) -> None:
+async def test_a_missing_answer_is_an_outcome(server: Server, outcome: str) -> None:
     async def scene(stage: Stage) -> None:
         assert await beat(stage) == {}
 
@@ -145,14 +145,14 @@ async def test_waiting_for_what_never_comes_gives_up() -> None:
         await stage.until("rain", never, 0.1)
 
 
-async def test_nobody_there() -> None:
+async def test_an_address_without_a_listener_is_unreachable() -> None:
     async with serving(polite) as port:
         pass
     with pytest.raises(UnreachableError, match=rf"nothing listens at 127\.0\.0\.1:{port}"):
         await warm_up("127.0.0.1", port)
 
 
-async def test_somebody_else_there() -> None:
+async def test_a_peer_that_speaks_no_kafka_is_unreachable() -> None:
     async def http(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1)
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
@@ -189,7 +189,7 @@ def test_the_shard_of_a_group_is_kafkas(group: str, shard: int) -> None:
     assert shard_of(group) == shard
 
 
-async def test_what_differs_is_played_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_scenarios_that_differ_are_played_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
     played: list[str] = []
 
     def of(name: str) -> Scenario:

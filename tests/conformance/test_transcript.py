@@ -24,7 +24,7 @@ def test_member_ids_become_labels_by_first_appearance() -> None:
     assert second == {"member_id": "<member 2>"}
 
 
-def test_what_the_scenario_made_up_is_echoed_as_it_is() -> None:
+def test_values_made_up_by_the_scenario_are_echoed_unchanged() -> None:
     assert normalised({"member_id": "nobody"}, sent={"member_id": "nobody"}) == [
         {"member_id": "nobody"}
     ]

@@ -298,7 +298,7 @@ def test_a_subscribed_topic_keeps_its_offsets(bench):
     assert [offset.offset for offset in bench.fetch("g", T0, U0).response.offsets] == [1, -1]
 
 
-def test_what_any_member_subscribes_to_is_subscribed(bench):
+def test_topics_of_any_members_subscription_count_as_subscribed(bench):
     bench.handshake(protocols=subscribed("t"))
     bench.handshake(protocols=subscribed("u", "v"))
     bench.advance(0)
@@ -319,7 +319,7 @@ def test_a_subscription_that_cannot_be_read_keeps_every_offset(bench):
     assert call.result.records == ()
 
 
-def test_what_a_group_subscribed_to_before_it_was_empty_does_not_count(bench):
+def test_subscriptions_of_former_members_of_an_empty_group_do_not_count(bench):
     (member_id,) = bench.stable(protocols=subscribed("t"))
     bench.leave("g", member_id)
     assert delete_offsets(bench, T0).response == results((T0, NONE))

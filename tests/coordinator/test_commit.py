@@ -244,7 +244,7 @@ def test_any_offset_is_stored_negative_ones_too(bench, offset):
     assert decode(*encode(bench.log[-1])).value.offset == offset
 
 
-def test_of_two_offsets_of_one_partition_the_last_wins(bench):
+def test_the_last_of_two_offsets_of_one_partition_wins(bench):
     """§3, Commits."""
     offsets = {("a", 0): OffsetToCommit("t", 0, 1), ("b", 0): OffsetToCommit("t", 0, 2)}
     call = bench.commit("g", offsets)

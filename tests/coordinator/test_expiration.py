@@ -134,7 +134,7 @@ def test_offsets_of_subscribed_topics_stay(bench):
     assert expire(bench) == ()
 
 
-def test_what_any_member_subscribes_to_stays(bench):
+def test_offsets_of_a_topic_that_any_member_subscribes_to_do_not_expire(bench):
     for topic in ("t", "u"):
         bench.handshake(**subscribed(topic))
     bench.advance(0)

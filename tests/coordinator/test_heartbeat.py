@@ -66,7 +66,7 @@ def test_between_join_and_sync_a_heartbeat_is_fine(bench):
     assert bench.heartbeat("g", joining.response.member_id, 1).error == "none"
 
 
-def test_who_is_parked_in_the_join_phase_hears_27_too(bench):
+def test_members_parked_in_the_join_phase_get_rebalance_in_progress_too(bench):
     leader, _ = bench.stable(members=2)
     bench.join("g", leader)
     assert bench.heartbeat("g", leader, 1).error == "rebalance_in_progress"

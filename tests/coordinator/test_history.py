@@ -154,7 +154,7 @@ def test_generations_that_were_never_synced_are_counted(bench):
     assert (created.outcome, second.generation, second.skipped) == ("created", 2, 1)
 
 
-def test_who_joined_in_the_first_of_a_compacted_log_is_unknown(bench):
+def test_the_first_generation_of_a_compacted_log_counts_all_members_as_joining(bench):
     a = new(bench)
     bench.sync("g", a, 1, {a: assigned(0, 1)})
     b = new(bench)
@@ -192,7 +192,7 @@ def test_a_static_member_is_replaced_without_a_generation(bench):
     assert (last.joining, last.gone, gained(last), last.unowned) == ((), (), {}, ())
 
 
-def test_a_deleted_group(bench):
+def test_a_deletion_is_a_generation_of_its_own(bench):
     a = new(bench)
     bench.sync("g", a, 1, {a: assigned(0)})
     bench.leave("g", a)

@@ -64,7 +64,7 @@ def test_the_session_timeout_is_checked_before_the_protocols(bench):
     ],
     ids=lambda what: next(iter(what)),
 )
-def test_what_the_group_log_cannot_hold_is_an_invalid_request(bench, what):
+def test_a_join_that_the_group_log_cannot_hold_is_an_invalid_request(bench, what):
     assert bench.join(**what).error == "invalid_request"
     assert not bench.shard.groups
 
@@ -352,7 +352,7 @@ def test_a_changed_join_of_a_follower_rebalances_a_stable_group(bench, protocols
     assert bench.state() is State.PREPARING_REBALANCE
 
 
-def test_of_two_parked_joins_of_one_member_the_latest_gets_the_generation(bench):
+def test_the_latest_of_two_parked_joins_of_one_member_gets_the_generation(bench):
     """§3, Parked requests. Kafka never answers the older one; here it learns that a join is under
     way.
     """
@@ -416,7 +416,7 @@ def test_in_preparing_an_awaiting_member_may_join_again_in_a_full_group():
 # --- the timers of a join ---
 
 
-def test_what_a_first_join_sets_moves_and_cancels(bench):
+def test_a_first_join_sets_and_cancels_timers(bench):
     member_id = bench.join().response.member_id
     joining = bench.join("g", member_id)
     # the id's own timer goes on as the member's, and sets itself again

@@ -43,7 +43,7 @@ def test_an_entry_tells_why_how_long_and_who():
     assert (entry.join_ms, entry.sync_ms) == (3_000, 500)
 
 
-def test_it_is_written_with_the_result_that_ends_the_round(bench):
+def test_the_entry_is_written_with_the_result_that_ends_the_round(bench):
     joining = bench.handshake()
     bench.advance(0)
     assert bench.journal == []
@@ -57,7 +57,7 @@ def test_every_member_that_joins_meanwhile_is_a_cause_too(bench):
     assert causes(bench) == [("joined", member_id) for member_id in ids]
 
 
-def test_who_was_awaited_anyway_is_no_cause(bench):
+def test_members_that_were_awaited_anyway_are_no_cause(bench):
     leader, follower = bench.stable(members=2)
     bench.join("g", leader)
     bench.join("g", follower, protocols={"range": b"new"})
@@ -164,7 +164,7 @@ def test_a_round_that_left_nobody_is_empty(bench):
     ],
     ids=["handshake", "heartbeat", "refused join", "refused leave", "sync in Stable"],
 )
-def test_what_rebalances_nobody_writes_no_entry(bench, act):
+def test_acts_without_a_rebalance_write_no_entry(bench, act):
     (member_id,) = bench.stable()
     act(bench, member_id)
     bench.advance(0)

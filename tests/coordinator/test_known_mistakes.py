@@ -299,7 +299,7 @@ def test_a_static_member_is_fenced(bench):
     )
 
 
-def test_who_waits_is_answered_by_what_it_waits_for_and_not_by_a_sleep(bench):
+def test_parked_requests_are_answered_by_an_event_and_not_by_a_sleep(bench):
     leader, follower = bench.stable(members=2)
     joining = bench.join("g", leader)
     answered_by = bench.join("g", follower).result
@@ -381,7 +381,7 @@ def test_an_id_of_another_connection_or_client_is_waited_for_still(stalled):
     assert bench.join("g", pending).response.generation == 2
 
 
-def test_such_an_id_expires_all_the_same(stalled):
+def test_a_pending_id_of_a_stalled_group_expires_all_the_same(stalled):
     bench, _, pending = stalled
     bench.disconnect(7)
     for _ in range(6):

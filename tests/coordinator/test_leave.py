@@ -121,7 +121,7 @@ def test_during_the_initial_delay_the_group_stays_preparing_without_members():
 # --- several members ---
 
 
-def test_many_leave_in_one_rebalance(bench):
+def test_many_members_leave_in_one_rebalance(bench):
     """known-mistakes, SeaweedFS: admin removal by instance id refused, the batch dropped."""
     leader, b, c = bench.stable(members=3)
     call = bench.leave("g", b, "nobody", c)
@@ -131,14 +131,14 @@ def test_many_leave_in_one_rebalance(bench):
     assert bench.join("g", leader).response.generation == 2
 
 
-def test_everybody_leaves_at_once(bench):
+def test_all_members_leave_in_one_request(bench):
     ids = bench.stable(members=3)
     call = bench.leave("g", *ids)
     assert [member.error for member in call.response.members] == [ErrorCode.none] * 3
     assert [record.value.generation for record in call.result.records] == [2]
 
 
-def test_who_is_named_twice_leaves_once(bench):
+def test_a_member_named_twice_leaves_once(bench):
     member_id, _ = bench.stable(members=2)
     call = bench.leave("g", member_id, member_id)
     assert [member.error.name for member in call.response.members] == ["none", "unknown_member_id"]

@@ -15,7 +15,7 @@ TOPICS = {
 }
 
 
-def test_without_racks() -> None:
+def test_the_hash_without_racks_is_that_of_kafka() -> None:
     topic_id = UUID("306139a3-8302-4274-bf6c-b7ce54c22729")
     assert group_hash({"t2": topic_hash(topic_id, "t2", 2)}) == 4787841143388530801
 

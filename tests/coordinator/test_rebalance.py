@@ -343,7 +343,7 @@ def test_a_round_that_was_not_synced_leaves_no_trace_in_the_log(bench):
 # --- its end ---
 
 
-def test_everybody_is_answered_the_generation_and_only_the_leader_the_members(bench):
+def test_all_members_get_the_generation_and_only_the_leader_the_members(bench):
     joins = [bench.handshake(client_id=name, protocols={"range": name.encode()}) for name in "ab"]
     bench.advance(0)
     a, b = (call.response.member_id for call in joins)

@@ -226,7 +226,7 @@ def unhex(text):
 @pytest.mark.parametrize(
     ("key", "value", "record"), WRITTEN_BY_KAFKA.values(), ids=WRITTEN_BY_KAFKA
 )
-def test_what_kafka_wrote_is_read_and_written_byte_for_byte(key, value, record):
+def test_records_of_kafka_are_read_and_written_byte_for_byte(key, value, record):
     assert decode(unhex(key), unhex(value)) == record
     assert encode(record) == (unhex(key), unhex(value))
 
@@ -375,7 +375,7 @@ records = st.builds(
 
 @settings(max_examples=examples(200))
 @given(record=records)
-def test_what_is_written_is_read(record):
+def test_encoded_group_records_decode_to_the_same(record):
     assert decode(*encode(record)) == record
 
 

@@ -96,7 +96,7 @@ def test_the_leaders_sync_restarts_everybodys_session(bench):
         "DescribeGroups",
     ],
 )
-def test_nothing_else_restarts_the_session(bench, act):
+def test_no_other_request_restarts_the_session(bench, act):
     """§3, Sessions."""
     _, follower = bench.stable(members=2)
     assert not survives(bench, follower, lambda: act(bench, follower))
@@ -176,7 +176,7 @@ def test_between_join_and_sync_the_parked_syncs_are_answered_27(bench):
     assert bench.join("g", follower).response.leader == follower
 
 
-def test_it_ends_to_the_millisecond_and_not_in_a_sweep(bench):
+def test_a_session_ends_to_the_millisecond_and_not_in_a_sweep(bench):
     """known-mistakes, SeaweedFS: expiry only in a 30 s sweep."""
     ids = bench.stable(members=3)
     for ms, member_id in zip((1_000, 2_500, 2_501), ids, strict=True):

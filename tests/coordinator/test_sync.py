@@ -196,7 +196,7 @@ def test_in_stable_everybody_gets_the_stored_assignment_whatever_is_sent(bench):
         assert call.result.records == ()
 
 
-def test_of_two_parked_syncs_of_one_member_the_latest_gets_the_assignment(bench):
+def test_the_latest_of_two_parked_syncs_of_one_member_gets_the_assignment(bench):
     """§3, Parked requests. Kafka never answers the older one; nobody is served by silence."""
     leader, follower = completing(bench)
     older, newer = bench.sync("g", follower, 1), bench.sync("g", follower, 1)

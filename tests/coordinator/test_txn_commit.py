@@ -64,7 +64,7 @@ def test_a_member_commits_in_its_generation(bench):
         ({"generation": 1, "member_id": "stranger", "instance_id": "s"}, "fenced_instance_id"),
     ],
 )
-def test_who_a_live_group_refuses(bench, named, error):
+def test_a_live_group_refuses_commits_of_wrong_members_and_generations(bench, named, error):
     join = bench.join(instance_id="s")
     bench.advance(0)
     bench.sync("g", join.response.member_id, 1)
@@ -191,7 +191,7 @@ def test_a_later_commit_is_not_overwritten(bench):
     assert fetched(bench, T0, T1) == [9, 5]
 
 
-def test_of_two_transactions_the_later_record_counts_whichever_ends_first(bench):
+def test_the_later_record_of_two_transactions_counts_whichever_ends_first(bench):
     bench.txn_commit("g", {T0: 5, T1: 6}, producer_id=1)
     bench.txn_commit("g", {T0: 7}, producer_id=2)
     bench.end_transaction(2)

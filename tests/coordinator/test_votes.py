@@ -112,7 +112,7 @@ def test_a_parked_member_that_joins_again_votes_by_the_later_order(bench):
     assert later.response.protocol_name == "y"
 
 
-def test_who_is_not_back_does_not_vote(bench):
+def test_a_member_that_has_not_rejoined_does_not_vote(bench):
     chosen, (a, _, _) = vote(bench, "y x", "x y", "x y")
     assert chosen == "x"
     joining = bench.join("g", a, protocols=offered("y x z"))

@@ -109,7 +109,7 @@ kafka-go's own tests pass (`test_kafka_go_suite.py`, `make test-long`), except f
 ACLs and SASL users, and those that Apache Kafka 4.3 does not pass either.
 """
 COLUMNS = {
-    "rebalances": "test_groups.test_rebalances",
+    "rebalances": "test_groups.test_every_record_is_processed_across_rebalances",
     "restarts": "test_groups.test_resumes_after_a_restart",
     "codecs": "test_codecs.test_reads_what_every_client_wrote",
 }

@@ -63,7 +63,7 @@ def test_replicas_stay_where_they_are(run: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(targets.PEER != "", reason="others may serve it")
-def test_what_there_is_not(run: Run) -> None:
+def test_tools_for_unserved_apis_say_so(run: Run) -> None:
     assert "No Authorizer is configured on the broker" in run("AclCommand", "--list")
     assert "unregistration API" in run("ClusterTool", "unregister", "--id", "77")
     share = run("consumer.group.ShareGroupCommand", "--describe", "--group", TOPIC)
@@ -74,7 +74,7 @@ def test_what_there_is_not(run: Run) -> None:
     assert "The cluster does not support the share group protocol" in shared
 
 
-def test_transactions(run: Run) -> None:
+def test_kafka_transactions_lists_describes_and_aborts(run: Run) -> None:
     """`kafka-transactions`: none, and producers that have none."""
     partition = ("--topic", TOPIC, "--partition", "0")
     assert run("TransactionsCommand", "list").split()[0] == "TransactionalId"
@@ -86,7 +86,7 @@ def test_transactions(run: Run) -> None:
     assert "the ID could not be found" in described
 
 
-def test_cluster(run: Run, target: Target) -> None:
+def test_kafka_cluster_shows_id_and_endpoints(run: Run, target: Target) -> None:
     """`kafka-cluster`."""
     assert re.fullmatch(r"Cluster ID: \S{22}", run("ClusterTool", "cluster-id").strip())
     host, port = target.address.split(":")
@@ -117,7 +117,7 @@ def test_offsets_and_records(run: Run, tmp_path: Path) -> None:
     assert re.search(rf"partition: {TOPIC}-0\s+low_watermark: 0", deleted)
 
 
-def test_client_metrics(run: Run) -> None:
+def test_kafka_client_metrics_alters_lists_and_deletes(run: Run) -> None:
     named = ("--name", "administered")
     run("ClientMetricsCommand", "--alter", *named, "--metrics", "a.b", "--interval", "1000")
     assert "administered" in run("ClientMetricsCommand", "--list").split()
@@ -164,14 +164,16 @@ class TestConfigs:
             ("ips", "10.9.8.7", "connection_creation_rate"),
         ],
     )
-    def test_quotas(self, configs: Tool, kind: str, name: str, quota: str) -> None:
+    def test_kafka_configs_alters_quotas(
+        self, configs: Tool, kind: str, name: str, quota: str
+    ) -> None:
         entity = ("--entity-type", kind, "--entity-name", name)
         assert "Completed" in configs(*entity, "--alter", "--add-config", f"{quota}=1024")
         assert f"{quota}=1024.0" in configs(*entity, "--describe")
         assert "Completed" in configs(*entity, "--alter", "--delete-config", quota)
         assert quota not in configs(*entity, "--describe")
 
-    def test_brokers(self, configs: Tool, node: str) -> None:
+    def test_kafka_configs_alters_broker_configs(self, configs: Tool, node: str) -> None:
         config = "log.cleaner.backoff.ms=14000"
         for name, source in (
             (("--entity-default",), "DYNAMIC_DEFAULT_BROKER_CONFIG"),
@@ -183,7 +185,7 @@ class TestConfigs:
         assert "Cannot update these configs dynamically" in refused
         assert "node.id=" in configs(*entity, "--describe", "--all")
 
-    def test_loggers(self, configs: Tool, node: str) -> None:
+    def test_kafka_configs_alters_logger_levels(self, configs: Tool, node: str) -> None:
         entity = ("--entity-type", "broker-loggers", "--entity-name", node)
         level = re.search(r"root=(\w+)", configs(*entity, "--describe"))
         assert level is not None

@@ -23,7 +23,9 @@ COOPERATIVE = ("java", "kohort", "confluent-kafka", "franz-go")
 
 
 @each_client_and_assignor
-def test_rebalances(client: Client, assignor: str, target: Target, trial_on: TrialOn) -> None:
+def test_every_record_is_processed_across_rebalances(
+    client: Client, assignor: str, target: Target, trial_on: TrialOn
+) -> None:
     """Members come, one leaves, one is killed; all that was produced meanwhile is processed and
     committed.
     """

@@ -69,7 +69,7 @@ def compiled(port: str) -> Path:
     return home
 
 
-def test_its_own_tests_pass(server: ServerProcess) -> None:
+def test_kafka_gos_own_tests_pass(server: ServerProcess) -> None:
     """Its `consumergroup`, `reader`, `writer`, `conn`, `client` and all other tests."""
     home = compiled(server.address.rpartition(":")[2])
     skipped = "|".join((*NOT_SERVED, *FAIL_ON_KAFKA))

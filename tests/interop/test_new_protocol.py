@@ -17,7 +17,9 @@ CLIENTS = ("java", "confluent-kafka", "kohort", "franz-go", "platformatic")
 
 
 @pytest.mark.parametrize("client", [pytest.param(named(name), id=name) for name in CLIENTS])
-def test_rebalances(client: Client, target: Target, trial_on: TrialOn) -> None:
+def test_every_record_is_processed_across_rebalances(
+    client: Client, target: Target, trial_on: TrialOn
+) -> None:
     """Members come and one leaves; all that was produced meanwhile is processed and committed."""
     need(client)
     trial = trial_on(target)

@@ -212,7 +212,7 @@ def test_a_time_without_a_zone_is_utc_to_both(group: Group, zone: str) -> None:
     assert {index: int(offset) for index, offset in ours.items()} == group.scene.middle
 
 
-def test_what_one_exports_the_other_reads(group: Group, tmp_path: Path) -> None:
+def test_exports_of_either_command_are_read_by_the_other(group: Group, tmp_path: Path) -> None:
     words = (
         "--reset-offsets",
         "--group",

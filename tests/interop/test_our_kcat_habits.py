@@ -188,7 +188,7 @@ def test_json_is_the_same_where_kcat_writes_json(
             assert line == expected
 
 
-def test_what_is_wrong_fails_in_both(both: Both, filled: str) -> None:
+def test_wrong_options_and_errors_fail_in_both(both: Both, filled: str) -> None:
     """With other exit codes: ours tell wrong options (2) from what went wrong (1)."""
     for words, code in ((("-f", "%x"), 2), (("-p", "7"), 1)):
         assert both.kcat("-C", filled, "-e", *words) == (1, b"")

@@ -288,7 +288,7 @@ def run(any_secured: Secured, capfd: pytest.CaptureFixture[str]) -> Run:
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", *SCRAM])
-def test_our_commands(
+def test_our_commands_log_in_by_each_mechanism(
     any_secured: Secured,
     run: Run,
     mechanism: str,
@@ -316,11 +316,13 @@ class TestErrorsThatAreNotRetried:
         return done.stderr.splitlines()[-1]
 
     @pytest.mark.parametrize("mechanism", ["PLAIN", *SCRAM])
-    def test_a_wrong_password(self, any_secured: Secured, run: Run, mechanism: str) -> None:
+    def test_a_wrong_password_is_not_retried(
+        self, any_secured: Secured, run: Run, mechanism: str
+    ) -> None:
         wrong = any_secured.properties(mechanism, password="wrong")
         assert "check username 'alice' and its password" in self.said(run, wrong)
 
-    def test_an_unknown_user(self, any_secured: Secured, run: Run) -> None:
+    def test_an_unknown_user_is_not_retried(self, any_secured: Secured, run: Run) -> None:
         mallory = any_secured.properties("SCRAM-SHA-256", "mallory")
         assert "check username 'mallory' and its password" in self.said(run, mallory)
 

@@ -32,7 +32,7 @@ KAFKA_4_3 = {
 }  # fmt: skip
 
 
-def test_what_is_advertised_is_what_kafka_advertises() -> None:
+def test_the_advertised_apis_are_those_of_kafka() -> None:
     assert {api.name: (api.advertised_from, api.max_version) for api in APIS.values()} == KAFKA_4_3
 
 

@@ -38,7 +38,7 @@ def plain(record):
 class TestRoundTrip:
     @quick
     @given(some_records, codecs, st.integers(0, 2**40))
-    def test_what_is_built_is_decoded(self, content, codec, base_offset):
+    def test_built_batches_decode_to_their_records(self, content, codec, base_offset):
         batch = batches.build(content, codec=codec, base_offset=base_offset)
         decoded = list(batches.decode_records(batch))
         assert list(map(plain, decoded)) == list(map(plain, content))
@@ -128,7 +128,7 @@ class TestOthersAgree:
 
     @quick
     @given(some_records, codecs)
-    def test_kafka_python_reads_ours(self, content, codec):
+    def test_kafka_python_reads_our_batches(self, content, codec):
         theirs = KafkaPythonBatch(batches.build(content, codec=codec, base_offset=40))
         assert theirs.validate_crc()
         assert [(r.key, r.value, tuple(r.headers), r.timestamp, r.offset) for r in theirs] == [
@@ -137,7 +137,7 @@ class TestOthersAgree:
 
     @quick
     @given(some_records, codecs)
-    def test_aiokafka_reads_ours(self, content, codec):
+    def test_aiokafka_reads_our_batches(self, content, codec):
         theirs = AiokafkaBatch(batches.build(content, codec=codec, base_offset=40))
         assert theirs.validate_crc()
         assert [(r.key, r.value, tuple(r.headers), r.offset) for r in theirs] == [
@@ -146,7 +146,7 @@ class TestOthersAgree:
 
     @pytest.mark.parametrize("builder", [KafkaPythonBuilder, AiokafkaBuilder])
     @pytest.mark.parametrize("codec", Codec)
-    def test_we_read_theirs(self, builder, codec):
+    def test_batches_of_other_clients_are_read(self, builder, codec):
         content = [
             Record(b"k%d" % at, b"v" * 50 * at, (("h", b"%d" % at),), NOW + at) for at in range(90)
         ]
@@ -177,7 +177,7 @@ class TestCodecs:
             st.binary(max_size=5_000), st.integers(0, 300_000).map(lambda size: b"ab" * size)
         ),
     )
-    def test_round_trip(self, codec, data):
+    def test_compressed_bytes_decompress_to_the_same(self, codec, data):
         assert bytes(decompress(codec, compress(codec, data))) == data
 
     @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4, Codec.ZSTD, Codec.SNAPPY])
@@ -225,12 +225,12 @@ class TestCorruptBytes:
 
     @quick
     @given(st.binary(max_size=300))
-    def test_noise(self, data):
+    def test_random_bytes_decode_or_are_refused(self, data):
         self.decode(data)
 
     @settings(max_examples=examples(300))
     @given(some_records, codecs, st.data())
-    def test_one_byte_changed(self, content, codec, data):
+    def test_a_batch_with_one_changed_byte_decodes_or_is_refused(self, content, codec, data):
         batch = bytearray(batches.build(content[:3], codec=codec))
         batch[data.draw(st.integers(0, len(batch) - 1))] ^= data.draw(st.integers(1, 255))
         self.decode(bytes(batch))
@@ -247,7 +247,7 @@ class TestCorruptBytes:
             self.decode(with_payload(codec, compress(codec, content), count))
 
     @pytest.mark.parametrize("codec", Codec)
-    def test_cut_at_every_byte(self, codec):
+    def test_a_batch_cut_at_any_byte_is_refused(self, codec):
         batch = batches.build([Record(b"key", b"value" * 9, (("h", None),), NOW)] * 3, codec=codec)
         for end in range(len(batch)):
             self.decode(batch[:end])

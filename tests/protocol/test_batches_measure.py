@@ -27,7 +27,7 @@ def laid_out(sizes):
 
 @settings(max_examples=examples(150))
 @given(sizes)
-def test_what_is_whole_passes(sizes):
+def test_whole_records_pass(sizes):
     found = laid_out(sizes)
     measure(b"head" + b"".join(found), 4, len(found))
 
@@ -53,7 +53,7 @@ def fills(data, count):
 
 @settings(max_examples=examples(150))
 @given(sizes, st.data())
-def test_what_is_not_does_not(sizes, data):
+def test_damaged_records_do_not_pass(sizes, data):
     found = laid_out(sizes)
     whole = b"".join(found)
     at = data.draw(st.integers(0, len(found) - 1))

@@ -138,14 +138,14 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("payload", ACCEPTED.values(), ids=ACCEPTED)
-def test_accepted(payload):
+def test_valid_batches_are_accepted(payload):
     batch = validate(payload, Rules(), NOW)
     assert bytes(batch) == payload[: batches.read_header(payload).size]
 
 
 @pytest.mark.parametrize(("payload", "code"), REFUSED.values(), ids=REFUSED)
 @pytest.mark.parametrize("form", [bytes, bytearray, memoryview])
-def test_refused(payload, code, form):
+def test_invalid_batches_are_refused(payload, code, form):
     with pytest.raises(KafkaError) as refused:
         validate(form(payload), Rules(), NOW)
     assert refused.value.code is code
@@ -168,7 +168,7 @@ def test_zstd_needs_produce_v7():
     assert code_of(batches.build(THREE, codec=Codec.LZ4), zstd=False) is ErrorCode.none
 
 
-def test_the_largest_batch():
+def test_a_batch_larger_than_max_message_bytes_is_refused():
     assert code_of(GOOD, Rules(max_message_bytes=len(GOOD))) is ErrorCode.none
     small = Rules(max_message_bytes=len(GOOD) - 1)
     assert code_of(GOOD, small) is ErrorCode.message_too_large
@@ -260,7 +260,7 @@ class TestCompactedTopics:
 
 
 class TestTimestamps:
-    def test_before_and_after(self):
+    def test_timestamps_are_bounded_before_and_after_now(self):
         rules = Rules(timestamp_before_max_ms=1_000, timestamp_after_max_ms=500)
         for timestamp, code in (
             (NOW - 1_001, ErrorCode.invalid_timestamp),
@@ -307,7 +307,7 @@ class TestCompressionType:
         assert batches.crc_is_right(stored, header)
         assert list(batches.decode_records(stored)) == list(batches.decode_records(GOOD))
 
-    def test_it_must_still_be_small_enough(self):
+    def test_a_recompressed_batch_obeys_max_message_bytes(self):
         batch = batches.build([Record(b"k", bytes(5_000), (), NOW)], codec=Codec.GZIP)
         assert code_of(batch, Rules(max_message_bytes=1_000)) is ErrorCode.none
         assert (

@@ -49,7 +49,7 @@ def test_a_frame_in_many_feeds_takes_its_memory_once() -> None:
     assert reader.next_frame() == frame(b"next")
 
 
-def test_byte_by_byte() -> None:
+def test_frames_fed_byte_by_byte_are_found() -> None:
     reader, frames = FrameReader(100), [frame(b"a"), frame(b""), frame(b"bc" * 40)]
     taken = []
     for byte in b"".join(frames):
@@ -128,7 +128,7 @@ def test_wanted_is_known_as_soon_as_the_size_is() -> None:
     assert reader.next_frame() == frame(bytes(0x50))
 
 
-def test_what_waits_is_kept_and_no_more() -> None:
+def test_only_the_waiting_bytes_are_kept() -> None:
     reader = FrameReader(100)
     reader.feed(frame(b"abc") + frame(b"de")[:5])
     assert reader.next_frame() == frame(b"abc")

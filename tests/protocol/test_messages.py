@@ -85,7 +85,7 @@ def test_header_tags_are_passed_over_whatever_they_are() -> None:
         b"\0\0\0\0",
     ],
 )
-def test_headers_that_are_none(data: bytes) -> None:
+def test_bytes_that_are_no_header_are_refused(data: bytes) -> None:
     with pytest.raises(MalformedError):
         read_header(data)
 
@@ -429,7 +429,7 @@ def test_any_iterable_is_an_array_and_none_is_null() -> None:
     assert response(75, 0, topics=response(75, 0).topics) == response(75, 0)
 
 
-def test_response_frames() -> None:
+def test_a_response_frame_begins_with_size_and_correlation_id() -> None:
     assert frame_head(HEARTBEAT, 3, 9, 4) == b"\0\0\0\x08\0\0\0\x09"
     assert frame_head(HEARTBEAT, 4, 9, 4) == b"\0\0\0\x09\0\0\0\x09\0"
     assert frame_head(18, 4, 9, 4) == b"\0\0\0\x08\0\0\0\x09"  # ApiVersions never has header tags

@@ -18,7 +18,7 @@ def written(write, value) -> bytes:
 
 
 @given(st.integers(0, 2**31 - 1) | st.sampled_from([0, 127, 128, 16383, 16384]))
-def test_varint(value: int) -> None:
+def test_varints_are_packed_as_kio_writes_them(value: int) -> None:
     packed = packing.pack_varint(value)
     assert packed == written(writers.write_unsigned_varint, value)
     assert packing.read_varint(b"x" + packed + b"y", 1) == (value, 1 + len(packed))
@@ -33,7 +33,7 @@ def test_varint_too_long_or_cut_short() -> None:
 
 
 @given(st.none() | st.text(max_size=200))
-def test_strings(value: str | None) -> None:
+def test_strings_are_packed_as_kio_writes_them(value: str | None) -> None:
     assert packing.pack_string(value) == written(writers.write_nullable_legacy_string, value)
     compact = packing.pack_compact_string(value)
     assert compact == written(writers.write_nullable_compact_string, value)
@@ -41,7 +41,7 @@ def test_strings(value: str | None) -> None:
 
 
 @given(st.none() | st.binary(max_size=200))
-def test_bytes(value: bytes | None) -> None:
+def test_byte_fields_are_packed_as_kio_writes_them(value: bytes | None) -> None:
     assert packing.pack_bytes(value) == written(writers.write_nullable_legacy_bytes, value)
     assert packing.pack_compact_bytes(value) == written(
         writers.write_nullable_compact_string, value
@@ -49,6 +49,6 @@ def test_bytes(value: bytes | None) -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1, 126, 127, 128, 70_000])
-def test_array_heads(count: int) -> None:
+def test_array_lengths_are_packed_as_kio_writes_them(count: int) -> None:
     assert packing.pack_array(count) == written(writers.write_legacy_array_length, count)
     assert packing.pack_compact_array(count) == written(writers.write_compact_array_length, count)

@@ -15,7 +15,7 @@ class Element:
     """A value that tells when it is freed."""
 
 
-def test_everything_in_a_message_is_freed() -> None:
+def test_all_elements_of_a_message_are_freed() -> None:
     elements = [Element() for _ in range(5_000)]
     alive = weakref.WeakSet(elements)
     rows: list[Any] = [{"name": "t", "partitions": elements[:10]}, {"partitions": elements[10:]}]
@@ -26,7 +26,7 @@ def test_everything_in_a_message_is_freed() -> None:
     assert not alive
 
 
-def test_what_others_hold_stays() -> None:
+def test_elements_with_other_references_stay() -> None:
     topic = {"topic": "t", "partitions": [{"partition": 0}] * 3_000}
     message = request(FETCH, 12, topics=[topic, topic])
     values, kept = [message], message.topics[1]

@@ -46,7 +46,7 @@ def test_a_heartbeat_is_read_as_kio_reads_it(version, group, generation, member,
 
 
 @given(st.sampled_from(VERSIONS), st.binary(max_size=40))
-def test_whatever_the_bytes_are_it_reads_what_kio_reads_or_nothing(version, data):
+def test_any_bytes_are_read_as_kio_reads_them_or_left_to_it(version, data):
     read = read_heartbeat(data, 0, version)
     if read is not None:
         assert read == by_kio(data, version)
@@ -190,7 +190,7 @@ USUAL = bytes.fromhex(
 )
 
 
-def test_what_the_examples_change_is_usual():
+def test_the_request_that_the_examples_change_takes_the_fast_path():
     assert same(USUAL, 9)
 
 

@@ -30,7 +30,7 @@ names = st.none() | texts
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_steady_heartbeat(version: int) -> None:
+def test_a_steady_consumer_group_heartbeat_is_encoded_as_by_kio(version: int) -> None:
     full = response(68, version, member_id="mé", member_epoch=7, heartbeat_interval=5_000)
     body = response_fast_path.steady_heartbeat("mé", 7, 5_000)
     assert body == encode(full)
@@ -42,7 +42,7 @@ def test_steady_heartbeat(version: int) -> None:
 @pytest.mark.parametrize(
     "error", [ErrorCode.none, ErrorCode.unknown_server_error, ErrorCode.rebalance_in_progress]
 )
-def test_heartbeat(case, error: ErrorCode) -> None:
+def test_a_heartbeat_response_is_encoded_as_by_kio(case, error: ErrorCode) -> None:
     assert response_fast_path.heartbeat(case[1], error) == encode(response(*case, error_code=error))
 
 
@@ -54,7 +54,7 @@ def test_the_throttle_time_goes_before_the_error() -> None:
 @versions("sync_group")
 @few
 @given(error=errors, protocol_type=names, protocol_name=names, assignment=blobs)
-def test_sync_group(
+def test_a_sync_group_response_is_encoded_as_by_kio(
     case, error: ErrorCode, protocol_type, protocol_name, assignment: bytes
 ) -> None:
     assert response_fast_path.sync_group(
@@ -83,7 +83,7 @@ def test_sync_group(
     members=st.lists(st.tuples(texts, names, blobs), max_size=3)
     | st.just([("m", None, b"x")] * 200),
 )
-def test_join_group(
+def test_a_join_group_response_is_encoded_as_by_kio(
     case, error, generation, protocol_type, protocol_name, leader, skip, member_id, members
 ) -> None:
     version = case[1]
@@ -128,7 +128,7 @@ def test_join_group(
     )
     | st.just([("t", UUID(int=1), [(partition, ErrorCode.none) for partition in range(300)])])
 )
-def test_offset_commit(case, topics) -> None:
+def test_an_offset_commit_response_is_encoded_as_by_kio(case, topics) -> None:
     expected = response(
         *case,
         topics=[
@@ -146,7 +146,7 @@ def test_offset_commit(case, topics) -> None:
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_txn_offset_commit(version: int) -> None:
+def test_a_txn_offset_commit_response_is_encoded_as_by_kio(version: int) -> None:
     partitions = [(0, ErrorCode.none), (7, ErrorCode.illegal_generation)]
     topics = [("orders", None, partitions), ("", None, [])]
     expected = response(

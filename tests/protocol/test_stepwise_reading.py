@@ -16,7 +16,7 @@ from protocol.wire_entities import VERSIONS, name_of, requests
 @pytest.mark.parametrize("case", VERSIONS, ids=name_of)
 @settings(max_examples=examples(4), derandomize=True, database=None)
 @given(st.data())
-def test_every_request(case: tuple[int, int], data: st.DataObject) -> None:
+def test_every_request_is_read_as_in_one_step(case: tuple[int, int], data: st.DataObject) -> None:
     encoded = encode(data.draw(requests(*case)))
     at = data.draw(st.integers(0, 3))
     framed = bytes(at) + encoded + b"behind"

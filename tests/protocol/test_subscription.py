@@ -57,7 +57,7 @@ def test_assignments_survive_the_wire(assignment: Assignment) -> None:
 @pytest.mark.parametrize("version", range(4))
 @settings(max_examples=examples(20), database=None)
 @given(st.data())
-def test_the_bytes_are_kios(version: int, data: st.DataObject) -> None:
+def test_the_bytes_are_those_that_kio_writes(version: int, data: st.DataObject) -> None:
     kind = load_entity_schema("consumer_protocol_subscription", version, EntityType.data)
     entity = data.draw(entities(kind))
     encoded = struct.pack(">h", version) + encode(entity)
@@ -69,7 +69,7 @@ def test_the_bytes_are_kios(version: int, data: st.DataObject) -> None:
         assert decoded.generation == entity.generation_id
 
 
-def test_what_a_version_cannot_say_is_left_out() -> None:
+def test_fields_that_a_version_lacks_are_left_out() -> None:
     full = Subscription(topics=("t",), owned=(TopicPartition("t", 1),), generation=5, rack="r")
     for version in range(4):
         written = Subscription(

@@ -22,7 +22,7 @@ def written_by_kio(entity: Any) -> bytes:
 @pytest.mark.parametrize("case", VERSIONS, ids=name_of)
 @settings(max_examples=examples(4), derandomize=True, database=None)
 @given(st.data())
-def test_every_message(case: tuple[int, int], data: st.DataObject) -> None:
+def test_every_message_is_written_as_by_kio(case: tuple[int, int], data: st.DataObject) -> None:
     for entity in (data.draw(responses(*case)), data.draw(requests(*case))):
         assert encode(entity) == written_by_kio(entity)
 

@@ -75,7 +75,7 @@ def test_a_default_is_one_for_each():
     assert quotas.throttle_ms(CONSUMER_BYTE_RATE, "u", "c2", 10_000, NOW) == 0
 
 
-def test_what_was_used_counts_for_a_quota_that_changes():
+def test_a_changed_quota_counts_earlier_use():
     quotas = quotas_of(([("user", "alice")], PRODUCER_BYTE_RATE, 1_000))
     assert quotas.throttle_ms(PRODUCER_BYTE_RATE, "alice", "c", 10_000, NOW) == 0
     quotas.table.replace(USER_ALICE, {PRODUCER_BYTE_RATE: 500})
@@ -117,7 +117,7 @@ def test_partitions_of_older_requests_are_admitted_and_waited_for():
     assert quotas.mutations("u", "other", strict=False) is None
 
 
-def test_addresses():
+def test_connection_rates_apply_by_ip_address():
     quotas = quotas_of(
         ([("ip", None)], "connection_creation_rate", 5.0),
         ([("ip", "::1")], "connection_creation_rate", 50.0),
@@ -171,7 +171,7 @@ def test_memory_is_bounded_whatever_client_ids_come():
     assert quotas.throttle_ms(PRODUCER_BYTE_RATE, "u", "0", 0, NOW) == 0
 
 
-def test_those_who_are_idle_are_forgotten_first():
+def test_the_use_of_idle_clients_is_forgotten_first():
     quotas = quotas_of(([("client-id", None)], PRODUCER_BYTE_RATE, 1))
     quotas.throttle_ms(PRODUCER_BYTE_RATE, "u", "busy", 1_000, Instant(NOW + 60_000))
     for number in range(MAX_SHARES - 5):

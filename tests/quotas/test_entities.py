@@ -46,7 +46,7 @@ def test_quotas_are_set_changed_and_removed():
         ([("ip", None)], "connection_creation_rate", 5e9, "is too large for an INT"),
     ],
 )
-def test_refused(parts, key, value, message):
+def test_invalid_quotas_are_refused(parts, key, value, message):
     with pytest.raises(KafkaError, match=message) as refused:
         altered_quotas(quota_entity(parts), {}, [(key, value)])
     assert refused.value.code == ErrorCode.invalid_request
@@ -68,7 +68,7 @@ EXACT, DEFAULT, ANY = range(3)
         ([("user", EXACT, "ALICE")], False, set()),
     ],
 )
-def test_filters(components, strict, found):
+def test_filters_select_quota_entities(components, strict, found):
     entities = {
         "alice": ALICE,
         "alice c": quota_entity([("user", "alice"), ("client-id", "c")]),

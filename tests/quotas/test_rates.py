@@ -29,7 +29,7 @@ def test_after_the_wait_the_rate_is_the_quota():
     assert rate.throttle_ms(1_000, at(wait)) == 0
 
 
-def test_windows_slide():
+def test_windows_of_a_rate_slide():
     rate = Rate(WINDOWS)
     for second in range(11):
         rate.record(1_000, at(second * 1_000))

@@ -377,7 +377,7 @@ async def test_a_jump_of_the_wall_clock_moves_no_deadline(ahead_ms):
 
 @pytest.mark.parametrize("ahead_ms", JUMPS_MS)
 @virtual_time
-async def test_what_is_logged_is_dated_by_the_wall_clock(ahead_ms):
+async def test_logged_records_are_dated_by_the_wall_clock(ahead_ms):
     async with serving() as served:
         await answer(served.commit("before", {T0: 1}))
         served.clock.ahead_ms = ahead_ms
@@ -434,7 +434,7 @@ async def test_the_offsets_of_deleted_topics_go_in_every_shard():
 
 
 @virtual_time
-async def test_they_go_although_the_storage_failed_meanwhile():
+async def test_offsets_of_a_deleted_topic_go_although_the_storage_failed_meanwhile():
     log = FakeLog()
     async with serving(log) as served:
         await answer(served.commit("g", {T0: 1, ("u", 0): 2}))
@@ -524,7 +524,7 @@ async def test_statistics_count_over_all_shards():
         assert statistics["timers"] >= 4
 
 
-def test_what_is_appended_is_in_kafkas_schema():
+def test_appended_records_have_kafkas_schema():
     log = FakeLog()
     (record,) = records("g", 1)
     append_records(log, [[record]], 0)

@@ -87,7 +87,7 @@ def heartbeat(served):
 
 
 @virtual_time
-async def test_who_has_read_the_log_reads_only_the_rest_when_it_serves():
+async def test_a_standby_reads_only_the_rest_of_the_log_when_it_serves():
     log = moving_log()
     async with serving(log) as leader, serving(log.elsewhere()) as follower:
         coming = log.standby()
@@ -168,7 +168,7 @@ async def test_all_is_read_again_once_batches_were_removed():
 
 
 @virtual_time
-async def test_what_was_read_is_forgotten_when_the_partition_does_not_come():
+async def test_records_read_are_forgotten_when_the_standby_ends():
     log = moving_log()
     async with serving(log.elsewhere()) as follower:
         coming = log.standby()
@@ -236,7 +236,7 @@ class Moves(History):
         assert self.live() == self.logged()
 
 
-async def test_what_compaction_has_removed_is_not_served():
+async def test_records_that_compaction_removed_are_not_served():
     """A tombstone is gone, and was not read; what it has deleted was."""
     it = Moves()
     await it.begin()
@@ -251,7 +251,7 @@ async def test_what_compaction_has_removed_is_not_served():
     assert not it.served.groups.group("g").offsets
 
 
-async def test_what_was_read_and_not_replayed_is_replayed_first():
+async def test_records_read_but_not_replayed_are_replayed_first():
     log = MovingLog(*log_of(*(group_record(f"g{number}") for number in range(3_000))).batches)
     async with serving(log.elsewhere()) as follower:
         coming = log.standby()
@@ -277,7 +277,7 @@ async def test_what_was_read_and_not_replayed_is_replayed_first():
         max_size=60,
     )
 )
-def test_what_was_read_before_is_what_the_log_tells_afterwards(history):
+def test_a_standby_that_takes_over_has_the_state_of_its_log(history):
     async def run():
         it = Moves()
         await it.begin()

@@ -94,7 +94,7 @@ async def test_a_timer_does_not_wait_for_ever():
 
 
 @virtual_time
-async def test_who_was_in_time_while_the_process_was_held_up_is_heard_before_it_rings():
+async def test_heartbeats_in_time_during_a_pause_of_the_process_come_before_timers():
     rings = Rings()
     loop = asyncio.get_running_loop()
     rings.set("session", 10)

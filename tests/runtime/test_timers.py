@@ -44,7 +44,7 @@ def test_a_cancelled_timer_never_comes_due_and_may_be_set_again():
     assert list(heap.due(99)) == ["a"]
 
 
-def test_what_is_set_while_timers_come_due_does_too():
+def test_timers_set_while_others_come_due_come_due_too():
     heap = timers(a=10)
     seen = []
     for key in heap.due(10):
@@ -54,7 +54,7 @@ def test_what_is_set_while_timers_come_due_does_too():
     assert seen == ["a", "b"]
 
 
-def test_what_is_cancelled_while_timers_come_due_does_not():
+def test_timers_cancelled_while_others_come_due_do_not():
     heap = timers(a=10, b=10)
     for key in heap.due(10):
         assert key == "a"
@@ -110,7 +110,7 @@ def test_no_call_takes_long_however_many_timers_are_cancelled():
     assert longest < 50 * SKIPPED_AT_ONCE
 
 
-def test_its_keys_can_be_walked():
+def test_a_timer_heap_iterates_over_its_keys():
     assert set(timers(a=1, b=2)) == {"a", "b"}
 
 
@@ -124,7 +124,7 @@ actions = st.one_of(
 
 
 @given(st.lists(actions, max_size=60))
-def test_it_is_a_dictionary_of_deadlines(script):
+def test_a_timer_heap_acts_as_a_dictionary_of_deadlines(script):
     heap, model = TimerHeap(), {}
     for what, *arguments in script:
         if what == "set":

@@ -548,7 +548,7 @@ async def test_a_log_that_is_not_of_the_schema_is_refused_until_it_is_replaced()
 
 
 @virtual_time
-async def test_statistics():
+async def test_statistics_count_shards_ids_and_open_transactions():
     async with serving() as served:
         producer = await served.init()
         await served.add(producer)

@@ -127,7 +127,7 @@ async def test_topics_that_are_deleted_while_it_goes_on():
         assert list(served.groups.group("g").offsets.topics) == ["v"]
 
 
-async def test_loading():
+async def test_loading_many_commits_and_tombstones_takes_short_turns():
     log = log_of(many(["t"], 40_000))
     tombstones = [OffsetCommitRecord(OffsetCommitKey("g", "t", n), None) for n in range(30_000)]
     append_records(log, [tombstones], Timestamp(0))

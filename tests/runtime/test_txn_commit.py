@@ -115,7 +115,7 @@ async def test_an_abort_marker_drops_them():
 
 
 @virtual_time
-async def test_what_comes_in_one_turn_is_logged_in_its_order():
+async def test_requests_of_one_turn_are_logged_in_their_order():
     log = FakeLog()
     async with serving(log) as served:
         calls = [served.txn_commit("g", {T0: 5}), served.commit("g", {T0: 9})]

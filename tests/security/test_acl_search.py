@@ -97,7 +97,7 @@ def test_filters_that_find_nothing_take_steps_too(pattern_type: PatternType) -> 
     assert run(find(index([]), [wanted] * 100))[0] >= 100
 
 
-def test_what_is_found_is_as_of_one_moment() -> None:
+def test_a_search_sees_the_entries_of_one_moment() -> None:
     entries = [binding(f"topic-{number}") for number in range(100)]
     acls = index(entries)
     steps = find(acls, [AclBindingFilter()])

@@ -131,7 +131,7 @@ def test_a_decision_is_that_of_the_rules_after_any_additions_and_removals(
 
 
 @given(st.lists(bindings, max_size=12))
-def test_nothing_is_left_of_entries_that_are_removed(entries: list[AclBinding]) -> None:
+def test_removed_entries_leave_no_decision_behind(entries: list[AclBinding]) -> None:
     acls = index(entries)
     for acl_id, _ in tuple(acls.snapshot().items()):
         acls.remove(acl_id)
@@ -165,7 +165,7 @@ def some_reference(entries: Iterable[AclBinding], operation: AclOperation) -> bo
 
 
 @given(st.lists(bindings, max_size=12), st.sampled_from((AclOperation.WRITE, READ, DESCRIBE)))
-def test_something_is_allowed_unless_a_denial_covers_all_of_it(
+def test_allows_some_is_true_unless_a_denial_covers_every_allowed_name(
     entries: list[AclBinding], operation: AclOperation
 ) -> None:
     acls = index(entries)
@@ -181,7 +181,9 @@ def test_a_super_user_may_do_what_is_denied() -> None:
 
 
 @pytest.mark.parametrize("allow_everyone", [False, True])
-def test_what_no_entry_is_about_is_up_to_the_setting(allow_everyone: bool) -> None:
+def test_resources_without_an_entry_follow_allow_everyone_if_no_acl_found(
+    allow_everyone: bool,
+) -> None:
     acls = index([binding(principal="User:bob")])
     asked = Authorizer(acls, allow_everyone=allow_everyone).of(ALICE, HOST)
     assert asked.allows(READ, TOPIC, "other") is allow_everyone
@@ -208,7 +210,7 @@ def test_a_change_of_the_entries_ends_what_was_decided() -> None:
     assert asked.of(ALICE, HOST).allows(READ, TOPIC, "orders")
 
 
-def test_who_comes_by_the_unix_socket_may_do_what_is_denied() -> None:
+def test_connections_by_the_unix_socket_pass_denials() -> None:
     asked = authorizer(binding("*", AclOperation.ALL, DENY))
     root = KafkaPrincipal("Local", "root")
     assert asked.of(root, "").allows(AclOperation.READ, ResourceType.TOPIC, "orders")

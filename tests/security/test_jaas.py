@@ -46,7 +46,7 @@ def test_any_password_can_be_quoted(users: dict[str, str]) -> None:
         'org.example.OtherModule required user_a="s3cret";',
     ],
 )
-def test_anything_else_is_refused_without_repeating_it(text: str) -> None:
+def test_other_text_is_refused_without_repeating_it(text: str) -> None:
     with pytest.raises(ValueError) as refused:
         plain_users(text)
     assert "s3cret" not in str(refused.value)

@@ -46,7 +46,7 @@ def test_a_user_with_its_password_gets_in(message: bytes, user: str) -> None:
         (b"\0alice\0\xff", None),
     ],
 )
-def test_anything_else_fails_with_the_text_that_kafka_has(message: bytes, text: str | None) -> None:
+def test_other_messages_fail_with_the_text_of_kafka(message: bytes, text: str | None) -> None:
     outcome = SERVER.step(message)
     assert isinstance(outcome, Failed)
     assert outcome.text == text

@@ -244,7 +244,7 @@ def test_users_are_those_that_have_a_credential(
         assert (len(invented.salt), invented.iterations) in (forms or {(32, 4096)})
 
 
-def test_nothing_of_a_credential_is_shown() -> None:
+def test_the_repr_of_a_credential_shows_no_secret() -> None:
     shown = repr(credential(SHA_256, "pencil", b"salt"))
     assert shown == "<ScramCredential iterations=4096>"
 

@@ -102,12 +102,12 @@ def test_a_subject_of_very_many_parts_is_refused() -> None:
 
 
 @pytest.mark.parametrize("year", [1950, 1969, 1999, 2000, 2049, 2050, 9999])
-def test_the_validity(year: int) -> None:
+def test_the_validity_of_a_certificate_is_read(year: int) -> None:
     since, until = datetime(year, 1, 1, tzinfo=UTC), datetime(year, 12, 31, 23, 59, 59, tzinfo=UTC)
     assert validity(certificate(since=since, until=until)) == (since, until)
 
 
-def test_alternative_names() -> None:
+def test_alternative_names_of_a_certificate_are_read() -> None:
     first, both, none = (certificate(names=names) for names in (("a.test",), ("a.test", "b"), ()))
     assert alternative_names(first) < alternative_names(both)
     assert not alternative_names(none)

@@ -232,7 +232,7 @@ def cells(table):
 
 
 @pytest.mark.parametrize(("state", "commit", "error"), cells(END_V0))
-def test_end_before_v5(bench, state, commit, error):
+def test_end_txn_before_v5_keeps_the_epoch(bench, state, commit, error):
     producer = bench.bring_to(state)
     logged = len(bench.log)
     assert bench.end(producer, commit).error is error
@@ -337,7 +337,7 @@ def late(bench):
     return producer
 
 
-def test_what_a_late_producer_gets(bench, late):
+def test_a_late_producer_is_fenced(bench, late):
     following = (late[0], late[1] + 1)
     assert bench.add(late) is FENCED
     assert bench.end(late).error is FENCED
@@ -433,7 +433,7 @@ def test_markers_of_an_earlier_transaction_complete_nothing(bench):
     assert producer != bench.producer()
 
 
-def test_describe(bench):
+def test_a_description_has_the_metadata_of_the_transaction(bench):
     bench.bring_to(ONGOING)
     assert bench.describe() == (OK, bench.metadata())
     assert bench.describe("unknown").error is ErrorCode.transactional_id_not_found

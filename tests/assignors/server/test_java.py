@@ -29,7 +29,7 @@ def java() -> Iterator[Java]:
 @pytest.mark.parametrize(
     "seeds", [range(40), pytest.param(range(40, 400), marks=pytest.mark.long)], ids=["some", "many"]
 )
-def test_the_same_targets(seeds: range, java: Java) -> None:
+def test_targets_are_those_of_kafkas_assignor(seeds: range, java: Java) -> None:
     for seed in seeds:
         for question in History(seed).questions(STEPS):
             java.assign(question).check(question)

@@ -6,7 +6,7 @@ from .java import Answer, decoded
 from .record import RECORDED
 
 
-def test_the_same_answers() -> None:
+def test_answers_are_those_recorded_of_kafka() -> None:
     for line in RECORDED.read_text().splitlines():
         question, answer = json.loads(line)
         Answer.decoded(answer).check(decoded(question))

@@ -441,7 +441,7 @@ def test_a_regular_expression_that_only_kafka_takes_matches_nothing():
     assert told(bench.consumer_heartbeat("g", "B", 1)) == (2, {T: (0, 1)})
 
 
-def test_others_get_what_a_member_gives_up_for_an_expression_that_matches_nothing(bench):
+def test_partitions_revoked_for_an_expression_without_matches_go_to_other_members(bench):
     bench.consumer_heartbeat("g", "A", 0, regex="t")
     bench.do_jobs()
     assert told(bench.consumer_heartbeat("g", "A", 1)) == (2, {T: (0, 1)})

@@ -337,7 +337,7 @@ def test_a_join_that_is_refused_changes_nothing(bench, config, options, error):
     assert bench.shard.logged_state() == before
 
 
-def test_syncs(mixed):
+def test_classic_members_sync_of_a_consumer_group_is_validated(mixed):
     a = mixed.a
     assert mixed.sync("g", "X", 3).error == "unknown_member_id"
     assert mixed.sync("g", "C", 3).error == "unknown_member_id"
@@ -359,7 +359,7 @@ def test_an_assignment_has_the_version_of_the_subscription(mixed):
         assert decode_assignment(response.assignment).version == version
 
 
-def test_heartbeats(mixed):
+def test_classic_members_heartbeat_in_a_consumer_group_is_validated(mixed):
     a = mixed.a
     assert mixed.heartbeat("g", "X", 3).error == "unknown_member_id"
     assert mixed.heartbeat("g", "C", 3).error == "unknown_member_id"
@@ -610,7 +610,7 @@ def test_a_group_on_its_way_to_a_target_is_rebalanced_by_the_replacement(bench):
     assert bench.state() == "PreparingRebalance"
 
 
-def test_back_and_forth(bench):
+def test_epochs_and_generations_only_grow_over_migrations_back_and_forth(bench):
     """Epochs and generations only grow, and offsets stay."""
     (a,) = classic_group(bench, (0, 1))
     bench.commit("g", {("t", 0): 7}, member_id=a, generation=1)

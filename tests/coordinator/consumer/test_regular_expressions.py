@@ -94,7 +94,7 @@ def test_expressions_are_resolved_again_after_the_longest_interval(bench):
     assert bench.consumer_group().epoch == 2
 
 
-def test_what_nobody_subscribes_to_any_more_is_not_recorded(bench):
+def test_an_expression_without_subscribers_is_not_recorded(bench):
     bench.consumer_heartbeat("g", "A", 0, regex="t.*")
     bench.consumer_heartbeat("g", "B", 0, topics=["u"])
     bench.consumer_heartbeat("g", "A", -1)

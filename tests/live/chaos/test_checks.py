@@ -56,7 +56,7 @@ def acknowledged(*pairs):
         ([(0, 0), (0, 2)], (0, 2), True, "was acknowledged at 0, where is b'0'"),
     ],
 )
-def test_records(told, values, idempotent, sentence):
+def test_lost_and_repeated_records_are_found(told, values, idempotent, sentence):
     found = check_records(acknowledged(*told), "t", idempotent, log_of(*values))
     assert any(sentence in each for each in found) if sentence else not found
 
@@ -97,7 +97,7 @@ def commits_of(*offsets):
         ([1], (3, 1), "went back from 3 ("),
     ],
 )
-def test_commits(told, logged, sentence):
+def test_lost_commits_are_found(told, logged, sentence):
     ledger = Ledger()
     for offset in told:
         ledger.record_committed("c", "g", T0, offset)

@@ -73,7 +73,7 @@ async def test_a_new_member_goes_on_at_the_committed_offset(orders):
 
 
 @pytest.mark.parametrize(("start", "count"), [("first", 20), ("last", 0), (1, 20), (2**52, 0)])
-async def test_where_it_starts_without_an_offset(orders, start, count):
+async def test_a_member_without_an_offset_begins_at_start_offset(orders, start, count):
     await produce(str(orders.address), 20)
     app = App(str(orders.address), start_offset=start)
     await until(lambda: len(app.assignment) == 4)
@@ -129,7 +129,7 @@ async def test_static_members_restart_without_a_rebalance(orders):
     await again.stop()
 
 
-async def test_a_pattern(broker):
+async def test_topics_of_a_pattern_are_assigned_as_they_appear(broker):
     for name in ("orders-eu", "orders-us", "returns"):
         broker.topics.create(name, 1)
     app = App(str(broker.address), topics=(), pattern="orders-.*")
@@ -139,7 +139,7 @@ async def test_a_pattern(broker):
     await app.stop()
 
 
-async def test_the_server_restarts(tmp_path):
+async def test_a_member_goes_on_after_a_restart_of_the_server(tmp_path):
     settings = {
         "listeners": "127.0.0.1:0",
         "log.dir": str(tmp_path),
@@ -320,7 +320,7 @@ async def test_a_task_that_lost_its_partition_cleans_up_undisturbed(cluster, bou
 
 
 @pytest.mark.usefixtures("orders")
-async def test_what_is_lost_while_it_joins_is_worked_on_again_when_its_worker_has_ended(cluster):
+async def test_partitions_lost_during_a_join_restart_after_their_worker_has_ended(cluster):
     told = []
 
     async def slow(generation, tp):

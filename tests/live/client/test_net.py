@@ -72,7 +72,7 @@ async def everything(cluster: Cluster, topic: str, count: int) -> list[Record]:
         return sorted(found, key=lambda record: (record.partition, record.offset))
 
 
-async def test_what_is_produced_with_every_codec_is_fetched(cluster: Cluster, topic: str) -> None:
+async def test_records_of_every_codec_are_fetched(cluster: Cluster, topic: str) -> None:
     headers = (("a", b"1"), ("none", None), ("empty", b""))
     for codec in CODECS:
         async with Producer(cluster, compression=codec) as producer:
@@ -114,7 +114,7 @@ async def test_batches_become_arrow(cluster: Cluster, topic: str) -> None:
     assert values == [b"%d" % n for n in range(1_000)]
 
 
-async def test_nothing_is_written_twice_or_out_of_order_over_connections_that_break(
+async def test_batches_over_breaking_connections_are_written_once_and_in_order(
     site: Site, topic: str
 ) -> None:
     """An idempotent producer with five requests in flight sends its batches again and again."""
@@ -222,7 +222,9 @@ async def test_records_larger_than_a_fetch(cluster: Cluster, topic: str) -> None
     ]
 
 
-async def test_what_the_broker_refuses_is_told(cluster: Cluster, admin: Admin, topic: str) -> None:
+async def test_errors_of_the_broker_are_raised_with_their_code(
+    cluster: Cluster, admin: Admin, topic: str
+) -> None:
     with pytest.raises(KafkaError) as exists:
         await admin.create_topic(topic, partitions=1)
     assert exists.value.code is ErrorCode.topic_already_exists

@@ -19,7 +19,7 @@ from peers.kafka import LAST_OF_3
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 @pytest.mark.parametrize("by_pattern", [True, False])
-async def test_what_they_got_before_the_group_knew_them_is_read(
+async def test_records_of_new_partitions_before_their_assignment_are_read(
     site: Site, protocol: Any, by_pattern: bool
 ) -> None:
     if protocol == "consumer" and site.name == f"kafka-{LAST_OF_3}":

@@ -248,7 +248,7 @@ async def test_dicts_from_and_to_objects(cluster: Cluster, registry: SchemaRegis
 # --- errors
 
 
-async def test_an_incompatible_schema(
+async def test_an_incompatible_schema_is_refused(
     broker: Broker, cluster: Cluster, registry: SchemaRegistry, url: str
 ) -> None:
     broker.topics.create("priced", 1)
@@ -307,7 +307,7 @@ async def test_a_registry_that_is_away_is_told_once_for_all_records_of_a_schema(
     assert attempts == 1
 
 
-async def test_credentials(cluster: Cluster) -> None:
+async def test_the_registry_needs_the_right_credentials(cluster: Cluster) -> None:
     with SchemaRegistryStandIn(basic_auth=("me", "secret")) as running:
         async with (
             SchemaRegistry(running.url, basic_auth=("me", "secret")) as right,
@@ -322,7 +322,9 @@ async def test_credentials(cluster: Cluster) -> None:
     assert isinstance(info.value.__cause__, SchemaRegistryError)
 
 
-async def test_tls(cluster: Cluster, certificate: tuple[Path, Path]) -> None:
+async def test_the_registry_is_verified_by_ssl_cafile(
+    cluster: Cluster, certificate: tuple[Path, Path]
+) -> None:
     with SchemaRegistryStandIn(certificate=certificate) as running:
         async with (
             SchemaRegistry(running.url, ssl_cafile=str(certificate[0])) as trusting,

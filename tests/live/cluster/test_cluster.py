@@ -159,5 +159,5 @@ SENT = [("a", "1"), ("b", "2"), ("a", "3")]
     ],
     ids=["right", "one lost", "out of order", "one twice"],
 )
-def test_what_is_wrong_with_fed_records_is_found(content, found):
+def test_wrong_content_of_fed_records_is_found(content, found):
     assert len([*check_fed("orders", SENT, {0: content})]) == found

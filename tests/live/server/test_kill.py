@@ -99,7 +99,7 @@ def there(server: Server) -> dict[str, set[str]]:
     }
 
 
-def test_what_was_acknowledged_is_there_after_a_kill(tmp_path: Path) -> None:
+def test_acknowledged_records_survive_a_kill(tmp_path: Path) -> None:
     with serving(tmp_path, SETTINGS) as server:
         clients = {kind: Changes(server, kind) for kind in KINDS}
         threads = [threading.Thread(target=each.run) for each in clients.values()]

@@ -200,7 +200,7 @@ CLIENTS: tuple[Callable[[str, str, str], None], ...] = (
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("produce", CLIENTS, ids=lambda function: function.__name__)
-def test_clients_authenticate(
+def test_clients_authenticate_by_each_mechanism(
     server: Secured, produce: Callable[[str, str, str], None], mechanism: str
 ) -> None:
     secret = bearer_token() if mechanism == "OAUTHBEARER" else PASSWORD

@@ -12,7 +12,7 @@ from live.server.server import SOON, until
 from peers.kafka import free_port
 
 
-def test_it_goes_on_and_ends_on_sigterm(tmp_path: Path) -> None:
+def test_a_server_with_a_full_standard_error_goes_on_and_ends_on_sigterm(tmp_path: Path) -> None:
     reading, writing = os.pipe()
     address = f"127.0.0.1:{free_port()}"
     process = subprocess.Popen(
