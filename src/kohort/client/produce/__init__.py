@@ -6,6 +6,7 @@ from kohort.client.produce.delivery import Delivery, RecordMetadata
 from kohort.client.produce.producer import Producer
 from kohort.client.produce.record_arguments import (
     Headers,
+    RecordOptions,
     as_bytes,
     as_headers,
     as_partition,
@@ -21,6 +22,7 @@ __all__ = [
     "PartitionerName",
     "Producer",
     "RecordMetadata",
+    "RecordOptions",
     "Transaction",
     "as_bytes",
     "as_headers",

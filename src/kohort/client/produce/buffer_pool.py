@@ -2,15 +2,21 @@
 
 import asyncio
 
+from kohort.client.errors import BufferFullError
+from kohort.types import TopicPartition
+
 
 class BufferPool:
     """The bytes that one producer may buffer."""
 
-    __slots__ = ("_freed", "limit", "used")
+    __slots__ = ("_freed", "_max_block_s", "limit", "used", "waiting")
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, max_block_s: float) -> None:
         self.limit = limit
         self.used = 0
+        self.waiting = 0
+        """Number of callers that wait for memory: batches are sent without lingering then."""
+        self._max_block_s = max_block_s
         self._freed = asyncio.Event()
 
     def has(self, size: int) -> bool:
@@ -26,8 +32,18 @@ class BufferPool:
         self.used -= size
         self._freed.set()
 
-    async def wait_for(self, size: int) -> None:
-        """Wait until `size` bytes may be taken; the caller sets the time limit."""
-        while not self.has(size):
-            self._freed.clear()
-            await self._freed.wait()
+    async def wait_for(self, tp: TopicPartition, size: int) -> None:
+        """Wait until `size` bytes may be taken, for a record of `tp`. Raises BufferFullError."""
+        self.waiting += 1
+        try:
+            async with asyncio.timeout(self._max_block_s):
+                while not self.has(size):
+                    self._freed.clear()
+                    await self._freed.wait()
+        except TimeoutError:
+            raise BufferFullError(
+                f"{tp}: no room for a record within {self._max_block_s:g} s, {self.used} bytes "
+                "wait for the brokers; send more slowly, or raise buffer_memory or max_block_ms"
+            ) from None
+        finally:
+            self.waiting -= 1

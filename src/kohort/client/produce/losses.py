@@ -1,14 +1,20 @@
 """The error for records that were not delivered, and whose own error no caller got."""
 
-from collections import Counter
+import logging
+from collections import Counter, deque
 from collections.abc import Iterable
 from typing import Final
 
 from kohort.client.errors import UndeliveredError
 from kohort.client.produce.batch import ProduceBatch
+from kohort.errors import fresh
+
+log: Final = logging.getLogger("kohort.client.producer")
 
 _NAMED: Final = 10
 """Partitions that the text names, those with the most records."""
+_MAX_BATCHES: Final = 10_000
+"""Batches whose errors `flush` will raise, the latest ones; the errors of older ones are logged."""
 
 
 def undelivered(batches: Iterable[ProduceBatch]) -> UndeliveredError | None:
@@ -31,3 +37,31 @@ def undelivered(batches: Iterable[ProduceBatch]) -> UndeliveredError | None:
     found = [*errors.values()]
     text = f"{lost.total()} records were not delivered: {', '.join(named)}; first error: {found[0]}"
     return UndeliveredError(text, found)
+
+
+class Losses:
+    """The failed batches of a producer, until their errors are raised or dropped."""
+
+    def __init__(self) -> None:
+        self._failed: deque[ProduceBatch] = deque(maxlen=_MAX_BATCHES)
+
+    def add(self, batch: ProduceBatch) -> None:
+        """Remember a failed batch; the oldest one is logged if there are too many."""
+        if len(self._failed) == _MAX_BATCHES:
+            log.error("%s", undelivered([self._failed[0]]))
+        self._failed.append(batch)
+
+    def clear(self) -> None:
+        """Forget the failed batches: their errors are raised elsewhere."""
+        self._failed.clear()
+
+    def take(self) -> UndeliveredError | None:
+        """The errors that no caller got; None if there are none. They are forgotten."""
+        failed = tuple(self._failed)
+        self._failed.clear()
+        return undelivered(failed)
+
+    def raise_all(self) -> None:
+        """Raise UndeliveredError with the errors that no caller got, if there are any."""
+        if (losses := self.take()) is not None:
+            raise fresh(losses)

@@ -15,7 +15,9 @@ from functools import lru_cache
 from struct import Struct
 from typing import Final, get_args
 
+from kohort.client.cluster import NO_LEADER, TopicMetadata
 from kohort.client.config import Partitioner, PartitionerName
+from kohort.client.produce.record_arguments import as_partition
 from kohort.errors import ConfigError
 
 _MASK: Final = 0xFFFFFFFF
@@ -116,3 +118,35 @@ class Sticky:
             self._produced = 0
         self._produced += size
         return self._current
+
+
+class PartitionChooser:
+    """Chooses partitions for the records of one producer that are sent without one."""
+
+    def __init__(self, partitioner: Partitioner | PartitionerName, stay_bytes: int) -> None:
+        """A sticky partition stays for `stay_bytes`. Raises ConfigError."""
+        self._partitioner = partitioner_of(partitioner)
+        self._stay_bytes = stay_bytes
+        self._sticky: dict[str, Sticky] = {}
+
+    def choose(self, topic: TopicMetadata, key: bytes | None, size: int) -> int:
+        """The partition for a record of `size` bytes.
+
+        Raises TypeError and ValueError for what the application's partitioner chose.
+        """
+        count = len(topic.partitions)
+        chosen = self._partitioner(topic.name, key, count)
+        if chosen is not None:
+            if type(chosen) is not int:
+                chosen = as_partition(chosen)
+            if not 0 <= chosen < count:
+                raise ValueError(
+                    f"the partitioner chose partition {chosen!r} of topic {topic.name}, which has "
+                    f"{count}"
+                )
+            return chosen
+        sticky = self._sticky.get(topic.name)
+        if sticky is None:
+            sticky = self._sticky[topic.name] = Sticky(self._stay_bytes, random.choice)
+        led = [partition.index for partition in topic.partitions if partition.leader != NO_LEADER]
+        return sticky.next(size, led or [partition.index for partition in topic.partitions])

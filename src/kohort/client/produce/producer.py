@@ -13,17 +13,13 @@ block, raise the errors of all records whose delivery nobody awaited.
 import asyncio
 import itertools
 import logging
-import random
 import time
 from asyncio import get_running_loop
-from collections import deque
 from typing import Any, Final, Generic, Self, Unpack
 
-from kohort.client.backoff import retrying
-from kohort.client.cluster import NO_LEADER, Cluster, TopicMetadata, open_cluster
+from kohort.client.cluster import Cluster, open_cluster
 from kohort.client.concurrency import own_loop, to_its_end
 from kohort.client.config import ClientConfig, ProducerConfig, ProducerOptions, split_options
-from kohort.client.errors import BufferFullError, UndeliveredError
 from kohort.client.method_names import PRODUCER, MethodHints
 from kohort.client.metrics import ProducerMetrics
 from kohort.client.produce.batch import ProduceBatch
@@ -31,23 +27,25 @@ from kohort.client.produce.buffer_pool import BufferPool
 from kohort.client.produce.counters import ProduceCounters
 from kohort.client.produce.delivery import Delivery, RecordMetadata
 from kohort.client.produce.identity import ProducerIdentity
-from kohort.client.produce.losses import undelivered
+from kohort.client.produce.losses import Losses
 from kohort.client.produce.partition import ProducePartition
-from kohort.client.produce.partitioner import Sticky, partitioner_of
+from kohort.client.produce.partitioner import PartitionChooser
 from kohort.client.produce.producer_ids import ProducerIds
 from kohort.client.produce.record_arguments import (
     Headers,
+    RecordOptions,
     as_bytes,
     as_headers,
     as_partition,
     as_timestamp,
 )
 from kohort.client.produce.sender import Sender
+from kohort.client.produce.topic_lookup import TopicLookup
 from kohort.client.produce.transaction import Transaction
 from kohort.client.produce.transactions import Transactions
 from kohort.client.properties import checks_arguments
 from kohort.client.serialization import K_in, Serializer, V_in, serializers
-from kohort.errors import ErrorCode, KafkaError, KohortError, fresh
+from kohort.errors import ErrorCode, KafkaError, KohortError
 from kohort.protocol.compression import Buffer, compress
 from kohort.types import TopicPartition
 
@@ -57,9 +55,6 @@ log: Final = logging.getLogger("kohort.client.producer")
 
 _OVERHEAD: Final = 32
 """Bytes of a record besides key, value and headers; an upper limit for all but the longest."""
-_MOST_LOST: Final = 10_000
-"""Batches whose errors `flush` will raise, the latest ones; the errors of older ones are logged."""
-
 _numbers: Final = itertools.count(1)
 
 
@@ -89,7 +84,8 @@ class Producer(MethodHints, Generic[K_in, V_in]):
         self.config = ProducerConfig(**own)
         self.cluster = open_cluster(cluster, connection_options)
         self._owns_cluster = self.cluster is not cluster
-        self._partitioner = partitioner_of(self.config.partitioner)
+        self._chooser = PartitionChooser(self.config.partitioner, self.config.batch_size)
+        self._topics = TopicLookup(self.cluster, self.config.max_block_ms)
         self._serializers = serializers(key_serializer, value_serializer)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._purpose = f"produce {next(_numbers)}"
@@ -110,12 +106,11 @@ class Producer(MethodHints, Generic[K_in, V_in]):
             self.cluster, enabled=self.config.is_idempotent
         )
         self._partitions: dict[TopicPartition, ProducePartition] = {}
-        self._sticky: dict[str, Sticky] = {}
-        self._buffer_pool = BufferPool(self.config.buffer_memory)
+        self._buffer_pool = BufferPool(self.config.buffer_memory, self.config.max_block_ms / 1000)
         self._largest = min(self.config.max_request_size, self.config.buffer_memory)
         self._owes_a_turn = False
         """Whether a batch was filled since the sender could last run."""
-        self._failed: deque[ProduceBatch] = deque(maxlen=_MOST_LOST)
+        self._losses = Losses()
         self._counters = ProduceCounters()
         self._sender: Sender | None = None
         self._closing: asyncio.Task[None] | None = None
@@ -145,7 +140,7 @@ class Producer(MethodHints, Generic[K_in, V_in]):
             log.exception("records were lost while another exception ended the producer's block")
         finally:
             await self._end()
-            if (dropped := self._losses()) is not None:
+            if (dropped := self._losses.take()) is not None:
                 log.error("%s", dropped, exc_info=dropped)
 
     def __repr__(self) -> str:
@@ -165,7 +160,7 @@ class Producer(MethodHints, Generic[K_in, V_in]):
             queued_records=sum(batch.count for batch in unsettled),
             queued_bytes=self._buffer_pool.used,
             buffer_bytes=self._buffer_pool.limit,
-            waiting_sends=0 if self._sender is None else self._sender.waiting_for_memory,
+            waiting_sends=self._buffer_pool.waiting,
             in_flight_batches=sum(len(each.in_flight) for each in tuple(self._partitions.values())),
             transactions=None if self._transactions is None else self._transactions.metrics(),
             connections=self.cluster.metrics().connections,
@@ -197,27 +192,31 @@ class Producer(MethodHints, Generic[K_in, V_in]):
         if self._owes_a_turn:
             self._owes_a_turn = False
             await asyncio.sleep(0)  # let the sender run even if the caller never waits
-        content: Any = value
-        name: Any = key
+        value_bytes: Any = value
+        key_bytes: Any = key
         if self._serializers is not None and not serialized:
-            headers = found = list(as_headers(headers))
-            name, content = await self._serializers.serialize(topic, name, content, found)
-        if type(content) is not bytes and content is not None:
-            content = as_bytes("value", content)
-        if type(name) is not bytes and name is not None:
-            name = as_bytes("key", name)
-        size = _OVERHEAD + len(name or b"") + len(content or b"")
-        pairs = as_headers(headers) if headers else ()
-        if pairs:
-            size += sum(len(each) * 4 + len(data or b"") + 10 for each, data in pairs)
-        stamp = time.time_ns() // 1_000_000 if timestamp is None else as_timestamp(timestamp)
+            headers = header_list = list(as_headers(headers))
+            key_bytes, value_bytes = await self._serializers.serialize(
+                topic, key_bytes, value_bytes, header_list
+            )
+        if type(value_bytes) is not bytes and value_bytes is not None:
+            value_bytes = as_bytes("value", value_bytes)
+        if type(key_bytes) is not bytes and key_bytes is not None:
+            key_bytes = as_bytes("key", key_bytes)
+        size = _OVERHEAD + len(key_bytes or b"") + len(value_bytes or b"")
+        header_pairs = as_headers(headers) if headers else ()
+        if header_pairs:
+            size += sum(
+                len(header) * 4 + len(content or b"") + 10 for header, content in header_pairs
+            )
+        timestamp_ms = time.time_ns() // 1_000_000 if timestamp is None else as_timestamp(timestamp)
         if type(partition) is not int and partition is not None:
             partition = as_partition(partition)
-        known = self.cluster.known_topic(topic) or await self._find(topic)
+        metadata = self.cluster.known_topic(topic) or await self._topics.find(topic)
         if partition is None:
-            partition = self._choose(known, name, size)
-        elif known.partition(partition) is None:
-            await self._find(topic, as_partition(partition))
+            partition = self._chooser.choose(metadata, key_bytes, size)
+        elif metadata.partition(partition) is None:
+            await self._topics.find(topic, as_partition(partition))
         tp = TopicPartition(topic, partition)
         if size > self._largest:
             raise KafkaError(
@@ -225,10 +224,11 @@ class Producer(MethodHints, Generic[K_in, V_in]):
                 f"{tp}: {size} bytes; see max_request_size, buffer_memory",
             )
         if not self._buffer_pool.has(size):
-            await self._wait_for_memory(tp, size)
-        batch, is_new = self._open_batch(tp, size, stamp)
+            self._wake_sender()
+            await self._buffer_pool.wait_for(tp, size)
+        batch, is_new = self._open_batch(tp, size, timestamp_ms)
         before = batch.size
-        delivery = batch.append(name, content, pairs, stamp)
+        delivery = batch.append(key_bytes, value_bytes, header_pairs, timestamp_ms)
         self._buffer_pool.take(batch.size - before)
         if batch.size >= self.config.batch_size:
             batch.close()
@@ -242,11 +242,7 @@ class Producer(MethodHints, Generic[K_in, V_in]):
         self,
         topic: str,
         value: V_in | None,
-        *,
-        key: K_in | None = None,
-        headers: Headers = (),
-        partition: int | None = None,
-        timestamp: int | None = None,
+        **options: Unpack[RecordOptions[K_in]],
     ) -> RecordMetadata:
         """Send a record, and return when it is in the log.
 
@@ -254,9 +250,7 @@ class Producer(MethodHints, Generic[K_in, V_in]):
         call that is cancelled does not take the record back: use `send`, and keep its delivery,
         where the outcome matters then. Raises as `send`, and as its delivery.
         """
-        delivery = await self.send(
-            topic, value, key=key, headers=headers, partition=partition, timestamp=timestamp
-        )
+        delivery = await self.send(topic, value, **options)
         return await delivery
 
     async def send_encoded(
@@ -282,11 +276,12 @@ class Producer(MethodHints, Generic[K_in, V_in]):
             self._take_loop()
         known = self.cluster.known_topic(tp.topic)
         if known is None or known.partition(tp.partition) is None:
-            await self._find(tp.topic, tp.partition)
+            await self._topics.find(tp.topic, tp.partition)
         if self._partition(tp).waiting:  # goes with a request before that of this batch
             await asyncio.sleep(0)
         if not self._buffer_pool.has(size):
-            await self._wait_for_memory(tp, size)
+            self._wake_sender()
+            await self._buffer_pool.wait_for(tp, size)
         queue = self._partition(tp)
         if queue.open is not None:
             queue.open.close()
@@ -308,7 +303,7 @@ class Producer(MethodHints, Generic[K_in, V_in]):
         text counts them by partition.
         """
         await self._settle_now()
-        self._raise_losses()
+        self._losses.raise_all()
 
     def transaction(self, *, wait: bool = False) -> Transaction:
         """A transaction, as a scope: `async with producer.transaction() as transaction`.
@@ -329,7 +324,7 @@ class Producer(MethodHints, Generic[K_in, V_in]):
         """Wait until no record waits or is in flight, also none that is sent meanwhile."""
         while self._unsettled():
             await self._settle_now()
-        self._failed.clear()  # the transaction's end tells of them
+        self._losses.clear()  # the end of the transaction raises them
 
     async def _settle_now(self) -> None:
         unsettled = self._unsettled()
@@ -360,7 +355,7 @@ class Producer(MethodHints, Generic[K_in, V_in]):
             pass
         finally:
             await self._end()
-        self._raise_losses()
+        self._losses.raise_all()
 
     async def _end(self) -> None:
         """Drop what is not settled, also if the caller is cancelled. Idempotent."""
@@ -376,19 +371,8 @@ class Producer(MethodHints, Generic[K_in, V_in]):
         if self._owns_cluster:
             await self.cluster.close()
 
-    def _raise_losses(self) -> None:
-        if (losses := self._losses()) is not None:
-            raise fresh(losses)
-
-    def _losses(self) -> UndeliveredError | None:
-        failed = tuple(self._failed)
-        self._failed.clear()
-        return undelivered(failed)
-
     def _take_loop(self) -> None:
         self._loop = own_loop(self._loop, "producer")
-
-    # Topic and partition of a record
 
     async def partitions_for(self, topic: str) -> list[TopicPartition]:
         """The partitions of a topic, which is made if the brokers make topics by themselves.
@@ -397,51 +381,8 @@ class Producer(MethodHints, Generic[K_in, V_in]):
         """
         if self._loop is not get_running_loop():
             self._take_loop()
-        found = self.cluster.known_topic(topic) or await self._find(topic)
+        found = self.cluster.known_topic(topic) or await self._topics.find(topic)
         return [TopicPartition(topic, each.index) for each in found.partitions]
-
-    async def _find(self, topic: str, partition: int = 0) -> TopicMetadata:
-        """Metadata of the topic that has the partition, which may have been added just now."""
-        if not isinstance(topic, str):
-            raise TypeError(f"topic {topic!r}: a str expected")
-        return await retrying(
-            lambda: self._ask(topic, partition),
-            what=f"metadata of topic {topic!r}",
-            timeout_ms=self.config.max_block_ms,
-            backoff=self.cluster.backoff(),
-            advice="check the topic's name, and that the brokers can be reached",
-        )
-
-    async def _ask(self, topic: str, partition: int) -> TopicMetadata:
-        found = (await self.cluster.ask_metadata((topic,), allow_auto_create=True)).topics[topic]
-        if found.error is not ErrorCode.none:
-            raise KafkaError(found.error, f"topic {topic}")
-        if not found.partitions:
-            raise KafkaError(ErrorCode.leader_not_available, f"topic {topic} has no partitions yet")
-        if found.partition(partition) is None:
-            raise KafkaError(
-                ErrorCode.unknown_topic_or_partition,
-                f"{topic}-{partition}: the topic has {len(found.partitions)} partitions",
-            )
-        return self.cluster.known_topic(topic) or found
-
-    def _choose(self, topic: TopicMetadata, key: bytes | None, size: int) -> int:
-        count = len(topic.partitions)
-        chosen = self._partitioner(topic.name, key, count)
-        if chosen is not None:
-            if type(chosen) is not int:
-                chosen = as_partition(chosen)
-            if not 0 <= chosen < count:
-                raise ValueError(
-                    f"the partitioner chose partition {chosen!r} of topic {topic.name}, which has "
-                    f"{count}"
-                )
-            return chosen
-        sticky = self._sticky.get(topic.name)
-        if sticky is None:
-            sticky = self._sticky[topic.name] = Sticky(self.config.batch_size, random.choice)
-        able = [each.index for each in topic.partitions if each.leader != NO_LEADER]
-        return sticky.next(size, able or [each.index for each in topic.partitions])
 
     # Batches
 
@@ -488,6 +429,7 @@ class Producer(MethodHints, Generic[K_in, V_in]):
                 self._ids,
                 self._purposes,
                 self._counters,
+                self._buffer_pool,
                 self._settled,
             )
         self._sender.add(partition)
@@ -505,27 +447,7 @@ class Producer(MethodHints, Generic[K_in, V_in]):
         if batch.halves is not None:
             self._buffer_pool.take(sum(half.size for half in batch.halves))
         elif batch.outcome.done.exception() is not None:
-            if len(self._failed) == _MOST_LOST:
-                log.error("%s", undelivered([self._failed[0]]))
-            self._failed.append(batch)
-
-    async def _wait_for_memory(self, tp: TopicPartition, size: int) -> None:
-        sender = self._sender
-        if sender is not None:
-            sender.waiting_for_memory += 1
-            sender.wake()
-        try:
-            async with asyncio.timeout(self.config.max_block_ms / 1000):
-                await self._buffer_pool.wait_for(size)
-        except TimeoutError:
-            raise BufferFullError(
-                f"{tp}: no room for a record within {self.config.max_block_ms / 1000:g} "
-                f"s, {self._buffer_pool.used} bytes "
-                "wait for the brokers; send more slowly, or raise buffer_memory or max_block_ms"
-            ) from None
-        finally:
-            if sender is not None:
-                sender.waiting_for_memory -= 1
+            self._losses.add(batch)
 
 
 def _kept(payload: Buffer) -> Buffer:

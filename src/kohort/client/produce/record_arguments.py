@@ -2,12 +2,23 @@
 
 import operator
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Generic, TypeAlias, TypedDict
 
+from kohort.client.serialization import K_in
 from kohort.protocol.compression import Buffer
 from kohort.protocol.records import Header
 
 Headers: TypeAlias = Iterable[tuple[str, Buffer | None]] | Mapping[str, Buffer | None]
+
+
+class RecordOptions(TypedDict, Generic[K_in], total=False):
+    """What a record may have besides its topic and value; `Producer.send` has the meanings."""
+
+    key: K_in | None
+    headers: Headers
+    partition: int | None
+    timestamp: int | None
+
 
 _LATEST: Final = (1 << 63) - 1
 

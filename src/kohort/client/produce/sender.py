@@ -15,6 +15,7 @@ from kohort.client.cluster import Cluster
 from kohort.client.config import ProducerConfig
 from kohort.client.errors import DeliveryTimeoutError, GaveUpError, is_retriable
 from kohort.client.produce.batch import ProduceBatch
+from kohort.client.produce.buffer_pool import BufferPool
 from kohort.client.produce.counters import ProduceCounters
 from kohort.client.produce.delivery import NO_OFFSET
 from kohort.client.produce.delivery_results import DeliveryResults
@@ -38,7 +39,8 @@ class Sender:
     """Sends batches.
 
     There are as many connections to a broker as `purposes`; each has its own share of the
-    partitions. `on_settled` is called with each finished batch, also one that was split in two.
+    partitions. Batches do not linger while callers wait for memory of `buffer_pool`.
+    `on_settled` is called with each finished batch, also one that was split in two.
     """
 
     def __init__(
@@ -48,6 +50,7 @@ class Sender:
         ids: ProducerIdentity,
         purposes: Sequence[str],
         counters: ProduceCounters,
+        buffer_pool: BufferPool,
         on_settled: Callable[[ProduceBatch], None],
     ) -> None:
         self._cluster = cluster
@@ -55,6 +58,7 @@ class Sender:
         self._ids = ids
         self._purposes = purposes
         self._counters = counters
+        self._buffer_pool = buffer_pool
         self._results = DeliveryResults(cluster, config, ids, counters, on_settled)
         self._active: dict[ProducePartition, None] = {}
         self._wake = asyncio.Event()
@@ -64,8 +68,6 @@ class Sender:
         self._acquiring = False
         self._admitting = False
         self._is_closing = False
-        self.waiting_for_memory = 0
-        """Number of callers that wait for memory: batches are sent without lingering then."""
         self.failure: BaseException | None = None
         """Why nothing is sent any more: a fault of the client."""
         self._task = self._start(self._run())
@@ -114,7 +116,7 @@ class Sender:
         by_route: defaultdict[Route, list[ProducePartition]] = defaultdict(list)
         to_admit = []
         for partition in tuple(self._active):
-            due = partition.due(self._config.linger_s, skip_linger=self.waiting_for_memory > 0)
+            due = self._due(partition)
             if due > now:
                 next_due = min(next_due, due)
                 continue
@@ -135,6 +137,10 @@ class Sender:
             next_due = min(next_due, self._send_ready(route, partitions, now))
         return next_due
 
+    def _due(self, partition: ProducePartition) -> float:
+        skip_linger = self._buffer_pool.waiting > 0
+        return partition.due(self._config.linger_s, skip_linger=skip_linger)
+
     def _send_ready(
         self, route: Route, partitions: Sequence[ProducePartition], now: float
     ) -> float:
@@ -154,7 +160,7 @@ class Sender:
                 self._active[partition] = self._active.pop(partition)  # last in the next request
                 size += batch.sent_size
             # The next batch of each goes with another request.
-            if partition.due(self._config.linger_s, skip_linger=self.waiting_for_memory > 0) <= now:
+            if self._due(partition) <= now:
                 self.wake()
         if batches:
             self._ids.sending()

@@ -31,6 +31,7 @@ from kohort.client.produce import Delivery as AsyncDelivery
 from kohort.client.produce import (
     Headers,
     RecordMetadata,
+    RecordOptions,
     as_bytes,
     as_headers,
     as_partition,
@@ -234,17 +235,10 @@ class Producer(MethodHints, Generic[K_in, V_in]):
         self,
         topic: str,
         value: V_in | None,
-        *,
-        key: K_in | None = None,
-        headers: Headers = (),
-        partition: int | None = None,
-        timestamp: int | None = None,
+        **options: Unpack[RecordOptions[K_in]],
     ) -> RecordMetadata:
         """Send a record, and return when it is in the log. Raises as `send`, and its delivery."""
-        delivery = self.send(
-            topic, value, key=key, headers=headers, partition=partition, timestamp=timestamp
-        )
-        return delivery.result()
+        return self.send(topic, value, **options).result()
 
     def transaction(self) -> "Transaction":
         """A transaction, as a scope: `with producer.transaction() as transaction`.
