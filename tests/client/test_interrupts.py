@@ -155,9 +155,7 @@ def test_each_record_counts_once(config: ClientConfig, interrupts: Interrupts, w
     try:
         with (
             Producer(config, transactional_id="totals-1", linger_ms=0) as producer,
-            ConsumerGroup(
-                "totals", topics=["orders"], cluster=None, bootstrap=config.bootstrap
-            ) as group,
+            ConsumerGroup("totals", topics=["orders"], bootstrap=config.bootstrap) as group,
         ):
             for batch in group:
                 transaction, at = producer.transaction(), at + 1
