@@ -1,12 +1,13 @@
 """Ends a member's partitions and generations: drain the tasks, commit marked offsets, then report.
 
-The membership goes on (joins again, or leaves) only after `on_drained`. While a drain runs, more
+The membership goes on (joins again, or leaves) only after its `drained`. While a drain runs, more
 partitions may have to end, or the same ones with a harder end. The running drain is then cancelled,
 and one drain of all that is left replaces it.
 """
 
 import asyncio
-from typing import Final, Protocol
+from collections.abc import Callable
+from typing import Final
 
 from kohort.client.group.context import MemberContext
 from kohort.client.group.generation_scope import GenerationScope
@@ -19,27 +20,13 @@ FLUSH_S: Final = 5.0
 """Time limit for the last commits of partitions that end."""
 
 
-class DrainedMember(MemberContext, Protocol):
-    """The member as `Draining` sees it."""
-
-    def release(self, owned: OwnedPartition) -> None:
-        """The partition is drained: the member no longer has it."""
-        ...
-
-    def on_drained(self) -> None:
-        """No partition and no generation is ending any more."""
-        ...
-
-    def give_up(self, error: GroupError) -> None:
-        """Leave the group at once and raise `error` to the application."""
-        ...
-
-
 class Draining:
     """Drains of one member."""
 
-    def __init__(self, run: DrainedMember) -> None:
-        self._run = run
+    def __init__(self, context: MemberContext, give_up: Callable[[GroupError], None]) -> None:
+        """`give_up` ends the membership after a fault."""
+        self._context = context
+        self._give_up = give_up
         self._open: list[GenerationScope] = []
         """Generations that have not ended completely; the last one is the current one."""
         self._owned_partitions: set[OwnedPartition] = set()
@@ -49,7 +36,7 @@ class Draining:
         """Begin a generation that succeeds the open ones; partitions that they kept run on."""
         for before in self._open:
             before.begin_end(End.REVOKED, f"generation {grant.generation} follows")
-            self._run.spawn(self._succeed(before), f"ends generation {before.id}")
+            self._context.tasks.spawn(self._succeed(before), f"ends generation {before.id}")
         self._open.append(generation)
 
     def end(self, end: EndPartitions) -> None:
@@ -58,7 +45,7 @@ class Draining:
         for owned in ending:
             owned.ending.begin(end.end, end.cause)
             if owned.is_fetched:
-                self._run.fetcher.pause(owned.partition)
+                self._context.fetcher.pause(owned.partition)
             if owned.ending.end is End.LOST:
                 owned.tasks.cancel()
         scopes = list(self._open) if end.partitions is None else []
@@ -67,17 +54,17 @@ class Draining:
         self._owned_partitions |= ending
         if self._task is not None:
             self._task.cancel()
-        self._task = self._run.spawn(self._drain(scopes, end.drain_ms / 1_000), "drains")
+        self._task = self._context.tasks.spawn(self._drain(scopes, end.drain_ms / 1_000), "drains")
 
     def cancel_tasks(self) -> None:
         """Cancel all tasks: there is no time to drain them."""
-        for owned in self._run.owned_partitions.values():
+        for owned in self._context.owned_partitions.values():
             owned.tasks.cancel()
         for generation in self._open:
             generation.cancel_tasks()
 
     def _ending(self, end: EndPartitions) -> set[OwnedPartition]:
-        owned_partitions = self._run.owned_partitions
+        owned_partitions = self._context.owned_partitions
         if end.partitions is None:
             return set(owned_partitions.values())
         return {owned_partitions[each] for each in end.partitions if each in owned_partitions}
@@ -88,13 +75,13 @@ class Draining:
         except Exception as error:
             self._task = None
             self._force_end(f"draining failed: {error!r}")
-            fault = GroupError(f"draining of group {self._run.name} failed: {error!r}")
-            self._run.give_up(caused_by(error, fault))
-        self._run.on_drained()
+            fault = GroupError(f"draining of group {self._context.name} failed: {error!r}")
+            self._give_up(caused_by(error, fault))
+        self._context.member.dispatch(self._context.membership.drained)
 
     def _force_end(self, cause: str) -> None:
         """End everything at once after a fault: the scopes must be left for the error to show."""
-        for owned in self._owned_partitions.union(self._run.owned_partitions.values()):
+        for owned in self._owned_partitions.union(self._context.owned_partitions.values()):
             owned.ending.begin(End.LOST, cause)
             owned.tasks.cancel()
             owned.ending.over.set()
@@ -111,7 +98,7 @@ class Draining:
                 all_.create_task(generation.join(seconds))
         await self._flush(owned_partitions)
         for owned in owned_partitions:
-            self._run.release(owned)
+            self._context.release(owned)
         for generation in scopes:
             self._finish(generation)
         self._owned_partitions.clear()
@@ -119,7 +106,7 @@ class Draining:
 
     async def _succeed(self, before: GenerationScope) -> None:
         """End the scope of a cooperative generation that has a successor."""
-        await before.join(self._run.config.drain_ms / 1_000)
+        await before.join(self._context.config.drain_ms / 1_000)
         while self._task is not None:
             await asyncio.wait([self._task])
         self._finish(before)
@@ -129,14 +116,14 @@ class Draining:
 
         Commits in flight also have to arrive before the coordinator hears that the partitions end.
         """
-        marked = self._run.marked
+        marked = self._context.marked
         if not marked.concern(owned_partitions):
             return
         try:
             async with asyncio.timeout(FLUSH_S):
                 await marked.commit()
         except (KohortError, TimeoutError) as error:
-            self._run.emit_event(
+            self._context.events.emit_event(
                 "commit failed", f"on revocation: {error or 'no response in time'}"
             )
 

@@ -117,7 +117,7 @@ class ConsumerGroup(MethodHints, Generic[K, V]):
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None and self._run is not None:
-            self._run.block_left()
+            self._run.handover.block_left()
         await self.close()
 
     async def _open(self) -> None:
@@ -128,14 +128,15 @@ class ConsumerGroup(MethodHints, Generic[K, V]):
         fetcher = self._make_fetcher(cluster)
         self._opened.push_async_callback(fetcher.close)
         run = self._make_run(cluster, fetcher)
-        if run.watch.has_pattern or (self.config.pattern and self.config.start == "last"):
+        watch = run.context.watch
+        if watch.has_pattern or (self.config.pattern and self.config.start == "last"):
             metadata = await cluster.metadata()
-            run.watch.begin_with(metadata)
-            if run.watch.has_pattern:
-                self._subscription.topics = run.watch.matched(metadata)
+            watch.begin_with(metadata)
+            if watch.has_pattern:
+                self._subscription.topics = watch.matched(metadata)
         self._run = run
         self._opened.push_async_callback(run.close, "the consumer is closed")
-        start_background_tasks(run)
+        start_background_tasks(run.context, run.handover)
         run.member.dispatch(run.membership.join)
 
     def _make_run(self, cluster: Cluster, fetcher: Fetcher) -> GroupRun:
@@ -172,7 +173,7 @@ class ConsumerGroup(MethodHints, Generic[K, V]):
             await self._opened.aclose()
             return
         own_loop(self._own_loop, "group")
-        self._run.validate_outside()
+        self._run.handover.validate_outside()
         if self._closing is None:
             self._closing = asyncio.create_task(
                 self._opened.aclose(), name=f"{self.config.group_id} closes"
@@ -225,7 +226,7 @@ class ConsumerGroup(MethodHints, Generic[K, V]):
     async def _next(self) -> GenerationScope[K, V] | None:
         run = self._running
         own_loop(self._own_loop, "group")
-        return cast("GenerationScope[K, V] | None", await run.next())
+        return cast("GenerationScope[K, V] | None", await run.handover.next())
 
     def records(self) -> AsyncIterator[Record[K, V]]:
         """The records of all partitions one by one, with at-least-once commits, for scripts.
@@ -303,7 +304,7 @@ class ConsumerGroup(MethodHints, Generic[K, V]):
             "state": run.membership.phase.value,
             "generation": run.membership.generation,
             "member_id": run.membership.member_id,
-            "partitions": len(run.owned_partitions),
+            "partitions": len(run.context.owned_partitions),
             "rebalances": run.rebalances,
             "commit_requests": run.committer.requests,
             "committed_partitions": run.committer.committed,

@@ -14,7 +14,7 @@ _OF_AN_OLD_EPOCH: Final = frozenset({ErrorCode.unknown_member_id, ErrorCode.stal
 
 
 async def retry_until_success(
-    run: MemberContext,
+    context: MemberContext,
     attempt: Callable[[], Awaitable[T]],
     *,
     what: str,
@@ -24,19 +24,19 @@ async def retry_until_success(
 
     Raises the first error that is not retriable.
     """
-    backoff = run.cluster.backoff()
+    backoff = context.cluster.backoff()
     while True:
         try:
             return await retrying(
                 attempt,
                 what=what,
-                timeout_ms=run.config.retry_timeout_ms,
+                timeout_ms=context.config.retry_timeout_ms,
                 backoff=backoff,
                 advice=f"it goes on being tried; {advice}",
                 retriable=_is_retriable,
             )
         except GaveUpError as error:
-            run.emit_event("unavailable", str(error))
+            context.events.emit_event("unavailable", str(error))
 
 
 def _is_retriable(error: BaseException) -> bool:

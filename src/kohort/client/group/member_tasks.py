@@ -1,0 +1,40 @@
+"""The tasks of a member besides those of its generations: they run until the group is closed."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from kohort.client.group_errors import GroupError
+
+
+class MemberTasks:
+    """Tasks of one member; an exception in one goes to `on_error`."""
+
+    def __init__(self, group: str, on_error: Callable[[GroupError], None]) -> None:
+        self._group = group
+        self._on_error = on_error
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        """Run `work` until the group is closed."""
+        task = asyncio.get_running_loop().create_task(work, name=f"{self._group} {name}")
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    async def close(self) -> None:
+        """Cancel all tasks, and wait until they have ended."""
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            failure = (
+                error
+                if isinstance(error, GroupError)
+                else GroupError(f"{task.get_name()}: {error!r}")
+            )
+            failure.__cause__ = error if failure is not error else None
+            self._on_error(failure)
