@@ -8,6 +8,7 @@ import asyncio
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
@@ -25,6 +26,7 @@ from kohort.client import (
     UndeliveredError,
 )
 from kohort.client.concurrency import background_loop
+from kohort.client.group import OfferedBatch
 from kohort.client.net import Connection
 from kohort.client.sync import Consumer, ConsumerGroup, Producer, run
 from kohort.errors import unless_error
@@ -234,6 +236,7 @@ def opened(reader: str, config: ClientConfig) -> Iterator[Any]:
 
 GROUP = "g"
 HERE = TopicPartition("orders", 0)
+DRAIN_S = 40
 ENDS = ("commit", "close", "flush", "run_to_its_end", "run_uncancelled", "_drop", "_leave_batch")
 
 
@@ -303,6 +306,35 @@ def busy_client(kind: str, config: ClientConfig) -> Any:
     producer = Producer(config, linger_ms=60_000)
     producer.send("orders", b"second")
     return producer
+
+
+def test_a_group_interrupted_as_it_takes_a_batch_and_stopped_ends_before_its_drain_timeout(
+    config: ClientConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    feed(config, [b"1", b"2"])
+    take = OfferedBatch.take
+
+    def interrupted(offered: OfferedBatch) -> bool:
+        take(offered)
+        raise KeyboardInterrupt
+
+    with ConsumerGroup(
+        GROUP,
+        topics=["orders"],
+        bootstrap=config.bootstrap,
+        drain_timeout_ms=DRAIN_S * 1000,
+        rebalance_timeout_ms=2 * DRAIN_S * 1000,
+    ) as group:
+        monkeypatch.setattr(OfferedBatch, "take", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            next(group)
+        monkeypatch.undo()
+        began = time.monotonic()
+        group.stop()
+        assert list(group) == []
+    assert time.monotonic() - began < DRAIN_S / 2
+    with ConsumerGroup(GROUP, topics=["orders"], bootstrap=config.bootstrap) as group:
+        assert next(group).first_offset == 0
 
 
 def strikes_in_the_request(

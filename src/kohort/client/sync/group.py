@@ -275,7 +275,9 @@ class ConsumerGroup(MethodHints, Generic[K, V]):
                 if not self._closed:
                     serving.result()
                 raise StopIteration
-            if not self._stops and offered.take():
+            if self._stops:
+                self._refuse(offered)
+            elif offered.take():
                 self._in_work = offered
             else:
                 self._drop(offered)
@@ -358,6 +360,13 @@ class ConsumerGroup(MethodHints, Generic[K, V]):
     def _offer(self, offered: OfferedBatch | None) -> None:
         self._offered.append(offered)
         self._arrivals.put(None)
+
+    def _refuse(self, offered: OfferedBatch) -> None:
+        """Leave a batch to the partition's next owner."""
+        if not offered.withdraw():  # an interrupt came between its `take` and the application
+            offered.is_abandoned = True
+            self._loop.loop.call_soon_threadsafe(offered.finished.set)
+        self._drop(offered)
 
     def _drop(self, offered: OfferedBatch) -> None:
         if self._offered and self._offered[0] is offered:
