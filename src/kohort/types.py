@@ -14,17 +14,20 @@ Timestamp = NewType("Timestamp", int)
 Instant = NewType("Instant", int)
 """A reading of a monotonic clock in milliseconds, for deadlines and durations; no calendar time."""
 
-RequestId: TypeAlias = Hashable
-"""Names a request whose response may come later; the core only stores it and returns it.
+OnResponse: TypeAlias = Hashable
+"""Receiver of the response to a request: in a server a function of the response.
+
+The core neither calls nor reads it. It keeps it until it decides the response, and returns both in
+a `Reply`. In tests of the core, it is a number.
 """
 
 ResponseT_co = TypeVar("ResponseT_co", covariant=True)
 
 
 class Reply(NamedTuple, Generic[ResponseT_co]):
-    """The response to a request, as the core decides it."""
+    """The response to a request, as the core decides it, and the receiver of it."""
 
-    request_id: RequestId
+    on_response: OnResponse
     response: ResponseT_co
 
 

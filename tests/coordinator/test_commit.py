@@ -56,7 +56,7 @@ def test_generation_minus_1_makes_a_simple_group(bench):
     assert tuple(row for columns in call.result.records for row in columns.rows()) == records
     assert (
         call.result[1:]
-        == Result(replies=(Reply(call.request.request_id, OffsetCommitResponse(results)),))[1:]
+        == Result(replies=(Reply(call.request.on_response, OffsetCommitResponse(results)),))[1:]
     )
     assert bench.state() is State.EMPTY
     assert bench.group().protocol_type == ""

@@ -55,7 +55,7 @@ def test_the_generation_is_checked_before_the_state(bench):
 def test_in_stable_a_heartbeat_is_fine_and_nothing_but_its_answer(bench):
     (member_id,) = bench.stable()
     call = bench.heartbeat("g", member_id, 1)
-    assert call.result == Result(replies=(Reply(call.request.request_id, HeartbeatResponse()),))
+    assert call.result == Result(replies=(Reply(call.request.on_response, HeartbeatResponse()),))
 
 
 def test_between_join_and_sync_a_heartbeat_is_fine(bench):

@@ -88,7 +88,7 @@ def test_an_empty_member_id_makes_the_group_and_logs_it_with_generation_0(bench)
     answer = JoinGroupResponse(error=ErrorCode.member_id_required, member_id="client-0001")
     assert call.result == Result(
         records=(made,),
-        replies=(Reply(call.request.request_id, answer),),
+        replies=(Reply(call.request.on_response, answer),),
         timers=(Timer(SessionExpires("g", "client-0001"), bench.now + 10_000),),
     )
     assert bench.state() is State.EMPTY

@@ -391,4 +391,4 @@ def test_one_result_answers_every_parked_member(bench, members):
     ids = bench.stable(members=members)
     *_, last = [bench.join("g", member_id) for member_id in ids]
     assert len(last.result.replies) == members
-    assert len({reply.request_id for reply in last.result.replies}) == members
+    assert len({reply.on_response for reply in last.result.replies}) == members

@@ -122,7 +122,7 @@ def test_a_follower_that_comes_back_has_a_new_id_in_the_same_generation(bench):
         ),
         replies=(
             Reply(
-                call.request.request_id,
+                call.request.on_response,
                 JoinGroupResponse(
                     generation=1,
                     protocol_type="consumer",

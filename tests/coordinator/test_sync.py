@@ -154,8 +154,8 @@ def test_the_leaders_sync_is_one_record_and_answers_everybody_who_waits(bench):
     )
     assert leading.result.records == (GroupMetadataRecord(GroupMetadataKey("g"), value),)
     assert leading.result.replies == (
-        Reply(syncing.request.request_id, assigned(b"two")),
-        Reply(leading.request.request_id, assigned(b"one")),
+        Reply(syncing.request.on_response, assigned(b"two")),
+        Reply(leading.request.on_response, assigned(b"one")),
     )
     assert leading.result.timers == (Cancel(SyncPhaseEnds("g")),)
     assert [bench.group().sessions[m].deadline - bench.now for m in (leader, follower)] == [

@@ -258,7 +258,7 @@ def read_of(shard: Shard, group: str) -> tuple[str, int, int, dict[str, tuple[ob
         known = {each: numbers for each, numbers in assignment.items() if shard.topics.by_id(each)}
         return {(str(each), number) for each, numbers in known.items() for number in numbers}
 
-    request = DescribeConsumerGroup(request_id=None, group=group)
+    request = DescribeConsumerGroup(on_response=None, group=group)
     ((_, found),) = shard.handle(request, Instant(0), Timestamp(0)).replies
     members = {
         each.member_id: (
@@ -380,7 +380,7 @@ def read_of_transactions(shards: dict[str, Shard]) -> dict[tuple[str, int, bool]
         for stable in (False, True):
             partitions = tuple(TopicPartition("orders", number) for number in range(2))
             fetch = OffsetFetch(
-                request_id=None, group=group, partitions=partitions, require_stable=stable
+                on_response=None, group=group, partitions=partitions, require_stable=stable
             )
             ((_, response),) = shards[group].handle(fetch, Instant(0), Timestamp(0)).replies
             for each in response.offsets:

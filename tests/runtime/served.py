@@ -32,7 +32,7 @@ class Served(Bench):
         if isinstance(request, TxnOffsetCommit) and request.verified is None:
             request = replace(request, verified=self._verified(request))
         call = Call(request)
-        self.groups.submit(replace(request, request_id=call.responses.append))
+        self.groups.submit(replace(request, on_response=call.responses.append))
         return call
 
     def _verified(self, request):

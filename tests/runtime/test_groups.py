@@ -95,7 +95,7 @@ async def test_answers_leave_in_the_order_of_the_decisions():
     async with serving() as served:
         for n in range(5):
             what = served.commit("g", {T0: n}) if n % 2 else served.fetch("g", T0)
-            served.groups.submit(replace(what.request, request_id=lambda _, n=n: order.append(n)))
+            served.groups.submit(replace(what.request, on_response=lambda _, n=n: order.append(n)))
         await turns()
         assert order == [0, 1, 2, 3, 4]
 

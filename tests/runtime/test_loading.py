@@ -532,7 +532,7 @@ async def test_an_answer_whose_taker_fails_the_shard_is_followed_by_no_other(wai
             served.heartbeat("g", member_id, 1)
 
         first = served.commit("h", {T0: 7})
-        served.groups.submit(replace(first.request, request_id=send_the_next))
+        served.groups.submit(replace(first.request, on_response=send_the_next))
         last = served.commit("h", {T0: 8})
         await turns(6)
         assert [len(call.responses) for call in (first, last)] == [1, 1]

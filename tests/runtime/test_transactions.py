@@ -82,7 +82,7 @@ class Coordinator:
         return response
 
     async def init(self, name="t"):
-        request = InitProducerId(request_id=None, transactional_id=name, timeout_ms=60_000)
+        request = InitProducerId(on_response=None, transactional_id=name, timeout_ms=60_000)
         response = await self.ask(request)
         return response[1:] if not response.error else response.error
 
@@ -90,7 +90,7 @@ class Coordinator:
         return (
             await self.ask(
                 AddPartitions(
-                    request_id=None,
+                    on_response=None,
                     transactional_id=name,
                     producer_id=producer[0],
                     producer_epoch=producer[1],
@@ -103,7 +103,7 @@ class Coordinator:
     async def end(self, producer, name="t", bumps_epoch=True):
         return await self.ask(
             EndTransaction(
-                request_id=None,
+                on_response=None,
                 transactional_id=name,
                 producer_id=producer[0],
                 producer_epoch=producer[1],
@@ -114,7 +114,7 @@ class Coordinator:
 
     async def state(self, name="t"):
         response = await self.coordinator.ask(
-            DescribeTransaction(request_id=None, transactional_id=name)
+            DescribeTransaction(on_response=None, transactional_id=name)
         )
         return response.metadata.state if response.metadata else response.error
 

@@ -140,7 +140,7 @@ async def test_loading_many_commits_and_tombstones_takes_short_turns():
 
 async def deleted(groups, group):
     responded = asyncio.get_running_loop().create_future()
-    groups.submit(DeleteGroup(request_id=responded.set_result, group=group))
+    groups.submit(DeleteGroup(on_response=responded.set_result, group=group))
     return await responded
 
 
@@ -246,7 +246,7 @@ async def committed_in_transaction(groups, offsets):
     responded = asyncio.get_running_loop().create_future()
     groups.submit(
         TxnOffsetCommit(
-            request_id=responded.set_result,
+            on_response=responded.set_result,
             group="g",
             producer_id=1,
             producer_epoch=0,

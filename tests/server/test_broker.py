@@ -132,7 +132,7 @@ async def test_offsets_of_a_topic_whose_deletion_a_crash_cut_short_are_forgotten
     async def ask(broker: Broker, make: Any, **fields: Any) -> Any:
         await broker.groups.loaded()
         answer = asyncio.get_running_loop().create_future()
-        broker.groups.submit(make(request_id=answer.set_result, group="g", **fields))
+        broker.groups.submit(make(on_response=answer.set_result, group="g", **fields))
         return await answer
 
     async with Broker(Config(settings)) as broker:
@@ -164,7 +164,7 @@ async def test_consumer_groups_know_the_rack_of_the_broker() -> None:
         answer = asyncio.get_running_loop().create_future()
         broker.groups.submit(
             ConsumerGroupHeartbeat(
-                request_id=answer.set_result,
+                on_response=answer.set_result,
                 group="g",
                 member_id="m",
                 member_epoch=0,

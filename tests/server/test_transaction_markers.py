@@ -142,7 +142,7 @@ class Server:
     # --- requests, as the handlers serve them ---
 
     async def init(self, name):
-        request = InitProducerId(request_id=None, transactional_id=name, timeout_ms=TIMEOUT_MS)
+        request = InitProducerId(on_response=None, transactional_id=name, timeout_ms=TIMEOUT_MS)
         return await self.transactions.ask(request)
 
     async def write(self, name, producer, partition, value):
@@ -168,7 +168,7 @@ class Server:
         response = asyncio.get_running_loop().create_future()
         self.groups.submit(
             TxnOffsetCommit(
-                request_id=response.set_result,
+                on_response=response.set_result,
                 group="g",
                 producer_id=producer[0],
                 producer_epoch=producer[1],
@@ -195,7 +195,7 @@ class Server:
     async def end(self, name, producer, commit, bumps_epoch):
         return await self.transactions.ask(
             EndTransaction(
-                request_id=None,
+                on_response=None,
                 transactional_id=name,
                 producer_id=producer[0],
                 producer_epoch=producer[1],

@@ -59,7 +59,7 @@ class TransactionBench:
 
     def ask(self, request):
         (reply,) = self.handle(request).replies
-        assert reply.request_id == request.request_id
+        assert reply.on_response == request.on_response
         return reply.response
 
     def advance(self, ms):
@@ -92,7 +92,7 @@ class TransactionBench:
         """(error, producer id, epoch)"""
         return self.ask(
             InitProducerId(
-                request_id="init",
+                on_response="init",
                 transactional_id=name,
                 timeout_ms=timeout_ms,
                 producer_id=producer[0],
@@ -102,7 +102,7 @@ class TransactionBench:
 
     def add(self, producer, partitions=ORDERS, name="t", client_version=0):
         request = AddPartitions(
-            request_id="add",
+            on_response="add",
             transactional_id=name,
             producer_id=producer[0],
             producer_epoch=producer[1],
@@ -114,7 +114,7 @@ class TransactionBench:
     def verify(self, producer, partitions=ORDERS, name="t"):
         return self.ask(
             VerifyPartitions(
-                request_id="verify",
+                on_response="verify",
                 transactional_id=name,
                 producer_id=producer[0],
                 producer_epoch=producer[1],
@@ -125,7 +125,7 @@ class TransactionBench:
     def end(self, producer, commit=True, name="t", v5=False):
         return self.ask(
             EndTransaction(
-                request_id="end",
+                on_response="end",
                 transactional_id=name,
                 producer_id=producer[0],
                 producer_epoch=producer[1],
@@ -135,7 +135,7 @@ class TransactionBench:
         )
 
     def describe(self, name="t"):
-        return self.ask(DescribeTransaction(request_id="describe", transactional_id=name))
+        return self.ask(DescribeTransaction(on_response="describe", transactional_id=name))
 
     def expire(self):
         return self.handle(ExpireTransactionalIds(tuple(self.shard.transactions))).records

@@ -90,7 +90,7 @@ def delete_group(group: AnyGroup | None, request: DeleteGroup, step: Step) -> No
             _delete_large_group(group, request, step)
             return
         tombstones(group, step)
-    step.reply(request.request_id, DeleteGroupResponse(error))
+    step.reply(request.on_response, DeleteGroupResponse(error))
 
 
 def _delete_large_group(group: AnyGroup, request: DeleteGroup, step: Step) -> None:
@@ -100,7 +100,9 @@ def _delete_large_group(group: AnyGroup, request: DeleteGroup, step: Step) -> No
     """
     offsets, group.offsets = group.offsets, CommittedOffsets()
     tombstones(group, step)
-    step.go_on_with(DiscardOffsets(request_id=request.request_id, group=group.id, offsets=offsets))
+    step.go_on_with(
+        DiscardOffsets(on_response=request.on_response, group=group.id, offsets=offsets)
+    )
 
 
 def discard_offsets(group: AnyGroup | None, event: DiscardOffsets, step: Step) -> None:
@@ -111,7 +113,7 @@ def discard_offsets(group: AnyGroup | None, event: DiscardOffsets, step: Step) -
     if event.offsets or event.offsets.pending:
         step.go_on_with(event)
     else:
-        step.reply(event.request_id, DeleteGroupResponse())
+        step.reply(event.on_response, DeleteGroupResponse())
 
 
 def tombstones(group: AnyGroup, step: Step) -> None:

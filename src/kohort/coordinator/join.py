@@ -62,7 +62,7 @@ def join_group(group: Group, request: JoinGroup, step: Step) -> None:
     """Decide one JoinGroup in an existing group (perhaps made for it)."""
     if not _has_room(group, request.member_id, step):
         remove_member(group, request.member_id, step)
-        step.reply(request.request_id, JoinGroupResponse(error=ErrorCode.group_max_size_reached))
+        step.reply(request.on_response, JoinGroupResponse(error=ErrorCode.group_max_size_reached))
         maybe_complete_join(group, step)
     elif not group.supports_protocols(
         request.protocol_type, [name for name, _ in request.protocols]
@@ -77,7 +77,7 @@ def join_group(group: Group, request: JoinGroup, step: Step) -> None:
 
 
 def _refuse(request: JoinGroup, error: ErrorCode, step: Step) -> None:
-    step.reply(request.request_id, JoinGroupResponse(error=error, member_id=request.member_id))
+    step.reply(request.on_response, JoinGroupResponse(error=error, member_id=request.member_id))
 
 
 def _has_room(group: Group, member_id: str, step: Step) -> bool:
@@ -117,7 +117,7 @@ def _hand_out_member_id(group: Group, request: JoinGroup, member_id: str, step: 
     group.pending.add(PendingMember(member_id, request.client_id, request.connection, timer))
     step.set_timer(SessionExpires(group.id, member_id), request.session_timeout_ms)
     step.reply(
-        request.request_id,
+        request.on_response,
         JoinGroupResponse(error=ErrorCode.member_id_required, member_id=member_id),
     )
 
@@ -190,7 +190,7 @@ def _keep_generation(
     )
     step.record(GroupMetadataRecord(GroupMetadataKey(group.id), renewed))
     step.reply(
-        request.request_id,
+        request.on_response,
         JoinGroupResponse(
             generation=value.generation,
             protocol_type=value.protocol_type,
@@ -221,9 +221,9 @@ def _join_known_member(group: Group, request: JoinGroup, step: Step) -> None:
     if state is State.COMPLETING_REBALANCE and not changed:
         # The response to its first join got lost.
         members = joined_members(group, group.protocol) if leads else ()
-        step.reply(request.request_id, current_generation(group, request.member_id, members))
+        step.reply(request.on_response, current_generation(group, request.member_id, members))
     elif state is State.STABLE and not changed and not leads:
-        step.reply(request.request_id, current_generation(group, request.member_id))
+        step.reply(request.on_response, current_generation(group, request.member_id))
     else:
         # A leader that joins again announces a change which its metadata does not show, of topics
         # for one.
@@ -246,5 +246,5 @@ def _rebalance(
     causes = (
         [] if awaited else [Cause(what, session.member_id, session.client_id, request.reason or "")]
     )
-    join = (session.member_id, request.request_id)
+    join = (session.member_id, request.on_response)
     rebalance(group, causes, step, join=join, protocol_type=request.protocol_type)

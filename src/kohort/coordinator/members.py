@@ -21,7 +21,7 @@ def heartbeat(group: Group | None, request: Heartbeat, now: Instant) -> Result:
     error = keep_alive(
         group, request.group, request.generation, request.member_id, request.instance_id, now
     )
-    return Result(replies=(Reply(request.request_id, HeartbeatResponse(error)),))
+    return Result(replies=(Reply(request.on_response, HeartbeatResponse(error)),))
 
 
 def keep_alive(
@@ -53,14 +53,14 @@ def keep_alive(
 def leave_group(group: Group | None, request: LeaveGroup, step: Step) -> None:
     """Decide one LeaveGroup: every member it names, then at most one rebalance."""
     if not request.group:
-        step.reply(request.request_id, LeaveGroupResponse(error=ErrorCode.invalid_group_id))
+        step.reply(request.on_response, LeaveGroupResponse(error=ErrorCode.invalid_group_id))
         return
     causes: list[Cause] = []
     left = tuple(_leave(group, leaving, causes, step) for leaving in request.members)
     if group is not None and causes and group.state is not State.EMPTY:
         # A pending id that leaves rebalances a stable group too, as in Kafka.
         rebalance(group, causes, step)
-    step.reply(request.request_id, LeaveGroupResponse(members=left))
+    step.reply(request.on_response, LeaveGroupResponse(members=left))
 
 
 def session_expires(group: Group, member_id: str, step: Step) -> None:

@@ -104,7 +104,7 @@ def commit_offsets(
         else min(timestamp + request.retention_ms, _LAST_TIMESTAMP)
     )
     records, results = _decide_offsets(request.group, request.offsets, config, timestamp, expires)
-    return Result(tuple(records), (Reply(request.request_id, OffsetCommitResponse(results)),))
+    return Result(tuple(records), (Reply(request.on_response, OffsetCommitResponse(results)),))
 
 
 def commit_transactional_offsets(
@@ -134,14 +134,14 @@ def commit_transactional_offsets(
     commits, results = _decide_offsets(request.group, request.offsets, config, timestamp)
     producer = request.producer_id, request.producer_epoch
     return Result(
-        replies=(Reply(request.request_id, OffsetCommitResponse(results)),),
+        replies=(Reply(request.on_response, OffsetCommitResponse(results)),),
         transactional=tuple(TransactionalOffsets(*producer, each) for each in commits),
     )
 
 
 def _refused(request: OffsetCommit | TxnOffsetCommit, error: ErrorCode) -> Result:
     results = tuple((TopicPartition(o.topic, o.partition), error) for o in request.offsets)
-    return Result(replies=(Reply(request.request_id, OffsetCommitResponse(results)),))
+    return Result(replies=(Reply(request.on_response, OffsetCommitResponse(results)),))
 
 
 def _partitions_by_id(
@@ -356,7 +356,7 @@ def delete_offsets(group: AnyGroup | None, request: OffsetDelete, step: Step) ->
     """Decide one OffsetDelete."""
     error = _validate_offset_delete(group, request)
     if group is None or error is not ErrorCode.none:
-        step.reply(request.request_id, OffsetDeleteResponse(error=error))
+        step.reply(request.on_response, OffsetDeleteResponse(error=error))
         return
     subscribed = group_subscription(group)
     if (
@@ -375,7 +375,7 @@ def delete_offsets(group: AnyGroup | None, request: OffsetDelete, step: Step) ->
             if group.offsets.concerns(partition):
                 step.record(offset_tombstone(group.id, partition))
             results.append((partition, ErrorCode.none))
-    step.reply(request.request_id, OffsetDeleteResponse(results=tuple(results)))
+    step.reply(request.on_response, OffsetDeleteResponse(results=tuple(results)))
 
 
 def group_subscription(group: AnyGroup) -> Set[str] | None:

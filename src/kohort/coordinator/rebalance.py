@@ -21,7 +21,7 @@ from kohort.coordinator.result import JoinPhaseEnds, SessionExpires, SyncPhaseEn
 from kohort.coordinator.rounds import InitialDelay, Round
 from kohort.coordinator.step import Step
 from kohort.errors import ErrorCode
-from kohort.types import RequestId
+from kohort.types import OnResponse
 
 
 def rebalance(
@@ -29,7 +29,7 @@ def rebalance(
     causes: Sequence[Cause],
     step: Step,
     *,
-    join: tuple[str, RequestId] | None = None,
+    join: tuple[str, OnResponse] | None = None,
     protocol_type: str = "",
 ) -> None:
     """Rebalance the group for `causes`: open a round, or continue the one that is joining.
@@ -114,8 +114,8 @@ def propagate_sync_error(group: Group, round_: Round, error: ErrorCode, step: St
     Sessions of these members restart, because their timers may have fired without effect while they
     were parked.
     """
-    for member_id, request_id in round_.syncs.items():
-        step.reply(request_id, SyncGroupResponse(error=error))
+    for member_id, on_response in round_.syncs.items():
+        step.reply(on_response, SyncGroupResponse(error=error))
         step.restart_session(group, group.sessions[member_id])
     round_.syncs.clear()
 
@@ -167,9 +167,9 @@ def _start_join_phase(group: Group, round_: Round, step: Step) -> None:
         step.set_timer(JoinPhaseEnds(group.id), group.rebalance_timeout_ms)
 
 
-def _park_join(round_: Round, member_id: str, request_id: RequestId, step: Step) -> None:
+def _park_join(round_: Round, member_id: str, on_response: OnResponse, step: Step) -> None:
     older = round_.joins.pop(member_id, None)
-    round_.joins[member_id] = request_id
+    round_.joins[member_id] = on_response
     if older is not None:
         # Kafka never responds to it. Here the member learns that a join phase has begun.
         step.reply(
@@ -204,9 +204,9 @@ def _start_sync_phase(group: Group, round_: Round, step: Step) -> None:
 
 
 def _respond_to_joins(group: Group, round_: Round, step: Step) -> None:
-    for member_id, request_id in round_.joins.items():
+    for member_id, on_response in round_.joins.items():
         members = joined_members(group, round_.protocol) if member_id == round_.leader else ()
-        step.reply(request_id, current_generation(group, member_id, members))
+        step.reply(on_response, current_generation(group, member_id, members))
     round_.joins.clear()
 
 

@@ -1,7 +1,7 @@
 """Requests to a shard, independent of wire versions.
 
 Handlers build them from the wire's requests. A request carries `version` if its response depends on
-it. `request_id` is opaque: the response carries it, at once or in a later `Result`.
+it. `on_response` receives the response: a `Result` has both in a `Reply`, at once or later.
 
 Requests are immutable by convention. The frequent ones are not frozen, because a frozen dataclass
 takes up to four times as long to create.
@@ -14,7 +14,7 @@ from uuid import UUID
 
 from kohort.coordinator.committed import CommittedOffsets
 from kohort.coordinator.consumer_records import Partitions
-from kohort.types import ConnectionId, RequestId, TopicPartition
+from kohort.types import ConnectionId, OnResponse, TopicPartition
 
 MayDescribe: TypeAlias = Callable[[str], bool]
 """Whether the client may describe the topic of that name; None where it may describe all.
@@ -25,7 +25,7 @@ Its regular expressions match no others.
 
 @dataclass(slots=True, kw_only=True)
 class JoinGroup:
-    request_id: RequestId
+    on_response: OnResponse
     version: int
     group: str
     client_id: str
@@ -47,7 +47,7 @@ class JoinGroup:
 
 @dataclass(slots=True, kw_only=True)
 class SyncGroup:
-    request_id: RequestId
+    on_response: OnResponse
     version: int
     group: str
     generation: int
@@ -61,7 +61,7 @@ class SyncGroup:
 
 @dataclass(slots=True, kw_only=True)
 class Heartbeat:
-    request_id: RequestId
+    on_response: OnResponse
     group: str
     generation: int
     member_id: str
@@ -77,7 +77,7 @@ class LeavingMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaveGroup:
-    request_id: RequestId
+    on_response: OnResponse
     version: int
     group: str
     members: tuple[LeavingMember, ...]
@@ -87,7 +87,7 @@ class LeaveGroup:
 class ConsumerGroupHeartbeat:
     """A heartbeat of the consumer protocol (KIP-848); None and -1 leave a field as it was."""
 
-    request_id: RequestId
+    on_response: OnResponse
     group: str
     member_id: str
     member_epoch: int
@@ -107,7 +107,7 @@ class ConsumerGroupHeartbeat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeConsumerGroup:
-    request_id: RequestId
+    on_response: OnResponse
     group: str
 
 
@@ -139,7 +139,7 @@ class Committer(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class OffsetCommit:
-    request_id: RequestId
+    on_response: OnResponse
     version: int
     group: str
     generation: int
@@ -153,7 +153,7 @@ class OffsetCommit:
 
 @dataclass(slots=True, kw_only=True)
 class TxnOffsetCommit:
-    request_id: RequestId
+    on_response: OnResponse
     group: str
     producer_id: int
     producer_epoch: int
@@ -169,7 +169,7 @@ class TxnOffsetCommit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetFetch:
-    request_id: RequestId
+    on_response: OnResponse
     group: str
     partitions: tuple[TopicPartition, ...] | None
     """None: all that the group committed."""
@@ -187,14 +187,14 @@ class OffsetFetch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeGroup:
-    request_id: RequestId
+    on_response: OnResponse
     version: int
     group: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListGroups:
-    request_id: RequestId
+    on_response: OnResponse
     states: tuple[str, ...] = ()
     """Kafka's state names, any case; empty: all."""
     types: tuple[str, ...] = ()
@@ -202,13 +202,13 @@ class ListGroups:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteGroup:
-    request_id: RequestId
+    on_response: OnResponse
     group: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetDelete:
-    request_id: RequestId
+    on_response: OnResponse
     group: str
     partitions: tuple[TopicPartition, ...]
     """Existing partitions only; the API layer refuses others."""
@@ -218,7 +218,7 @@ class OffsetDelete:
 class DiscardOffsets:
     """Goes on with the deletion of a group that had very many offsets, until none is left."""
 
-    request_id: RequestId
+    on_response: OnResponse
     """Id of the `DeleteGroup`, which gets its response at the end."""
     group: str
     offsets: CommittedOffsets

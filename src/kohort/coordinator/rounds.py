@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kohort.coordinator.journal import Cause, Rebalance
-from kohort.types import Instant, RequestId, Timestamp
+from kohort.types import Instant, OnResponse, Timestamp
 
 MOST_CAUSES: Final = 32
 
@@ -38,12 +38,12 @@ class Round:
     causes: list[Cause] = field(default_factory=list)
     more_causes: int = 0
     initial: InitialDelay | None = None
-    joins: dict[str, RequestId] = field(default_factory=dict)
+    joins: dict[str, OnResponse] = field(default_factory=dict)
     """Member id → its parked JoinGroup."""
     protocol: str | None = None
     """While joining that of the generation before."""
     joined: Instant | None = None
-    syncs: dict[str, RequestId] = field(default_factory=dict)
+    syncs: dict[str, OnResponse] = field(default_factory=dict)
     """Member id → its parked SyncGroup."""
     awaited: tuple[str, ...] = ()
     """Members that the join phase ended without."""

@@ -241,7 +241,7 @@ class Shard(Fold):
             error, group = self._new_classic_group(group, request, step)
         if not isinstance(group, Group) or error is not ErrorCode.none:
             step.reply(
-                request.request_id, JoinGroupResponse(error=error, member_id=request.member_id)
+                request.on_response, JoinGroupResponse(error=error, member_id=request.member_id)
             )
         else:
             join_group(group, request, step)
@@ -254,7 +254,9 @@ class Shard(Fold):
         try:
             classic_members.join_group(group, request, self.topics, step)
         except KafkaError as error:
-            return Result(replies=(Reply(request.request_id, JoinGroupResponse(error=error.code)),))
+            return Result(
+                replies=(Reply(request.on_response, JoinGroupResponse(error=error.code)),)
+            )
         return self._result(step)
 
     def _new_classic_group(
@@ -306,7 +308,7 @@ class Shard(Fold):
             classic_members.sync_group(group, request, self.topics, step)
         except KafkaError as error:
             refused = SyncGroupResponse(error=error.code)
-            return Result(replies=(Reply(request.request_id, refused),))
+            return Result(replies=(Reply(request.on_response, refused),))
         return step.result()
 
     def _heartbeat(self, request: Heartbeat, now: Instant, timestamp: Timestamp) -> Result:
@@ -342,7 +344,7 @@ class Shard(Fold):
             consumer_group_heartbeat(group, request, self.topics, step)
         except KafkaError as error:
             refused = ConsumerGroupHeartbeatResponse(error=error.code, error_message=error.message)
-            return Result(replies=(Reply(request.request_id, refused),))
+            return Result(replies=(Reply(request.on_response, refused),))
         self.groups[group.id] = group
         return self._result(step)
 
@@ -405,7 +407,7 @@ class Shard(Fold):
         if request.group in self._deleting:
             # A tombstone of the former group's offset would drop a pending one of this group.
             error = ErrorCode.coordinator_load_in_progress
-            return Result(replies=(Reply(request.request_id, refuse(request, error)),))
+            return Result(replies=(Reply(request.on_response, refuse(request, error)),))
         pending = self.count_pending(request.producer_id)
         group = self.groups.get(request.group)
         return commit_transactional_offsets(group, request, self.config, timestamp, pending)
@@ -530,4 +532,4 @@ _HANDLERS: Final[Mapping[type, Callable[[Shard, Any, Instant, Timestamp], Result
 def _respond(
     request: OffsetFetch | DescribeGroup | ListGroups | DescribeConsumerGroup, response: Any
 ) -> Result:
-    return Result(replies=(Reply(request.request_id, response),))
+    return Result(replies=(Reply(request.on_response, response),))

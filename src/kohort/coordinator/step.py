@@ -8,7 +8,7 @@ from kohort.coordinator.records import Record
 from kohort.coordinator.responses import Response
 from kohort.coordinator.result import Result, SessionExpires, TimerKey
 from kohort.coordinator_common import Cancel, Timer
-from kohort.types import Instant, Reply, RequestId, Timestamp
+from kohort.types import Instant, OnResponse, Reply, Timestamp
 
 
 class Step:
@@ -36,8 +36,8 @@ class Step:
     def record(self, record: Record) -> None:
         self._records.append(record)
 
-    def reply(self, request_id: RequestId, response: Response) -> None:
-        self._replies.append(Reply(request_id, response))
+    def reply(self, on_response: OnResponse, response: Response) -> None:
+        self._replies.append(Reply(on_response, response))
 
     def set_timer(self, key: TimerKey, after_ms: int) -> None:
         self._timers.append(Timer(key, Instant(self.now + after_ms)))

@@ -36,7 +36,7 @@ def sync_group(group: Group | None, request: SyncGroup, step: Step) -> None:
     """Decide one SyncGroup."""
     error = validate_sync(group, request)
     if group is None or error is not ErrorCode.none:
-        step.reply(request.request_id, SyncGroupResponse(error=error))
+        step.reply(request.on_response, SyncGroupResponse(error=error))
         return
     group.unsynced.discard(request.member_id)
     if not group.unsynced:
@@ -45,7 +45,7 @@ def sync_group(group: Group | None, request: SyncGroup, step: Step) -> None:
     if group.round is None:
         assert group.logged is not None
         assignment = group.logged.members[request.member_id].assignment
-        step.reply(request.request_id, _assigned(group.logged.value, assignment))
+        step.reply(request.on_response, _assigned(group.logged.value, assignment))
         return
     _park_sync(group.round, request, step)
     if request.member_id == group.round.leader:
@@ -113,7 +113,7 @@ def _differs(asked: str | None, is_: str | None) -> bool:
 
 def _park_sync(round_: Round, request: SyncGroup, step: Step) -> None:
     older = round_.syncs.get(request.member_id)
-    round_.syncs[request.member_id] = request.request_id
+    round_.syncs[request.member_id] = request.on_response
     if older is not None:
         # Kafka never responds to it. Here the client joins again and gets the same generation.
         step.reply(older, SyncGroupResponse(error=ErrorCode.rebalance_in_progress))
@@ -141,8 +141,8 @@ def _complete_sync(group: Group, round_: Round, request: SyncGroup, step: Step) 
         _fail_sync(group, round_, request, step)
         return
     step.record(GroupMetadataRecord(GroupMetadataKey(group.id), value))
-    for member_id, request_id in round_.syncs.items():
-        step.reply(request_id, _assigned(value, bytes(assigned.get(member_id, b""))))
+    for member_id, on_response in round_.syncs.items():
+        step.reply(on_response, _assigned(value, bytes(assigned.get(member_id, b""))))
     for session in group.sessions.values():
         step.restart_session(group, session)
     step.journal_rebalance(

@@ -105,7 +105,7 @@ class GroupHost(ShardHost[Request, Event, Record, Rebalance, Result]):
             except Exception as e:  # as in `post`
                 self._fail(e)
         request = Heartbeat(
-            request_id=None,
+            on_response=None,
             group=group,
             generation=generation,
             member_id=member_id,
@@ -192,7 +192,7 @@ class GroupHost(ShardHost[Request, Event, Record, Rebalance, Result]):
             self._appended += result.replies
             raise
         if refused:
-            return Result(replies=(Reply(request.request_id, refuse(request, refused)),))
+            return Result(replies=(Reply(request.on_response, refuse(request, refused)),))
         for entry in result.transactional:
             self.shard.replay(entry)
         return result

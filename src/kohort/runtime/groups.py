@@ -50,7 +50,7 @@ _LISTED_AT_ONCE = 500
 class Groups(Shards[GroupHost, TimerKey]):
     """All groups that this process coordinates.
 
-    The `request_id` of a request passed to `submit` is the function that receives the response.
+    A request passed to `submit` has a function as `on_response`, which is called with the response.
     Everything happens on the loop thread.
     """
 
@@ -124,7 +124,7 @@ class Groups(Shards[GroupHost, TimerKey]):
     def submit(self, request: Request) -> None:
         """Have the group's shard decide.
 
-        `request.request_id` receives the response, now or later.
+        `request.on_response` is called with the response, now or later.
         """
         self._timers.had_request = True
         if isinstance(request, ListGroups):
@@ -275,7 +275,7 @@ class Groups(Shards[GroupHost, TimerKey]):
         host.post(TimerFired(timer))
 
     def _list_groups(self, request: ListGroups) -> None:
-        respond = cast("Callable[[Response], None]", request.request_id)
+        respond = cast("Callable[[Response], None]", request.on_response)
         if not self.is_loaded:
             respond(ListGroupsResponse(error=ErrorCode.coordinator_load_in_progress))
         elif sum(len(host.shard.groups) for host in self._hosts) <= _LISTED_AT_ONCE:

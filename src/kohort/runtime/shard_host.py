@@ -31,7 +31,7 @@ from kohort.runtime.clock import Clock
 from kohort.runtime.loading_order import LoadingOrder
 from kohort.runtime.log_reading import Batches, read_batches
 from kohort.runtime.standby import Standby
-from kohort.types import Instant, Reply, RequestId, Timestamp
+from kohort.types import Instant, OnResponse, Reply, Timestamp
 
 _RELOAD_AFTER_AT_MOST_S: Final = 60.0
 """A log that can't be read is tried less and less often."""
@@ -62,7 +62,7 @@ _WHY_NOT: Final = {
 
 class _Request(Protocol):
     @property
-    def request_id(self) -> RequestId: ...
+    def on_response(self) -> OnResponse: ...
 
 
 RequestT = TypeVar("RequestT", bound=_Request)
@@ -143,7 +143,7 @@ class ShardHost(ABC, Generic[RequestT, EventT, RecordT, EffectT, ResultT]):
         self._first_reload_after_s = self._reload_after_s = context.reload_after_s
         self._failure: str | None = None
         """Why the shard failed last, since its last append."""
-        self._waiting: dict[RequestId, RequestT] = {}
+        self._waiting: dict[OnResponse, RequestT] = {}
         self._unlogged: list[Sequence[RecordT]] = []
         self._after_append: list[News[EffectT]] = []
         """What follows once all records decided so far are in the log."""
@@ -194,10 +194,10 @@ class ShardHost(ABC, Generic[RequestT, EventT, RecordT, EffectT, ResultT]):
     def submit(self, request: RequestT) -> None:
         """Have the shard decide; the request's id receives the response."""
         if self.state is _ACTIVE:
-            self._waiting[request.request_id] = request
+            self._waiting[request.on_response] = request
             self.post(request)
         else:
-            _respond(request.request_id, self._refusal(request))
+            _respond(request.on_response, self._refusal(request))
 
     def post(self, event: RequestT | EventT) -> ResultT | None:
         """Have the shard decide on an event, which is lost on a shard that is not active.
@@ -236,8 +236,8 @@ class ShardHost(ABC, Generic[RequestT, EventT, RecordT, EffectT, ResultT]):
             if isinstance(item, Reply):
                 # If sending an earlier response brought a request that failed the shard, all have a
                 # response already.
-                if self._waiting.pop(item.request_id, None) is not None:
-                    _respond(item.request_id, item.response)
+                if self._waiting.pop(item.on_response, None) is not None:
+                    _respond(item.on_response, item.response)
             elif callable(item):
                 item(_NONE)
             else:
@@ -432,10 +432,10 @@ class ShardHost(ABC, Generic[RequestT, EventT, RecordT, EffectT, ResultT]):
             for item in news:
                 if callable(item):
                     item(error)
-        of_failed = {item.request_id for item in failed if isinstance(item, Reply)}
-        for request_id, request in waiting.items():
-            error = refused if request_id in of_failed else dropped
-            _respond(request_id, self._refuse(request, error))
+        of_failed = {item.on_response for item in failed if isinstance(item, Reply)}
+        for on_response, request in waiting.items():
+            error = refused if on_response in of_failed else dropped
+            _respond(on_response, self._refuse(request, error))
 
     async def _reload(self, at_most_s: float) -> None:
         await asyncio.sleep(min(self._reload_after_s, at_most_s))
@@ -459,9 +459,9 @@ async def replay_all(
         await asyncio.sleep(0)
 
 
-def _respond(request_id: RequestId, response: object) -> None:
-    # To the core a request id is opaque; here it is the function that receives the response.
-    cast("Callable[[object], None]", request_id)(response)
+def _respond(on_response: OnResponse, response: object) -> None:
+    # The core takes any value; here it is the function that receives the response.
+    cast("Callable[[object], None]", on_response)(response)
 
 
 def _finish(logged: "asyncio.Future[ErrorCode]", failure: ErrorCode) -> None:

@@ -74,7 +74,7 @@ class TransactionVerifier(ABC):
 class TransactionCoordinator(Shards[TransactionHost, TransactionTimesOut], TransactionVerifier):
     """All transactional ids that this process coordinates.
 
-    The `request_id` of a request passed to `submit` is the function that receives the response.
+    A request passed to `submit` has a function as `on_response`, which is called with the response.
     Everything happens on the loop thread.
     """
 
@@ -124,27 +124,27 @@ class TransactionCoordinator(Shards[TransactionHost, TransactionTimesOut], Trans
     def submit(self, request: Request) -> None:
         """Have the shard of the transactional id decide.
 
-        `request.request_id` receives the response, now or later.
+        `request.on_response` is called with the response, now or later.
         """
         self._timers.had_request = True
         self._host(request.transactional_id).submit(request)
 
     async def ask(self, request: Request) -> Any:
-        """The response to a request, whose `request_id` is ignored."""
+        """The response to a request, whose `on_response` is ignored."""
         response: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
         def respond(given: object) -> None:
             if not response.done():  # it is cancelled when the connection is lost
                 response.set_result(given)
 
-        self.submit(replace(request, request_id=respond))
+        self.submit(replace(request, on_response=respond))
         return await response
 
     async def add_partitions(
         self, producer: TransactionalProducer, partitions: Partitions, client_version: int
     ) -> ErrorCode:
         request = AddPartitions(
-            request_id=None,
+            on_response=None,
             **producer._asdict(),
             partitions=partitions,
             client_version=client_version,
@@ -171,7 +171,7 @@ class TransactionCoordinator(Shards[TransactionHost, TransactionTimesOut], Trans
     async def verify_partitions(
         self, producer: TransactionalProducer, partitions: Partitions
     ) -> VerifyPartitionsResponse:
-        request = VerifyPartitions(request_id=None, **producer._asdict(), partitions=partitions)
+        request = VerifyPartitions(on_response=None, **producer._asdict(), partitions=partitions)
         response: VerifyPartitionsResponse = await self.ask(request)
         return response
 

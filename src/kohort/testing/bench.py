@@ -179,8 +179,8 @@ class Bench:
 
     def _call(self, request: Request) -> Call:
         call = Call(request)
-        assert isinstance(request.request_id, int)
-        self.calls[request.request_id] = call
+        assert isinstance(request.on_response, int)
+        self.calls[request.on_response] = call
         call.result = self.post(request)
         return call
 
@@ -195,9 +195,9 @@ class Bench:
             else:
                 self.timers.set(timer.key, timer.deadline)
                 self._deadlines[timer.key] = timer.deadline
-        for request_id, response in result.replies:
-            assert isinstance(request_id, int)
-            self.calls[request_id].responses.append(response)
+        for on_response, response in result.replies:
+            assert isinstance(on_response, int)
+            self.calls[on_response].responses.append(response)
         self.journal += result.journal
         self.jobs += result.jobs
 
@@ -221,7 +221,7 @@ class Bench:
         pairs = protocols.items() if isinstance(protocols, Mapping) else protocols
         return self._call(
             JoinGroup(
-                request_id=next(self._ids),
+                on_response=next(self._ids),
                 version=version,
                 group=group,
                 client_id=client_id,
@@ -258,7 +258,7 @@ class Bench:
         pairs = assignments.items() if isinstance(assignments, Mapping) else assignments
         return self._call(
             SyncGroup(
-                request_id=next(self._ids),
+                on_response=next(self._ids),
                 version=version,
                 group=group,
                 generation=generation,
@@ -275,7 +275,7 @@ class Bench:
     ) -> Call:
         return self._call(
             Heartbeat(
-                request_id=next(self._ids),
+                on_response=next(self._ids),
                 group=group,
                 generation=generation,
                 member_id=member_id,
@@ -299,7 +299,7 @@ class Bench:
             owned = {} if owned is None else owned
         return self._call(
             ConsumerGroupHeartbeat(
-                request_id=next(self._ids),
+                on_response=next(self._ids),
                 group=group,
                 member_id=member_id,
                 member_epoch=member_epoch,
@@ -312,7 +312,7 @@ class Bench:
         )
 
     def describe_consumer_group(self, group: str) -> Call:
-        return self._call(DescribeConsumerGroup(request_id=next(self._ids), group=group))
+        return self._call(DescribeConsumerGroup(on_response=next(self._ids), group=group))
 
     def leave(
         self,
@@ -325,7 +325,7 @@ class Bench:
         pairs = [(member, None) if isinstance(member, str) else member for member in members]
         return self._call(
             LeaveGroup(
-                request_id=next(self._ids),
+                on_response=next(self._ids),
                 version=version,
                 group=group,
                 members=tuple(
@@ -347,7 +347,7 @@ class Bench:
     ) -> Call:
         return self._call(
             OffsetCommit(
-                request_id=next(self._ids),
+                on_response=next(self._ids),
                 version=version,
                 group=group,
                 generation=generation,
@@ -373,7 +373,7 @@ class Bench:
         """Commit in the transaction of a producer; `end_transaction` ends it."""
         return self._call(
             TxnOffsetCommit(
-                request_id=next(self._ids),
+                on_response=next(self._ids),
                 group=group,
                 producer_id=producer_id,
                 producer_epoch=producer_epoch,
@@ -406,7 +406,7 @@ class Bench:
         )
         return self._call(
             OffsetFetch(
-                request_id=next(self._ids),
+                on_response=next(self._ids),
                 group=group,
                 partitions=asked,
                 topic_ids=topic_ids,
@@ -417,19 +417,19 @@ class Bench:
         )
 
     def describe(self, group: str, *, version: int = 6) -> Call:
-        return self._call(DescribeGroup(request_id=next(self._ids), version=version, group=group))
+        return self._call(DescribeGroup(on_response=next(self._ids), version=version, group=group))
 
     def list_groups(self, *, states: Sequence[str] = (), types: Sequence[str] = ()) -> Call:
         return self._call(
-            ListGroups(request_id=next(self._ids), states=tuple(states), types=tuple(types))
+            ListGroups(on_response=next(self._ids), states=tuple(states), types=tuple(types))
         )
 
     def delete(self, group: str) -> Call:
-        return self._call(DeleteGroup(request_id=next(self._ids), group=group))
+        return self._call(DeleteGroup(on_response=next(self._ids), group=group))
 
     def delete_offsets(self, group: str, *partitions: tuple[str, int]) -> Call:
         asked = tuple(TopicPartition(*partition) for partition in partitions)
-        return self._call(OffsetDelete(request_id=next(self._ids), group=group, partitions=asked))
+        return self._call(OffsetDelete(on_response=next(self._ids), group=group, partitions=asked))
 
     # --- what happens to everyone ---
 

@@ -1,7 +1,7 @@
 """Requests and events of a shard, and its responses, independent of wire versions.
 
-Handlers build the requests from the wire's, which are validated there. `request_id` is opaque: the
-response carries it.
+Handlers build the requests from the wire's, which are validated there. `on_response` receives the
+response: a `Result` has both in a `Reply`.
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from kohort.errors import ErrorCode
 from kohort.transactions.records import NO_PRODUCER_ID, Partitions, TransactionMetadata
-from kohort.types import RequestId
+from kohort.types import OnResponse
 
 NO_EPOCH: Final = -1
 
@@ -27,7 +27,7 @@ class TransactionalProducer(NamedTuple):
 class InitProducerId:
     """A producer asks for its id and epoch, and fences those before it."""
 
-    request_id: RequestId
+    on_response: OnResponse
     transactional_id: str
     timeout_ms: int
     producer_id: int = NO_PRODUCER_ID
@@ -39,7 +39,7 @@ class InitProducerId:
 class AddPartitions:
     """Partitions that the transaction writes to; the first ones begin it."""
 
-    request_id: RequestId
+    on_response: OnResponse
     transactional_id: str
     producer_id: int
     producer_epoch: int
@@ -52,7 +52,7 @@ class AddPartitions:
 class VerifyPartitions:
     """Whether partitions belong to the open transaction; it adds none."""
 
-    request_id: RequestId
+    on_response: OnResponse
     transactional_id: str
     producer_id: int
     producer_epoch: int
@@ -61,7 +61,7 @@ class VerifyPartitions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndTransaction:
-    request_id: RequestId
+    on_response: OnResponse
     transactional_id: str
     producer_id: int
     producer_epoch: int
@@ -72,7 +72,7 @@ class EndTransaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeTransaction:
-    request_id: RequestId
+    on_response: OnResponse
     transactional_id: str
 
 

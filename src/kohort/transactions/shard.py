@@ -185,7 +185,7 @@ class Shard:
             raise KafkaError(ErrorCode.producer_fenced)
         new = self._ended_at_next_epoch(request.transactional_id, known, False, timestamp)
         refused = ProducerResponse(ErrorCode.concurrent_transactions)
-        return _end(request.transactional_id, new, Reply(request.request_id, refused))
+        return _end(request.transactional_id, new, Reply(request.on_response, refused))
 
     def _add_partitions(self, request: AddPartitions, now: Instant, timestamp: Timestamp) -> Result:
         known = self._of_producer(request)
@@ -249,7 +249,7 @@ class Shard:
             else transitions.ended(known, request.commit, timestamp)
         )
         response = ProducerResponse(ErrorCode.none, *transitions.after_end(new))
-        return _end(request.transactional_id, new, Reply(request.request_id, response))
+        return _end(request.transactional_id, new, Reply(request.on_response, response))
 
     def _times_out(self, event: TransactionTimesOut, _now: Instant, timestamp: Timestamp) -> Result:
         known = self.transactions.get(event.transactional_id)
@@ -301,7 +301,7 @@ class Shard:
 
 
 def _reply(request: Request, response: Response, *records: TransactionRecord) -> Result:
-    return Result(records, (Reply(request.request_id, response),))
+    return Result(records, (Reply(request.on_response, response),))
 
 
 def _is_open(metadata: TransactionMetadata | None) -> bool:

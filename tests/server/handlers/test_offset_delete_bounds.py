@@ -27,7 +27,7 @@ class Deleted:
         results = tuple((each, codes[each.partition % 3]) for each in request.partitions)
         if self.error:
             results = ()
-        request.request_id(OffsetDeleteResponse(error=self.error, results=results))
+        request.on_response(OffsetDeleteResponse(error=self.error, results=results))
 
 
 def topics(*asked: tuple[str, range]) -> list[dict[str, Any]]:

@@ -31,9 +31,9 @@ class Committed:
         if request.group == "unknown":
             response = OffsetFetchResponse(error=ErrorCode.not_coordinator)
         if len(self.asked) % 2:
-            request.request_id(response)
+            request.on_response(response)
         else:
-            asyncio.get_running_loop().call_soon(request.request_id, response)
+            asyncio.get_running_loop().call_soon(request.on_response, response)
 
 
 def groups(*names: str) -> list[dict[str, Any]]:
@@ -104,7 +104,7 @@ class Large:
 
     def submit(self, request: Any) -> None:
         assert request.partitions is None
-        request.request_id(OffsetFetchResponse(offsets=self.offsets))
+        request.on_response(OffsetFetchResponse(offsets=self.offsets))
 
 
 @pytest.mark.parametrize("version", range(2, 11))

@@ -57,7 +57,7 @@ class Coordinators:
         self.asked.append(commit)
         partitions = (TopicPartition(each.topic, each.partition) for each in commit.offsets)
         results = tuple((partition, self.error) for partition in partitions)
-        asyncio.get_running_loop().call_soon(commit.request_id, OffsetCommitResponse(results))
+        asyncio.get_running_loop().call_soon(commit.on_response, OffsetCommitResponse(results))
 
 
 @pytest.fixture

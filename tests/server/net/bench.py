@@ -54,13 +54,13 @@ class FakeGroups:
         if answer is None:
             self.parked.append(request)
         else:
-            request.request_id(answer(request) if callable(answer) else answer)
+            request.on_response(answer(request) if callable(answer) else answer)
 
     def heartbeat(
         self, group: str, generation: int, member_id: str, instance_id: str | None
     ) -> Any:
         request = Heartbeat(
-            request_id=None,
+            on_response=None,
             group=group,
             generation=generation,
             member_id=member_id,

@@ -105,7 +105,7 @@ async def test_a_heartbeat_behind_a_parked_join_is_answered_after_it() -> None:
         assert (await other.ask("heartbeat", 4, **HEARTBEAT)).error_code == 0
         assert await peer.is_silent()
         assert [type(request) for request in wire.groups.submitted] == [JoinGroup, Heartbeat]
-        wire.groups.parked[0].request_id(JoinGroupResponse(generation=3))
+        wire.groups.parked[0].on_response(JoinGroupResponse(generation=3))
         assert [await peer.correlation_id(), await peer.correlation_id()] == [1, 2]
 
 
@@ -271,7 +271,7 @@ async def test_an_answer_that_cannot_be_written_closes_only_its_connection(caplo
         peer.send(peer.request("join_group", 0, **JOIN))
         await wire.until(lambda: wire.groups.parked)
         # v0 has 16-bit lengths; the runtime that brings the answer must not be disturbed.
-        wire.groups.parked[0].request_id(JoinGroupResponse(member_id="m" * 40_000))
+        wire.groups.parked[0].on_response(JoinGroupResponse(member_id="m" * 40_000))
         assert await peer.closed() == b""
         assert "failed" in caplog.text
 
@@ -315,7 +315,7 @@ async def test_a_parked_join_survives_its_connection() -> None:
         peer.leave()
         await wire.until(lambda: wire.groups.closed)
         assert wire.groups.closed == [wire.groups.parked[0].connection]
-        wire.groups.parked[0].request_id(JoinGroupResponse())  # goes nowhere, and disturbs nobody
+        wire.groups.parked[0].on_response(JoinGroupResponse())  # goes nowhere, and disturbs nobody
         assert wire.listener.statistics().connections == 0
 
 
@@ -393,7 +393,7 @@ async def test_a_peer_that_sends_ahead_is_not_read_further() -> None:
         assert read < 8 * READ_AHEAD
         await asyncio.sleep(0.05)
         assert wire.listener.statistics().bytes_in == read
-        wire.groups.parked[0].request_id(JoinGroupResponse())
+        wire.groups.parked[0].on_response(JoinGroupResponse())
         for _ in range(count + 1):
             await peer.content()
 
@@ -669,7 +669,7 @@ async def test_idle_connections_are_closed_and_waiting_ones_are_not() -> None:
             await busy.ask("heartbeat", 4, **HEARTBEAT)
             await asyncio.sleep(0.01)
         assert wire.listener.statistics().connections == 2
-        wire.groups.parked[0].request_id(JoinGroupResponse())
+        wire.groups.parked[0].on_response(JoinGroupResponse())
         assert await parked.correlation_id() == 1
 
 
@@ -743,7 +743,7 @@ async def test_answers_that_bring_each_other_do_not_pile_up() -> None:
 
         def park_or_answer_the_next(request: JoinGroup) -> JoinGroupResponse:
             if waiting and request.group == "next":
-                waiting.pop(0).request_id(JoinGroupResponse())  # type: ignore[operator]
+                waiting.pop(0).on_response(JoinGroupResponse())  # type: ignore[operator]
             return JoinGroupResponse()
 
         peers = [await wire.peer() for _ in range(300)]
@@ -759,7 +759,7 @@ async def test_answers_that_bring_each_other_do_not_pile_up() -> None:
                 )
             )
         await asyncio.sleep(0.05)
-        waiting.pop(0).request_id(JoinGroupResponse())  # type: ignore[operator]
+        waiting.pop(0).on_response(JoinGroupResponse())  # type: ignore[operator]
         for peer in peers:
             assert [await peer.correlation_id() for _ in range(2)] == [1, 2]
         assert wire.listener.statistics().failed == 0

@@ -64,7 +64,7 @@ async def test_join_group(version: int) -> None:
         assert request.reason == ("rolling restart" if version >= 8 else None)
         assert request.fresh_id == ""
         assert hash(request.connection) is not None
-        request.request_id(
+        request.on_response(
             answered.JoinGroupResponse(
                 generation=5,
                 protocol_type="consumer",
@@ -169,7 +169,7 @@ async def test_sync_group(version: int) -> None:
             ("consumer", "range") if version >= 5 else (None, None)
         )
         assert request.assignments == (("m", b"all"),)
-        request.request_id(
+        request.on_response(
             answered.SyncGroupResponse(
                 protocol_type="consumer", protocol_name="range", assignment=b"all"
             )
@@ -225,7 +225,7 @@ async def test_leave_group(version: int) -> None:
                 asked.LeavingMember(member_id="m", instance_id="i", reason=reason),
                 asked.LeavingMember(member_id="", instance_id=None),
             )
-        request.request_id(
+        request.on_response(
             answered.LeaveGroupResponse(
                 members=(
                     answered.LeftMember("m", "i", ErrorCode.fenced_instance_id),
@@ -507,7 +507,7 @@ async def test_offset_fetch_of_many_groups_is_answered_once_in_the_order_asked()
             await wire.until(lambda: len(wire.groups.parked) == count)  # noqa: B023
             request = wire.groups.parked[-1]
             refused = answered.OffsetFetchResponse(error=error or ErrorCode.none)
-            request.request_id(refused if error else fetched(request))
+            request.on_response(refused if error else fetched(request))
         answer = await peer.answer("offset_fetch", 8)
         assert [
             (group.group_id, group.error_code, len(group.topics)) for group in answer.groups

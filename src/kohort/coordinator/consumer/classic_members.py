@@ -61,7 +61,7 @@ def join_group(group: ConsumerGroup, request: JoinGroup, topics: TopicsView, ste
     is_new = not request.member_id
     if is_new and request.instance_id is None and request.version >= MEMBER_ID_REQUIRED_SINCE:
         step.reply(
-            request.request_id,
+            request.on_response,
             JoinGroupResponse(error=ErrorCode.member_id_required, member_id=member_id),
         )
         return
@@ -85,7 +85,7 @@ def join_group(group: ConsumerGroup, request: JoinGroup, topics: TopicsView, ste
     owned = partitions_by_id(subscription.owned, topics)
     member = update_member(change, owned, topics, step)
     timers.await_sync(group, member, step)
-    step.reply(request.request_id, _joined(member.current.epoch, member_id, request))
+    step.reply(request.on_response, _joined(member.current.epoch, member_id, request))
 
 
 def sync_group(group: ConsumerGroup, request: SyncGroup, topics: TopicsView, step: Step) -> None:
@@ -107,12 +107,12 @@ def sync_group(group: ConsumerGroup, request: SyncGroup, topics: TopicsView, ste
     ):
         timers.await_join(group, member, step)
         error = SyncGroupResponse(error=ErrorCode.rebalance_in_progress)
-        step.reply(request.request_id, error)
+        step.reply(request.on_response, error)
         return
     timers.end_sync(group, member.member_id, step)
     timers.restart_session(group, member, step)
     step.reply(
-        request.request_id,
+        request.on_response,
         SyncGroupResponse(
             protocol_type=request.protocol_type,
             protocol_name=request.protocol_name,
@@ -127,7 +127,7 @@ def heartbeat(group: ConsumerGroup, request: Heartbeat, step: Step) -> None:
     error = _keep_alive(group, request.generation, member_id, request.instance_id, step.now)
     if error is ErrorCode.rebalance_in_progress:
         timers.await_join(group, group.members[member_id], step)
-    step.reply(request.request_id, HeartbeatResponse(error))
+    step.reply(request.on_response, HeartbeatResponse(error))
 
 
 def keep_alive_known(
@@ -271,4 +271,4 @@ def _replace_last(
     generation = member.current.epoch
     if not settled:
         rebalance(classic, [Cause("downgraded", member_id, request.client_id)], step)
-    step.reply(request.request_id, _joined(generation, member_id, request))
+    step.reply(request.on_response, _joined(generation, member_id, request))

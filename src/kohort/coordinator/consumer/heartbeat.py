@@ -122,7 +122,7 @@ def heartbeat(
     validate_regex(change)
     member = update_member(change, request.owned, topics, step)
     timers.end_classic_timers(group, member.member_id, step)
-    step.reply(request.request_id, _response(change, member, request, step))
+    step.reply(request.on_response, _response(change, member, request, step))
 
 
 def validate_room(group: ConsumerGroup, member_id: str, step: Step) -> None:

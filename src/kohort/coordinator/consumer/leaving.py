@@ -64,7 +64,7 @@ def leave(
     else:
         remove_members(group, (member,), Cause("left", *_named(member)), topics, step)
     step.reply(
-        request.request_id,
+        request.on_response,
         ConsumerGroupHeartbeatResponse(
             member_id=request.member_id, member_epoch=request.member_epoch
         ),
@@ -104,7 +104,7 @@ def leave_group(group: ConsumerGroup, request: LeaveGroup, topics: TopicsView, s
         reason = next((each.reason for each in request.members if each.reason), "") or ""
         cause = Cause("left", *_named(first), reason)
         remove_members(group, tuple(removed.values()), cause, topics, step)
-    step.reply(request.request_id, LeaveGroupResponse(members=left))
+    step.reply(request.on_response, LeaveGroupResponse(members=left))
 
 
 def _leaving(

@@ -180,10 +180,10 @@ def _end_round(group: Group, step: Step) -> None:
     if round_ is None:
         return
     error = ErrorCode.rebalance_in_progress
-    for member_id, request_id in round_.joins.items():
-        step.reply(request_id, JoinGroupResponse(error=error, member_id=member_id))
-    for request_id in round_.syncs.values():
-        step.reply(request_id, SyncGroupResponse(error=error))
+    for member_id, on_response in round_.joins.items():
+        step.reply(on_response, JoinGroupResponse(error=error, member_id=member_id))
+    for on_response in round_.syncs.values():
+        step.reply(on_response, SyncGroupResponse(error=error))
     step.journal_rebalance(
         round_.ended(group.id, "upgraded", tuple(group.sessions), step.now, step.timestamp)
     )

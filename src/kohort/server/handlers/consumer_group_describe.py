@@ -80,7 +80,7 @@ async def handle(
 
 
 def _request(group: str, respond: Callable[[Any], None]) -> DescribeConsumerGroup:
-    return DescribeConsumerGroup(request_id=respond, group=group)
+    return DescribeConsumerGroup(on_response=respond, group=group)
 
 
 def _refused(

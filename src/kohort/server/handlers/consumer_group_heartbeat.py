@@ -74,7 +74,7 @@ def _submit(
         member_id = urlsafe_b64encode(UUID(services.new_id()).bytes).rstrip(b"=").decode()
     services.groups.submit(
         ConsumerGroupHeartbeat(
-            request_id=exchange.callback(_respond),
+            on_response=exchange.callback(_respond),
             group=request.group_id,
             member_id=member_id,
             member_epoch=request.member_epoch,

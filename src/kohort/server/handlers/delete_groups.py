@@ -42,4 +42,4 @@ async def handle(services: Services, exchange: Exchange, request: "DeleteGroupsR
 
 
 def _request(group: str, respond: Callable[[Any], None]) -> DeleteGroup:
-    return DeleteGroup(request_id=respond, group=group)
+    return DeleteGroup(on_response=respond, group=group)

@@ -65,7 +65,7 @@ async def handle(services: Services, exchange: Exchange, request: "DescribeGroup
 
 
 def _request(version: int, group: str, respond: Callable[[Any], None]) -> DescribeGroup:
-    return DescribeGroup(request_id=respond, version=version, group=group)
+    return DescribeGroup(on_response=respond, version=version, group=group)
 
 
 def _refused(group: str, error: ErrorCode) -> DescribeGroupResponse:

@@ -38,7 +38,7 @@ async def handle(
         elif not name or (name in seen and partitions > REPEATED_UP_TO):
             found = DescribeTransactionResponse(ErrorCode.invalid_request)
         else:
-            query = DescribeTransaction(request_id=None, transactional_id=name)
+            query = DescribeTransaction(on_response=None, transactional_id=name)
             found = await services.transactions.ask(query)
         seen.add(name)
         if found.metadata is not None:

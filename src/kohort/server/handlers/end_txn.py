@@ -51,7 +51,7 @@ async def _ended(services: Services, version: int, request: "EndTxnRequest") -> 
         await services.topics.durable_producer_ids.fill()
     ended: ProducerResponse = await services.transactions.ask(
         EndTransaction(
-            request_id=None,
+            on_response=None,
             transactional_id=request.transactional_id,
             producer_id=request.producer_id,
             producer_epoch=request.producer_epoch,

@@ -67,7 +67,7 @@ async def _initialized(services: Services, request: "InitProducerIdRequest") -> 
         return ProducerResponse(ErrorCode.none, ids.next(), 0)
     initialized: ProducerResponse = await services.transactions.ask(
         InitProducerId(
-            request_id=None,
+            on_response=None,
             transactional_id=request.transactional_id,
             timeout_ms=milliseconds(request.transaction_timeout),
             producer_id=known_id,

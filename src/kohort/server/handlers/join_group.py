@@ -41,7 +41,7 @@ def handle(services: Services, exchange: Exchange, request: "JoinGroupRequest") 
     timeout = request.rebalance_timeout if version >= 1 else request.session_timeout
     services.groups.submit(
         JoinGroup(
-            request_id=exchange.callback(_respond),
+            on_response=exchange.callback(_respond),
             version=version,
             group=request.group_id,
             client_id=exchange.client_id,

@@ -61,7 +61,7 @@ async def _leave_in_parts(
 def _request(
     version: int, group: str, members: tuple[LeavingMember, ...], respond: Callable[[Any], None]
 ) -> LeaveGroup:
-    return LeaveGroup(request_id=respond, version=version, group=group, members=members)
+    return LeaveGroup(on_response=respond, version=version, group=group, members=members)
 
 
 def _members(version: int, request: "LeaveGroupRequest") -> tuple[LeavingMember, ...]:

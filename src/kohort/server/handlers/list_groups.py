@@ -64,7 +64,7 @@ async def _listed(services: Services, new_request: NewRequest) -> ListGroupsResp
 def _request(
     states: tuple[str, ...], types: tuple[str, ...], respond: Callable[[Any], None]
 ) -> ListGroups:
-    return ListGroups(request_id=respond, states=states, types=types)
+    return ListGroups(on_response=respond, states=states, types=types)
 
 
 async def _known(names: Sequence[str]) -> tuple[str, ...]:

@@ -115,7 +115,7 @@ def _commit(
     respond: Callable[[OffsetCommitResponse], None],
 ) -> OffsetCommit:
     return OffsetCommit(
-        request_id=respond,
+        on_response=respond,
         version=version,
         group=request.group_id,
         generation=request.generation_id_or_member_epoch,

@@ -117,7 +117,7 @@ def _partitions_of(services: Services, access: Access, name: str) -> tuple[int, 
 def _request(
     group: str, partitions: Sequence[TopicPartition], respond: Callable[[Any], None]
 ) -> OffsetDelete:
-    return OffsetDelete(request_id=respond, group=group, partitions=tuple(partitions))
+    return OffsetDelete(on_response=respond, group=group, partitions=tuple(partitions))
 
 
 def _entries(

@@ -104,7 +104,7 @@ def _part(
     respond: Callable[[OffsetFetchResponse], None],
 ) -> OffsetFetch:
     return OffsetFetch(
-        request_id=respond,
+        on_response=respond,
         group=group.id,
         partitions=partitions,
         require_stable=request.require_stable if version >= 7 else False,

@@ -65,7 +65,7 @@ def _submit(
     version = exchange.version
     services.groups.submit(
         SyncGroup(
-            request_id=exchange.callback(_respond),
+            on_response=exchange.callback(_respond),
             version=version,
             group=request.group_id,
             generation=request.generation_id,

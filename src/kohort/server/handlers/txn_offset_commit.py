@@ -124,7 +124,7 @@ def _request(
 ) -> TxnOffsetCommit:
     has_member = version >= FIRST_WITH_MEMBERS
     return TxnOffsetCommit(
-        request_id=respond,
+        on_response=respond,
         group=request.group_id,
         producer_id=request.producer_id,
         producer_epoch=request.producer_epoch,
