@@ -28,9 +28,9 @@ from kohort.server.nodes import (
     LISTED_MS,
     NOBODY,
     ClusterNodes,
-    FormerNodes,
     Node,
     OneNode,
+    RecentlyDepartedNodes,
     Workers,
 )
 from kohort.server.topics import METADATA, OFFSETS_TOPIC, Topic, Topics
@@ -227,12 +227,12 @@ class TestANodeThatHasLeft:
     @pytest.fixture(autouse=True)
     def cluster(self) -> None:
         self.bench, self.cluster = Bench(), Cluster()
-        self.former = FormerNodes(self.bench.clock.now)
+        self.former = RecentlyDepartedNodes(self.bench.clock.now)
         self.nodes = ClusterNodes(self.cluster, self.bench.topics, 1, None, self.former)
 
     def replay(self, record: NodeRegistered | NodeFenced) -> None:
         self.cluster.replay(record)
-        self.former.look(self.cluster.nodes)
+        self.former.update(self.cluster.nodes)
 
     def listed(self) -> list[tuple[int, str]]:
         return [(each.id, each.host) for each in self.nodes.all(ENDPOINT)]
@@ -245,7 +245,7 @@ class TestANodeThatHasLeft:
         assert self.listed() == everybody
         assert (self.nodes.ids, self.nodes.node(2, ENDPOINT)) == ({1, 3}, NOBODY)
         self.bench.clock.ms += LISTED_MS - 1
-        self.former.look(self.cluster.nodes)
+        self.former.update(self.cluster.nodes)
         assert self.listed() == everybody
         self.bench.clock.ms += 1
         assert self.listed() == [(1, ENDPOINT.host), (3, "three")]
@@ -315,7 +315,7 @@ class TestListenersThatNotAllNodesHave:
         cluster.replay(NodeRegistered(1, 1, (inside,), registered_at=Timestamp(0)))
         cluster.replay(registered(2, "two"))
         cluster.replay(PartitionLed(Place(topic.id, 0), Leader(1, 3)))
-        former = FormerNodes(self.bench.clock.now)
+        former = RecentlyDepartedNodes(self.bench.clock.now)
         self.bench.nodes = ClusterNodes(cluster, self.bench.topics, 2, None, former)
 
     @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from kohort.protocol.packing import (
     pack_varint,
 )
 from kohort.security.peer import Endpoint
-from kohort.server.nodes import NOBODY, Node, Nodes
+from kohort.server.nodes import NO_NODE, Node, Nodes
 from kohort.server.topics import Topics
 
 MOVED: Final = frozenset({ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch})
@@ -74,7 +74,7 @@ def current_leaders(
                 leaders[key] = leader
     ids = dict.fromkeys(leader.node for leader in leaders.values())
     found = (nodes.node(node_id, endpoint) for node_id in ids)
-    return CurrentLeaders(leaders, [node for node in found if node is not NOBODY])
+    return CurrentLeaders(leaders, [node for node in found if node is not NO_NODE])
 
 
 def _pack_node(node: Node) -> bytes:

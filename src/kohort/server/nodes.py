@@ -24,7 +24,7 @@ class Node(NamedTuple):
     rack: str | None
 
 
-NOBODY = Node(NO_LEADER, "", -1, None)
+NO_NODE = Node(NO_LEADER, "", -1, None)
 
 
 class Nodes(Protocol):
@@ -44,7 +44,7 @@ class Nodes(Protocol):
         ...
 
     def node(self, node_id: int, endpoint: Endpoint) -> Node:
-        """A node, `NOBODY` if it is not there."""
+        """A node, `NO_NODE` if the cluster has none of that id."""
         ...
 
     def leaders(self, topic: Topic) -> Sequence[Leader]:
@@ -79,7 +79,7 @@ class OneNode:
 
     def node(self, node_id: int, endpoint: Endpoint) -> Node:
         if node_id != self._node_id:
-            return NOBODY
+            return NO_NODE
         return Node(node_id, endpoint.host, endpoint.port, self._rack)
 
     def leaders(self, topic: Topic) -> Sequence[Leader]:
@@ -120,7 +120,7 @@ class Workers:
 
     def node(self, node_id: int, endpoint: Endpoint) -> Node:
         if node_id not in self.ids:
-            return NOBODY
+            return NO_NODE
         worker = node_id - self._first_id
         if not endpoint.port:  # a Unix socket
             first = endpoint.host.removesuffix(f".{self._index}") if self._index else endpoint.host
@@ -148,7 +148,7 @@ class Workers:
         return self._first_id + worker_of(partition, self._count)
 
 
-class FormerNodes:
+class RecentlyDepartedNodes:
     """Nodes that have left the cluster less than `LISTED_MS` ago.
 
     Most are restarted and soon back. A client forgets a node that it is not told of, and some
@@ -160,8 +160,8 @@ class FormerNodes:
         self._known: dict[int, NodeRegistered] = {}
         self._left: dict[int, tuple[NodeRegistered, Instant]] = {}
 
-    def look(self, nodes: Mapping[int, NodeRegistered]) -> None:
-        """See who has left; `nodes` are those of the cluster, by id."""
+    def update(self, nodes: Mapping[int, NodeRegistered]) -> None:
+        """Compare with the nodes that are now in the cluster, by id."""
         now = self._now()
         gone = self._known.keys() - nodes.keys()
         self._left.update({node: (self._known[node], now) for node in gone})
@@ -173,7 +173,7 @@ class FormerNodes:
         self._known = dict(nodes)
 
     def by_id(self) -> dict[int, NodeRegistered]:
-        """Those nodes as they were."""
+        """The last registrations of these nodes."""
         now = self._now()
         return {
             node: former for node, (former, left) in self._left.items() if left + LISTED_MS > now
@@ -193,7 +193,7 @@ class ClusterNodes:
         topics: Topics,
         node_id: int,
         rack: str | None,
-        former: FormerNodes,
+        former: RecentlyDepartedNodes,
     ) -> None:
         """`node_id` and `rack` are those of this node."""
         self._cluster = cluster
@@ -209,16 +209,16 @@ class ClusterNodes:
     def controller(self, endpoint: Endpoint) -> int:
         # Any node is one, so it is the first of those that these clients can reach.
         nodes = sorted(self._cluster.nodes)
-        return next((each for each in nodes if self.node(each, endpoint) is not NOBODY), NO_LEADER)
+        return next((each for each in nodes if self.node(each, endpoint) is not NO_NODE), NO_LEADER)
 
     def all(self, endpoint: Endpoint) -> Sequence[Node]:
-        self._former.look(self._cluster.nodes)  # one may have left right now
+        self._former.update(self._cluster.nodes)  # one may have left right now
         nodes = self._former.by_id() | self._cluster.nodes
         found = (
             self._reached(node_id, nodes.get(node_id), endpoint)
             for node_id in sorted(nodes.keys() | {self._node_id})
         )
-        return [node for node in found if node is not NOBODY]
+        return [node for node in found if node is not NO_NODE]
 
     def node(self, node_id: int, endpoint: Endpoint) -> Node:
         return self._reached(node_id, self._cluster.nodes.get(node_id), endpoint)
@@ -227,11 +227,11 @@ class ClusterNodes:
         if node_id == self._node_id:
             return Node(node_id, endpoint.host, endpoint.port, self._rack)
         if registered is None:
-            return NOBODY
+            return NO_NODE
         for listener, host, port in registered.endpoints:
             if listener == endpoint.listener:
                 return Node(node_id, host, port, registered.rack)
-        return NOBODY
+        return NO_NODE
 
     def leaders(self, topic: Topic) -> Sequence[Leader]:
         return [self.leader(topic, partition) for partition in range(len(topic.partitions))]

@@ -1,4 +1,4 @@
-"""Refused batches that idempotent producers have to send again before later ones.
+"""Refused batches that idempotent producers must retry before the server takes later ones.
 
 A producer has up to five requests on their way. If its node begins to lead a partition between the
 first and the second, the log would find a gap before the second: OUT_OF_ORDER_SEQUENCE_NUMBER. Or
@@ -19,7 +19,7 @@ from kohort.log.producers import REMEMBERED_BATCHES
 from kohort.protocol.batch_format import HEADER_SIZE, MAGIC, MAX_SEQUENCE, read_header
 from kohort.protocol.batches import Buffer
 
-SENT_AGAIN: Final = frozenset(
+RETRIED_ERRORS: Final = frozenset(
     {
         ErrorCode.kafka_storage_error,
         ErrorCode.not_leader_or_follower,
@@ -27,20 +27,20 @@ SENT_AGAIN: Final = frozenset(
         ErrorCode.unknown_topic_or_partition,
     }
 )
-"""Errors after which a producer sends the same batch again, which another leader may take."""
+"""Errors after which a producer retries a batch; another leader may take it then."""
 MAX_SENDERS: Final = 10_000
-"""Producers in partitions whose batches are remembered (9 MB). The one that was refused longest ago
-is forgotten.
+"""Entries (producer, partition) that are kept, in 9 MB. Beyond it the one refused longest ago is
+dropped.
 """
-_HELD_UP: Final = REMEMBERED_BATCHES
-"""All that are on their way, if another leader took the one that is awaited: nobody is held up by
-more responses.
+_MAX_RESPONSES: Final = REMEMBERED_BATCHES
+"""Error responses while one batch is awaited, one for each request in flight. If it has not come by
+then, another leader has taken it, and the producer goes on.
 """
 _SEQUENCES: Final = MAX_SEQUENCE + 1
 """0 follows the largest one."""
 
 Sender: TypeAlias = tuple[str | UUID | None, int, int]
-"""A producer in one partition: name or id of the topic, as it asks for it; partition; its id."""
+"""A producer in one partition: topic by name or id as requested, partition, producer id."""
 
 
 class NumberedBatch(NamedTuple):
@@ -52,7 +52,7 @@ class NumberedBatch(NamedTuple):
 
     @classmethod
     def read(cls, topic: str | UUID | None, index: int, records: Buffer | None) -> Self | None:
-        """None if the records are none of an idempotent producer. They need not be valid."""
+        """Read the header of a batch, valid or not; None if no idempotent producer wrote it."""
         if records is None or len(records) < HEADER_SIZE:
             return None
         header = read_header(records)
@@ -63,7 +63,7 @@ class NumberedBatch(NamedTuple):
 
 
 class Refused:
-    """The batches of one producer in one partition."""
+    """Refused batches of one producer in one partition."""
 
     __slots__ = ("epoch", "error", "responses_left", "sequences")
 
@@ -71,8 +71,8 @@ class Refused:
         self.epoch = epoch
         self.error = error
         self.sequences: list[int] = []
-        """Those that have not come again, the latest last."""
-        self.responses_left = _HELD_UP
+        """Base sequences of batches that were not retried yet, the latest last."""
+        self.responses_left = _MAX_RESPONSES
 
     def add(self, sequence: int) -> None:
         if sequence in self.sequences:
@@ -82,22 +82,22 @@ class Refused:
             del self.sequences[0]  # another leader has taken it
 
     def first_before(self, sequence: int) -> int | None:
-        earlier = (each for each in self.sequences if _is_before(each, sequence))
-        return min(earlier, key=lambda each: (each - sequence) % _SEQUENCES, default=None)
+        earlier = (refused for refused in self.sequences if _is_before(refused, sequence))
+        return min(earlier, key=lambda refused: (refused - sequence) % _SEQUENCES, default=None)
 
-    def comes_again(self, sequence: int) -> None:
-        """Forget those before it that were refused before it, and did not come again before it.
+    def forget_skipped_before(self, sequence: int) -> None:
+        """Forget earlier batches, refused before `sequence`, if `sequence` is a retry.
 
-        A producer sends batches again in their order: another leader has taken them.
+        A producer retries batches in their order: another leader has taken those it skips.
         """
         if sequence in self.sequences:
-            at = self.sequences.index(sequence)
-            earlier = (each for each in self.sequences[:at] if not _is_before(each, sequence))
-            self.sequences = [*earlier, *self.sequences[at:]]
+            index = self.sequences.index(sequence)
+            kept = (other for other in self.sequences[:index] if not _is_before(other, sequence))
+            self.sequences = [*kept, *self.sequences[index:]]
 
     def remove_up_to(self, sequence: int) -> None:
-        self.sequences = [each for each in self.sequences if _is_before(sequence, each)]
-        self.responses_left = _HELD_UP
+        self.sequences = [other for other in self.sequences if _is_before(sequence, other)]
+        self.responses_left = _MAX_RESPONSES
 
 
 def _is_before(sequence: int, other: int) -> bool:
@@ -105,7 +105,7 @@ def _is_before(sequence: int, other: int) -> bool:
 
 
 class RefusedBatches:
-    """Those of one server."""
+    """Refused batches of all producers of one server."""
 
     __slots__ = ("_by_sender",)
 
@@ -116,7 +116,7 @@ class RefusedBatches:
         return len(self._by_sender)
 
     def add(self, batch: NumberedBatch, error: ErrorCode) -> None:
-        """That batch was refused, with an error of `SENT_AGAIN`."""
+        """Note that `batch` was refused with `error`, one of `RETRIED_ERRORS`."""
         refused = self._by_sender.get(batch.sender)
         if refused is not None and batch.epoch < refused.epoch:
             return  # its producer is fenced
@@ -126,15 +126,15 @@ class RefusedBatches:
                 self._by_sender.popitem(last=False)
         self._by_sender.move_to_end(batch.sender)
         refused.error = error
-        refused.responses_left = _HELD_UP
+        refused.responses_left = _MAX_RESPONSES
         refused.add(batch.sequence)
 
     def before(self, batch: NumberedBatch) -> int | None:
-        """The sequence that has to come again before that batch, which comes now."""
+        """The sequence that must be retried before `batch`, which was received now; None: none."""
         refused = self._by_sender.get(batch.sender)
         if refused is None or batch.epoch < refused.epoch:
             return None
-        refused.comes_again(batch.sequence)
+        refused.forget_skipped_before(batch.sequence)
         first = refused.first_before(batch.sequence)
         if refused.epoch != batch.epoch or (first is not None and not refused.responses_left):
             del self._by_sender[batch.sender]
@@ -146,7 +146,7 @@ class RefusedBatches:
     def error_of(self, batch: NumberedBatch, outcome: ErrorCode) -> ErrorCode:
         """The error to respond with for a batch that has a refused one before it.
 
-        `outcome` is what the log said. If it took the batch, it has those before it, too.
+        `outcome` is the log's error. If the log took the batch, it has the earlier ones, too.
         """
         refused = self._by_sender[batch.sender]
         if outcome is ErrorCode.out_of_order_sequence_number:
@@ -155,7 +155,7 @@ class RefusedBatches:
             return refused.error
         if outcome is ErrorCode.none:
             self._forget_up_to(batch, refused)
-        elif outcome in SENT_AGAIN:
+        elif outcome in RETRIED_ERRORS:
             self.add(batch, outcome)
         return outcome
 

@@ -42,7 +42,7 @@ from kohort.server.joining import (
 from kohort.server.logging import fields
 from kohort.server.net import Dispatch, Exchange
 from kohort.server.node_status import STARTING, NodeStatus
-from kohort.server.nodes import ClusterNodes, FormerNodes
+from kohort.server.nodes import ClusterNodes, RecentlyDepartedNodes
 from kohort.server.ownership import Ownership
 from kohort.server.tls import Certificates
 from kohort.server.topics import (
@@ -125,7 +125,7 @@ class SharedNode:
         self._hindrance: str | None = None
         """What kept the node from starting last."""
         self._ownership: Ownership | None = None
-        self._former = FormerNodes(clock.now)
+        self._former = RecentlyDepartedNodes(clock.now)
         self.cluster_id: str | None = None
         self.nodes: ClusterNodes
 
@@ -271,7 +271,7 @@ class SharedNode:
             drained_within_ms=self._config["cluster.drain.timeout.ms"],
             claimed_at=self._claimed_at,
             can_connect=self._not_connected is None,
-            looked=self._former.look,
+            looked=self._former.update,
         )
         self._ownership.start(lost)
 

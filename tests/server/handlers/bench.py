@@ -100,7 +100,7 @@ class FakeExchange:
     def end_without_response(self) -> None:
         self._finish(NO_ANSWER)
 
-    def hang_up(self, why: str) -> None:
+    def close_with_reason(self, why: str) -> None:
         self._finish(HungUpError(why))
 
     def _finish(self, outcome: Any) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from kohort.errors import ErrorCode
 from kohort.quotas import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE
-from kohort.server.handlers.in_steps import AT_ONCE
+from kohort.server.handlers.chunked import CHUNK
 from kohort.server.topics.cluster_metadata import METADATA
 from server.handlers.bench import Bench
 
@@ -133,8 +133,8 @@ async def test_a_change_that_the_disk_refuses(bench: Bench) -> None:
 
 
 async def test_all_quotas_are_told_as_of_one_moment(bench: Bench) -> None:
-    first, last = (("user", "0"),), (("user", str(2 * AT_ONCE)),)
-    many = (entry([("user", str(n))], (PRODUCER_BYTE_RATE, 1.0)) for n in range(2 * AT_ONCE + 1))
+    first, last = (("user", "0"),), (("user", str(2 * CHUNK)),)
+    many = (entry([("user", str(n))], (PRODUCER_BYTE_RATE, 1.0)) for n in range(2 * CHUNK + 1))
     await alter(bench, *many)
     exchange, task = bench.begin("describe_client_quotas", 1, components=(), strict=False)
     assert task is not None  # half of the entities were looked at

@@ -73,7 +73,7 @@ class FakeConnection:
         )
         return struct.pack(">i", len(content)) + content
 
-    def expect_again(self, request: Any) -> None:
+    def cache_request(self, request: Any) -> None:
         self.repeat = request
 
     def respond(self, exchange: Exchange, body: bytes, errors: Iterable[int]) -> None:

@@ -21,7 +21,7 @@ from kohort.log.base import LogConfig
 from kohort.log.producers import REMEMBERED_BATCHES
 from kohort.log.scan import headers
 from kohort.log.shared_memory import MemoryStorage, SharedMemory
-from kohort.server.refused_batches import SENT_AGAIN
+from kohort.server.refused_batches import RETRIED_ERRORS
 from kohort.server.topics import SharedMetadata, SharedTopics, TopicRecord
 from kohort.server.topics.cluster_metadata import ClusterRecord
 from kohort.types import TopicPartition
@@ -133,7 +133,7 @@ class History:
             request = node.requests.popleft()
             error = request.error = await node.produce(request.sequence)
             self._told.append(f"{at} responds to {request.sequence}: {error.name}")
-            self._expect(error in {NONE, GAP, *SENT_AGAIN}, "it never has that error")
+            self._expect(error in {NONE, GAP, *RETRIED_ERRORS}, "it never has that error")
             follows = request.sequence == len(self._stored())
             self._expect(error is not GAP or not follows, "it follows the last one in the log")
 

@@ -6,7 +6,7 @@ import pytest
 
 from kohort.errors import ErrorCode
 from kohort.security.scram import ScramMechanism, credential_of, salted_password
-from kohort.server.handlers.in_steps import AT_ONCE
+from kohort.server.handlers.chunked import CHUNK
 from kohort.server.topics import METADATA
 from server.handlers.bench import Bench
 
@@ -134,7 +134,7 @@ async def test_more_users_than_are_altered_at_once(bench: Bench) -> None:
 
 
 async def test_all_users_are_told_as_of_one_moment(bench: Bench) -> None:
-    names = [f"u{number}" for number in range(2 * AT_ONCE)]
+    names = [f"u{number}" for number in range(2 * CHUNK)]
     await altered(bench, upsertions=[upsertion(name) for name in names])
     exchange, task = bench.begin("describe_user_scram_credentials", 0, users=None)
     assert task is not None  # half of the users were looked at

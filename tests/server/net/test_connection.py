@@ -280,7 +280,9 @@ async def test_a_handler_may_hang_up() -> None:
     async with Wire() as wire:
         wire.handle(
             "produce",
-            lambda _services, exchange, _request: exchange.hang_up("acks=0 to an unknown topic"),
+            lambda _services, exchange, _request: exchange.close_with_reason(
+                "acks=0 to an unknown topic"
+            ),
         )
         peer = await wire.peer()
         peer.send(

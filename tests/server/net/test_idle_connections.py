@@ -27,10 +27,10 @@ class Connection:
         self.last_active = last_active
         self.is_idle = is_idle
 
-    def hang_up(self, why: str) -> None:
+    def close_with_reason(self, why: str) -> None:
         Connection.closed += 1
 
-    def expect_nothing_again(self) -> None: ...
+    def clear_cached_request(self) -> None: ...
 
     def drain(self) -> None: ...
 

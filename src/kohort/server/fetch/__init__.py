@@ -12,8 +12,8 @@ from kohort.server.fetch.reading import (
     read_all,
 )
 from kohort.server.fetch.response import (
-    FIRST_WITH_IDS,
-    FIRST_WITH_LEADERS,
+    CURRENT_LEADER_SINCE,
+    TOPIC_IDS_SINCE,
     joined,
     pack,
     pack_error,
@@ -21,12 +21,12 @@ from kohort.server.fetch.response import (
 from kohort.server.fetch.sessions import FINAL_EPOCH, FetchSessions
 
 __all__ = [
+    "CURRENT_LEADER_SINCE",
     "FINAL_EPOCH",
-    "FIRST_WITH_IDS",
-    "FIRST_WITH_LEADERS",
     "MAX_PARTITIONS_OF_SESSION",
     "NO_SESSION",
     "READ_COMMITTED",
+    "TOPIC_IDS_SINCE",
     "FetchContext",
     "FetchLimits",
     "FetchPartitionData",

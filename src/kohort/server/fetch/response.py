@@ -11,6 +11,7 @@ from typing import Final, TypeAlias
 from kohort.errors import ErrorCode
 from kohort.log.aborted_index import AbortedTransaction
 from kohort.log.storage import FileSlice, Records
+from kohort.protocol.apis import BY_NAME
 from kohort.protocol.packing import (
     pack_array,
     pack_compact_array,
@@ -29,10 +30,10 @@ Pieces: TypeAlias = list[Records]
 _SMALL: Final = 4_096
 _JOINED_AT_ONCE: Final = 4_096
 
-FIRST_WITH_SESSIONS: Final = 7
-FIRST_FLEXIBLE: Final = 12
-FIRST_WITH_IDS: Final = 13
-FIRST_WITH_LEADERS: Final = 16
+SESSIONS_SINCE: Final = 7
+FLEXIBLE_SINCE: Final = BY_NAME["fetch"].first_flexible
+TOPIC_IDS_SINCE: Final = 13
+CURRENT_LEADER_SINCE: Final = 16
 
 _THROTTLE: Final = b"\0\0\0\0"
 _NO_TAGS: Final = b"\0"
@@ -52,7 +53,7 @@ _TAILS: Final = {
         # aborted transactions: null, or an empty list
         (
             pack_compact_array(0 if listed else -1)
-            if version >= FIRST_FLEXIBLE
+            if version >= FLEXIBLE_SINCE
             else pack_array(0 if listed else -1)
         )
         + (_NO_PREFERRED_REPLICA if version >= 11 else b"")
@@ -73,12 +74,12 @@ def pack(
 ) -> Pieces:
     """FetchResponse v4-18, in pieces: the records among them are those of the log.
 
-    `moved` are leaders that are named, from `FIRST_WITH_LEADERS` on.
+    `moved` are leaders that are named, from `CURRENT_LEADER_SINCE` on.
     """
     topics: dict[TopicKey, list[FetchPartitionData]] = {}
     for each in fetched:
         topics.setdefault(each.request.topic, []).append(each)
-    flexible = version >= FIRST_FLEXIBLE
+    flexible = version >= FLEXIBLE_SINCE
     parts: Pieces = [_head(version, ErrorCode.none, session_id, len(topics))]
     for topic, partitions in topics.items():
         count = pack_compact_array(len(partitions)) if flexible else pack_array(len(partitions))
@@ -112,19 +113,19 @@ def joined(pieces: Sequence[Records]) -> Pieces:
 
 def pack_error(version: int, error: ErrorCode) -> bytes:
     """FetchResponse v7-18 to a request whose session is at fault: no topics."""
-    return _head(version, error, 0, 0) + (_NO_TAGS if version >= FIRST_FLEXIBLE else b"")
+    return _head(version, error, 0, 0) + (_NO_TAGS if version >= FLEXIBLE_SINCE else b"")
 
 
 def _head(version: int, error: ErrorCode, session_id: int, topics: int) -> bytes:
-    count = pack_compact_array(topics) if version >= FIRST_FLEXIBLE else pack_array(topics)
-    if version < FIRST_WITH_SESSIONS:
+    count = pack_compact_array(topics) if version >= FLEXIBLE_SINCE else pack_array(topics)
+    if version < SESSIONS_SINCE:
         return _THROTTLE + count
     return b"".join((_THROTTLE, pack_int16(error), pack_int32(session_id), count))
 
 
 def _topic(version: int, topic: TopicKey) -> bytes:
     if isinstance(topic, str):
-        return pack_compact_string(topic) if version >= FIRST_FLEXIBLE else pack_string(topic)
+        return pack_compact_string(topic) if version >= FLEXIBLE_SINCE else pack_string(topic)
     return pack_uuid(topic)
 
 
@@ -138,7 +139,7 @@ def _add_partition(
         numbers = _V4(wanted.partition, error, high_watermark, stable)
     listed = error in UNKNOWN or aborted is not None
     tail = _tail(version, aborted) if aborted else _TAILS[version, listed]
-    if version >= FIRST_FLEXIBLE:
+    if version >= FLEXIBLE_SINCE:
         tags = _NO_TAGS
         if diverging:
             tags = _DIVERGING(b"\1\0\x0d", *diverging, 0)
@@ -151,7 +152,7 @@ def _add_partition(
 
 def _tail(version: int, aborted: Sequence[AbortedTransaction]) -> bytes:
     """What stands between offsets and records, with these aborted transactions."""
-    if version >= FIRST_FLEXIBLE:
+    if version >= FLEXIBLE_SINCE:
         parts = [pack_compact_array(len(aborted))]
         parts += [_FLEXIBLE_ABORTED(each.producer_id, each.first_offset, 0) for each in aborted]
     else:

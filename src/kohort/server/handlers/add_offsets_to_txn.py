@@ -17,7 +17,7 @@ from kohort.transactions.requests import TransactionalProducer
 if TYPE_CHECKING:
     from kohort.protocol.requests import AddOffsetsToTxnRequest
 
-FIRST_WITH_FENCED: Final = 2
+PRODUCER_FENCED_SINCE: Final = 2
 
 
 async def handle(services: Services, exchange: Exchange, request: "AddOffsetsToTxnRequest") -> None:
@@ -36,7 +36,7 @@ async def handle(services: Services, exchange: Exchange, request: "AddOffsetsToT
         {topic: frozenset({partition})},
         client_version=0,
     )
-    if exchange.version < FIRST_WITH_FENCED:
+    if exchange.version < PRODUCER_FENCED_SINCE:
         error = without_fenced(error)
     _respond(exchange, error)
 

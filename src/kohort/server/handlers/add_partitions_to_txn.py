@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from kohort.errors import ErrorCode
 from kohort.server.authorization import Access
 from kohort.server.handlers import without_fenced
-from kohort.server.handlers.in_steps import respond_large
+from kohort.server.handlers.chunked import respond_large
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 from kohort.server.topics import INTERNAL
@@ -26,8 +26,8 @@ from kohort.util.time_slice import TimeSlices, in_slices
 if TYPE_CHECKING:
     from kohort.protocol.requests import AddPartitionsToTxnRequest
 
-FIRST_WITH_FENCED: Final = 2
-FIRST_OF_BROKERS: Final = 4
+PRODUCER_FENCED_SINCE: Final = 2
+BATCHED_SINCE: Final = 4
 
 
 class Errors(NamedTuple):
@@ -44,7 +44,7 @@ class Errors(NamedTuple):
 async def handle(
     services: Services, exchange: Exchange, request: "AddPartitionsToTxnRequest"
 ) -> None:
-    if exchange.version >= FIRST_OF_BROKERS:
+    if exchange.version >= BATCHED_SINCE:
         await _handle_many(services, exchange, request)
         return
     errors = await _errors(
@@ -56,7 +56,7 @@ async def handle(
         request.v3_and_below_topics,
         of_broker=False,
     )
-    if exchange.version < FIRST_WITH_FENCED:
+    if exchange.version < PRODUCER_FENCED_SINCE:
         errors = errors._replace(of_most=without_fenced(errors.of_most))
     topics = request.v3_and_below_topics
     await respond_large(

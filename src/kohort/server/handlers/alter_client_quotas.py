@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.quotas import EMPTY, QuotaEntity, altered_quotas, quota_entity
+from kohort.server.handlers.chunked import Fields, collect_in_chunks, count_in_chunks, respond_large
 from kohort.server.handlers.describe_client_quotas import named
-from kohort.server.handlers.in_steps import Fields, collected, counted, respond_large
 from kohort.server.handlers.refusing import REFUSAL
 from kohort.server.net import Exchange
 from kohort.server.services import Services
@@ -32,12 +32,12 @@ async def handle(
     services: Services, exchange: Exchange, request: "AlterClientQuotasRequest"
 ) -> None:
     if not services.access(exchange).cluster():
-        refused = await collected(
+        refused = await collect_in_chunks(
             request.entries, lambda each: REFUSAL | {"entity": named(_entity(each))}
         )
         await respond_large(services, exchange, {"entries": refused}, len(refused))
         return
-    times = await counted(_entity(each) for each in request.entries)
+    times = await count_in_chunks(_entity(each) for each in request.entries)
     seen: set[QuotaEntity] = set()
 
     def first(entry: "EntryData") -> Any | None:
@@ -50,7 +50,7 @@ async def handle(
     await services.topics.catch_up()
     results: list[Fields] = []
     slices = TimeSlices()
-    for some in in_batches(await collected(request.entries, first), _chars):
+    for some in in_batches(await collect_in_chunks(request.entries, first), _chars):
         results += await _alter(services, some, times, validate_only=request.validate_only)
         await slices.give_way()
     await respond_large(services, exchange, {"entries": results}, len(results))

@@ -8,7 +8,7 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from kohort.errors import ErrorCode, KafkaError
-from kohort.server.handlers.in_steps import Steps, respond_in_steps
+from kohort.server.handlers.chunked import Steps, respond_in_chunks
 from kohort.server.handlers.refusing import REFUSAL
 from kohort.server.net import Exchange
 from kohort.server.responses import validate_replicas
@@ -22,8 +22,8 @@ def handle(
     services: Services, exchange: Exchange, request: "AlterPartitionReassignmentsRequest"
 ) -> Coroutine[Any, Any, None] | None:
     if not services.access(exchange).cluster():
-        return respond_in_steps(services, exchange, _refused(request))
-    return respond_in_steps(services, exchange, _steps(services, request))
+        return respond_in_chunks(services, exchange, _refused(request))
+    return respond_in_chunks(services, exchange, _steps(services, request))
 
 
 def _refused(request: "AlterPartitionReassignmentsRequest") -> Steps:

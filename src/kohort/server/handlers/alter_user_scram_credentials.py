@@ -18,7 +18,7 @@ from kohort.security.scram import (
     ScramUsers,
     credential_of,
 )
-from kohort.server.handlers.in_steps import Fields, collected, respond_large
+from kohort.server.handlers.chunked import Fields, collect_in_chunks, respond_large
 from kohort.server.handlers.refusing import REFUSAL
 from kohort.server.net import Exchange
 from kohort.server.services import Services
@@ -70,7 +70,9 @@ async def handle(
 ) -> None:
     if not services.access(exchange).cluster():
         names = (each.name for part in (request.deletions, request.upsertions) for each in part)
-        refused = await collected(dict.fromkeys(names), lambda name: {"user": name, **REFUSAL})
+        refused = await collect_in_chunks(
+            dict.fromkeys(names), lambda name: {"user": name, **REFUSAL}
+        )
         await respond_large(services, exchange, {"results": refused}, len(refused))
         return
     await services.topics.catch_up()

@@ -20,8 +20,8 @@ from kohort.server.config import (
     validate_configs,
     validate_topic_configs,
 )
+from kohort.server.handlers.chunked import count_in_chunks, respond_large
 from kohort.server.handlers.config_access import authorize
-from kohort.server.handlers.in_steps import counted, respond_large
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 from kohort.server.topics import Topic, validate_name
@@ -52,7 +52,9 @@ async def alter_each(
 
     Each waits for the disk in another thread: the next one would wait for it on the loop.
     """
-    times = await counted((each.resource_type, each.resource_name) for each in request.resources)
+    times = await count_in_chunks(
+        (each.resource_type, each.resource_name) for each in request.resources
+    )
     if any(kind != ResourceType.BROKER_LOGGER for kind, _ in times):
         await services.topics.catch_up()
     slices = TimeSlices()

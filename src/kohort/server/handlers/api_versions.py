@@ -23,7 +23,7 @@ from kohort.server.services import Services
 if TYPE_CHECKING:
     from kohort.protocol.requests import ApiVersionsRequest
 
-FIRST_WITH_LEVEL_0: Final = 4
+SUPPORTED_FEATURE_LEVEL_0_SINCE: Final = 4
 """Older clients take a feature whose lowest level is 0 for malformed (KIP-1022)."""
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
@@ -50,7 +50,7 @@ def _all(version: int) -> bytes:
     supported = [
         {"name": name, "min_version": each.first, "max_version": each.last}
         for name, each in FEATURES.items()
-        if each.first > 0 or version >= FIRST_WITH_LEVEL_0
+        if each.first > 0 or version >= SUPPORTED_FEATURE_LEVEL_0_SINCE
     ]
     finalized = [
         {"name": name, "min_version_level": each.level, "max_version_level": each.level}

@@ -1,4 +1,4 @@
-"""What OffsetCommit and TxnOffsetCommit have in common: their partitions, and their responses."""
+"""Parts that OffsetCommit and TxnOffsetCommit share: their partitions and responses."""
 
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
         TxnOffsetCommitRequestTopic,
     )
 
-Existing: TypeAlias = Generator[None, None, tuple[OffsetToCommit, ...]]
-"""Returns the offsets of partitions that exist, after a step for each of them."""
+KnownPartitions: TypeAlias = Generator[None, None, tuple[OffsetToCommit, ...]]
+"""Yields after each partition; returns the offsets of the partitions that exist."""
 
 AT_ONCE: Final = 2_000
-"""Partitions of a decoded request that are looked at in one turn."""
+"""Partitions of a decoded request that are handled in one turn."""
 
 
-def existing(
+def drop_unknown_partitions(
     services: Services,
     access: Access,
     request: "OffsetCommitRequest | TxnOffsetCommitRequest",
@@ -37,38 +37,40 @@ def existing(
     *,
     by_id: bool,
     has_epoch: bool,
-) -> Existing:
-    """Find the partitions of a request; `responses` receives the errors of all others.
+) -> KnownPartitions:
+    """Find the partitions of a request; `responses` gets the errors of unknown ones.
 
     `access` is that of the client. `by_id`: the request names topics by id. `has_epoch`: it has
     leader epochs.
     """
     offsets: list[OffsetToCommit] = []
-    for asked in request.topics:
+    for requested in request.topics:
         yield
-        topic_id = _topic_id(asked) if by_id else None
-        key = ("" if by_id else asked.name, topic_id)
-        topic = _find(services, asked, by_id)
-        error = _refusal(access, asked, topic, by_id)
+        topic_id = _topic_id(requested) if by_id else None
+        key = ("" if by_id else requested.name, topic_id)
+        topic = _find(services, requested, by_id)
+        error = _refusal(access, requested, topic, by_id)
         if error or topic is None:
-            responses.add_errors(key, (each.partition_index for each in asked.partitions), error)
+            responses.add_errors(
+                key, (partition.partition_index for partition in requested.partitions), error
+            )
             continue
         # The id goes with every offset, so that one of a topic deleted since is never taken for its
         # namesake's.
         name, id_ = topic.name, topic.id
         count, before, missing = len(topic.partitions), len(offsets), []
-        for each in asked.partitions:
+        for partition in requested.partitions:
             yield
-            if not 0 <= each.partition_index < count:
-                missing.append(each.partition_index)
+            if not 0 <= partition.partition_index < count:
+                missing.append(partition.partition_index)
                 continue
             offsets.append(
                 OffsetToCommit(
                     name,
-                    each.partition_index,
-                    each.committed_offset,
-                    each.committed_leader_epoch if has_epoch else -1,
-                    each.committed_metadata,
+                    partition.partition_index,
+                    partition.committed_offset,
+                    partition.committed_leader_epoch if has_epoch else -1,
+                    partition.committed_metadata,
                     id_,
                 )
             )
@@ -79,30 +81,32 @@ def existing(
 
 
 def _find(
-    services: Services, asked: "OffsetCommitRequestTopic | TxnOffsetCommitRequestTopic", by_id: bool
+    services: Services,
+    requested: "OffsetCommitRequestTopic | TxnOffsetCommitRequestTopic",
+    by_id: bool,
 ) -> Topic | None:
     if not by_id:
-        return services.topics.get(asked.name)
-    topic_id = _topic_id(asked)
+        return services.topics.get(requested.name)
+    topic_id = _topic_id(requested)
     return services.topics.by_id(topic_id) if topic_id else None
 
 
-def _topic_id(asked: "OffsetCommitRequestTopic | TxnOffsetCommitRequestTopic") -> UUID | None:
-    topic_id: UUID | None = getattr(asked, "topic_id", None)
+def _topic_id(requested: "OffsetCommitRequestTopic | TxnOffsetCommitRequestTopic") -> UUID | None:
+    topic_id: UUID | None = getattr(requested, "topic_id", None)
     return topic_id
 
 
 def _refusal(
     access: Access,
-    asked: "OffsetCommitRequestTopic | TxnOffsetCommitRequestTopic",
+    requested: "OffsetCommitRequestTopic | TxnOffsetCommitRequestTopic",
     topic: Topic | None,
     by_id: bool,
 ) -> ErrorCode:
-    """Why nothing can be committed for a topic: it is not the client's, or there is none.
+    """Return the error of a topic that is unknown, or that the client may not use.
 
     A name that the client may not use is refused whether it exists or not.
     """
-    name: str | None = topic.name if topic is not None else None if by_id else asked.name
+    name: str | None = topic.name if topic is not None else None if by_id else requested.name
     if name is not None and not access.topic(name):
         return ErrorCode.topic_authorization_failed
     if topic is not None:
@@ -116,28 +120,32 @@ def refuse_all(
     *,
     by_id: bool,
     error: ErrorCode,
-) -> Existing:
-    """Have `responses` say that nothing can be committed, after a step for each topic."""
-    for asked in request.topics:
-        key = ("", _topic_id(asked)) if by_id else (asked.name, None)
-        responses.add_errors(key, (each.partition_index for each in asked.partitions), error)
+) -> KnownPartitions:
+    """Respond `error` for all partitions; yields after each topic."""
+    for requested in request.topics:
+        key = ("", _topic_id(requested)) if by_id else (requested.name, None)
+        responses.add_errors(
+            key, (partition.partition_index for partition in requested.partitions), error
+        )
         yield
     return ()
 
 
-def loggable(services: Services, offsets: Sequence[OffsetToCommit]) -> tuple[OffsetToCommit, ...]:
-    """As many of the offsets as the log could hold, and one more if it could not hold all.
+def drop_oversized(
+    services: Services, offsets: Sequence[OffsetToCommit]
+) -> tuple[OffsetToCommit, ...]:
+    """Keep as many offsets as the log can hold, and one more if it cannot hold all.
 
-    More than that is refused as a whole, with one error for all partitions.
+    The coordinator refuses that many as a whole, with one error for all partitions.
     """
     return tuple(offsets[: services.config["message.max.bytes"] // LEAST_RECORD_BYTES + 1])
 
 
-def with_the_rest(
+def merge_errors(
     response: OffsetCommitResponse, offsets: Sequence[OffsetToCommit]
 ) -> OffsetCommitResponse:
-    """The response to `loggable` offsets as one to all of them."""
+    """Extend the response to the offsets of `drop_oversized` to all `offsets`."""
     results = list(response.results)
-    for each in offsets[len(results) :]:
-        results.append((TopicPartition(each.topic, each.partition), results[0][1]))
+    for offset in offsets[len(results) :]:
+        results.append((TopicPartition(offset.topic, offset.partition), results[0][1]))
     return OffsetCommitResponse(tuple(results))

@@ -17,7 +17,12 @@ from kohort.coordinator.responses import (
 )
 from kohort.errors import ErrorCode
 from kohort.server.authorization import GROUP
-from kohort.server.handlers.in_steps import ask_each, collected, divided, respond_large
+from kohort.server.handlers.chunked import (
+    collect_in_chunks,
+    respond_large,
+    split_in_chunks,
+    submit_chunked,
+)
 from kohort.server.net import Exchange
 from kohort.server.responses import OPERATIONS_NOT_REQUESTED
 from kohort.server.services import Services
@@ -52,9 +57,9 @@ async def handle(
         await respond_large(services, exchange, {"groups": rows}, len(rows))
         return
     access = services.access(exchange)
-    allowed, denied = await divided(request.group_ids, access.group)
+    allowed, denied = await split_in_chunks(request.group_ids, access.group)
     error = ErrorCode.group_authorization_failed
-    rows = await collected(
+    rows = await collect_in_chunks(
         denied, lambda each: _row(_refused(each, error), OPERATIONS_NOT_REQUESTED)
     )
     elements, members = len(rows), 0
@@ -63,7 +68,7 @@ async def handle(
     while some := tuple(islice(following, _TOGETHER)):
         repeated = seen.intersection(some) if members > REPEATED_UP_TO else ()
         new = [each for each in some if each not in repeated]
-        responses = iter(await ask_each(services, (partial(_request, each) for each in new)))
+        responses = iter(await submit_chunked(services, (partial(_request, each) for each in new)))
         for group in some:
             described = (
                 _refused(group, ErrorCode.invalid_request) if group in repeated else next(responses)

@@ -18,7 +18,7 @@ from kohort.protocol.apis import BY_NAME
 from kohort.protocol.messages import response as new_response
 from kohort.protocol.request_fast_path import read_steady_heartbeat
 from kohort.server.handlers import milliseconds
-from kohort.server.handlers.in_steps import AT_ONCE, divided
+from kohort.server.handlers.chunked import CHUNK, split_in_chunks
 from kohort.server.net import Exchange, SameRequest
 from kohort.server.services import Services
 
@@ -35,7 +35,7 @@ def handle(
     """Hand the request to the group's shard, if the client may."""
     if not services.serves_consumer_groups:
         _respond(exchange, ConsumerGroupHeartbeatResponse(error=ErrorCode.unsupported_version))
-    elif len(request.subscribed_topic_names or ()) > AT_ONCE:
+    elif len(request.subscribed_topic_names or ()) > CHUNK:
         return _handle_large(services, exchange, request)
     elif not services.access(exchange).group(request.group_id):
         _refuse(exchange, ErrorCode.group_authorization_failed)
@@ -54,7 +54,7 @@ async def _handle_large(
     if not access.group(request.group_id):
         _refuse(exchange, ErrorCode.group_authorization_failed)
         return
-    _, denied = await divided(request.subscribed_topic_names or (), access.topic)
+    _, denied = await split_in_chunks(request.subscribed_topic_names or (), access.topic)
     if denied:
         _refuse(exchange, ErrorCode.topic_authorization_failed)
     else:
@@ -114,7 +114,7 @@ def _from_bytes(services: Services, exchange: Exchange, frame: bytes, body_at: i
     interval_ms = heartbeat()
     if interval_ms is None:
         return False
-    exchange.expect_again(RepeatedSteadyHeartbeat(frame, member, heartbeat, interval_ms))
+    exchange.cache_request(RepeatedSteadyHeartbeat(frame, member, heartbeat, interval_ms))
     body = response_fast_path.steady_heartbeat(member_id, epoch, interval_ms)
     exchange.respond_encoded(body, (NONE,))
     return True

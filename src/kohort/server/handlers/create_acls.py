@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kohort.errors import ErrorCode, KafkaError
 from kohort.security.acls import AclBinding
 from kohort.server.handlers.acl_entries import read_binding, refusal
-from kohort.server.handlers.in_steps import respond_large
+from kohort.server.handlers.chunked import respond_large
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 from kohort.server.topics import in_batches
@@ -29,7 +29,7 @@ async def handle(services: Services, exchange: Exchange, request: "CreateAclsReq
     creations = request.creations
     read = await in_slices(_read(creations))
     if read is None:
-        exchange.hang_up("CreateAcls with an unknown element")
+        exchange.close_with_reason("CreateAcls with an unknown element")
         return
     error = refusal(services, exchange)
     if error is not None:

@@ -10,7 +10,12 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final
 
 from kohort.errors import ErrorCode, KafkaError
-from kohort.server.handlers.in_steps import collected, counted, deadline_of, respond_large
+from kohort.server.handlers.chunked import (
+    collect_in_chunks,
+    count_in_chunks,
+    deadline_of,
+    respond_large,
+)
 from kohort.server.net import Exchange
 from kohort.server.responses import validate_replicas
 from kohort.server.services import Services
@@ -25,22 +30,24 @@ if TYPE_CHECKING:
         CreatePartitionsTopic,
     )
 
-FIRST_WITH_THROTTLING: Final = 3
+THROTTLING_SINCE: Final = 3
 
 
 async def handle(
     services: Services, exchange: Exchange, request: "CreatePartitionsRequest"
 ) -> None:
-    times = await counted(topic.name for topic in request.topics)
-    strict = exchange.version >= FIRST_WITH_THROTTLING
+    times = await count_in_chunks(topic.name for topic in request.topics)
+    strict = exchange.version >= THROTTLING_SINCE
     mutations = services.throttling.mutations(exchange, strict=strict)
     deadline = deadline_of(request)
     await services.topics.catch_up(deadline)
-    wanted = await collected(
+    wanted = await collect_in_chunks(
         request.topics, lambda topic: topic if times[topic.name] == 1 else None
     )
     results = await _results(services, exchange, request, wanted, mutations, deadline)
-    results += await collected(times, lambda name: _duplicate(name) if times[name] > 1 else None)
+    results += await collect_in_chunks(
+        times, lambda name: _duplicate(name) if times[name] > 1 else None
+    )
     await respond_large(services, exchange, {"results": results}, len(results))
 
 
@@ -67,7 +74,7 @@ async def _results(
         await slices.give_way()
     if not request.validate_only:
         refused = await _grown(services, wanted, refused, deadline)
-    return await collected(zip(wanted, refused, strict=True), _entry)
+    return await collect_in_chunks(zip(wanted, refused, strict=True), _entry)
 
 
 def _entry(outcome: tuple[Any, KafkaError | None]) -> dict[str, Any]:
@@ -116,7 +123,7 @@ async def _grown(
     deadline: float,
 ) -> list[KafkaError | None]:
     """Have those topics grow that are not refused; in the same order why one did not."""
-    growths = await collected(zip(wanted, refused, strict=True), _growth)
+    growths = await collect_in_chunks(zip(wanted, refused, strict=True), _growth)
     try:
         grown = iter(await services.topics.grow_each(growths, deadline))
     except KafkaError as error:

@@ -17,7 +17,13 @@ from typing import TYPE_CHECKING, Any
 from kohort.errors import ErrorCode, KafkaError
 from kohort.server.authorization import CLUSTER, CREATE, DESCRIBE_CONFIGS, TOPIC, Access
 from kohort.server.config import describe_topic_configs
-from kohort.server.handlers.in_steps import collected, counted, deadline_of, divided, respond_large
+from kohort.server.handlers.chunked import (
+    collect_in_chunks,
+    count_in_chunks,
+    deadline_of,
+    respond_large,
+    split_in_chunks,
+)
 from kohort.server.net import Exchange
 from kohort.server.responses import validate_replicas
 from kohort.server.services import Services
@@ -39,24 +45,28 @@ ENTRIES = 30
 """Configs of a topic, in the response."""
 _CONFIGS_KEPT = 100
 """Sets of configs whose entries are shared by the topics of a request that have the same."""
-FIRST_WITH_THROTTLING = 6
+THROTTLING_SINCE = 6
 DEFAULT = -1
 """A number of partitions or replicas that the broker chooses."""
 
 
 async def handle(services: Services, exchange: Exchange, request: "CreateTopicsRequest") -> None:
-    times = await counted(topic.name for topic in request.topics)
-    wanted = await collected(
+    times = await count_in_chunks(topic.name for topic in request.topics)
+    wanted = await collect_in_chunks(
         request.topics, lambda topic: topic if times[topic.name] == 1 else None
     )
     access = services.access(exchange)
     everywhere = access.may(CREATE, CLUSTER, log_if_denied=False)
-    allowed, denied = await divided(wanted, lambda each: everywhere or access.topic(each.name))
-    strict = exchange.version >= FIRST_WITH_THROTTLING
+    allowed, denied = await split_in_chunks(
+        wanted, lambda each: everywhere or access.topic(each.name)
+    )
+    strict = exchange.version >= THROTTLING_SINCE
     mutations = services.throttling.mutations(exchange, strict=strict)
     results = [_unauthorized(each.name) for each in denied]
     results += await _results(services, access, request, allowed, mutations)
-    results += await collected(times, lambda name: _duplicate(name) if times[name] > 1 else None)
+    results += await collect_in_chunks(
+        times, lambda name: _duplicate(name) if times[name] > 1 else None
+    )
     await respond_large(services, exchange, {"topics": results}, ENTRIES * len(results))
 
 
@@ -124,7 +134,7 @@ async def _created(
             return None
         return NewTopic(topic.name, _partitions(services, topic), _configs(topic))
 
-    valid = await collected(zip(wanted, validated, strict=True), new)
+    valid = await collect_in_chunks(zip(wanted, validated, strict=True), new)
     try:
         created = iter(await services.topics.create_each(valid, deadline))
     except KafkaError as error:
@@ -134,7 +144,7 @@ async def _created(
         made = plan if isinstance(plan, KafkaError) else next(created)
         return made.record() if isinstance(made, Topic) else made
 
-    return await collected(validated, outcome)
+    return await collect_in_chunks(validated, outcome)
 
 
 def _configs(topic: "CreatableTopic") -> dict[str, str | None]:

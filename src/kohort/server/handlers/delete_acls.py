@@ -15,8 +15,8 @@ from kohort.errors import ErrorCode, KafkaError
 from kohort.security.acl_search import Found, TooManyMatchesError, find
 from kohort.security.acls import AclBinding, AclBindingFilter, Acls
 from kohort.server.handlers.acl_entries import read_filter, refusal, taken
+from kohort.server.handlers.chunked import Fields, collect_in_chunks, respond_large
 from kohort.server.handlers.describe_acls import UNKNOWN, has_unknown
-from kohort.server.handlers.in_steps import Fields, collected, respond_large
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 from kohort.server.topics import BATCH_RECORDS
@@ -34,15 +34,15 @@ Outcome: TypeAlias = Found | KafkaError
 
 
 async def handle(services: Services, exchange: Exchange, request: "DeleteAclsRequest") -> None:
-    if await collected(request.filters, lambda each: has_unknown(each) or None):
-        exchange.hang_up("DeleteAcls with an unknown element")
+    if await collect_in_chunks(request.filters, lambda each: has_unknown(each) or None):
+        exchange.close_with_reason("DeleteAcls with an unknown element")
         return
     error = refusal(services, exchange)
     kept: Mapping[UUID, KafkaError] = {}
     if error is not None:
         outcomes: list[Outcome] = [error] * len(request.filters)
     else:
-        filters: list[Wanted] = await collected(request.filters, _read)
+        filters: list[Wanted] = await collect_in_chunks(request.filters, _read)
         await services.topics.catch_up()
         outcomes = await _find(services.topics.acls, filters)
         kept = await _remove(services, outcomes)

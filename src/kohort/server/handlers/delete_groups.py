@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kohort.coordinator.requests import DeleteGroup
 from kohort.errors import ErrorCode
-from kohort.server.handlers.in_steps import ask_each, respond_large
+from kohort.server.handlers.chunked import respond_large, submit_chunked
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 from kohort.util.time_slice import TimeSlices
@@ -32,7 +32,7 @@ async def handle(services: Services, exchange: Exchange, request: "DeleteGroupsR
         seen.update(groups)
         access = services.access(exchange)
         allowed = [each for each in groups if access.group(each)]
-        responses = await ask_each(services, (partial(_request, group) for group in allowed))
+        responses = await submit_chunked(services, (partial(_request, group) for group in allowed))
         errors = {group: each.error for group, each in zip(allowed, responses, strict=True)}
         for group in groups:
             error = errors.get(group, ErrorCode.group_authorization_failed)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from kohort.errors import ErrorCode, KafkaError, fresh
 from kohort.log.base import LogMaintenance
 from kohort.server.config import waits_for_disk
-from kohort.server.handlers.in_steps import AT_ONCE, Steps, respond_in_steps, respond_in_thread
+from kohort.server.handlers.chunked import CHUNK, Steps, respond_in_chunks, respond_in_thread
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 from kohort.util.time_slice import in_slices
@@ -31,7 +31,7 @@ def handle(
     steps = _steps(services, exchange, request, deleted)
     if waits_for_disk(services.config):
         return _respond_when_durable(services, exchange, steps, deleted)
-    return respond_in_steps(services, exchange, steps)
+    return respond_in_chunks(services, exchange, steps)
 
 
 def _steps(
@@ -72,8 +72,8 @@ async def _respond_when_durable(
 ) -> None:
     fields = await in_slices(steps)
     outcomes: list[BaseException | None] = []
-    for start in range(0, len(deleted), AT_ONCE):
-        some = (log.durable() for _, log in deleted[start : start + AT_ONCE])
+    for start in range(0, len(deleted), CHUNK):
+        some = (log.durable() for _, log in deleted[start : start + CHUNK])
         outcomes += await asyncio.gather(*some, return_exceptions=True)
     for (partition, _), outcome in zip(deleted, outcomes, strict=True):
         if isinstance(outcome, KafkaError | OSError):

@@ -12,7 +12,12 @@ from uuid import UUID
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.server.authorization import CLUSTER, DELETE, DESCRIBE, TOPIC, Access
-from kohort.server.handlers.in_steps import collected, counted, deadline_of, respond_large
+from kohort.server.handlers.chunked import (
+    collect_in_chunks,
+    count_in_chunks,
+    deadline_of,
+    respond_large,
+)
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 from kohort.server.throttling import Mutations
@@ -22,9 +27,9 @@ from kohort.util.time_slice import TimeSlices
 if TYPE_CHECKING:
     from kohort.protocol.requests import DeleteTopicsRequest
 
-FIRST_WITH_IDS = 6
-FIRST_WITH_THROTTLING = 5
-FIRST_WITH_DISABLED = 3
+TOPIC_IDS_SINCE = 6
+THROTTLING_SINCE = 5
+TOPIC_DELETION_DISABLED_SINCE = 3
 
 
 class TopicToDelete(NamedTuple):
@@ -41,7 +46,7 @@ async def handle(services: Services, exchange: Exchange, request: "DeleteTopicsR
         results = await services.topics.change(work, deadline)
     except KafkaError as error:
         refuse = partial(_entry, code=error.code, message=error.message)
-        results = await collected(_topics_to_delete(request, exchange.version), refuse)
+        results = await collect_in_chunks(_topics_to_delete(request, exchange.version), refuse)
     await respond_large(services, exchange, {"responses": results}, len(results))
 
 
@@ -50,11 +55,11 @@ async def _delete(
 ) -> list[dict[str, Any]]:
     await services.topics.catch_up(deadline)
     version, access = exchange.version, services.access(exchange)
-    strict = version >= FIRST_WITH_THROTTLING
+    strict = version >= THROTTLING_SINCE
     mutations = services.throttling.mutations(exchange, strict=strict)
     everywhere = access.may(DELETE, CLUSTER, log_if_denied=False)
     refuse = partial(_unauthorized, services.topics, access, everywhere)
-    times = await counted(_topics_to_delete(request, version))
+    times = await count_in_chunks(_topics_to_delete(request, version))
     slices = TimeSlices()
     results: list[dict[str, Any]] = []
     indexes: dict[str, int] = {}
@@ -79,7 +84,7 @@ def _is_admitted(services: Services, result: dict[str, Any], mutations: Mutation
 
 
 def _topics_to_delete(request: "DeleteTopicsRequest", version: int) -> Iterator[TopicToDelete]:
-    if version < FIRST_WITH_IDS:
+    if version < TOPIC_IDS_SINCE:
         yield from (TopicToDelete(name, None) for name in request.topic_names)
     else:
         yield from (TopicToDelete(topic.name, topic.topic_id) for topic in request.topics)
@@ -114,7 +119,7 @@ def _validate_request(
     times: int,
 ) -> None:
     if not services.config["delete.topic.enable"]:
-        known = version >= FIRST_WITH_DISABLED
+        known = version >= TOPIC_DELETION_DISABLED_SINCE
         raise KafkaError(ErrorCode.topic_deletion_disabled if known else ErrorCode.invalid_request)
     if wanted.name is None and wanted.topic_id is None:
         raise KafkaError(ErrorCode.invalid_request, "Neither topic name nor id were specified.")

@@ -13,7 +13,7 @@ from kohort.protocol.messages import response
 from kohort.security.acl_search import Found, find
 from kohort.security.acls import AclBinding
 from kohort.server.handlers.acl_entries import read_filter, refusal, taken
-from kohort.server.handlers.in_steps import Fields, respond_large
+from kohort.server.handlers.chunked import Fields, respond_large
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 from kohort.util.time_slice import in_slices
@@ -32,7 +32,7 @@ def handle(
     services: Services, exchange: Exchange, request: "DescribeAclsRequest"
 ) -> Coroutine[Any, Any, None] | None:
     if has_unknown(request):
-        exchange.hang_up("DescribeAcls with an unknown element")
+        exchange.close_with_reason("DescribeAcls with an unknown element")
         return None
     error = refusal(services, exchange)
     if error is None:

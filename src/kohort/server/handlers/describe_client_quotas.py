@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kohort.errors import ErrorCode, KafkaError
 from kohort.quotas import QuotaEntity, QuotaFilter
 from kohort.quotas.entities import FilterComponent, validate_component, validate_types
-from kohort.server.handlers.in_steps import Fields, Steps, respond_in_steps
+from kohort.server.handlers.chunked import Fields, Steps, respond_in_chunks
 from kohort.server.handlers.refusing import refuse
 from kohort.server.net import Exchange
 from kohort.server.services import Services
@@ -34,7 +34,7 @@ def handle(
     if not services.access(exchange).cluster():
         refuse(exchange, error_message=None, entries=None)
         return None
-    return respond_in_steps(services, exchange, _steps(services, request))
+    return respond_in_chunks(services, exchange, _steps(services, request))
 
 
 def _steps(services: Services, request: "DescribeClientQuotasRequest") -> Steps:

@@ -8,9 +8,10 @@ all brokers: what was set on them together.
 """
 
 from collections.abc import Coroutine, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from kohort.errors import ErrorCode, KafkaError
+from kohort.protocol.apis import BY_NAME
 from kohort.protocol.error_codes import errors_in
 from kohort.protocol.messages import encode, response
 from kohort.protocol.packing import pack_array, pack_compact_array
@@ -25,8 +26,8 @@ from kohort.server.config import (
     describe_topic_configs,
     validate_broker_id,
 )
+from kohort.server.handlers.chunked import Pieces
 from kohort.server.handlers.config_access import authorize
-from kohort.server.handlers.in_steps import Pieces
 from kohort.server.logging import levels
 from kohort.server.net import Exchange
 from kohort.server.services import Services
@@ -42,7 +43,7 @@ _THROTTLE = b"\0\0\0\0"
 
 AT_ONCE = 20
 """Resources that are described in one turn; each takes a quarter of a millisecond."""
-FIRST_FLEXIBLE = 4
+FLEXIBLE_SINCE: Final = BY_NAME["describe_configs"].first_flexible
 REPEATED_UP_TO = 1 << 20
 """Bytes of a response up to which a resource that is named again is described again."""
 UNKNOWN_TYPE = 0
@@ -66,7 +67,7 @@ async def _describe_many(
     In a large response, a resource that is named again gets INVALID_REQUEST: a megabyte of names
     must not become gigabytes.
     """
-    flexible = exchange.version >= FIRST_FLEXIBLE
+    flexible = exchange.version >= FLEXIBLE_SINCE
     count = (pack_compact_array if flexible else pack_array)(len(request.resources))
     tags = b"\0" if flexible else b""
     before = len(_THROTTLE) + (1 if flexible else 4)

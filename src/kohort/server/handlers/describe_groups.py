@@ -14,7 +14,12 @@ from kohort.coordinator.requests import DescribeGroup
 from kohort.coordinator.responses import NONE, DescribedMember, DescribeGroupResponse
 from kohort.errors import ErrorCode
 from kohort.server.authorization import GROUP
-from kohort.server.handlers.in_steps import ask_each, collected, divided, respond_large
+from kohort.server.handlers.chunked import (
+    collect_in_chunks,
+    respond_large,
+    split_in_chunks,
+    submit_chunked,
+)
 from kohort.server.net import Exchange
 from kohort.server.responses import OPERATIONS_NOT_REQUESTED
 from kohort.server.services import Services
@@ -38,9 +43,9 @@ async def handle(services: Services, exchange: Exchange, request: "DescribeGroup
     version = exchange.version
     asked = version >= 3 and request.include_authorized_operations
     access = services.access(exchange)
-    allowed, denied = await divided(request.groups, access.group)
+    allowed, denied = await split_in_chunks(request.groups, access.group)
     error = ErrorCode.group_authorization_failed
-    rows = await collected(
+    rows = await collect_in_chunks(
         denied, lambda each: _row(_refused(each, error), OPERATIONS_NOT_REQUESTED)
     )
     members = 0
@@ -50,7 +55,7 @@ async def handle(services: Services, exchange: Exchange, request: "DescribeGroup
         repeated = seen.intersection(some) if members > REPEATED_UP_TO else ()
         new = [each for each in some if each not in repeated]
         responses = iter(
-            await ask_each(services, (partial(_request, version, each) for each in new))
+            await submit_chunked(services, (partial(_request, version, each) for each in new))
         )
         for group in some:
             described = (

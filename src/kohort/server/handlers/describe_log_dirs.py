@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kohort.errors import ErrorCode
 from kohort.log.remote_log import RemoteLog
 from kohort.server.config import in_postgres, shown_storage
-from kohort.server.handlers.in_steps import Steps, respond_in_steps
+from kohort.server.handlers.chunked import Steps, respond_in_chunks
 from kohort.server.handlers.refusing import refuse
 from kohort.server.net import Exchange
 from kohort.server.services import Services
@@ -32,7 +32,7 @@ def handle(
     if not services.access(exchange).cluster():
         refuse(exchange)
         return None
-    return respond_in_steps(services, exchange, _steps(services, request))
+    return respond_in_chunks(services, exchange, _steps(services, request))
 
 
 def _steps(services: Services, request: "DescribeLogDirsRequest") -> Steps:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log.producers import ActiveProducer
 from kohort.server.authorization import Access
-from kohort.server.handlers.in_steps import Steps, respond_in_steps
+from kohort.server.handlers.chunked import Steps, respond_in_chunks
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 from kohort.server.topics import storage_error, validate_name
@@ -21,7 +21,7 @@ MAX_REPEATED: Final = 10_000
 def handle(
     services: Services, exchange: Exchange, request: "DescribeProducersRequest"
 ) -> Coroutine[Any, Any, None] | None:
-    return respond_in_steps(services, exchange, _steps(services, exchange, request))
+    return respond_in_chunks(services, exchange, _steps(services, exchange, request))
 
 
 def _steps(services: Services, exchange: Exchange, request: "DescribeProducersRequest") -> Steps:

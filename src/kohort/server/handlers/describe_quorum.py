@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kohort.errors import ErrorCode
 from kohort.security import Endpoint
-from kohort.server.handlers.in_steps import Steps, respond_in_steps
+from kohort.server.handlers.chunked import Steps, respond_in_chunks
 from kohort.server.handlers.refusing import NOT_AUTHORIZED, refuse
 from kohort.server.net import Exchange
 from kohort.server.services import Services
@@ -30,8 +30,8 @@ def handle(
         refuse(exchange, error_message=NOT_AUTHORIZED)
         return None
     if _asks_for_metadata(request):
-        return respond_in_steps(services, exchange, _quorum(services, exchange.peer.endpoint))
-    return respond_in_steps(services, exchange, _unknown(request))
+        return respond_in_chunks(services, exchange, _quorum(services, exchange.peer.endpoint))
+    return respond_in_chunks(services, exchange, _unknown(request))
 
 
 def _asks_for_metadata(request: "DescribeQuorumRequest") -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kohort.errors import ErrorCode
 from kohort.server.authorization import TOPIC, Access
 from kohort.server.handlers import metadata
-from kohort.server.handlers.in_steps import Steps, respond_in_steps
+from kohort.server.handlers.chunked import Steps, respond_in_chunks
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 from kohort.server.topics import INTERNAL
@@ -32,7 +32,7 @@ class Cursor(NamedTuple):
 def handle(
     services: Services, exchange: Exchange, request: "DescribeTopicPartitionsRequest"
 ) -> Coroutine[Any, Any, None] | None:
-    return respond_in_steps(services, exchange, _steps(services, exchange, request))
+    return respond_in_chunks(services, exchange, _steps(services, exchange, request))
 
 
 def _steps(

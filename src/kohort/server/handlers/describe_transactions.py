@@ -7,7 +7,7 @@ left out.
 from typing import TYPE_CHECKING, Any, Final
 
 from kohort.errors import ErrorCode
-from kohort.server.handlers.in_steps import respond_large
+from kohort.server.handlers.chunked import respond_large
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 from kohort.transactions.requests import DescribeTransaction, DescribeTransactionResponse

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from kohort.errors import ErrorCode
 from kohort.security.scram import ScramCredential, ScramMechanism, ScramUsers
-from kohort.server.handlers.in_steps import Fields, Steps, respond_in_steps
+from kohort.server.handlers.chunked import Fields, Steps, respond_in_chunks
 from kohort.server.handlers.refusing import REFUSAL
 from kohort.server.net import Exchange
 from kohort.server.services import Services
@@ -22,8 +22,8 @@ def handle(
     services: Services, exchange: Exchange, request: "DescribeUserScramCredentialsRequest"
 ) -> Coroutine[Any, Any, None] | None:
     if not services.access(exchange).cluster():
-        return respond_in_steps(services, exchange, _refused(request))
-    return respond_in_steps(services, exchange, _steps(services.topics.scram_users, request))
+        return respond_in_chunks(services, exchange, _refused(request))
+    return respond_in_chunks(services, exchange, _steps(services.topics.scram_users, request))
 
 
 def _refused(request: "DescribeUserScramCredentialsRequest") -> Steps:

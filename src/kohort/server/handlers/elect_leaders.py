@@ -8,7 +8,7 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
 from kohort.errors import ErrorCode
-from kohort.server.handlers.in_steps import Steps, respond_in_steps
+from kohort.server.handlers.chunked import Steps, respond_in_chunks
 from kohort.server.handlers.refusing import REFUSAL
 from kohort.server.net import Exchange
 from kohort.server.services import Services
@@ -24,9 +24,9 @@ def handle(
     services: Services, exchange: Exchange, request: "ElectLeadersRequest"
 ) -> Coroutine[Any, Any, None] | None:
     if not services.access(exchange).cluster():
-        return respond_in_steps(services, exchange, _refused(request))
+        return respond_in_chunks(services, exchange, _refused(request))
     election = getattr(request, "election_type", PREFERRED)
-    return respond_in_steps(services, exchange, _steps(services, request, election))
+    return respond_in_chunks(services, exchange, _steps(services, request, election))
 
 
 def _refused(request: "ElectLeadersRequest") -> Steps:

@@ -17,8 +17,8 @@ from kohort.transactions.requests import EndTransaction, ProducerResponse
 if TYPE_CHECKING:
     from kohort.protocol.requests import EndTxnRequest
 
-FIRST_WITH_FENCED: Final = 2
-FIRST_WITH_BUMP: Final = 5
+PRODUCER_FENCED_SINCE: Final = 2
+PRODUCER_ID_SINCE: Final = 5
 
 
 async def handle(services: Services, exchange: Exchange, request: "EndTxnRequest") -> None:
@@ -29,7 +29,7 @@ async def handle(services: Services, exchange: Exchange, request: "EndTxnRequest
     except KafkaError as error:
         ended = ProducerResponse(error.code)
     error_code = ended.error
-    if exchange.version < FIRST_WITH_FENCED:
+    if exchange.version < PRODUCER_FENCED_SINCE:
         error_code = without_fenced(error_code)
     exchange.respond(
         response(
@@ -46,7 +46,7 @@ async def _ended(services: Services, version: int, request: "EndTxnRequest") -> 
     """Raises KafkaError INVALID_REQUEST, and KAFKA_STORAGE_ERROR if no ids can be reserved."""
     if not request.transactional_id:
         raise KafkaError(ErrorCode.invalid_request)
-    bumps_epoch = version >= FIRST_WITH_BUMP
+    bumps_epoch = version >= PRODUCER_ID_SINCE
     if bumps_epoch:  # the epoch may be the last of its producer id
         await services.topics.durable_producer_ids.fill()
     ended: ProducerResponse = await services.transactions.ask(

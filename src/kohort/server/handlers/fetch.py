@@ -24,12 +24,12 @@ from typing import TYPE_CHECKING, Any, Final
 from kohort.errors import ErrorCode, KafkaError
 from kohort.server.current_leaders import MOVED, NO_LEADERS, CurrentLeaders, current_leaders
 from kohort.server.fetch import (
+    CURRENT_LEADER_SINCE,
     FINAL_EPOCH,
-    FIRST_WITH_IDS,
-    FIRST_WITH_LEADERS,
     MAX_PARTITIONS_OF_SESSION,
     NO_SESSION,
     READ_COMMITTED,
+    TOPIC_IDS_SINCE,
     FetchContext,
     FetchLimits,
     FetchPartitionData,
@@ -64,7 +64,7 @@ def handle(
         return fetch_metadata.handle(services, exchange, request)
     if _names_many(request):
         return _handle_large(services, exchange, request)
-    by_id = exchange.version >= FIRST_WITH_IDS
+    by_id = exchange.version >= TOPIC_IDS_SINCE
     wanted, forgotten = _wanted(request, by_id), _forgotten(request, by_id)
     context = _begin(services, exchange, request, wanted, forgotten)
     if context is None:
@@ -89,7 +89,7 @@ def _names_many(request: "FetchRequest") -> bool:
 
 
 async def _handle_large(services: Services, exchange: Exchange, request: "FetchRequest") -> None:
-    by_id = exchange.version >= FIRST_WITH_IDS
+    by_id = exchange.version >= TOPIC_IDS_SINCE
     wanted = await _distinct(_wanted(request, by_id))
     forgotten = [*dict.fromkeys(_forgotten(request, by_id))]
     many = len(wanted) + len(forgotten)
@@ -123,7 +123,7 @@ def _begin(
             getattr(request, "session_epoch", FINAL_EPOCH),
             wanted,
             forgotten,
-            by_id=exchange.version >= FIRST_WITH_IDS,
+            by_id=exchange.version >= TOPIC_IDS_SINCE,
             now=services.clock.now(),
             many=many,
             acls=services.topics.acls.version,
@@ -204,7 +204,7 @@ def _moved(
     partitions: Iterable[FetchPartitionData],
 ) -> CurrentLeaders:
     """The leaders that the response names; `errors` are those of its partitions."""
-    if MOVED.isdisjoint(errors) or exchange.version < FIRST_WITH_LEADERS:
+    if MOVED.isdisjoint(errors) or exchange.version < CURRENT_LEADER_SINCE:
         return NO_LEADERS
     keys = (
         (each.request.topic, each.request.partition) for each in partitions if each.error in MOVED

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, Final
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import response
 from kohort.server.authorization import Access
-from kohort.server.handlers.in_steps import Steps, respond_in_steps
+from kohort.server.handlers.chunked import Steps, respond_in_chunks
 from kohort.server.handlers.refusing import NOT_AUTHORIZED
 from kohort.server.net import Exchange
-from kohort.server.nodes import NOBODY
+from kohort.server.nodes import NO_NODE
 from kohort.server.services import Services
 from kohort.server.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 
@@ -46,7 +46,7 @@ def handle(
         coordinator = _coordinator(services, exchange, request.key, key_type)
         exchange.respond(response(exchange.api_key, version, **coordinator))
         return None
-    return respond_in_steps(services, exchange, _steps(services, exchange, request))
+    return respond_in_chunks(services, exchange, _steps(services, exchange, request))
 
 
 def _steps(services: Services, exchange: Exchange, request: "FindCoordinatorRequest") -> Steps:
@@ -68,7 +68,7 @@ def _coordinator(services: Services, exchange: Exchange, key: str, key_type: int
             why = ""  # Kafka says nothing more there
         return _nowhere(error, why)
     node = services.nodes.node(_node_id(services, key, key_type), exchange.peer.endpoint)
-    if node is NOBODY:
+    if node is NO_NODE:
         return _nowhere(ErrorCode.coordinator_not_available, "")
     # Kafka has "NONE" before v4 where there is no error, and "" since.
     message = "NONE" if version < 4 else ""

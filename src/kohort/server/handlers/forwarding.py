@@ -61,7 +61,7 @@ async def _forward(
     try:
         frame = await controller.forward((head, encoded), exchange.peer)
     except KafkaError as error:
-        exchange.hang_up(error.message or "the controller cannot be reached")
+        exchange.close_with_reason(error.message or "the controller cannot be reached")
         return
     body_at = response_body_at(exchange.api_key, exchange.version)
     exchange.throttle(int.from_bytes(frame[body_at : body_at + _THROTTLE_TIME], "big"))

@@ -42,7 +42,7 @@ def _from_bytes(services: Services, exchange: Exchange, frame: bytes, body_at: i
     if member is None or not services.access(exchange).group(member[0]):
         return False
     heartbeat = services.groups.heartbeats_of(*member)
-    exchange.expect_again(RepeatedHeartbeat(frame, version, heartbeat))
+    exchange.cache_request(RepeatedHeartbeat(frame, version, heartbeat))
     error = heartbeat()
     exchange.respond_encoded(response_fast_path.heartbeat(version, error), (error,))
     return True

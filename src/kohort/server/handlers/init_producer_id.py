@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 API_KEY = 22
 NONE = -1
-FIRST_WITH_FENCED = 4
+PRODUCER_FENCED_SINCE = 4
 
 
 async def handle(services: Services, exchange: Exchange, request: "InitProducerIdRequest") -> None:
@@ -33,7 +33,7 @@ async def handle(services: Services, exchange: Exchange, request: "InitProducerI
     except KafkaError as error:
         initialized = ProducerResponse(error.code)
     error_code = initialized.error
-    if exchange.version < FIRST_WITH_FENCED:
+    if exchange.version < PRODUCER_FENCED_SINCE:
         error_code = without_fenced(error_code)
     exchange.respond(
         response(

@@ -16,7 +16,7 @@ from kohort.coordinator.responses import NONE, LeaveGroupResponse, LeftMember
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import response as new_response
 from kohort.server.handlers import cut_reason
-from kohort.server.handlers.in_steps import ask, respond_large
+from kohort.server.handlers.chunked import respond_large, submit_and_wait
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 
@@ -50,7 +50,7 @@ async def _leave_in_parts(
     while error is NONE and (some := tuple(islice(following, TOGETHER))):
         leaving = tuple(_leaving(exchange.version, each) for each in some)
         part = partial(_request, exchange.version, request.group_id, leaving)
-        response = await ask(services, part)
+        response = await submit_and_wait(services, part)
         error = response.error
         members += response.members
         await asyncio.sleep(0)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kohort.errors import ErrorCode
 from kohort.server.config import ResourceType
-from kohort.server.handlers.in_steps import Steps, respond_in_steps
+from kohort.server.handlers.chunked import Steps, respond_in_chunks
 from kohort.server.handlers.refusing import refuse
 from kohort.server.net import Exchange
 from kohort.server.services import Services
@@ -37,7 +37,7 @@ def handle(
         wanted: Iterable[int] = (ResourceType.CLIENT_METRICS,)
     else:
         wanted = frozenset(request.resource_types) or KINDS
-    return respond_in_steps(services, exchange, _steps(services, frozenset(wanted)))
+    return respond_in_chunks(services, exchange, _steps(services, frozenset(wanted)))
 
 
 def _steps(services: Services, wanted: frozenset[int]) -> Steps:

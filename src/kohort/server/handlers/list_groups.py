@@ -16,16 +16,16 @@ from kohort.coordinator.consumer.group import ConsumerGroup, ConsumerGroupState
 from kohort.coordinator.requests import ListGroups
 from kohort.coordinator.responses import ListedGroup, ListGroupsResponse
 from kohort.errors import ErrorCode
-from kohort.server.handlers.in_steps import (
+from kohort.server.group_availability import group_availability
+from kohort.server.handlers.chunked import (
     NewRequest,
-    ask,
-    collected,
-    counted,
+    collect_in_chunks,
+    count_in_chunks,
     respond_large,
+    submit_and_wait,
 )
 from kohort.server.net import Exchange
 from kohort.server.services import Services
-from kohort.server.unserved import unserved
 
 if TYPE_CHECKING:
     from kohort.protocol.requests import ListGroupsRequest
@@ -48,16 +48,18 @@ async def handle(services: Services, exchange: Exchange, request: "ListGroupsReq
     groups = listed.groups
     if not access.cluster():
         groups = tuple(
-            await collected(groups, lambda each: each if access.group(each.group) else None)
+            await collect_in_chunks(groups, lambda each: each if access.group(each.group) else None)
         )
     fields = {"error_code": listed.error, "groups": map(_row, groups)}
     await respond_large(services, exchange, fields, len(groups))
 
 
 async def _listed(services: Services, new_request: NewRequest) -> ListGroupsResponse:
-    if unserved(services.nodes, services.topics, services.groups, services.node_id).here:
+    if group_availability(
+        services.nodes, services.topics, services.groups, services.node_id
+    ).not_yet_opened:
         return ListGroupsResponse(error=ErrorCode.coordinator_not_available)
-    response: ListGroupsResponse = await ask(services, new_request)
+    response: ListGroupsResponse = await submit_and_wait(services, new_request)
     return response
 
 
@@ -74,7 +76,7 @@ async def _known(names: Sequence[str]) -> tuple[str, ...]:
     """
     if len(names) <= len(KNOWN):
         return tuple(names)
-    times = await counted(name.lower() for name in names)
+    times = await count_in_chunks(name.lower() for name in names)
     return tuple(name for name in KNOWN if name in times) or (names[0],)
 
 

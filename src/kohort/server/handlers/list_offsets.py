@@ -15,7 +15,13 @@ from kohort.errors import ErrorCode, KafkaError
 from kohort.log.base import LogReader
 from kohort.runtime.lookups import look_up
 from kohort.server.fetch import READ_COMMITTED
-from kohort.server.handlers.in_steps import AT_ONCE, Steps, counted, respond_in_steps, respond_large
+from kohort.server.handlers.chunked import (
+    CHUNK,
+    Steps,
+    count_in_chunks,
+    respond_in_chunks,
+    respond_large,
+)
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 from kohort.server.topics import validate_leader_epoch
@@ -36,7 +42,7 @@ class SpecialTimestamp(IntEnum):
     EARLIEST_PENDING_UPLOAD = -6
 
 
-FIRST_VERSION: Final[dict[int, int]] = {
+SPECIAL_TIMESTAMP_SINCE: Final[dict[int, int]] = {
     SpecialTimestamp.LATEST: 1,
     SpecialTimestamp.EARLIEST: 1,
     SpecialTimestamp.MAX_TIMESTAMP: 7,
@@ -64,12 +70,12 @@ def handle(
     services: Services, exchange: Exchange, request: "ListOffsetsRequest"
 ) -> Coroutine[Any, Any, None] | None:
     """Respond at once with ends of logs; records are looked for in slices."""
-    if sum(1 + len(topic.partitions) for topic in request.topics) > AT_ONCE or any(
+    if sum(1 + len(topic.partitions) for topic in request.topics) > CHUNK or any(
         _is_search(each.timestamp) for topic in request.topics for each in topic.partitions
     ):
         return _look_up_and_respond(services, exchange, request)
     times = Counter(_named(request))
-    return respond_in_steps(services, exchange, _steps(services, exchange, request, times, {}))
+    return respond_in_chunks(services, exchange, _steps(services, exchange, request, times, {}))
 
 
 def _named(request: "ListOffsetsRequest") -> Iterator[tuple[str, int]]:
@@ -81,7 +87,7 @@ def _named(request: "ListOffsetsRequest") -> Iterator[tuple[str, int]]:
 async def _look_up_and_respond(
     services: Services, exchange: Exchange, request: "ListOffsetsRequest"
 ) -> None:
-    slices, times = TimeSlices(), await counted(_named(request))
+    slices, times = TimeSlices(), await count_in_chunks(_named(request))
     access = services.access(exchange)
     placed: Placed = {}
     for topic in request.topics:
@@ -179,7 +185,7 @@ def _log(
     log = services.topics.log(topic, wanted.partition_index)
     if log is None:
         raise KafkaError(ErrorCode.unknown_topic_or_partition)
-    if wanted.timestamp < 0 and exchange.version < FIRST_VERSION.get(
+    if wanted.timestamp < 0 and exchange.version < SPECIAL_TIMESTAMP_SINCE.get(
         wanted.timestamp, exchange.version + 1
     ):
         raise KafkaError(ErrorCode.unsupported_version)

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kohort.errors import ErrorCode, KafkaError
-from kohort.server.handlers.in_steps import AT_ONCE, respond_large
+from kohort.server.handlers.chunked import CHUNK, respond_large
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 from kohort.transactions.records import TransactionMetadata, TransactionState
@@ -97,7 +97,7 @@ async def _list(services: Services, exchange: Exchange, wanted: Filter) -> list[
     slices = TimeSlices()
     for shard in services.transactions.shards():
         following = iter(tuple(shard.items()))
-        while some := tuple(islice(following, AT_ONCE)):
+        while some := tuple(islice(following, CHUNK)):
             if services.has_authorizer:
                 some = tuple(each for each in some if may_describe(each[0]))
             if wanted.pattern is None:

@@ -20,15 +20,16 @@ from collections.abc import (
 from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from uuid import UUID
 
 from kohort.cluster import NO_LEADER, Leader
 from kohort.errors import ErrorCode, KafkaError
+from kohort.protocol.apis import BY_NAME
 from kohort.protocol.messages import encode, response
 from kohort.protocol.packing import pack_array, pack_compact_array
 from kohort.server.authorization import CLUSTER, CREATE, DESCRIBE, TOPIC, Access
-from kohort.server.handlers.in_steps import respond_in_thread
+from kohort.server.handlers.chunked import respond_in_thread
 from kohort.server.net import Exchange
 from kohort.server.nodes import Node, Nodes
 from kohort.server.responses import OPERATIONS_NOT_REQUESTED
@@ -46,15 +47,15 @@ if TYPE_CHECKING:
     from kohort.protocol.requests import MetadataRequest, MetadataRequestTopic
 
 API_KEY = 3
-FIRST_WITH_IDS = 12
+TOPIC_IDS_SINCE = 12
 AT_ONCE = 100
 """Topics that are described and encoded in one turn."""
 PARTITIONS_AT_ONCE = 1_000
 """Partitions that are encoded in one turn; a topic with more is encoded in a thread."""
 MANY = 1_000
 """Topics of a request that are looked at in one turn."""
-FIRST_FLEXIBLE = 9
-FIRST_WITH_LISTENERS = 6
+FLEXIBLE_SINCE: Final = BY_NAME["metadata"].first_flexible
+LISTENER_NOT_FOUND_SINCE = 6
 """First version that knows of leaders without the listener that the client uses."""
 ALWAYS_CREATES = 3
 """Last version in which a client cannot forbid the creation of what it asks for."""
@@ -161,7 +162,7 @@ def _is_malformed(request: "MetadataRequest", version: int) -> bool:
 def _is_malformed_topic(topic: "MetadataRequestTopic", version: int) -> bool:
     if version < 10:
         return False
-    if version < FIRST_WITH_IDS:  # the fields are there, but Kafka has never served them
+    if version < TOPIC_IDS_SINCE:  # the fields are there, but Kafka has never served them
         return topic.topic_id is not None or topic.name is None
     return topic.topic_id is None and topic.name is None
 
@@ -260,7 +261,7 @@ async def _respond_in_slices(
         described += len(some)
         errors |= _errors(some)
         await slices.give_way()
-    flexible = exchange.version >= FIRST_FLEXIBLE
+    flexible = exchange.version >= FLEXIBLE_SINCE
     head = empty[: start - (1 if flexible else 4)]
     count = (pack_compact_array if flexible else pack_array)(described)
     body = b"".join((head, count, *pieces, empty[start:]))
@@ -380,7 +381,7 @@ def _found(
     topics = services.topics
     unlisted = (
         ErrorCode.listener_not_found
-        if version >= FIRST_WITH_LISTENERS
+        if version >= LISTENER_NOT_FOUND_SINCE
         else ErrorCode.leader_not_available
     )
     described = partial(describe, nodes=services.nodes, listed=listed, unlisted=unlisted)

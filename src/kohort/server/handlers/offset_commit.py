@@ -33,15 +33,15 @@ from kohort.errors import ErrorCode
 from kohort.protocol import response_fast_path
 from kohort.protocol.request_fast_path import Columns, read_member, read_offset_commit
 from kohort.server.handlers import milliseconds
+from kohort.server.handlers.chunked import submit_and_wait
 from kohort.server.handlers.commits import (
     AT_ONCE,
-    Existing,
-    existing,
-    loggable,
+    KnownPartitions,
+    drop_oversized,
+    drop_unknown_partitions,
+    merge_errors,
     refuse_all,
-    with_the_rest,
 )
-from kohort.server.handlers.in_steps import ask
 from kohort.server.handlers.repeated_commit import RepeatedCommit, is_repeatable
 from kohort.server.net import Exchange
 from kohort.server.responses import PartitionResponses
@@ -64,7 +64,9 @@ def handle(
     access, by_id = services.access(exchange), version >= 10
     if access.group(request.group_id):
         has_epoch = version >= 6
-        steps = existing(services, access, request, responses, by_id=by_id, has_epoch=has_epoch)
+        steps = drop_unknown_partitions(
+            services, access, request, responses, by_id=by_id, has_epoch=has_epoch
+        )
     else:
         error = ErrorCode.group_authorization_failed
         steps = refuse_all(request, responses, by_id=by_id, error=error)
@@ -87,14 +89,14 @@ async def _commit_in_slices(
     exchange: Exchange,
     request: "OffsetCommitRequest",
     responses: PartitionResponses,
-    steps: Existing,
+    steps: KnownPartitions,
 ) -> None:
     offsets = await in_slices(steps)
     response = OffsetCommitResponse(())
     if offsets:
-        some = loggable(services, offsets)
+        some = drop_oversized(services, offsets)
         new_request = partial(_commit, exchange.version, request, some)
-        response = await ask(services, new_request)
+        response = await submit_and_wait(services, new_request)
     encode = partial(_encoded_large, exchange.version, responses, response, offsets)
     exchange.respond_encoded(*await services.heavy_work.run(encode))
 
@@ -105,7 +107,7 @@ def _encoded_large(
     response: OffsetCommitResponse,
     offsets: Sequence[OffsetToCommit],
 ) -> tuple[bytes, set[int]]:
-    return _encoded(version, responses, with_the_rest(response, offsets))
+    return _encoded(version, responses, merge_errors(response, offsets))
 
 
 def _commit(
@@ -142,7 +144,7 @@ def _commit_columns(services: Services, exchange: Exchange, frame: bytes, body_a
     if services.has_authorizer and not _is_allowed(services, exchange, committer, columns):
         return False
     if is_repeatable(frame, topics, end):
-        exchange.expect_again(
+        exchange.cache_request(
             RepeatedCommit(services, exchange, frame, committer, topics[0], columns[0])
         )
     respond = exchange.callback(_respond_columns, topics)

@@ -15,7 +15,7 @@ from kohort.errors import ErrorCode
 from kohort.protocol.messages import response as new_response
 from kohort.protocol.packing import pack_array, pack_int16, pack_int32, pack_string
 from kohort.server.authorization import Access
-from kohort.server.handlers.in_steps import ask
+from kohort.server.handlers.chunked import submit_and_wait
 from kohort.server.net import Exchange
 from kohort.server.responses import PartitionResponses
 from kohort.server.services import Services
@@ -68,7 +68,7 @@ async def _delete_many(
     packed = bytearray()
     for start in range(0, max(len(existing), 1), AT_ONCE):
         some = existing[start : start + AT_ONCE]
-        response = await ask(services, partial(_request, request.group_id, some))
+        response = await submit_and_wait(services, partial(_request, request.group_id, some))
         if response.error is not NONE:
             _respond(exchange, PartitionResponses(), response)
             return

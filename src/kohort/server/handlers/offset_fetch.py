@@ -20,11 +20,12 @@ from uuid import UUID
 from kohort.coordinator.requests import OffsetFetch
 from kohort.coordinator.responses import NONE, FetchedOffset, OffsetFetchResponse
 from kohort.errors import ErrorCode
+from kohort.protocol.apis import BY_NAME
 from kohort.protocol.error_codes import errors_in
 from kohort.protocol.messages import encode
 from kohort.protocol.messages import response as new_response
 from kohort.protocol.packing import pack_compact_array, pack_compact_string, pack_int16
-from kohort.server.handlers.in_steps import AT_ONCE, Pieces, ask, respond_in_thread
+from kohort.server.handlers.chunked import CHUNK, Pieces, respond_in_thread, submit_and_wait
 from kohort.server.net import Exchange
 from kohort.server.responses import pack_topics
 from kohort.server.services import Services
@@ -45,9 +46,9 @@ DENIED: Final = OffsetFetchResponse(error=ErrorCode.group_authorization_failed)
 REPEATED_UP_TO: Final = 1024 * 1024
 """Size of a response up to which a group that is named again is fetched again, as in Kafka."""
 
-FIRST_WITH_THROTTLE: Final = 3
-FIRST_FLEXIBLE: Final = 6
-FIRST_WITH_GROUPS: Final = 8
+THROTTLE_TIME_SINCE: Final = 3
+FLEXIBLE_SINCE: Final = BY_NAME["offset_fetch"].first_flexible
+SEVERAL_GROUPS_SINCE: Final = 8
 _ASKED_AGAIN: Final = (
     ErrorCode.coordinator_load_in_progress,
     ErrorCode.coordinator_not_available,
@@ -67,7 +68,7 @@ def handle(
     version = exchange.version
     asked = (
         request.groups
-        if version >= FIRST_WITH_GROUPS
+        if version >= SEVERAL_GROUPS_SINCE
         # An older request has the fields of its only group.
         else (cast("OffsetFetchRequestGroup", request),)
     )
@@ -121,7 +122,7 @@ def _respond(exchange: Exchange, group: "_Group", response: OffsetFetchResponse)
 
 def _fields(version: int, group: "_Group", response: OffsetFetchResponse) -> _Fields:
     entry = group.entry(response)
-    return {"groups": [entry]} if version >= FIRST_WITH_GROUPS else entry
+    return {"groups": [entry]} if version >= SEVERAL_GROUPS_SINCE else entry
 
 
 async def _fetch_everything(
@@ -137,10 +138,10 @@ async def _fetch_everything(
     if isinstance(response.offsets, tuple):
         _respond(exchange, group, response)
         return
-    throttle = _HEAD if version >= FIRST_WITH_THROTTLE else b""
+    throttle = _HEAD if version >= THROTTLE_TIME_SINCE else b""
     errors: set[int] = set()
     pieces = await group.pack_everything(response, TimeSlices(), errors)
-    if version >= FIRST_WITH_GROUPS:
+    if version >= SEVERAL_GROUPS_SINCE:
         pieces = [throttle, pack_compact_array(1), *pieces, _TAGS]
     else:
         pieces = [throttle, *pieces]
@@ -150,7 +151,7 @@ async def _fetch_everything(
 def _is_large(asked: "OffsetFetchRequestGroup") -> bool:
     """Whether so many partitions are named that the shard is asked for some after the others."""
     topics = asked.topics or ()
-    return len(topics) > AT_ONCE or sum(len(each.partition_indexes) for each in topics) > AT_ONCE
+    return len(topics) > CHUNK or sum(len(each.partition_indexes) for each in topics) > CHUNK
 
 
 async def _fetch_large(
@@ -168,12 +169,14 @@ async def _fetch_large(
 async def _fetched_in_parts(
     services: Services, request: "OffsetFetchRequest", version: int, group: "_Group"
 ) -> OffsetFetchResponse:
-    """The response of the shard, which is asked for `AT_ONCE` partitions after the others."""
+    """The response of the shard, which is asked for `CHUNK` partitions after the others."""
     wanted = await in_slices(group.wanted())
     new_part = partial(_part, request, version, group, group.topic_ids())
     offsets: list[FetchedOffset] = []
-    for start in range(0, max(len(wanted), 1), AT_ONCE):
-        response = await ask(services, partial(new_part, tuple(wanted[start : start + AT_ONCE])))
+    for start in range(0, max(len(wanted), 1), CHUNK):
+        response = await submit_and_wait(
+            services, partial(new_part, tuple(wanted[start : start + CHUNK]))
+        )
         if response.error is not NONE:
             return OffsetFetchResponse(error=response.error)
         offsets += response.offsets
@@ -208,7 +211,7 @@ async def _fetch_many(
                 pieces.append(piece)
             continue
         encode_group = partial(_encoded, exchange.api_key, exchange.version, group, response)
-        many = len(response.offsets) > AT_ONCE
+        many = len(response.offsets) > CHUNK
         alone, found = await services.heavy_work.run(encode_group) if many else encode_group()
         errors |= found
         pieces.append(alone[_BEFORE_GROUP : -len(_TAGS)])
@@ -232,7 +235,9 @@ async def _fetched(
 ) -> OffsetFetchResponse:
     if _is_large(asked):
         return await _fetched_in_parts(services, request, version, group)
-    response: OffsetFetchResponse = await ask(services, partial(_request, request, version, group))
+    response: OffsetFetchResponse = await submit_and_wait(
+        services, partial(_request, request, version, group)
+    )
     return response
 
 
@@ -323,7 +328,7 @@ class _Group:
     def entry(self, response: OffsetFetchResponse) -> _Fields:
         """This group's part of the response."""
         fields = {"error_code": response.error, "topics": self._entries(response)}
-        return fields | {"group_id": self.id} if self._version >= FIRST_WITH_GROUPS else fields
+        return fields | {"group_id": self.id} if self._version >= SEVERAL_GROUPS_SINCE else fields
 
     async def pack_everything(
         self, response: OffsetFetchResponse, slices: TimeSlices, errors: set[int]
@@ -337,15 +342,15 @@ class _Group:
             slices,
             errors,
         )
-        if version >= FIRST_WITH_GROUPS:
+        if version >= SEVERAL_GROUPS_SINCE:
             packed.insert(0, pack_compact_string(self.id))
-        packed.append(pack_int16(NONE) + (_TAGS if version >= FIRST_FLEXIBLE else b""))
+        packed.append(pack_int16(NONE) + (_TAGS if version >= FLEXIBLE_SINCE else b""))
         return packed
 
     def _entries(self, response: OffsetFetchResponse) -> list[_Fields]:
         if response.error is not NONE:
             in_partitions = self._version == 1 or (
-                self._version < FIRST_WITH_GROUPS and response.error in _ASKED_AGAIN
+                self._version < SEVERAL_GROUPS_SINCE and response.error in _ASKED_AGAIN
             )
             return [_refused(each, response.error) for each in self._topics if in_partitions]
         if self._everything:

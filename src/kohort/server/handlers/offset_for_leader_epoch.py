@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.server.authorization import CLUSTER, CLUSTER_ACTION
-from kohort.server.handlers.in_steps import Steps, respond_in_steps
+from kohort.server.handlers.chunked import Steps, respond_in_chunks
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 from kohort.server.topics import validate_leader_epoch
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def handle(
     services: Services, exchange: Exchange, request: "OffsetForLeaderEpochRequest"
 ) -> Coroutine[Any, Any, None] | None:
-    return respond_in_steps(services, exchange, _steps(services, exchange, request))
+    return respond_in_chunks(services, exchange, _steps(services, exchange, request))
 
 
 def _steps(services: Services, exchange: Exchange, request: "OffsetForLeaderEpochRequest") -> Steps:

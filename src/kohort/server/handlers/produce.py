@@ -47,12 +47,12 @@ from kohort.runtime.clock import Clock
 from kohort.server.config import waits_for_disk
 from kohort.server.current_leaders import NO_LEADERS, CurrentLeaders, current_leaders
 from kohort.server.handlers import without_fenced
-from kohort.server.handlers.in_steps import AT_ONCE, Pieces
+from kohort.server.handlers.chunked import CHUNK, Pieces
 from kohort.server.net import Exchange
-from kohort.server.refused_batches import SENT_AGAIN, NumberedBatch, RefusedBatches
+from kohort.server.refused_batches import RETRIED_ERRORS, NumberedBatch, RefusedBatches
 from kohort.server.responses import (
-    FIRST_WITH_IDS,
-    FIRST_WITH_LEADERS,
+    CURRENT_LEADER_SINCE,
+    TOPIC_IDS_SINCE,
     PartitionProduceResponse,
     TopicProduceResponse,
     pack,
@@ -67,7 +67,7 @@ from kohort.util.time_slice import SLICE_S, in_slices
 if TYPE_CHECKING:
     from kohort.protocol.requests import PartitionProduceData, ProduceRequest, TopicProduceData
 
-FIRST_WITH_ZSTD = 7
+ZSTD_SINCE = 7
 NO_ACKS = 0
 VALID_ACKS = (-1, NO_ACKS, 1)
 _BATCH_AT_FAULT = (ErrorCode.corrupt_message, ErrorCode.message_too_large)
@@ -76,8 +76,8 @@ _MAGIC_AT, _ATTRIBUTES_AT, _TRANSACTIONAL = 16, 22, 0x10
 _PRODUCER: Final = Struct(">qhi")
 """Producer id, epoch and base sequence in the header of a batch."""
 _PRODUCER_AT: Final = 43
-FIRST_WITH_ABORTABLE: Final = 11
-FIRST_THAT_ADDS: Final = 12
+TRANSACTION_ABORTABLE_SINCE: Final = 11
+TRANSACTION_V2_SINCE: Final = 12
 FAST_PATH_BYTES: Final = 1024 * 1024
 """Larger requests are decoded without a copy of their records."""
 _RETRY_AFTER_S: Final = 0.02
@@ -86,7 +86,7 @@ _RETRIES: Final = 5
 
 Sooner if its markers are written: Kafka always waits the 20 ms.
 """
-_NOT_NOW: Final = frozenset(
+_RETRIABLE_COORDINATOR_ERRORS: Final = frozenset(
     {
         ErrorCode.coordinator_load_in_progress,
         ErrorCode.coordinator_not_available,
@@ -103,7 +103,7 @@ _UNVERIFIED: Final = MappingProxyType(
 _SEVERAL_PRODUCERS: Final = "The transactional batches are of several producers."
 
 TopicResponses: TypeAlias = list[TopicProduceResponse]
-Places: TypeAlias = list[tuple[int, int, NumberedBatch | None]]
+ResponseSlots: TypeAlias = list[tuple[int, int, NumberedBatch | None]]
 """Partitions in the response: indexes of the topic, and in it of the partition; and their batch."""
 
 
@@ -125,7 +125,7 @@ class ProduceContext(NamedTuple):
     """The error of all partitions."""
 
 
-Appended: TypeAlias = tuple[TopicResponses, dict[LogAppender, Places]]
+Appended: TypeAlias = tuple[TopicResponses, dict[LogAppender, ResponseSlots]]
 """The response, and the logs whose batches have to become durable, with their places in it."""
 Validation: TypeAlias = Callable[[], Buffer]
 Work: TypeAlias = Generator[Validation | None, Buffer | KafkaError | None, Appended]
@@ -216,7 +216,7 @@ def _handle_in_transaction(
 ) -> Coroutine[Any, Any, None] | None:
     steps = _begin_verification(context, request)
     try:
-        for _ in range(AT_ONCE):
+        for _ in range(CHUNK):
             next(steps)
     except StopIteration as end:
         if not end.value.guards and len(end.value.producers) <= 1:
@@ -272,7 +272,7 @@ def _begin_verification(context: ProduceContext, request: "ProduceRequest") -> V
                         epoch,
                         sequence,
                         context.clock.timestamp(),
-                        tv2=context.version >= FIRST_THAT_ADDS,
+                        tv2=context.version >= TRANSACTION_V2_SINCE,
                     )
     return found
 
@@ -327,16 +327,20 @@ async def _verified(
         indexes.setdefault(topic, set()).add(index)
     partitions = {topic: frozenset(each) for topic, each in indexes.items()}
     missing: Mapping[str, frozenset[int]] = {}
-    if version >= FIRST_THAT_ADDS:
+    if version >= TRANSACTION_V2_SINCE:
         error = await services.verifier.add_partitions(producer, partitions, BUMPS_EPOCH)
     else:
         error, missing = await services.verifier.verify_partitions(producer, partitions)
         if error is ErrorCode.concurrent_transactions:
             error = ErrorCode.not_enough_replicas  # older clients retry after this one
     if error:
-        error = ErrorCode.not_enough_replicas if error in _NOT_NOW else without_fenced(error)
+        error = (
+            ErrorCode.not_enough_replicas
+            if error in _RETRIABLE_COORDINATOR_ERRORS
+            else without_fenced(error)
+        )
         return dict.fromkeys(guards, error)
-    knows_abortable = version >= FIRST_WITH_ABORTABLE
+    knows_abortable = version >= TRANSACTION_ABORTABLE_SINCE
     absent = ErrorCode.transaction_abortable if knows_abortable else ErrorCode.invalid_txn_state
     return {
         log: absent if index in missing.get(topic, ()) else guard
@@ -378,7 +382,7 @@ def _finish(
     exchange: Exchange,
     acks: int,
     responses: TopicResponses,
-    logs: dict[LogAppender, Places],
+    logs: dict[LogAppender, ResponseSlots],
 ) -> Coroutine[Any, Any, None] | None:
     services.throttling.produced(exchange)
     if acks == NO_ACKS:
@@ -393,7 +397,7 @@ def _finish(
 def _respond(
     services: Services, exchange: Exchange, responses: TopicResponses
 ) -> Coroutine[Any, Any, None] | None:
-    if len(responses) > AT_ONCE or sum(len(results) for _, results in responses) > AT_ONCE:
+    if len(responses) > CHUNK or sum(len(results) for _, results in responses) > CHUNK:
         return _respond_in_thread(services, exchange, responses)
     errors = _all_errors(responses)
     moved = _moved(services, exchange, errors, responses)
@@ -409,7 +413,7 @@ def _moved(
     services: Services, exchange: Exchange, errors: AbstractSet[ErrorCode], topics: TopicResponses
 ) -> CurrentLeaders:
     """The leaders that the response names; `errors` are those of its partitions."""
-    if ErrorCode.not_leader_or_follower not in errors or exchange.version < FIRST_WITH_LEADERS:
+    if ErrorCode.not_leader_or_follower not in errors or exchange.version < CURRENT_LEADER_SINCE:
         return NO_LEADERS
     keys = (
         (topic, each.partition)
@@ -443,7 +447,7 @@ def _append_all(context: ProduceContext, request: "ProduceRequest", *, waits: bo
     """
     begun = perf_counter()
     responses: TopicResponses = []
-    appended: dict[LogAppender, Places] = {}
+    appended: dict[LogAppender, ResponseSlots] = {}
     are_acks_valid = request.acks in VALID_ACKS
     for wanted in request.topic_data:
         if not wanted.partition_data:
@@ -460,7 +464,7 @@ def _append_all(context: ProduceContext, request: "ProduceRequest", *, waits: bo
             if topic is None or not 0 <= data.index < len(topic.partitions):
                 mixed = error is ErrorCode.invalid_producer_id_mapping
                 message = _SEVERAL_PRODUCERS if mixed else None
-                if error in SENT_AGAIN:
+                if error in RETRIED_ERRORS:
                     _remember(context, key, data, error)
                 results.append(PartitionProduceResponse(data.index, error, message=message))
                 continue
@@ -484,7 +488,7 @@ def _find(
     context: ProduceContext, wanted: "TopicProduceData"
 ) -> tuple[str | UUID | None, Topic | None, ErrorCode]:
     """Find the topic: (its name or id in the response, the topic, the error of no partition)."""
-    if context.version < FIRST_WITH_IDS:
+    if context.version < TOPIC_IDS_SINCE:
         name: str = wanted.name
         if not context.may_write(name):
             return name, None, ErrorCode.topic_authorization_failed
@@ -501,7 +505,7 @@ def _validate(context: ProduceContext, log: LogAppender, records: bytes) -> Buff
         records,
         log.config.rules,
         context.clock.timestamp(),
-        zstd=context.version >= FIRST_WITH_ZSTD,
+        zstd=context.version >= ZSTD_SINCE,
         effort=context.effort,
     )
 
@@ -524,7 +528,7 @@ def _append(
     if batch is not None and awaited is not None:
         error = context.refused_batches.error_of(batch, result.error)
         return result._replace(error=error)
-    if result.error in SENT_AGAIN:
+    if result.error in RETRIED_ERRORS:
         _remember(context, key, data, result.error)
     return result
 
@@ -627,7 +631,7 @@ def _end_without_response(exchange: Exchange, responses: TopicResponses) -> None
     if failed is None:
         exchange.end_without_response()
     else:
-        exchange.hang_up(f"Produce with acks=0 failed: {failed}")
+        exchange.close_with_reason(f"Produce with acks=0 failed: {failed}")
 
 
 def _errors(responses: TopicResponses) -> Iterator[str]:
@@ -641,10 +645,10 @@ async def _respond_when_durable(
     services: Services,
     exchange: Exchange,
     responses: TopicResponses,
-    logs: dict[LogAppender, Places],
+    logs: dict[LogAppender, ResponseSlots],
 ) -> None:
     following = iter(logs.items())
-    while some := dict(islice(following, AT_ONCE)):
+    while some := dict(islice(following, CHUNK)):
         outcomes = await asyncio.gather(*(log.durable() for log in some), return_exceptions=True)
         for places, outcome in zip(some.values(), outcomes, strict=True):
             if isinstance(outcome, OSError | KafkaError):
@@ -659,13 +663,13 @@ async def _respond_when_durable(
 def _refuse(
     refused: RefusedBatches,
     responses: TopicResponses,
-    places: Places,
+    places: ResponseSlots,
     failure: OSError | KafkaError,
 ) -> Generator[None, None, None]:
     code = failure.code if isinstance(failure, KafkaError) else ErrorCode.kafka_storage_error
     for at, within, batch in places:
         yield
-        if batch is not None and code in SENT_AGAIN:
+        if batch is not None and code in RETRIED_ERRORS:
             refused.add(batch, code)
         partitions = responses[at][1]
         index = partitions[within].partition

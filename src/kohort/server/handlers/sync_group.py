@@ -11,7 +11,7 @@ from kohort.coordinator.requests import SyncGroup
 from kohort.coordinator.responses import SyncGroupResponse
 from kohort.errors import ErrorCode
 from kohort.protocol import response_fast_path
-from kohort.server.handlers.in_steps import AT_ONCE
+from kohort.server.handlers.chunked import CHUNK
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 from kohort.util.time_slice import in_slices
@@ -29,7 +29,7 @@ def handle(
     if named and not services.access(exchange).group(request.group_id):
         _respond(exchange, SyncGroupResponse(error=ErrorCode.group_authorization_failed))
         return None
-    if len(request.assignments) > AT_ONCE:
+    if len(request.assignments) > CHUNK:
         return _submit_later(services, exchange, request)
     _submit(services, exchange, request, tuple(map(_assignment, request.assignments)))
     return None

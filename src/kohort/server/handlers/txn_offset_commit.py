@@ -21,8 +21,14 @@ from kohort.coordinator.responses import NONE, OffsetCommitResponse
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log.producers import Verification
 from kohort.protocol import response_fast_path
-from kohort.server.handlers.commits import AT_ONCE, existing, loggable, refuse_all, with_the_rest
-from kohort.server.handlers.in_steps import ask
+from kohort.server.handlers.chunked import submit_and_wait
+from kohort.server.handlers.commits import (
+    AT_ONCE,
+    drop_oversized,
+    drop_unknown_partitions,
+    merge_errors,
+    refuse_all,
+)
 from kohort.server.net import Exchange
 from kohort.server.responses import PartitionResponses
 from kohort.server.services import Services
@@ -33,11 +39,11 @@ from kohort.util.time_slice import in_slices
 if TYPE_CHECKING:
     from kohort.protocol.requests import TxnOffsetCommitRequest
 
-FIRST_WITH_LOADING: Final = 2
-FIRST_WITH_EPOCHS: Final = 2
-FIRST_WITH_MEMBERS: Final = 3
-FIRST_WITH_ABORTABLE: Final = 4
-FIRST_THAT_ADDS: Final = 5
+COORDINATOR_LOADING_SINCE: Final = 2
+LEADER_EPOCH_SINCE: Final = 2
+MEMBER_ID_SINCE: Final = 3
+TRANSACTION_ABORTABLE_SINCE: Final = 4
+TRANSACTION_V2_SINCE: Final = 5
 _TRIES: Final = 5
 """Verifications of a commit; markers of the last transaction end those from before them."""
 
@@ -45,7 +51,7 @@ _TRIES: Final = 5
 async def handle(services: Services, exchange: Exchange, request: "TxnOffsetCommitRequest") -> None:
     """Refuse partitions that do not exist; have the rest verified, and then the shard decide."""
     responses = PartitionResponses()
-    has_epoch = exchange.version >= FIRST_WITH_EPOCHS
+    has_epoch = exchange.version >= LEADER_EPOCH_SINCE
     access = services.access(exchange)
     if not access.transactional_id(request.transactional_id):
         error = ErrorCode.transactional_id_authorization_failed
@@ -54,11 +60,15 @@ async def handle(services: Services, exchange: Exchange, request: "TxnOffsetComm
         error = ErrorCode.group_authorization_failed
         steps = refuse_all(request, responses, by_id=False, error=error)
     else:
-        steps = existing(services, access, request, responses, by_id=False, has_epoch=has_epoch)
+        steps = drop_unknown_partitions(
+            services, access, request, responses, by_id=False, has_epoch=has_epoch
+        )
     offsets = await in_slices(steps)
     response = OffsetCommitResponse(())
     if offsets:
-        response = await _commit(services, exchange.version, request, loggable(services, offsets))
+        response = await _commit(
+            services, exchange.version, request, drop_oversized(services, offsets)
+        )
     encode = partial(_encoded, exchange.version, responses, response, offsets)
     many = responses.elements > AT_ONCE
     exchange.respond_encoded(*(await services.heavy_work.run(encode) if many else encode()))
@@ -75,7 +85,7 @@ async def _commit(
     except KafkaError as error:
         results = tuple((TopicPartition(o.topic, o.partition), error.code) for o in offsets)
         return OffsetCommitResponse(results)
-    response: OffsetCommitResponse = await ask(
+    response: OffsetCommitResponse = await submit_and_wait(
         services, partial(_request, version, request, offsets, guard)
     )
     return response
@@ -108,7 +118,7 @@ async def _verify_once(
                 request.transactional_id, request.producer_id, request.producer_epoch
             ),
             groups.partition_of(group),
-            add=version >= FIRST_THAT_ADDS,
+            add=version >= TRANSACTION_V2_SINCE,
         )
         if error is not NONE:
             raise KafkaError(error)
@@ -122,7 +132,7 @@ def _request(
     guard: Verification | None,
     respond: Callable[[Any], None],
 ) -> TxnOffsetCommit:
-    has_member = version >= FIRST_WITH_MEMBERS
+    has_member = version >= MEMBER_ID_SINCE
     return TxnOffsetCommit(
         on_response=respond,
         group=request.group_id,
@@ -142,7 +152,7 @@ def _encoded(
     response: OffsetCommitResponse,
     offsets: Sequence[OffsetToCommit],
 ) -> tuple[bytes, set[int]]:
-    results = with_the_rest(response, offsets).results
+    results = merge_errors(response, offsets).results
     topics = responses.merged_with((at, _in_version(error, version)) for at, error in results)
     errors: set[int] = {error for _, _, partitions in topics for _, error in partitions}
     return response_fast_path.txn_offset_commit(version, topics), errors
@@ -151,8 +161,8 @@ def _encoded(
 def _in_version(error: ErrorCode, version: int) -> ErrorCode:
     if error is ErrorCode.producer_fenced:
         return ErrorCode.invalid_producer_epoch
-    if error is ErrorCode.transaction_abortable and version < FIRST_WITH_ABORTABLE:
+    if error is ErrorCode.transaction_abortable and version < TRANSACTION_ABORTABLE_SINCE:
         return ErrorCode.invalid_txn_state
-    if error is ErrorCode.coordinator_load_in_progress and version < FIRST_WITH_LOADING:
+    if error is ErrorCode.coordinator_load_in_progress and version < COORDINATOR_LOADING_SINCE:
         return ErrorCode.coordinator_not_available
     return error

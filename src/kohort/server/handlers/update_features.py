@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.protocol.features import FEATURES
-from kohort.server.handlers.in_steps import Steps, respond_in_steps
+from kohort.server.handlers.chunked import Steps, respond_in_chunks
 from kohort.server.handlers.refusing import NOT_AUTHORIZED, refuse
 from kohort.server.net import Exchange
 from kohort.server.services import Services
@@ -27,7 +27,7 @@ def handle(
     if not services.access(exchange).cluster():
         refuse(exchange, error_message=NOT_AUTHORIZED)
         return None
-    return respond_in_steps(services, exchange, _steps(services, request))
+    return respond_in_chunks(services, exchange, _steps(services, request))
 
 
 def _steps(services: Services, request: "UpdateFeaturesRequest") -> Steps:

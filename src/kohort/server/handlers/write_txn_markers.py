@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kohort.errors import ErrorCode, KafkaError
 from kohort.runtime.markers import Marker
 from kohort.server.authorization import CLUSTER, CLUSTER_ACTION
-from kohort.server.handlers.in_steps import respond_large
+from kohort.server.handlers.chunked import respond_large
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 from kohort.server.topics import storage_error

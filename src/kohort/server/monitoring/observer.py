@@ -20,6 +20,7 @@ from kohort.server.addresses import Address, cannot_listen
 from kohort.server.authorization import FindAccess
 from kohort.server.cluster_parts import ClusterParts
 from kohort.server.config import Config
+from kohort.server.group_availability import group_availability
 from kohort.server.internode import FindSpans
 from kohort.server.monitoring import group_view
 from kohort.server.monitoring.http_port import HttpPort, HttpResponse, Route, json_response
@@ -29,7 +30,6 @@ from kohort.server.monitoring.rebalances import Rebalances
 from kohort.server.monitoring.viewer import Viewer
 from kohort.server.net import ListenerStatistics, Tls
 from kohort.server.topics import OFFSETS_TOPIC, Topic, Topics
-from kohort.server.unserved import unserved
 from kohort.types import TopicPartition
 from kohort.util.histogram import Histogram
 from kohort.util.text import did_you_mean
@@ -313,7 +313,9 @@ class Observer:
         if not (is_known and self._groups.is_loaded):
             return self._unready()
         node_id = self._config["node.id"]
-        return [*unserved(self._cluster.nodes, self._topics, self._groups, node_id).reasons()]
+        return [
+            *group_availability(self._cluster.nodes, self._topics, self._groups, node_id).reasons()
+        ]
 
     def _reasons(self) -> list[str]:
         reasons = self._loading()

@@ -221,8 +221,8 @@ class Connection(asyncio.Protocol):
         if not self._pumping:
             self._go_on()
 
-    def expect_again(self, request: RepeatedRequest) -> None:
-        """Compare the next frame with `request` before it is parsed."""
+    def cache_request(self, request: RepeatedRequest) -> None:
+        """Compare the next frames with `request` before they are parsed."""
         self._repeated = request
 
     def authenticates(self) -> None:
@@ -236,18 +236,18 @@ class Connection(asyncio.Protocol):
         self.peer = replace(self.peer, principal=principal)
         self._queue.use_memory(self._shared.memory)
         self._queue.limit(self._shared.request_bytes)
-        self.expect_nothing_again()  # its handler may have judged who asks
+        self.clear_cached_request()  # it was authorized for the former principal
 
-    def expect_nothing_again(self) -> None:
-        """Judge the next request by itself, even if it is the last one again."""
+    def clear_cached_request(self) -> None:
+        """Parse the next request, even if it repeats the last one."""
         self._repeated = None
 
     def when_closed(self, function: Callable[[Any], None]) -> None:
         """Call `function` with this connection once it is lost."""
         self._when_closed.add(function)
 
-    def hang_up(self, why: str, level: int = logging.INFO) -> None:
-        """Send the responses so far, close, and say why in one line."""
+    def close_with_reason(self, why: str, level: int = logging.INFO) -> None:
+        """Send the responses so far, close, and log why in one line."""
         if self.is_open:
             self._metrics.hung_up += 1
             self._shared.log.log(level, "closing the connection from %s: %s", self.peer.host, why)
@@ -481,7 +481,7 @@ class Connection(asyncio.Protocol):
 
     def _refuse(self, error: MalformedError) -> None:
         self._metrics.malformed += 1
-        self.hang_up(str(error), logging.WARNING)
+        self.close_with_reason(str(error), logging.WARNING)
 
     # Bytes
 
@@ -557,4 +557,4 @@ def refuse_illegal_sasl_state(exchange: Exchange, _frame: bytes, _body_at: int) 
     """Refuse a request that comes between two messages of SASL, unparsed; close its connection."""
     if ALL_APIS[exchange.api_key].serves(exchange.version):
         exchange.respond(unparsed_response(exchange.api_key, exchange.version))
-    exchange.connection.hang_up("a request during authentication")
+    exchange.connection.close_with_reason("a request during authentication")

@@ -83,7 +83,7 @@ class _Inside:
 
     def respond(self, exchange: Exchange, body: Body | None, errors: Iterable[int]) -> None:
         if body is None:
-            self.hang_up("a request without a response was sent on")
+            self.close_with_reason("a request without a response was sent on")
             return
         if exchange.throttle_ms:
             body = with_throttle_time(
@@ -100,14 +100,14 @@ class _Inside:
         )
         self._envelope.respond_encoded(encode(answer), errors)
 
-    def expect_again(self, request: RepeatedRequest) -> None:
+    def cache_request(self, request: RepeatedRequest) -> None:
         """No request in an envelope is repeated."""
 
     def when_closed(self, function: Callable[[Any], None]) -> None:
         self._envelope.when_connection_closes(function)
 
-    def hang_up(self, why: str) -> None:
-        self._envelope.hang_up(why)
+    def close_with_reason(self, why: str) -> None:
+        self._envelope.close_with_reason(why)
 
     def fail(self, error: BaseException, exchange: Exchange | None = None) -> None:
         self._envelope.connection.fail(error, exchange)

@@ -15,12 +15,12 @@ Body: TypeAlias = bytes | Sequence[Records]
 """A response body, whole or in pieces: large ones are sent without being copied."""
 
 
-LONGEST_THROTTLE_MS: Final = 2**31 - 1
-"""Longest wait that a response can tell: 24 days."""
+MAX_THROTTLE_MS: Final = 2**31 - 1
+"""Longest wait that a response can state: 24 days."""
 
 
 class RequestConnection(Protocol):
-    """The connection of a request, as its exchange uses it."""
+    """Connection of a request, with what its exchange calls."""
 
     @property
     def is_open(self) -> bool:
@@ -50,15 +50,15 @@ class RequestConnection(Protocol):
         """Bytes that a response should have at most, None if there is no limit."""
         ...
 
-    def expect_again(self, request: RepeatedRequest) -> None:
-        """Compare the next frame with `request` before it is parsed."""
+    def cache_request(self, request: RepeatedRequest) -> None:
+        """Compare the next frames with `request` before they are parsed."""
         ...
 
     def when_closed(self, function: Callable[[Any], None]) -> None:
         """Call `function` with the connection once it is lost."""
         ...
 
-    def hang_up(self, why: str) -> None:
+    def close_with_reason(self, why: str) -> None:
         """Close, and log `why`."""
         ...
 
@@ -68,7 +68,9 @@ class RequestConnection(Protocol):
 
 
 class Exchange:
-    """One request, to be ended once: by a `respond` method, `end_without_response` or `hang_up`.
+    """One request, to be ended once.
+
+    It ends by a `respond` method, `end_without_response` or `close_with_reason`.
 
     The next request of the connection waits for it: Kafka responds in request order and works on
     one request of a connection at a time. A response to a closed connection is dropped, so code
@@ -137,14 +139,14 @@ class Exchange:
         if self._finish():
             self.connection.respond(self, None, ())
 
-    def hang_up(self, why: str) -> None:
+    def close_with_reason(self, why: str) -> None:
         """Close the connection, where Kafka does so instead of responding. `why` is logged."""
         if self._finish():
-            self.connection.hang_up(why)
+            self.connection.close_with_reason(why)
 
     def throttle(self, wait_ms: int) -> None:
-        """Have the client wait at least so long after the response, and tell it so."""
-        self.throttle_ms = max(self.throttle_ms, min(wait_ms, LONGEST_THROTTLE_MS))
+        """Make the client wait at least `wait_ms` after the response, which states that time."""
+        self.throttle_ms = max(self.throttle_ms, min(wait_ms, MAX_THROTTLE_MS))
 
     def callback(self, function: Callable[..., None], *arguments: Any) -> Callable[[Any], None]:
         """A callback that calls `function(self, *arguments, response)` with the group's response.
@@ -154,9 +156,9 @@ class Exchange:
         """
         return partial(_guarded, self, function, *arguments)
 
-    def expect_again(self, request: RepeatedRequest) -> None:
-        """Have the connection recognise this request when it comes again, as `request`."""
-        self.connection.expect_again(request)
+    def cache_request(self, request: RepeatedRequest) -> None:
+        """Have the connection recognise repetitions of this request, as `request`."""
+        self.connection.cache_request(request)
 
     def when_connection_closes(self, function: Callable[[Any], None]) -> None:
         """Call `function` with the connection once it is lost; once, however often it is given."""

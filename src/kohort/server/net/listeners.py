@@ -128,7 +128,7 @@ class Listeners:
 
     def acls_changed(self) -> None:
         """Have requests that come again authorized again."""
-        self._connections.expect_nothing_again()
+        self._connections.clear_cached_request()
 
     def serve(self, dispatch: Dispatch, throttling: Throttling) -> None:
         """Accept connections, dispatch their requests, and have clients wait as quotas say."""

@@ -34,7 +34,7 @@ from kohort.server.net.request_metrics import RequestMetrics
 SASL_HANDSHAKE: Final = BY_NAME["sasl_handshake"].key
 SASL_AUTHENTICATE: Final = BY_NAME["sasl_authenticate"].key
 
-FIRST_FRAMED: Final = 1
+SASL_AUTHENTICATE_SINCE: Final = 1
 """Version of SaslHandshake since which messages are SaslAuthenticate requests."""
 MIN_REAUTHENTICATION_INTERVAL_MS: Final = 1_000
 MEMORY_BYTES: Final = 64 * 1024 * 1024
@@ -88,7 +88,7 @@ class LoginConnection(Protocol):
         """The requests from now on are those of `principal`."""
         ...
 
-    def hang_up(self, why: str, level: int = logging.INFO) -> None:
+    def close_with_reason(self, why: str, level: int = logging.INFO) -> None:
         """Send the responses so far, close, and log `why`."""
         ...
 
@@ -224,7 +224,7 @@ class Login:
         else:
             self._mechanism, self._server = mechanism, new_server()
             self._connection.authenticates()
-            framed = version >= FIRST_FRAMED
+            framed = version >= SASL_AUTHENTICATE_SINCE
             self._state = LoginState.MESSAGES if framed else LoginState.TOKENS
         return HandshakeAnswer(ErrorCode.none, offered)
 
@@ -256,7 +256,7 @@ class Login:
         await asyncio.sleep(self._sasl.failure_delay_ms / 1000)
         if respond is not None:
             respond()
-        self._connection.hang_up("authentication failed", logging.DEBUG)
+        self._connection.close_with_reason("authentication failed", logging.DEBUG)
 
     # Parts
 
@@ -316,4 +316,4 @@ class Login:
 
     def _time_is_over(self) -> None:
         self._note_failure(f"it took longer than {self._sasl.timeout_ms} ms")
-        self._connection.hang_up("authentication failed", logging.DEBUG)
+        self._connection.close_with_reason("authentication failed", logging.DEBUG)

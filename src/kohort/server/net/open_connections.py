@@ -15,8 +15,8 @@ from kohort.server.net.rate_limited_log import RateLimitedLog
 
 TICKS_PER_IDLE_TIME: Final = 20
 """An idle connection is closed at most this fraction of `connections.max.idle.ms` late."""
-_LOOKED_AT_ONCE: Final = 5_000
-_CLOSED_AT_ONCE: Final = 100
+_CHECKED_PER_TURN: Final = 5_000
+_CLOSED_PER_TURN: Final = 100
 """Idle connections that are closed in one turn of the loop, in some milliseconds."""
 
 
@@ -38,11 +38,11 @@ class OpenConnection(Protocol):
         """Whether no request is in progress."""
         ...
 
-    def expect_nothing_again(self) -> None:
-        """Judge the next request by itself, even if it is the last one again."""
+    def clear_cached_request(self) -> None:
+        """Parse the next request, even if it repeats the last one."""
         ...
 
-    def hang_up(self, why: str) -> None:
+    def close_with_reason(self, why: str) -> None:
         """Close, and log `why`."""
         ...
 
@@ -151,10 +151,10 @@ class OpenConnections:
                 self._empty.set()
             self.on_room()
 
-    def expect_nothing_again(self) -> None:
-        """Have every connection judge its next request by itself."""
+    def clear_cached_request(self) -> None:
+        """Have every connection parse its next request, even if it repeats the last one."""
         for connection in self._open:
-            connection.expect_nothing_again()
+            connection.clear_cached_request()
 
     async def close(self, deadline_s: float) -> None:
         """Admit none, drain all connections, and abort what is left at the deadline. Idempotent."""
@@ -188,11 +188,11 @@ class OpenConnections:
         The clients of a fleet often connect together, and so are idle for too long together.
         """
         closed = 0
-        for connection in islice(rest, _LOOKED_AT_ONCE):
+        for connection in islice(rest, _CHECKED_PER_TURN):
             if connection.is_idle and self.ticks - connection.last_active > TICKS_PER_IDLE_TIME:
-                connection.hang_up("idle for connections.max.idle.ms")
+                connection.close_with_reason("idle for connections.max.idle.ms")
                 closed += 1
-                if closed == _CLOSED_AT_ONCE:
+                if closed == _CLOSED_PER_TURN:
                     break
         if length_hint(rest) and not self._closing:
             asyncio.get_running_loop().call_soon(self._close_idle, rest)

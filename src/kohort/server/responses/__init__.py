@@ -9,8 +9,8 @@ from kohort.server.responses.authorized_operations import (
 from kohort.server.responses.committed_offsets import pack_topics
 from kohort.server.responses.partition_responses import PartitionResponses
 from kohort.server.responses.produce import (
-    FIRST_WITH_IDS,
-    FIRST_WITH_LEADERS,
+    CURRENT_LEADER_SINCE,
+    TOPIC_IDS_SINCE,
     PartitionProduceResponse,
     TopicProduceResponse,
     pack,
@@ -21,10 +21,10 @@ from kohort.server.responses.response_collector import ResponseCollector
 
 __all__ = [
     "CLUSTER_OPERATIONS",
-    "FIRST_WITH_IDS",
-    "FIRST_WITH_LEADERS",
+    "CURRENT_LEADER_SINCE",
     "GROUP_OPERATIONS",
     "OPERATIONS_NOT_REQUESTED",
+    "TOPIC_IDS_SINCE",
     "TOPIC_OPERATIONS",
     "PartitionProduceResponse",
     "PartitionResponses",

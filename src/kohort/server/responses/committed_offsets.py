@@ -10,6 +10,7 @@ from typing import Final
 from uuid import UUID
 
 from kohort.coordinator.responses import FetchedOffset
+from kohort.protocol.apis import BY_NAME
 from kohort.protocol.packing import (
     pack_array,
     pack_compact_array,
@@ -20,9 +21,9 @@ from kohort.protocol.packing import (
 )
 from kohort.util.time_slice import TimeSlices
 
-FIRST_WITH_EPOCHS: Final = 5
-FIRST_FLEXIBLE: Final = 6
-FIRST_WITH_IDS: Final = 10
+LEADER_EPOCH_SINCE: Final = 5
+FLEXIBLE_SINCE: Final = BY_NAME["offset_fetch"].first_flexible
+TOPIC_IDS_SINCE: Final = 10
 _AT_ONCE: Final = 256
 _NUMBERS: Final = Struct(">iqi").pack
 _NUMBERS_WITHOUT_EPOCH: Final = Struct(">iq").pack
@@ -44,14 +45,14 @@ async def pack_topics(
     pieces: list[bytes] = []
     count = 0
     for name, of_topic in groupby(offsets, lambda each: each.topic):
-        known = topic_id(name) if version >= FIRST_WITH_IDS else None
-        if known is None and version >= FIRST_WITH_IDS:
+        known = topic_id(name) if version >= TOPIC_IDS_SINCE else None
+        if known is None and version >= TOPIC_IDS_SINCE:
             continue
         count += 1
         packed, partitions = await _pack_partitions(version, of_topic, slices, errors)
         pieces.append(_topic_head(version, name, known) + _array(version, partitions))
         pieces += packed
-        if version >= FIRST_FLEXIBLE:
+        if version >= FLEXIBLE_SINCE:
             pieces.append(_TAGS)
     return [_array(version, count), *pieces]
 
@@ -77,10 +78,10 @@ async def _pack_partitions(
 
 def _pack_partition(version: int, each: FetchedOffset) -> bytes:
     error = pack_int16(each.error) if each.error else _NO_ERROR
-    if version >= FIRST_FLEXIBLE:
+    if version >= FLEXIBLE_SINCE:
         numbers = _NUMBERS(each.partition, each.offset, each.leader_epoch)
         return b"".join((numbers, pack_compact_string(each.metadata), error, _TAGS))
-    if version >= FIRST_WITH_EPOCHS:
+    if version >= LEADER_EPOCH_SINCE:
         numbers = _NUMBERS(each.partition, each.offset, each.leader_epoch)
     else:
         numbers = _NUMBERS_WITHOUT_EPOCH(each.partition, each.offset)
@@ -90,8 +91,8 @@ def _pack_partition(version: int, each: FetchedOffset) -> bytes:
 def _topic_head(version: int, name: str, topic_id: UUID | None) -> bytes:
     if topic_id is not None:
         return pack_uuid(topic_id)
-    return pack_compact_string(name) if version >= FIRST_FLEXIBLE else pack_string(name)
+    return pack_compact_string(name) if version >= FLEXIBLE_SINCE else pack_string(name)
 
 
 def _array(version: int, count: int) -> bytes:
-    return pack_compact_array(count) if version >= FIRST_FLEXIBLE else pack_array(count)
+    return pack_compact_array(count) if version >= FLEXIBLE_SINCE else pack_array(count)

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 from kohort.errors import ErrorCode
+from kohort.protocol.apis import BY_NAME
 from kohort.protocol.batch_validation import RecordError
 from kohort.protocol.packing import (
     pack_array,
@@ -23,9 +24,9 @@ from kohort.server.current_leaders import NO_LEADERS, CurrentLeaders
 
 _THROTTLE: Final = b"\0\0\0\0"
 _NO_TAGS: Final = b"\0"
-FIRST_FLEXIBLE: Final = 9
-FIRST_WITH_LEADERS: Final = 10
-FIRST_WITH_IDS: Final = 13
+FLEXIBLE_SINCE: Final = BY_NAME["produce"].first_flexible
+CURRENT_LEADER_SINCE: Final = 10
+TOPIC_IDS_SINCE: Final = 13
 _CURRENT_LEADER: Final = 0
 """Its tag."""
 
@@ -57,8 +58,8 @@ TopicProduceResponse: TypeAlias = tuple[str | UUID | None, list[PartitionProduce
 def pack(
     version: int, topics: Sequence[TopicProduceResponse], moved: CurrentLeaders = NO_LEADERS
 ) -> bytes:
-    """ProduceResponse v3-13; `moved` are leaders that are named, from `FIRST_WITH_LEADERS` on."""
-    if version >= FIRST_FLEXIBLE and len(topics) == 1:
+    """ProduceResponse v3-13; `moved` are leaders that are named, from `CURRENT_LEADER_SINCE` on."""
+    if version >= FLEXIBLE_SINCE and len(topics) == 1:
         topic, partitions = topics[0]
         if len(partitions) == 1 and not partitions[0].error:  # nearly all are
             name = pack_compact_string(topic) if isinstance(topic, str) else pack_uuid(topic)
@@ -70,7 +71,7 @@ def parts(
     version: int, topics: Sequence[TopicProduceResponse], moved: CurrentLeaders = NO_LEADERS
 ) -> Iterator[bytes]:
     """The bytes of `pack`, some for each partition."""
-    flexible = version >= FIRST_FLEXIBLE
+    flexible = version >= FLEXIBLE_SINCE
     pack_count = pack_compact_array if flexible else pack_array
     yield pack_count(len(topics))
     for topic, partitions in topics:

@@ -1,4 +1,4 @@
-"""Requests with many elements: handled in slices, and their responses encoded in a thread.
+"""Requests with many elements: handled in chunks, and their responses encoded in a thread.
 
 A handler of such an API is a generator. It yields after each element of the request, and returns
 the fields of the response. A small request runs to its end at once, without a task.
@@ -20,8 +20,8 @@ from kohort.server.responses import ResponseCollector
 from kohort.server.services import Services
 from kohort.util.time_slice import TimeSlices, in_slices
 
-AT_ONCE: Final = 500
-"""Elements that are handled and encoded at once; each takes up to 20 µs."""
+CHUNK: Final = 500
+"""Elements that are handled and encoded in one turn; each takes up to 20 µs."""
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -34,12 +34,12 @@ NewFields: TypeAlias = Callable[[], Fields]
 Steps: TypeAlias = Generator[None, None, Fields]
 
 
-def respond_in_steps(
+def respond_in_chunks(
     services: Services, exchange: Exchange, steps: Steps
 ) -> Coroutine[Any, Any, None] | None:
-    """Respond with what `steps` returns: at once, or later if it has more than `AT_ONCE` steps."""
+    """Respond with the fields that `steps` returns: at once, or later beyond `CHUNK` steps."""
     try:
-        for _ in range(AT_ONCE):
+        for _ in range(CHUNK):
             next(steps)
     except StopIteration as end:
         exchange.respond(response(exchange.api_key, exchange.version, **end.value))
@@ -57,39 +57,41 @@ def deadline_of(request: Any) -> float:
     return asyncio.get_running_loop().time() + seconds
 
 
-async def counted(items: Iterable[T]) -> "Counter[T]":
-    """How often each of the items occurs, counted in slices."""
+async def count_in_chunks(items: Iterable[T]) -> "Counter[T]":
+    """Count how often each of the items occurs."""
     times: Counter[T] = Counter()
     slices, following = TimeSlices(), iter(items)
-    while some := tuple(islice(following, AT_ONCE)):
-        times.update(some)
+    while chunk := tuple(islice(following, CHUNK)):
+        times.update(chunk)
         await slices.give_way()
     return times
 
 
-async def collected(items: Iterable[T], function: Callable[[T], U | None]) -> list[U]:
-    """What the function returns for the items, except None, collected in slices."""
-    found: list[U] = []
+async def collect_in_chunks(items: Iterable[T], function: Callable[[T], U | None]) -> list[U]:
+    """Collect the results of the function for the items, without None."""
+    results: list[U] = []
     slices, following = TimeSlices(), iter(items)
-    while some := tuple(islice(following, AT_ONCE)):
-        found += [result for each in some if (result := function(each)) is not None]
+    while chunk := tuple(islice(following, CHUNK)):
+        results += [result for item in chunk if (result := function(item)) is not None]
         await slices.give_way()
-    return found
+    return results
 
 
-async def divided(items: Iterable[T], is_first: Callable[[T], bool]) -> tuple[list[T], list[T]]:
-    """The items that a function is true for, and the others, in slices."""
+async def split_in_chunks(
+    items: Iterable[T], is_first: Callable[[T], bool]
+) -> tuple[list[T], list[T]]:
+    """Split into the items that the function is true for, and the others."""
     parts: tuple[list[T], list[T]] = ([], [])
     slices, following = TimeSlices(), iter(items)
-    while some := tuple(islice(following, AT_ONCE)):
-        for each in some:
-            parts[0 if is_first(each) else 1].append(each)
+    while chunk := tuple(islice(following, CHUNK)):
+        for item in chunk:
+            parts[0 if is_first(item) else 1].append(item)
         await slices.give_way()
     return parts
 
 
-async def ask_each(services: Services, requests: Iterable[NewRequest]) -> list[Any]:
-    """The responses of the groups' shards, in order; the requests are submitted in slices."""
+async def submit_chunked(services: Services, requests: Iterable[NewRequest]) -> list[Any]:
+    """Submit requests to the groups' shards, and return the responses in the same order."""
     finished: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
     def finish(responses: Sequence[Any]) -> None:
@@ -104,17 +106,17 @@ async def ask_each(services: Services, requests: Iterable[NewRequest]) -> list[A
     return list(await finished)
 
 
-async def ask(services: Services, new_request: NewRequest) -> Any:
-    """The response of the group's shard to one request."""
-    (response,) = await ask_each(services, (new_request,))
+async def submit_and_wait(services: Services, new_request: NewRequest) -> Any:
+    """Submit one request to its group's shard, and return the response."""
+    (response,) = await submit_chunked(services, (new_request,))
     return response
 
 
 async def respond_large(
     services: Services, exchange: Exchange, fields: Fields | NewFields, elements: int
 ) -> None:
-    """Respond with fields that have so many elements: at once, or encoded in the thread."""
-    if elements > AT_ONCE:
+    """Respond at once, or, with more than `CHUNK` elements, encoded in the heavy-work thread."""
+    if elements > CHUNK:
         await respond_in_thread(services, exchange, fields)
     else:
         exchange.respond(_entity(exchange.api_key, exchange.version, fields))
@@ -123,7 +125,7 @@ async def respond_large(
 async def respond_in_thread(
     services: Services, exchange: Exchange, fields: Fields | NewFields
 ) -> None:
-    """Respond with these fields, building and encoding the response in the heavy-work thread.
+    """Build and encode the response in the heavy-work thread, and send it.
 
     Lists among the fields are emptied.
     """
@@ -137,9 +139,9 @@ def _encoded(
 ) -> tuple[list[bytes], set[int]]:
     fields = fields if isinstance(fields, dict) else fields()
     entities = [response(api_key, version, **fields)]
-    for each in fields.values():
-        if isinstance(each, list):
-            release(each)
+    for value in fields.values():
+        if isinstance(value, list):
+            release(value)
     encoded = encode_in_pieces(entities[0]), errors_in(entities[0])
     release(entities)
     return encoded
@@ -163,7 +165,7 @@ class Pieces:
         """Add bytes at the end."""
         self.size += len(piece)
         self._many.append(piece)
-        if len(self._many) >= AT_ONCE:
+        if len(self._many) >= CHUNK:
             self._few.append(b"".join(self._many))
             self._many = []
 
