@@ -73,7 +73,7 @@ def idle(context: FetchContext, end: int = 0) -> list[FetchPartitionData]:
 def answer(
     context: FetchContext, found: Sequence[FetchPartitionData]
 ) -> tuple[int, list[FetchPartitionData]]:
-    context.took(found)
+    context.record(found)
     session_id, told = context.finish()
     return session_id, list(told)
 
@@ -230,7 +230,7 @@ class TestDue:
         session_id = opened_on(sessions, logs)
         context = begin(sessions, session_id, 1)
         assert due(context) == []
-        assert context.any_settled
+        assert context.any_caught_up
         logs[2].append()
         logs[0].append()
         assert due(context) == [2, 0], "in the order in which they changed"
@@ -299,8 +299,10 @@ class TestMore:
     async def wait(
         self, context: FetchContext, logs: Sequence[FakeLog], missing: int = 1
     ) -> "asyncio.Task[None]":
-        context.took(read(logs, context))
-        task = asyncio.create_task(context.more(missing, asyncio.get_running_loop().time() + 60))
+        context.record(read(logs, context))
+        task = asyncio.create_task(
+            context.wait_for_bytes(missing, asyncio.get_running_loop().time() + 60)
+        )
         await asyncio.sleep(0)
         return task
 
@@ -351,9 +353,11 @@ class TestMore:
 
     async def test_two_that_wait(self) -> None:
         partitions, logs = Partitions(wanted(0)), [FakeLog()]
-        partitions.watch(found_in(logs, partitions.due[0]), settled=True)
+        partitions.watch(found_in(logs, partitions.due[0]), caught_up=True)
         deadline = asyncio.get_running_loop().time() + 60
-        tasks = [asyncio.create_task(partitions.more(missing, deadline)) for missing in (1, 2)]
+        tasks = [
+            asyncio.create_task(partitions.wait_for_bytes(missing, deadline)) for missing in (1, 2)
+        ]
         await asyncio.sleep(0)
         logs[0].append()
         await tasks[0]
@@ -414,8 +418,8 @@ class SessionMachine(RuleBasedStateMachine):
         self.epoch += 1
         self.asked = (self.asked | added) - dropped
         for changing in meanwhile:
-            context.took(read(self.logs, context))
-            asyncio.run(context.more(1, 0))  # what it does before it waits, and after
+            context.record(read(self.logs, context))
+            asyncio.run(context.wait_for_bytes(1, 0))  # what it does before it waits, and after
             for partition in changing:
                 self.logs[partition].append()
         session_id, told = answer(context, read(self.logs, context))

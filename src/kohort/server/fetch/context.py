@@ -17,11 +17,11 @@ NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0
 MAX_EPOCH: Final = 2**31 - 1
 MAX_PARTITIONS_OF_SESSION: Final = 20_000
-"""A client that fetches more gets no session: looking at all of them must take one turn only."""
+"""A client that fetches more gets no session: one turn must be enough for all of them."""
 
 
 class FetchSession:
-    """The partitions that a client fetches, and the offsets that it was sent last."""
+    """The partitions that a client fetches, and the offsets that it got last."""
 
     __slots__ = ("_sent", "acls", "by_id", "created", "epoch", "id", "last_used", "partitions")
 
@@ -31,7 +31,7 @@ class FetchSession:
         self.id = session_id
         self.partitions = partitions
         self.epoch = INITIAL_EPOCH + 1
-        """That of the next request."""
+        """Epoch of the next request."""
         self.by_id = by_id
         """Whether topics are named by id, from first to last request."""
         self.created = self.last_used = now
@@ -39,44 +39,47 @@ class FetchSession:
         """Version of the ACLs by which its partitions were read last."""
         self._sent: dict[PartitionKey, tuple[int, int]] = {}
 
-    def update(self, wanted: Iterable[PartitionRequest], forgotten: Iterable[PartitionKey]) -> None:
-        """One request: the epoch moves on."""
-        for each in wanted:
-            self.partitions.want(each)
+    def update(
+        self, requested: Iterable[PartitionRequest], forgotten: Iterable[PartitionKey]
+    ) -> None:
+        """Apply one request of the client, and increment the epoch."""
+        for request in requested:
+            self.partitions.add(request)
         for key in forgotten:
-            self.partitions.forget(key)
+            self.partitions.remove(key)
             self._sent.pop(key, None)
         self.epoch = self.epoch % MAX_EPOCH + 1
 
-    def knows(self, fetched: FetchPartitionData) -> bool:
-        """Whether the client was sent these offsets."""
+    def has_sent(self, fetched: FetchPartitionData) -> bool:
+        """Whether the client has got these offsets."""
         offsets = (fetched.high_watermark, fetched.log_start_offset)
         return self._sent.get((fetched.request.topic, fetched.request.partition)) == offsets
 
-    def news(
-        self, fetched: Iterable[FetchPartitionData], *, settle: bool = True
+    def take_changed(
+        self, fetched: Iterable[FetchPartitionData], *, mark_caught_up: bool = True
     ) -> list[FetchPartitionData]:
-        """The partitions that are news to the client; they count as sent from now on.
+        """The partitions that changed for the client; from now on they count as sent.
 
-        Without `settle` they are read again by the next request: others ran since they were read.
+        Without `mark_caught_up` the next request reads them again: the logs may have changed since
+        they were read.
         """
-        return [each for each in fetched if self._is_news(each, settle)]
+        return [data for data in fetched if self._has_changed(data, mark_caught_up)]
 
-    def _is_news(self, fetched: FetchPartitionData, settle: bool) -> bool:
-        if not self.partitions.wants(fetched.request):
+    def _has_changed(self, fetched: FetchPartitionData, mark_caught_up: bool) -> bool:
+        if not self.partitions.is_current(fetched.request):
             return True
         key = (fetched.request.topic, fetched.request.partition)
         if fetched.error or fetched.diverging:
             self._sent.pop(key, None)  # an error is sent until it is over
             return True
-        known = self.knows(fetched)
+        has_sent = self.has_sent(fetched)
         self._sent[key] = (fetched.high_watermark, fetched.log_start_offset)
         if fetched.records:
-            self.partitions.put_last(key)
+            self.partitions.move_to_end(key)
             return True
-        if settle and fetched.is_all:
-            self.partitions.watch(fetched, settled=True)
-        return not known
+        if mark_caught_up and fetched.is_all:
+            self.partitions.watch(fetched, caught_up=True)
+        return not has_sent
 
     def __repr__(self) -> str:
         return f"<FetchSession {self.id} epoch={self.epoch} partitions={len(self.partitions)}>"
@@ -86,32 +89,32 @@ _OpenSession: TypeAlias = Callable[[Partitions], FetchSession | None]
 
 
 class FetchContext(ABC):
-    """One request: what to read, and what becomes of it.
+    """One request: the partitions to read, and the response to it.
 
-    It is read in passes: what is `due` is read and given to `took`; right after that comes either
-    `finish`, or `more` and another pass.
+    It is read in passes. The partitions in `due` are read and given to `record`. Right after that
+    comes either `finish`, or `wait_for_bytes` and another pass.
     """
 
     _read: Sequence[FetchPartitionData] = ()
-    """What the last pass gave."""
+    """Results of the last pass."""
 
     @property
     @abstractmethod
     def due(self) -> Sequence[PartitionRequest]:
-        """What the next pass has to read, in this order."""
+        """The partitions that the next pass has to read, in this order."""
 
     @property
     @abstractmethod
-    def any_settled(self) -> bool:
-        """Whether there are partitions besides, of which only their logs can tell news."""
+    def any_caught_up(self) -> bool:
+        """Whether other partitions are caught up, and become due when their logs change."""
 
-    def took(self, fetched: Sequence[FetchPartitionData]) -> None:
-        """What was due was read."""
+    def record(self, fetched: Sequence[FetchPartitionData]) -> None:
+        """Take the results of a pass over `due`."""
         self._read = fetched
 
     @abstractmethod
     def watch(self) -> None:
-        """Notice when what was taken last changes; nothing else may have run since it was read."""
+        """Watch the logs of the last pass; nothing else may have run since they were read."""
 
     @property
     @abstractmethod
@@ -119,12 +122,15 @@ class FetchContext(ABC):
         """Times that a watched partition changed."""
 
     @abstractmethod
-    async def more(self, missing: int, deadline: float) -> None:
-        """Wait as `Partitions.more`."""
+    async def wait_for_bytes(self, missing: int, deadline: float) -> None:
+        """Wait as `Partitions.wait_for_bytes` does."""
 
     @abstractmethod
-    def finish(self, *, settle: bool = True) -> tuple[int, Sequence[FetchPartitionData]]:
-        """The session id and the partitions of the response; `settle`: see `FetchSession.news`."""
+    def finish(self, *, mark_caught_up: bool = True) -> tuple[int, Sequence[FetchPartitionData]]:
+        """The session id and the partitions of the response.
+
+        `mark_caught_up`: see `FetchSession.take_changed`.
+        """
 
     @property
     @abstractmethod
@@ -133,7 +139,7 @@ class FetchContext(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Leave nothing behind that this request alone needs."""
+        """Release what only this request needs."""
 
 
 class FullFetch(FetchContext):
@@ -141,41 +147,40 @@ class FullFetch(FetchContext):
 
     def __init__(
         self,
-        wanted: Iterable[PartitionRequest],
+        requested: Iterable[PartitionRequest],
         open_session: _OpenSession | None,
         *,
         distinct: bool = False,
     ) -> None:
-        """`distinct`: `wanted` has each partition once."""
-        self._wanted = (
-            list(wanted)
-            if distinct
-            else list({(each.topic, each.partition): each for each in wanted}.values())
-        )
-        large = len(self._wanted) > MAX_PARTITIONS_OF_SESSION
+        """`distinct`: `requested` has each partition once."""
+        if not distinct:
+            by_key = {(request.topic, request.partition): request for request in requested}
+            requested = by_key.values()
+        self._requested = list(requested)
+        large = len(self._requested) > MAX_PARTITIONS_OF_SESSION
         self._open_session = None if large else open_session
         self._partitions: Partitions | None = None
         """None until it waits: most responses are sent after the first pass."""
-        self._found: dict[PartitionRequest, FetchPartitionData] = {}
+        self._read_before: dict[PartitionRequest, FetchPartitionData] = {}
 
     @property
     def due(self) -> Sequence[PartitionRequest]:
-        return self._wanted if self._partitions is None else self._partitions.due
+        return self._requested if self._partitions is None else self._partitions.due
 
     @property
-    def any_settled(self) -> bool:
-        return self._partitions is not None and self._partitions.any_settled
+    def any_caught_up(self) -> bool:
+        return self._partitions is not None and self._partitions.any_caught_up
 
     def watch(self) -> None:
-        self._watched()
+        self._watch_read()
 
-    def _watched(self) -> Partitions:
+    def _watch_read(self) -> Partitions:
         if self._partitions is None:
-            self._partitions = Partitions(self._wanted)
-        for each in self._read:
-            self._found[each.request] = each._replace(records=b"")
-            # without an append, the response has the partition as it was found
-            self._partitions.watch(each, settled=each.is_all)
+            self._partitions = Partitions(self._requested)
+        for partition in self._read:
+            # Without an append, the response has the partition as it was read here.
+            self._read_before[partition.request] = partition._replace(records=b"")
+            self._partitions.watch(partition, caught_up=partition.is_all)
         self._read = ()
         return self._partitions
 
@@ -183,21 +188,22 @@ class FullFetch(FetchContext):
     def changes(self) -> int:
         return 0 if self._partitions is None else self._partitions.changes
 
-    async def more(self, missing: int, deadline: float) -> None:
-        await self._watched().more(missing, deadline)
+    async def wait_for_bytes(self, missing: int, deadline: float) -> None:
+        await self._watch_read().wait_for_bytes(missing, deadline)
 
-    def finish(self, *, settle: bool = True) -> tuple[int, Sequence[FetchPartitionData]]:
-        found = self._read
-        if self._found:
-            found = list((self._found | {each.request: each for each in self._read}).values())
+    def finish(self, *, mark_caught_up: bool = True) -> tuple[int, Sequence[FetchPartitionData]]:
+        partitions = self._read
+        if self._read_before:
+            last = {partition.request: partition for partition in self._read}
+            partitions = list((self._read_before | last).values())
         if self._open_session is None:
-            return NO_SESSION, found
-        session = self._open_session(self._partitions or Partitions(self._wanted))
+            return NO_SESSION, partitions
+        session = self._open_session(self._partitions or Partitions(self._requested))
         if session is None:
-            return NO_SESSION, found
+            return NO_SESSION, partitions
         self._partitions = None  # they are the session's from now on
-        session.news(found, settle=settle)
-        return session.id, found
+        session.take_changed(partitions, mark_caught_up=mark_caught_up)
+        return session.id, partitions
 
     @property
     def session_id(self) -> int:
@@ -219,25 +225,29 @@ class IncrementalFetch(FetchContext):
         return self._session.partitions.due
 
     @property
-    def any_settled(self) -> bool:
-        return self._session.partitions.any_settled
+    def any_caught_up(self) -> bool:
+        return self._session.partitions.any_caught_up
 
     def watch(self) -> None:
         partitions = self._session.partitions
-        for each in self._read:
-            partitions.watch(each, settled=each.is_all and self._session.knows(each))
+        for partition in self._read:
+            partitions.watch(
+                partition, caught_up=partition.is_all and self._session.has_sent(partition)
+            )
         self._read = ()
 
     @property
     def changes(self) -> int:
         return self._session.partitions.changes
 
-    async def more(self, missing: int, deadline: float) -> None:
+    async def wait_for_bytes(self, missing: int, deadline: float) -> None:
         self.watch()
-        await self._session.partitions.more(missing, deadline)
+        await self._session.partitions.wait_for_bytes(missing, deadline)
 
-    def finish(self, *, settle: bool = True) -> tuple[int, Sequence[FetchPartitionData]]:
-        return self._session.id, self._session.news(self._read, settle=settle)
+    def finish(self, *, mark_caught_up: bool = True) -> tuple[int, Sequence[FetchPartitionData]]:
+        return self._session.id, self._session.take_changed(
+            self._read, mark_caught_up=mark_caught_up
+        )
 
     @property
     def session_id(self) -> int:

@@ -1,15 +1,14 @@
 """The partitions of a fetch, and which of them are due.
 
-A consumer of hundreds of partitions fetches again and again, and few have new records.
+A consumer of hundreds of partitions fetches often, and few of them have new records each time.
 
-    due       it is read by the next pass: the request names it anew, its log changed, it had
-              records or an error, a limit kept its records back, or the client does not know its
-              offsets yet
-    settled   the client has all records of it and its offsets; it is due once its log changes
+    due         the next pass reads it: a new request names it, its log changed, it had records or
+                an error, a limit kept its records back, or the client does not have its offsets yet
+    caught up   the client has all its records and offsets; it becomes due when its log changes
 
-So a pass costs what the partitions that changed cost, and a fetch that waits costs nothing. A log
-tells a change once, unless a fetch waits here for more than that: nothing is left of a client that
-went without a word but one last call.
+A pass costs in proportion to the changed partitions, and a fetch that waits costs nothing. A watch
+ends with the first change of its log, unless a fetch waits here for more bytes. So a client that
+disappears leaves one call per log behind.
 """
 
 import asyncio
@@ -26,83 +25,84 @@ PartitionKey: TypeAlias = tuple[TopicKey, int]
 class Partitions:
     """The partitions that one client fetches."""
 
-    __slots__ = ("_closed", "_due", "_waiting", "_wanted", "_watches", "changes")
+    __slots__ = ("_closed", "_due", "_requests", "_waiting", "_watches", "changes")
 
-    def __init__(self, wanted: Iterable[PartitionRequest] = ()) -> None:
-        self._wanted: dict[PartitionKey, PartitionRequest] = {}
+    def __init__(self, requests: Iterable[PartitionRequest] = ()) -> None:
+        self._requests: dict[PartitionKey, PartitionRequest] = {}
         self._due: dict[PartitionKey, None] = {}
         self._watches: dict[PartitionKey, _Watch] = {}
         self._waiting: dict[asyncio.Future[None], int] = {}
-        """Fetches that wait, and the bytes that each is still short of."""
+        """Fetches that wait, and the bytes that each still waits for."""
         self._closed = False
         self.changes = 0
         """Times that a watched log changed."""
-        for each in wanted:
-            self.want(each)
+        for request in requests:
+            self.add(request)
 
     def __len__(self) -> int:
-        return len(self._wanted)
+        return len(self._requests)
 
     @property
     def due(self) -> list[PartitionRequest]:
-        """Those to read, in the order in which to read them."""
-        wanted = self._wanted
-        return [wanted[key] for key in self._due]
+        """The partitions to read, in the order in which to read them."""
+        requests = self._requests
+        return [requests[key] for key in self._due]
 
     @property
-    def any_settled(self) -> bool:
-        return len(self._due) < len(self._wanted)
+    def any_caught_up(self) -> bool:
+        return len(self._due) < len(self._requests)
 
-    def want(self, wanted: PartitionRequest) -> None:
-        """Fetch it; in place of what was said of that partition before."""
-        key = (wanted.topic, wanted.partition)
-        self._wanted[key] = wanted
+    def add(self, request: PartitionRequest) -> None:
+        """Fetch a partition; the request replaces an earlier one for it."""
+        key = (request.topic, request.partition)
+        self._requests[key] = request
         self._due[key] = None
 
-    def want_all(self) -> None:
+    def mark_all_due(self) -> None:
         """Read all of them in the next pass."""
-        self._due = dict.fromkeys((*self._due, *self._wanted))
+        self._due = dict.fromkeys((*self._due, *self._requests))
 
-    def forget(self, key: PartitionKey) -> None:
-        """Fetch it no more; harmless if it was not."""
-        self._wanted.pop(key, None)
+    def remove(self, key: PartitionKey) -> None:
+        """Stop fetching a partition. No-op if it is not fetched."""
+        self._requests.pop(key, None)
         self._due.pop(key, None)
         watch = self._watches.pop(key, None)
         if watch is not None:
             watch.stop()
 
-    def wants(self, wanted: PartitionRequest) -> bool:
-        """Whether nothing else was said of the partition since it was read."""
-        return self._wanted.get((wanted.topic, wanted.partition)) is wanted
+    def is_current(self, request: PartitionRequest) -> bool:
+        """Whether no later request replaced this one of a partition."""
+        return self._requests.get((request.topic, request.partition)) is request
 
-    def put_last(self, key: PartitionKey) -> None:
-        """A partition that is due is read after all others."""
+    def move_to_end(self, key: PartitionKey) -> None:
+        """Read a partition that is due after all others."""
         self._due.pop(key, None)
         self._due[key] = None
 
-    def watch(self, fetched: FetchPartitionData, *, settled: bool = False) -> None:
-        """Notice when the log that was read changes; with `settled`, it is not due until then.
+    def watch(self, fetched: FetchPartitionData, *, caught_up: bool = False) -> None:
+        """Watch the log that was read; with `caught_up`, it is not due until it changes.
 
-        Not to be called if anything else ran since it was read.
+        Nothing else may have run since it was read.
         """
         log = fetched.log
         key = (fetched.request.topic, fetched.request.partition)
-        if self._closed or log is None or self._wanted.get(key) is not fetched.request:
+        if self._closed or log is None or self._requests.get(key) is not fetched.request:
             return
-        known = self._watches.get(key)
+        watch = self._watches.get(key)
         committed = fetched.aborted is not None
-        if known is not None and (known.log is not log or known.committed is not committed):
-            known.stop()  # the topic was deleted and made again, or is read in another way
-            known = None
-        if known is None:
+        if watch is not None and (watch.log is not log or watch.committed is not committed):
+            watch.stop()  # the topic was recreated, or the isolation level changed
+            watch = None
+        if watch is None:
             self._watches[key] = _Watch(self, key, log, committed)
-        if settled:
+        if caught_up:
             self._due.pop(key, None)
 
-    def changed(self, watch: "_Watch", grown: int | None) -> None:
-        """A log grew by so many bytes; one that did not grow was trimmed, cleaned or removed.
+    def on_log_change(self, watch: "_Watch", grown: int | None) -> None:
+        """Take a change of a log, which grew by `grown` bytes.
 
-        None: by bytes that are not to be read yet, of which only the offsets are news.
+        Not positive: it was trimmed, cleaned or removed. None: it grew by bytes that cannot be read
+        yet, so only its offsets changed.
         """
         self._due[watch.key] = None
         self.changes += 1
@@ -116,10 +116,10 @@ class Partitions:
             if (missing <= grown or grown <= 0) and not waiter.done():
                 waiter.set_result(None)
 
-    async def more(self, missing: int, deadline: float) -> None:
-        """Return when the watched logs have grown by `missing` bytes together, or at the deadline.
+    async def wait_for_bytes(self, missing: int, deadline: float) -> None:
+        """Wait until the watched logs grew by `missing` bytes together, or until the deadline.
 
-        Also when a log did anything but grow. The deadline is by the loop's time.
+        Returns also when a log changed without growth. The deadline is by the loop's time.
         """
         loop = asyncio.get_running_loop()
         waiter = loop.create_future()
@@ -132,7 +132,7 @@ class Partitions:
             timer.cancel()
 
     def close(self) -> None:
-        """Watch nothing any more. A fetch that still waits here does so until its deadline."""
+        """Stop watching. A fetch that still waits here waits until its deadline."""
         self._closed = True
         for watch in self._watches.values():
             watch.stop()
@@ -140,7 +140,7 @@ class Partitions:
 
 
 class _Watch:
-    """Tells when a log changes, from now on until it is stopped."""
+    """Reports changes of a log until it is stopped."""
 
     __slots__ = ("_is_stable", "_partitions", "_size", "_stable", "committed", "key", "log", "stop")
 
@@ -159,10 +159,12 @@ class _Watch:
 
     def _changed(self) -> None:
         grown, self._size = self.log.size - self._size, self.log.size
-        self._partitions.changed(self, self._stable_growth(grown) if self.committed else grown)
+        self._partitions.on_log_change(
+            self, self._stable_growth(grown) if self.committed else grown
+        )
 
     def _stable_growth(self, grown: int) -> int | None:
-        """What of `grown` bytes is stable: None if none is, 0 if older ones may be stable too."""
+        """Bytes of `grown` that are stable; None: none, 0: older bytes may have become stable."""
         before, was_stable = self._stable, self._is_stable
         try:
             self._stable = self.log.last_stable_offset

@@ -11,7 +11,7 @@ from kohort.log.leader_epochs import EpochEndOffset
 from kohort.log.storage import Records
 from kohort.server.topics import Topic, Topics, validate_leader_epoch
 
-UNKNOWN: Final = (
+UNKNOWN_ERRORS: Final = (
     ErrorCode.unknown_topic_or_partition,
     ErrorCode.unknown_topic_id,
     ErrorCode.topic_authorization_failed,
@@ -20,7 +20,7 @@ UNKNOWN: Final = (
 
 READ_COMMITTED: Final = 1
 """The isolation level of readers of committed records."""
-READ_AT_ONCE: Final = 16 * 1024 * 1024
+MAX_READ_BYTES: Final = 16 * 1024 * 1024
 """Bytes of records that a response has at most, unless its first batch is larger.
 
 They are read from the files in 10 ms, in which nothing else is served. The rest is for the next
@@ -107,13 +107,13 @@ class ReadResult(NamedTuple):
     """Whether any partition exists: errors of others are sent with the response to those."""
 
 
-def find(topics: Topics, key: TopicKey) -> Topic | None:
+def find_topic(topics: Topics, key: TopicKey) -> Topic | None:
     """The topic of that name or id."""
     return topics.get(key) if isinstance(key, str) else None if key is None else topics.by_id(key)
 
 
 def read_all(
-    topics: Topics, wanted: Iterable[PartitionRequest], limits: FetchLimits, before: int = 0
+    topics: Topics, requests: Iterable[PartitionRequest], limits: FetchLimits, before: int = 0
 ) -> ReadResult:
     """Read the partitions in their order until the limits are reached; all get their offsets.
 
@@ -122,33 +122,34 @@ def read_all(
     The first batch that is read is whole, whatever its size: else a consumer with small limits
     would never get past it (KIP-74).
     """
-    left = max(0, min(limits.max_bytes, READ_AT_ONCE) - before)
+    left = max(0, min(limits.max_bytes, MAX_READ_BYTES) - before)
     size, failed, waitable = 0, False, False
     fetched: list[FetchPartitionData] = []
     key: TopicKey = None
     topic: Topic | None = None
     allowed = True
-    for each in wanted:
-        if each.topic is not key:  # most requests are in order of topics
-            key = each.topic
-            topic = find(topics, key)
+    for request in requests:
+        if request.topic is not key:  # most requests are in order of topics
+            key = request.topic
+            topic = find_topic(topics, key)
             allowed = _is_allowed(limits, key, topic)
         try:
             if not allowed:
                 raise KafkaError(ErrorCode.topic_authorization_failed)
-            one = _read(topic, each, min(each.max_bytes, left), size + before == 0, limits)
+            max_bytes = min(request.max_bytes, left)
+            data = _read(topic, request, max_bytes, size + before == 0, limits)
         except KafkaError as error:
-            one = FetchPartitionData(each, error.code)
-            failed = failed or error.code not in UNKNOWN
+            data = FetchPartitionData(request, error.code)
+            failed = failed or error.code not in UNKNOWN_ERRORS
         except OSError:
-            one = FetchPartitionData(each, ErrorCode.kafka_storage_error)
+            data = FetchPartitionData(request, ErrorCode.kafka_storage_error)
             failed = True
-        fetched.append(one)
-        failed = failed or one.diverging is not None
-        waitable = waitable or one.error not in UNKNOWN
-        if one.records:
-            size += len(one.records)
-            left = max(0, left - len(one.records))
+        fetched.append(data)
+        failed = failed or data.diverging is not None
+        waitable = waitable or data.error not in UNKNOWN_ERRORS
+        if data.records:
+            size += len(data.records)
+            left = max(0, left - len(data.records))
     return ReadResult(fetched, size, failed, waitable)
 
 
@@ -159,68 +160,73 @@ def _is_allowed(limits: FetchLimits, key: TopicKey, topic: Topic | None) -> bool
 
 def _read(
     topic: Topic | None,
-    wanted: PartitionRequest,
+    request: PartitionRequest,
     max_bytes: int,
     at_least_one: bool,
     limits: FetchLimits,
 ) -> FetchPartitionData:
-    """Raises KafkaError with the code of the partition, OSError."""
-    if topic is None and not isinstance(wanted.topic, str):
+    """Read one partition. Raises OSError, KafkaError with the code of the partition."""
+    if topic is None and not isinstance(request.topic, str):
         raise KafkaError(ErrorCode.unknown_topic_id)
-    if topic is None or not 0 <= wanted.partition < len(topic.partitions):
+    if topic is None or not 0 <= request.partition < len(topic.partitions):
         raise KafkaError(ErrorCode.unknown_topic_or_partition)
-    log = topic.partitions[wanted.partition]
+    log = topic.partitions[request.partition]
     if limits.from_replica:
         raise KafkaError(ErrorCode.not_leader_or_follower)
-    if error := validate_leader_epoch(wanted.leader_epoch, log):
+    if error := validate_leader_epoch(request.leader_epoch, log):
         raise KafkaError(error)
     log.ensure_open()
     start, end = log.start_offset, log.end_offset
     durable_end, stable_end = log.high_watermark, _stable_end(log, limits.committed)
     aborted: Sequence[AbortedTransaction] | None = () if limits.committed else None
-    if wanted.last_fetched_epoch >= 0:
-        diverging = _diverging(log, wanted)
+    if request.last_fetched_epoch >= 0:
+        diverging = _diverging(log, request)
         if diverging is not None:
             return FetchPartitionData(
-                wanted, ErrorCode.none, durable_end, start, b"", diverging, log, stable_end, aborted
+                request,
+                ErrorCode.none,
+                durable_end,
+                start,
+                b"",
+                diverging,
+                log,
+                stable_end,
+                aborted,
             )
-    if not start <= wanted.offset <= end:
+    if not start <= request.offset <= end:
         raise KafkaError(ErrorCode.offset_out_of_range)
     records: Records = b""
-    is_at_end = wanted.offset >= (stable_end if limits.committed else durable_end)
+    is_at_end = request.offset >= (stable_end if limits.committed else durable_end)
     if not is_at_end and (at_least_one or max_bytes > 0):
         max_bytes = max(0, max_bytes)
         if limits.committed:
             records, aborted = log.read_committed(
-                wanted.offset, max_bytes, at_least_one=at_least_one
+                request.offset, max_bytes, at_least_one=at_least_one
             )
         else:
-            records = log.fetch(wanted.offset, max_bytes, at_least_one=at_least_one)
+            records = log.fetch(request.offset, max_bytes, at_least_one=at_least_one)
     return FetchPartitionData(
-        wanted, ErrorCode.none, durable_end, start, records, None, log, stable_end, aborted
+        request, ErrorCode.none, durable_end, start, records, None, log, stable_end, aborted
     )
 
 
-def _diverging(log: LogReader, wanted: PartitionRequest) -> EpochEndOffset | None:
-    """Where the epoch of the client's last record ended, if it read beyond that.
+def _diverging(log: LogReader, request: PartitionRequest) -> EpochEndOffset | None:
+    """The end of the epoch of the client's last record, if the client read beyond that.
 
     Raises KafkaError OFFSET_OUT_OF_RANGE if the epoch never was, or the offset is gone.
     """
     epoch, end = log.leader_epochs.end_of(
-        wanted.last_fetched_epoch, log.start_offset, log.end_offset
+        request.last_fetched_epoch, log.start_offset, log.end_offset
     )
-    if epoch < 0 or wanted.offset < log.start_offset:
+    if epoch < 0 or request.offset < log.start_offset:
         raise KafkaError(ErrorCode.offset_out_of_range)
-    if epoch < wanted.last_fetched_epoch or end < wanted.offset:
+    if epoch < request.last_fetched_epoch or end < request.offset:
         return EpochEndOffset(epoch, min(end, log.high_watermark))
     return None
 
 
 def _stable_end(log: LogReader, committed: bool) -> int:
-    """The last stable offset. Raises KafkaError, OSError if it is not known and `committed`.
-
-    Other readers need it for nothing.
-    """
+    """The last stable offset. If it is not known: -1, or, if `committed`, KafkaError or OSError."""
     try:
         return log.last_stable_offset
     except (KafkaError, OSError):

@@ -23,12 +23,12 @@ from kohort.protocol.packing import (
     pack_varint,
 )
 from kohort.server.current_leaders import NO_LEADERS, CurrentLeaders
-from kohort.server.fetch.reading import UNKNOWN, FetchPartitionData, TopicKey
+from kohort.server.fetch.reading import UNKNOWN_ERRORS, FetchPartitionData, TopicKey
 
 Pieces: TypeAlias = list[Records]
 
-_SMALL: Final = 4_096
-_JOINED_AT_ONCE: Final = 4_096
+_SMALL_BYTES: Final = 4_096
+_MAX_JOINED: Final = 4_096
 
 SESSIONS_SINCE: Final = 7
 FLEXIBLE_SINCE: Final = BY_NAME["fetch"].first_flexible
@@ -46,7 +46,7 @@ _DIVERGING: Final = Struct(">3siqB").pack
 """One tagged field: tag 0 of 13 bytes, an EpochEndOffset."""
 
 _CURRENT_LEADER: Final = 1
-"""Its tag."""
+"""Tag of the current leader."""
 
 _TAILS: Final = {
     (version, listed): (
@@ -61,8 +61,7 @@ _TAILS: Final = {
     for version in range(4, 19)
     for listed in (False, True)
 }
-"""What stands between offsets and records, by version and whether aborted transactions are listed.
-"""
+"""Fields between offsets and records, by version and whether aborted transactions are listed."""
 
 
 def pack(
@@ -77,15 +76,15 @@ def pack(
     `moved` are leaders that are named, from `CURRENT_LEADER_SINCE` on.
     """
     topics: dict[TopicKey, list[FetchPartitionData]] = {}
-    for each in fetched:
-        topics.setdefault(each.request.topic, []).append(each)
+    for data in fetched:
+        topics.setdefault(data.request.topic, []).append(data)
     flexible = version >= FLEXIBLE_SINCE
     parts: Pieces = [_head(version, ErrorCode.none, session_id, len(topics))]
     for topic, partitions in topics.items():
         count = pack_compact_array(len(partitions)) if flexible else pack_array(len(partitions))
         parts += (_topic(version, topic), count)
-        for each in partitions:
-            _add_partition(parts, version, each, moved)
+        for data in partitions:
+            _add_partition(parts, version, data, moved)
         if flexible:
             parts.append(_NO_TAGS)
     if flexible:
@@ -94,13 +93,13 @@ def pack(
 
 
 def joined(pieces: Sequence[Records]) -> Pieces:
-    """The same bytes in few pieces: small ones are joined, large ones are not copied."""
+    """Join small pieces; large ones are not copied."""
     few: Pieces = []
     small: list[bytes | memoryview] = []
     for piece in pieces:
-        if len(piece) <= _SMALL and not isinstance(piece, FileSlice):
+        if len(piece) <= _SMALL_BYTES and not isinstance(piece, FileSlice):
             small.append(piece)
-            if len(small) < _JOINED_AT_ONCE:
+            if len(small) < _MAX_JOINED:
                 continue
             few.append(b"".join(small))
             small = []
@@ -130,28 +129,28 @@ def _topic(version: int, topic: TopicKey) -> bytes:
 
 
 def _add_partition(
-    parts: Pieces, version: int, each: FetchPartitionData, moved: CurrentLeaders
+    parts: Pieces, version: int, data: FetchPartitionData, moved: CurrentLeaders
 ) -> None:
-    wanted, error, high_watermark, log_start_offset, records, diverging, _, stable, aborted = each
+    request, error, high_watermark, log_start_offset, records, diverging, _, stable, aborted = data
     if version >= 5:
-        numbers = _V5(wanted.partition, error, high_watermark, stable, log_start_offset)
+        numbers = _V5(request.partition, error, high_watermark, stable, log_start_offset)
     else:
-        numbers = _V4(wanted.partition, error, high_watermark, stable)
-    listed = error in UNKNOWN or aborted is not None
+        numbers = _V4(request.partition, error, high_watermark, stable)
+    listed = error in UNKNOWN_ERRORS or aborted is not None
     tail = _tail(version, aborted) if aborted else _TAILS[version, listed]
     if version >= FLEXIBLE_SINCE:
         tags = _NO_TAGS
         if diverging:
             tags = _DIVERGING(b"\1\0\x0d", *diverging, 0)
         elif error:
-            tags = moved.tags((wanted.topic, wanted.partition), _CURRENT_LEADER)
+            tags = moved.tags((request.topic, request.partition), _CURRENT_LEADER)
         parts += (numbers, tail, pack_varint(len(records) + 1), records, tags)
     else:
         parts += (numbers, tail, pack_int32(len(records)), records)
 
 
 def _tail(version: int, aborted: Sequence[AbortedTransaction]) -> bytes:
-    """What stands between offsets and records, with these aborted transactions."""
+    """Encode the fields between offsets and records, with these aborted transactions."""
     if version >= FLEXIBLE_SINCE:
         parts = [pack_compact_array(len(aborted))]
         parts += [_FLEXIBLE_ABORTED(each.producer_id, each.first_offset, 0) for each in aborted]

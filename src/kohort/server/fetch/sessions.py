@@ -21,8 +21,8 @@ one for which there is no room
 If there is no room then, the client gets session id 0, which means full fetches. Source:
 FetchSessionCacheShard.tryEvict of Kafka, which bounds the number of sessions alone.
 
-Only partitions that are due are read (`fetch_partitions`). Those that gave records are put last, so
-that one busy partition does not starve the others.
+Only partitions that are due are read (`partitions`). A partition with records is moved to the end,
+so that one busy partition does not starve the others.
 """
 
 import secrets
@@ -65,15 +65,17 @@ class FetchSessions:
         self,
         session_id: int,
         epoch: int,
-        wanted: Iterable[PartitionRequest],
+        requested: Iterable[PartitionRequest],
         forgotten: Iterable[PartitionKey],
         *,
         by_id: bool,
         now: Instant,
-        many: int = 0,
+        distinct: int = 0,
         acls: int = 0,
     ) -> FetchContext:
-        """Begin one request; `many`: its number of partitions, each named once, if they are many.
+        """Begin one request.
+
+        `distinct` is the number of partitions of a large request, which names each once; else 0.
 
         `acls` is the version of the ACLs: when it has changed, all partitions are read again, so
         that a client learns which ones it may not read any more, or may read now.
@@ -84,22 +86,22 @@ class FetchSessions:
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             self._end(session_id)
             if epoch == FINAL_EPOCH:
-                return FullFetch(wanted, None, distinct=many > 0)
+                return FullFetch(requested, None, distinct=distinct > 0)
             return FullFetch(
-                wanted,
+                requested,
                 lambda partitions: self._open(partitions, by_id, now, acls),
-                distinct=many > 0,
+                distinct=distinct > 0,
             )
         session = self._resume(session_id, epoch, by_id)
-        if many > MAX_PARTITIONS_OF_SESSION:
+        if distinct > MAX_PARTITIONS_OF_SESSION:
             self._end(session_id)
             raise KafkaError(ErrorCode.fetch_session_id_not_found)
         session.last_used = now
         if session.acls != acls:
             session.acls = acls
-            session.partitions.want_all()
+            session.partitions.mark_all_due()
         before = len(session.partitions)
-        session.update(wanted, forgotten)
+        session.update(requested, forgotten)
         self._partitions += len(session.partitions) - before
         too_many = len(session.partitions) > MAX_PARTITIONS_OF_SESSION
         if too_many or not self._has_partitions_left(0, now):

@@ -1,17 +1,17 @@
 """Fetch (1) v4-18: records from many partitions, waiting for some if there are none yet.
 
-v5 tells the log's start offset, v7 has sessions (KIP-227), v9 checks leader epochs (KIP-320), v11
+v5 has the log's start offset, v7 has sessions (KIP-227), v9 checks leader epochs (KIP-320), v11
 could name a nearer replica, v12 is flexible and says which epoch was fetched last (KIP-595), v13
 has topic ids (KIP-516), v15 says who asks in a tagged field (KIP-903), v16 names a new leader
 (KIP-951), v17 and v18 are for replicas.
 
 The response is sent at once if it has `min_bytes` of records or any error, if there is nothing to
-wait for, or else when appends have made up for what was missing or the time is up. Whoever waits is
-called by the log: nothing polls.
+wait for, or else when appends have made up for what was missing or the time is up. The logs call
+the fetches that wait: nothing polls.
 
-Batches are given whole, where Kafka cuts the last one at the limit and the client throws the piece
-away. Readers of committed records get those up to the last stable offset, with the aborted
-transactions among them, and wait for that offset to move.
+Batches are sent whole, where Kafka cuts the last one at the limit and the client drops the piece.
+Readers of committed records get those up to the last stable offset, with the aborted transactions
+among them, and wait for that offset to move.
 """
 
 import asyncio
@@ -50,11 +50,11 @@ from kohort.util.time_slice import TimeSlices
 if TYPE_CHECKING:
     from kohort.protocol.requests import FetchRequest
 
-MANY: Final = 1_000
+MAX_PER_TURN: Final = 1_000
 """Partitions that are read in one turn."""
-UNWATCHED_S: Final = 0.5
-AT_ONCE: Final = 200
-"""Partitions that are read between two looks at the time."""
+UNWATCHED_INTERVAL_S: Final = 0.5
+SLICE: Final = 200
+"""Partitions that are read between two checks of the time."""
 
 
 def handle(
@@ -62,48 +62,48 @@ def handle(
 ) -> Coroutine[Any, Any, None] | None:
     if exchange.peer.is_node:
         return fetch_metadata.handle(services, exchange, request)
-    if _names_many(request):
+    if _is_large(request):
         return _handle_large(services, exchange, request)
     by_id = exchange.version >= TOPIC_IDS_SINCE
-    wanted, forgotten = _wanted(request, by_id), _forgotten(request, by_id)
-    context = _begin(services, exchange, request, wanted, forgotten)
+    requested, forgotten = _requested(request, by_id), _forgotten(request, by_id)
+    context = _begin(services, exchange, request, requested, forgotten)
     if context is None:
         return None
-    if len(context.due) > MANY:
+    if len(context.due) > MAX_PER_TURN:
         return _respond_to_large(services, exchange, request, context)
     limits = _limits(services, exchange, request)
     reading = _read(services, context, limits)
     if _is_enough(reading, limits, context):
         _respond(services, exchange, context, reading.size)
         return None
-    context.took(())  # not kept meanwhile
+    context.record(())  # not kept meanwhile
     return _respond_later(services, exchange, request, context)
 
 
-def _names_many(request: "FetchRequest") -> bool:
+def _is_large(request: "FetchRequest") -> bool:
     forgotten = getattr(request, "forgotten_topics_data", ())
     return (
-        len(request.topics) + len(forgotten) > MANY
-        or sum(len(topic.partitions) for topic in (*request.topics, *forgotten)) > MANY
+        len(request.topics) + len(forgotten) > MAX_PER_TURN
+        or sum(len(topic.partitions) for topic in (*request.topics, *forgotten)) > MAX_PER_TURN
     )
 
 
 async def _handle_large(services: Services, exchange: Exchange, request: "FetchRequest") -> None:
     by_id = exchange.version >= TOPIC_IDS_SINCE
-    wanted = await _distinct(_wanted(request, by_id))
+    requested = await _distinct(_requested(request, by_id))
     forgotten = [*dict.fromkeys(_forgotten(request, by_id))]
-    many = len(wanted) + len(forgotten)
-    context = _begin(services, exchange, request, wanted, forgotten, many)
+    distinct = len(requested) + len(forgotten)
+    context = _begin(services, exchange, request, requested, forgotten, distinct)
     if context is not None:
         await _respond_to_large(services, exchange, request, context)
 
 
-async def _distinct(wanted: Iterable[PartitionRequest]) -> list[PartitionRequest]:
+async def _distinct(requests: Iterable[PartitionRequest]) -> list[PartitionRequest]:
     """Each partition once, as it is named last."""
-    slices, following = TimeSlices(), iter(wanted)
+    slices, following = TimeSlices(), iter(requests)
     distinct: dict[PartitionKey, PartitionRequest] = {}
-    while some := list(islice(following, MANY)):
-        distinct.update({(each.topic, each.partition): each for each in some})
+    while chunk := list(islice(following, MAX_PER_TURN)):
+        distinct.update({(request.topic, request.partition): request for request in chunk})
         await slices.give_way()
     return list(distinct.values())
 
@@ -112,20 +112,20 @@ def _begin(
     services: Services,
     exchange: Exchange,
     request: "FetchRequest",
-    wanted: Iterable[PartitionRequest],
+    requested: Iterable[PartitionRequest],
     forgotten: Iterable[PartitionKey],
-    many: int = 0,
+    distinct: int = 0,
 ) -> FetchContext | None:
-    """None if the session is at fault: the response is sent."""
+    """Begin the request; None if its session is invalid, which was the response."""
     try:
         return services.fetch_sessions.begin(
             getattr(request, "session_id", NO_SESSION),
             getattr(request, "session_epoch", FINAL_EPOCH),
-            wanted,
+            requested,
             forgotten,
             by_id=exchange.version >= TOPIC_IDS_SINCE,
             now=services.clock.now(),
-            many=many,
+            distinct=distinct,
             acls=services.topics.acls.version,
         )
     except KafkaError as error:
@@ -133,17 +133,17 @@ def _begin(
         return None
 
 
-def _wanted(request: "FetchRequest", by_id: bool) -> Iterator[PartitionRequest]:
+def _requested(request: "FetchRequest", by_id: bool) -> Iterator[PartitionRequest]:
     for topic in request.topics:
         key: TopicKey = topic.topic_id if by_id else topic.topic
-        for each in topic.partitions:
+        for partition in topic.partitions:
             yield PartitionRequest(
                 key,
-                each.partition,
-                each.fetch_offset,
-                each.partition_max_bytes,
-                getattr(each, "current_leader_epoch", -1),
-                getattr(each, "last_fetched_epoch", -1),
+                partition.partition,
+                partition.fetch_offset,
+                partition.partition_max_bytes,
+                getattr(partition, "current_leader_epoch", -1),
+                getattr(partition, "last_fetched_epoch", -1),
             )
 
 
@@ -170,19 +170,19 @@ def _limits(services: Services, exchange: Exchange, request: "FetchRequest") -> 
 
 
 def _read(services: Services, context: FetchContext, limits: FetchLimits) -> ReadResult:
-    """One pass over what is due."""
+    """Read the partitions that are due, in one pass."""
     reading = read_all(services.topics, context.due, limits)
-    context.took(reading.partitions)
+    context.record(reading.partitions)
     return reading
 
 
 def _is_enough(reading: ReadResult, limits: FetchLimits, context: FetchContext) -> bool:
     if reading.failed or limits.max_wait_s <= 0 or reading.size >= limits.min_bytes:
         return True
-    if not (reading.waitable or context.any_settled):
+    if not (reading.waitable or context.any_caught_up):
         return True
-    # What is held back by a limit will not come by waiting.
-    return reading.size > 0 and any(each.has_more for each in reading.partitions)
+    # Waiting does not help against records that a limit kept back.
+    return reading.size > 0 and any(partition.has_more for partition in reading.partitions)
 
 
 def _respond(services: Services, exchange: Exchange, context: FetchContext, size: int) -> None:
@@ -191,7 +191,7 @@ def _respond(services: Services, exchange: Exchange, context: FetchContext, size
         _respond_without_partitions(exchange, context)
         return
     session_id, partitions = context.finish()
-    errors = {each.error for each in partitions}
+    errors = {partition.error for partition in partitions}
     moved = _moved(services, exchange, errors, partitions)
     body = pack(exchange.version, partitions, session_id=session_id, moved=moved)
     exchange.respond_encoded(body, errors)
@@ -207,24 +207,24 @@ def _moved(
     if MOVED.isdisjoint(errors) or exchange.version < CURRENT_LEADER_SINCE:
         return NO_LEADERS
     keys = (
-        (each.request.topic, each.request.partition) for each in partitions if each.error in MOVED
+        (data.request.topic, data.request.partition) for data in partitions if data.error in MOVED
     )
     return current_leaders(services.nodes, services.topics, exchange.peer.endpoint, keys)
 
 
 def _respond_without_partitions(exchange: Exchange, context: FetchContext) -> None:
-    """Respond to a client that has to wait: its next request reads the same again."""
+    """Respond to a throttled client: its next request reads the same partitions."""
     exchange.respond_encoded(pack(exchange.version, (), session_id=context.session_id))
 
 
 async def _respond_to_large(
     services: Services, exchange: Exchange, request: "FetchRequest", context: FetchContext
 ) -> None:
-    """Read very many partitions in slices, again and again until it is enough or the time is up.
+    """Read very many partitions in slices, in passes until it is enough or the time is up.
 
     Each slice is watched before others have their turn, so no append is missed: if one came during
     a pass, another pass follows at once. So many partitions that no session takes them are not
-    watched, but read again after `UNWATCHED_S`.
+    watched, but read again after `UNWATCHED_INTERVAL_S`.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + request.max_wait.total_seconds()
@@ -237,7 +237,7 @@ async def _respond_to_large(
             reading = await _read_in_slices(services, context, limits, due, watched=watched)
             await asyncio.sleep(0)
             if _is_enough(reading, limits, context) or loop.time() >= deadline:
-                context.took(reading.partitions)
+                context.record(reading.partitions)
                 if services.throttling.admits_fetch(exchange, reading.size):
                     await _respond_in_thread(services, exchange, context)
                 else:
@@ -246,9 +246,9 @@ async def _respond_to_large(
             missing = limits.min_bytes - reading.size
             del reading
             if not watched:
-                await asyncio.sleep(min(UNWATCHED_S, deadline - loop.time()))
+                await asyncio.sleep(min(UNWATCHED_INTERVAL_S, deadline - loop.time()))
             elif context.changes == changes:
-                await context.more(missing, deadline)
+                await context.wait_for_bytes(missing, deadline)
     finally:
         context.close()
 
@@ -261,15 +261,15 @@ async def _read_in_slices(
     *,
     watched: bool,
 ) -> ReadResult:
-    """One pass over what is due."""
+    """Read the partitions that are due, in one pass."""
     slices = TimeSlices()
     partitions: list[FetchPartitionData] = []
     size, failed, waitable = 0, False, False
-    for start in range(0, len(due), AT_ONCE):
+    for start in range(0, len(due), SLICE):
         await slices.give_way()
-        reading = read_all(services.topics, due[start : start + AT_ONCE], limits, size)
+        reading = read_all(services.topics, due[start : start + SLICE], limits, size)
         if watched:
-            context.took(reading.partitions)
+            context.record(reading.partitions)
             context.watch()
         partitions += reading.partitions
         size += reading.size
@@ -278,8 +278,8 @@ async def _read_in_slices(
 
 
 async def _respond_in_thread(services: Services, exchange: Exchange, context: FetchContext) -> None:
-    session_id, partitions = context.finish(settle=False)
-    errors = {each.error for each in partitions}
+    session_id, partitions = context.finish(mark_caught_up=False)
+    errors = {partition.error for partition in partitions}
     moved = _moved(services, exchange, errors, partitions)
     encode = partial(pack, exchange.version, partitions, session_id=session_id, moved=moved)
     body = await services.heavy_work.run(lambda: joined(encode()))
@@ -301,6 +301,6 @@ async def _respond_later(
                 return
             missing = limits.min_bytes - reading.size
             del reading  # records take no memory while they wait for more: they are read again
-            await context.more(missing, deadline)
+            await context.wait_for_bytes(missing, deadline)
     finally:
         context.close()
