@@ -22,7 +22,7 @@ from kohort.security.acls import (
     PatternType,
     ResourceType,
 )
-from kohort.server.handlers.produce import FAST_PATH_BYTES, FAST_PATHS
+from kohort.server.handlers.produce import FAST_PATHS, MAX_FAST_PATH_BYTES
 from kohort.server.logging import AuditLog
 from kohort.types import TopicPartition
 from server.handlers.bench import NO_ANSWER, START, Bench, FakeExchange, HungUpError, batch_of
@@ -462,7 +462,7 @@ class TestFromBytes:
             pytest.param(damaged_records(), {}, False, id="damaged"),
             pytest.param(damaged_records(), {"topic": "denied"}, False, id="damaged and denied"),
             pytest.param(b"", {}, False, id="empty"),
-            pytest.param(batch_of(bytes(FAST_PATH_BYTES)), {}, False, id="large"),
+            pytest.param(batch_of(bytes(MAX_FAST_PATH_BYTES)), {}, False, id="large"),
         ],
     )  # fmt: skip
     async def test_it_does_the_same(

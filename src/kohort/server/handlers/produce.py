@@ -78,10 +78,10 @@ _PRODUCER: Final = Struct(">qhi")
 _PRODUCER_AT: Final = 43
 TRANSACTION_ABORTABLE_SINCE: Final = 11
 TRANSACTION_V2_SINCE: Final = 12
-FAST_PATH_BYTES: Final = 1024 * 1024
+MAX_FAST_PATH_BYTES: Final = 1024 * 1024
 """Larger requests are decoded without a copy of their records."""
-_RETRY_AFTER_S: Final = 0.02
-_RETRIES: Final = 5
+_RETRY_INTERVAL_S: Final = 0.02
+_MAX_RETRIES: Final = 5
 """While the producer's last transaction ends: `add.partitions.to.txn.retry.backoff.max.ms` is 100.
 
 Sooner if its markers are written: Kafka always waits the 20 ms.
@@ -104,7 +104,7 @@ _SEVERAL_PRODUCERS: Final = "The transactional batches are of several producers.
 
 TopicResponses: TypeAlias = list[TopicProduceResponse]
 ResponseSlots: TypeAlias = list[tuple[int, int, NumberedBatch | None]]
-"""Partitions in the response: indexes of the topic, and in it of the partition; and their batch."""
+"""Where results stand in the response: index of the topic, index of the result in it, and batch."""
 
 
 class ProduceContext(NamedTuple):
@@ -120,17 +120,17 @@ class ProduceContext(NamedTuple):
     effort: Effort
     refused_batches: RefusedBatches
     verified: Mapping[LogAppender, Verification | ErrorCode] = MappingProxyType({})
-    """Of transactional batches that begin a transaction in the log: its guard, or why not."""
+    """Guards or errors of transactional batches that begin a transaction in their log."""
     refused: ErrorCode = ErrorCode.none
-    """The error of all partitions."""
+    """An error of all partitions."""
 
 
 Appended: TypeAlias = tuple[TopicResponses, dict[LogAppender, ResponseSlots]]
-"""The response, and the logs whose batches have to become durable, with their places in it."""
+"""The response, and the logs whose batches must become durable, with their slots in it."""
 Validation: TypeAlias = Callable[[], Buffer]
 Work: TypeAlias = Generator[Validation | None, Buffer | KafkaError | None, Appended]
-"""The work on a request. It yields None to give way, or a validation that takes long, and then gets
-the valid batch or the error of that.
+"""The work on a request. It yields None to give way, or a validation that takes long, whose result
+it then gets: the valid batch or an error.
 """
 
 
@@ -142,14 +142,14 @@ class Batch:
     records: bytes
 
 
-def _from_bytes(services: Services, exchange: Exchange, frame: bytes, at: int) -> bool:
-    """Append the only batch of a request, as most have. One that is refused is left to `handle`."""
-    if len(frame) > FAST_PATH_BYTES:
+def _from_bytes(services: Services, exchange: Exchange, frame: bytes, body_at: int) -> bool:
+    """Append the only batch of a request, as most have. `handle` gets batches that are refused."""
+    if len(frame) > MAX_FAST_PATH_BYTES:
         return False
-    found = read_single_batch(frame, at, exchange.version)
-    if found is None:
+    single_batch = read_single_batch(frame, body_at, exchange.version)
+    if single_batch is None:
         return False
-    acks, key, index, records = found
+    acks, key, index, records = single_batch
     topics = services.topics
     topic = topics.get(key) if isinstance(key, str) else topics.by_id(key)
     if topic is None or not 0 <= index < len(topic.partitions) or acks not in VALID_ACKS:
@@ -162,7 +162,7 @@ def _from_bytes(services: Services, exchange: Exchange, frame: bytes, at: int) -
         checked = _validate(context, log, records)
     except (KafkaError, HeavyBatchError):
         return False
-    if context.may_write(topic.name):  # asked once: the audit log tells each decision
+    if context.may_write(topic.name):  # called once: the audit log has each decision
         result = _append(context, key, topic, log, Batch(index, records), checked)
     else:
         result = PartitionProduceResponse(index, ErrorCode.topic_authorization_failed)
@@ -248,10 +248,10 @@ Verifying: TypeAlias = Generator[None, None, Unverified]
 
 def _begin_verification(context: ProduceContext, request: "ProduceRequest") -> Verifying:
     """The guards of logs without an open transaction of the batch's producer."""
-    found = Unverified(set(), {})
-    for wanted in request.topic_data:
-        _, topic, _ = _find(context, wanted)
-        for data in wanted.partition_data:
+    unverified = Unverified(set(), {})
+    for topic_data in request.topic_data:
+        _, topic, _ = _find(context, topic_data)
+        for data in topic_data.partition_data:
             yield
             if topic is None or topic.internal or not 0 <= data.index < len(topic.partitions):
                 continue
@@ -260,21 +260,21 @@ def _begin_verification(context: ProduceContext, request: "ProduceRequest") -> V
             if not _is_one_batch(data.records):
                 continue  # it is refused when it is read, and adds nothing to the transaction
             producer_id, epoch, sequence = _PRODUCER.unpack_from(data.records, _PRODUCER_AT)
-            found.producers.add((producer_id, epoch))
+            unverified.producers.add((producer_id, epoch))
             log = topic.partitions[data.index]
             # A log that is not served says so when the batch is appended.
             with contextlib.suppress(KafkaError, OSError):
-                if log not in found.guards and (
+                if log not in unverified.guards and (
                     log.ongoing_transaction(producer_id, epoch) is None
                 ):
-                    found.guards[log] = log.begin_verification(
+                    unverified.guards[log] = log.begin_verification(
                         producer_id,
                         epoch,
                         sequence,
                         context.clock.timestamp(),
                         tv2=context.version >= TRANSACTION_V2_SINCE,
                     )
-    return found
+    return unverified
 
 
 async def _handle_verified(
@@ -284,7 +284,7 @@ async def _handle_verified(
     context: ProduceContext,
     unverified: Unverified,
 ) -> None:
-    """Append what the transaction coordinator has consented to."""
+    """Append the batches whose partitions the transaction coordinator confirms."""
     if len(unverified.producers) > 1:
         context = context._replace(refused=ErrorCode.invalid_producer_id_mapping)
     elif unverified.guards and (transactional_id := request.transactional_id) is not None:
@@ -296,9 +296,9 @@ async def _handle_verified(
             TransactionalProducer(transactional_id, *producer),
         )
         verified = await verify(unverified.guards)
-        for _ in range(_RETRIES):
+        for _ in range(_MAX_RETRIES):
             if ErrorCode.concurrent_transactions in verified.values():
-                await services.verifier.markers_written(transactional_id, _RETRY_AFTER_S)
+                await services.verifier.markers_written(transactional_id, _RETRY_INTERVAL_S)
             elif not any(map(_has_ended, verified.values())):
                 break
             # Markers of the last transaction end the guards from before them.
@@ -325,7 +325,7 @@ async def _verified(
     for log in guards:
         topic, index = log.topic_partition
         indexes.setdefault(topic, set()).add(index)
-    partitions = {topic: frozenset(each) for topic, each in indexes.items()}
+    partitions = {topic: frozenset(partitions) for topic, partitions in indexes.items()}
     missing: Mapping[str, frozenset[int]] = {}
     if version >= TRANSACTION_V2_SINCE:
         error = await services.verifier.add_partitions(producer, partitions, BUMPS_EPOCH)
@@ -357,7 +357,7 @@ async def _append_later(
     work: Work,
     due: Validation | None,
 ) -> None:
-    """Do the rest of the work in slices, and what takes long in another thread."""
+    """Do the rest of the work in slices, and long validations in another thread."""
     try:
         while True:
             outcome: Buffer | KafkaError | None = None
@@ -406,7 +406,7 @@ def _respond(
 
 
 def _all_errors(responses: TopicResponses) -> set[ErrorCode]:
-    return {each.error for _, partitions in responses for each in partitions}
+    return {result.error for _, results in responses for result in results}
 
 
 def _moved(
@@ -416,10 +416,10 @@ def _moved(
     if ErrorCode.not_leader_or_follower not in errors or exchange.version < CURRENT_LEADER_SINCE:
         return NO_LEADERS
     keys = (
-        (topic, each.partition)
-        for topic, partitions in topics
-        for each in partitions
-        if each.error is ErrorCode.not_leader_or_follower
+        (topic, result.partition)
+        for topic, results in topics
+        for result in results
+        if result.error is ErrorCode.not_leader_or_follower
     )
     return current_leaders(services.nodes, services.topics, exchange.peer.endpoint, keys)
 
@@ -449,15 +449,15 @@ def _append_all(context: ProduceContext, request: "ProduceRequest", *, waits: bo
     responses: TopicResponses = []
     appended: dict[LogAppender, ResponseSlots] = {}
     are_acks_valid = request.acks in VALID_ACKS
-    for wanted in request.topic_data:
-        if not wanted.partition_data:
+    for topic_data in request.topic_data:
+        if not topic_data.partition_data:
             continue
-        key, topic, error = _find(context, wanted)
+        key, topic, error = _find(context, topic_data)
         if not are_acks_valid or context.refused:
             topic, error = None, context.refused or ErrorCode.invalid_required_acks
         results: list[PartitionProduceResponse] = []
         responses.append((key, results))
-        for data in wanted.partition_data:
+        for data in topic_data.partition_data:
             if perf_counter() - begun > SLICE_S:
                 yield None
                 begun = perf_counter()
@@ -465,7 +465,7 @@ def _append_all(context: ProduceContext, request: "ProduceRequest", *, waits: bo
                 mixed = error is ErrorCode.invalid_producer_id_mapping
                 message = _SEVERAL_PRODUCERS if mixed else None
                 if error in RETRIED_ERRORS:
-                    _remember(context, key, data, error)
+                    _note_refused(context, key, data, error)
                 results.append(PartitionProduceResponse(data.index, error, message=message))
                 continue
             log = topic.partitions[data.index]
@@ -485,19 +485,19 @@ def _append_all(context: ProduceContext, request: "ProduceRequest", *, waits: bo
 
 
 def _find(
-    context: ProduceContext, wanted: "TopicProduceData"
+    context: ProduceContext, topic_data: "TopicProduceData"
 ) -> tuple[str | UUID | None, Topic | None, ErrorCode]:
     """Find the topic: (its name or id in the response, the topic, the error of no partition)."""
     if context.version < TOPIC_IDS_SINCE:
-        name: str = wanted.name
+        name: str = topic_data.name
         if not context.may_write(name):
             return name, None, ErrorCode.topic_authorization_failed
         return name, context.topics.get(name), ErrorCode.unknown_topic_or_partition
-    topic = None if wanted.topic_id is None else context.topics.by_id(wanted.topic_id)
+    topic = None if topic_data.topic_id is None else context.topics.by_id(topic_data.topic_id)
     if topic is not None and not context.may_write(topic.name):
-        return wanted.topic_id, None, ErrorCode.topic_authorization_failed
+        return topic_data.topic_id, None, ErrorCode.topic_authorization_failed
     unknown = ErrorCode.unknown_topic_id if topic is None else ErrorCode.unknown_topic_or_partition
-    return wanted.topic_id, topic, unknown
+    return topic_data.topic_id, topic, unknown
 
 
 def _validate(context: ProduceContext, log: LogAppender, records: bytes) -> Buffer:
@@ -520,7 +520,7 @@ def _append(
 ) -> PartitionProduceResponse:
     """Append one batch; `checked` is the result of its validation, None if that is still to do.
 
-    `key` is the topic as it was asked for. Raises HeavyBatchError if the validation takes long.
+    `key` is the topic as in the request. Raises HeavyBatchError if the validation takes long.
     """
     batch = NumberedBatch.read(key, data.index, data.records) if context.refused_batches else None
     awaited = None if batch is None else context.refused_batches.before(batch)
@@ -529,17 +529,17 @@ def _append(
         error = context.refused_batches.error_of(batch, result.error)
         return result._replace(error=error)
     if result.error in RETRIED_ERRORS:
-        _remember(context, key, data, result.error)
+        _note_refused(context, key, data, result.error)
     return result
 
 
-def _remember(
+def _note_refused(
     context: ProduceContext,
     key: str | UUID | None,
     data: "PartitionProduceData | Batch",
     error: ErrorCode,
 ) -> None:
-    """That the batch was refused with an error after which it comes again."""
+    """Note that the batch was refused with an error after which its producer retries it."""
     if isinstance(key, str) and len(key) > MAX_NAME_LENGTH:
         return  # no topic will have that name: it would only take memory
     batch = NumberedBatch.read(key, data.index, data.records)
@@ -636,9 +636,9 @@ def _end_without_response(exchange: Exchange, responses: TopicResponses) -> None
 
 def _errors(responses: TopicResponses) -> Iterator[str]:
     for topic, partitions in responses:
-        for each in partitions:
-            if each.error:
-                yield f"{topic}-{each.partition} {each.error.name.upper()}"
+        for result in partitions:
+            if result.error:
+                yield f"{topic}-{result.partition} {result.error.name.upper()}"
 
 
 async def _respond_when_durable(
@@ -648,11 +648,11 @@ async def _respond_when_durable(
     logs: dict[LogAppender, ResponseSlots],
 ) -> None:
     following = iter(logs.items())
-    while some := dict(islice(following, CHUNK)):
-        outcomes = await asyncio.gather(*(log.durable() for log in some), return_exceptions=True)
-        for places, outcome in zip(some.values(), outcomes, strict=True):
+    while chunk := dict(islice(following, CHUNK)):
+        outcomes = await asyncio.gather(*(log.durable() for log in chunk), return_exceptions=True)
+        for slots, outcome in zip(chunk.values(), outcomes, strict=True):
             if isinstance(outcome, OSError | KafkaError):
-                await in_slices(_refuse(services.refused_batches, responses, places, outcome))
+                await in_slices(_refuse(services.refused_batches, responses, slots, outcome))
             elif outcome is not None:
                 raise fresh(outcome)
     later = _respond(services, exchange, responses)
@@ -663,14 +663,14 @@ async def _respond_when_durable(
 def _refuse(
     refused: RefusedBatches,
     responses: TopicResponses,
-    places: ResponseSlots,
+    slots: ResponseSlots,
     failure: OSError | KafkaError,
 ) -> Generator[None, None, None]:
     code = failure.code if isinstance(failure, KafkaError) else ErrorCode.kafka_storage_error
-    for at, within, batch in places:
+    for topic_index, index, batch in slots:
         yield
         if batch is not None and code in RETRIED_ERRORS:
             refused.add(batch, code)
-        partitions = responses[at][1]
-        index = partitions[within].partition
-        partitions[within] = PartitionProduceResponse(index, code, message=str(failure))
+        results = responses[topic_index][1]
+        partition = results[index].partition
+        results[index] = PartitionProduceResponse(partition, code, message=str(failure))

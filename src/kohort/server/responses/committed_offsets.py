@@ -24,7 +24,7 @@ from kohort.util.time_slice import TimeSlices
 LEADER_EPOCH_SINCE: Final = 5
 FLEXIBLE_SINCE: Final = BY_NAME["offset_fetch"].first_flexible
 TOPIC_IDS_SINCE: Final = 10
-_AT_ONCE: Final = 256
+_CHUNK: Final = 256
 _NUMBERS: Final = Struct(">iqi").pack
 _NUMBERS_WITHOUT_EPOCH: Final = Struct(">iq").pack
 _TAGS: Final = b"\0"
@@ -44,13 +44,13 @@ async def pack_topics(
     """
     pieces: list[bytes] = []
     count = 0
-    for name, of_topic in groupby(offsets, lambda each: each.topic):
-        known = topic_id(name) if version >= TOPIC_IDS_SINCE else None
-        if known is None and version >= TOPIC_IDS_SINCE:
+    for name, of_topic in groupby(offsets, lambda offset: offset.topic):
+        known_id = topic_id(name) if version >= TOPIC_IDS_SINCE else None
+        if known_id is None and version >= TOPIC_IDS_SINCE:
             continue
         count += 1
         packed, partitions = await _pack_partitions(version, of_topic, slices, errors)
-        pieces.append(_topic_head(version, name, known) + _array(version, partitions))
+        pieces.append(_topic_head(version, name, known_id) + _array(version, partitions))
         pieces += packed
         if version >= FLEXIBLE_SINCE:
             pieces.append(_TAGS)
@@ -62,30 +62,30 @@ async def _pack_partitions(
 ) -> tuple[list[bytes], int]:
     """The pieces of a topic's partitions, and their number."""
     pieces: list[bytes] = []
-    some: list[bytes] = []
+    chunk: list[bytes] = []
     count = 0
-    for each in offsets:
-        some.append(_pack_partition(version, each))
-        if each.error:
-            errors.add(each.error)
-        if len(some) == _AT_ONCE:
-            pieces.append(b"".join(some))
-            count += _AT_ONCE
-            some.clear()
+    for fetched in offsets:
+        chunk.append(_pack_partition(version, fetched))
+        if fetched.error:
+            errors.add(fetched.error)
+        if len(chunk) == _CHUNK:
+            pieces.append(b"".join(chunk))
+            count += _CHUNK
+            chunk.clear()
             await slices.give_way()
-    return [*pieces, b"".join(some)], count + len(some)
+    return [*pieces, b"".join(chunk)], count + len(chunk)
 
 
-def _pack_partition(version: int, each: FetchedOffset) -> bytes:
-    error = pack_int16(each.error) if each.error else _NO_ERROR
+def _pack_partition(version: int, fetched: FetchedOffset) -> bytes:
+    error = pack_int16(fetched.error) if fetched.error else _NO_ERROR
     if version >= FLEXIBLE_SINCE:
-        numbers = _NUMBERS(each.partition, each.offset, each.leader_epoch)
-        return b"".join((numbers, pack_compact_string(each.metadata), error, _TAGS))
+        numbers = _NUMBERS(fetched.partition, fetched.offset, fetched.leader_epoch)
+        return b"".join((numbers, pack_compact_string(fetched.metadata), error, _TAGS))
     if version >= LEADER_EPOCH_SINCE:
-        numbers = _NUMBERS(each.partition, each.offset, each.leader_epoch)
+        numbers = _NUMBERS(fetched.partition, fetched.offset, fetched.leader_epoch)
     else:
-        numbers = _NUMBERS_WITHOUT_EPOCH(each.partition, each.offset)
-    return b"".join((numbers, pack_string(each.metadata), error))
+        numbers = _NUMBERS_WITHOUT_EPOCH(fetched.partition, fetched.offset)
+    return b"".join((numbers, pack_string(fetched.metadata), error))
 
 
 def _topic_head(version: int, name: str, topic_id: UUID | None) -> bytes:

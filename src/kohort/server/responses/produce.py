@@ -28,7 +28,7 @@ FLEXIBLE_SINCE: Final = BY_NAME["produce"].first_flexible
 CURRENT_LEADER_SINCE: Final = 10
 TOPIC_IDS_SINCE: Final = 13
 _CURRENT_LEADER: Final = 0
-"""Its tag."""
+"""Tag of the current leader."""
 
 _V3: Final = Struct(">ihqq").pack
 _V5: Final = Struct(">ihqqq").pack
@@ -91,34 +91,34 @@ def parts(
 
 
 def _legacy(version: int, partitions: Iterable[PartitionProduceResponse]) -> Iterable[bytes]:
-    for each in partitions:
-        yield _V3(*each[:4]) if version < 5 else _V5(*each[:5])
+    for result in partitions:
+        yield _V3(*result[:4]) if version < 5 else _V5(*result[:5])
         if version >= 8:
-            yield _legacy_errors(each)
+            yield _legacy_errors(result)
 
 
-def _legacy_errors(each: PartitionProduceResponse) -> bytes:
-    if not each.error:
+def _legacy_errors(result: PartitionProduceResponse) -> bytes:
+    if not result.error:
         return _NO_ERRORS
-    errors = [pack_int32(index) + pack_string(message) for index, message in each.record_errors]
-    return b"".join((pack_array(len(errors)), *errors, pack_string(each.message)))
+    errors = [pack_int32(index) + pack_string(message) for index, message in result.record_errors]
+    return b"".join((pack_array(len(errors)), *errors, pack_string(result.message)))
 
 
 def _flexible(
     topic: str | UUID | None, partitions: Iterable[PartitionProduceResponse], moved: CurrentLeaders
 ) -> Iterable[bytes]:
-    for each in partitions:
-        yield _V5(*each[:5])
-        yield _flexible_errors(each)
-        if each.error:
-            yield moved.tags((topic, each.partition), _CURRENT_LEADER)
+    for result in partitions:
+        yield _V5(*result[:5])
+        yield _flexible_errors(result)
+        if result.error:
+            yield moved.tags((topic, result.partition), _CURRENT_LEADER)
 
 
-def _flexible_errors(each: PartitionProduceResponse) -> bytes:
-    if not each.error:
+def _flexible_errors(result: PartitionProduceResponse) -> bytes:
+    if not result.error:
         return _NO_ERRORS_FLEXIBLE
     errors = [
         pack_int32(index) + pack_compact_string(message) + _NO_TAGS
-        for index, message in each.record_errors
+        for index, message in result.record_errors
     ]
-    return b"".join((pack_compact_array(len(errors)), *errors, pack_compact_string(each.message)))
+    return b"".join((pack_compact_array(len(errors)), *errors, pack_compact_string(result.message)))
