@@ -54,7 +54,7 @@ async def test_the_response_is_that_of_few(
     response = await bench.ask("offset_delete", 0, group_id="g", topics=topics(*asked))
     assert max(many_at_once.asked) <= 1_000
     bench.groups = Deleted()
-    monkeypatch.setattr(offset_delete, "AT_ONCE", 10_000)
+    monkeypatch.setattr(offset_delete, "PARTITIONS_PER_TURN", 10_000)
     assert response == await bench.ask("offset_delete", 0, group_id="g", topics=topics(*asked))
 
 

@@ -41,10 +41,10 @@ async def handle(
     mutations = services.throttling.mutations(exchange, strict=strict)
     deadline = deadline_of(request)
     await services.topics.catch_up(deadline)
-    wanted = await collect_in_chunks(
+    topics = await collect_in_chunks(
         request.topics, lambda topic: topic if times[topic.name] == 1 else None
     )
-    results = await _results(services, exchange, request, wanted, mutations, deadline)
+    results = await _results(services, exchange, request, topics, mutations, deadline)
     results += await collect_in_chunks(
         times, lambda name: _duplicate(name) if times[name] > 1 else None
     )
@@ -63,18 +63,18 @@ async def _results(
     services: Services,
     exchange: Exchange,
     request: "CreatePartitionsRequest",
-    wanted: Sequence[Any],
+    topics: Sequence[Any],
     mutations: Mutations,
     deadline: float,
 ) -> list[dict[str, Any]]:
-    slices, excess = TimeSlices(), await in_slices(_excess(services, wanted))
+    slices, excess = TimeSlices(), await in_slices(_excess(services, topics))
     refused: list[KafkaError | None] = []
-    for topic in wanted:
+    for topic in topics:
         refused.append(_refusal(services, exchange, request, topic, excess, mutations))
         await slices.give_way()
     if not request.validate_only:
-        refused = await _grown(services, wanted, refused, deadline)
-    return await collect_in_chunks(zip(wanted, refused, strict=True), _entry)
+        refused = await _grown(services, topics, refused, deadline)
+    return await collect_in_chunks(zip(topics, refused, strict=True), _entry)
 
 
 def _entry(outcome: tuple[Any, KafkaError | None]) -> dict[str, Any]:
@@ -84,12 +84,12 @@ def _entry(outcome: tuple[Any, KafkaError | None]) -> dict[str, Any]:
     return {"name": topic.name, "error_code": error.code, "error_message": error.message or None}
 
 
-def _excess(services: Services, wanted: Sequence[Any]) -> Generator[None, None, KafkaError | None]:
+def _excess(services: Services, topics: Sequence[Any]) -> Generator[None, None, KafkaError | None]:
     """Why no topic grows: together they would get too many partitions for one request."""
     added = 0
-    for each in wanted:
-        topic = services.topics.get(each.name)
-        added += 0 if topic is None else max(0, each.count - len(topic.partitions))
+    for requested in topics:
+        topic = services.topics.get(requested.name)
+        added += 0 if topic is None else max(0, requested.count - len(topic.partitions))
         yield
     return too_many_partitions(added)
 
@@ -98,19 +98,19 @@ def _refusal(
     services: Services,
     exchange: Exchange,
     request: "CreatePartitionsRequest",
-    wanted: "CreatePartitionsTopic",
+    requested: "CreatePartitionsTopic",
     excess: KafkaError | None,
     mutations: Mutations,
 ) -> KafkaError | None:
     """Why a topic does not grow, as far as that can be known before."""
     try:
-        if not services.access(exchange).topic(wanted.name):
+        if not services.access(exchange).topic(requested.name):
             raise KafkaError(ErrorCode.topic_authorization_failed)
         if request.timeout.total_seconds() <= 0:
             raise KafkaError(ErrorCode.request_timed_out)
         if excess is not None:
             return excess
-        _validate(services, wanted, mutations)
+        _validate(services, requested, mutations)
     except KafkaError as error:
         return error.with_traceback(None)  # which refers to the list that has the error
     return None
@@ -118,12 +118,12 @@ def _refusal(
 
 async def _grown(
     services: Services,
-    wanted: Sequence[Any],
+    topics: Sequence[Any],
     refused: Sequence[KafkaError | None],
     deadline: float,
 ) -> list[KafkaError | None]:
     """Have those topics grow that are not refused; in the same order why one did not."""
-    growths = await collect_in_chunks(zip(wanted, refused, strict=True), _growth)
+    growths = await collect_in_chunks(zip(topics, refused, strict=True), _growth)
     try:
         grown = iter(await services.topics.grow_each(growths, deadline))
     except KafkaError as error:
@@ -141,17 +141,17 @@ def _growth(outcome: tuple[Any, KafkaError | None]) -> Growth | None:
     return Growth(topic.name, topic.count) if error is None else None
 
 
-def _validate(services: Services, wanted: "CreatePartitionsTopic", mutations: Mutations) -> None:
-    if services.topics.get(wanted.name) is None:
+def _validate(services: Services, requested: "CreatePartitionsTopic", mutations: Mutations) -> None:
+    if services.topics.get(requested.name) is None:
         raise KafkaError(ErrorCode.unknown_topic_or_partition)
-    topic = services.topics.plan_partitions(wanted.name, wanted.count)
+    topic = services.topics.plan_partitions(requested.name, requested.count)
     if topic.internal:
         raise KafkaError(
             ErrorCode.policy_violation, (f"The number of partitions of {topic.name} is fixed.")
         )
-    added = wanted.count - len(topic.partitions)
-    if wanted.assignments is not None:
-        _validate_assignments(services, wanted.assignments, added)
+    added = requested.count - len(topic.partitions)
+    if requested.assignments is not None:
+        _validate_assignments(services, requested.assignments, added)
     if not mutations.admits(added):
         raise KafkaError(ErrorCode.throttling_quota_exceeded)
 

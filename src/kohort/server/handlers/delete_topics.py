@@ -63,8 +63,8 @@ async def _delete(
     slices = TimeSlices()
     results: list[dict[str, Any]] = []
     indexes: dict[str, int] = {}
-    for wanted, count in times.items():
-        result = _result(services, refuse, version, request, wanted, count, indexes)
+    for requested, count in times.items():
+        result = _result(services, refuse, version, request, requested, count, indexes)
         if not result["error_code"] and not _is_admitted(services, result, mutations):
             result["error_code"] = ErrorCode.throttling_quota_exceeded
         if not result["error_code"]:
@@ -95,67 +95,69 @@ def _result(
     refuse: Callable[[TopicToDelete], dict[str, Any] | None],
     version: int,
     request: "DeleteTopicsRequest",
-    wanted: TopicToDelete,
+    requested: TopicToDelete,
     times: int,
     chosen: Collection[str],
 ) -> dict[str, Any]:
     """Whether to delete a topic that the request names so many `times`, beside those `chosen`."""
     try:
-        _validate_request(services, version, request, wanted, times)
-        refused = refuse(wanted)
+        _validate_request(services, version, request, requested, times)
+        refused = refuse(requested)
         if refused is not None:
             return refused
-        found = _resolve(services.topics, wanted, chosen)
+        deleted = _resolve(services.topics, requested, chosen)
     except KafkaError as error:
-        return _entry(wanted, error.code, error.message)
-    return _entry(found, ErrorCode.none, "")
+        return _entry(requested, error.code, error.message)
+    return _entry(deleted, ErrorCode.none, "")
 
 
 def _validate_request(
     services: Services,
     version: int,
     request: "DeleteTopicsRequest",
-    wanted: TopicToDelete,
+    requested: TopicToDelete,
     times: int,
 ) -> None:
     if not services.config["delete.topic.enable"]:
-        known = version >= TOPIC_DELETION_DISABLED_SINCE
-        raise KafkaError(ErrorCode.topic_deletion_disabled if known else ErrorCode.invalid_request)
-    if wanted.name is None and wanted.topic_id is None:
+        has_error = version >= TOPIC_DELETION_DISABLED_SINCE
+        raise KafkaError(
+            ErrorCode.topic_deletion_disabled if has_error else ErrorCode.invalid_request
+        )
+    if requested.name is None and requested.topic_id is None:
         raise KafkaError(ErrorCode.invalid_request, "Neither topic name nor id were specified.")
-    if wanted.name is not None and wanted.topic_id is not None:
+    if requested.name is not None and requested.topic_id is not None:
         raise KafkaError(
             ErrorCode.invalid_request, ("You may not specify both topic name and topic id.")
         )
     if times > 1:
         raise KafkaError(
             ErrorCode.invalid_request,
-            f"Duplicate topic {'id' if wanted.name is None else 'name'}.",
+            f"Duplicate topic {'id' if requested.name is None else 'name'}.",
         )
     if request.timeout.total_seconds() <= 0:
         raise KafkaError(ErrorCode.request_timed_out)
 
 
 def _unauthorized(
-    topics: Topics, access: Access, everywhere: bool, wanted: TopicToDelete
+    topics: Topics, access: Access, everywhere: bool, requested: TopicToDelete
 ) -> dict[str, Any] | None:
     """The refusal of a topic that the client may not delete; an unknown id is up to `_resolve`."""
-    by_id = None if wanted.topic_id is None else topics.by_id(wanted.topic_id)
-    name = wanted.name if by_id is None else by_id.name
+    by_id = None if requested.topic_id is None else topics.by_id(requested.topic_id)
+    name = requested.name if by_id is None else by_id.name
     if name is None or everywhere or access.topic(name):
         return None
     if by_id is not None and access.quietly().may(DESCRIBE, TOPIC, name):
-        wanted = wanted._replace(name=name)
-    return _entry(wanted, ErrorCode.topic_authorization_failed, "Authorization failed.")
+        requested = requested._replace(name=name)
+    return _entry(requested, ErrorCode.topic_authorization_failed, "Authorization failed.")
 
 
-def _resolve(topics: Topics, wanted: TopicToDelete, chosen: Collection[str]) -> TopicToDelete:
-    if wanted.topic_id is not None:
-        topic = topics.by_id(wanted.topic_id)
+def _resolve(topics: Topics, requested: TopicToDelete, chosen: Collection[str]) -> TopicToDelete:
+    if requested.topic_id is not None:
+        topic = topics.by_id(requested.topic_id)
         if topic is None or topic.name in chosen:
             raise KafkaError(ErrorCode.unknown_topic_id, "This server does not host this topic ID.")
     else:
-        topic = topics.get(wanted.name or "")
+        topic = topics.get(requested.name or "")
         if topic is None or topic.name in chosen:
             raise KafkaError(
                 ErrorCode.unknown_topic_or_partition,

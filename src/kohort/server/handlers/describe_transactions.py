@@ -34,23 +34,23 @@ async def handle(
     slices = TimeSlices()
     for name in request.transactional_ids:
         if not services.access(exchange).transactional_id(name):
-            found = DescribeTransactionResponse(ErrorCode.transactional_id_authorization_failed)
+            response = DescribeTransactionResponse(ErrorCode.transactional_id_authorization_failed)
         elif not name or (name in seen and partitions > REPEATED_UP_TO):
-            found = DescribeTransactionResponse(ErrorCode.invalid_request)
+            response = DescribeTransactionResponse(ErrorCode.invalid_request)
         else:
             query = DescribeTransaction(on_response=None, transactional_id=name)
-            found = await services.transactions.ask(query)
+            response = await services.transactions.ask(query)
         seen.add(name)
-        if found.metadata is not None:
-            partitions += sum(1 + len(each) for each in found.metadata.partitions.values())
-        described.append((name, found))
+        if response.metadata is not None:
+            partitions += sum(1 + len(each) for each in response.metadata.partitions.values())
+        described.append((name, response))
         await slices.give_way()
     access = services.access(exchange)
     visible = {
         topic
-        for _, found in described
-        if found.metadata is not None
-        for topic in found.metadata.partitions
+        for _, response in described
+        if response.metadata is not None
+        for topic in response.metadata.partitions
         if services.topics.get(topic) is not None and access.topic(topic)
     }
 
@@ -60,9 +60,9 @@ async def handle(
     await respond_large(services, exchange, fields, len(described) + partitions)
 
 
-def _row(name: str, found: DescribeTransactionResponse, visible: set[str]) -> dict[str, Any]:
-    row = {"transactional_id": name, "error_code": found.error}
-    metadata = found.metadata
+def _row(name: str, response: DescribeTransactionResponse, visible: set[str]) -> dict[str, Any]:
+    row = {"transactional_id": name, "error_code": response.error}
+    metadata = response.metadata
     if metadata is None:
         return row
     return row | {

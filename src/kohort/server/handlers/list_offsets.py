@@ -71,7 +71,9 @@ def handle(
 ) -> Coroutine[Any, Any, None] | None:
     """Respond at once with ends of logs; records are looked for in slices."""
     if sum(1 + len(topic.partitions) for topic in request.topics) > CHUNK or any(
-        _is_search(each.timestamp) for topic in request.topics for each in topic.partitions
+        _is_search(partition.timestamp)
+        for topic in request.topics
+        for partition in topic.partitions
     ):
         return _look_up_and_respond(services, exchange, request)
     times = Counter(_named(request))
@@ -80,8 +82,8 @@ def handle(
 
 def _named(request: "ListOffsetsRequest") -> Iterator[tuple[str, int]]:
     for topic in request.topics:
-        for each in topic.partitions:
-            yield topic.name, each.partition_index
+        for partition in topic.partitions:
+            yield topic.name, partition.partition_index
 
 
 async def _look_up_and_respond(
@@ -91,12 +93,12 @@ async def _look_up_and_respond(
     access = services.access(exchange)
     placed: Placed = {}
     for topic in request.topics:
-        for wanted in topic.partitions:
-            key = (topic.name, wanted.partition_index)
-            searched = _is_search(wanted.timestamp) and times[key] == 1
+        for partition in topic.partitions:
+            key = (topic.name, partition.partition_index)
+            searched = _is_search(partition.timestamp) and times[key] == 1
             if searched and access.topic(topic.name):
                 placed[key] = await _look_up(
-                    services, exchange, request, topic.name, wanted, slices
+                    services, exchange, request, topic.name, partition, slices
                 )
             await slices.give_way()
     fields = await in_slices(_steps(services, exchange, request, times, placed))
@@ -113,25 +115,27 @@ def _steps(
     topics: dict[str, dict[int, dict[str, Any]]] = {}
     access = services.access(exchange)
     for topic in request.topics:
-        found_by_partition = topics.setdefault(topic.name, {})
+        offsets = topics.setdefault(topic.name, {})
         allowed = access.topic(topic.name)
-        for each in topic.partitions:
-            key = (topic.name, each.partition_index)
+        for partition in topic.partitions:
+            key = (topic.name, partition.partition_index)
             if not allowed:
-                found = ListedOffset(error_code=ErrorCode.topic_authorization_failed)
+                listed = ListedOffset(error_code=ErrorCode.topic_authorization_failed)
             elif times[key] > 1:
-                found = ListedOffset(error_code=ErrorCode.invalid_request)
+                listed = ListedOffset(error_code=ErrorCode.invalid_request)
             else:
-                found = placed.get(key) or _find(services, exchange, request, topic.name, each)
-            found_by_partition[each.partition_index] = {
-                "partition_index": each.partition_index,
-                **found._asdict(),
+                listed = placed.get(key) or _find(
+                    services, exchange, request, topic.name, partition
+                )
+            offsets[partition.partition_index] = {
+                "partition_index": partition.partition_index,
+                **listed._asdict(),
             }
             yield
     entries = []
-    for name, found_by_partition in topics.items():
-        if found_by_partition:
-            entries.append({"name": name, "partitions": found_by_partition.values()})
+    for name, offsets in topics.items():
+        if offsets:
+            entries.append({"name": name, "partitions": offsets.values()})
         yield
     return {"topics": entries}
 
@@ -141,15 +145,15 @@ async def _look_up(
     exchange: Exchange,
     request: "ListOffsetsRequest",
     topic: str,
-    wanted: "ListOffsetsPartition",
+    partition: "ListOffsetsPartition",
     slices: TimeSlices,
 ) -> ListedOffset:
     try:
-        log = _log(services, exchange, topic, wanted)
+        log = _log(services, exchange, topic, partition)
         steps = (
             log.max_timestamp()
-            if wanted.timestamp == SpecialTimestamp.MAX_TIMESTAMP
-            else log.offset_for_timestamp(wanted.timestamp)
+            if partition.timestamp == SpecialTimestamp.MAX_TIMESTAMP
+            else log.offset_for_timestamp(partition.timestamp)
         )
         place = await look_up(steps, slices, services.heavy_work)
         readable_end = _readable_end(log, request)
@@ -165,10 +169,10 @@ def _find(
     exchange: Exchange,
     request: "ListOffsetsRequest",
     topic: str,
-    wanted: "ListOffsetsPartition",
+    partition: "ListOffsetsPartition",
 ) -> ListedOffset:
     try:
-        return _end_of(_log(services, exchange, topic, wanted), wanted.timestamp, request)
+        return _end_of(_log(services, exchange, topic, partition), partition.timestamp, request)
     except (KafkaError, OSError) as failure:
         return _failed(failure)
 
@@ -179,17 +183,17 @@ def _failed(failure: KafkaError | OSError) -> ListedOffset:
 
 
 def _log(
-    services: Services, exchange: Exchange, topic: str, wanted: "ListOffsetsPartition"
+    services: Services, exchange: Exchange, topic: str, partition: "ListOffsetsPartition"
 ) -> LogReader:
     """The log to look into. Raises KafkaError with the partition's code."""
-    log = services.topics.log(topic, wanted.partition_index)
+    log = services.topics.log(topic, partition.partition_index)
     if log is None:
         raise KafkaError(ErrorCode.unknown_topic_or_partition)
-    if wanted.timestamp < 0 and exchange.version < SPECIAL_TIMESTAMP_SINCE.get(
-        wanted.timestamp, exchange.version + 1
+    if partition.timestamp < 0 and exchange.version < SPECIAL_TIMESTAMP_SINCE.get(
+        partition.timestamp, exchange.version + 1
     ):
         raise KafkaError(ErrorCode.unsupported_version)
-    error = validate_leader_epoch(getattr(wanted, "current_leader_epoch", -1), log)
+    error = validate_leader_epoch(getattr(partition, "current_leader_epoch", -1), log)
     if error:
         raise KafkaError(error)
     log.ensure_open()

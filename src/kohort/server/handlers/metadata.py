@@ -48,11 +48,11 @@ if TYPE_CHECKING:
 
 API_KEY = 3
 TOPIC_IDS_SINCE = 12
-AT_ONCE = 100
+TOPICS_PER_TURN = 100
 """Topics that are described and encoded in one turn."""
-PARTITIONS_AT_ONCE = 1_000
+PARTITIONS_PER_TURN = 1_000
 """Partitions that are encoded in one turn; a topic with more is encoded in a thread."""
-MANY = 1_000
+MAX_TOPICS_PER_TURN = 1_000
 """Topics of a request that are looked at in one turn."""
 FLEXIBLE_SINCE: Final = BY_NAME["metadata"].first_flexible
 LISTENER_NOT_FOUND_SINCE = 6
@@ -64,15 +64,15 @@ ALWAYS_CREATES = 3
 def handle(
     services: Services, exchange: Exchange, request: "MetadataRequest"
 ) -> Coroutine[Any, Any, None] | None:
-    if len(request.topics or ()) > MANY:
+    if len(request.topics or ()) > MAX_TOPICS_PER_TURN:
         return _handle_many(services, exchange, request)
     if _is_malformed(request, exchange.version):
         exchange.respond(response(API_KEY, exchange.version, **_refusal(request)))
         return None
     brokers = services.nodes.all(exchange.peer.endpoint)
-    known = services.topics.responses.get(_question(exchange, request, brokers))
-    if known is not None and not services.has_authorizer:
-        exchange.respond_encoded(known)
+    cached = services.topics.responses.get(_question(exchange, request, brokers))
+    if cached is not None and not services.has_authorizer:
+        exchange.respond_encoded(cached)
         return None
     missing: list[str] = []
     if _may_create(services, exchange.version, request):
@@ -110,11 +110,11 @@ def _look_for_malformed(request: "MetadataRequest", version: int) -> Generator[N
 
 
 def _look_for_missing(
-    services: Services, exchange: Exchange, wanted: Iterable[Any]
+    services: Services, exchange: Exchange, topics: Iterable[Any]
 ) -> Generator[None, None, list[str]]:
     missing = []
-    for each in wanted:
-        missing += _missing_topics(services, exchange, (each,))
+    for topic in topics:
+        missing += _missing_topics(services, exchange, (topic,))
         yield
     return missing
 
@@ -122,8 +122,8 @@ def _look_for_missing(
 def _without_repeats(request: "MetadataRequest") -> "MetadataRequest":
     """The request with each topic once, in the order in which they are named first."""
     topics: dict[tuple[str | None, UUID | None], Any] = {}
-    for each in request.topics or ():
-        topics.setdefault((each.name, getattr(each, "topic_id", None)), each)
+    for topic in request.topics or ():
+        topics.setdefault((topic.name, getattr(topic, "topic_id", None)), topic)
     return replace(request, topics=tuple(topics.values()))
 
 
@@ -140,15 +140,15 @@ async def _create_and_respond(
     }
     missing = [name for name in missing if name not in refused]
     # What exceeds the limit is unknown, as all missing topics are in Kafka, and requested again.
-    wanted = missing[: max(MAX_PARTITIONS_PER_REQUEST // partitions, 1)]
-    outcomes = await topics.create_each([NewTopic(name, partitions) for name in wanted])
+    names = missing[: max(MAX_PARTITIONS_PER_REQUEST // partitions, 1)]
+    outcomes = await topics.create_each([NewTopic(name, partitions) for name in names])
     refused |= {
         name: outcome.code
         if isinstance(outcome, KafkaError)
         # Another request may have made the topic meanwhile, and a third one deleted it.
         and outcome.code is not ErrorCode.topic_already_exists
         else ErrorCode.unknown_topic_or_partition
-        for name, outcome in zip(wanted, outcomes, strict=True)
+        for name, outcome in zip(names, outcomes, strict=True)
     }
     later = _respond(services, exchange, request, refused)
     if later is not None:
@@ -156,7 +156,7 @@ async def _create_and_respond(
 
 
 def _is_malformed(request: "MetadataRequest", version: int) -> bool:
-    return any(_is_malformed_topic(each, version) for each in request.topics or ())
+    return any(_is_malformed_topic(topic, version) for topic in request.topics or ())
 
 
 def _is_malformed_topic(topic: "MetadataRequestTopic", version: int) -> bool:
@@ -171,10 +171,10 @@ def _refusal(request: "MetadataRequest") -> dict[str, Any]:
     topics = [
         {
             "error_code": ErrorCode.invalid_request,
-            "name": each.name or "",
-            "topic_id": each.topic_id,
+            "name": topic.name or "",
+            "topic_id": topic.topic_id,
         }
-        for each in request.topics or ()
+        for topic in request.topics or ()
     ]
     return {"topics": topics, "controller_id": -1, "error_code": ErrorCode.invalid_request}
 
@@ -183,18 +183,15 @@ def _may_create(services: Services, version: int, request: "MetadataRequest") ->
     allowed = version <= ALWAYS_CREATES or request.allow_auto_topic_creation
     if not allowed or not request.topics or not services.config["auto.create.topics.enable"]:
         return False
-    return not any(getattr(each, "topic_id", None) for each in request.topics)
+    return not any(getattr(topic, "topic_id", None) for topic in request.topics)
 
 
-def _missing_topics(services: Services, exchange: Exchange, wanted: Iterable[Any]) -> list[str]:
-    """The names of topics that do not exist, as the client may know.
-
-    They may be created because somebody asks for them.
-    """
+def _missing_topics(services: Services, exchange: Exchange, topics: Iterable[Any]) -> list[str]:
+    """The names of topics that do not exist, may be created, and that the client may describe."""
     access = services.access(exchange).quietly()  # the response asks again
     return [
         name
-        for name in dict.fromkeys(each.name for each in wanted)
+        for name in dict.fromkeys(topic.name for topic in topics)
         if name
         and name not in INTERNAL
         and services.topics.get(name) is None
@@ -213,9 +210,9 @@ def _respond(
     entries = _entries(services, exchange, request, refused, {node.id for node in brokers})
     first = _some(entries)
     following = tuple(islice(entries, 1))
-    if following or _partitions(first) > PARTITIONS_AT_ONCE:
-        found = chain(first, following, entries)
-        return _respond_in_slices(services, exchange, request, brokers, found)
+    if following or _partitions(first) > PARTITIONS_PER_TURN:
+        all_entries = chain(first, following, entries)
+        return _respond_in_slices(services, exchange, request, brokers, all_entries)
     body = _encode(services, exchange, request, brokers, first)
     _end(services, exchange, request, brokers, len(first), _errors(first), body)
     return None
@@ -228,7 +225,7 @@ def _some(entries: Iterator[dict[str, Any]]) -> list[dict[str, Any]]:
     for entry in entries:
         some.append(entry)
         partitions += len(entry.get("partitions", ()))
-        if len(some) >= AT_ONCE or partitions >= PARTITIONS_AT_ONCE:
+        if len(some) >= TOPICS_PER_TURN or partitions >= PARTITIONS_PER_TURN:
             break
     return some
 
@@ -253,7 +250,7 @@ async def _respond_in_slices(
     start = 0
     while some := _some(entries):
         encode_some = partial(_encode, services, exchange, request, brokers, some)
-        large = _partitions(some) > PARTITIONS_AT_ONCE
+        large = _partitions(some) > PARTITIONS_PER_TURN
         encoded = await services.heavy_work.run(encode_some) if large else encode_some()
         # The number of topics is below 126: the last byte of it is the first one that differs.
         start = start or next(at for at, byte in enumerate(empty) if encoded[at] != byte) + 1
@@ -327,10 +324,10 @@ def _end(
     keep: bool = True,
 ) -> None:
     # A request that names a topic many times is not to be kept.
-    asked = len(request.topics or ())
+    requested = len(request.topics or ())
     if services.has_authorizer:
         keep = False  # others may not see the same
-    if keep and not errors and asked <= described and asked <= MANY:
+    if keep and not errors and requested <= described and requested <= MAX_TOPICS_PER_TURN:
         services.topics.responses.put(_question(exchange, request, brokers), body)
     exchange.respond_encoded(body, errors)
 
@@ -347,34 +344,34 @@ def _entries(
     `listed` are the nodes that it can reach.
     """
     access = services.access(exchange)
-    asked = getattr(request, "include_topic_authorized_operations", False)
-    wanted, version = request.topics, exchange.version
-    by_id = any(getattr(each, "topic_id", None) is not None for each in wanted or ())
-    everything = wanted is None or (version == 0 and not wanted)
+    with_operations = getattr(request, "include_topic_authorized_operations", False)
+    topics, version = request.topics, exchange.version
+    by_id = any(getattr(topic, "topic_id", None) is not None for topic in topics or ())
+    everything = topics is None or (version == 0 and not topics)
     if everything:
         access = access.quietly()
-    for entry in _found(services, version, wanted, refused, listed):
+    for entry in _entries_of(services, version, topics, refused, listed):
         # An id that is unknown stays without: the client may not learn what it names.
         name = entry.get("name")
         if name is not None and not access.topic(name):
             if not everything:
                 yield _denied(entry, by_id)
             continue
-        if name is not None and asked and name not in refused:
+        if name is not None and with_operations and name not in refused:
             entry["topic_authorized_operations"] = access.operations(TOPIC, name)
         yield entry
 
 
 def _denied(entry: dict[str, Any], by_id: bool) -> dict[str, Any]:
-    """What a client may know of a topic that it must not describe: what it said itself."""
-    said = {"name": None, "topic_id": entry["topic_id"]} if by_id else {"name": entry["name"]}
-    return {"error_code": ErrorCode.topic_authorization_failed, **said}
+    """Entry of a topic that the client may not describe: only what its request named."""
+    named = {"name": None, "topic_id": entry["topic_id"]} if by_id else {"name": entry["name"]}
+    return {"error_code": ErrorCode.topic_authorization_failed, **named}
 
 
-def _found(
+def _entries_of(
     services: Services,
     version: int,
-    wanted: "tuple[MetadataRequestTopic, ...] | None",
+    requested: "tuple[MetadataRequestTopic, ...] | None",
     refused: dict[str, ErrorCode],
     listed: Collection[int],
 ) -> Iterator[dict[str, Any]]:
@@ -385,17 +382,17 @@ def _found(
         else ErrorCode.leader_not_available
     )
     described = partial(describe, nodes=services.nodes, listed=listed, unlisted=unlisted)
-    if wanted is None or (version == 0 and not wanted):
+    if requested is None or (version == 0 and not requested):
         yield from map(described, tuple(topics.all()))
         return
-    if any(getattr(each, "topic_id", None) is not None for each in wanted):
-        ids = (getattr(each, "topic_id", None) for each in wanted)
-        for topic_id in _distinct(each for each in ids if each is not None):
+    if any(getattr(topic, "topic_id", None) is not None for topic in requested):
+        ids = (getattr(topic, "topic_id", None) for topic in requested)
+        for topic_id in _distinct(id_ for id_ in ids if id_ is not None):
             topic = topics.by_id(topic_id)
             unknown = {"error_code": ErrorCode.unknown_topic_id, "name": None, "topic_id": topic_id}
             yield unknown if topic is None else described(topic)
         return
-    for name in _distinct(each.name or "" for each in wanted):
+    for name in _distinct(topic.name or "" for topic in requested):
         topic = topics.get(name)
         yield (
             _missing(name, refused.get(name))

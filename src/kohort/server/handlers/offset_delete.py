@@ -25,7 +25,7 @@ from kohort.util.time_slice import TimeSlices
 if TYPE_CHECKING:
     from kohort.protocol.requests import OffsetDeleteRequest, OffsetDeleteRequestTopic
 
-AT_ONCE: Final = 1_000
+PARTITIONS_PER_TURN: Final = 1_000
 """Partitions that one turn of the loop deals with."""
 _PARTITION: Final = Struct(">ih").pack
 _PARTITION_BYTES: Final = 6
@@ -40,7 +40,7 @@ def handle(
         refused = OffsetDeleteResponse(error=ErrorCode.group_authorization_failed)
         _respond(exchange, PartitionResponses(), refused)
         return None
-    if sum(len(topic.partitions) for topic in request.topics) > AT_ONCE:
+    if sum(len(topic.partitions) for topic in request.topics) > PARTITIONS_PER_TURN:
         return _delete_many(services, exchange, request)
     responses = PartitionResponses()
     partitions = _existing(services, access, request, responses)
@@ -60,14 +60,14 @@ async def _delete_many(
     errors: set[int] = set()
     for topic in request.topics:
         before = len(existing)
-        for start in range(0, len(topic.partitions), AT_ONCE):
+        for start in range(0, len(topic.partitions), PARTITIONS_PER_TURN):
             errors |= _sort_out(services, access, topic, start, existing, missing)
             await slices.give_way()
         if len(existing) > before:
             counts.append((topic.name, len(existing) - before))
     packed = bytearray()
-    for start in range(0, max(len(existing), 1), AT_ONCE):
-        some = existing[start : start + AT_ONCE]
+    for start in range(0, max(len(existing), 1), PARTITIONS_PER_TURN):
+        some = existing[start : start + PARTITIONS_PER_TURN]
         response = await submit_and_wait(services, partial(_request, request.group_id, some))
         if response.error is not NONE:
             _respond(exchange, PartitionResponses(), response)
@@ -87,20 +87,20 @@ async def _delete_many(
 def _sort_out(
     services: Services,
     access: Access,
-    asked: "OffsetDeleteRequestTopic",
+    topic: "OffsetDeleteRequestTopic",
     start: int,
     existing: list[TopicPartition],
     missing: dict[str, bytearray],
 ) -> set[int]:
     """Add partitions to `existing` or, with their error, to `missing`; the errors."""
-    count, error = _partitions_of(services, access, asked.name)
+    count, error = _partitions_of(services, access, topic.name)
     errors: set[int] = set()
-    for each in asked.partitions[start : start + AT_ONCE]:
-        if 0 <= each.partition_index < count:
-            existing.append(TopicPartition(asked.name, each.partition_index))
+    for partition in topic.partitions[start : start + PARTITIONS_PER_TURN]:
+        if 0 <= partition.partition_index < count:
+            existing.append(TopicPartition(topic.name, partition.partition_index))
         else:
-            refused = _PARTITION(each.partition_index, error)
-            missing.setdefault(asked.name, bytearray()).extend(refused)
+            refused = _PARTITION(partition.partition_index, error)
+            missing.setdefault(topic.name, bytearray()).extend(refused)
             errors.add(error)
     return errors
 
@@ -144,15 +144,15 @@ def _existing(
     responses: PartitionResponses,
 ) -> tuple[TopicPartition, ...]:
     existing: list[TopicPartition] = []
-    for asked in request.topics:
-        count, error = _partitions_of(services, access, asked.name)
-        indexes = [each.partition_index for each in asked.partitions]
+    for topic in request.topics:
+        count, error = _partitions_of(services, access, topic.name)
+        indexes = [partition.partition_index for partition in topic.partitions]
         here = [index for index in indexes if 0 <= index < count]
         if not count or len(here) < len(indexes):
             missing = (index for index in indexes if not 0 <= index < count)
-            responses.add_errors((asked.name, None), missing, error)
-        responses.expect((asked.name, None), len(here))
-        existing += [TopicPartition(asked.name, index) for index in here]
+            responses.add_errors((topic.name, None), missing, error)
+        responses.expect((topic.name, None), len(here))
+        existing += [TopicPartition(topic.name, index) for index in here]
     return tuple(existing)
 
 

@@ -64,24 +64,24 @@ _TAGS: Final = b"\0"
 def handle(
     services: Services, exchange: Exchange, request: "OffsetFetchRequest"
 ) -> Coroutine[Any, Any, None] | None:
-    """Ask the shard of every group, and respond once all of them have."""
+    """Submit to the shard of every group, and respond once all of them have responded."""
     version = exchange.version
-    asked = (
+    groups = (
         request.groups
         if version >= SEVERAL_GROUPS_SINCE
         # An older request has the fields of its only group.
         else (cast("OffsetFetchRequestGroup", request),)
     )
-    if len(asked) != 1:
+    if len(groups) != 1:
         return _fetch_many(services, exchange, request)
-    group = _Group(services, exchange, asked[0])
+    group = _Group(services, exchange, groups[0])
     if not group.is_allowed:
         _respond(exchange, group, DENIED)
         return None
-    if asked[0].topics is None:
-        return _fetch_everything(services, exchange, request, asked[0])
-    if _is_large(asked[0]):
-        return _fetch_large(services, exchange, request, asked[0])
+    if groups[0].topics is None:
+        return _fetch_everything(services, exchange, request, groups[0])
+    if _is_large(groups[0]):
+        return _fetch_large(services, exchange, request, groups[0])
     respond = exchange.callback(_respond, group)
     services.groups.submit(_request(request, version, group, respond))
     return None
@@ -129,12 +129,12 @@ async def _fetch_everything(
     services: Services,
     exchange: Exchange,
     request: "OffsetFetchRequest",
-    asked: "OffsetFetchRequestGroup",
+    requested: "OffsetFetchRequestGroup",
 ) -> None:
     """Fetch all offsets of one group, which may be very many: they are encoded in slices."""
     version = exchange.version
-    group = _Group(services, exchange, asked)
-    response = await _fetched(services, request, version, group, asked)
+    group = _Group(services, exchange, requested)
+    response = await _fetched(services, request, version, group, requested)
     if isinstance(response.offsets, tuple):
         _respond(exchange, group, response)
         return
@@ -148,19 +148,19 @@ async def _fetch_everything(
     exchange.respond_encoded(pieces, errors)
 
 
-def _is_large(asked: "OffsetFetchRequestGroup") -> bool:
-    """Whether so many partitions are named that the shard is asked for some after the others."""
-    topics = asked.topics or ()
-    return len(topics) > CHUNK or sum(len(each.partition_indexes) for each in topics) > CHUNK
+def _is_large(requested: "OffsetFetchRequestGroup") -> bool:
+    """Whether the shard gets the partitions of a group in several requests."""
+    topics = requested.topics or ()
+    return len(topics) > CHUNK or sum(len(topic.partition_indexes) for topic in topics) > CHUNK
 
 
 async def _fetch_large(
     services: Services,
     exchange: Exchange,
     request: "OffsetFetchRequest",
-    asked: "OffsetFetchRequestGroup",
+    requested: "OffsetFetchRequestGroup",
 ) -> None:
-    group = _Group(services, exchange, asked)
+    group = _Group(services, exchange, requested)
     response = await _fetched_in_parts(services, request, exchange.version, group)
     fields = partial(_fields, exchange.version, group, response)
     await respond_in_thread(services, exchange, fields)
@@ -169,13 +169,13 @@ async def _fetch_large(
 async def _fetched_in_parts(
     services: Services, request: "OffsetFetchRequest", version: int, group: "_Group"
 ) -> OffsetFetchResponse:
-    """The response of the shard, which is asked for `CHUNK` partitions after the others."""
-    wanted = await in_slices(group.wanted())
+    """The response of the shard, which gets `CHUNK` partitions in each request."""
+    partitions = await in_slices(group.requested_partitions())
     new_part = partial(_part, request, version, group, group.topic_ids())
     offsets: list[FetchedOffset] = []
-    for start in range(0, max(len(wanted), 1), CHUNK):
+    for start in range(0, max(len(partitions), 1), CHUNK):
         response = await submit_and_wait(
-            services, partial(new_part, tuple(wanted[start : start + CHUNK]))
+            services, partial(new_part, tuple(partitions[start : start + CHUNK]))
         )
         if response.error is not NONE:
             return OffsetFetchResponse(error=response.error)
@@ -196,15 +196,15 @@ async def _fetch_many(
     pieces = Pieces(_HEAD + pack_compact_array(len(request.groups)))
     errors: set[int] = set()
     seen: set[str] = set()
-    for asked in request.groups:
+    for requested in request.groups:
         await slices.give_way()
-        group = _Group(services, exchange, asked)
+        group = _Group(services, exchange, requested)
         if not group.is_allowed:
             response = DENIED
         elif group.id in seen and pieces.size > REPEATED_UP_TO:
             response = OffsetFetchResponse(error=ErrorCode.invalid_request)
         else:
-            response = await _fetched(services, request, exchange.version, group, asked)
+            response = await _fetched(services, request, exchange.version, group, requested)
         seen.add(group.id)
         if not isinstance(response.offsets, tuple):
             for piece in await group.pack_everything(response, slices, errors):
@@ -212,8 +212,10 @@ async def _fetch_many(
             continue
         encode_group = partial(_encoded, exchange.api_key, exchange.version, group, response)
         many = len(response.offsets) > CHUNK
-        alone, found = await services.heavy_work.run(encode_group) if many else encode_group()
-        errors |= found
+        alone, group_errors = (
+            await services.heavy_work.run(encode_group) if many else encode_group()
+        )
+        errors |= group_errors
         pieces.append(alone[_BEFORE_GROUP : -len(_TAGS)])
     pieces.append(_TAGS)
     exchange.respond_encoded(list(pieces), errors)
@@ -231,9 +233,9 @@ async def _fetched(
     request: "OffsetFetchRequest",
     version: int,
     group: "_Group",
-    asked: "OffsetFetchRequestGroup",
+    requested: "OffsetFetchRequestGroup",
 ) -> OffsetFetchResponse:
-    if _is_large(asked):
+    if _is_large(requested):
         return await _fetched_in_parts(services, request, version, group)
     response: OffsetFetchResponse = await submit_and_wait(
         services, partial(_request, request, version, group)
@@ -248,18 +250,18 @@ class _Group:
         self,
         services: Services,
         exchange: Exchange,
-        asked: "OffsetFetchRequestGroup",
+        requested: "OffsetFetchRequestGroup",
     ) -> None:
         version = exchange.version
         self._services = services
         self._access = services.access(exchange)
         self._denied: set[str] = set()
         self._version = version
-        self.id: str = asked.group_id
-        self.member_id: str | None = asked.member_id if version >= 9 else None
-        self.member_epoch: int = asked.member_epoch if version >= 9 else -1
-        self._everything = asked.topics is None
-        self._topics = asked.topics or ()
+        self.id: str = requested.group_id
+        self.member_id: str | None = requested.member_id if version >= 9 else None
+        self.member_epoch: int = requested.member_epoch if version >= 9 else -1
+        self._everything = requested.topics is None
+        self._topics = requested.topics or ()
 
     @property
     def is_allowed(self) -> bool:
@@ -267,55 +269,56 @@ class _Group:
         return self._access.group(self.id)
 
     def _authorize(self) -> Iterator[None]:
-        """Note which topics the client may not describe, after a step for each of them."""
-        for each in self._topics:
-            name = self._name(each)
+        """Note the topics that the client may not describe; yields after each topic."""
+        for topic in self._topics:
+            name = self._name(topic)
             if name is not None and not self._access.topic(name):
                 self._denied.add(name)
             yield
 
     def _name(self, topic: "OffsetFetchRequestTopics") -> str | None:
-        """None for an id that no topic has."""
+        """The name of a topic; None for an id that no topic has."""
         if self._version < 10:
             return str(topic.name)
-        known = self._services.topics.by_id(topic.topic_id) if topic.topic_id is not None else None
-        return None if known is None else known.name
+        topic_id = topic.topic_id
+        found = None if topic_id is None else self._services.topics.by_id(topic_id)
+        return None if found is None else found.name
 
     def _known(self) -> Iterator[tuple[Any, str]]:
-        """The topics that are asked for and exist, without those that the client may not see."""
-        for each in self._topics:
-            name = self._name(each)
+        """The requested topics that exist and that the client may describe."""
+        for topic in self._topics:
+            name = self._name(topic)
             if name is not None and name not in self._denied:
-                yield each, name
+                yield topic, name
 
     def _visible(self, offsets: Iterable[FetchedOffset]) -> Iterable[FetchedOffset]:
-        """Those of topics that the client may describe."""
+        """The offsets of topics that the client may describe."""
         if not self._services.has_authorizer:
             return offsets
         may_describe = self._access.quietly().topic
-        return (each for each in offsets if may_describe(each.topic))
+        return (offset for offset in offsets if may_describe(offset.topic))
 
-    def wanted(self) -> Generator[None, None, Sequence[TopicPartition]]:
-        """The partitions to ask for, after one step for each of them."""
+    def requested_partitions(self) -> Generator[None, None, Sequence[TopicPartition]]:
+        """The partitions to fetch; yields after each of them."""
         yield from self._authorize()
-        wanted: list[TopicPartition] = []
-        for each, name in self._known():
+        partitions: list[TopicPartition] = []
+        for topic, name in self._known():
             yield
-            for index in each.partition_indexes:
-                wanted.append(TopicPartition(name, index))
+            for index in topic.partition_indexes:
+                partitions.append(TopicPartition(name, index))
                 yield
-        return wanted
+        return partitions
 
     def partitions(self) -> tuple[TopicPartition, ...] | None:
-        """What to ask the coordinator for, None for everything."""
+        """The partitions to fetch from the coordinator, None for all."""
         if self._everything:
             return None
         for _ in self._authorize():
             pass
         return tuple(
             TopicPartition(name, index)
-            for each, name in self._known()
-            for index in each.partition_indexes
+            for topic, name in self._known()
+            for index in topic.partition_indexes
         )
 
     def topic_ids(self) -> dict[str, UUID]:
@@ -356,7 +359,7 @@ class _Group:
         if self._everything:
             return self._committed(self._visible(response.offsets))
         refused = (_refused(each, error) for each in self._topics if (error := self._error(each)))
-        return [*self._asked_for(response.offsets), *refused]
+        return [*self._in_request_order(response.offsets), *refused]
 
     def _error(self, topic: "OffsetFetchRequestTopics") -> ErrorCode | None:
         """Why nothing of a topic is told."""
@@ -365,14 +368,14 @@ class _Group:
             return ErrorCode.unknown_topic_id
         return ErrorCode.topic_authorization_failed if name in self._denied else None
 
-    def _asked_for(self, offsets: Iterable[FetchedOffset]) -> Iterable[_Fields]:
+    def _in_request_order(self, offsets: Iterable[FetchedOffset]) -> Iterable[_Fields]:
         """An entry per entry of the request; the offsets come in the order of the request."""
         following = iter(offsets)
-        for each, name in self._known():
-            partitions = [_partition(next(following)) for _ in each.partition_indexes]
+        for topic, name in self._known():
+            partitions = [_partition(next(following)) for _ in topic.partition_indexes]
             yield {
                 "name": name,
-                "topic_id": getattr(each, "topic_id", None),
+                "topic_id": getattr(topic, "topic_id", None),
                 "partitions": partitions,
             }
 
