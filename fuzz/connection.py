@@ -26,7 +26,7 @@ from kohort.protocol.framing import CONTENT
 from kohort.protocol.messages import encode
 from kohort.server.broker import Broker
 from kohort.server.config import Config
-from kohort.server.net import READ_AHEAD, WRITE_TOGETHER, Connection
+from kohort.server.net import READ_AHEAD, WRITE_BATCH_SIZE, Connection
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 import itertools
@@ -56,15 +56,15 @@ class Transport:
     def write(self, data: bytes) -> None:
         assert not self.is_closing, "written after the end"
         assert isinstance(data, bytes)
-        was_low = self.unread <= WRITE_TOGETHER
+        was_low = self.unread <= WRITE_BATCH_SIZE
         self.written += len(data)
         self.unread += len(data)
         self.largest_unread = max(self.largest_unread, self.unread)
-        if was_low and self.unread > WRITE_TOGETHER and self.connection is not None:
+        if was_low and self.unread > WRITE_BATCH_SIZE and self.connection is not None:
             self.connection.pause_writing()
 
     def peer_reads(self) -> None:
-        was_high, self.unread = self.unread > WRITE_TOGETHER, 0
+        was_high, self.unread = self.unread > WRITE_BATCH_SIZE, 0
         if was_high and self.connection is not None:
             self.connection.resume_writing()
 

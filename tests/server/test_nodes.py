@@ -23,10 +23,10 @@ from kohort.errors import ErrorCode
 from kohort.log.local import LocalDirectory
 from kohort.log.remote_log import RemoteLog
 from kohort.security import Endpoint
-from kohort.server.handlers.metadata import AT_ONCE
+from kohort.server.handlers.metadata import TOPICS_PER_TURN
 from kohort.server.nodes import (
     LISTED_MS,
-    NOBODY,
+    NO_NODE,
     ClusterNodes,
     Node,
     OneNode,
@@ -162,9 +162,9 @@ async def test_a_partition_without_a_leader_and_its_groups() -> None:
 
 
 def test_a_node_that_is_not_there() -> None:
-    assert OneNode(1, None).node(2, ENDPOINT) is NOBODY
+    assert OneNode(1, None).node(2, ENDPOINT) is NO_NODE
     assert Workers(Bench().topics, count=2, index=0, first_id=1, rack=None).node(3, ENDPOINT) is (
-        NOBODY
+        NO_NODE
     )
 
 
@@ -243,7 +243,7 @@ class TestANodeThatHasLeft:
         self.replay(NodeFenced(2))
         everybody = [(1, ENDPOINT.host), (2, "two"), (3, "three")]
         assert self.listed() == everybody
-        assert (self.nodes.ids, self.nodes.node(2, ENDPOINT)) == ({1, 3}, NOBODY)
+        assert (self.nodes.ids, self.nodes.node(2, ENDPOINT)) == ({1, 3}, NO_NODE)
         self.bench.clock.ms += LISTED_MS - 1
         self.former.update(self.cluster.nodes)
         assert self.listed() == everybody
@@ -295,7 +295,7 @@ class ComesAndGoes(OneNode):
 @pytest.mark.parametrize("version", [8, 12])
 async def test_a_node_that_comes_while_a_long_response_is_made(version: int) -> None:
     bench = Bench()
-    names = {f"t{number}" for number in range(3 * AT_ONCE)}
+    names = {f"t{number}" for number in range(3 * TOPICS_PER_TURN)}
     for name in names:
         bench.topics.create(name, 1)
     bench.nodes = ComesAndGoes(0, None)

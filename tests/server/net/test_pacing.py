@@ -15,9 +15,9 @@ import uvloop
 
 from kohort.log.storage import FileSlice, FileStore, OpenFiles
 from kohort.server.net.pacing import (
-    ENCRYPT_TOGETHER,
+    ENCRYPT_CHUNK,
     ENCRYPTED_PER_TURN,
-    READ_TOGETHER,
+    READ_CHUNK,
     EncryptingTransport,
     sending_from_files,
 )
@@ -38,7 +38,7 @@ class FakeTls(asyncio.Transport):
         assert not self.is_closed
         self.written.append(bytes(data))
         self.unread += len(data)
-        if self.unread > ENCRYPT_TOGETHER >= self.unread - len(data):
+        if self.unread > ENCRYPT_CHUNK >= self.unread - len(data):
             self.on_full()
 
     def get_write_buffer_size(self) -> int:
@@ -114,13 +114,13 @@ async def test_large_responses_wait_until_the_client_reads() -> None:
     large = bytes(range(250)) * 1_000
     bench.transport.writelines([large[:200_000], large[200_000:]])
     assert bench.transport.get_write_buffer_size() == len(large)
-    assert bench.tls.unread <= 2 * ENCRYPT_TOGETHER
+    assert bench.tls.unread <= 2 * ENCRYPT_CHUNK
     bench.transport.close()
     assert not bench.tls.is_closed
     while bench.written != large:
         assert bench.connection.told == ["pause"]
         bench.read()
-    assert max(map(len, bench.tls.written)) == ENCRYPT_TOGETHER
+    assert max(map(len, bench.tls.written)) == ENCRYPT_CHUNK
     await asyncio.sleep(0)
     assert bench.tls.is_closed
 
@@ -230,7 +230,7 @@ class TestRecordsInAFile:
             bench.send()
             _, peak = tracemalloc.get_traced_memory()
             tracemalloc.stop()
-            assert peak < 3 * READ_TOGETHER
+            assert peak < 3 * READ_CHUNK
 
     async def test_a_transport_that_is_full_already_gets_no_more(self, tmp_path: Path) -> None:
         before = bytes(2_000_000)

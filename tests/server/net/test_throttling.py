@@ -114,7 +114,7 @@ async def test_refused_connections_that_wait_leave_descriptors_for_files(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The client's end of a connection has a descriptor of this process as well."""
-    monkeypatch.setattr(creation_rate, "LONGEST_WAIT_S", 600.0)
+    monkeypatch.setattr(creation_rate, "MAX_WAIT_S", 600.0)
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     filled = fill_gaps()
     enough = filled[-1] + 40

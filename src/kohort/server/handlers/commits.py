@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 KnownPartitions: TypeAlias = Generator[None, None, tuple[OffsetToCommit, ...]]
 """Yields after each partition; returns the offsets of the partitions that exist."""
 
-AT_ONCE: Final = 2_000
+PARTITIONS_PER_TURN: Final = 2_000
 """Partitions of a decoded request that are handled in one turn."""
 
 

@@ -31,9 +31,9 @@ from kohort.util.time_slice import TimeSlices
 if TYPE_CHECKING:
     from kohort.protocol.requests import ConsumerGroupDescribeRequest
 
-_TOGETHER: Final = 100
+_BATCH_SIZE: Final = 100
 """Groups whose shards are asked before the first of them has responded."""
-REPEATED_UP_TO: Final = 10_000
+MAX_REPEATED_SIZE: Final = 10_000
 """Members in a response up to which a group that is named again is described again."""
 HIDDEN_TOPICS: Final = (
     "The group has described topic(s) that the client is not authorized to describe."
@@ -65,8 +65,8 @@ async def handle(
     elements, members = len(rows), 0
     seen: set[str] = set()
     slices, following = TimeSlices(), iter(sorted(allowed, key=bool))
-    while some := tuple(islice(following, _TOGETHER)):
-        repeated = seen.intersection(some) if members > REPEATED_UP_TO else ()
+    while some := tuple(islice(following, _BATCH_SIZE)):
+        repeated = seen.intersection(some) if members > MAX_REPEATED_SIZE else ()
         new = [each for each in some if each not in repeated]
         responses = iter(await submit_chunked(services, (partial(_request, each) for each in new)))
         for group in some:

@@ -18,7 +18,7 @@ from kohort.util.time_slice import TimeSlices
 if TYPE_CHECKING:
     from kohort.protocol.requests import DeleteGroupsRequest
 
-_TOGETHER: Final = 500
+_BATCH_SIZE: Final = 500
 """Groups whose shards are asked before the first of them has responded."""
 
 
@@ -27,7 +27,7 @@ async def handle(services: Services, exchange: Exchange, request: "DeleteGroupsR
     results: list[dict[str, Any]] = []
     seen: set[str] = set()
     slices, following = TimeSlices(), iter(request.groups_names)
-    while some := tuple(islice(following, _TOGETHER)):
+    while some := tuple(islice(following, _BATCH_SIZE)):
         groups = [each for each in dict.fromkeys(some) if each not in seen]
         seen.update(groups)
         access = services.access(exchange)

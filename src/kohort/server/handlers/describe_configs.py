@@ -41,10 +41,10 @@ API_KEY = 32
 _THROTTLE = b"\0\0\0\0"
 
 
-AT_ONCE = 20
+RESOURCES_PER_TURN = 20
 """Resources that are described in one turn; each takes a quarter of a millisecond."""
 FLEXIBLE_SINCE: Final = BY_NAME["describe_configs"].first_flexible
-REPEATED_UP_TO = 1 << 20
+MAX_REPEATED_SIZE = 1 << 20
 """Bytes of a response up to which a resource that is named again is described again."""
 UNKNOWN_TYPE = 0
 
@@ -52,7 +52,7 @@ UNKNOWN_TYPE = 0
 def handle(
     services: Services, exchange: Exchange, request: "DescribeConfigsRequest"
 ) -> Coroutine[Any, Any, None] | None:
-    if len(request.resources) > AT_ONCE:
+    if len(request.resources) > RESOURCES_PER_TURN:
         return _describe_many(services, exchange, request)
     results = [_result(services, exchange, request, resource) for resource in request.resources]
     exchange.respond(response(API_KEY, exchange.version, results=results))
@@ -78,7 +78,7 @@ async def _describe_many(
     for resource in request.resources:
         await slices.give_way()
         key = (resource.resource_type, resource.resource_name)
-        refused = key in seen and size > REPEATED_UP_TO
+        refused = key in seen and size > MAX_REPEATED_SIZE
         seen.add(key)
         results = [
             _repeated(resource) if refused else _result(services, exchange, request, resource)

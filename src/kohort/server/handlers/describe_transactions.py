@@ -16,7 +16,7 @@ from kohort.util.time_slice import TimeSlices
 if TYPE_CHECKING:
     from kohort.protocol.requests import DescribeTransactionsRequest
 
-REPEATED_UP_TO: Final = 10_000
+MAX_REPEATED_SIZE: Final = 10_000
 """Partitions in a response up to which an id that is named again is described again."""
 
 
@@ -35,7 +35,7 @@ async def handle(
     for name in request.transactional_ids:
         if not services.access(exchange).transactional_id(name):
             response = DescribeTransactionResponse(ErrorCode.transactional_id_authorization_failed)
-        elif not name or (name in seen and partitions > REPEATED_UP_TO):
+        elif not name or (name in seen and partitions > MAX_REPEATED_SIZE):
             response = DescribeTransactionResponse(ErrorCode.invalid_request)
         else:
             query = DescribeTransaction(on_response=None, transactional_id=name)

@@ -26,7 +26,7 @@ FORWARDED: Final = frozenset(
     }
 )
 """APIs whose changes are the controller's."""
-LARGE: Final = 16 * 1024
+MAX_INLINE_BYTES: Final = 16 * 1024
 """Bytes of a request that is encoded in a thread."""
 _THROTTLE_TIME: Final = 4
 """Bytes of the throttle time, with which each of the responses begins."""
@@ -54,7 +54,7 @@ async def _forward(
     services: Services, controller: RemoteController, exchange: Exchange, request: Any
 ) -> None:
     body = partial(encode, request)
-    encoded = await services.heavy_work.run(body) if exchange.size > LARGE else body()
+    encoded = await services.heavy_work.run(body) if exchange.size > MAX_INLINE_BYTES else body()
     head = request_head(
         exchange.api_key, exchange.version, exchange.correlation_id, exchange.client_id
     )

@@ -23,7 +23,7 @@ from kohort.server.services import Services
 if TYPE_CHECKING:
     from kohort.protocol.requests import LeaveGroupRequest, MemberIdentity
 
-TOGETHER: Final = 500
+BATCH_SIZE: Final = 500
 """Members that leave by one decision of the shard, and so cause at most one rebalance."""
 
 
@@ -34,7 +34,7 @@ def handle(
     if not services.access(exchange).group(request.group_id):
         _respond(exchange, LeaveGroupResponse(error=ErrorCode.group_authorization_failed))
         return None
-    if exchange.version >= 3 and len(request.members) > TOGETHER:
+    if exchange.version >= 3 and len(request.members) > BATCH_SIZE:
         return _leave_in_parts(services, exchange, request)
     members, respond = _members(exchange.version, request), exchange.callback(_respond)
     services.groups.submit(_request(exchange.version, request.group_id, members, respond))
@@ -44,10 +44,10 @@ def handle(
 async def _leave_in_parts(
     services: Services, exchange: Exchange, request: "LeaveGroupRequest"
 ) -> None:
-    """Have `TOGETHER` members leave after the others: each part is one decision of the shard."""
+    """Have `BATCH_SIZE` members leave after the others: each part is one decision of the shard."""
     following, members = iter(request.members), []
     error = NONE
-    while error is NONE and (some := tuple(islice(following, TOGETHER))):
+    while error is NONE and (some := tuple(islice(following, BATCH_SIZE))):
         leaving = tuple(_leaving(exchange.version, each) for each in some)
         part = partial(_request, exchange.version, request.group_id, leaving)
         response = await submit_and_wait(services, part)

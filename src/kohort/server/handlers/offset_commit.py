@@ -16,7 +16,7 @@ A request takes the first of four paths that it fits:
 2. `_commit_columns`: v8-10, without metadata, to partitions that exist. Not decoded: it is split
    into columns, one value for each partition, and stays in columns up to the log.
 3. `handle`: any other. Decoded; requests of more than `FAST_PATH_BYTES` in another thread.
-4. `_commit_in_slices`, from `handle`: one with more than `AT_ONCE` partitions.
+4. `_commit_in_slices`, from `handle`: one with more than `PARTITIONS_PER_TURN` partitions.
 
 The group's shard makes the same decision for all of them: 1 and 2 get there by `Groups.committing`
 and `Groups.commit`, 3 and 4 by `Groups.submit`.
@@ -35,7 +35,7 @@ from kohort.protocol.request_fast_path import Columns, read_member, read_offset_
 from kohort.server.handlers import milliseconds
 from kohort.server.handlers.chunked import submit_and_wait
 from kohort.server.handlers.commits import (
-    AT_ONCE,
+    PARTITIONS_PER_TURN,
     KnownPartitions,
     drop_oversized,
     drop_unknown_partitions,
@@ -71,7 +71,7 @@ def handle(
         error = ErrorCode.group_authorization_failed
         steps = refuse_all(request, responses, by_id=by_id, error=error)
     try:
-        for _ in range(AT_ONCE):
+        for _ in range(PARTITIONS_PER_TURN):
             next(steps)
     except StopIteration as end:
         offsets: tuple[OffsetToCommit, ...] = end.value

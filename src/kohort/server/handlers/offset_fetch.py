@@ -43,7 +43,7 @@ _Fields: TypeAlias = dict[str, Any]
 """Fields of a struct of the response."""
 
 DENIED: Final = OffsetFetchResponse(error=ErrorCode.group_authorization_failed)
-REPEATED_UP_TO: Final = 1024 * 1024
+MAX_REPEATED_SIZE: Final = 1024 * 1024
 """Size of a response up to which a group that is named again is fetched again, as in Kafka."""
 
 THROTTLE_TIME_SINCE: Final = 3
@@ -201,7 +201,7 @@ async def _fetch_many(
         group = _Group(services, exchange, requested)
         if not group.is_allowed:
             response = DENIED
-        elif group.id in seen and pieces.size > REPEATED_UP_TO:
+        elif group.id in seen and pieces.size > MAX_REPEATED_SIZE:
             response = OffsetFetchResponse(error=ErrorCode.invalid_request)
         else:
             response = await _fetched(services, request, exchange.version, group, requested)

@@ -23,7 +23,7 @@ from kohort.log.producers import Verification
 from kohort.protocol import response_fast_path
 from kohort.server.handlers.chunked import submit_and_wait
 from kohort.server.handlers.commits import (
-    AT_ONCE,
+    PARTITIONS_PER_TURN,
     drop_oversized,
     drop_unknown_partitions,
     merge_errors,
@@ -70,7 +70,7 @@ async def handle(services: Services, exchange: Exchange, request: "TxnOffsetComm
             services, exchange.version, request, drop_oversized(services, offsets)
         )
     encode = partial(_encoded, exchange.version, responses, response, offsets)
-    many = responses.elements > AT_ONCE
+    many = responses.elements > PARTITIONS_PER_TURN
     exchange.respond_encoded(*(await services.heavy_work.run(encode) if many else encode()))
 
 

@@ -1,6 +1,6 @@
 """TCP connections: bytes in, one request at a time, responses out in order."""
 
-from kohort.server.net.connection import WRITE_TOGETHER, Connection, Dispatch
+from kohort.server.net.connection import WRITE_BATCH_SIZE, Connection, Dispatch
 from kohort.server.net.connection_limits import ConnectionLimits
 from kohort.server.net.dispatcher import Dispatcher, FastPath, HandlerModule
 from kohort.server.net.exchange import Exchange
@@ -23,7 +23,7 @@ __all__ = [
     "AFTER_CORRELATION_ID",
     "CORRELATION_ID",
     "READ_AHEAD",
-    "WRITE_TOGETHER",
+    "WRITE_BATCH_SIZE",
     "AuthenticateAnswer",
     "Connection",
     "ConnectionLimits",

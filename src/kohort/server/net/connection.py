@@ -49,16 +49,16 @@ from kohort.server.net.unparsed_response import unparsed_response
 from kohort.server.net.work_time import WorkTime
 from kohort.server.throttling import Throttling
 
-WRITE_TOGETHER: Final = 64 * 1024
+WRITE_BATCH_SIZE: Final = 64 * 1024
 """Bytes of responses that may be held back to be written at once."""
 
-JOIN_BELOW: Final = 32 * 1024
+MAX_JOINED_BYTES: Final = 32 * 1024
 """Bytes up to which responses are joined to be written; larger ones are passed on in pieces."""
 
 REQUESTS_PER_TURN: Final = 64
 """Requests of one connection that are taken before other connections get their turn."""
 
-CLOSE_GRACE_S: Final = 5.0
+CLOSE_TIMEOUT_S: Final = 5.0
 """Time that the last responses have to reach a client whose connection is being closed."""
 
 Dispatch: TypeAlias = Callable[[Exchange, bytes, int], Coroutine[Any, Any, None] | None]
@@ -491,14 +491,14 @@ class Connection(asyncio.Protocol):
         head = frame_head(api_key, version, correlation_id, size)
         self._out += (head, *pieces)
         self._out_size += len(head) + size
-        if self._out_size > WRITE_TOGETHER:  # the transport may tell us to stop
+        if self._out_size > WRITE_BATCH_SIZE:  # the transport may tell us to stop
             self._flush()
 
     def _flush(self) -> None:
         if self._out:
             out, size = self._out, self._out_size
             self._out, self._out_size = [], 0
-            if size < JOIN_BELOW:
+            if size < MAX_JOINED_BYTES:
                 self._write(b"".join(cast("list[bytes]", out)))  # a slice would be larger
             else:
                 self._write_pieces(out, size)
@@ -545,7 +545,7 @@ class Connection(asyncio.Protocol):
         pending = self._transport.get_write_buffer_size()
         self._transport.close()
         if pending:
-            asyncio.get_running_loop().call_later(CLOSE_GRACE_S, self._transport.abort)
+            asyncio.get_running_loop().call_later(CLOSE_TIMEOUT_S, self._transport.abort)
 
 
 def host_of(address: object) -> str:

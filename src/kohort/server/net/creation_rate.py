@@ -7,7 +7,7 @@ BURST_S: Final = 10
 """Seconds worth of connections that may come at once, as with Kafka's windows."""
 MAX_ADDRESSES: Final = 20_000
 """Addresses whose connections are counted; of more, the one known longest is forgotten."""
-LONGEST_WAIT_S: Final = 1.0
+MAX_WAIT_S: Final = 1.0
 """Time until a connection beyond the quota of its address is closed: Kafka's, one window."""
 
 
@@ -61,4 +61,4 @@ class AddressRates:
         delay = rate.delay(now)
         if not delay:
             rate.take()
-        return min(delay, LONGEST_WAIT_S)
+        return min(delay, MAX_WAIT_S)

@@ -11,11 +11,11 @@ for each version: `(services, exchange, frame, offset of the body) -> whether it
 A fast path that returns False has done nothing, and the request is decoded. It may leave a
 `RepeatedRequest` with the exchange.
 
-*Large requests.* A frame of more than `LARGE` bytes is decoded in the thread for heavy work, so
-that the other connections are served meanwhile. The exception is a Produce request of a usual
-number of partitions: its bytes are records, which are not decoded here. Decoded requests of more
-than `VERY_LARGE` bytes exist one at a time, because they take ten to fifty times the memory of
-their bytes, and the thread frees them. One that waits for others (a parked JoinGroup, a Fetch that
+*Large requests.* A frame of more than `MAX_INLINE_BYTES` is decoded in the thread for heavy work. Other
+connections are served meanwhile. The exception is a Produce request of a usual number of
+partitions: its bytes are records, which are not decoded here. Decoded requests of more than
+`MAX_CONCURRENT_BYTES` exist one at a time, because they take ten to fifty times the memory of their
+bytes, and the thread frees them. One that waits for others (a parked JoinGroup, a Fetch that
 waits for records) does not hold up the next.
 """
 
@@ -37,13 +37,13 @@ FastPath: TypeAlias = Callable[[Services, Exchange, bytes, int], bool]
 HandlerModule: TypeAlias = Callable[[int], ModuleType]
 """The handler module of an API key. It may import the module."""
 
-LARGE: Final = 16 * 1024
+MAX_INLINE_BYTES: Final = 16 * 1024
 """Bytes of a frame that is decoded on the loop; 16,000 empty strings take 10 ms."""
-VERY_LARGE: Final = 1024 * 1024
-"""Bytes of a frame that is decoded beside other decoded requests."""
-FREED_AT_ONCE: Final = 128 * 1024
+MAX_CONCURRENT_BYTES: Final = 1024 * 1024
+"""Bytes of a frame that may be decoded while other decoded requests exist."""
+MAX_INLINE_FREED_BYTES: Final = 128 * 1024
 """Bytes of a frame whose decoded request is freed on the loop."""
-FEW: Final = 1_000
+MAX_INLINE_ELEMENTS: Final = 1_000
 """Array elements of a Produce request that is decoded on the loop, whatever its bytes are."""
 
 _PRODUCE: Final = BY_NAME["produce"].key
@@ -90,11 +90,13 @@ class Dispatcher:
         handle = self._handlers.get(api_key) or self.load(api_key)
         if api_key == API_VERSIONS and not _SERVED_API_VERSIONS.serves(version):
             return handle(self._services, exchange, None)
-        if len(frame) <= LARGE:
+        if len(frame) <= MAX_INLINE_BYTES:
             request = decode_request(api_key, version, frame, body_at)
-        elif api_key != _PRODUCE or not has_few_elements(api_key, version, frame, body_at, FEW):
+        elif api_key != _PRODUCE or not has_few_elements(
+            api_key, version, frame, body_at, MAX_INLINE_ELEMENTS
+        ):
             return self._handle_large(handle, exchange, frame, body_at)
-        elif len(frame) <= VERY_LARGE:
+        elif len(frame) <= MAX_CONCURRENT_BYTES:
             request = decode_request(api_key, version, frame, body_at)
         else:  # without a copy of the records
             request = decode_large_request(api_key, version, frame, body_at)
@@ -103,7 +105,7 @@ class Dispatcher:
     async def _handle_large(
         self, handle: Handle, exchange: Exchange, frame: bytes, body_at: int
     ) -> None:
-        if len(frame) <= VERY_LARGE:
+        if len(frame) <= MAX_CONCURRENT_BYTES:
             request, later = await self._decode_and_begin(handle, exchange, frame, body_at)
             await self._finish(request, later, len(frame))
             return
@@ -126,5 +128,5 @@ class Dispatcher:
     ) -> None:
         if later is not None:
             await later
-        if size > FREED_AT_ONCE:
+        if size > MAX_INLINE_FREED_BYTES:
             await self._services.heavy_work.run(partial(release, request))

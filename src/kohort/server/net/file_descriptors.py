@@ -15,8 +15,8 @@ logger = logging.getLogger("kohort.server")
 
 _OTHERS: Final = 128
 """Descriptors kept for other files: of a compaction, of records that are being sent, and so on."""
-_LEAST: Final = 128
-_FEW: Final = 2_048
+_MIN_FILES: Final = 128
+_LOW_FILES: Final = 2_048
 """With fewer descriptors, segments get fewer files too."""
 
 
@@ -32,17 +32,17 @@ def raise_limit() -> None:
             soft = hard
         except (OSError, ValueError):  # macOS has a lower limit than the hard one that it tells
             pass
-    if 0 <= soft < _LEAST:
+    if 0 <= soft < _MIN_FILES:
         raise KohortError(
-            f"the process may have {soft} open files, and a server needs {_LEAST}: raise the limit "
-            "(ulimit -n, LimitNOFILE= of systemd, --ulimit nofile= of docker)"
+            f"the process may have {soft} open files, and a server needs {_MIN_FILES}: raise the "
+            "limit (ulimit -n, LimitNOFILE= of systemd, --ulimit nofile= of docker)"
         )
 
 
 def warn_of_low_limit() -> None:
     """Log how many connections the limit leaves, if these are few."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if 0 <= soft < _FEW:
+    if 0 <= soft < _LOW_FILES:
         logger.warning(
             "the process may have %d open files, which is enough for about %d connections: raise "
             "the limit (ulimit -n) for more",

@@ -37,9 +37,9 @@ TURNS_TO_END: Final = 4
 """Turns in which the loop may see that an address, whose connections are too many, closed one."""
 HELD: Final = 1_000
 """Connections beyond a quota that wait to be closed; further ones are closed at once."""
-SHUTDOWN_S: Final = 5.0
+SHUTDOWN_TIMEOUT_S: Final = 5.0
 """Time that a client has to confirm the end of a TLS connection."""
-OUT_OF_FILES_S: Final = 1.0
+OUT_OF_FILES_INTERVAL_S: Final = 1.0
 """Pause when the system has no file descriptor for a connection."""
 
 
@@ -174,7 +174,9 @@ class Listener:
     def _pause(self, error: OSError) -> None:
         self._log.log(logging.ERROR, "cannot accept a connection: %s", error)
         self._set_accepting(False)
-        self._timer = asyncio.get_running_loop().call_later(OUT_OF_FILES_S, self.accept_or_wait)
+        self._timer = asyncio.get_running_loop().call_later(
+            OUT_OF_FILES_INTERVAL_S, self.accept_or_wait
+        )
 
     def _open(self, accepted: socket.socket, host: str, turns: int = TURNS_TO_END) -> None:
         loop = asyncio.get_running_loop()
@@ -228,7 +230,7 @@ class Listener:
             accepted,
             ssl=tls.context,
             ssl_handshake_timeout=tls.handshake_timeout_s,
-            ssl_shutdown_timeout=SHUTDOWN_S,
+            ssl_shutdown_timeout=SHUTDOWN_TIMEOUT_S,
         )
 
     def _opened(self, connection: Connection, task: "asyncio.Task[None]") -> None:

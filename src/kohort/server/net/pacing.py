@@ -17,13 +17,13 @@ from typing import Any, Final, Protocol, TypeAlias
 from kohort.log.storage import FileSlice, Records
 from kohort.server.fetch import joined
 
-ENCRYPT_TOGETHER: Final = 64 * 1024
+ENCRYPT_CHUNK: Final = 64 * 1024
 """Bytes that are encrypted at once: ten times as many cost ten times as much for each of them."""
 
 ENCRYPTED_PER_TURN: Final = 1024 * 1024
 """Bytes of one connection that are encrypted in one turn, in about a millisecond."""
 
-READ_TOGETHER: Final = 16 * 1024
+READ_CHUNK: Final = 16 * 1024
 """Bytes that are read from a file while the socket is full; it tells when it has taken them."""
 
 SEND_BUFFER: Final = 256 * 1024
@@ -189,7 +189,7 @@ class EncryptingTransport(PacingTransport):
     per_turn = ENCRYPTED_PER_TURN
 
     def hand_over(self, piece: Piece, at: int) -> int:
-        data = _read(piece, at, ENCRYPT_TOGETHER)
+        data = _read(piece, at, ENCRYPT_CHUNK)
         self._transport.write(data)
         return len(data)
 
@@ -217,7 +217,7 @@ class SendingTransport(PacingTransport):
             # A socket that has failed is the transport's to find.
             with contextlib.suppress(OSError):
                 return self._send(piece, at)
-        data = _read(piece, at, READ_TOGETHER)
+        data = _read(piece, at, READ_CHUNK)
         self._transport.write(data)
         return len(data)
 
