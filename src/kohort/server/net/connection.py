@@ -155,7 +155,7 @@ class Connection(asyncio.Protocol):
             self._metrics.bytes_in += len(data)
             self.last_active = self._connections.ticks
             queue = self._queue
-            if len(data) <= UNMETERED and queue.is_at_rest:
+            if len(data) <= UNMETERED and queue.is_at_rest():
                 # The frame is all there is to do, and need not go through the queue.
                 if self._repeated is not None and self._repeat(data, self._repeated):
                     return
@@ -380,8 +380,7 @@ class Connection(asyncio.Protocol):
     def _rest(self) -> None:
         """Write the responses, and resume reading if it is paused without need."""
         self._flush()
-        queue = self._queue
-        if not (queue.needs_bytes and self._reading and queue.is_empty):
+        if not (self._reading and self._queue.awaits_frame()):
             self._keep_reading_or_pause()
 
     def _take_requests(self) -> None:

@@ -11,12 +11,12 @@ for each version: `(services, exchange, frame, offset of the body) -> whether it
 A fast path that returns False has done nothing, and the request is decoded. It may leave a
 `RepeatedRequest` with the exchange.
 
-*Large requests.* A frame of more than `MAX_INLINE_BYTES` is decoded in the thread for heavy work. Other
+*Large requests.* The thread for heavy work decodes a frame of more than `MAX_INLINE_BYTES`. Other
 connections are served meanwhile. The exception is a Produce request of a usual number of
 partitions: its bytes are records, which are not decoded here. Decoded requests of more than
 `MAX_CONCURRENT_BYTES` exist one at a time, because they take ten to fifty times the memory of their
-bytes, and the thread frees them. One that waits for others (a parked JoinGroup, a Fetch that
-waits for records) does not hold up the next.
+bytes, and the thread frees them. One that waits for others (a parked JoinGroup, a Fetch that waits
+for records) does not hold up the next.
 """
 
 import asyncio

@@ -57,9 +57,9 @@ class RequestQueue:
 
     # Bytes
 
-    @property
     def is_at_rest(self) -> bool:
         """Whether bytes that arrive now begin a request that can be served at once."""
+        # No property: Python 3.11 calls those more slowly, and this is called for every request.
         return (
             self.in_progress is None
             and self.needs_bytes
@@ -68,10 +68,9 @@ class RequestQueue:
             and self._reader.is_empty
         )
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether no bytes wait."""
-        return self._reader.is_empty
+    def awaits_frame(self) -> bool:
+        """Whether no bytes wait, and more are needed."""
+        return self.needs_bytes and self._reader.is_empty
 
     @property
     def buffered(self) -> int:
