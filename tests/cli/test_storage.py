@@ -9,12 +9,12 @@ from cli.running import Outcome, Run, runner
 from kohort.log.base import LogConfig
 from kohort.log.directory_format import FORMAT_FILE
 from kohort.log.local import LocalDirectory
-from kohort.log.postgres.copy import PostgresTarget
 from kohort.log.worker_directories import spread
 from kohort.protocol import batches
 from kohort.protocol.batches import Record
 from kohort.server.config import Config
 from kohort.server.topics import Topics
+from kohort.storage.postgres.logs.copy import PostgresTarget
 from kohort.types import Timestamp, TopicPartition
 from peers.postgres import Postgres
 

@@ -13,7 +13,7 @@ from kohort.log.memory import MemoryDirectory
 from kohort.protocol import batches
 from kohort.protocol.batches import Record
 from kohort.types import Timestamp, TopicPartition
-from log.postgres.node_logs import NodeLogs
+from storage.postgres.node_logs import NodeLogs
 
 NOW = Timestamp(1_700_000_000_000)
 ORDERS = TopicPartition("orders", 0)

@@ -18,15 +18,15 @@ from kohort.log.base import LogConfig
 from kohort.log.copying import contents_of, copy_all, copy_log, differences
 from kohort.log.file_copy import FileTarget
 from kohort.log.local import LocalDirectory
-from kohort.log.postgres.copy import PostgresTarget
-from kohort.log.postgres.fence import Fence
-from kohort.log.postgres.shared_storage import PostgresStorage
-from kohort.log.postgres.source import PostgresSource
 from kohort.log.segment_recovery import unobserved
 from kohort.protocol import batches
+from kohort.storage.postgres.cluster.shared_storage import PostgresStorage
+from kohort.storage.postgres.fence import Fence
+from kohort.storage.postgres.logs.copy import PostgresTarget
+from kohort.storage.postgres.logs.source import PostgresSource
 from kohort.types import TopicPartition
-from log.postgres.node_logs import NodeLogs
 from peers.postgres import make_tables
+from storage.postgres.node_logs import NodeLogs
 
 from .conftest import (
     DAY,

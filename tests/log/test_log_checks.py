@@ -12,8 +12,8 @@ from kohort.log.copying import copy_all
 from kohort.log.findings import Known, Level
 from kohort.log.leader_epoch_checkpoint import NAME
 from kohort.log.local import LocalDirectory
-from kohort.log.postgres import log_check
-from kohort.log.postgres.copy import PostgresTarget
+from kohort.storage.postgres.logs import log_check
+from kohort.storage.postgres.logs.copy import PostgresTarget
 from kohort.types import TopicPartition
 
 from .conftest import NOW, ORDERS, ORDERS_ID, batch, fill

@@ -17,7 +17,7 @@ from kohort.log.memory import MemoryDirectory
 from kohort.log.recovery import LastEnd
 from kohort.log.storage import OpenFiles
 from kohort.util.time_slice import TimeSlices
-from log.postgres.node_logs import NodeLogs
+from storage.postgres.node_logs import NodeLogs
 from turns import BOUND_MS, cpu_ms, longest_turn_ms
 
 from .conftest import NOW, ORDERS, ORDERS_ID, batch, records_of

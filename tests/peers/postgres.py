@@ -308,8 +308,8 @@ if __name__ == "__main__":
 
 def make_tables(url: str) -> None:
     """Make the tables of a server, without one."""
-    from kohort.log.postgres import schema
-    from kohort.log.postgres.control import Control
+    from kohort.storage.postgres import schema
+    from kohort.storage.postgres.control import Control
 
     control = Control(url, "test")
     try:

@@ -10,12 +10,12 @@ import pytest
 
 from kohort.client import Producer
 from kohort.errors import KohortError
-from kohort.log.postgres.check import check
-from kohort.log.postgres.copy import PostgresTarget
-from kohort.log.postgres.pooler import has_own_session
 from kohort.server.broker import Broker
 from kohort.server.config import Config
 from kohort.server.topics import known_partitions
+from kohort.storage.postgres.check import check
+from kohort.storage.postgres.logs.copy import PostgresTarget
+from kohort.storage.postgres.pooler import has_own_session
 from peers.pgbouncer import pooled
 from peers.postgres import Postgres
 from server.postgres_nodes_bench import PARTITIONS, Nodes

@@ -87,8 +87,8 @@ def run(options: argparse.Namespace) -> int:
 
 async def _with_cluster(options: argparse.Namespace) -> Tell | None:
     """A function that prints the result; None, after a message, if the time was not enough."""
-    from kohort.log.postgres.fence import OPERATOR, Fence
-    from kohort.log.postgres.shared_storage import PostgresStorage
+    from kohort.storage.postgres.cluster.shared_storage import PostgresStorage
+    from kohort.storage.postgres.fence import OPERATOR, Fence
 
     storage = PostgresStorage(options.storage, Fence(OPERATOR), METADATA)
     cluster = ClusterAdmin(storage)

@@ -48,7 +48,7 @@ def _check(place: str, show: Callable[[Finding], None]) -> None:
 
 
 async def _check_database(url: str, show: Callable[[Finding], None]) -> None:
-    from kohort.log.postgres.check import check
+    from kohort.storage.postgres.check import check
 
     async for each in check(url, known_partitions):
         show(each)

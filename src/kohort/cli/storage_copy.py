@@ -104,7 +104,7 @@ def _opened(place: str, how: Callable[[str], T]) -> T:
 def open_logs(place: str) -> Source:
     """The logs of stopped servers. Raises KohortError, OSError."""
     if in_postgres(place):
-        from kohort.log.postgres.source import PostgresSource
+        from kohort.storage.postgres.logs.source import PostgresSource
 
         return PostgresSource(place)
     path = Path(place)
@@ -124,7 +124,7 @@ def open_logs(place: str) -> Source:
 def open_target(place: str) -> Target:
     """The target of a copy. Raises KohortError if it is not empty or in use, OSError."""
     if in_postgres(place):
-        from kohort.log.postgres.copy import PostgresTarget
+        from kohort.storage.postgres.logs.copy import PostgresTarget
 
         return PostgresTarget(place)
     return FileTarget(Path(place))

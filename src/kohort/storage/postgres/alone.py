@@ -1,0 +1,48 @@
+"""Having all tables for oneself: copies do, and no server serves from them meanwhile.
+
+An advisory lock keeps servers, which share it, and copies apart. A server that has lost its lock
+with a connection shows by its lease that it is there; if it does not, it is fenced.
+"""
+
+import asyncio
+from typing import Final
+
+from kohort.errors import KohortError, fresh
+from kohort.storage.postgres.fence import LOCK, RENEWED_EVERY_S
+from kohort.storage.postgres.link import Connection
+
+NODE: Final = -1
+"""Stands for all nodes, and is none."""
+_CLAIM: Final = "select pg_try_advisory_lock($1, hashtext(current_schema() || ' copy'))"
+_SHARE: Final = "select pg_try_advisory_lock_shared($1, hashtext(current_schema() || ' copy'))"
+_LEASE: Final = "select max(lease_until) from nodes where lease_until > now()"
+
+
+async def lock(connection: Connection, node: int) -> bool:
+    """Have the tables as long as the connection lasts: with other nodes, or alone as `NODE`.
+
+    False if another process keeps this one away.
+    """
+    return bool(await connection.fetchval(_CLAIM if node == NODE else _SHARE, LOCK))
+
+
+async def ensure_locked(connection: Connection, node: int) -> None:
+    """`lock`, or raise KohortError."""
+    if not await lock(connection, node):
+        raise fresh(_IN_USE if node == NODE else _IS_COPIED)
+
+
+async def fence_all(connection: Connection) -> None:
+    """Have no server write any more. Raises KohortError if one is alive."""
+    lease = await connection.fetchval(_LEASE)
+    if lease is not None:
+        await asyncio.sleep(2.5 * RENEWED_EVERY_S)
+        if await connection.fetchval(_LEASE) not in (None, lease):
+            raise fresh(_IN_USE)
+    await connection.execute("update nodes set session = session + 1, lease_until = null")
+
+
+_IS_COPIED: Final = KohortError(
+    "kohort storage uses the tables: start the server when it has ended"
+)
+_IN_USE: Final = KohortError("a server or another kohort storage uses the tables: stop it first")

@@ -1,0 +1,31 @@
+"""Who keeps Kohort waiting in the database: locks of operators, backups and migrations."""
+
+from typing import Final
+
+from kohort.storage.postgres.link import Connection
+
+_BLOCKERS: Final = (
+    "select w.application_name, b.pid, b.usename, nullif(b.application_name, ''), "
+    "coalesce(extract(epoch from clock_timestamp() - b.xact_start)::int, 0) "
+    "from pg_stat_activity w cross join unnest(pg_blocking_pids(w.pid)) p (pid) "
+    "join pg_stat_activity b on b.pid = p.pid "
+    "where w.datname = current_database() and w.usename = session_user "
+    "and w.application_name like 'kohort %' and w.wait_event_type = 'Lock' "
+    "and b.application_name not like 'kohort %' order by b.xact_start, w.pid limit 1"
+)
+
+
+async def blocker(connection: Connection) -> str | None:
+    """Who has held a lock that Kohort waits for, for longest, and the remedy; None: nobody.
+
+    Raises what asyncpg raises.
+    """
+    found = await connection.fetchrow(_BLOCKERS)
+    if found is None:
+        return None
+    waits, process, role, name, seconds = found
+    who = f"role {role}" if name is None else f"{name}, role {role}"
+    return (
+        f"the process {process} of PostgreSQL ({who}) holds a lock that {waits} waits for, in a "
+        f"transaction of {seconds} s: end it, or select pg_terminate_backend({process})"
+    )

@@ -1,0 +1,377 @@
+"""The logs of a cluster in PostgreSQL, as one of its nodes has them.
+
+The node writes only in its session, and with a session everything ends that writes in it: what was
+not written then never is. A log that is taken is read after the record by which this node leads it
+was appended. By then no other node writes to it. Logs that are wanted at a time are taken together.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from collections.abc import Callable, Container, Iterable, Sequence
+from functools import partial
+from typing import Final, TypeAlias
+from uuid import UUID
+
+from kohort import __version__
+from kohort.cluster import FencedError
+from kohort.errors import ErrorCode, KafkaError, KohortError
+from kohort.log.base import Log, LogConfig
+from kohort.log.cleaner import compact_all, retain_all
+from kohort.log.offline_log import OfflineLog
+from kohort.log.problems import Problems
+from kohort.log.standby import StandbyLog
+from kohort.storage.postgres import schema
+from kohort.storage.postgres.blocking import blocker
+from kohort.storage.postgres.cluster.history import find_lost, tell_lost
+from kohort.storage.postgres.cluster.places import PostgresPlaces
+from kohort.storage.postgres.cluster.strays import KnownTopics, set_strays_aside
+from kohort.storage.postgres.cluster.trouble import Trouble
+from kohort.storage.postgres.control import Control
+from kohort.storage.postgres.fence import Fence
+from kohort.storage.postgres.link import Connection, Link, Opened
+from kohort.storage.postgres.logs.log import PostgresLog
+from kohort.storage.postgres.logs.pages import PageCache
+from kohort.storage.postgres.logs.reading import RowReader, RowsOfOthers
+from kohort.storage.postgres.logs.session import Session
+from kohort.storage.postgres.logs.taking import Taken, Wanted, take_logs
+from kohort.storage.postgres.on_loop import OnLoop
+from kohort.storage.postgres.outcomes import DatabaseError
+from kohort.storage.postgres.pooler import ensure_own_session
+from kohort.types import Timestamp, TopicPartition
+
+logger = logging.getLogger("kohort.log")
+
+TAKEN_AT_ONCE: Final = 250
+"""Logs that are taken together: what is stored of them is in memory at a time."""
+RELEASED_WITHIN_S: Final = 2.0
+"""Time that the last appends of a log have; then the session ends, and nothing more is written."""
+
+_Log: TypeAlias = PostgresLog | OfflineLog
+_Future: TypeAlias = "asyncio.Future[_Log]"
+_Taking: TypeAlias = tuple[Wanted, _Future]
+
+
+class SharedPostgresDirectory:
+    """The `SharedLogDirectory` of PostgreSQL. For one event loop."""
+
+    def __init__(
+        self, url: str, node: int, metadata: TopicPartition, *, stray_retention_ms: int
+    ) -> None:
+        """`metadata` is the log of the cluster. Nothing is opened yet: `open_tables` does."""
+        self._metadata = metadata
+        self._name = f"kohort node {node}"
+        self._url = url
+        self._stray_retention_ms = stray_retention_ms
+        self.problems = Problems()
+        self._trouble = Trouble(self.problems)
+        self.on_reopened: list[Callable[[Log], None]] = []
+        self.on_written: list[Callable[[float], None]] = []
+        self._control = Control(url, f"{self._name} control")
+        self._reader = RowReader(self._link("reading"), self._control)
+        self._cache = PageCache()
+        self._logs: dict[TopicPartition, _Log] = {}
+        self._taken: dict[TopicPartition, Wanted] = {}
+        """What was asked for when a log was taken, to take it again."""
+        self._wanted: deque[_Taking] = deque()
+        self._taking = OnLoop(self._take_wanted)
+        self._session: Session | None = None
+        self._ends: dict[tuple[TopicPartition, UUID], tuple[int, int]] = {}
+        """What was durable of the logs that were led before, and in which epoch."""
+        self._known_topics: KnownTopics = _nothing_known
+        self.directories: PostgresPlaces
+        self._closed = False
+
+    def __repr__(self) -> str:
+        return f"<SharedPostgresDirectory {self._name} {len(self._logs)} logs>"
+
+    def _link(self, part: str, opened: Opened | None = None) -> Link:
+        return Link(self._url, f"{self._name} {part}", opened)
+
+    async def open_tables(self) -> None:
+        """Make the tables if there are none, and know their cluster. Raises OSError, KohortError.
+
+        It may be called again after a failure.
+        """
+
+        async def read(connection: Connection) -> tuple[str | None, str | None]:
+            await ensure_own_session(connection, self._url)
+            await schema.prepare(connection)
+            return tuple(await connection.fetchrow("select cluster_id, written_by from meta"))
+
+        found_id, written_by = await asyncio.to_thread(self._control.query, read)
+        self.directories = PostgresPlaces(
+            self._control, found_id, written_by or __version__, __version__
+        )
+
+    # Sessions
+
+    def session_begun(self, fence: Fence) -> None:
+        """Write by this session from now on, until it is lost."""
+        self._session = Session(
+            partial(self._link, opened=partial(self._ensure_history, fence)),
+            fence,
+            self._reader,
+            self._cache,
+            self.problems,
+            troubled=self._trouble.tell,
+            written=self._written,
+            find_strays=self._find_strays,
+        )
+        fence.on_lost.append(self._session_over)
+
+    async def _find_strays(self, connection: Connection) -> bool:
+        return await set_strays_aside(connection, self._metadata, self._known_topics)
+
+    async def _ensure_history(self, fence: Fence, connection: Connection) -> None:
+        """Raise FencedError if the database has another history than that of the session."""
+        await fence.ensure_timeline(connection)
+        logs = [each for each in self._logs.values() if isinstance(each, PostgresLog)]
+        if await find_lost(connection, logs):
+            raise fence.lose(FencedError("the database has lost what was acknowledged"))
+
+    def _session_over(self) -> None:
+        logs = tuple(self._logs.values())
+        for partition in self._logs:
+            self._remember_end(partition)
+        self._logs.clear()
+        self._taken.clear()
+        if self._session is not None:
+            session, self._session = self._session, None
+            session.abandon(session.fence.lost or FencedError())
+        for log in logs:
+            log.end(ErrorCode.not_leader_or_follower)
+        self._trouble.tell(None)
+
+    def _remember_end(self, partition: TopicPartition) -> None:
+        log = self._logs.get(partition)
+        if isinstance(log, PostgresLog):
+            place = partition, self._taken[partition].topic_id
+            self._ends[place] = log.high_watermark, log.leader_epoch
+
+    def _ensure_told(self, session: Session, wanted: Wanted, log: _Log) -> None:
+        """Log what the database has lost of a log that was led here before.
+
+        Raises DatabaseError if the log would go on in the same epoch: another session begins one.
+        """
+        before, epoch = self._ends.pop((wanted.topic_partition, wanted.topic_id), (0, 0))
+        if isinstance(log, PostgresLog) and log.end_offset < before:
+            tell_lost(wanted.topic_partition, log.end_offset, before)
+            if log.leader_epoch <= epoch:
+                why = f"the database has lost the end of {log.topic_partition}"
+                session.fence.lose(FencedError(why))
+                raise DatabaseError(None, why)
+
+    def _current(self) -> Session:
+        """Raises DatabaseError."""
+        if self._session is None:
+            raise DatabaseError(None, "this node has no session")
+        return self._session
+
+    def _written(self, seconds: float) -> None:
+        for tell in self.on_written:
+            tell(seconds)
+
+    # Leading
+
+    async def take(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: UUID,
+        config: LogConfig,
+        leader_epoch: int,
+        position: int,
+    ) -> _Log:
+        session = self._current()
+        wanted = Wanted(topic_partition, topic_id, config, leader_epoch, position)
+        log = await self._take(wanted)
+        if session is not self._session:
+            raise DatabaseError(None, "the session of this node has ended meanwhile")
+        self._ensure_told(session, wanted, log)
+        self._logs[topic_partition], self._taken[topic_partition] = log, wanted
+        return log
+
+    async def _take(self, wanted: Wanted) -> _Log:
+        future: _Future = asyncio.get_running_loop().create_future()
+        self._wanted.append((wanted, future))
+        self._taking.wake()
+        return await future
+
+    async def _take_wanted(self) -> None:
+        while True:
+            await self._taking.until(lambda: self._wanted)
+            count = min(len(self._wanted), TAKEN_AT_ONCE)
+            some = [self._wanted.popleft() for _ in range(count)]
+            loop = asyncio.get_running_loop()
+            try:
+                await asyncio.to_thread(self._open_all, self._current(), some, loop)
+            except OSError as error:
+                for _, future in some:
+                    _end(future, error)
+
+    def _open_all(
+        self, session: Session, some: Sequence[_Taking], loop: asyncio.AbstractEventLoop
+    ) -> None:
+        """Take logs, and tell of each when it is open: one may have much to read.
+
+        Raises OSError.
+        """
+        wanted = [each for each, _ in some]
+
+        async def read(connection: Connection) -> list[Taken | DatabaseError]:
+            return await take_logs(connection, session.fence, self._metadata, wanted)
+
+        found = self._control.query(read)
+        for (each, future), taken in zip(some, found, strict=True):
+            log = self._open(session, each.config, taken) if isinstance(taken, Taken) else taken
+            loop.call_soon_threadsafe(_end, future, log)
+
+    def _open(self, session: Session, config: LogConfig, taken: Taken) -> _Log | OSError:
+        stored, epochs = taken
+        topic_partition = stored.topic_partition
+        self.problems.end_all(topic_partition)
+        try:
+            return session.open(stored, config, self._go_on, leader_epochs=epochs)
+        except KafkaError as error:
+            self.problems.begin(topic_partition, str(error))
+            return OfflineLog(topic_partition, config, error)
+        except OSError as error:
+            return error.with_traceback(None)
+
+    def stand_by(
+        self, topic_partition: TopicPartition, topic_id: UUID, config: LogConfig
+    ) -> StandbyLog:
+        source = RowsOfOthers(self._reader, topic_partition, topic_id)
+        return StandbyLog(topic_partition, config, source)
+
+    async def release(self, topic_partition: TopicPartition) -> None:
+        self._remember_end(topic_partition)
+        log = self._forgotten(topic_partition)
+        if log is None:
+            return
+        self.problems.forget(topic_partition)
+        session = self._session
+        try:
+            log.close()
+            if isinstance(log, PostgresLog):
+                async with asyncio.timeout(RELEASED_WITHIN_S):
+                    await log.written()
+        except (OSError, KohortError, TimeoutError) as error:
+            told = str(error) or await self._blocker() or "the database does not respond"
+            why = f"what was appended to {topic_partition} last may not be written: {told}"
+            # Another session excludes what may still be under way.
+            if session is not None and session is self._session:
+                session.fence.lose(FencedError(why))
+            raise DatabaseError(None, why) from error
+
+    async def _blocker(self) -> str | None:
+        """Text on the lock that a write of this node waits for, if there is one."""
+        with contextlib.suppress(OSError, KohortError):
+            return await asyncio.to_thread(self._control.query, blocker)
+        return None
+
+    def _forgotten(self, topic_partition: TopicPartition) -> _Log | None:
+        """A log that is not served from now on."""
+        self._taken.pop(topic_partition, None)
+        return self._logs.pop(topic_partition, None)
+
+    # Removing
+
+    def know_topics(self, known: KnownTopics) -> None:
+        self._known_topics = known
+
+    def retire(self, topic_partition: TopicPartition) -> None:
+        log = self._forgotten(topic_partition)
+        if log is not None:
+            log.end(ErrorCode.unknown_topic_or_partition)
+            self.problems.forget(topic_partition)
+
+    def remove(self, topic_partition: TopicPartition, topic_id: UUID) -> None:
+        self.retire(topic_partition)
+        if self._session is not None:
+            self._session.removing.remove(topic_partition, topic_id)
+
+    async def retain(self, now: Timestamp) -> None:
+        await retain_all(self._logs.values(), now)
+        if self._session is not None:
+            self._session.removing.sweep(self._stray_retention_ms)
+
+    async def compact(self, now: Timestamp) -> None:
+        await compact_all(self._logs.values(), now)
+
+    # What one node does that leads all partitions
+
+    def stop_opening(self) -> None:
+        """Opening the tables is all that there is."""
+
+    def _go_on(self, checked: int = 0) -> None:
+        """Logs are read to their end."""
+
+    def confirm_start(self) -> None:
+        """The lease is renewed by whoever has the session."""
+
+    def recover(self, logs: Iterable[tuple[TopicPartition, LogConfig, int]]) -> None:
+        """PostgreSQL has done so."""
+
+    def open(
+        self,
+        topic_partition: TopicPartition,
+        config: LogConfig,  # noqa: ARG002
+        *,
+        synced_by_owner: bool = False,  # noqa: ARG002
+        leader_epoch: int = 0,  # noqa: ARG002
+    ) -> _Log:
+        """A log that was taken."""
+        return self._logs[topic_partition]
+
+    def refuse(self, topic_partition: TopicPartition, why: str) -> None:
+        failure = KafkaError(ErrorCode.kafka_storage_error, why)
+        self.problems.begin(topic_partition, failure.message)
+        self._logs[topic_partition] = OfflineLog(topic_partition, LogConfig(), failure)
+
+    async def reopen(self) -> None:
+        for topic_partition, log in tuple(self._logs.items()):
+            wanted = self._taken.get(topic_partition)
+            if not log.can_reopen or wanted is None:
+                continue
+            self._remember_end(topic_partition)
+            try:
+                session = self._current()
+                opened = await self._take(wanted)
+                self._ensure_told(session, wanted, opened)
+            except OSError as error:
+                logger.error("%s cannot be opened again: %s", topic_partition, error)
+                continue
+            if self._logs.get(topic_partition) is log:
+                self._logs[topic_partition] = opened
+                for tell in tuple(self.on_reopened):
+                    tell(opened)
+
+    def names(self) -> Iterable[TopicPartition]:
+        return tuple(self._logs)
+
+    def close(self) -> None:
+        """Close the connections; what was not released is not written. Idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        self._taking.stop()
+        while self._wanted:
+            _end(self._wanted.popleft()[1], DatabaseError(None, "the node ends"))
+        self._session_over()
+        self._reader.stop()
+        self._control.close()
+
+
+def _nothing_known() -> tuple[int, Container[UUID]]:
+    return -1, ()
+
+
+def _end(future: _Future, found: _Log | OSError) -> None:
+    if future.done():
+        return  # who waits was cancelled
+    if isinstance(found, OSError):
+        future.set_exception(found)
+    else:
+        future.set_result(found)

@@ -1,0 +1,478 @@
+"""The `SharedStorage` of a cluster: the metadata log as rows, and the table of nodes.
+
+A batch of the metadata log is inserted with the end of the log as its key, so of two nodes that
+append at the same offset one is refused. The insert holds the row of its own node, and ends the
+sessions of others in the same transaction. Compaction replaces all rows up to an end by those of a
+snapshot; `logs.cleaned` is that end, so who has read less than that knows.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+
+from asyncpg import UniqueViolationError
+
+from kohort.cluster.observed import Liveness, Observed
+from kohort.cluster.storage import (
+    LEASE_MS,
+    FencedError,
+    HistoryLostError,
+    Logged,
+    UnknownOutcomeError,
+)
+from kohort.errors import KohortError, fresh
+from kohort.log.directory_format import METADATA_ID
+from kohort.protocol.batch_format import START
+from kohort.protocol.batches import read_header
+from kohort.storage.postgres import alone, schema
+from kohort.storage.postgres.fence import (
+    BOUNDED,
+    LEASE,
+    LOCK,
+    METADATA,
+    Fence,
+    end_session,
+    ensure_cluster,
+    lock_node,
+    taken,
+    timeline_of,
+)
+from kohort.storage.postgres.link import Connection, Link
+from kohort.storage.postgres.outcomes import outcome
+from kohort.types import Timestamp, TopicPartition
+
+logger = logging.getLogger("kohort.log")
+
+READ_BYTES: Final = 1 << 20
+_HINT_WITHIN_S: Final = 0.5
+"""A notification may be lost with its connection."""
+
+_FIND: Final = "select id from logs where topic = $1 and partition = $2 and state = 'live'"
+_MAKE: Final = (
+    "insert into logs (id, topic, partition, topic_id) values (nextval('log_ids'), $1, $2, $3) "
+    "on conflict (topic, partition) where state = 'live' do nothing"
+)
+_CHANNEL: Final = "select 'kohort_' || md5(current_schema())"
+"""A name of a schema may be as long as that of a channel."""
+_END: Final = (
+    "select greatest((select next from batches where log = $1 order by base desc limit 1), "
+    "(select start_offset from logs where id = $1))"
+)
+_READ: Final = (
+    "select l.cleaned, b.data from logs l left join lateral ("
+    "  select base, data from batches where log = l.id and base >= coalesce("
+    "  (select max(base) from batches where log = l.id and base <= $2), 0) and next > $2 "
+    "  order by base limit 500"
+    ") b on true where l.id = $1 order by b.base"
+)
+_SNAPSHOT: Final = (
+    "select l.cleaned, b.data from logs l join batches b on b.log = l.id and b.base < l.cleaned "
+    "where l.id = $1 order by b.base"
+)
+_COMPACTED: Final = (
+    "update logs set start_offset = $2, cleaned = $3 where id = $1 and cleaned < $3 returning true"
+)
+_KNOWN: Final = (
+    "select l.cleaned, b.data from logs l left join batches b on b.log = l.id and b.base = $2 "
+    "where l.id = $1"
+)
+_COMPACTED_AWAY: Final = (
+    "delete from batches where log = $1 and base < $2",
+    "delete from segments where log = $1 and base < $2",
+)
+_INSERT: Final = (
+    "insert into batches (log, base, next, epoch, max_ts, data) values ($1, $2, $3, $4, $5, $6)"
+)
+_APPEND: Final = f"""
+with fence as (
+    select {BOUNDED} from nodes where node = $7 and lane = $8 and session = $9 for share
+), appended as (
+    insert into batches (log, base, next, epoch, max_ts, data)
+    select $1::int, $2::bigint, $3::bigint, $4::int, $5::bigint, $6::bytea from fence
+    where ({_END}) = $2
+    returning next
+)
+select (select count(*) from fence), (select count(pg_notify($10, next::text)) from appended)
+"""  # of constants  # nosec B608
+_NODES: Final = (
+    "select now() as now, pg_postmaster_start_time() as started, n.node, n.session, "
+    "n.lease_until, l.objid is not null as holds_lock "
+    "from (select) one left join nodes n on n.lane = $1 and n.node >= 0 "
+    "left join pg_locks l on l.locktype = 'advisory' and l.granted "
+    "and l.database = (select oid from pg_database where datname = current_database()) "
+    "and l.classid::bigint = $2 and l.objid::bigint = "
+    "(hashtext(current_schema() || ' ' || n.node::text)::bigint & 4294967295)"
+)
+
+
+class _Row(NamedTuple):
+    log: int
+    base: int
+    next: int
+    epoch: int
+    max_timestamp: int
+    data: bytes
+
+
+class PostgresStorage:
+    """The storage that the nodes of a cluster share. For one event loop."""
+
+    def __init__(
+        self,
+        url: str,
+        fence: Fence,
+        metadata: TopicPartition,
+        on_claimed: Callable[[Fence], None] = lambda _: None,
+    ) -> None:
+        """`fence` is the node's; `metadata` is the log of the cluster.
+
+        `on_claimed` learns of each session that begins, which has a fence of its own.
+        """
+        self.fence = fence
+        self._on_claimed = on_claimed
+        self._metadata = metadata
+        name = f"kohort node {fence.node} cluster"
+        self._locking = _Shared(Link(url, f"{name} lock"))
+        self._leasing = _Shared(Link(url, f"{name} lease", self._ensure_same))
+        self._appending = _Shared(Link(url, f"{name} appends", self._ensure_same))
+        self._reading = _Shared(Link(url, f"{name} reads", self._await_timeline))
+        self._listening = _Shared(Link(url, f"{name} listens"))
+        self._locked: Connection | None = None
+        self._locking_again: asyncio.Task[None] | None = None
+        self._listened: Connection | None = None
+        self._number: int | None = None
+        self._last: _Row | None = None
+        """The last batch of the metadata log that this process has read or appended."""
+        self._is_settled = True
+        """Whether no append may be under way that nobody waits for."""
+        self._channel = ""
+        self._known_end = 0
+        self._news = asyncio.Event()
+
+    @property
+    def node_id(self) -> int:
+        return self.fence.node
+
+    @property
+    def session(self) -> int:
+        return self.fence.claimed
+
+    async def ensure_made(self) -> None:
+        """Raise KohortError unless there are tables that a server of this version knows.
+
+        Raises OSError, UnknownOutcomeError.
+        """
+        async with self._reading.use() as connection:
+            version = await schema.tables_version(connection)
+        schema.ensure_known(version)
+        if version == 0:
+            raise KohortError(
+                "the schema has no tables of Kohort: name that of the cluster by the search_path "
+                "of the URL, or start a node, which makes them"
+            )
+        if version < 0:
+            raise fresh(schema.INCOMPLETE)
+
+    async def claim(self) -> int:
+        async with self._locking.use() as connection:
+            await self._prepare(connection)
+            await alone.ensure_locked(connection, self.node_id)
+            if not await lock_node(connection, self.node_id) and await self._has_lease(connection):
+                raise taken(self.node_id)
+            former, fence = self.fence, Fence(self.node_id)
+            former.lose(FencedError("this node begins another one"))
+            fence.timeline = await timeline_of(connection)
+            await self._ensure_history(connection)
+            # First: no other process has to wait for the writes of this node.
+            await fence.end_former(connection)
+            # What others have committed is read once none of them begins a session.
+            async with connection.transaction(isolation="read_committed"):
+                await ensure_cluster(connection, self.node_id)
+                await fence.take(connection, after=former)
+            self.fence, self._is_settled = fence, True
+            self._hold(connection)
+        self._on_claimed(fence)
+        return self.session
+
+    async def _prepare(self, connection: Connection) -> None:
+        """Create the tables or migrate them, as `schema.prepare`.
+
+        Raises HistoryLostError if this process has read a cluster whose tables are gone.
+        """
+        if self._last is not None and await schema.tables_version(connection) == 0:
+            raise self._lost(self._last)
+        await schema.prepare(connection)
+
+    async def _ensure_same(self, connection: Connection) -> None:
+        """Raise FencedError or HistoryLostError if the database has another history."""
+        if self.fence.lost is None and self.session >= 0:
+            await self.fence.ensure_timeline(connection)
+            await self._ensure_history(connection)
+
+    async def _await_timeline(self, connection: Connection) -> None:
+        """Raise UnknownOutcomeError until a session has begun in this history.
+
+        Raises HistoryLostError.
+        """
+        if await timeline_of(connection) != self.fence.timeline and self.session >= 0:
+            raise UnknownOutcomeError("the database has another history")
+        await self._ensure_history(connection)  # what is read on may continue what was lost
+
+    async def _ensure_history(self, connection: Connection) -> None:
+        """Raise HistoryLostError if the last batch that is known is not in the metadata log.
+
+        One that was compacted away since is taken to have been there.
+        """
+        last = self._last
+        if last is None:
+            return
+        found = await connection.fetchrow(_KNOWN, last.log, last.base)
+        cleaned, data = found or (0, None)
+        if cleaned < last.next and data != last.data:
+            raise self._lost(last)
+
+    def _lost(self, last: _Row) -> HistoryLostError:
+        lost = HistoryLostError(last.next)
+        self.fence.lose(FencedError(str(lost)))
+        return lost
+
+    async def _has_lease(self, connection: Connection) -> bool:
+        return bool(
+            await connection.fetchval(
+                "select lease_until > now() from nodes where node = $1 and lane = $2",
+                self.node_id,
+                LEASE,
+            )
+        )
+
+    async def renew(self) -> None:
+        if self.fence.lost is not None:
+            raise fresh(self.fence.lost)
+        async with self._leasing.use() as connection:
+            await self.fence.renew(connection)
+        await self._lock_again()
+
+    async def _lock_again(self) -> None:
+        """Hold the lock, if its connection was lost. Raises OSError, UnknownOutcomeError."""
+        async with self._locking.use() as connection:
+            if connection is not self._locked:
+                await alone.lock(connection, self.node_id)
+                # The database may still have the former one: then the next time.
+                if await lock_node(connection, self.node_id):
+                    self._hold(connection)
+                    logger.info("this node holds its lock again")
+
+    def _hold(self, connection: Connection) -> None:
+        """This connection has the lock; others replace a node without one at once."""
+        self._locked = connection
+        connection.add_termination_listener(self._lock_lost)
+
+    def _lock_lost(self, connection: object) -> None:
+        if connection is self._locked and self.fence.lost is None:
+            logger.warning("the connection that holds this node's lock was lost")
+            self._locking_again = asyncio.create_task(self._lock_soon())
+
+    async def _lock_soon(self) -> None:
+        with contextlib.suppress(OSError, UnknownOutcomeError):  # `renew` tries it again
+            await self._lock_again()
+
+    async def release(self) -> None:
+        async with self._leasing.use() as connection:
+            await self.fence.end(connection)
+        self.fence.lose(FencedError("this node has released it"))
+        await self._locking.close()
+
+    async def observe(self) -> Observed:
+        async with self._leasing.use() as connection:
+            found = await connection.fetch(_NODES, LEASE, LOCK)
+        now, started = found[0]["now"], found[0]["started"]
+        nodes = {
+            each["node"]: Liveness(
+                each["session"], _timestamp(each["lease_until"]), each["holds_lock"]
+            )
+            for each in found
+            if each["node"] is not None
+        }
+        since = _timestamp(now) - _timestamp(started)
+        return Observed(_timestamp(now), nodes, trusts_locks=since > 2 * LEASE_MS)
+
+    # The metadata log
+
+    async def _log(self, connection: Connection) -> int:
+        """The number of the metadata log, which is made if there is none."""
+        if self._number is None:
+            number = await connection.fetchval(_FIND, *self._metadata)
+            if number is None:
+                await connection.execute(_MAKE, *self._metadata, METADATA_ID)
+                number = await connection.fetchval(_FIND, *self._metadata)
+            self._channel = await connection.fetchval(_CHANNEL)
+            self._number = int(number)  # at last: another task goes by it
+        return self._number
+
+    async def _settle(self, connection: Connection) -> None:
+        """Have an append whose outcome is unknown committed by now, or never. Raises FencedError.
+
+        Without it, it could be committed after others were read that do not show it.
+        """
+        if not self._is_settled:
+            await self.fence.step(connection, METADATA)
+            self._is_settled = True
+
+    async def read(self, offset: int) -> Logged:
+        if not self._is_settled:
+            with contextlib.suppress(FencedError):  # who has ended the session has waited for it
+                async with self._appending.use() as connection:
+                    await self._settle(connection)
+        async with self._reading.use() as connection:
+            log = await self._log(connection)
+            rows = await connection.fetch(_READ, log, offset)
+            if rows[0]["cleaned"] > offset:
+                rows = await connection.fetch(_SNAPSHOT, log)
+                self._know(log, [data for _, data in rows])
+                return Logged(b"".join(data for _, data in rows), rows[0]["cleaned"])
+        found: list[bytes] = []
+        size = 0
+        for _, data in rows:
+            if data is None or (found and size + len(data) > READ_BYTES):
+                break
+            found.append(data)
+            size += len(data)
+        self._know(log, found)
+        return Logged(b"".join(found))
+
+    def _know(self, log: int, batches: Sequence[bytes]) -> None:
+        """Remember the last of these rows, each of which has one batch."""
+        if batches:
+            self._last = _row(log, batches[-1])
+
+    async def compact(self, end_offset: int, batches: Sequence[bytes]) -> None:
+        async with self._appending.use() as connection:
+            log = await self._log(connection)
+            batches = [self._in_epoch(batch) for batch in batches]
+            rows = [_row(log, batch) for batch in batches]
+            async with connection.transaction():
+                await self.fence.hold(connection, METADATA)
+                start_offset = rows[0].base if rows else end_offset
+                if not await connection.fetchval(_COMPACTED, log, start_offset, end_offset):
+                    return
+                for delete in _COMPACTED_AWAY:
+                    await connection.execute(delete, log, end_offset)
+                await connection.executemany(_INSERT, rows)
+            self._know(log, batches)
+
+    async def append(self, end_offset: int, batch: bytes, fences: Mapping[int, int]) -> bool:
+        async with self._appending.use() as connection:
+            log = await self._log(connection)
+            row = _row(log, self._in_epoch(batch))._replace(base=end_offset)
+            await self._settle(connection)
+            self._is_settled = False
+            is_appended = await self._insert(connection, row, fences)
+            self._is_settled = True
+            if is_appended:
+                self._last = row
+        return is_appended
+
+    def _in_epoch(self, batch: bytes) -> bytes:
+        """The batch in the leader epoch of the one before it: a copy of the log needs one.
+
+        The log has no leader, and a copy of a directory may have left it in a later epoch than 0.
+        """
+        base_offset, length, _ = START.unpack_from(batch)
+        epoch = 0 if self._last is None else self._last.epoch
+        return START.pack(base_offset, length, epoch) + batch[START.size :]
+
+    async def _insert(self, connection: Connection, row: _Row, fences: Mapping[int, int]) -> bool:
+        try:
+            async with connection.transaction() if fences else contextlib.nullcontext():
+                if not await self._append(connection, row):
+                    return False
+                for node in sorted(fences):
+                    await end_session(connection, node, fences[node])
+        except UniqueViolationError:
+            return False
+        return True
+
+    async def _append(self, connection: Connection, row: "_Row") -> bool:
+        """Append at the end by one statement. Raises FencedError, UniqueViolationError."""
+        session = self.fence.session(METADATA)
+        holds, appended = await connection.fetchrow(
+            _APPEND, *row, self.node_id, METADATA, session, self._channel
+        )
+        if not holds:
+            raise self.fence.lose()
+        return bool(appended)
+
+    async def wait_beyond(self, offset: int) -> None:
+        async with self._listening.use() as connection:
+            if connection is not self._listened:
+                await self._log(connection)
+                await connection.add_listener(self._channel, self._heard)
+                self._listened = connection
+        if self._known_end <= offset:
+            self._news.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_HINT_WITHIN_S):
+                    await self._news.wait()
+
+    def _heard(self, _connection: object, _process: int, _channel: str, payload: object) -> None:
+        self._known_end = max(self._known_end, int(str(payload)))
+        self._news.set()
+
+    async def close(self) -> None:
+        """Close all connections; the session and the lease stay."""
+        self._locked = None
+        if self._locking_again is not None:
+            self._locking_again.cancel()
+        for each in (
+            self._locking, self._leasing, self._appending, self._reading, self._listening,
+        ):  # fmt: skip
+            await each.close()
+
+
+def _row(log: int, batch: bytes) -> _Row:
+    header = read_header(batch)
+    return _Row(
+        log,
+        header.base_offset,
+        header.last_offset + 1,
+        header.partition_leader_epoch,
+        header.max_timestamp,
+        batch,
+    )
+
+
+def _timestamp(time: datetime | None) -> Timestamp:
+    return Timestamp(0 if time is None else int(time.timestamp() * 1000))
+
+
+class _Shared:
+    """A link that several tasks use, one after the other."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._turn = asyncio.Lock()
+
+    @contextlib.asynccontextmanager
+    async def use(self) -> AsyncIterator[Any]:
+        """The connection; a statement that was not completed ends it.
+
+        Raises OSError, UnknownOutcomeError.
+        """
+        async with self._turn:
+            done = False
+            try:
+                with outcome():
+                    yield await self._link.get()
+                done = True
+            except (OSError, FencedError):
+                done = True  # the server has said so
+                raise
+            finally:
+                if not done:
+                    self._link.drop()
+
+    async def close(self) -> None:
+        await self._link.close()

@@ -1,0 +1,50 @@
+"""Logs of topics that were deleted while no node could mark them as removed.
+
+Each node marks the logs of a topic whose deletion it learns of. The database may refuse that, and
+all nodes may end before it. Such a log is set aside, as a single server does at its start.
+"""
+
+import logging
+from collections.abc import Callable, Container
+from typing import Final, TypeAlias
+from uuid import UUID
+
+from kohort.storage.postgres.link import Connection
+from kohort.storage.postgres.logs.taking import metadata_end
+from kohort.types import TopicPartition
+from kohort.util.text import join_names
+
+logger = logging.getLogger("kohort.log")
+
+KnownTopics: TypeAlias = Callable[[], tuple[int, Container[UUID]]]
+"""Returns how far the metadata log was read, and the ids of the topics that it has up to there."""
+
+_TOPICS: Final = (
+    "select distinct topic_id from logs "
+    "where state = 'live' and topic_id is not null and topic <> $1"
+)
+_SET_ASIDE: Final = (
+    "update logs set state = 'stray', state_since = now() "
+    "where state = 'live' and topic_id = any($1::uuid[]) returning topic, partition"
+)
+
+
+async def set_strays_aside(
+    connection: Connection, metadata: TopicPartition, known: KnownTopics
+) -> bool:
+    """Set aside the live logs of topics that the metadata log does not have.
+
+    False if this node has not read all of that log. Raises what asyncpg raises.
+    """
+    topic_ids = [topic_id for (topic_id,) in await connection.fetch(_TOPICS, metadata.topic)]
+    # The end is read after the logs: the topic of each of them was logged before it was made.
+    end = await metadata_end(connection, metadata)
+    position, topics = known()
+    if position < end:
+        return False
+    deleted = [topic_id for topic_id in topic_ids if topic_id not in topics]
+    if deleted:
+        found = await connection.fetch(_SET_ASIDE, deleted)
+        names = join_names(str(TopicPartition(*row)) for row in found)
+        logger.warning("logs of deleted topics were left, and are set aside: %s", names)
+    return True

@@ -1,0 +1,266 @@
+"""Who may write: a node's rows in the table of nodes.
+
+Every write locks the row of its lane (`for share`) and names the lane's session. Who takes the
+node's place changes the sessions, which waits for writes in flight and refuses all later ones. So a
+process that was replaced writes nothing, whatever it believes.
+
+A lease and an advisory lock tell others that the process is there. They only keep two processes
+from fighting for one node: safety does not rest on them, or on clocks.
+"""
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from kohort.cluster import LEASE_MS, FencedError, NodeTakenError, UnknownOutcomeError
+from kohort.errors import KohortError, fresh
+from kohort.storage.postgres.link import Connection
+from kohort.storage.postgres.outcomes import DatabaseError, outcome
+
+LEASE: Final = -1
+METADATA: Final = 0
+STATE: Final = 1
+"""The logs of coordinators."""
+RECORDS: Final = (2, 3)
+REMOVALS: Final = 8
+OPERATIONS: Final = 9
+CLUSTER: Final = 10
+"""Marks a node of a cluster, which version 0.2 has to know; nothing is written by it."""
+LANES: Final = (LEASE, METADATA, STATE, *RECORDS, REMOVALS, OPERATIONS, CLUSTER)
+
+OPERATOR: Final = -2
+"""The id of an operator, who leads nothing, and is shown to no node."""
+RENEWED_EVERY_S: Final = 0.5
+LOCK: Final = 0x6B6F686F
+_TIMELINE: Final = "select left(pg_walfile_name(pg_current_wal_lsn()), 8)"
+BOUNDED: Final = f"set_config('idle_in_transaction_session_timeout', '{LEASE_MS}', true)"
+"""Has PostgreSQL end the transaction under way if its process hangs: others wait for its locks."""
+_HOLD: Final = f"""
+select {BOUNDED} from nodes where node = $1 and lane = $2 and session = $3 for share
+"""  # of constants  # nosec B608
+_BEGIN: Final = (
+    f"select {BOUNDED}, "  # of constants  # nosec B608
+    f"pg_advisory_xact_lock({LOCK}, hashtext(current_schema() || ' sessions'))"
+)
+"""Waits while another process begins a session. The table is not locked: leases are renewed."""
+_END_ALL: Final = "update nodes set session = session + 1 where node = any($1::int[])"
+_OWN_STEP: Final = 1 << 30
+"""A node steps its own sessions by more than one, and at random: nobody who takes its place does.
+"""
+
+
+class Fence:
+    """The sessions of this process."""
+
+    def __init__(self, node: int) -> None:
+        self.node = node
+        self.lost: FencedError | None = None
+        """Set once the session is over: another process has ended it, or this one gives it up."""
+        self.on_lost: list[Callable[[], None]] = []
+        self.timeline = ""
+        """That of the database in which the sessions began, or went on (`timeline_of`)."""
+        self._sessions: dict[int, int] = {}
+        self._steps: dict[int, int] = {}
+        """The sessions that lanes are being changed to."""
+
+    @property
+    def claimed(self) -> int:
+        """The session that `take` began, -1 before it."""
+        return self._sessions.get(LEASE, -1)
+
+    def session(self, lane: int) -> int:
+        return self._sessions[lane]
+
+    def lose(self, why: FencedError | None = None) -> FencedError:
+        """Write nothing any more; tells others once. `why`: unless another process is the cause."""
+        if self.lost is None:
+            self.lost = why or FencedError()
+            for tell in tuple(self.on_lost):
+                tell()
+        return fresh(self.lost)
+
+    async def take(self, connection: Connection, *, after: "Fence | None" = None) -> None:
+        """Take the place of whoever was this node before; waits for its writes in flight.
+
+        The sessions are later than those of `after`, also in a database that has forgotten them.
+        Raises what asyncpg raises.
+        """
+        former = {} if after is None else after._sessions
+        sessions: dict[int, int] = {}
+        async with connection.transaction():
+            for lane in LANES:
+                sessions[lane] = await connection.fetchval(
+                    "insert into nodes (node, lane, session, lease_until) "
+                    "values ($1, $2, $4::bigint + 1, now() + make_interval(secs => $3)) "
+                    "on conflict (node, lane) do update set "
+                    "session = greatest(nodes.session, $4) + 1, "
+                    "lease_until = excluded.lease_until returning session",
+                    self.node,
+                    lane,
+                    LEASE_MS / 1000 if lane == LEASE else None,
+                    former.get(lane, 0),
+                )
+        self._sessions, self._steps, self.lost = sessions, {}, None
+
+    async def end_former(self, connection: Connection) -> None:
+        """End the sessions of the process that was this node before; wait for its writes in flight.
+
+        `take` waits for none then. Raises what asyncpg raises.
+        """
+        await connection.execute(_END_ALL, [self.node])
+
+    async def ensure_timeline(self, connection: Connection) -> None:
+        """Raise FencedError if the database is not the one in which the sessions began.
+
+        Raises UnknownOutcomeError if it is a standby, and what asyncpg raises.
+        """
+        if await timeline_of(connection) != self.timeline:
+            raise self.lose(FencedError("the database has another history, as after a failover"))
+
+    async def step(self, connection: Connection, lane: int) -> None:
+        """Change the own session of a lane: a statement that was lost is not committed later.
+
+        It waits for one that is in flight. Raises FencedError, and what asyncpg raises; it may be
+        repeated then.
+        """
+        before = self._sessions[lane]
+        # Remembered, because the answer may be lost too.
+        after = self._steps.setdefault(lane, before + 1 + random.randrange(1, _OWN_STEP))
+        found = await connection.fetchval(
+            "update nodes set session = $3 where node = $1 and lane = $2 and session = any($4) "
+            "returning session",
+            self.node,
+            lane,
+            after,
+            [before, after],
+        )
+        if found is None:
+            raise self.lose()
+        self._sessions[lane] = self._steps.pop(lane)
+
+    async def hold(self, connection: Connection, lane: int) -> None:
+        """Lock the lane's row for the transaction under way. Raises FencedError."""
+        if not await self.holds(connection, lane):
+            raise self.lose()
+
+    async def holds(self, connection: Connection, lane: int) -> bool:
+        """Lock the lane's row for the transaction under way; False if the session is over.
+
+        That is told to nobody: this may be called in any thread.
+        """
+        found = await connection.fetchval(
+            _HOLD,
+            self.node,
+            lane,
+            self._sessions[lane],
+        )
+        return found is not None
+
+    async def renew(self, connection: Connection) -> None:
+        """Renew the lease. Raises FencedError, and what asyncpg raises."""
+        done = await connection.execute(
+            "update nodes set lease_until = now() + make_interval(secs => $4) "
+            "where node = $1 and lane = $2 and session = $3",
+            self.node,
+            LEASE,
+            self._sessions[LEASE],
+            LEASE_MS / 1000,
+        )
+        if done != "UPDATE 1":
+            raise self.lose()
+
+    async def end(self, connection: Connection) -> None:
+        """End the session and the lease: nothing is written any more. Raises what asyncpg raises.
+
+        Nothing happens if it is over.
+        """
+        async with connection.transaction():
+            await end_session(connection, self.node, self._sessions[LEASE])
+
+
+async def timeline_of(connection: Connection) -> str:
+    """The history that a database goes on with: another one after each promotion or restore.
+
+    "" if the database does not tell. Raises UnknownOutcomeError if it is a standby, or lost, and
+    what asyncpg raises.
+    """
+    if await connection.fetchval("select pg_is_in_recovery()"):
+        raise UnknownOutcomeError("the database is a standby")
+    try:
+        with outcome():
+            return str(await connection.fetchval(_TIMELINE))
+    except DatabaseError:
+        return ""
+
+
+async def end_session(connection: Connection, node: int, session: int) -> None:
+    """End a session of a node, in the transaction under way; waits for its writes in flight.
+
+    A node that has another session is left alone.
+    """
+    found = await connection.fetchval(
+        "update nodes set session = session + 1, lease_until = null "
+        "where node = $1 and lane = $2 and session = $3 returning true",
+        node,
+        LEASE,
+        session,
+    )
+    if found:
+        await connection.execute(
+            "update nodes set session = session + 1 where node = $1 and lane <> $2", node, LEASE
+        )
+
+
+async def lock_node(connection: Connection, node: int) -> bool:
+    """Lock the id of a node as long as the connection lasts; False if another process has it."""
+    return bool(
+        await connection.fetchval(
+            "select pg_try_advisory_lock($1, hashtext(current_schema() || ' ' || $2::text))",
+            LOCK,
+            str(node),
+        )
+    )
+
+
+_ALONE: Final = (
+    "select node from nodes n where lane = $1 and node <> $2 "
+    "and not exists (select from nodes m where m.node = n.node and m.lane = $3)"
+)
+"""Nodes that serve, or served, from a database without others."""
+
+
+async def ensure_cluster(connection: Connection, node: int) -> None:
+    """Raise KohortError if a server has a lease that is no node of a cluster.
+
+    Up to version 0.2 there were such, which cluster.enabled=true was not set for.
+
+    One that had a lease writes nothing any more. None begins one before the end of the transaction
+    under way.
+    """
+    await connection.execute(_BEGIN)
+    other = await connection.fetchval(f"{_ALONE} and lease_until > now()", LEASE, node, CLUSTER)
+    if other is not None:
+        raise KohortError(
+            f"node {other} serves from this database with Kohort of an earlier version, without "
+            "cluster.enabled=true: stop it, or choose another database, or another schema by "
+            "search_path"
+        )
+    ended = [row[0] for row in await connection.fetch(_ALONE, LEASE, node, CLUSTER)]
+    await connection.execute(_END_ALL, ended)
+
+
+def taken(node: int) -> KohortError:
+    """The error of a node id that another process has."""
+    if node == OPERATOR:
+        return KohortError("another operator changes the cluster now: try again")
+    return NodeTakenError(node)
+
+
+def lane_of(topic: str, log: int) -> int:
+    """The lane that a log's batches go by."""
+    if topic in _STATE_TOPICS:
+        return STATE
+    return RECORDS[log % len(RECORDS)]
+
+
+_STATE_TOPICS: Final[Sequence[str]] = ("__consumer_offsets", "__transaction_state")

@@ -1,0 +1,226 @@
+"""Removing what deleted partitions have in the tables.
+
+It has a connection and a lane of its own, because it may be much: nothing else waits for it. Each
+transaction is short. What the database refuses is tried again by the next sweep, and what a process
+leaves is found by another one.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, TypeAlias, TypeVar
+from uuid import UUID
+
+from kohort.cluster import FencedError, UnknownOutcomeError
+from kohort.errors import KohortError
+from kohort.storage.postgres.fence import REMOVALS, Fence
+from kohort.storage.postgres.link import Connection, Link, retry_delays
+from kohort.storage.postgres.on_loop import OnLoop
+from kohort.storage.postgres.outcomes import outcome
+from kohort.types import TopicPartition
+
+logger = logging.getLogger("kohort.log")
+
+T = TypeVar("T")
+Written: TypeAlias = Callable[[int], Awaitable[None]]
+"""Returns when nothing of the log with a number is left to be written."""
+FindStrays: TypeAlias = Callable[[Connection], Awaitable[bool]]
+"""Sets aside what former sessions left; False if that cannot be told yet."""
+
+_MARKED_AT_ONCE: Final = 1000
+_REMOVED_AT_ONCE: Final = 100
+_MARK: Final = (
+    "update logs l set state = 'removed', state_since = now() "
+    "from unnest($1::text[], $2::int[], $3::uuid[]) i (topic, partition, topic_id) "
+    "where l.topic = i.topic and l.partition = i.partition and l.topic_id = i.topic_id "
+    "returning l.id"
+)
+_MARK_STRAYS: Final = (
+    "update logs set state = 'removed' where state = 'stray' "
+    "and state_since < now() - make_interval(secs => $1)"
+)
+_LEFT: Final = (
+    "select id from logs where state = 'removed' and state_since < now() - interval '1 minute'"
+)
+"""Also those of other nodes, whose last appends are over by then: no statement takes so long."""
+_SMALL: Final = (
+    "select l.id from logs l cross join lateral ("
+    "  select count(*) as batches, coalesce(sum(octet_length(data)), 0) as bytes "
+    "  from (select data from batches where log = l.id limit 101) b"
+    ") b where l.id = any($1::int[]) and state = 'removed' and b.batches <= 100 "
+    "and b.bytes <= 655360 and not exists (select from segments where log = l.id)"
+)
+"""A hundred of them have no more than the largest segment."""
+_FIRST_END: Final = "select next from segments where log = $1 order by base limit 1"
+
+
+async def remove_some(connection: Connection, log: int) -> bool:
+    """Remove a segment of a log, or the log if it has none; whether it is still there."""
+    async with connection.transaction():
+        end = await connection.fetchval(_FIRST_END, log)
+        if end is None:
+            await connection.execute("delete from batches where log = $1", log)
+            await connection.execute("delete from logs where id = $1", log)
+            return False
+        await connection.execute("delete from batches where log = $1 and base < $2", log, end)
+        await connection.execute("delete from segments where log = $1 and base < $2", log, end)
+        return True
+
+
+class Removing:
+    """The removals of a node. Lives on the loop thread, and is started by the first one."""
+
+    def __init__(
+        self, link: Link, fence: Fence, written: Written, find_strays: FindStrays | None = None
+    ) -> None:
+        """`find_strays`: unless the start has done so."""
+        self._link = link
+        self._fence = fence
+        self._written = written
+        self._deleted: deque[tuple[TopicPartition, UUID]] = deque()
+        """Partitions whose logs are not marked as removed yet."""
+        self._refused: list[tuple[TopicPartition, UUID]] = []
+        """Those that the database refused to mark, for the next sweep."""
+        self._marked: deque[int] = deque()
+        """Logs that are marked as removed, by their numbers."""
+        self._large: deque[int] = deque()
+        """Those of them that are removed in several transactions."""
+        self._stray_retention_ms: int | None = None
+        """That of the sweep that is due; None: none is."""
+        self._find_strays = find_strays
+        """None: nothing of former sessions is left."""
+        self._working = OnLoop(self._run)
+
+    def remove(self, partition: TopicPartition, topic_id: UUID) -> None:
+        """Remove the log of a partition whose deletion is durable."""
+        self._deleted.append((partition, topic_id))
+        self._working.wake()
+
+    def sweep(self, stray_retention_ms: int) -> None:
+        """Remove logs that were set aside longer ago (-1 keeps them), and what others have left.
+
+        What the database refused before is tried again.
+        """
+        self._stray_retention_ms = stray_retention_ms
+        self._take_refused()
+        self._working.wake()
+
+    def _take_refused(self) -> None:
+        self._deleted += self._refused
+        self._refused.clear()
+
+    async def _run(self) -> None:
+        try:
+            while True:
+                await self._working.until(self._is_due)
+                await self._step()
+        except FencedError:
+            pass  # the fence has told it
+        finally:
+            self._link.drop()
+
+    def _is_due(self) -> bool:
+        swept = self._stray_retention_ms is not None
+        return swept or bool(self._deleted or self._marked or self._large)
+
+    async def _step(self) -> None:
+        if self._deleted:
+            await self._mark()
+        elif self._stray_retention_ms is not None:
+            await self._find_left(self._stray_retention_ms)
+        elif self._marked:
+            await self._remove_small([*self._marked][:_REMOVED_AT_ONCE])
+        else:
+            await self._remove_large(self._large[0])
+
+    async def _mark(self) -> None:
+        some = [*self._deleted][:_MARKED_AT_ONCE]
+        topics = [partition.topic for partition, _ in some]
+        numbers = [partition.partition for partition, _ in some]
+        topic_ids = [topic_id for _, topic_id in some]
+
+        async def mark(connection: Connection) -> list[int]:
+            found = await connection.fetch(_MARK, topics, numbers, topic_ids)
+            return [number for (number,) in found]
+
+        marked = await self._do("removing deleted partitions", mark)
+        for _ in some:
+            self._deleted.popleft()
+        if marked is None:
+            self._refused += some
+        else:
+            self._marked += marked
+
+    async def _find_left(self, stray_retention_ms: int) -> None:
+        find_strays = self._find_strays
+
+        async def find(connection: Connection) -> tuple[list[int], bool]:
+            are_found = find_strays is None or await find_strays(connection)
+            if stray_retention_ms >= 0:
+                await connection.execute(_MARK_STRAYS, stray_retention_ms / 1000)
+            return [number for (number,) in await connection.fetch(_LEFT)], are_found
+
+        found = await self._do("removing strays", find)
+        self._stray_retention_ms = None
+        if found is None:
+            return
+        left, are_found = found
+        if are_found:
+            self._find_strays = None
+        known = {*self._marked, *self._large}
+        self._marked += [number for number in left if number not in known]
+
+    async def _remove_small(self, some: Sequence[int]) -> None:
+        for number in some:
+            await self._written(number)
+
+        async def remove(connection: Connection) -> list[int]:
+            small = [number for (number,) in await connection.fetch(_SMALL, some)]
+            await connection.execute("delete from batches where log = any($1::int[])", small)
+            await connection.execute("delete from logs where id = any($1::int[])", small)
+            return small
+
+        removed = await self._do("removing logs", remove)
+        for _ in some:
+            self._marked.popleft()
+        if removed is not None:
+            self._large += sorted({*some}.difference(removed))
+
+    async def _remove_large(self, log: int) -> None:
+        async def remove(connection: Connection) -> bool:
+            return await remove_some(connection, log)
+
+        if not await self._do(f"removing log {log}", remove):
+            self._large.popleft()
+
+    async def _do(self, what: str, work: Callable[[Connection], Awaitable[T]]) -> T | None:
+        """The result of a transaction that may be repeated; None if it was refused.
+
+        Raises FencedError.
+        """
+        delays = iter(retry_delays())
+        delay = next(delays)
+        while True:
+            try:
+                with outcome():
+                    connection = await self._link.get()
+                    async with connection.transaction():
+                        await self._fence.hold(connection, REMOVALS)
+                        return await work(connection)
+            except UnknownOutcomeError:
+                self._link.drop()
+            except FencedError:
+                raise
+            except (OSError, KohortError) as error:
+                logger.error("%s failed: %s", what, error)
+                return None
+            await asyncio.sleep(delay)
+            delay = next(delays, delay)
+
+    # The end
+
+    def stop(self) -> None:
+        """Do nothing more on the event loop."""
+        self._working.stop()
+        self._link.drop()

@@ -1,0 +1,182 @@
+"""Taking logs that a node leads from now on: many of them by a few statements."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from kohort.cluster import FencedError
+from kohort.log.base import LogConfig
+from kohort.log.leader_epochs import ONLY, EpochEntry, LeaderEpochs
+from kohort.storage.postgres.fence import OPERATIONS, Fence
+from kohort.storage.postgres.link import Connection
+from kohort.storage.postgres.logs.stored import StoredLog, pack_epochs, read_logs, unpack_epochs
+from kohort.storage.postgres.outcomes import DatabaseError
+from kohort.types import TopicPartition
+
+_FIND: Final = (
+    "select l.id, l.topic, l.partition, l.topic_id from unnest($1::text[], $2::int[]) i "
+    "(topic, partition) join logs l using (topic, partition) where l.state = 'live'"
+)
+_END: Final = (
+    "select b.next from logs l join batches b on b.log = l.id "
+    "where l.topic = $1 and l.partition = $2 and l.state = 'live' order by b.base desc limit 1"
+)
+_MAKE: Final = (
+    "insert into logs (id, topic, partition, topic_id) "
+    "select nextval('log_ids'), i.* from unnest($1::text[], $2::int[], $3::uuid[]) i "
+    "returning id, topic, partition, topic_id"
+)
+_SET_ASIDE: Final = (
+    "update logs set state = 'stray', state_since = now() where state = 'live' "
+    "and (topic, partition) in (select * from unnest($1::text[], $2::int[]))"
+)
+_LEAD: Final = """
+with fence as (
+    select 1 from nodes where node = $3 and lane = $4 and session = $5 for share
+), led as (
+    update logs set leader_epochs = i.epochs
+    from fence, unnest($1::int[], $2::bytea[]) i (id, epochs) where logs.id = i.id
+)
+select count(*) from fence
+"""
+
+
+class Wanted(NamedTuple):
+    """A log that is to be taken."""
+
+    topic_partition: TopicPartition
+    topic_id: UUID
+    config: LogConfig
+    leader_epoch: int
+    position: int
+    """End of the metadata log as the node knows it."""
+
+
+class Taken(NamedTuple):
+    """A log as it was stored, with the epochs that it has from now on."""
+
+    stored: StoredLog
+    epochs: LeaderEpochs
+
+
+async def take_logs(
+    connection: Connection, fence: Fence, metadata: TopicPartition, wanted: Sequence[Wanted]
+) -> list[Taken | DatabaseError]:
+    """The logs in order, made if there are none, or why one cannot be taken now.
+
+    `metadata` is the log of the cluster. Raises FencedError, and what asyncpg raises.
+    """
+    numbers = await _numbers(connection, fence, metadata, wanted)
+    stored = await read_logs(connection, tuple(numbers.values()))
+    found: list[Taken | DatabaseError] = []
+    for each in wanted:
+        number = numbers.get(each.topic_partition)
+        if number is None or number not in stored:
+            found.append(_is_behind(each))
+        else:
+            found.append(Taken(stored[number], epochs_of(stored[number], each.leader_epoch)))
+    await _lead(connection, fence, [each for each in found if isinstance(each, Taken)])
+    return found
+
+
+async def _numbers(
+    connection: Connection, fence: Fence, metadata: TopicPartition, wanted: Sequence[Wanted]
+) -> dict[TopicPartition, int]:
+    """The numbers of logs; those are missing that another topic of that name may have now."""
+    numbers, missing, others = await _found(connection, wanted)
+    if not (missing or others):
+        return numbers
+    async with connection.transaction():
+        await _hold(connection, fence)
+        numbers, missing, others = await _found(connection, wanted)
+        if others:
+            # Who knows the whole metadata log knows the latest topic of that name. The end is read
+            # after the logs: one that was made meanwhile is of a topic that was logged before.
+            end = await metadata_end(connection, metadata)
+            older = [each for each in others if each.position >= end]
+            await connection.execute(_SET_ASIDE, *_columns(older))
+            missing += older
+        if missing:
+            topic_ids = [each.topic_id for each in missing]
+            for number, *place, _ in await connection.fetch(_MAKE, *_columns(missing), topic_ids):
+                numbers[TopicPartition(*place)] = number
+    return numbers
+
+
+async def metadata_end(connection: Connection, metadata: TopicPartition) -> int:
+    """Offset behind the last record of the metadata log. Raises what asyncpg raises."""
+    return await connection.fetchval(_END, *metadata) or 0
+
+
+async def _found(
+    connection: Connection, wanted: Sequence[Wanted]
+) -> tuple[dict[TopicPartition, int], list[Wanted], list[Wanted]]:
+    """The numbers of logs that are there, those that are missing, and those of other topics."""
+    found = {
+        TopicPartition(topic, partition): (number, topic_id)
+        for number, topic, partition, topic_id in await connection.fetch(_FIND, *_columns(wanted))
+    }
+    numbers: dict[TopicPartition, int] = {}
+    missing, others = [], []
+    for each in wanted:
+        number, topic_id = found.get(each.topic_partition, (None, None))
+        if number is None:
+            missing.append(each)
+        elif topic_id == each.topic_id:
+            numbers[each.topic_partition] = number
+        else:
+            others.append(each)
+    return numbers, missing, others
+
+
+def _columns(wanted: Sequence[Wanted]) -> tuple[list[str], list[int]]:
+    """Topics and partitions."""
+    places = [each.topic_partition for each in wanted]
+    return [each.topic for each in places], [each.partition for each in places]
+
+
+async def _hold(connection: Connection, fence: Fence) -> None:
+    if not await fence.holds(connection, OPERATIONS):
+        raise FencedError
+
+
+def _is_behind(wanted: Wanted) -> DatabaseError:
+    return DatabaseError(
+        None, f"{wanted.topic_partition} may be of another topic by now: the metadata log goes on"
+    )
+
+
+def epochs_of(stored: StoredLog, current: int) -> LeaderEpochs:
+    """The epochs of a log that is led in `current`, unless it has a larger one."""
+    known = unpack_epochs(stored.epochs)
+    current = max(current, *(each.epoch for each in known), 0)
+    if not current:
+        return ONLY
+    if not known and stored.end_offset > stored.start_offset:
+        known = [EpochEntry(0, stored.start_offset)]  # of a server that led all
+    return LeaderEpochs(current, stored.end_offset, known)
+
+
+async def _lead(connection: Connection, fence: Fence, taken: Sequence[Taken]) -> None:
+    """Store the epochs, before anything is appended in the last one of them."""
+    changed: dict[int, bytes] = {}
+    for stored, epochs in taken:
+        packed = pack_epochs(epochs.entries(stored.start_offset))
+        if packed != stored.epochs:
+            changed[stored.id] = packed
+    if changed and not await store_epochs(connection, fence, changed):
+        raise FencedError
+
+
+async def store_epochs(connection: Connection, fence: Fence, packed: Mapping[int, bytes]) -> bool:
+    """Store the epochs of logs, by their numbers; False if the session is over."""
+    return bool(
+        await connection.fetchval(
+            _LEAD,
+            list(packed),
+            list(packed.values()),
+            fence.node,
+            OPERATIONS,
+            fence.session(OPERATIONS),
+        )
+    )
