@@ -344,7 +344,7 @@ async def test_partitions_lost_during_a_join_restart_after_their_worker_has_ende
         run.member.dispatch(run.membership.rejoin, "the group rebalances")
         run.member.dispatch(run.membership.lose, tuple(ORDERS[:1]), "the topic was recreated")
         await until(lambda: [what for tp, what in told if tp == 0] == ["begins", "ends", "begins"])
-        assert sorted(run.fetcher.assignment) == ORDERS
+        assert sorted(run.context.fetcher.assignment) == ORDERS
         assert not task.done()
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
