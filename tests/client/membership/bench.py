@@ -1,4 +1,4 @@
-"""A member on a clock that the test moves: it is told what happens, and shows what it would do.
+"""A member on a clock that the test moves: methods are events, attributes the resulting actions.
 
 bench = Bench()
 bench.stable("orders-0")              # joined, synced
@@ -17,12 +17,12 @@ from kohort.client.membership.events import (
     JoinGroupResponse,
     JoinGroupResponseMember,
     LeaveGroup,
+    LogEvent,
     PlainResponse,
     Send,
     Start,
     SyncGroup,
     SyncGroupResponse,
-    Tell,
 )
 from kohort.client.membership.membership import Membership
 from kohort.errors import ErrorCode
@@ -71,15 +71,15 @@ class Bench:
             uniform=Random(1).uniform,
         )
         self.actions = ()
-        """What the last event caused, without what is only told."""
-        self.told = []
+        """Actions of the last event, without log events."""
+        self.reports = []
         self.sent = {}
         """Requests in flight by number, as far as the bench has not answered them."""
         self.history = []
 
     def do(self, actions):
-        self.told += [action for action in actions if isinstance(action, Tell)]
-        self.actions = tuple(action for action in actions if not isinstance(action, Tell))
+        self.reports += [action for action in actions if isinstance(action, LogEvent)]
+        self.actions = tuple(action for action in actions if not isinstance(action, LogEvent))
         self.history += self.actions
         self.sent |= {action.number: action for action in self.actions if isinstance(action, Send)}
         return self.actions

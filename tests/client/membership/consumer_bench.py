@@ -17,10 +17,10 @@ from kohort.client.membership.events import (
     Abandon,
     ConsumerGroupHeartbeatResponse,
     EndPartitions,
+    LogEvent,
     ResolveTopics,
     Send,
     Start,
-    Tell,
     TopicIdPartition,
 )
 from kohort.errors import ErrorCode
@@ -48,15 +48,15 @@ class ConsumerBench:
             uniform=Random(1).uniform,
         )
         self.actions = ()
-        """What the last event caused, without what is only told."""
-        self.told = []
+        """Actions of the last event, without log events."""
+        self.reports = []
         self.sent = None
         """The `Send` in flight."""
         self.history = []
 
     def do(self, actions):
-        self.told += [action for action in actions if isinstance(action, Tell)]
-        self.actions = tuple(action for action in actions if not isinstance(action, Tell))
+        self.reports += [action for action in actions if isinstance(action, LogEvent)]
+        self.actions = tuple(action for action in actions if not isinstance(action, LogEvent))
         self.history += self.actions
         for each in self.actions:
             if isinstance(each, Send | Abandon):

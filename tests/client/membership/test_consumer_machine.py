@@ -55,7 +55,7 @@ class ConsumerMembershipMachine(RuleBasedStateMachine):
         )
         self.works_on = set()
         """Partitions that the application works on, draining ones included."""
-        self.ending = set()
+        self.revoking = set()
         self.drained_by = None
         """Until then the application may take to drain; None: nothing drains."""
         self.has_generation = False
@@ -121,7 +121,7 @@ class ConsumerMembershipMachine(RuleBasedStateMachine):
         )
         if action.end is End.LOST:
             self.works_on -= ending  # cancelled, and none of their commits is accepted
-        self.ending |= ending & self.works_on
+        self.revoking |= ending & self.works_on
         self.drained_by = self.bench.now + action.drain_ms
         if action.partitions is None:
             self.has_generation = False
@@ -169,8 +169,8 @@ class ConsumerMembershipMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.drained_by is not None)
     @rule()
     def it_is_drained(self):
-        self.works_on -= self.ending
-        self.ending.clear()
+        self.works_on -= self.revoking
+        self.revoking.clear()
         self.drained_by = None
         self.handle(self.bench.drained())
 
@@ -258,7 +258,7 @@ class ConsumerMembershipMachine(RuleBasedStateMachine):
             self.the_answer_arrives()
         elif self.bench.sent is not None:
             self.the_request_arrives()
-        elif not self.member.wanted and self.member.leaving_because is None:
+        elif not self.member.active and self.member.leaving_because is None:
             self.the_application_asks()
         elif self.member.deadline is not None:
             self.time_passes(max(self.member.deadline - self.bench.now, 0))

@@ -21,7 +21,7 @@ from kohort.types import TopicPartition
 OTHER_ID = UUID(int=2)
 
 
-def test_joins_with_epoch_0_and_everything_it_has_to_say():
+def test_a_join_has_epoch_0_and_all_fields():
     bench = ConsumerBench(topics=["b", "a"], rack="r1", remote_assignor="range")
     bench.join()
     request = bench.request
@@ -33,13 +33,13 @@ def test_joins_with_epoch_0_and_everything_it_has_to_say():
     assert bench.member.phase is ConsumerPhase.JOINING
 
 
-def test_a_pattern_is_sent_as_it_is_with_no_names():
+def test_a_pattern_is_sent_unchanged_and_without_topics():
     bench = ConsumerBench(pattern=r"(?<y>\Qa\E)")
     bench.join()
     assert (bench.request.topics, bench.request.pattern) == ((), r"(?<y>\Qa\E)")
 
 
-def test_an_assignment_is_named_handed_over_and_acknowledged_at_once():
+def test_an_assignment_is_resolved_started_and_acknowledged_at_once():
     bench = ConsumerBench()
     bench.join()
     bench.answer(epoch=4, assignment=ids(0, 1))
@@ -57,26 +57,26 @@ def test_an_assignment_is_named_handed_over_and_acknowledged_at_once():
     assert bench.member.deadline == bench.now + INTERVAL_MS
 
 
-def test_an_empty_assignment_is_a_generation_too_and_acknowledged():
+def test_an_empty_assignment_is_a_generation_and_acknowledged():
     bench = ConsumerBench().joined(epoch=3)
     assert bench.grants[0].assignment == ()
     assert bench.request.owned == frozenset()
 
 
-def test_heartbeats_of_a_stable_member_say_nothing():
+def test_heartbeats_of_a_stable_member_have_no_optional_fields():
     bench = ConsumerBench().stable(0)
     request = bench.until_heartbeat()
     assert (request.topics, request.owned, request.rack) == (None, None, None)
     assert request.rebalance_timeout_ms == -1
 
 
-def test_the_epoch_moves_on_while_the_generation_goes_on():
+def test_the_epoch_grows_within_a_generation():
     bench = ConsumerBench().stable(0, epoch=2)
     bench.heartbeat(epoch=3)
     assert (bench.actions, bench.member.generation) == ((), 3)
 
 
-def test_new_partitions_are_added_and_the_others_run_on():
+def test_new_partitions_are_added_without_stopping_the_others():
     bench = ConsumerBench().stable(0)
     bench.heartbeat(epoch=2, assignment=ids(0, 1))
     (grant,) = bench.grants
@@ -124,7 +124,7 @@ def test_an_equal_assignment_is_acknowledged_without_a_generation():
     assert bench.request.owned == ids(0)
 
 
-def test_after_a_lost_answer_the_next_heartbeat_says_everything():
+def test_after_a_lost_response_the_next_heartbeat_has_all_fields():
     bench = ConsumerBench().stable(0, 1)
     bench.heartbeat(assignment=ids(0))
     bench.until_heartbeat()
@@ -140,7 +140,7 @@ def test_after_a_lost_answer_the_next_heartbeat_says_everything():
 @pytest.mark.parametrize(
     "code", [ErrorCode.coordinator_load_in_progress, ErrorCode.not_coordinator]
 )
-def test_after_a_retriable_error_as_well(code):
+def test_after_a_retriable_error_the_next_heartbeat_has_all_fields(code):
     bench = ConsumerBench().stable(0)
     bench.heartbeat(code)
     assert bench.ends == []
@@ -149,7 +149,7 @@ def test_after_a_retriable_error_as_well(code):
 
 
 @pytest.mark.parametrize("code", [ErrorCode.unknown_member_id, ErrorCode.fenced_member_epoch])
-def test_a_fenced_member_loses_everything_and_joins_again_with_its_id(code):
+def test_a_fenced_member_loses_all_partitions_and_rejoins_with_its_id(code):
     bench = ConsumerBench().stable(0, 1)
     bench.heartbeat(code)
     assert bench.ends == [(End.LOST, None)]
@@ -179,7 +179,7 @@ def test_a_static_member_that_is_unknown_joins_at_once():
 
 
 @pytest.mark.parametrize("code", [ErrorCode.none, ErrorCode.unknown_member_id])
-def test_a_static_member_whose_join_got_no_answer_leaves_before_the_next(code):
+def test_a_static_member_whose_join_got_no_response_leaves_before_the_next(code):
     """Its first join may have made it a member: the second would get UNRELEASED_INSTANCE_ID."""
     bench = ConsumerBench(instance_id="i")
     bench.join()
@@ -230,15 +230,15 @@ def test_a_topic_that_may_not_be_described_ends_a_join():
     assert isinstance(bench.actions[-1], Raise)
 
 
-def test_a_topic_that_may_no_longer_be_described_is_told_and_ends_nothing():
+def test_a_topic_that_may_no_longer_be_described_is_logged_and_ends_nothing():
     bench = ConsumerBench().stable(0)
     bench.heartbeat(ErrorCode.topic_authorization_failed)
     assert bench.actions == ()
-    assert "TOPIC_AUTHORIZATION_FAILED" in bench.told[-1].detail
+    assert "TOPIC_AUTHORIZATION_FAILED" in bench.reports[-1].detail
     assert bench.until_heartbeat().owned == ids(0)
 
 
-def test_without_responses_for_a_session_everything_is_lost():
+def test_without_responses_for_a_session_all_partitions_are_lost():
     """Kafka's consumer does not count its session; two members would work on one partition."""
     bench = ConsumerBench(session_timeout_ms=30_000, rebalance_timeout_ms=60_000).stable(0)
     answered = bench.now
@@ -250,7 +250,7 @@ def test_without_responses_for_a_session_everything_is_lost():
     assert bench.request.epoch == 0
 
 
-def test_the_session_is_counted_from_when_the_answered_heartbeat_was_sent():
+def test_the_session_starts_when_the_acknowledged_heartbeat_was_sent():
     bench = ConsumerBench(session_timeout_ms=30_000).stable(0)
     bench.until_heartbeat()
     sent = bench.now
@@ -297,7 +297,7 @@ def test_a_revocation_that_cannot_be_acknowledged_in_time_costs_all_partitions()
     assert (bench.ends, bench.now - revoked) == ([(End.LOST, None)], 15_000)
 
 
-def test_a_revocation_whose_response_was_lost_counts_as_well():
+def test_a_revocation_whose_response_was_lost_must_be_acknowledged_in_time():
     bench = ConsumerBench(rebalance_timeout_ms=15_000, session_timeout_ms=30_000).stable(0, 1)
     bench.until_heartbeat()
     sent = bench.now
@@ -329,7 +329,7 @@ def test_revoking_does_not_wait_for_names():
     assert bench.ends == [(End.REVOKED, tps(0))]
 
 
-def test_a_topic_that_was_recreated_is_given_up_before_it_is_added():
+def test_a_recreated_topic_is_revoked_before_it_is_added():
     bench = ConsumerBench().stable(0)
     bench.heartbeat(assignment=ids(0, topic_id=OTHER_ID))
     bench.named({OTHER_ID: TOPIC})
@@ -339,7 +339,7 @@ def test_a_topic_that_was_recreated_is_given_up_before_it_is_added():
     assert bench.grants[0].topic_ids == {TOPIC: OTHER_ID}
 
 
-def test_a_lost_partition_that_stays_assigned_is_added_when_its_topic_is_known():
+def test_a_lost_partition_that_stays_assigned_is_added_when_its_topic_is_resolved():
     bench = ConsumerBench().stable(0, 1)
     bench.lose(0)
     assert bench.ends == [(End.LOST, tps(0))]
@@ -372,7 +372,7 @@ def test_a_subscription_that_changes_during_a_heartbeat_follows_it():
     assert bench.request.topics == ("new",)
 
 
-def test_leaving_drains_and_then_says_so():
+def test_leaving_sends_the_leave_after_the_drain():
     bench = ConsumerBench().stable(0)
     bench.leave()
     assert bench.ends == [(End.CLOSED, None)]
@@ -386,7 +386,7 @@ def test_leaving_drains_and_then_says_so():
 
 
 @pytest.mark.parametrize(("leave_group_on_close", "epoch"), [(None, -2), (True, -1), (False, None)])
-def test_how_a_static_member_leaves(leave_group_on_close, epoch):
+def test_a_static_member_leaves_with_minus_2_unless_configured(leave_group_on_close, epoch):
     bench = ConsumerBench(instance_id="i", leave_group_on_close=leave_group_on_close).stable(0)
     bench.leave()
     bench.drained()
@@ -403,7 +403,7 @@ def test_errors_of_leaving_are_a_success(code):
     assert bench.actions == (Left(),)
 
 
-def test_leaving_ends_without_an_answer():
+def test_leaving_ends_without_a_response():
     bench = ConsumerBench().stable(0)
     bench.leave()
     bench.drained()
@@ -413,7 +413,7 @@ def test_leaving_ends_without_an_answer():
     assert bench.now - began <= 5_000
 
 
-def test_leaving_waits_for_the_answer_to_the_heartbeat_in_flight():
+def test_leaving_waits_for_the_response_to_the_heartbeat_in_flight():
     bench = ConsumerBench()
     bench.join()
     bench.leave()
@@ -429,7 +429,7 @@ def test_leaving_before_the_first_join_sends_nothing():
     assert bench.actions == (Left(),)
 
 
-def test_a_failed_application_keeps_its_place_and_gets_the_partitions_again():
+def test_a_failed_application_stays_a_member_and_gets_its_partitions_back():
     bench = ConsumerBench().stable(0, 1)
     bench.abort()
     assert bench.ends == [(End.CLOSED, None)]
@@ -442,7 +442,7 @@ def test_a_failed_application_keeps_its_place_and_gets_the_partitions_again():
     assert bench.until_granted().assignment == tps(0)
 
 
-def test_an_application_that_fails_again_and_again_waits_longer():
+def test_the_pause_grows_with_each_failure_of_the_application():
     bench = ConsumerBench().stable(0)
     waits = []
     for _ in range(4):
@@ -469,7 +469,7 @@ def test_a_commit_that_is_refused_is_checked_by_a_heartbeat():
     assert bench.actions == ()
 
 
-def test_a_first_join_fails_when_the_coordinator_is_away_for_too_long():
+def test_a_first_join_fails_after_retry_timeout_ms_without_coordinator():
     bench = ConsumerBench(retry_timeout_ms=10_000)
     bench.join()
     began = bench.now
@@ -480,7 +480,7 @@ def test_a_first_join_fails_when_the_coordinator_is_away_for_too_long():
     assert isinstance(raised.error, CoordinatorUnavailableError)
 
 
-def test_a_member_that_has_joined_goes_on_trying():
+def test_a_member_that_has_joined_retries_without_limit():
     bench = ConsumerBench(retry_timeout_ms=10_000).stable(0)
     until = bench.now + 100_000
     while bench.now < until:
@@ -488,7 +488,7 @@ def test_a_member_that_has_joined_goes_on_trying():
             bench.drained()
         bench.fail() if bench.sent else bench.advance()
     assert not bench.member.is_over
-    assert [each.what for each in bench.told].count("unavailable") >= 3
+    assert [each.event for each in bench.reports].count("unavailable") >= 3
     bench.until_heartbeat()
     bench.answer(epoch=9, assignment=ids(0))
     assert bench.grants[0].assignment == (tp(0),)

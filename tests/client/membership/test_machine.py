@@ -90,7 +90,7 @@ class MembershipMachine(RuleBasedStateMachine):
         if isinstance(send.request, JoinGroup):
             assert not self.draining
             owned = decode_subscription(send.request.protocols[0][1]).owned
-            assert set(owned) == set(self.member.held)
+            assert set(owned) == set(self.member.current_assignment)
             assert self.cooperative or not owned
         if isinstance(send.request, Heartbeat | SyncGroup):
             assert send.request.generation >= 0
@@ -260,7 +260,7 @@ class MembershipMachine(RuleBasedStateMachine):
         elif self.awaited(JoinGroup):
             self.join_succeeds(leads=False, skip=False, more=0)
         elif self.awaited(SyncGroup):
-            self.sync_succeeds(self.member.held)
+            self.sync_succeeds(self.member.current_assignment)
         elif self.member.phase is Phase.ASSIGNING:
             self.assignment_is_made()
         elif self.member.deadline is not None and (

@@ -1,4 +1,4 @@
-"""What one member does about each thing that can happen to it."""
+"""Rules of one member of a classic group, event by event."""
 
 import itertools
 
@@ -94,14 +94,14 @@ def test_a_leader_that_may_skip_the_assignment_does_not_assign_but_leads(bench):
     assert bench.member.is_leader
 
 
-def test_an_assignment_that_comes_too_late_is_not_sent(bench):
+def test_an_assignment_of_an_older_generation_is_not_sent(bench):
     bench.join()
     bench.joined(generation=4, leader="m1", member_id="m1")
     bench.heartbeat(ErrorCode.unknown_member_id)
     assert bench.do(bench.member.assigned(bench.now, 4, {"m1": b"x"})) == ()
 
 
-def test_the_synced_generation_is_handed_over(bench):
+def test_a_synced_generation_is_started(bench):
     bench.join()
     bench.joined(generation=7)
     bench.synced(2, 3)
@@ -114,14 +114,14 @@ def test_the_synced_generation_is_handed_over(bench):
     )
 
 
-def test_a_member_without_partitions_has_a_generation_too(bench):
+def test_a_member_without_partitions_has_a_generation(bench):
     bench.join()
     bench.joined()
     bench.answer(SyncGroup, SyncGroupResponse(assignment=b""))
     assert bench.action.grant.assignment == ()
 
 
-def test_an_assignment_that_nobody_can_read_is_raised(bench):
+def test_an_assignment_that_cannot_be_decoded_is_raised(bench):
     bench.join()
     bench.joined()
     bench.answer(SyncGroup, SyncGroupResponse(assignment=b"\0"))
@@ -130,7 +130,7 @@ def test_an_assignment_that_nobody_can_read_is_raised(bench):
 
 @pytest.mark.parametrize("asked", ["join", "sync"])
 @pytest.mark.parametrize("code", FATAL)
-def test_what_cannot_pass_is_raised_with_what_to_do(bench, asked, code):
+def test_a_fatal_error_code_is_raised_with_advice(bench, asked, code):
     bench.join()
     if asked == "join":
         bench.join_answer(code)
@@ -145,7 +145,7 @@ def test_what_cannot_pass_is_raised_with_what_to_do(bench, asked, code):
 
 
 @pytest.mark.parametrize("code", PASSING)
-def test_what_passes_is_tried_again_with_the_same_id(bench, code):
+def test_a_retriable_error_code_is_retried_with_the_same_member_id(bench, code):
     bench.join()
     bench.join_answer(ErrorCode.member_id_required, member_id="m1")
     bench.join_answer(code)
@@ -158,7 +158,7 @@ def test_what_passes_is_tried_again_with_the_same_id(bench, code):
     assert 80 <= bench.now - before <= 120
 
 
-def test_an_id_that_the_group_forgot_is_forgotten(bench):
+def test_an_unknown_member_id_is_dropped(bench):
     bench.join()
     bench.join_answer(ErrorCode.member_id_required, member_id="m1")
     bench.join_answer(ErrorCode.unknown_member_id)
@@ -166,7 +166,7 @@ def test_an_id_that_the_group_forgot_is_forgotten(bench):
     assert bench.request.member_id == ""
 
 
-def test_a_broker_that_forever_asks_for_an_id_is_not_asked_forever_at_once(bench):
+def test_a_repeated_member_id_required_is_retried_after_a_pause(bench):
     bench.join()
     bench.join_answer(ErrorCode.member_id_required, member_id="m1")
     bench.join_answer(ErrorCode.member_id_required, member_id="m2")
@@ -178,7 +178,7 @@ def test_a_broker_that_forever_asks_for_an_id_is_not_asked_forever_at_once(bench
 @pytest.mark.parametrize(
     ("code", "member_id"), [(ErrorCode.illegal_generation, "m1"), (ErrorCode.unknown_member_id, "")]
 )
-def test_a_sync_that_is_too_late_joins_again(bench, code, member_id):
+def test_a_member_whose_sync_is_too_late_rejoins(bench, code, member_id):
     bench.join()
     bench.joined()
     bench.sync_answer(code)
@@ -186,14 +186,14 @@ def test_a_sync_that_is_too_late_joins_again(bench, code, member_id):
     assert bench.request.member_id == member_id
 
 
-def test_a_sync_in_a_new_rebalance_joins_again_at_once(bench):
+def test_a_member_whose_sync_meets_a_new_rebalance_rejoins_at_once(bench):
     bench.join()
     bench.joined()
     bench.sync_answer(ErrorCode.rebalance_in_progress)
     assert isinstance(bench.request, JoinGroup)
 
 
-def test_pauses_grow_to_the_backoff_and_the_end_says_what_was_tried(bench):
+def test_pauses_grow_to_the_backoff_and_the_error_lists_the_tries(bench):
     bench.join()
     pauses = []
     while not isinstance(bench.actions[-1], Raise):
@@ -227,7 +227,7 @@ def test_waiting_for_slow_members_is_no_failure(bench):
         bench.advance(60_000)
         bench.fail(JoinGroup, "no answer within 60 s", sent=True)
         assert isinstance(bench.request, JoinGroup)
-    assert bench.told[-2].what == "waiting"
+    assert bench.reports[-2].event == "waiting"
 
 
 def test_deadlines_of_join_and_sync_are_kafka_gos(bench):
@@ -249,7 +249,7 @@ def test_heartbeats_follow_each_other(member):
     assert [b - a for a, b in itertools.pairwise(sent)] == [3_000] * 3
 
 
-def test_a_late_heartbeat_does_not_put_off_the_next_ones(member):
+def test_a_late_heartbeat_does_not_delay_the_next_ones(member):
     member.heartbeat()
     due = member.member.deadline
     member.now = due + 40
@@ -258,7 +258,7 @@ def test_a_late_heartbeat_does_not_put_off_the_next_ones(member):
     assert member.member.deadline == due + 3_000
 
 
-def test_the_leader_beats_while_it_assigns(bench):
+def test_the_leader_sends_heartbeats_while_it_assigns(bench):
     bench.join()
     bench.joined(leader="m1", member_id="m1")
     bench.heartbeat()
@@ -276,7 +276,7 @@ def test_one_error_ends_no_generation(member):
     assert member.member.phase is Phase.STABLE
 
 
-def test_a_failed_heartbeat_is_sent_again_soon(member):
+def test_a_failed_heartbeat_is_retried_soon(member):
     member.until_heartbeat()
     member.fail(Heartbeat)
     before = member.now
@@ -290,7 +290,7 @@ def test_a_silent_connection_leaves_time_for_another_try(member):
     assert member.action.timeout_ms <= member.config.session_timeout_ms // 3
 
 
-def test_when_the_session_is_over_everything_is_lost(member):
+def test_all_partitions_are_lost_when_the_session_expires(member):
     started = member.now
     while not member.ends:
         member.until_heartbeat()
@@ -315,7 +315,7 @@ def test_a_blocked_event_loop_is_named(member):
     assert "the event loop was blocked for 23000 ms" in member.actions[-1].cause
 
 
-def test_the_session_counts_from_when_the_answered_heartbeat_was_sent(member):
+def test_the_session_starts_when_the_answered_heartbeat_was_sent(member):
     member.until_heartbeat()
     sent = member.now
     member.now += 9_000
@@ -323,7 +323,7 @@ def test_the_session_counts_from_when_the_answered_heartbeat_was_sent(member):
     assert member.member.session.alive_until == sent + 30_000
 
 
-def test_the_session_is_renewed_as_soon_as_the_generation_is_there(bench):
+def test_a_new_generation_renews_the_session_at_once(bench):
     """SyncGroup does not renew that of a member of a stable group, and nobody knows when the join
     was answered.
     """
@@ -348,13 +348,13 @@ def test_a_generation_that_the_broker_ended_is_lost(member, code, member_id):
 
 
 @pytest.mark.parametrize("code", FATAL)
-def test_a_heartbeat_that_is_refused_for_good_is_raised(member, code):
+def test_a_fatal_error_code_of_a_heartbeat_is_raised(member, code):
     member.heartbeat(code)
     assert member.ends == [(End.LOST, None)]
     assert isinstance(member.actions[-1], Raise)
 
 
-def test_the_answer_to_an_old_heartbeat_says_nothing_of_the_new_generation():
+def test_the_response_to_an_old_heartbeat_does_not_affect_the_new_generation():
     bench = Bench(cooperative=True).stable(0)
     bench.heartbeat(ErrorCode.rebalance_in_progress)
     bench.until_heartbeat()
@@ -396,7 +396,7 @@ def test_the_drain_is_shorter_when_the_group_has_been_waiting_while_heartbeats_f
     assert bench.now + end.drain_ms == heard + 30_000 - 500
 
 
-def test_what_drains_is_lost_when_the_group_cannot_have_waited_for_longer():
+def test_draining_partitions_are_lost_at_the_rebalance_timeout():
     bench = Bench(rebalance_timeout_ms=10_000, drain_timeout_ms=7_000).stable(0)
     bench.heartbeat()
     assert bench.let_pass(9_900, heartbeats=ErrorCode.rebalance_in_progress) == [
@@ -416,7 +416,7 @@ def test_a_rebalance_timeout_that_is_shorter_than_the_session_bounds_it():
     assert bench.now - started == 30_000
 
 
-def test_heartbeats_go_on_while_it_drains(member):
+def test_heartbeats_continue_during_a_drain(member):
     member.heartbeat(ErrorCode.rebalance_in_progress)
     for _ in range(3):
         member.heartbeat(ErrorCode.rebalance_in_progress)
@@ -424,7 +424,7 @@ def test_heartbeats_go_on_while_it_drains(member):
 
 
 @pytest.mark.parametrize("code", [ErrorCode.illegal_generation, ErrorCode.unknown_member_id])
-def test_what_drains_is_lost_when_the_group_did_not_wait(member, code):
+def test_draining_partitions_are_lost_when_the_group_did_not_wait(member, code):
     member.heartbeat(ErrorCode.rebalance_in_progress)
     member.heartbeat(code)
     assert member.ends == [(End.LOST, None)]
@@ -432,26 +432,26 @@ def test_what_drains_is_lost_when_the_group_did_not_wait(member, code):
     assert isinstance(member.request, JoinGroup)
 
 
-def test_a_commit_that_is_refused_ends_the_generation_too(member):
+def test_a_refused_commit_ends_the_generation(member):
     member.do(member.member.fenced(member.now, 1, ErrorCode.unknown_member_id))
     assert member.ends == [(End.LOST, None)]
 
 
-def test_a_commit_of_an_older_generation_says_nothing(member):
+def test_a_refused_commit_of_an_older_generation_is_ignored(member):
     assert member.do(member.member.fenced(member.now, 0, ErrorCode.illegal_generation)) == ()
 
 
 # --- cooperative ---
 
 
-def test_cooperative_members_join_with_what_they_own(cooperative):
+def test_cooperative_members_join_with_their_owned_partitions(cooperative):
     cooperative.heartbeat(ErrorCode.rebalance_in_progress)
     assert cooperative.ends == []
     assert owned(cooperative.request) == tps(0, 1)
     assert decode_subscription(cooperative.request.protocols[0][1]).generation == 1
 
 
-def test_what_stays_is_not_interrupted(cooperative):
+def test_partitions_in_both_assignments_are_not_interrupted(cooperative):
     cooperative.heartbeat(ErrorCode.rebalance_in_progress)
     cooperative.joined(generation=2)
     cooperative.synced(1, 2)
@@ -460,7 +460,7 @@ def test_what_stays_is_not_interrupted(cooperative):
     assert (end.end, end.partitions) == (End.REVOKED, tps(0))
 
 
-def test_what_was_revoked_is_drained_before_the_next_join(cooperative):
+def test_revoked_partitions_are_drained_before_the_next_join(cooperative):
     cooperative.heartbeat(ErrorCode.rebalance_in_progress)
     cooperative.joined(generation=2)
     cooperative.synced(1)
@@ -470,7 +470,7 @@ def test_what_was_revoked_is_drained_before_the_next_join(cooperative):
     assert owned(cooperative.request) == tps(1)
 
 
-def test_heartbeats_go_on_while_a_cooperative_member_joins(cooperative):
+def test_heartbeats_continue_while_a_cooperative_member_joins(cooperative):
     cooperative.heartbeat(ErrorCode.rebalance_in_progress)
     for _ in range(30):
         cooperative.heartbeat(ErrorCode.rebalance_in_progress)
@@ -478,7 +478,7 @@ def test_heartbeats_go_on_while_a_cooperative_member_joins(cooperative):
     assert cooperative.member.phase is Phase.JOINING
 
 
-def test_a_cooperative_member_whose_joins_fail_loses_what_it_has_though_heartbeats_are_answered(
+def test_a_cooperative_member_whose_joins_fail_loses_its_partitions_despite_heartbeats(
     cooperative,
 ):
     """The group waits for its join, not for its heartbeats."""
@@ -490,18 +490,18 @@ def test_a_cooperative_member_whose_joins_fail_loses_what_it_has_though_heartbea
     assert cooperative.let_pass(
         100, heartbeats=ErrorCode.rebalance_in_progress, joins_fail=True
     ) == [(End.LOST, None)]
-    cause = next(each.detail for each in cooperative.told if each.what == "lost")
+    cause = next(each.detail for each in cooperative.reports if each.event == "lost")
     assert "the group waits 30000 ms for a member" in cause
 
 
-def test_a_cooperative_member_that_nobody_hears_of_loses_what_it_has(cooperative):
+def test_a_cooperative_member_without_any_response_loses_its_partitions(cooperative):
     cooperative.heartbeat(ErrorCode.rebalance_in_progress)
     caused = cooperative.advance(40_000)
     assert [each.end for each in caused if isinstance(each, EndPartitions)] == [End.LOST]
     assert any(isinstance(each, Abandon) for each in caused)
 
 
-def test_the_group_moving_on_is_no_news_while_the_join_is_in_flight(cooperative):
+def test_illegal_generation_is_ignored_while_the_join_is_in_flight(cooperative):
     cooperative.heartbeat(ErrorCode.rebalance_in_progress)
     cooperative.heartbeat(ErrorCode.illegal_generation)
     assert cooperative.actions == ()
@@ -509,7 +509,7 @@ def test_the_group_moving_on_is_no_news_while_the_join_is_in_flight(cooperative)
     assert cooperative.request.generation == 2
 
 
-def test_being_forgotten_while_the_join_is_in_flight_is(cooperative):
+def test_unknown_member_id_while_the_join_is_in_flight_loses_the_membership(cooperative):
     cooperative.heartbeat(ErrorCode.rebalance_in_progress)
     cooperative.heartbeat(ErrorCode.unknown_member_id)
     assert cooperative.ends == [(End.LOST, None)]
@@ -527,7 +527,7 @@ def test_changed_topics_rebalance(member):
     assert member.request.reason == "topics changed"
 
 
-def test_topics_that_change_while_a_generation_is_made_rebalance_after_it(bench):
+def test_topics_that_change_during_a_rebalance_cause_another_one(bench):
     bench.join()
     assert bench.do(bench.member.rejoin(bench.now, "topics changed")) == ()
     bench.joined()
@@ -554,7 +554,7 @@ def test_an_eager_member_revokes_the_others_when_some_are_deleted(member):
 # --- the application ---
 
 
-def test_leaving_drains_and_says_why(member):
+def test_leaving_drains_and_sends_the_reason(member):
     member.do(member.member.leave(member.now, "SIGTERM"))
     assert member.ends == [(End.CLOSED, None)]
     member.drained()
@@ -571,14 +571,14 @@ def test_a_static_member_does_not_leave():
     assert bench.action == Left()
 
 
-def test_a_static_member_leaves_if_it_is_told_to():
+def test_a_static_member_leaves_if_configured():
     bench = Bench(instance_id="i1", leave_group_on_close=True).stable(0)
     bench.do(bench.member.leave(bench.now, "bye"))
     bench.drained()
     assert isinstance(bench.request, LeaveGroup)
 
 
-def test_leaving_with_a_join_in_flight_takes_the_pending_id_along(bench):
+def test_leaving_with_a_join_in_flight_removes_the_pending_member_id(bench):
     bench.join()
     bench.join_answer(ErrorCode.member_id_required, member_id="m1")
     bench.do(bench.member.leave(bench.now, "bye"))
@@ -586,20 +586,20 @@ def test_leaving_with_a_join_in_flight_takes_the_pending_id_along(bench):
     assert bench.request.member_id == "m1"
 
 
-def test_leaving_before_there_is_an_id_is_quick(bench):
+def test_leaving_without_a_member_id_ends_at_once(bench):
     bench.join()
     bench.do(bench.member.leave(bench.now, "bye"))
     assert bench.actions[-1] == Left()
 
 
-def test_leaving_while_it_waits_for_another_try_is_quick(bench):
+def test_leaving_during_a_retry_pause_is_immediate(bench):
     bench.join()
     bench.fail(JoinGroup)
     bench.do(bench.member.leave(bench.now, "bye"))
     assert bench.action == Left()
 
 
-def test_leaving_is_tried_again_but_not_for_long(member):
+def test_a_failed_leave_is_retried_for_a_short_time(member):
     member.do(member.member.leave(member.now, "bye"))
     member.drained()
     started = member.now
@@ -631,7 +631,7 @@ def test_a_cooperative_member_that_leaves_still_follows_the_rebalance_for_its_la
     assert isinstance(cooperative.request, LeaveGroup)
 
 
-def test_a_failed_application_stays_out_until_it_asks_again(member):
+def test_a_failed_application_does_not_rejoin_until_join(member):
     member.do(member.member.abort(member.now, "task failed"))
     assert member.ends == [(End.CLOSED, None)]
     member.drained()
@@ -644,27 +644,27 @@ def test_a_failed_application_stays_out_until_it_asks_again(member):
     assert {each.request.member_id for each in member.sent.values()} == {"m1"}
 
 
-def test_nothing_happens_after_the_end(member):
+def test_no_event_causes_actions_after_the_end(member):
     member.heartbeat(ErrorCode.fenced_instance_id)
     for event in (member.member.drained, member.member.tick, member.member.join):
         assert member.do(event(member.now)) == ()
     assert member.do(member.member.leave(member.now, "bye")) == ()
 
 
-def test_an_answer_that_is_no_longer_awaited_is_ignored(bench):
+def test_a_response_to_an_abandoned_request_is_ignored(bench):
     bench.join()
     number = bench.action.number
     bench.fail(JoinGroup)
     assert bench.do(bench.member.responded(bench.now, number, SyncGroupResponse())) == ()
 
 
-def test_a_grant_tells_partitions_apart():
+def test_a_grant_distinguishes_kept_added_and_revoked_partitions():
     grant = Bench(cooperative=True).stable(3).history[-1]
     assert isinstance(grant, Start)
     assert grant.grant.added == (tp(3),)
 
 
-def test_an_abort_while_it_joins_leaves_it_in_the_group(cooperative):
+def test_an_abort_during_a_join_does_not_leave_the_group(cooperative):
     cooperative.heartbeat(ErrorCode.rebalance_in_progress)
     cooperative.do(cooperative.member.abort(cooperative.now, "a task failed"))
     cooperative.drained()

@@ -36,12 +36,12 @@ from kohort.client.membership import (
     Heartbeat,
     JoinGroup,
     Left,
+    LogEvent,
     Raise,
     Request,
     ResolveTopics,
     Send,
     Start,
-    Tell,
 )
 from kohort.client.net import Connection
 from kohort.errors import ConfigError, KafkaError, KohortError, caused_by
@@ -66,7 +66,7 @@ class Application(Protocol):
     def on_end(self, end: EndPartitions) -> None: ...
     def on_raise(self, raised: Raise) -> None: ...
     def on_left(self) -> None: ...
-    def on_tell(self, told: Tell) -> None: ...
+    def on_log_event(self, event: LogEvent) -> None: ...
 
 
 class GroupMember:
@@ -173,8 +173,8 @@ class GroupMember:
                 self._application.on_raise(action)
             case Left():
                 self._application.on_left()
-            case Tell():
-                self._application.on_tell(action)
+            case LogEvent():
+                self._application.on_log_event(action)
 
     def _set_timer(self) -> None:
         if self._timer is not None:

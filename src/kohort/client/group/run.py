@@ -32,7 +32,7 @@ from kohort.client.group.subscription import MemberSubscription
 from kohort.client.group.topic_watch import TopicWatch
 from kohort.client.group_errors import GroupError
 from kohort.client.membership import (
-    LEAVE_WITHIN_MS,
+    LEAVE_TIMEOUT_MS,
     AnyMembership,
     Assign,
     ConsumerGroupHeartbeat,
@@ -41,12 +41,12 @@ from kohort.client.membership import (
     Grant,
     Heartbeat,
     JoinGroup,
+    LogEvent,
     Membership,
     Raise,
     ResolveTopics,
     Start,
     SyncGroup,
-    Tell,
     Uniform,
 )
 from kohort.client.metrics import CommitMetrics, GroupMetrics
@@ -149,7 +149,7 @@ class GroupRun:
         context = self.context
         self.leave(reason)
         try:
-            async with asyncio.timeout((context.config.drain_ms + 2 * LEAVE_WITHIN_MS) / 1_000):
+            async with asyncio.timeout((context.config.drain_ms + 2 * LEAVE_TIMEOUT_MS) / 1_000):
                 await self.handover.left.wait()
         except TimeoutError:
             context.events.emit_event(
@@ -231,8 +231,8 @@ class GroupRun:
     def on_left(self) -> None:
         self.handover.end()
 
-    def on_tell(self, told: Tell) -> None:
-        self.context.events.emit_event(told.what, told.detail)
+    def on_log_event(self, event: LogEvent) -> None:
+        self.context.events.emit_event(event.event, event.detail)
 
     def _give_up(self, error: GroupError) -> None:
         self.handover.give_up(error)

@@ -18,6 +18,7 @@ from kohort.client.membership.events import (
     JoinGroupResponseMember,
     LeaveGroup,
     Left,
+    LogEvent,
     PlainResponse,
     Raise,
     Request,
@@ -26,15 +27,14 @@ from kohort.client.membership.events import (
     Start,
     SyncGroup,
     SyncGroupResponse,
-    Tell,
     TopicIdPartition,
 )
-from kohort.client.membership.leaving import LEAVE_WITHIN_MS
+from kohort.client.membership.leaving import LEAVE_TIMEOUT_MS
 from kohort.client.membership.membership import Actions, Membership
 from kohort.client.membership.session import Uniform
 
 __all__ = [
-    "LEAVE_WITHIN_MS",
+    "LEAVE_TIMEOUT_MS",
     "Abandon",
     "Action",
     "Actions",
@@ -54,6 +54,7 @@ __all__ = [
     "JoinGroupResponseMember",
     "LeaveGroup",
     "Left",
+    "LogEvent",
     "Membership",
     "PlainResponse",
     "Raise",
@@ -63,7 +64,6 @@ __all__ = [
     "Start",
     "SyncGroup",
     "SyncGroupResponse",
-    "Tell",
     "TopicIdPartition",
     "Uniform",
 ]

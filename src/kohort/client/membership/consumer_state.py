@@ -21,11 +21,11 @@ from kohort.client.membership.events import (
     TopicIdPartition,
 )
 from kohort.client.membership.session import Uniform
-from kohort.client.membership.state import JOIN_WITHIN_MS, MemberState
+from kohort.client.membership.state import JOIN_RESERVE_MS, MemberState
 from kohort.types import TopicPartition
 
-LEAST_INTERVALS: Final = 3
-"""Heartbeat intervals that a session lasts at least; the coordinator's lasts longer."""
+MIN_SESSION_INTERVALS: Final = 3
+"""Minimum length of a session in heartbeat intervals; the coordinator's is longer."""
 NOT_A_MEMBER: Final = 0
 """The epoch of a member that joins."""
 
@@ -34,26 +34,26 @@ class ConsumerPhase(Enum):
     """Phase of the member, by Kafka's name; draining is separate state."""
 
     UNSUBSCRIBED = "unsubscribed"
-    """Not a member: it has not joined yet, or was fenced and its tasks end."""
+    """Not a member: it has not joined yet, or was fenced and its tasks are ending."""
     JOINING = "joining"
     RECONCILING = "reconciling"
-    """The assignment differs from what the application has."""
+    """The coordinator's assignment differs from that of the application."""
     ACKNOWLEDGING = "acknowledging"
-    """The application has the assignment; the coordinator does not know it yet."""
+    """The application has the assignment; no heartbeat has acknowledged it yet."""
     STABLE = "stable"
     LEAVING = "leaving"
     LEFT = "left"
 
 
 class Subscribed(Protocol):
-    """The topics that the member subscribes to, at the moment."""
+    """The current topics of the member's subscription."""
 
     topics: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """The fields of a heartbeat that are sent only when they change."""
+    """Fields of a heartbeat that are sent only when they change."""
 
     topics: tuple[str, ...]
     pattern: str | None
@@ -62,38 +62,38 @@ class Subscription:
 
 
 class ConsumerSession:
-    """When the coordinator may remove the member. Times are in ms.
+    """The times at which the coordinator may remove the member, in ms.
 
-    It does so without a heartbeat for the session timeout, and if a revocation is not acknowledged
-    within the rebalance timeout. The latter is counted from the first heartbeat whose response may
-    have had the revocation: that response may have been lost.
+    It removes a member without a heartbeat for the session timeout, and one that does not
+    acknowledge a revocation within the rebalance timeout. The latter starts at the first heartbeat
+    whose response may have had the revocation: that response may have been lost.
     """
 
     def __init__(self, *, timeout_ms: int, rebalance_timeout_ms: int) -> None:
         self.failures = 0
         """Failed heartbeats since the last response."""
         self.revokes = False
-        """Whether a revocation is not acknowledged."""
+        """Whether a revocation is not acknowledged yet."""
         self._timeout_ms = timeout_ms
         self._rebalance_timeout_ms = rebalance_timeout_ms
         self._ends_at: int | None = None
         self._sent = 0
         self._first_sent: int | None = None
-        """When the first heartbeat without a response was sent; None: the last one has its."""
-        self._told_since = 0
+        """Time of the first heartbeat since the last response; None: there is none."""
+        self._revocation_since = 0
 
     @property
     def alive_until(self) -> int | None:
-        """From then on the coordinator may remove this member; None: there is no session."""
-        since = self._told_since if self.revokes else self._first_sent
+        """From this time on the coordinator may remove the member; None: there is no session."""
+        since = self._revocation_since if self.revokes else self._first_sent
         if self._ends_at is None or since is None:
             return self._ends_at
         return min(self._ends_at, since + self._rebalance_timeout_ms)
 
     @property
     def reconcile_by(self) -> int:
-        """When the coordinator may stop waiting for the acknowledgement of a revocation."""
-        return self._told_since + self._rebalance_timeout_ms
+        """Time until which the coordinator waits for the acknowledgement of a revocation."""
+        return self._revocation_since + self._rebalance_timeout_ms
 
     def sent(self, now: int) -> None:
         """A heartbeat was sent."""
@@ -108,9 +108,9 @@ class ConsumerSession:
         """
         self.revokes = self.revokes and not acknowledged
         if self._first_sent is not None and not self.revokes:
-            self._told_since = self._first_sent
+            self._revocation_since = self._first_sent
         self._first_sent = None
-        self._ends_at = self._sent + max(self._timeout_ms, LEAST_INTERVALS * interval_ms)
+        self._ends_at = self._sent + max(self._timeout_ms, MIN_SESSION_INTERVALS * interval_ms)
         self.failures = 0
 
     def end(self) -> None:
@@ -140,12 +140,12 @@ class ConsumerState(MemberState):
         """The coordinator's last assignment."""
         self.names: dict[UUID, str] = {}
         self.resolving: frozenset[UUID] = frozenset()
-        """Topic ids whose names are being looked up."""
+        """Topic ids whose names are being requested."""
         self.resolve_at: int | None = None
-        """When unknown ids are looked up again; None: nothing is unknown, or it is looked up."""
-        self.held: dict[TopicIdPartition, TopicPartition] = {}
-        """Partitions that the application may work on; draining ones are not among them."""
-        self.ending: dict[TopicIdPartition, TopicPartition] = {}
+        """When the names of unresolved ids are requested again; None: not at all, or in flight."""
+        self.current_assignment: dict[TopicIdPartition, TopicPartition] = {}
+        """Partitions of the running generation, without draining ones."""
+        self.revoking: dict[TopicIdPartition, TopicPartition] = {}
         """Revoked partitions that drain: the member owns them until it acknowledges."""
         self.session = ConsumerSession(
             timeout_ms=config.session_timeout_ms, rebalance_timeout_ms=config.rebalance_timeout_ms
@@ -155,38 +155,38 @@ class ConsumerState(MemberState):
         """When the next request may be sent; None while one is in flight."""
         self.in_flight: int | None = None
         self.acknowledges = False
-        """Whether the heartbeat in flight acknowledges the assignment that the member has."""
-        self.known: Subscription | None = None
-        """Subscription that the coordinator has; None if unknown, and the next heartbeat is then a
-        full one."""
-        self.sending: Subscription | None = None
+        """Whether the heartbeat in flight acknowledges the current assignment."""
+        self.accepted_subscription: Subscription | None = None
+        """Subscription that the coordinator has; None: uncertain, so the next heartbeat is a full
+        one."""
+        self.sent_subscription: Subscription | None = None
         """The subscription in the heartbeat in flight."""
-        self.is_known = False
+        self.may_be_member = False
         """Whether the coordinator may have this member."""
         self.releases_first = False
-        """Whether a static member has to leave before it joins: it gets no second membership."""
+        """Whether a static member has to leave before it joins, as its instance id is in use."""
         self._subscribed = subscribed
 
     def __repr__(self) -> str:
         draining = " draining" if self.draining else ""
         return (
             f"<ConsumerMembership {self.config.group_id} {self.phase.value}{draining} "
-            f"epoch={self.epoch} member={self.member_id!r} held={len(self.held)}>"
+            f"epoch={self.epoch} member={self.member_id!r} assigned={len(self.current_assignment)}>"
         )
 
     @property
     def generation(self) -> int:
-        """The epoch of commits; -1 while there is none."""
+        """The member epoch of commits; -1 while there is none."""
         return self.epoch if self.epoch > NOT_A_MEMBER else -1
 
     @property
     def has_generation(self) -> bool:
-        """Whether the application has a generation or partitions that it could lose."""
-        return self.running or bool(self.held)
+        """Whether the application has a generation or partitions to lose."""
+        return self.running or bool(self.current_assignment)
 
     @property
     def subscription(self) -> Subscription:
-        """The subscription as it should be known to the coordinator."""
+        """The subscription that the coordinator should have."""
         config = self.config
         return Subscription(
             topics=tuple(sorted(set(self._subscribed.topics))),
@@ -197,52 +197,57 @@ class ConsumerState(MemberState):
 
     @property
     def owned(self) -> frozenset[TopicIdPartition]:
-        """All partitions that the coordinator must not give to others yet.
+        """All partitions that the coordinator must not assign to other members yet.
 
-        Assigned ones that the application does not have yet are among them: it may get them before
-        the response says that they were taken back.
+        They include assigned ones that the application does not have yet: it may get them before
+        the response that revokes them.
         """
-        return self.target | self.held.keys() | self.ending.keys()
+        return self.target | self.current_assignment.keys() | self.revoking.keys()
 
     @property
-    def unknown(self) -> frozenset[UUID]:
-        """Topic ids of the assignment that have no name yet."""
-        return frozenset(each.topic_id for each in self.target) - self.names.keys()
+    def unresolved(self) -> frozenset[UUID]:
+        """Topic ids of the assignment without a name so far."""
+        return frozenset(partition.topic_id for partition in self.target) - self.names.keys()
 
     def drain_ms(self, now: int) -> int:
-        """Time for which revoked partitions may drain.
+        """Time for which revoked partitions may drain, in ms.
 
-        The configured time, but no longer than the coordinator surely waits for this member.
+        At most the configured time, and the time for which the coordinator certainly waits.
         """
-        return max(min(self.config.drain_ms, self.session.reconcile_by - JOIN_WITHIN_MS - now), 0)
+        return max(min(self.config.drain_ms, self.session.reconcile_by - JOIN_RESERVE_MS - now), 0)
 
     def hasten(self, now: int) -> None:
-        """Send the next heartbeat at once; after a failure, when its pause is over."""
+        """Send the next heartbeat at once; after a failure, at the end of the pause."""
         if self.in_flight is None and not self.session.failures:
             self.due_at = now
 
-    def start(self, held: dict[TopicIdPartition, TopicPartition], now: int) -> None:
-        """Begin a generation with these partitions."""
-        names = tuple(sorted(held.values()))
-        added = held.keys() - self.held.keys()
-        revoked = self.held.keys() - held.keys()
+    def start(self, assignment: dict[TopicIdPartition, TopicPartition], now: int) -> None:
+        """Start a generation with this assignment."""
+        names = tuple(sorted(assignment.values()))
+        added = assignment.keys() - self.current_assignment.keys()
+        revoked = self.current_assignment.keys() - assignment.keys()
         grant = Grant(
             generation=self.epoch,
             member_id=self.member_id,
             protocol=self.config.remote_assignor or "",
             is_leader=False,
             assignment=names,
-            added=tuple(sorted(held[each] for each in added)),
-            revoked=tuple(sorted(self.held[each] for each in revoked)),
-            topic_ids={name.topic: each.topic_id for each, name in held.items()},
+            added=tuple(sorted(assignment[partition] for partition in added)),
+            revoked=tuple(sorted(self.current_assignment[partition] for partition in revoked)),
+            topic_ids={name.topic: partition.topic_id for partition, name in assignment.items()},
         )
-        self.held, self.running, self.started_at, self.has_joined = held, True, now, True
+        self.current_assignment, self.running, self.started_at, self.has_joined = (
+            assignment,
+            True,
+            now,
+            True,
+        )
         self.actions.append(Start(grant))
 
     def end_all(self, end: End, drain_ms: int, cause: str) -> None:
         """End the generation with all its partitions."""
-        self.ending = self.ending | self.held if end is not End.LOST else {}
-        self.held, self.running = {}, False
+        self.revoking = self.revoking | self.current_assignment if end is not End.LOST else {}
+        self.current_assignment, self.running = {}, False
         self.end(end, None, drain_ms, cause)
 
     def abandon(self) -> None:
@@ -252,16 +257,16 @@ class ConsumerState(MemberState):
             self.in_flight = None
 
     def lose_membership(self, cause: str, now: int) -> None:
-        """Cancel all tasks, and join again: the coordinator has removed this member, or may have.
+        """Cancel all tasks, and rejoin: the coordinator has removed this member, or may have.
 
         Source: transitionToFenced and onPollTimerExpired of Kafka's ConsumerMembershipManager.
         """
         self.abandon()
         self.phase, self.epoch = ConsumerPhase.UNSUBSCRIBED, NOT_A_MEMBER
-        self.target, self.known, self.resolve_at = frozenset(), None, None
+        self.target, self.accepted_subscription, self.resolve_at = frozenset(), None, None
         self.session.end()
         if self.has_generation or self.draining:
-            self.tell("lost", cause)
+            self.log_event("lost", cause)
             self.end_all(End.LOST, 0, cause)
         self.due_at = now
 
@@ -272,17 +277,17 @@ class ConsumerState(MemberState):
         self.abandon()
         if self.has_generation or self.draining:
             self.end_all(End.LOST, 0, str(error))
-        self.be_over()
+        self.enter_final_phase()
         self.actions.append(Raise(error))
 
-    def be_left(self) -> None:
+    def finish_leave(self) -> None:
         """End the membership because the application left."""
         self.abandon()
-        self.be_over()
+        self.enter_final_phase()
         self.actions.append(Left())
 
-    def be_over(self) -> None:
-        """Enter the final phase, in which nothing is due."""
+    def enter_final_phase(self) -> None:
+        """Enter the final phase, without deadlines."""
         self.phase, self.epoch = ConsumerPhase.LEFT, NOT_A_MEMBER
         self.due_at = self.resolve_at = None
         self.session.end()

@@ -6,17 +6,17 @@ from kohort.client.membership.state import MembershipState, Phase
 
 
 def rebalance(member: MembershipState, reason: str, now: int) -> None:
-    """Join again; an eager member drains all its partitions before."""
-    member.tell("rebalance", reason)
+    """Rejoin the group; an eager member first drains all its partitions."""
+    member.log_event("rebalance", reason)
     if not member.cooperative:
         member.end_all(End.REVOKED, member.drain_ms(now), reason)
-    member.want_join(reason)
+    member.request_rejoin(reason)
 
 
 def lose_membership(member: MembershipState, cause: str, *, forget: bool = False) -> None:
-    """Cancel all tasks and join again: the coordinator has removed this member, or may have.
+    """Cancel all tasks, and rejoin: the coordinator has removed this member, or may have.
 
-    `forget`: the coordinator does not know the member id any more.
+    `forget`: drop the member id, as the coordinator no longer has it.
     """
     if forget:
         member.member_id = ""
@@ -25,9 +25,9 @@ def lose_membership(member: MembershipState, cause: str, *, forget: bool = False
     member.session.end()
     member.phase = Phase.OUT
     if member.has_generation or member.draining:
-        member.tell("lost", cause)
+        member.log_event("lost", cause)
         member.end_all(End.LOST, 0, cause)
-    member.want_join(cause)
+    member.request_rejoin(cause)
 
 
 def fail(member: MembershipState, error: GroupError) -> None:
@@ -37,12 +37,12 @@ def fail(member: MembershipState, error: GroupError) -> None:
     member.abandon()
     if member.has_generation or member.draining:
         member.end_all(End.LOST, 0, str(error))
-    be_over(member)
+    enter_final_phase(member)
     member.actions.append(Raise(error))
 
 
-def be_over(member: MembershipState) -> None:
-    """Enter the final phase, in which nothing is due."""
+def enter_final_phase(member: MembershipState) -> None:
+    """Enter the final phase, without deadlines."""
     member.phase = Phase.LEFT
     member.rejoin_because = member.retry_at = None
     member.session.end()

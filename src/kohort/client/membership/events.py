@@ -1,7 +1,7 @@
 """Requests, responses and actions of the membership, as data free of wire versions.
 
-A request goes out as `Send`, with a number by which its response comes back. A response to a number
-that is no longer awaited is ignored.
+A request is sent by `Send`, whose number identifies its response. The response to a number that is
+no longer in flight is ignored.
 """
 
 from collections.abc import Mapping
@@ -18,14 +18,14 @@ NONE = ErrorCode.none
 
 
 class End(Enum):
-    """How a generation, or the ownership of a partition, ended."""
+    """Why a generation, or the ownership of a partition, ended."""
 
     REVOKED = "revoked"
     """The group rebalances: work in flight may finish and commit within the drain timeout."""
     LOST = "lost"
     """Fenced, expired or deleted: others may own it already, and nothing is committed any more."""
     CLOSED = "closed"
-    """This member ends it; drained as if revoked."""
+    """This member ends it; its partitions drain as if revoked."""
 
 
 class TopicIdPartition(NamedTuple):
@@ -81,7 +81,7 @@ class ConsumerGroupHeartbeat:
     pattern: str | None = None
     assignor: str | None = None
     owned: frozenset[TopicIdPartition] | None = None
-    """All partitions that the member owns, draining and coming ones included."""
+    """All partitions that the member owns, with draining and assigned ones."""
 
 
 Request: TypeAlias = JoinGroup | SyncGroup | Heartbeat | LeaveGroup | ConsumerGroupHeartbeat
@@ -144,9 +144,9 @@ CoordinatorResponse: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Send `request` to the coordinator, after looking the coordinator up if it is unknown.
+    """Send `request` to the coordinator, which is looked up first if it is unknown.
 
-    The response goes to `responded`; if none arrives within `timeout_ms`, `failed` is called.
+    `responded` gets the response; if none arrives within `timeout_ms`, `failed` is called.
     """
 
     number: int
@@ -156,19 +156,19 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Abandon:
-    """Await the response no longer: end the request, and its connection if it is parked there."""
+    """Cancel the request, and close its connection if the request is parked there."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
 class ForgetCoordinator:
-    """Look the coordinator up again before the next request."""
+    """Request the coordinator with FindCoordinator before the next request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assign:
-    """This member leads: divide the partitions among `members`, and call `assigned`."""
+    """The member is the leader: assign the partitions to `members`, and call `assigned`."""
 
     generation: int
     protocol: str
@@ -177,7 +177,7 @@ class Assign:
 
 @dataclass(frozen=True, slots=True)
 class ResolveTopics:
-    """Look up the names of these topic ids, and call `resolved`; replaces an earlier one."""
+    """Request the names of these topic ids, and call `resolved`; replaces an earlier action."""
 
     topic_ids: frozenset[UUID]
 
@@ -195,9 +195,9 @@ class Grant:
     assignment: tuple[TopicPartition, ...]
     added: tuple[TopicPartition, ...]
     revoked: tuple[TopicPartition, ...] = ()
-    """Partitions of the generation before that this one lacks; `EndPartitions` follows."""
+    """Partitions that only the generation before had; `EndPartitions` follows."""
     user_data: bytes | None = None
-    """User data of the leader's assignor for this member's."""
+    """User data that the leader's assignor sent to this member's."""
     members: tuple[JoinGroupResponseMember, ...] = ()
     """All members of the group, if this member leads it."""
     topic_ids: Mapping[str, UUID] = field(default_factory=dict)
@@ -205,14 +205,14 @@ class Grant:
 
     @property
     def kept(self) -> tuple[TopicPartition, ...]:
-        """Partitions that run on without interruption (cooperative)."""
+        """Partitions whose tasks continue without interruption (cooperative)."""
         added = set(self.added)
-        return tuple(each for each in self.assignment if each not in added)
+        return tuple(tp for tp in self.assignment if tp not in added)
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Hand the generation to the application; it follows one that may not have ended yet."""
+    """Start the generation in the application; the one before may not have ended yet."""
 
     grant: Grant
 
@@ -221,7 +221,7 @@ class Start:
 class EndPartitions:
     """Drain `partitions` (None: the whole generation), join their tasks, and then call `drained`.
 
-    While something drains, another `EndPartitions` may follow: it covers all that is left, with a
+    During the drain another `EndPartitions` may follow: it covers all draining partitions, with a
     harder end.
     """
 
@@ -245,10 +245,10 @@ class Left:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tell:
+class LogEvent:
     """An event for the operator's log."""
 
-    what: str
+    event: str
     """One of `join`, `rejoin`, `retry`, `heartbeat failed`, `rebalance`, `lost`, `waiting`."""
     detail: str
 
@@ -263,5 +263,5 @@ Action: TypeAlias = (
     | EndPartitions
     | Raise
     | Left
-    | Tell
+    | LogEvent
 )

@@ -1,4 +1,4 @@
-"""Sends heartbeats, and handles what responses to heartbeats and commits say of the membership."""
+"""Sends heartbeats, and handles the error codes of heartbeats and commits."""
 
 from kohort.client.group_errors import advice, fatal, moves_coordinator
 from kohort.client.membership.ending import fail, lose_membership, rebalance
@@ -7,18 +7,18 @@ from kohort.client.membership.state import MembershipState, Phase
 from kohort.errors import ErrorCode
 
 HEARTBEATS_PER_SESSION = 3
-"""Heartbeats that can time out, one after the other, within a session."""
+"""Number of consecutive heartbeats that can time out within a session."""
 
 
 def send_heartbeat(member: MembershipState, now: int) -> None:
-    """Send a heartbeat, which may take a third of the session."""
-    of_session = max(member.config.session_timeout_ms // HEARTBEATS_PER_SESSION, 1)
+    """Send a heartbeat, with a third of the session as its timeout."""
+    session_share_ms = max(member.config.session_timeout_ms // HEARTBEATS_PER_SESSION, 1)
     request = Heartbeat(generation=member.generation, member_id=member.member_id)
-    member.session.sent(member.send(request, min(member.request_timeout_ms, of_session)), now)
+    member.session.sent(member.send(request, min(member.request_timeout_ms, session_share_ms)), now)
 
 
 def handle_heartbeat_response(member: MembershipState, error: ErrorCode, now: int) -> None:
-    """Handle the error code; a retriable one ends nothing, and the next heartbeat comes soon."""
+    """Handle the error code; after a retriable one the next heartbeat is due soon."""
     if error is ErrorCode.none:
         member.session.responded(now, included=True)
     elif error is ErrorCode.rebalance_in_progress:
@@ -38,23 +38,24 @@ def handle_heartbeat_response(member: MembershipState, error: ErrorCode, now: in
 
 
 def heartbeat_failed(member: MembershipState, error: str, now: int) -> None:
-    """Count a heartbeat without a response, or with one that says nothing of the membership."""
-    left = member.session.failed(now, member.backoff(member.session.failures + 1))
-    member.tell(
-        "heartbeat failed", (f"{error}; tried again, the session lasts for another {left} ms")
+    """Count a heartbeat without a response, or with an error that ends no membership."""
+    remaining_ms = member.session.failed(now, member.backoff(member.session.failures + 1))
+    member.log_event(
+        "heartbeat failed",
+        f"{error}; retrying, the session lasts for another {remaining_ms} ms",
     )
 
 
 def membership_refused(member: MembershipState, error: ErrorCode, now: int) -> None:
-    """Handle the error code of a heartbeat or commit that concerns the membership itself."""
-    told = f"the coordinator responded {error.name.upper()}"
+    """Handle an error code of a heartbeat or commit that concerns the membership."""
+    reason = f"the coordinator responded {error.name.upper()}"
     if error is ErrorCode.unknown_member_id:
-        lose_membership(member, told, forget=True)
+        lose_membership(member, reason, forget=True)
     elif error is ErrorCode.illegal_generation:
-        # While a join is in flight this is expected: the group began a new generation with this
-        # member, and the response to the join will follow.
+        # While a JoinGroup is in flight this is expected: the group began a new generation with
+        # this member, and the response to the JoinGroup will follow.
         if member.phase is not Phase.JOINING:
-            lose_membership(member, told)
+            lose_membership(member, reason)
     elif error is ErrorCode.rebalance_in_progress:
         group_rebalances(member, now)
     elif advice(error) is not None:
@@ -62,9 +63,9 @@ def membership_refused(member: MembershipState, error: ErrorCode, now: int) -> N
 
 
 def group_rebalances(member: MembershipState, now: int) -> None:
-    """Begin to rebalance, unless this member knows already that the group waits for it."""
-    is_news = member.rejoin_because is None and member.leaving_because is None
-    if member.phase is Phase.STABLE and member.running and is_news:
+    """Begin to rebalance, unless the member already prepares to rejoin or leave."""
+    is_new = member.rejoin_because is None and member.leaving_because is None
+    if member.phase is Phase.STABLE and member.running and is_new:
         rebalance(member, "the group rebalances", now)
     elif member.phase is Phase.STABLE and member.rejoin_because is not None:
-        member.retry_at = None  # a pause after a failure must not hold up the others
+        member.retry_at = None  # a pause after a failure must not delay the other members

@@ -1,6 +1,6 @@
 """The state of one membership, and the steps that its rules share.
 
-`MemberState` is the part that both protocols have, `MembershipState` that of the classic one.
+Both protocols have `MemberState`; the classic one adds `MembershipState`.
 `Membership` adds the events that change it. The rules are functions of the state, one module per
 subject: `joining`, `heartbeats`, `ending` (how partitions end early) and `leaving`. No rule reads a
 clock or sends a request: it appends to `actions`.
@@ -16,27 +16,27 @@ from kohort.client.membership.events import (
     End,
     EndPartitions,
     JoinGroupResponseMember,
+    LogEvent,
     Request,
     Send,
-    Tell,
 )
 from kohort.client.membership.session import MembershipSession, Tries, Uniform, backoff_ms
 from kohort.types import TopicPartition
 
-ABORT_COUNTS_AS: Final = 3
-"""Failed requests that one failure of the application counts as, in the pause that follows."""
-JOIN_WITHIN_MS: Final = 500
-"""Time reserved for the JoinGroup to arrive after a drain that took as long as it may."""
+FAILURES_PER_ABORT: Final = 3
+"""Number of failed requests that one failure of the application equals in the pause."""
+JOIN_RESERVE_MS: Final = 500
+"""Time reserved for the JoinGroup to arrive after the longest possible drain."""
 
 
 class Phase(Enum):
-    """Phase of the member; held and draining partitions are separate state."""
+    """Phase of the member; owned and draining partitions are separate state."""
 
     OUT = "out"
-    """It waits: for the application, for a drain, or for a pause to end."""
+    """It waits for the application, for a drain, or for the end of a pause."""
     JOINING = "joining"
     ASSIGNING = "assigning"
-    """It leads, and the application computes the assignment."""
+    """It is the leader, and the application computes the assignment."""
     SYNCING = "syncing"
     STABLE = "stable"
     LEAVING = "leaving"
@@ -63,18 +63,18 @@ class MemberState:
         self.running = False
         """Whether the application has a generation, perhaps one without partitions."""
         self.draining = False
-        self.wanted = False
-        """Whether the application wants to be a member."""
+        self.active = False
+        """Whether the application takes part: False before `join` and after `abort`."""
         self.leaving_because: str | None = None
         self.leave_until = 0
         self.tries = Tries()
         self.has_joined = False
-        """Whether the member has ever been in a generation."""
+        """Whether the member has had a generation."""
         self.aborts = Tries()
-        """Generations, one soon after the other, that the application failed in."""
+        """Consecutive generations in which the application failed."""
         self.started_at = 0
-        self.out_until = 0
-        """Until then a member whose application failed gets no generation."""
+        self.paused_until = 0
+        """Until this time a member whose application failed gets no generation."""
         self.actions: list[Action] = []
         """Actions of the event that is being handled."""
         self._numbers = 0
@@ -95,9 +95,9 @@ class MemberState:
             EndPartitions(end=end, partitions=partitions, drain_ms=drain_ms, cause=cause)
         )
 
-    def tell(self, what: str, detail: str) -> None:
-        """Report an event to the operator."""
-        self.actions.append(Tell(what=what, detail=detail))
+    def log_event(self, event: str, detail: str) -> None:
+        """Append a `LogEvent`, for the operator's log."""
+        self.actions.append(LogEvent(event=event, detail=detail))
 
     def backoff(self, failures: int) -> int:
         """Pause in ms after so many failures."""
@@ -108,14 +108,14 @@ class MemberState:
         if now - self.started_at >= self.config.session_timeout_ms:
             self.aborts.succeeded()
         self.aborts.failed(now)
-        self.out_until = now + self.backoff(self.aborts.failures + ABORT_COUNTS_AS - 1)
+        self.paused_until = now + self.backoff(self.aborts.failures + FAILURES_PER_ABORT - 1)
 
-    def tell_pause(self, now: int) -> None:
+    def log_pause(self, now: int) -> None:
         """Report that the application's failures delay its next generation."""
-        self.tell(
+        self.log_event(
             "retry",
-            f"the application failed {self.aborts.failures} times; the member joins again "
-            f"in {self.out_until - now} ms",
+            f"the application failed {self.aborts.failures} times; the member rejoins "
+            f"in {self.paused_until - now} ms",
         )
 
     def unavailable(self, error: str, lasting: int) -> str:
@@ -124,8 +124,7 @@ class MemberState:
             f"group {self.config.group_id} could not be joined: {self.tries.failures} "
             f"tries in {lasting} ms, "
             f"the last one: {error}. Check that the brokers run and are reachable under the "
-            "addresses that "
-            "they advertise; retry_timeout_ms says how long it is tried"
+            "addresses that they advertise; retry_timeout_ms limits the tries"
         )
 
 
@@ -147,8 +146,8 @@ class MembershipState(MemberState):
         self.phase = Phase.OUT
         self.generation = -1
         """Generation of heartbeats and commits; -1 while there is none."""
-        self.held: tuple[TopicPartition, ...] = ()
-        """Partitions that the application may work on; draining ones are not among them."""
+        self.current_assignment: tuple[TopicPartition, ...] = ()
+        """Partitions of the running generation, without draining ones."""
         self.session = MembershipSession(
             interval_ms=config.heartbeat_interval_ms,
             timeout_ms=config.session_timeout_ms,
@@ -159,11 +158,11 @@ class MembershipState(MemberState):
         """The assignor that the group chose."""
         self.leads = False
         self.members: tuple[JoinGroupResponseMember, ...] = ()
-        """All members of the group, if this member leads it."""
+        """All members of the group, if this member is the leader."""
         self.rejoin_because: str | None = None
-        """Reason to join as soon as nothing drains; None: no reason."""
+        """Reason to join as soon as all drains are complete; None: no reason."""
         self.outdated_because: str | None = None
-        """Reason to join again as soon as the rebalance under way is complete; None: no reason."""
+        """Reason to rejoin as soon as the current rebalance is complete; None: no reason."""
         self.awaited: int | None = None
         """Number of the JoinGroup, SyncGroup or LeaveGroup in flight."""
         self.retry_at: int | None = None
@@ -173,40 +172,40 @@ class MembershipState(MemberState):
         return (
             f"<Membership {self.config.group_id} {self.phase.value}{draining} "
             f"gen={self.generation} "
-            f"member={self.member_id!r} held={len(self.held)}>"
+            f"member={self.member_id!r} assigned={len(self.current_assignment)}>"
         )
 
     @property
     def has_generation(self) -> bool:
-        """Whether the application has a generation or partitions that it could lose."""
-        return self.running or bool(self.held)
+        """Whether the application has a generation or partitions to lose."""
+        return self.running or bool(self.current_assignment)
 
     @property
     def expires_at(self) -> int | None:
-        """When the held partitions are lost, unless a response arrives before; None: never."""
+        """Time at which all partitions are lost unless a response arrives; None: never."""
         return self.session.alive_until if self.has_generation or self.draining else None
 
     def drain_ms(self, now: int) -> int:
-        """Time for which revoked partitions may drain.
+        """Time for which revoked partitions may drain, in ms.
 
-        The configured time, but no longer than the group surely waits for this member. After failed
-        heartbeats the group may have been waiting for a while.
+        At most the configured time, and the time for which the group certainly waits for this
+        member. After failed heartbeats the group may have been waiting for a while.
         """
-        reserve = min(self.config.heartbeat_interval_ms, JOIN_WITHIN_MS)
+        reserve = min(self.config.heartbeat_interval_ms, JOIN_RESERVE_MS)
         return max(min(self.config.drain_ms, self.session.rejoin_by - reserve - now), 0)
 
-    def want_join(self, reason: str) -> None:
-        """Join as soon as nothing drains and no request is in flight."""
-        if self.wanted and self.leaving_because is None:
+    def request_rejoin(self, reason: str) -> None:
+        """Join as soon as all drains are complete and no request is in flight."""
+        if self.active and self.leaving_because is None:
             self.rejoin_because, self.retry_at = reason, None
 
     def abandon(self) -> None:
-        """Abandon the request that is awaited, if any."""
+        """Abandon the JoinGroup, SyncGroup or LeaveGroup in flight, if any."""
         if self.awaited is not None:
             self.actions.append(Abandon(self.awaited))
             self.awaited = None
 
     def end_all(self, end: End, drain_ms: int, cause: str) -> None:
         """End the generation with all its partitions."""
-        self.held, self.running = (), False
+        self.current_assignment, self.running = (), False
         self.end(end, None, drain_ms, cause)
