@@ -68,7 +68,7 @@ CLASSES: list[Callable[..., object]] = [
 
 @pytest.mark.parametrize("of", CLASSES)
 async def test_two_ways_at_once_are_refused(of: Callable[..., object]) -> None:
-    with pytest.raises(ConfigError, match="client_id: give it to the ClientConfig"):
+    with pytest.raises(ConfigError, match="client_id: set it in the ClientConfig"):
         of(ClientConfig(), client_id="c")
 
 

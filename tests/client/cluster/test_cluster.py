@@ -26,7 +26,7 @@ TP = TopicPartition("orders", 0)
 NO_NODE = {"node_id": -1, "host": "", "port": -1}
 
 
-async def test_metadata_of_our_own_server(broker: Broker, cluster: Cluster) -> None:
+async def test_metadata_of_a_kohort_server(broker: Broker, cluster: Cluster) -> None:
     broker.topics.create("orders", 3)
     metadata = await cluster.metadata(["orders", "nowhere"])
     orders, nowhere = metadata.topics["orders"], metadata.topics["nowhere"]
@@ -55,7 +55,7 @@ async def test_metadata_of_every_version(version: int) -> None:
             )
 
 
-async def test_a_leader_is_asked_for_once_until_it_is_stale() -> None:
+async def test_a_leader_is_requested_once_until_it_is_stale() -> None:
     async with (
         FakeCluster(nodes=2, topics={"orders": 2}) as fake,
         Cluster(fake.config()) as cluster,
@@ -69,7 +69,7 @@ async def test_a_leader_is_asked_for_once_until_it_is_stale() -> None:
         assert await cluster.leader(TP) == Leader(1, 1)
 
 
-async def test_what_is_old_is_asked_for_again() -> None:
+async def test_metadata_older_than_its_max_age_is_requested_again() -> None:
     async with (
         FakeCluster(topics={"orders": 1}) as fake,
         Cluster(fake.config(metadata_max_age_ms=20)) as cluster,
@@ -80,7 +80,7 @@ async def test_what_is_old_is_asked_for_again() -> None:
         assert (await cluster.leader(TP)).epoch == 1
 
 
-async def test_leaders_that_are_wanted_at_once_are_asked_for_together() -> None:
+async def test_leaders_needed_at_the_same_time_share_a_request() -> None:
     async with (
         FakeCluster(topics={f"t{n}": 1 for n in range(20)}) as fake,
         Cluster(fake.config()) as cluster,
@@ -89,7 +89,7 @@ async def test_leaders_that_are_wanted_at_once_are_asked_for_together() -> None:
         assert [len(request.topics) for request in fake.asked("metadata")] == [20]
 
 
-async def test_an_answer_with_an_older_epoch_is_not_believed() -> None:
+async def test_a_leader_of_an_older_epoch_is_ignored() -> None:
     async with (
         FakeCluster(nodes=2, topics={"orders": 1}) as fake,
         Cluster(fake.config()) as cluster,
@@ -105,7 +105,7 @@ async def test_an_answer_with_an_older_epoch_is_not_believed() -> None:
         assert await cluster.leader(TP) == Leader(0, 6)
 
 
-async def test_a_leader_is_waited_for() -> None:
+async def test_a_missing_leader_is_requested_until_it_is_elected() -> None:
     async with FakeCluster(topics={"orders": 1}) as fake, Cluster(fake.config()) as cluster:
         fake.lead("orders", 0, node=-1, epoch=0)
         wanted = asyncio.create_task(cluster.leader(TP))
@@ -115,7 +115,7 @@ async def test_a_leader_is_waited_for() -> None:
         assert await wanted == Leader(0, 1)
 
 
-async def test_no_leader_for_too_long_tells_what_was_tried() -> None:
+async def test_a_leader_missing_for_too_long_is_an_error_with_the_attempts() -> None:
     async with FakeCluster(topics={"orders": 1}) as fake, Cluster(fake.config()) as cluster:
         fake.lead("orders", 0, node=-1, epoch=0)
         with pytest.raises(
@@ -129,7 +129,7 @@ async def test_no_leader_for_too_long_tells_what_was_tried() -> None:
             await cluster.leader(TopicPartition("orders", 5), timeout_ms=50)
 
 
-async def test_what_does_not_pass_is_raised_at_once() -> None:
+async def test_an_error_that_is_not_retriable_is_raised_at_once() -> None:
     async with FakeCluster(topics={}) as fake, Cluster(fake.config()) as cluster:
         answer = fake.metadata
         refused = {"error_code": 29, "name": "orders", "topic_id": None}
@@ -151,7 +151,7 @@ async def test_every_bootstrap_server_is_tried() -> None:
             assert fake.brokers[2].asked("metadata")
 
 
-async def test_nobody_there_is_told_with_every_address() -> None:
+async def test_unreachable_bootstrap_servers_are_all_named() -> None:
     async with FakeCluster(nodes=3) as fake:
         for broker in fake.brokers:
             await broker.stop()
@@ -165,14 +165,14 @@ async def test_nobody_there_is_told_with_every_address() -> None:
                 await cluster.any_connection()
 
 
-async def test_a_unix_socket_is_told_of_as_it_was_given(tmp_path: Path) -> None:
+async def test_a_unix_socket_is_named_as_configured(tmp_path: Path) -> None:
     address = f"unix:{tmp_path / 'socket'}"
     async with Cluster(ClientConfig(bootstrap=address, default_api_timeout_ms=20)) as cluster:
         with pytest.raises(GaveUpError, match=f"^metadata from {re.escape(address)}: "):
             await cluster.metadata()
 
 
-async def test_a_broker_that_is_away_is_told_of_at_a_limited_rate(
+async def test_an_unreachable_broker_is_logged_at_a_limited_rate(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with FakeCluster() as fake:
@@ -195,7 +195,7 @@ async def test_a_broker_that_is_away_is_told_of_at_a_limited_rate(
             assert {record.levelname for record in caplog.records} == {"WARNING"}
 
 
-async def test_wrong_security_is_not_tried_again() -> None:
+async def test_a_wrong_security_protocol_is_not_retried() -> None:
     sasl = Security(protocol="SASL_PLAINTEXT", mechanism="PLAIN", username="u", password="p")
     async with FakeCluster() as fake, Cluster(fake.config(security=sasl)) as cluster:
         del fake.brokers[0].versions["sasl_handshake"]
@@ -204,7 +204,7 @@ async def test_wrong_security_is_not_tried_again() -> None:
         assert fake.brokers[0].connections == 1
 
 
-async def test_a_server_that_hangs_does_not_hold_up_the_next() -> None:
+async def test_a_bootstrap_server_that_hangs_does_not_delay_the_next() -> None:
     async with FakeCluster(nodes=2, topics={"orders": 1}) as fake:
         fake.brokers[0].on("api_versions", lambda _request: HANG)
         config = fake.config(
@@ -217,7 +217,7 @@ async def test_a_server_that_hangs_does_not_hold_up_the_next() -> None:
             assert fake.brokers[1].asked("metadata")
 
 
-async def test_a_broker_that_hangs_is_left_for_another() -> None:
+async def test_a_hanging_broker_is_replaced_by_another() -> None:
     async with FakeCluster(nodes=2, topics={"orders": 1}) as fake:
         fake.brokers[0].on("metadata", lambda _request: HANG)
         async with Cluster(fake.config(request_timeout_ms=30)) as cluster:
@@ -241,7 +241,7 @@ async def test_a_broker_that_moved_is_found_at_its_new_address() -> None:
         assert second.address == ("127.0.0.1", fake.brokers[1].port)
 
 
-async def test_when_all_known_brokers_are_gone_the_bootstrap_servers_are_asked_again() -> None:
+async def test_when_no_broker_is_reachable_the_bootstrap_servers_are_used() -> None:
     async with FakeCluster(nodes=3, topics={"orders": 1}) as fake:
         fake.alive = fake.brokers[1:2]
         async with Cluster(fake.config(bootstrap=fake.brokers[0].address)) as cluster:
@@ -255,7 +255,7 @@ async def test_when_all_known_brokers_are_gone_the_bootstrap_servers_are_asked_a
             assert set(cluster.brokers) == {2}
 
 
-async def test_a_broker_may_ask_for_a_new_start() -> None:
+async def test_rebootstrap_required_restarts_from_the_bootstrap_servers() -> None:
     async with (
         FakeCluster(nodes=2, topics={"orders": 1}) as fake,
         Cluster(fake.config()) as cluster,
@@ -269,7 +269,7 @@ async def test_a_broker_may_ask_for_a_new_start() -> None:
         assert sum(broker.connections for broker in fake.brokers) > before
 
 
-async def test_purposes_have_connections_of_their_own() -> None:
+async def test_each_purpose_has_its_own_connection() -> None:
     async with FakeCluster(topics={"orders": 1}) as fake, Cluster(fake.config()) as cluster:
         await cluster.metadata()
         one, again, other = [await cluster.connection(0, purpose) for purpose in ("a", "a", "b")]
@@ -282,7 +282,7 @@ async def test_purposes_have_connections_of_their_own() -> None:
         assert not one.closed
 
 
-async def test_a_broken_connection_is_opened_again() -> None:
+async def test_a_broken_connection_is_reopened() -> None:
     async with FakeCluster(topics={"orders": 1}) as fake, Cluster(fake.config()) as cluster:
         await cluster.metadata()
         first = await cluster.connection(0)
@@ -292,7 +292,7 @@ async def test_a_broken_connection_is_opened_again() -> None:
         assert not (await cluster.connection(0)).closed
 
 
-async def test_a_node_that_is_not_in_the_cluster() -> None:
+async def test_a_node_outside_the_cluster_is_an_error() -> None:
     async with FakeCluster(nodes=2) as fake, Cluster(fake.config()) as cluster:
         with pytest.raises(
             BrokerUnreachableError, match=(r"broker 9 is not in the cluster; its brokers are 0, 1")
@@ -300,7 +300,7 @@ async def test_a_node_that_is_not_in_the_cluster() -> None:
             await cluster.connection(9)
 
 
-async def test_after_closing_nothing_is_opened() -> None:
+async def test_a_closed_cluster_opens_no_connection() -> None:
     async with FakeCluster() as fake:
         async with Cluster(fake.config()) as cluster:
             await cluster.metadata()
@@ -323,7 +323,7 @@ async def test_coordinators_of_every_version(version: int) -> None:
             assert len(fake.asked("find_coordinator")) == (1 if version >= 4 else 2)
 
 
-async def test_a_coordinator_is_asked_for_again_when_it_moved() -> None:
+async def test_a_coordinator_that_moved_is_requested_again() -> None:
     async with FakeCluster(nodes=2) as fake, Cluster(fake.config()) as cluster:
         first = await cluster.coordinator("g", "heartbeat")
         assert await cluster.coordinator("g", "heartbeat") is first
@@ -334,7 +334,7 @@ async def test_a_coordinator_is_asked_for_again_when_it_moved() -> None:
         assert (await cluster.coordinator("g", "heartbeat")).address[1] == fake.brokers[1].port
 
 
-async def test_a_coordinator_that_cannot_be_reached_is_asked_for_again() -> None:
+async def test_an_unreachable_coordinator_is_requested_again() -> None:
     async with FakeCluster(nodes=2) as fake, Cluster(fake.config()) as cluster:
         await cluster.coordinator("g")
         await fake.brokers[0].stop()
@@ -343,7 +343,7 @@ async def test_a_coordinator_that_cannot_be_reached_is_asked_for_again() -> None
         assert (await cluster.coordinator("g")).address[1] == fake.brokers[1].port
 
 
-async def test_no_coordinator_for_too_long_is_an_error() -> None:
+async def test_a_coordinator_missing_for_too_long_is_an_error() -> None:
     async with FakeCluster() as fake:
         fake.on("find_coordinator", lambda request: {"coordinators": [
             NO_NODE | {"key": key, "error_code": 15, "error_message": "not yet"}
@@ -357,7 +357,7 @@ async def test_no_coordinator_for_too_long_is_an_error() -> None:
                 await cluster.coordinator("g")
 
 
-async def test_a_group_that_we_may_not_see_is_told_at_once() -> None:
+async def test_a_group_without_authorization_is_an_error_at_once() -> None:
     async with FakeCluster() as fake, Cluster(fake.config()) as cluster:
         fake.on("find_coordinator", {"coordinators": [
             NO_NODE | {"key": "g", "error_code": 30, "error_message": None}
@@ -367,7 +367,7 @@ async def test_a_group_that_we_may_not_see_is_told_at_once() -> None:
         assert len(fake.asked("find_coordinator")) == 1
 
 
-async def test_a_connection_that_is_still_being_opened_is_released_too() -> None:
+async def test_release_closes_a_connection_that_is_being_opened() -> None:
     """Whoever asked for it is gone: nobody would close it."""
     async with FakeCluster() as fake, Cluster(fake.config()) as cluster:
         await cluster.metadata()
@@ -386,7 +386,7 @@ async def test_a_connection_that_is_still_being_opened_is_released_too() -> None
 
 
 @pytest.mark.parametrize("api", ["api_versions", "metadata"])
-async def test_what_waits_when_a_client_is_closed_is_told_and_not_cancelled(api: str) -> None:
+async def test_closing_a_client_raises_in_waiting_calls_instead_of_cancelling(api: str) -> None:
     async with FakeCluster(topics={"orders": 1}) as fake:
         asked = asyncio.Event()
 

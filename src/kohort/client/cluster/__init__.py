@@ -1,4 +1,4 @@
-"""A cluster as a client knows it: brokers, leaders, coordinators, and offsets by time."""
+"""Metadata of a cluster, connections to its brokers and coordinators, and offsets by time."""
 
 from kohort.client.cluster.cluster import Cluster, ask_topics, open_cluster
 from kohort.client.cluster.find_coordinator import GROUP, TRANSACTION

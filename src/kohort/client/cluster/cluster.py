@@ -1,14 +1,14 @@
-"""A cluster as a client sees it: its brokers, partition leaders and group coordinators.
+"""A client's connections and metadata of a cluster: brokers, leaders and coordinators.
 
     async with Cluster(bootstrap="localhost:9092") as cluster:
         metadata = await cluster.metadata(["orders"])
         leader = await cluster.leader(TopicPartition("orders", 0))
         connection = await cluster.connection(leader.node_id)
 
-Leaders are remembered for `metadata_max_age_ms`, or until a caller reports them as `stale`, and
-coordinators until they `moved`. Requests to the cluster are retried for at most
-`default_api_timeout_ms`, at all known brokers and then at the bootstrap servers again (KIP-899).
-After that GaveUpError lists the attempts.
+Leaders are cached for `metadata_max_age_ms`, or until a caller reports them as `stale`, and
+coordinators until `coordinator_moved`. Requests to the cluster are retried for at most
+`default_api_timeout_ms`, at all known brokers and then at the bootstrap servers (KIP-899). After
+that GaveUpError lists the attempts.
 """
 
 import asyncio
@@ -20,10 +20,9 @@ from uuid import UUID
 
 from kohort.client.backoff import Backoff, retrying
 from kohort.client.cluster.find_coordinator import GROUP, find_coordinators
-from kohort.client.cluster.known_cluster import UNKNOWN, KnownCluster
 from kohort.client.cluster.metadata import (
-    BY_ID_SINCE,
     MIN_VERSION,
+    TOPIC_IDS_SINCE,
     BrokerNode,
     Leader,
     Metadata,
@@ -32,6 +31,7 @@ from kohort.client.cluster.metadata import (
     fields_of_request,
     from_response,
 )
+from kohort.client.cluster.metadata_cache import UNKNOWN_TOPIC_ERROR, MetadataCache
 from kohort.client.concurrency import own_loop
 from kohort.client.config import Address, ClientConfig, ClientOptions
 from kohort.client.errors import BrokerUnreachableError, ClientClosedError
@@ -50,30 +50,33 @@ _ADVICE: Final = (
 
 
 def open_cluster(
-    given: "ClientConfig | Cluster | None", options: Mapping[str, Any] = MappingProxyType({})
+    config_or_cluster: "ClientConfig | Cluster | None",
+    options: Mapping[str, Any] = MappingProxyType({}),
 ) -> "Cluster":
-    """A new cluster by that config or by these options of one, or the cluster given.
+    """A new cluster with that config, or with these options of one, or the given cluster.
 
-    Raises ConfigError for anything else.
+    Raises ConfigError for any other value.
     """
-    if not isinstance(given, Cluster):
-        return Cluster(_config(given, options))
+    if not isinstance(config_or_cluster, Cluster):
+        return Cluster(_config(config_or_cluster, options))
     if options:
         raise ConfigError(f"{', '.join(options)}: an open Cluster has its options already")
-    return given
+    return config_or_cluster
 
 
-def _config(given: ClientConfig | None, options: Mapping[str, Any]) -> ClientConfig:
-    if given is None:
+def _config(config: ClientConfig | None, options: Mapping[str, Any]) -> ClientConfig:
+    if config is None:
         return ClientConfig(**options)
-    if not isinstance(given, ClientConfig):
+    if not isinstance(config, ClientConfig):
         raise ConfigError(
-            f"a ClientConfig or a Cluster is needed, not {given!r}; options have names, such as "
+            f"a ClientConfig or a Cluster is needed, not {config!r}; options have names, such as "
             "bootstrap='localhost:9092'"
         )
     if options:
-        raise ConfigError(f"{', '.join(options)}: give it to the ClientConfig, or no ClientConfig")
-    return given
+        raise ConfigError(
+            f"{', '.join(options)}: set it in the ClientConfig, or pass no ClientConfig"
+        )
+    return config
 
 
 @checks_arguments
@@ -87,15 +90,15 @@ class Cluster:
         connections: Connections | None = None,
         **options: Unpack[ClientOptions],
     ) -> None:
-        """By a ClientConfig, or by its options: `Cluster(bootstrap="localhost:9092")`.
+        """Configured by a ClientConfig, or by its options: `Cluster(bootstrap="localhost:9092")`.
 
         `connections` opens and keeps the connections (default: as `config` says). Raises
         ConfigError, also for TLS files that cannot be used.
         """
         self.config = config = _config(config, options)
-        config.security.context()  # told now, not by the first connection
+        config.security.context()  # raises ConfigError now, not at the first connection
         self._connections = Connections(config) if connections is None else connections
-        self._known = KnownCluster(config.metadata_max_age_ms / 1000)
+        self._cache = MetadataCache(config.metadata_max_age_ms / 1000)
         self._coordinators: dict[tuple[int, str], int] = {}
         self._refreshing: _Refresh | None = None
         self._own_loop: asyncio.AbstractEventLoop | None = None
@@ -108,7 +111,7 @@ class Cluster:
         await self.close()
 
     def __repr__(self) -> str:
-        return f"<Cluster of {len(self.brokers)} brokers, {len(self._known)} topics known>"
+        return f"<Cluster of {len(self.brokers)} brokers, {len(self._cache)} topics known>"
 
     async def close(self) -> None:
         """Close all connections. Idempotent."""
@@ -120,7 +123,7 @@ class Cluster:
         await self._connections.close()
 
     def backoff(self, initial_ms: int | None = None, max_ms: int | None = None) -> Backoff:
-        """A new Backoff, by default as configured; its retries are counted as of this client."""
+        """A new Backoff, by default as configured; its retries count in this client's metrics."""
         return self._connections.backoff(initial_ms, max_ms)
 
     def metrics(self) -> ClusterMetrics:
@@ -136,18 +139,18 @@ class Cluster:
     @property
     def brokers(self) -> Mapping[int, BrokerNode]:
         """The known brokers by node id."""
-        return self._known.brokers
+        return self._cache.brokers
 
     async def metadata(
         self, topics: Iterable[str] | None = None, *, allow_auto_create: bool = False
     ) -> Metadata:
-        """Request the metadata of these topics, or of all; errors of single topics are inside.
+        """Request the metadata of these topics, or of all; it includes errors of single topics.
 
         Raises GaveUpError, AuthenticationError.
         """
-        asked = None if topics is None else tuple(dict.fromkeys(topics))
+        requested = None if topics is None else tuple(dict.fromkeys(topics))
         return await retrying(
-            lambda: self.ask_metadata(asked, allow_auto_create=allow_auto_create),
+            lambda: self.ask_metadata(requested, allow_auto_create=allow_auto_create),
             what=f"metadata from {', '.join(map(named, self.config.servers))}",
             timeout_ms=self.config.default_api_timeout_ms,
             backoff=self.backoff(),
@@ -157,7 +160,7 @@ class Cluster:
     async def ask_metadata(
         self, topics: tuple[str, ...] | None, *, allow_auto_create: bool = False
     ) -> Metadata:
-        """`metadata` by one request, for callers that try again themselves.
+        """`metadata` with one request, for callers that retry themselves.
 
         Raises BrokerUnreachableError, AuthenticationError.
         """
@@ -167,41 +170,41 @@ class Cluster:
         if getattr(response, "error_code", ErrorCode.none) is ErrorCode.rebootstrap_required:
             self._forget_brokers()
             raise BrokerUnreachableError(
-                "the broker asks for a new start from the bootstrap servers (KIP-1102)"
+                "the broker requires a new start from the bootstrap servers (KIP-1102)"
             )
         if not response.brokers:
             connection.fail(
-                BrokerUnreachableError("it knows no brokers, as one that is just starting")
+                BrokerUnreachableError("its metadata has no brokers, as during its start")
             )
             connection.is_useless = True
             raise BrokerUnreachableError(connection.reason)
-        told = from_response(response)
-        self._known.learn(told, self._now())
-        return told
+        metadata = from_response(response)
+        self._cache.learn(metadata, self._now())
+        return metadata
 
     async def topic_names(self, topic_ids: Iterable[UUID]) -> dict[UUID, str]:
-        """Request the names of topics by their ids, once; ids that no topic has are left out.
+        """Request the names of topics by their ids, once; unknown ids are left out.
 
         Raises BrokerUnreachableError, AuthenticationError, UnsupportedVersionError.
         """
-        asked = [{"name": None, "topic_id": each} for each in topic_ids]
+        topics = [{"name": None, "topic_id": topic_id} for topic_id in topic_ids]
         connection = await self.any_connection()
         response = await connection.send(
-            "metadata", min_version=BY_ID_SINCE, topics=asked, allow_auto_topic_creation=False
+            "metadata", min_version=TOPIC_IDS_SINCE, topics=topics, allow_auto_topic_creation=False
         )
-        # Brokers that do not know an id send an empty name or none.
-        return {each.topic_id: str(each.name) for each in response.topics if each.name}
+        # For an unknown id brokers send an empty name or none.
+        return {topic.topic_id: str(topic.name) for topic in response.topics if topic.name}
 
     async def leader(self, tp: TopicPartition, *, timeout_ms: int | None = None) -> Leader:
-        """The leader of a partition, requested while the leader or the topic is unknown.
+        """The leader of a partition, requested until the leader is known.
 
         Raises GaveUpError after `timeout_ms` (default: `default_api_timeout_ms`),
         AuthenticationError, and KafkaError if it is not retriable (TOPIC_AUTHORIZATION_FAILED,
         INVALID_TOPIC_EXCEPTION).
         """
-        known = self.known_leader(tp)
-        if known is not None:
-            return known
+        cached = self.known_leader(tp)
+        if cached is not None:
+            return cached
         return await retrying(
             lambda: self.ask_leader(tp),
             what=f"leader of {tp}",
@@ -215,40 +218,42 @@ class Cluster:
 
         Raises KafkaError (retriable or not), BrokerUnreachableError.
         """
-        known = self.known_leader(tp)
-        if known is None:
+        leader = self.known_leader(tp)
+        if leader is None:
             await self._refresh(tp.topic)
-            known = self.known_leader(tp)
-        if known is None:
-            raise self._known.no_leader(tp)
-        return known
+            leader = self.known_leader(tp)
+        if leader is None:
+            raise self._cache.no_leader(tp)
+        return leader
 
     async def topic(self, name: str) -> TopicMetadata:
-        """Metadata of a topic, errors inside; requested if it is unknown or too old.
+        """Metadata of a topic, or its error; requested if it is not cached or too old.
 
         Raises BrokerUnreachableError.
         """
-        known = self.known_topic(name)
-        if known is not None:
-            return known
+        cached = self.known_topic(name)
+        if cached is not None:
+            return cached
         await self._refresh(name)
-        return self._known.told(name) or TopicMetadata(name=name, error=UNKNOWN)
+        return self._cache.last_metadata(name) or TopicMetadata(
+            name=name, error=UNKNOWN_TOPIC_ERROR
+        )
 
     def known_topic(self, name: str) -> TopicMetadata | None:
-        """Metadata that is known and not too old; None if there is none, or an error."""
-        return self._known.topic(name, self._now())
+        """Cached metadata; None if it is missing, too old, or an error."""
+        return self._cache.topic(name, self._now())
 
     def known_leader(self, tp: TopicPartition) -> Leader | None:
-        """The leader of a partition as known without a request."""
-        return self._known.leader(tp, self._now())
+        """The cached leader of a partition; None if it has to be requested."""
+        return self._cache.leader(tp, self._now())
 
     def stale(self, *topics: str) -> None:
-        """Request the metadata of these topics when next needed: it proved wrong.
+        """Mark the metadata of these topics as wrong: the next use requests it.
 
-        Epochs are remembered, so that older metadata is not believed.
+        Epochs are kept, so that older metadata does not replace newer leaders.
         """
         for name in topics:
-            self._known.stale(name)
+            self._cache.stale(name)
 
     # Connections
 
@@ -262,9 +267,9 @@ class Cluster:
             await self.ask_metadata(())
         broker = self.brokers.get(node_id)
         if broker is None:
-            known = ", ".join(map(str, sorted(self.brokers))) or "none"
+            node_ids = ", ".join(map(str, sorted(self.brokers))) or "none"
             raise BrokerUnreachableError(
-                f"broker {node_id} is not in the cluster; its brokers are {known}"
+                f"broker {node_id} is not in the cluster; its brokers are {node_ids}"
             )
         try:
             return await self._connections.get((node_id, purpose), broker.address)
@@ -277,7 +282,7 @@ class Cluster:
 
     @property
     def purposes(self) -> frozenset[str]:
-        """Purposes that have a connection, open or being opened."""
+        """Purposes with a connection, open or being opened."""
         return self._connections.purposes
 
     async def release(self, purpose: str) -> None:
@@ -294,9 +299,13 @@ class Cluster:
 
     def _candidates(self) -> list[tuple[Key, Address]]:
         brokers = random.sample(list(self.brokers.values()), len(self.brokers))
-        found: list[tuple[Key, Address]] = [((each.node_id, ""), each.address) for each in brokers]
-        addresses = {address for _, address in found}
-        return found + [((each, ""), each) for each in self.config.servers if each not in addresses]
+        candidates: list[tuple[Key, Address]] = [
+            ((broker.node_id, ""), broker.address) for broker in brokers
+        ]
+        addresses = {address for _, address in candidates}
+        return candidates + [
+            ((server, ""), server) for server in self.config.servers if server not in addresses
+        ]
 
     # Coordinators
 
@@ -322,28 +331,28 @@ class Cluster:
         Node ids by key. One request is sent if the broker supports it (KIP-699). Raises
         BrokerUnreachableError.
         """
-        found = await find_coordinators(await self.any_connection(), tuple(keys), key_type)
-        for key, outcome in found.items():
+        outcomes = await find_coordinators(await self.any_connection(), tuple(keys), key_type)
+        for key, outcome in outcomes.items():
             if isinstance(outcome, BrokerNode):
-                self._known.learn_broker(outcome)
+                self._cache.learn_broker(outcome)
                 self._coordinators[key_type, key] = outcome.node_id
         return {
-            key: each.node_id if isinstance(each, BrokerNode) else each
-            for key, each in found.items()
+            key: outcome.node_id if isinstance(outcome, BrokerNode) else outcome
+            for key, outcome in outcomes.items()
         }
 
     async def coordinator_node(self, key: str, key_type: int = GROUP) -> int:
-        """The node id of a coordinator, requested once if it is unknown. Raises KafkaError."""
-        known = self._coordinators.get((key_type, key))
-        if known is not None:
-            return known
-        found = (await self.coordinators((key,), key_type))[key]
-        if isinstance(found, KafkaError):
-            raise fresh(found)
-        return found
+        """The node id of a coordinator, requested once if it is not cached. Raises KafkaError."""
+        cached = self._coordinators.get((key_type, key))
+        if cached is not None:
+            return cached
+        outcome = (await self.coordinators((key,), key_type))[key]
+        if isinstance(outcome, KafkaError):
+            raise fresh(outcome)
+        return outcome
 
     def coordinator_moved(self, group: str, key_type: int = GROUP) -> None:
-        """Forget the group's coordinator: request it when next needed."""
+        """Drop the cached coordinator: the next use requests it."""
         self._coordinators.pop((key_type, group), None)
 
     async def _connect_coordinator(self, group: str, purpose: str) -> Connection:
@@ -354,13 +363,13 @@ class Cluster:
             self.coordinator_moved(group)
             raise
 
-    # Asking
+    # Requests
 
     def _forget_brokers(self) -> None:
         self._connections.drop_all(
-            BrokerUnreachableError("the client starts again from the bootstrap servers")
+            BrokerUnreachableError("the client restarts from the bootstrap servers")
         )
-        self._known.forget_brokers()
+        self._cache.forget_brokers()
 
     async def _refresh(self, topic: str) -> None:
         """Request a topic's metadata, in one request with all topics of this turn of the loop."""
@@ -374,7 +383,7 @@ class Cluster:
         if (error := task.exception()) is not None:
             raise fresh(error)
 
-    async def _ask_for(self, topics: set[str]) -> None:
+    async def _send_refresh(self, topics: set[str]) -> None:
         await asyncio.sleep(0)
         self._refreshing = None
         await self.ask_metadata(tuple(sorted(topics)))
@@ -389,7 +398,7 @@ class _Refresh:
     def __init__(self, cluster: Cluster) -> None:
         self.topics: set[str] = set()
         # The task must not refer to this object: its error would, and the object to the task.
-        self.task = asyncio.get_running_loop().create_task(cluster._ask_for(self.topics))
+        self.task = asyncio.get_running_loop().create_task(cluster._send_refresh(self.topics))
         self.task.add_done_callback(_read_error)
 
 
@@ -402,7 +411,7 @@ def _read_error(task: "asyncio.Task[Any]") -> None:
 async def ask_topics(
     connection: Connection, topics: tuple[str, ...]
 ) -> Mapping[str, TopicMetadata]:
-    """The topics as this one broker knows them. Raises BrokerUnreachableError."""
+    """The topics as this broker knows them. Raises BrokerUnreachableError."""
     fields = fields_of_request(topics, allow_auto_create=False)
     response = await connection.send("metadata", min_version=MIN_VERSION, **fields)
     return from_response(response).topics

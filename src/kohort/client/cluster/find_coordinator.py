@@ -1,6 +1,6 @@
 """Finds coordinators of groups and transactional ids (Kafka's FindCoordinator API, v0-v6).
 
-Since v4 one request takes many keys (KIP-699). Before, one request per key is sent, all at once.
+Since v4 one request has many keys (KIP-699). Before v4 one request per key is sent, all at once.
 """
 
 import asyncio
@@ -26,27 +26,31 @@ async def find_coordinators(
     """
     version = connection.version("find_coordinator")
     if version is None:
-        raise UnsupportedVersionError("the broker does not know find_coordinator")
+        raise UnsupportedVersionError("the broker does not support find_coordinator")
     if version < _BATCHED_SINCE:
-        responses = await asyncio.gather(*(_ask_one(connection, key, key_type) for key in keys))
+        responses = await asyncio.gather(*(_find_one(connection, key, key_type) for key in keys))
         return {key: _outcome(key, response) for key, response in zip(keys, responses, strict=True)}
     response = await connection.send("find_coordinator", key_type=key_type, coordinator_keys=keys)
-    found = {each.key: _outcome(each.key, each) for each in response.coordinators}
+    outcomes = {
+        coordinator.key: _outcome(coordinator.key, coordinator)
+        for coordinator in response.coordinators
+    }
     missing = KafkaError(
-        ErrorCode.coordinator_not_available, "the broker left it out of its response"
+        ErrorCode.coordinator_not_available, "it is missing in the broker's response"
     )
-    return {key: found.get(key, missing) for key in keys}
+    return {key: outcomes.get(key, missing) for key in keys}
 
 
-async def _ask_one(connection: Connection, key: str, key_type: int) -> Any:
+async def _find_one(connection: Connection, key: str, key_type: int) -> Any:
     return await connection.send(
         "find_coordinator", max_version=_BATCHED_SINCE - 1, key=key, key_type=key_type
     )
 
 
-def _outcome(key: str, told: Any) -> BrokerNode | KafkaError:
-    if told.error_code is not ErrorCode.none:
+def _outcome(key: str, response: Any) -> BrokerNode | KafkaError:
+    if response.error_code is not ErrorCode.none:
         return KafkaError(
-            told.error_code, getattr(told, "error_message", None) or f"coordinator of {key!r}"
+            response.error_code,
+            getattr(response, "error_message", None) or f"coordinator of {key!r}",
         )
-    return BrokerNode(told.node_id, told.host, told.port)
+    return BrokerNode(response.node_id, response.host, response.port)

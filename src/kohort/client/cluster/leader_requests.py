@@ -1,7 +1,7 @@
 """Sends requests about many partitions: one to each leader, with retries while leaders move.
 
-Leaders are located at the same time, and asked at the same time. Retriable errors are retried for
-the partitions that have them; any other error is the partition's result. The error of one partition
+All leaders are located at the same time, and then requested at the same time. Partitions with a
+retriable error are retried; any other error is the partition's result. The error of one partition
 does not affect another.
 """
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 LeaderRequest: TypeAlias = Callable[
     [int, K, Mapping[TopicPartition, Leader]], Awaitable[Mapping[TopicPartition, T | KohortError]]
 ]
-"""One request to the node of that id, about some of the partitions of one kind that it leads."""
+"""One request to the node of that id, for partitions of one kind that it leads."""
 
 
 async def send_to_leaders(
@@ -39,13 +39,17 @@ async def send_to_leaders(
     The error is KafkaError with the broker's code, GaveUpError after `timeout_ms` of attempts at
     `what`, which ends with `advice`, or another KohortError that `send` raised.
     """
-    found: dict[TopicPartition, T | KohortError] = {}
+    outcomes: dict[TopicPartition, T | KohortError] = {}
 
     async def attempt() -> None:
-        todo = {tp: kind for tp, kind in kinds.items() if tp not in found or _passes(found[tp])}
-        found.update(await _ask_leaders(cluster, todo, send))
-        for tp in todo:
-            if isinstance(error := found[tp], KohortError) and is_retriable(error):
+        pending = {
+            tp: kind
+            for tp, kind in kinds.items()
+            if tp not in outcomes or _is_retriable(outcomes[tp])
+        }
+        outcomes.update(await _send_once(cluster, pending, send))
+        for tp in pending:
+            if isinstance(error := outcomes[tp], KohortError) and is_retriable(error):
                 raise fresh(error)
 
     try:
@@ -54,50 +58,54 @@ async def send_to_leaders(
         )
     except GaveUpError as error:
         for tp in kinds:
-            if tp not in found or (_passes(found[tp]) and not isinstance(found[tp], KafkaError)):
-                found[tp] = GaveUpError(f"{tp}: {error}", error.last)
-    return found
+            if tp not in outcomes or (
+                _is_retriable(outcomes[tp]) and not isinstance(outcomes[tp], KafkaError)
+            ):
+                outcomes[tp] = GaveUpError(f"{tp}: {error}", error.last)
+    return outcomes
 
 
-def _passes(outcome: object) -> bool:
+def _is_retriable(outcome: object) -> bool:
     return isinstance(outcome, KohortError) and is_retriable(outcome)
 
 
-async def _ask_leaders(
+async def _send_once(
     cluster: Cluster, kinds: Mapping[TopicPartition, K], send: LeaderRequest[K, T]
 ) -> dict[TopicPartition, T | KohortError]:
-    found: dict[TopicPartition, T | KohortError] = {}
+    outcomes: dict[TopicPartition, T | KohortError] = {}
     requests: defaultdict[tuple[int, K], dict[TopicPartition, Leader]] = defaultdict(dict)
 
     async def locate(tp: TopicPartition, kind: K) -> None:
         try:
             leader = await cluster.ask_leader(tp)
         except KohortError as error:
-            found[tp] = error.with_traceback(None)  # which refers to what was found
+            outcomes[tp] = error.with_traceback(None)  # which refers to `outcomes`
         else:
             requests[leader.node_id, kind][tp] = leader
 
-    async def ask(node_id: int, kind: K, asked: Mapping[TopicPartition, Leader]) -> None:
+    async def send_request(node_id: int, kind: K, leaders: Mapping[TopicPartition, Leader]) -> None:
         try:
-            found.update(await send(node_id, kind, asked))
+            outcomes.update(await send(node_id, kind, leaders))
         except KohortError as error:
-            cluster.stale(*{tp.topic for tp in asked})
-            found.update(dict.fromkeys(asked, error))
+            cluster.stale(*{tp.topic for tp in leaders})
+            outcomes.update(dict.fromkeys(leaders, error))
 
-    await asyncio.gather(*(locate(*each) for each in kinds.items()))
-    await asyncio.gather(*(ask(*key, asked) for key, asked in requests.items()))
-    return found
+    await asyncio.gather(*(locate(*tp_and_kind) for tp_and_kind in kinds.items()))
+    await asyncio.gather(*(send_request(*key, leaders) for key, leaders in requests.items()))
+    return outcomes
 
 
-def partition_error(cluster: Cluster, tp: TopicPartition, told: Any) -> KafkaError | None:
-    """The error in a broker's response for a partition, None in place of a missing response.
+def partition_error(cluster: Cluster, tp: TopicPartition, response: Any) -> KafkaError | None:
+    """The error in a broker's response for a partition, also for a missing response; else None.
 
-    Metadata that proved wrong is requested again before the next attempt.
+    After an error of wrong metadata, the metadata is requested again before the next attempt.
     """
-    if told is None:
+    if response is None:
         return KafkaError(
             ErrorCode.unknown_server_error, f"{tp} is missing in the broker's response"
         )
-    if told.error_code in WRONG_LEADER or told.error_code in UNKNOWN_TOPIC:
+    if response.error_code in WRONG_LEADER or response.error_code in UNKNOWN_TOPIC:
         cluster.stale(tp.topic)
-    return None if told.error_code is ErrorCode.none else KafkaError(told.error_code, str(tp))
+    return (
+        None if response.error_code is ErrorCode.none else KafkaError(response.error_code, str(tp))
+    )

@@ -1,8 +1,8 @@
 """Metadata of a cluster: brokers, topics, partitions and their leaders (Kafka's Metadata API, v4+).
 
-A leader is known with its epoch. Brokers learn of changes one after the other, so a response may be
-older than what is known. Of two leaders of a partition the one with the larger epoch is right
-(KIP-320). A recreated topic begins anew: its id differs (KIP-516, brokers since 2.8).
+A leader has an epoch. Brokers learn of changes one after the other, so a response may be older than
+the cached metadata. Of two leaders of a partition the one with the larger epoch is right (KIP-320).
+A recreated topic has new epochs and another id (KIP-516, brokers since 2.8).
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,7 +18,7 @@ NO_ID: Final = UUID(int=0)
 NO_LEADER: Final = -1
 MIN_VERSION: Final = 4
 """The first version in which a request can refuse to create the topic."""
-BY_ID_SINCE: Final = 12
+TOPIC_IDS_SINCE: Final = 12
 """The first version in which a request can name a topic by its id alone."""
 
 
@@ -71,31 +71,34 @@ class TopicMetadata:
         """The partition of that index, if there is one."""
         if index < len(self.partitions) and self.partitions[index].index == index:
             return self.partitions[index]
-        return next((each for each in self.partitions if each.index == index), None)
+        return next((partition for partition in self.partitions if partition.index == index), None)
 
     @property
     def exists(self) -> bool:
         """Whether the topic exists, perhaps with partitions that have no leader now."""
         return self.error in (ErrorCode.none, ErrorCode.leader_not_available)
 
-    def is_another(self, known: UUID | None) -> bool:
-        """Whether it is there, and another topic than the one that had the known id."""
-        return self.exists and None not in (known, self.id) and self.id not in (known, NO_ID)
+    def is_another(self, topic_id: UUID | None) -> bool:
+        """Whether the topic exists with another id than `topic_id`: it was recreated."""
+        return self.exists and None not in (topic_id, self.id) and self.id not in (topic_id, NO_ID)
 
-    def after(self, known: "TopicMetadata | None") -> "TopicMetadata":
-        """This metadata, but with known leaders of a larger epoch of the same topic."""
-        if known is None or known.id != self.id or self.error is not ErrorCode.none:
+    def after(self, cached: "TopicMetadata | None") -> "TopicMetadata":
+        """This metadata, but with cached leaders of a larger epoch of the same topic."""
+        if cached is None or cached.id != self.id or self.error is not ErrorCode.none:
             return self
         return replace(
             self,
-            partitions=tuple(_newer(each, known.partition(each.index)) for each in self.partitions),
+            partitions=tuple(
+                _newer(partition, cached.partition(partition.index))
+                for partition in self.partitions
+            ),
         )
 
 
-def _newer(told: PartitionMetadata, known: PartitionMetadata | None) -> PartitionMetadata:
-    if known is None or told.leader_epoch == NO_EPOCH:
-        return told
-    return told if told.leader_epoch >= known.leader_epoch else known
+def _newer(received: PartitionMetadata, cached: PartitionMetadata | None) -> PartitionMetadata:
+    if cached is None or received.leader_epoch == NO_EPOCH:
+        return received
+    return received if received.leader_epoch >= cached.leader_epoch else cached
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +115,7 @@ class Metadata:
 
 def fields_of_request(topics: Iterable[str] | None, allow_auto_create: bool) -> dict[str, Any]:
     """Fields of a Metadata request; None requests all topics."""
-    named = None if topics is None else [{"name": each, "topic_id": None} for each in topics]
+    named = None if topics is None else [{"name": topic, "topic_id": None} for topic in topics]
     return {"topics": named, "allow_auto_topic_creation": allow_auto_create}
 
 
@@ -120,31 +123,33 @@ def from_response(response: Any) -> Metadata:
     """The metadata in kio's response of any version."""
     return Metadata(
         brokers={
-            each.node_id: BrokerNode(each.node_id, each.host, each.port, each.rack)
-            for each in response.brokers
+            broker.node_id: BrokerNode(broker.node_id, broker.host, broker.port, broker.rack)
+            for broker in response.brokers
         },
         controller_id=response.controller_id,
         cluster_id=response.cluster_id,
-        topics={each.name: _topic(each) for each in response.topics if each.name is not None},
+        topics={topic.name: _topic(topic) for topic in response.topics if topic.name is not None},
     )
 
 
-def _topic(told: Any) -> TopicMetadata:
+def _topic(topic: Any) -> TopicMetadata:
     return TopicMetadata(
-        name=told.name,
-        id=getattr(told, "topic_id", None),
-        error=told.error_code,
-        is_internal=told.is_internal,
-        partitions=tuple(sorted(map(_partition, told.partitions), key=lambda each: each.index)),
+        name=topic.name,
+        id=getattr(topic, "topic_id", None),
+        error=topic.error_code,
+        is_internal=topic.is_internal,
+        partitions=tuple(
+            sorted(map(_partition, topic.partitions), key=lambda partition: partition.index)
+        ),
     )
 
 
-def _partition(told: Any) -> PartitionMetadata:
+def _partition(partition: Any) -> PartitionMetadata:
     return PartitionMetadata(
-        index=told.partition_index,
-        leader=told.leader_id,
-        leader_epoch=getattr(told, "leader_epoch", NO_EPOCH),
-        replicas=tuple(told.replica_nodes),
-        isr=tuple(told.isr_nodes),
-        error=told.error_code,
+        index=partition.partition_index,
+        leader=partition.leader_id,
+        leader_epoch=getattr(partition, "leader_epoch", NO_EPOCH),
+        replicas=tuple(partition.replica_nodes),
+        isr=tuple(partition.isr_nodes),
+        error=partition.error_code,
     )

@@ -13,22 +13,22 @@ from kohort.types import TopicPartition
 Isolation = Literal["read_uncommitted", "read_committed"]
 
 LATEST: Final = -1
-"""Behind the last record; under read_committed, the last stable offset."""
+"""The offset after the last record; under read_committed, the last stable offset."""
 EARLIEST: Final = -2
-"""The first record that is still in the log."""
+"""The first record of the log."""
 MAX_TIMESTAMP: Final = -3
 """The record with the largest timestamp (KIP-734, brokers since 3.0)."""
 EARLIEST_LOCAL: Final = -4
 """The first record on the broker's own disk (KIP-405, brokers since 3.6)."""
 
-_LEAST_VERSION: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8}
+_MIN_VERSIONS: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8}
 
 
 @dataclass(frozen=True, slots=True)
 class Offset:
     """The result of a query.
 
-    `offset` is -1 if no record is that recent; `timestamp` (ms) is -1 unless queried by time.
+    `offset` is -1 if no record is that recent; `timestamp` (ms) is -1 unless the query is a time.
     """
 
     offset: int
@@ -38,7 +38,7 @@ class Offset:
 
 async def list_offsets(
     cluster: Cluster,
-    wanted: Mapping[TopicPartition, int],
+    queries: Mapping[TopicPartition, int],
     isolation: Isolation = "read_uncommitted",
     *,
     timeout_ms: int | None = None,
@@ -50,34 +50,34 @@ async def list_offsets(
     UnsupportedVersionError.
     """
 
-    async def ask(
-        node_id: int, least_version: int, leaders: Mapping[TopicPartition, Leader]
+    async def send(
+        node_id: int, min_version: int, leaders: Mapping[TopicPartition, Leader]
     ) -> dict[TopicPartition, Offset | KohortError]:
-        asked = {tp: (wanted[tp], leader) for tp, leader in leaders.items()}
-        return await _ask_one(cluster, node_id, least_version, asked, isolation)
+        queried = {tp: (queries[tp], leader) for tp, leader in leaders.items()}
+        return await _list_from_leader(cluster, node_id, min_version, queried, isolation)
 
     return await send_to_leaders(
         cluster,
-        {tp: _LEAST_VERSION.get(when, 1) for tp, when in wanted.items()},
-        ask,
+        {tp: _MIN_VERSIONS.get(query, 1) for tp, query in queries.items()},
+        send,
         what="list offsets",
         timeout_ms=cluster.config.default_api_timeout_ms if timeout_ms is None else timeout_ms,
     )
 
 
-async def _ask_one(
+async def _list_from_leader(
     cluster: Cluster,
     node_id: int,
     min_version: int,
-    asked: Mapping[TopicPartition, tuple[int, Leader]],
+    queried: Mapping[TopicPartition, tuple[int, Leader]],
     isolation: Isolation,
 ) -> dict[TopicPartition, Offset | KohortError]:
     connection = await cluster.connection(node_id)
     topics: defaultdict[str, list[dict[str, int]]] = defaultdict(list)
-    for tp, (when, leader) in asked.items():
+    for tp, (query, leader) in queried.items():
         entry = {
             "partition_index": tp.partition,
-            "timestamp": when,
+            "timestamp": query,
             "current_leader_epoch": leader.epoch,
         }
         topics[tp.topic].append(entry)
@@ -88,15 +88,15 @@ async def _ask_one(
         isolation_level=1 if isolation == "read_committed" else 0,
         topics=[{"name": name, "partitions": partitions} for name, partitions in topics.items()],
     )
-    found = {
-        TopicPartition(topic.name, each.partition_index): each
+    responses = {
+        TopicPartition(topic.name, partition.partition_index): partition
         for topic in response.topics
-        for each in topic.partitions
+        for partition in topic.partitions
     }
-    return {tp: _outcome(cluster, tp, found.get(tp)) for tp in asked}
+    return {tp: _outcome(cluster, tp, responses.get(tp)) for tp in queried}
 
 
-def _outcome(cluster: Cluster, tp: TopicPartition, told: Any) -> Offset | KohortError:
-    if (error := partition_error(cluster, tp, told)) is not None:
+def _outcome(cluster: Cluster, tp: TopicPartition, response: Any) -> Offset | KohortError:
+    if (error := partition_error(cluster, tp, response)) is not None:
         return error
-    return Offset(told.offset, told.timestamp, getattr(told, "leader_epoch", -1))
+    return Offset(response.offset, response.timestamp, getattr(response, "leader_epoch", -1))

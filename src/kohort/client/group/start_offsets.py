@@ -40,7 +40,7 @@ class ListOffsets(Protocol):
     async def __call__(
         self,
         cluster: Cluster,
-        wanted: Mapping[TopicPartition, int],
+        queries: Mapping[TopicPartition, int],
         isolation: Isolation = "read_uncommitted",
         *,
         timeout_ms: int | None = None,

@@ -1,8 +1,8 @@
-"""The known state of a cluster: its brokers, its topics, and the leaders of their partitions.
+"""The cached metadata of a cluster: brokers, topics, and the leaders of partitions.
 
 Pure: time is an argument, in seconds of any monotonic clock. Metadata of a topic is valid until it
-is too old, or a caller found it wrong (`stale`). Metadata that is older than what is known is not
-believed (`TopicMetadata.after`), so leader epochs are remembered even when they are stale.
+is too old, or a caller reports it as `stale`. Leaders of a smaller epoch do not replace cached ones
+(`TopicMetadata.after`), so leader epochs are kept even when the metadata is stale.
 """
 
 from typing import Final
@@ -12,18 +12,18 @@ from kohort.client.errors import is_retriable
 from kohort.errors import ErrorCode, KafkaError
 from kohort.types import TopicPartition
 
-UNKNOWN: Final = ErrorCode.unknown_topic_or_partition
+UNKNOWN_TOPIC_ERROR: Final = ErrorCode.unknown_topic_or_partition
 _STALE: Final = float("-inf")
 
 
-class KnownCluster:
-    """The cluster as one client knows it."""
+class MetadataCache:
+    """The brokers and topics of the last Metadata responses, for one client."""
 
     def __init__(self, max_age_s: float) -> None:
         self.brokers: dict[int, BrokerNode] = {}
         """Brokers by node id."""
         self._max_age_s = max_age_s
-        self._topics: dict[str, tuple[TopicMetadata, float]] = {}  # and when it was learnt
+        self._topics: dict[str, tuple[TopicMetadata, float]] = {}  # and time of the response
 
     def __repr__(self) -> str:
         return f"<KnownCluster {len(self.brokers)} brokers, {len(self._topics)} topics>"
@@ -31,23 +31,23 @@ class KnownCluster:
     def __len__(self) -> int:
         return len(self._topics)
 
-    def learn(self, told: Metadata, now: float) -> None:
-        """Remember a Metadata response."""
-        self.brokers = dict(told.brokers)
-        for name, topic in told.topics.items():
-            self._topics[name] = topic.after(self.told(name)), now
+    def learn(self, metadata: Metadata, now: float) -> None:
+        """Cache a Metadata response."""
+        self.brokers = dict(metadata.brokers)
+        for name, topic in metadata.topics.items():
+            self._topics[name] = topic.after(self.last_metadata(name)), now
 
     def learn_broker(self, broker: BrokerNode) -> None:
-        """Remember a broker that another response named."""
-        known = self.brokers.get(broker.node_id)
-        if known is None or known.address != broker.address:
+        """Cache a broker from another response."""
+        cached = self.brokers.get(broker.node_id)
+        if cached is None or cached.address != broker.address:
             self.brokers[broker.node_id] = broker
 
     def forget_brokers(self) -> None:
-        """Forget all brokers."""
+        """Remove all brokers."""
         self.brokers.clear()
 
-    def told(self, name: str) -> TopicMetadata | None:
+    def last_metadata(self, name: str) -> TopicMetadata | None:
         """The last metadata of the topic, however old, perhaps an error."""
         entry = self._topics.get(name)
         return None if entry is None else entry[0]
@@ -72,18 +72,22 @@ class KnownCluster:
         return Leader(partition.leader, partition.leader_epoch)
 
     def stale(self, name: str) -> None:
-        """The metadata of the topic is wrong."""
+        """Mark the metadata of the topic as wrong."""
         if name in self._topics:
             self._topics[name] = self._topics[name][0], _STALE
 
     def no_leader(self, tp: TopicPartition) -> KafkaError:
-        """The reason why the last metadata has no leader of the partition."""
-        topic = self.told(tp.topic) or TopicMetadata(name=tp.topic, error=UNKNOWN)
+        """The error that explains why the last metadata has no leader of the partition."""
+        topic = self.last_metadata(tp.topic) or TopicMetadata(
+            name=tp.topic, error=UNKNOWN_TOPIC_ERROR
+        )
         partition = topic.partition(tp.partition)
         if topic.error is not ErrorCode.none:
             return KafkaError(topic.error, f"topic {tp.topic}")
         if partition is None:
-            return KafkaError(UNKNOWN, f"{tp}: the topic has {len(topic.partitions)} partitions")
+            return KafkaError(
+                UNKNOWN_TOPIC_ERROR, f"{tp}: the topic has {len(topic.partitions)} partitions"
+            )
         error = (
             partition.error
             if partition.error is not ErrorCode.none
