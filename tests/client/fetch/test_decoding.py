@@ -49,7 +49,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
         pytest.importorskip("llvmlite")
         decoder = pytest.importorskip("kohort.columnar.fields")
     monkeypatch.setattr(machine_code, "decoder", decoder)
-    monkeypatch.setattr(machine_code, "least_bytes", 0)
+    monkeypatch.setattr(machine_code, "min_bytes", 0)
 
 
 def batch_of(
@@ -60,7 +60,9 @@ def batch_of(
 
 @both_ways
 @given(st.lists(RECORDS, min_size=1, max_size=3), st.sampled_from(Codec), st.data())
-def test_any_records(content: list[list[Record]], codec: Codec, data: st.DataObject) -> None:
+def test_records_are_decoded_as_they_were_encoded(
+    content: list[list[Record]], codec: Codec, data: st.DataObject
+) -> None:
     encoded, offset = b"", 10
     expected = []
     for records in content:
@@ -78,7 +80,7 @@ def test_any_records(content: list[list[Record]], codec: Codec, data: st.DataObj
     )
 
 
-def test_the_append_time_counts_for_all() -> None:
+def test_the_append_time_of_a_batch_is_that_of_its_records() -> None:
     made = batches.build([Record(None, b"a", (), 5), Record(None, b"b", (), 6)])
     stamped = stamp_append_time(made, batches.read_header(made), 99) + made[batches.HEADER_SIZE :]
     found = batch_of(stamped, 0, 2).records
@@ -89,7 +91,7 @@ def test_the_append_time_counts_for_all() -> None:
 
 @both_ways
 @given(st.binary(min_size=1, max_size=100), st.integers(1, 2**31 - 1))
-def test_records_that_are_none_are_refused(payload: bytes, count: int) -> None:
+def test_malformed_records_are_an_error(payload: bytes, count: int) -> None:
     made = bytearray(batches.build([Record(None, b"x", (), 1)]))
     made[57:61] = count.to_bytes(4, "big")
     made[batches.HEADER_SIZE :] = payload
@@ -106,7 +108,7 @@ def test_records_that_are_none_are_refused(payload: bytes, count: int) -> None:
 
 @both_ways
 @given(RECORDS, RECORDS, st.integers(0, 2**32), st.integers(1, 255))
-def test_a_flipped_byte_means_the_same_both_ways(
+def test_python_and_machine_code_agree_on_a_flipped_byte(
     first: list[Record], second: list[Record], at: int, change: int
 ) -> None:
     data = bytearray(
@@ -148,7 +150,7 @@ def marker(producer: int, offset: int, kind: int) -> bytes:
     )
 
 
-def test_aborted_transactions_are_left_out() -> None:
+def test_records_of_aborted_transactions_are_skipped() -> None:
     log = b"".join(
         (
             # 1 will abort, 2 commit, 9 has no transaction
@@ -173,7 +175,7 @@ def test_arrow_has_the_same_records() -> None:
     assert arrow["value"].to_pylist() == [b"kept", b"v"]
 
 
-def test_a_batch_that_compaction_emptied_does_not_count() -> None:
+def test_a_batch_emptied_by_compaction_has_no_records() -> None:
     made = of(1, 5, attributes=0)
     emptied = replace_records(batches.read_header(made), b"", 0, 1)
     assert list(committed_batches(emptied)) == []
@@ -183,18 +185,18 @@ def test_a_batch_that_compaction_emptied_does_not_count() -> None:
 # What a fetch brought
 
 
-def test_a_cut_batch_is_left_for_the_next_fetch() -> None:
+def test_an_incomplete_batch_waits_for_the_next_fetch() -> None:
     whole = of(1, 0) + of(1, 1)
     found = scan(TP, memoryview(whole + of(1, 2)[:-1]), 0, check_crcs=True)
     assert found == (len(whole), 2, -1, 2)
 
 
-def test_only_a_part_of_a_batch_is_an_error_that_says_what_to_do() -> None:
+def test_only_a_part_of_a_batch_is_an_error_with_advice() -> None:
     with pytest.raises(KafkaError, match=r"orders-3 at offset 7.*raise max_partition_fetch_bytes"):
         scan(TP, memoryview(of(1, 7)[:-1]), 7, check_crcs=True)
 
 
-def test_a_batch_whose_bytes_changed() -> None:
+def test_a_batch_with_a_wrong_crc_is_an_error() -> None:
     good, bad = of(1, 0), bytearray(of(1, 1))
     bad[-2] ^= 1
     with pytest.raises(KafkaError, match=r"orders-3, batch at offset 1: .*the CRC differs"):
@@ -205,7 +207,7 @@ def test_a_batch_whose_bytes_changed() -> None:
 
 
 @pytest.mark.parametrize("magic", [0, 1, 3])
-def test_other_formats_are_told(magic: int) -> None:
+def test_formats_before_v2_are_an_error(magic: int) -> None:
     old = bytearray(of(1, 0))
     old[16] = magic
     with pytest.raises(KafkaError, match="UNSUPPORTED_FOR_MESSAGE_FORMAT"):
@@ -217,7 +219,7 @@ def test_other_formats_are_told(magic: int) -> None:
 
 @both_ways
 @given(st.binary(max_size=200))
-def test_any_bytes_are_stepped_over_or_refused(data: bytes) -> None:
+def test_any_bytes_are_scanned_or_an_error(data: bytes) -> None:
     try:
         found = scan(TP, memoryview(data), 0, check_crcs=True)
     except KafkaError:

@@ -105,7 +105,7 @@ async def values(fetcher: Fetcher, tp: TopicPartition, count: int) -> list[bytes
 
 
 @pytest.mark.parametrize("version", range(4, 19))
-async def test_every_version_of_fetch(
+async def test_fetch_works_in_every_version(
     fake: FakeCluster, log: Log, cluster: Cluster, version: int
 ) -> None:
     for broker in fake.brokers:
@@ -116,7 +116,7 @@ async def test_every_version_of_fetch(
     assert {request.__version__ for request in fake.asked("fetch")} == {version}
 
 
-async def test_without_topic_ids_topics_are_named(
+async def test_without_topic_ids_requests_have_names(
     fake: FakeCluster, log: Log, cluster: Cluster
 ) -> None:
     for broker in fake.brokers:
@@ -128,7 +128,7 @@ async def test_without_topic_ids_topics_are_named(
 
 
 @pytest.mark.parametrize("code", [6, 5, 74, 75, 9, 56, 78, 3, 100, 103, -1, 7])
-async def test_errors_that_pass_are_tried_again(log: Log, cluster: Cluster, code: int) -> None:
+async def test_retriable_errors_are_retried(log: Log, cluster: Cluster, code: int) -> None:
     log.errors = [code, code]
     async with Fetcher(cluster) as fetcher:
         fetcher.add(TP, 0)
@@ -136,7 +136,7 @@ async def test_errors_that_pass_are_tried_again(log: Log, cluster: Cluster, code
 
 
 @pytest.mark.parametrize("code", [29, 2, 43, 87])
-async def test_errors_that_do_not_pass_are_raised_with_the_partition(
+async def test_fatal_errors_are_raised_with_the_partition(
     log: Log, cluster: Cluster, code: int
 ) -> None:
     log.errors = [code]
@@ -174,7 +174,7 @@ async def test_a_fault_of_the_client_itself_is_raised_and_stops_nothing_else(
     assert "a fault" in caplog.text
 
 
-async def test_what_came_before_an_error_is_read_first(log: Log, cluster: Cluster) -> None:
+async def test_batches_before_an_error_are_read_first(log: Log, cluster: Cluster) -> None:
     async with Fetcher(cluster) as fetcher:
         fetcher.add(TP, 0)
         await asyncio.sleep(0.03)
@@ -233,7 +233,7 @@ def epoch_ends(log: Log, end: Callable[[], tuple[int, int]], asked: list[int] | 
 
 
 @pytest.mark.parametrize("cut_off", [HANG_UP, "stopped"])
-async def test_a_broker_that_goes_and_comes_back(
+async def test_reading_continues_after_a_broker_restart(
     fake: FakeCluster, log: Log, cluster: Cluster, cut_off: Any
 ) -> None:
     async with Fetcher(cluster) as fetcher:
@@ -255,7 +255,7 @@ async def test_a_broker_that_goes_and_comes_back(
         assert await values(fetcher, TP, 1) == [b"3"]
 
 
-async def test_a_broker_that_hangs_is_told_after_a_while(fake: FakeCluster, log: Log) -> None:
+async def test_a_hanging_broker_is_an_error_after_the_timeout(fake: FakeCluster, log: Log) -> None:
     fake.brokers[0].on("fetch", lambda _request: HANG)
     async with (
         Cluster(fake.config(request_timeout_ms=20)) as cluster,
@@ -272,7 +272,7 @@ async def test_a_broker_that_hangs_is_told_after_a_while(fake: FakeCluster, log:
         assert await values(fetcher, TP, 3)
 
 
-async def test_a_topic_that_is_not_there_is_told_after_a_while_and_found_when_it_is_made(
+async def test_a_missing_topic_is_an_error_after_a_while_and_read_once_created(
     fake: FakeCluster, log: Log, cluster: Cluster
 ) -> None:
     new = TopicPartition("new", 0)
@@ -285,7 +285,7 @@ async def test_a_topic_that_is_not_there_is_told_after_a_while_and_found_when_it
         assert await values(fetcher, new, 3)
 
 
-async def test_a_deleted_topic_is_told(fake: FakeCluster, log: Log, cluster: Cluster) -> None:
+async def test_a_deleted_topic_is_an_error(fake: FakeCluster, log: Log, cluster: Cluster) -> None:
     async with Fetcher(cluster, patience_ms=40) as fetcher:
         fetcher.add(TP, 0)
         await values(fetcher, TP, 3)
@@ -298,7 +298,7 @@ async def test_a_deleted_topic_is_told(fake: FakeCluster, log: Log, cluster: Clu
 
 
 @pytest.mark.parametrize("code", [100, 1, 3])
-async def test_a_topic_made_anew_is_noticed(
+async def test_a_recreated_topic_is_an_error(
     fake: FakeCluster, log: Log, cluster: Cluster, code: int
 ) -> None:
     """Also when all that tells of it is that the offset is out of range, and a policy would go on
@@ -317,7 +317,7 @@ async def test_a_topic_made_anew_is_noticed(
         assert await values(fetcher, TP, 2) == [b"1", b"2"]
 
 
-async def test_offsets_are_asked_for_until_they_are_told(
+async def test_offset_queries_are_retried_until_they_succeed(
     fake: FakeCluster, log: Log, cluster: Cluster
 ) -> None:
     codes = iter((6, 5, 0))
@@ -352,7 +352,7 @@ async def test_offsets_are_asked_for_until_they_are_told(
 # Truncation (KIP-320)
 
 
-async def test_an_offset_with_its_epoch_is_checked_first(
+async def test_an_offset_with_an_epoch_is_validated_first(
     fake: FakeCluster, log: Log, cluster: Cluster
 ) -> None:
     asked: list[int] = []
@@ -364,7 +364,9 @@ async def test_an_offset_with_its_epoch_is_checked_first(
     assert asked == [2]
 
 
-async def test_truncated_records_are_told(fake: FakeCluster, log: Log, cluster: Cluster) -> None:
+async def test_truncated_records_are_an_error(
+    fake: FakeCluster, log: Log, cluster: Cluster
+) -> None:
     fake.lead("orders", 0, node=0, epoch=4)
     fake.on("offset_for_leader_epoch", epoch_ends(log, lambda: (2, 1)))
     async with Fetcher(cluster) as fetcher:
@@ -375,7 +377,7 @@ async def test_truncated_records_are_told(fake: FakeCluster, log: Log, cluster: 
         assert await values(fetcher, TP, 2) == [b"1", b"2"]
 
 
-async def test_with_a_policy_reading_goes_on_where_the_log_was_truncated(
+async def test_with_a_reset_policy_reading_continues_at_the_truncation(
     fake: FakeCluster, log: Log, cluster: Cluster
 ) -> None:
     fake.lead("orders", 0, node=0, epoch=4)
@@ -385,7 +387,7 @@ async def test_with_a_policy_reading_goes_on_where_the_log_was_truncated(
         assert await values(fetcher, TP, 2) == [b"1", b"2"]
 
 
-async def test_a_fetch_that_tells_of_divergence(
+async def test_a_diverging_epoch_in_a_response_truncates(
     fake: FakeCluster, log: Log, cluster: Cluster
 ) -> None:
     async with Fetcher(cluster) as fetcher:
@@ -397,7 +399,7 @@ async def test_a_fetch_that_tells_of_divergence(
             await fetcher.next(TP, max_wait_ms=2_000)
 
 
-async def test_brokers_that_cannot_tell_epochs_are_believed(
+async def test_offsets_are_not_validated_with_old_brokers(
     fake: FakeCluster, log: Log, cluster: Cluster
 ) -> None:
     fake.lead("orders", 0, node=0, epoch=4)
@@ -412,7 +414,7 @@ async def test_brokers_that_cannot_tell_epochs_are_believed(
 
 
 @pytest.mark.parametrize("code", [70, 71, 106])
-async def test_a_lost_session_begins_anew(
+async def test_a_lost_session_is_replaced(
     fake: FakeCluster, log: Log, cluster: Cluster, code: int
 ) -> None:
     log.session = 9
@@ -432,7 +434,7 @@ async def test_a_lost_session_begins_anew(
 
 
 @pytest.mark.parametrize("answer", [b"\0\0\0\x0c" + b"\0" * 12, HANG_UP])
-async def test_an_answer_that_is_none_is_followed_by_another_request(
+async def test_a_malformed_response_is_followed_by_another_request(
     fake: FakeCluster, log: Log, cluster: Cluster, answer: Any
 ) -> None:
     answers = iter([answer, answer])
@@ -446,7 +448,7 @@ async def test_an_answer_that_is_none_is_followed_by_another_request(
         assert await values(fetcher, TP, 3) == [b"0", b"1", b"2"]
 
 
-async def test_a_broker_that_answers_nothing_at_once_does_not_keep_us_busy(
+async def test_immediate_empty_responses_are_followed_by_pauses(
     fake: FakeCluster, log: Log, cluster: Cluster
 ) -> None:
     fake.on("fetch", lambda r: log.answer(r.body, r.version, lambda _offset: {"records": None}))
@@ -456,7 +458,7 @@ async def test_a_broker_that_answers_nothing_at_once_does_not_keep_us_busy(
     assert len(fake.asked("fetch")) < 30
 
 
-async def test_bytes_that_are_not_what_was_produced(
+async def test_records_with_a_wrong_crc_are_an_error(
     fake: FakeCluster, log: Log, cluster: Cluster
 ) -> None:
     broken = bytearray(log.records(0))
@@ -482,7 +484,7 @@ async def test_bytes_that_are_not_what_was_produced(
         assert len(await values(trusting, TP, 3)) == 3
 
 
-async def test_out_of_range_tells_where_the_log_begins(log: Log, cluster: Cluster) -> None:
+async def test_out_of_range_has_the_log_start_offset(log: Log, cluster: Cluster) -> None:
     log.errors = [1]
     async with Fetcher(cluster) as fetcher:
         fetcher.add(TP, 0)
@@ -490,7 +492,7 @@ async def test_out_of_range_tells_where_the_log_begins(log: Log, cluster: Cluste
             await fetcher.next(TP, max_wait_ms=1_000)
 
 
-async def test_read_committed_leaves_out_what_was_aborted(
+async def test_read_committed_skips_aborted_records(
     fake: FakeCluster, log: Log, cluster: Cluster
 ) -> None:
     def made(offset: int, record: Record, kind: int = TRANSACTIONAL) -> bytes:
@@ -533,7 +535,7 @@ async def test_read_committed_leaves_out_what_was_aborted(
     assert {request.isolation_level for request in fake.asked("fetch")} == {1}
 
 
-async def test_earliest_of_an_unknown_topic_does_not_hold_up_others(
+async def test_earliest_of_an_unknown_topic_does_not_delay_others(
     fake: FakeCluster, log: Log, cluster: Cluster
 ) -> None:
     fake.on("list_offsets", lambda _request: HANG)
@@ -546,7 +548,7 @@ async def test_earliest_of_an_unknown_topic_does_not_hold_up_others(
 
 
 @pytest.mark.usefixtures("log")
-async def test_a_broker_that_was_away_while_it_was_asked_where_to_begin(fake: FakeCluster) -> None:
+async def test_an_offset_query_is_retried_after_a_broker_restart(fake: FakeCluster) -> None:
     """For longer than a request may take: it is asked again, without the reader having to seek."""
     found = {"partition_index": 0, "offset": 0, "leader_epoch": -1}
     is_there = asyncio.Event()
@@ -565,7 +567,7 @@ async def test_a_broker_that_was_away_while_it_was_asked_where_to_begin(fake: Fa
         assert batch.records[0].offset == 0
 
 
-async def test_a_fetching_task_that_dies_is_raised_to_all_that_wait(
+async def test_the_failure_of_a_fetching_task_is_raised_in_all_waiting_calls(
     log: Log, cluster: Cluster
 ) -> None:
     async with Fetcher(cluster) as fetcher:

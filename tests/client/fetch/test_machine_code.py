@@ -36,7 +36,7 @@ def decoder_of_none(*_):
     return iter(())
 
 
-def test_for_many_records_within_a_second():
+def test_many_records_within_a_second_load_machine_code():
     loading = Loading()
     loading.decode(60_000, seconds=1.0)
     assert loading.code.decoder is decoder_of_none
@@ -44,13 +44,13 @@ def test_for_many_records_within_a_second():
     assert loading.times == 1
 
 
-def test_not_for_as_many_in_a_longer_time():
+def test_many_records_in_a_longer_time_load_nothing():
     loading = Loading()
     loading.decode(500_000, seconds=20.0)
     assert loading.times == 0
 
 
-def test_for_many_records_after_a_quiet_time():
+def test_many_records_after_a_pause_load_machine_code():
     loading = Loading()
     loading.decode(70_000, seconds=600.0)
     loading.decode(100_000, seconds=1.0)
@@ -60,7 +60,7 @@ def test_for_many_records_after_a_quiet_time():
 @pytest.mark.parametrize(
     ("error", "told"), [(ModuleNotFoundError("llvmlite"), False), (RuntimeError("broken"), True)]
 )
-def test_what_cannot_be_loaded_is_not_tried_again(caplog, error, told):
+def test_a_failed_load_is_not_retried(caplog, error, told):
     loading = Loading(error)
     for _ in range(3):
         loading.decode(100_000, seconds=0.5)

@@ -49,7 +49,7 @@ async def offsets(fetcher: Fetcher, count: int) -> list[int]:
     return found
 
 
-async def test_the_follower_is_read_when_the_leader_says_so(fake: FakeCluster, log: Log) -> None:
+async def test_the_preferred_replica_is_read(fake: FakeCluster, log: Log) -> None:
     async with Cluster(fake.config()) as cluster, Fetcher(cluster, rack="b") as fetcher:
         fetcher.add(TP, 0)
         assert await offsets(fetcher, 3) == [0, 1, 2]
@@ -62,7 +62,7 @@ async def test_the_follower_is_read_when_the_leader_says_so(fake: FakeCluster, l
 @pytest.mark.parametrize(
     "trouble", [ErrorCode.offset_out_of_range, ErrorCode.not_leader_or_follower, None]
 )
-async def test_a_follower_that_cannot_serve_says_nothing_of_the_leader(
+async def test_an_error_of_a_follower_returns_to_the_leader(
     fake: FakeCluster, log: Log, trouble: ErrorCode | None
 ) -> None:
     def refuse(request: SimpleNamespace) -> Any:
@@ -81,7 +81,7 @@ async def test_a_follower_that_cannot_serve_says_nothing_of_the_leader(
     assert len(fake.brokers[FOLLOWER].asked("fetch")) == 1
 
 
-async def test_the_leader_is_asked_again_after_a_while(fake: FakeCluster, log: Log) -> None:
+async def test_the_leader_is_read_again_after_a_while(fake: FakeCluster, log: Log) -> None:
     """The follower may have fallen behind, or another one be nearer by now."""
     async with (
         Cluster(fake.config(metadata_max_age_ms=50)) as cluster,

@@ -64,7 +64,9 @@ def fields(topics: list[dict[str, Any]], version: int) -> dict[str, Any]:
 
 
 @given(st.integers(*VERSIONS), TOPICS, st.integers(0, 9))
-def test_reads_what_kio_writes(version: int, topics: list[dict[str, Any]], at: int) -> None:
+def test_responses_written_by_kio_are_read(
+    version: int, topics: list[dict[str, Any]], at: int
+) -> None:
     made = response(1, version, **fields(topics, version))
     answer = read_fetch_response(bytes(at) + encode(made), version, at)
     if version >= 7:
@@ -99,7 +101,7 @@ def test_records_are_views_of_the_frame() -> None:
 
 
 @given(st.integers(*VERSIONS), st.binary(max_size=300))
-def test_any_bytes_are_read_or_refused(version: int, data: bytes) -> None:
+def test_any_bytes_are_read_or_malformed(version: int, data: bytes) -> None:
     try:
         read_fetch_response(data, version, 0)
     except MalformedError:
@@ -107,7 +109,7 @@ def test_any_bytes_are_read_or_refused(version: int, data: bytes) -> None:
 
 
 @given(st.integers(*VERSIONS), TOPICS, st.data())
-def test_an_answer_that_ends_early_is_refused(
+def test_a_truncated_response_is_malformed(
     version: int, topics: list[dict[str, Any]], data: st.DataObject
 ) -> None:
     whole = encode(response(1, version, **fields(topics, version)))
@@ -121,7 +123,7 @@ def test_an_answer_that_ends_early_is_refused(
 
 
 @pytest.mark.parametrize("version", range(VERSIONS[0], VERSIONS[1] + 1))
-def test_a_count_that_lies_is_harmless(version: int) -> None:
+def test_a_false_count_is_malformed(version: int) -> None:
     count = b"\xff\xff\xff\xff\x0f" if version >= 12 else b"\x7f\xff\xff\xff"
     with pytest.raises(MalformedError):
         read_fetch_response(bytes(10 if version >= 7 else 4) + count + bytes(100), version, 0)

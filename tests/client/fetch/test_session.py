@@ -25,19 +25,19 @@ def begun(wanted: dict[TopicPartition, RequestedPartition]) -> FetchSessionHandl
     return session
 
 
-def test_the_first_request_is_full_and_asks_for_a_session() -> None:
+def test_the_first_request_is_full_and_opens_a_session() -> None:
     request = FetchSessionHandler().request({A: at(1), B: at(2)})
     assert request == (0, 0, {A: at(1), B: at(2)}, {})
 
 
-def test_later_ones_say_what_changed() -> None:
+def test_later_requests_have_only_changes() -> None:
     session = begun({A: at(1), B: at(2)})
     assert session.request({A: at(5), B: at(2), C: at(0)}) == (77, 1, {A: at(5), C: at(0)}, {})
     session.handle_response(0, 77)
     assert session.request({C: at(0)}) == (77, 2, {}, {A: at(5), B: at(2)})
 
 
-def test_a_topic_made_anew_is_forgotten_and_asked_for() -> None:
+def test_a_recreated_topic_is_removed_and_added() -> None:
     session = begun({A: at(1)})
     new = at(0, UUID(int=8))
     assert session.request({A: new}) == (77, 1, {A: new}, {A: at(1)})
@@ -52,7 +52,7 @@ def test_a_topic_made_anew_is_forgotten_and_asked_for() -> None:
         (ErrorCode.unknown_server_error, 77),
     ],
 )
-def test_after_an_error_the_next_is_full(error: ErrorCode, session_id: int) -> None:
+def test_the_request_after_an_error_is_full(error: ErrorCode, session_id: int) -> None:
     session = begun({A: at(1)})
     session.request({A: at(2)})
     session.handle_response(error, 0)
@@ -60,7 +60,7 @@ def test_after_an_error_the_next_is_full(error: ErrorCode, session_id: int) -> N
     assert session.request({A: at(2)}) == (session_id, 0, {A: at(2)}, {})
 
 
-def test_a_request_without_an_answer_is_followed_by_a_full_one() -> None:
+def test_a_request_without_response_is_followed_by_a_full_one() -> None:
     session = begun({A: at(1)})
     session.request({A: at(2), B: at(3)})
     session.handle_error()
@@ -75,7 +75,7 @@ def test_a_broker_without_room_for_sessions_gets_full_requests() -> None:
     assert session.final() is None
 
 
-def test_epochs_begin_again_at_1() -> None:
+def test_epoch_1_follows_the_largest() -> None:
     session = FetchSessionHandler(max_epoch=2)
     epochs = []
     for _ in range(4):
@@ -84,7 +84,7 @@ def test_epochs_begin_again_at_1() -> None:
     assert epochs == [0, 1, 2, 1]
 
 
-def test_the_end_frees_the_session() -> None:
+def test_the_final_request_closes_the_session() -> None:
     assert begun({A: at(1)}).final() == (77, -1, {}, {})
 
 
@@ -97,7 +97,7 @@ def test_the_end_frees_the_session() -> None:
         max_size=20,
     )
 )
-def test_the_broker_always_knows_what_is_wanted(
+def test_the_session_of_the_broker_has_the_requested_partitions(
     steps: list[tuple[dict[TopicPartition, RequestedPartition], str]],
 ) -> None:
     """Whatever goes wrong: a broker that does as KIP-227 says fetches exactly what is wanted."""
@@ -105,14 +105,14 @@ def test_the_broker_always_knows_what_is_wanted(
     for wanted, outcome in steps:
         request = session.request(wanted)
         if request.epoch == 0:
-            remembered, epoch = dict(request.ask), 1
+            remembered, epoch = dict(request.changed), 1
         else:
             assert remembered is not None
             assert request.epoch == epoch
             epoch += 1
             remembered = {
-                tp: asked for tp, asked in remembered.items() if tp not in request.forget
-            } | request.ask
+                tp: asked for tp, asked in remembered.items() if tp not in request.removed
+            } | request.changed
         assert remembered == wanted
         match outcome:
             case "ok":
@@ -125,7 +125,7 @@ def test_the_broker_always_knows_what_is_wanted(
                 session.handle_error()
 
 
-def test_fields_name_topics_or_their_ids() -> None:
+def test_fields_have_topic_names_or_ids() -> None:
     request = FetchSessionHandler().request({A: at(1), B: at(2)})
     by_id, by_name = request.fields(by_id=True), request.fields(by_id=False)
     assert [topic["topic_id"] for topic in by_id["topics"]] == [ID]

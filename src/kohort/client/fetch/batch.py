@@ -71,17 +71,17 @@ class Batch(Generic[K, V]):
         self.first_offset = first_offset
         self.next_offset = next_offset
         self.leader_epoch = leader_epoch
-        """Of the last record batch; -1 if not known."""
+        """Leader epoch of the last record batch; -1 if not known."""
         self.high_watermark = high_watermark
         self.last_stable_offset = last_stable_offset
         self.log_start_offset = log_start_offset
         self.aborted = aborted
-        """Aborted transactions as (producer id, first offset); their records are left out."""
+        """Aborted transactions as (producer id, first offset); their records are skipped."""
         self.record_count = record_count
-        """As the headers count, without decoding: also records that are left out; 0: not known."""
+        """Count of the headers, without decoding, skipped records included; 0: not known."""
         self._records: tuple[Record[K, V], ...] | None = None
         self._damage: KafkaError | None = None
-        """The error of the first record behind `_records`, if that one cannot be decoded."""
+        """The error of the record after `_records`, if that record cannot be decoded."""
 
     def __repr__(self) -> str:
         return (
@@ -94,7 +94,7 @@ class Batch(Generic[K, V]):
         return len(self.records)
 
     def __iter__(self) -> Iterator[Record[K, V]]:
-        """The records one after the other; not kept unless `records` was used, which is faster."""
+        """The records in order; decoded each time unless `records` was used, which is faster."""
         if self._records is None:
             return chain.from_iterable(self._decoded())
         return iter(self._records) if self._damage is None else self._until_damage(self._damage)
@@ -104,10 +104,10 @@ class Batch(Generic[K, V]):
         raise fresh(damage)
 
     def _decoded(self) -> Iterator[Iterable[Record[K, V]]]:
-        found = decode(
+        records = decode(
             self.topic_partition, self.data, self.first_offset, self.next_offset, self.aborted
         )
-        return cast("Iterator[Iterable[Record[K, V]]]", found)
+        return cast("Iterator[Iterable[Record[K, V]]]", records)
 
     @property
     def size(self) -> int:
@@ -124,21 +124,21 @@ class Batch(Generic[K, V]):
         return self._records
 
     def readable(self) -> tuple[list[Record], KafkaError | None]:
-        """The records up to the first one that cannot be decoded, and the error of that one."""
-        found: list[Record] = []
+        """The records before the first one that cannot be decoded, and the error of that one."""
+        decoded: list[Record] = []
         try:
             for records in self._decoded():
-                found += cast("Iterable[Record]", records)
+                decoded += cast("Iterable[Record]", records)
         except KafkaError as error:
-            return found, error.with_traceback(None)
-        return found, None
+            return decoded, error.with_traceback(None)
+        return decoded, None
 
     def replace_records(self, records: Iterable[Record[K, V]], damage: KafkaError | None) -> None:
-        """Have `records` be the records; `damage` is raised behind them."""
+        """Set the records; iteration raises `damage` after them."""
         self._records, self._damage = tuple(records), damage
 
     def headers(self) -> Iterator[Header]:
-        """The headers of the record batches that count."""
+        """The headers of the record batches that are not aborted."""
         return (header for _, header in committed_batches(self.data, self.aborted))
 
     def to_arrow(self, *, include_headers: bool = False) -> "pa.RecordBatch":
@@ -147,7 +147,7 @@ class Batch(Generic[K, V]):
         Needs `pip install 'kohort[arrow]'`, else KohortError. Raises KafkaError CORRUPT_MESSAGE.
         """
         topic, partition = self.topic_partition
-        found: Any = _columnar().decode(
+        batch: Any = _columnar().decode(
             self.data,
             topic=topic,
             partition=partition,
@@ -157,7 +157,7 @@ class Batch(Generic[K, V]):
             aborted=self.aborted,
             check_crcs=False,
         )
-        return found
+        return batch
 
 
 def _columnar() -> Any:
@@ -176,27 +176,30 @@ class Scan(NamedTuple):
     size: int
     """Bytes of the whole batches that can be used."""
     next_offset: int
-    """Offset behind them; the requested offset if there are none."""
+    """Offset after them; the requested offset if there are none."""
     leader_epoch: int
     """Leader epoch of the last of them; -1 if there are none."""
     record_count: int
-    """Records in them, as their headers say."""
+    """Number of their records, as the headers say."""
 
 
 def scan(tp: TopicPartition, data: memoryview, from_offset: int, *, check_crcs: bool) -> Scan:
-    """Step over the batches that a fetch from `from_offset` brought.
+    """Scan the batches in the response to a fetch from `from_offset`.
 
-    It ends before a batch that is cut. Raises KafkaError where the first batch to be read cannot
-    be: CORRUPT_MESSAGE, UNSUPPORTED_FOR_MESSAGE_FORMAT if it is of before 2017, MESSAGE_TOO_LARGE
-    if only a part of it came. One further behind just ends the scan: it is then the first of the
+    The scan ends before an incomplete batch. Raises KafkaError if the first batch cannot be read:
+    CORRUPT_MESSAGE, UNSUPPORTED_FOR_MESSAGE_FORMAT for formats before 2017, MESSAGE_TOO_LARGE if
+    only a part of it arrived. A later batch with an error ends the scan: it is the first of the
     next fetch.
     """
     decoder = machine_code.decoder
-    if decoder is not None and len(data) >= machine_code.least_bytes:
-        found = decoder.scan_batches(data, check_crcs=check_crcs)
-        if found is not None:
+    if decoder is not None and len(data) >= machine_code.min_bytes:
+        scanned = decoder.scan_batches(data, check_crcs=check_crcs)
+        if scanned is not None:
             return Scan(
-                found.size, max(found.next_offset, from_offset), found.leader_epoch, found.records
+                scanned.size,
+                max(scanned.next_offset, from_offset),
+                scanned.leader_epoch,
+                scanned.records,
             )
     size, next_offset, epoch, count = 0, from_offset, -1, 0
     try:
@@ -205,7 +208,7 @@ def scan(tp: TopicPartition, data: memoryview, from_offset: int, *, check_crcs: 
                 raise KafkaError(
                     ErrorCode.corrupt_message,
                     f"batch at offset {header.base_offset}: "
-                    "its bytes are not those that were produced: the CRC differs",
+                    "its bytes differ from the produced ones: the CRC is wrong",
                 )
             size = position + header.size
             next_offset = max(next_offset, header.last_offset + 1)
@@ -227,6 +230,6 @@ def _refuse_cut(tp: TopicPartition, data: memoryview, from_offset: int) -> None:
         )
     raise KafkaError(
         ErrorCode.message_too_large,
-        f"{tp} at offset {from_offset}: only {len(data)} bytes of a larger record batch came;"
+        f"{tp} at offset {from_offset}: only {len(data)} bytes of a larger record batch arrived;"
         " raise max_partition_fetch_bytes",
     )

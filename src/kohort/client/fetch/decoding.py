@@ -2,7 +2,7 @@
 
 Arrow is ten times as fast (`Batch.to_arrow`); this is for callers that want objects. The loop in
 Python is one function on purpose: a call costs as much as a field. Numbers of one and two bytes,
-nearly all there are, are read in place; `read_zigzag_varint` reads the rest.
+nearly all of them, are read in place; `read_zigzag_varint` reads longer ones.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from kohort.columnar.fields import Fields
 
 _ZIGZAG: Final = [(raw >> 1) ^ -(raw & 1) for raw in range(1 << 14)]
-"""What varints of one and two bytes mean: looking it up is faster than three operations."""
+"""Values of varints of one and two bytes: the lookup is faster than three operations."""
 _T = TypeVar("_T")
-_KINDS: Final = (TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME)
+_TIMESTAMP_TYPES: Final = (TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME)
 
 
 def decode(
@@ -38,10 +38,10 @@ def decode(
 ) -> Iterator[Iterable[Record]]:
     """The records with offsets in [from_offset, to_offset), decoded some at a time on demand.
 
-    Raises KafkaError for what is no record, but checks no CRC.
+    Raises KafkaError for bytes that are no records. No CRC is checked.
     """
     decoder = machine_code.decoder
-    if decoder is not None and len(data) >= machine_code.least_bytes:
+    if decoder is not None and len(data) >= machine_code.min_bytes:
         try:
             for fields in decoder.read_fields(data, from_offset, to_offset, aborted):
                 if fields.offsets:
@@ -49,33 +49,35 @@ def decode(
                     from_offset = fields.offsets[-1] + 1
             return
         except KafkaError:
-            pass  # the rest, and what is wrong with it, is told below
+            pass  # decoded below, which raises the error of the first bad record
     yield from decode_in_python(tp, data, from_offset, to_offset, aborted)
 
 
 def _records_of(tp: TopicPartition, fields: "Fields") -> Iterator[Record]:
-    """Records that are made one by one, so that the garbage collector meets only those kept."""
+    """Records, created one by one: the garbage collector visits only those that are kept."""
     topic, partition = tp
     headers: Iterable[tuple[RecordHeader, ...]] = repeat(())
     if any(fields.headers):
-        headers = [() if each is None else _all_headers(each) for each in fields.headers]
+        headers = [() if encoded is None else _all_headers(encoded) for encoded in fields.headers]
     rows = zip(
         repeat(topic),
         repeat(partition),
         fields.offsets,
         fields.timestamps,
-        _of_each([(rows, _KINDS[is_append_time]) for rows, is_append_time, _ in fields.batches]),
+        _repeated_per_record(
+            [(rows, _TIMESTAMP_TYPES[is_append_time]) for rows, is_append_time, _ in fields.batches]
+        ),
         fields.keys,
         fields.values,
         headers,
-        _of_each([(rows, epoch) for rows, _, epoch in fields.batches]),
+        _repeated_per_record([(rows, epoch) for rows, _, epoch in fields.batches]),
         strict=False,  # some repeat
     )
     return map(tuple.__new__, repeat(Record), rows)
 
 
-def _of_each(batches: list[tuple[int, _T]]) -> Iterable[_T]:
-    """For each record what its batch has; for ever if all have the same."""
+def _repeated_per_record(batches: list[tuple[int, _T]]) -> Iterable[_T]:
+    """The value of each record's batch; an endless repetition if all are equal."""
     if len({value for _, value in batches}) == 1:
         return repeat(batches[0][1])
     return chain.from_iterable(repeat(value, rows) for rows, value in batches)
@@ -111,7 +113,7 @@ def decode_in_python(
                 error.code, (f"{tp}, batch at offset {header.base_offset}: {error.message}")
             ) from None
         if header.base_offset < from_offset or header.last_offset >= to_offset:
-            records = [each for each in records if from_offset <= each.offset < to_offset]
+            records = [record for record in records if from_offset <= record.offset < to_offset]
         machine_code.decoded(len(records))
         yield records
 
@@ -125,66 +127,66 @@ def _records(tp: TopicPartition, batch: Header, data: bytes) -> list[Record]:
     )
     kind = TimestampType.LOG_APPEND_TIME if batch.is_log_append_time else TimestampType.CREATE_TIME
     zigzag = _ZIGZAG
-    found: list[Record] = []
-    append, make = found.append, tuple.__new__
+    records: list[Record] = []
+    append, make = records.append, tuple.__new__
     none: tuple[RecordHeader, ...] = ()
-    at, end = 0, len(data)
+    position, end = 0, len(data)
     try:
         for _ in range(batch.record_count):
-            # length: bytes of the rest, which its fields have to fill
-            if (size := data[at]) < 128:
-                at += 1
-            elif (more := data[at + 1]) < 128:
-                size = size & 127 | more << 7
-                at += 2
+            # length: size of the fields that follow
+            if (size := data[position]) < 128:
+                position += 1
+            elif (high := data[position + 1]) < 128:
+                size = size & 127 | high << 7
+                position += 2
             else:
-                size, at = read_raw_varint(data, at)
-            stop = at + (size >> 1)
-            at += 1  # attributes, which mean nothing yet
-            if (byte := data[at]) < 128:
+                size, position = read_raw_varint(data, position)
+            record_end = position + (size >> 1)
+            position += 1  # attributes, which are unused
+            if (byte := data[position]) < 128:
                 timestamp = base_timestamp + zigzag[byte]
-                at += 1
+                position += 1
             else:
-                delta, at = read_zigzag_varint(data, at)
+                delta, position = read_zigzag_varint(data, position)
                 timestamp = base_timestamp + delta
-            if (byte := data[at]) < 128:
+            if (byte := data[position]) < 128:
                 offset = base_offset + zigzag[byte]
-                at += 1
-            elif (more := data[at + 1]) < 128:
-                offset = base_offset + zigzag[byte & 127 | more << 7]
-                at += 2
+                position += 1
+            elif (high := data[position + 1]) < 128:
+                offset = base_offset + zigzag[byte & 127 | high << 7]
+                position += 2
             else:
-                delta, at = read_zigzag_varint(data, at)
+                delta, position = read_zigzag_varint(data, position)
                 offset = base_offset + delta
-            if (size := data[at]) < 128:
-                at += 1
+            if (size := data[position]) < 128:
+                position += 1
             else:
-                size, at = read_raw_varint(data, at)
+                size, position = read_raw_varint(data, position)
             if size & 1:  # negative
                 key = None
             else:
-                begin = at
-                at += size >> 1
-                key = data[begin:at]
-            if (size := data[at]) < 128:
-                at += 1
-            elif (more := data[at + 1]) < 128:
-                size = size & 127 | more << 7
-                at += 2
+                begin = position
+                position += size >> 1
+                key = data[begin:position]
+            if (size := data[position]) < 128:
+                position += 1
+            elif (high := data[position + 1]) < 128:
+                size = size & 127 | high << 7
+                position += 2
             else:
-                size, at = read_raw_varint(data, at)
+                size, position = read_raw_varint(data, position)
             if size & 1:
                 value = None
             else:
-                begin = at
-                at += size >> 1
-                value = data[begin:at]
-            if data[at] == 0:
+                begin = position
+                position += size >> 1
+                value = data[begin:position]
+            if data[position] == 0:
                 headers = none
-                at += 1
+                position += 1
             else:
-                headers, at = _headers(data, at)
-            if at != stop:
+                headers, position = _headers(data, position)
+            if position != record_end:
                 raise invalid("the length of a record is not that of its fields")
             append(
                 make(
@@ -193,43 +195,43 @@ def _records(tp: TopicPartition, batch: Header, data: bytes) -> list[Record]:
             )
     except IndexError:
         raise invalid(f"the batch ends before its {batch.record_count} records do") from None
-    if at != end:
-        raise invalid(f"the batch goes on after its {batch.record_count} records")
+    if position != end:
+        raise invalid(f"the batch has bytes after its {batch.record_count} records")
     if batch.is_log_append_time:
-        return [record._replace(timestamp=batch.max_timestamp) for record in found]
-    return found
+        return [record._replace(timestamp=batch.max_timestamp) for record in records]
+    return records
 
 
-def _headers(data: bytes, at: int) -> tuple[tuple[RecordHeader, ...], int]:
-    count, at = read_zigzag_varint(data, at)
+def _headers(data: bytes, position: int) -> tuple[tuple[RecordHeader, ...], int]:
+    count, position = read_zigzag_varint(data, position)
     if count < 0:
         raise invalid("a record with a negative number of headers")
-    found: list[RecordHeader] = []
-    for _ in range(count):  # ends with the data: each takes two bytes at least
-        if (size := data[at]) < 128 and not size & 1:
-            size, at = size >> 1, at + 1
+    headers: list[RecordHeader] = []
+    for _ in range(count):  # ends with the data: each has two bytes at least
+        if (size := data[position]) < 128 and not size & 1:
+            size, position = size >> 1, position + 1
         else:
-            size, at = read_zigzag_varint(data, at)
+            size, position = read_zigzag_varint(data, position)
             if size < 0:
                 raise invalid("a header without a name")
         name = (
-            data[at : at + size].decode(errors="surrogateescape")
+            data[position : position + size].decode(errors="surrogateescape")
             if size > 64
-            else _short_name(data[at : at + size])
+            else _short_name(data[position : position + size])
         )
-        at += size
-        if (size := data[at]) < 128 and not size & 1:
-            size, at = size >> 1, at + 1
+        position += size
+        if (size := data[position]) < 128 and not size & 1:
+            size, position = size >> 1, position + 1
         else:
-            size, at = read_zigzag_varint(data, at)
-        found.append((name, None if size < 0 else data[at : at + size]))
-        at += max(size, 0)
-    if at > len(data):
+            size, position = read_zigzag_varint(data, position)
+        headers.append((name, None if size < 0 else data[position : position + size]))
+        position += max(size, 0)
+    if position > len(data):
         raise IndexError
-    return tuple(found), at
+    return tuple(headers), position
 
 
 @lru_cache(maxsize=1 << 10)
 def _short_name(name: bytes) -> str:
-    """The same few names come again and again."""
+    """Cached: most records have the same few names."""
     return name.decode(errors="surrogateescape")

@@ -8,13 +8,13 @@ from kohort.util.time_slice import TimeSlices
 async def deserialize(batch: Batch, deserializers: Deserializers, wait: Wait = at_once) -> None:
     """Deserialize all records of the batch.
 
-    On an event loop others have their turns meanwhile. With another `wait` there is none.
+    On an event loop other tasks run meanwhile. With another `wait` there is no event loop.
     """
     records, damage = batch.readable()
     slices = TimeSlices()
-    found = []
+    deserialized = []
     for record in records:
-        found.append(await deserializers.deserialize(record, wait))
+        deserialized.append(await deserializers.deserialize(record, wait))
         if wait is at_once:
             await slices.give_way()
-    batch.replace_records(found, damage)
+    batch.replace_records(deserialized, damage)

@@ -1,13 +1,13 @@
-"""Reads partitions: fetches ahead from all leaders at once, and hands out batch by batch.
+"""Reads partitions: fetches ahead from all leaders at once, and returns batch by batch.
 
     async with Fetcher(cluster) as fetcher:
         fetcher.add(TopicPartition("orders", 0), EARLIEST)
         while (batch := await fetcher.next_any(max_wait_ms=1_000)) is not None:
             for record in batch.records: ...
 
-One request at a time goes to each broker, for all partitions wanted of it (two, see
-`broker_fetcher`), in an incremental fetch session (KIP-227). Batches are buffered until they are
-taken. A partition with `max_partition_fetch_bytes` buffered is not requested, and none is while
+Each broker has one request in flight (two, see `broker_fetcher`), for all its fetchable partitions,
+in an incremental fetch session (KIP-227). Batches are buffered until `next` returns them. A
+partition with `max_partition_fetch_bytes` buffered is not requested, and none is while
 `max_buffered_bytes` are buffered in all.
 
 An error concerns one partition: `next` of that partition raises it, and the others continue. A
@@ -67,7 +67,7 @@ class Fetcher:
         patience_ms: int | None = None,
         rack: str = "",
     ) -> None:
-        """Kafka's names; sizes in bytes. Raises ConfigError.
+        """Options have Kafka's names; sizes in bytes. Raises ConfigError.
 
         `patience_ms` (default: `default_api_timeout_ms`): how long attempts for a partition may
         fail before `next` raises GaveUpError.
@@ -103,7 +103,7 @@ class Fetcher:
         )
         self._budget = Budget(max_buffered_bytes, self._wake_all)
         self._partitions: dict[TopicPartition, FetchPartition] = {}
-        # Partitions with something to take, the longest waiting first.
+        # Partitions with a batch or an error to return, the longest waiting first.
         self._ready: dict[FetchPartition, None] = {}
         self._broker_fetchers: dict[
             int, tuple[asyncio.Event, list[BrokerFetcher]]
@@ -112,7 +112,7 @@ class Fetcher:
         self._counters = FetchCounters()
         self._number = next(_numbers)
         self.failure: BaseException | None = None
-        """Why nothing is fetched any more: a fault of the client."""
+        """The fault of the client that ended all fetching; None: none."""
         self._resolver = PositionResolver(
             cluster,
             isolation=isolation,
@@ -147,18 +147,18 @@ class Fetcher:
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:
-        """The partitions that are read."""
+        """The partitions of this fetcher."""
         return frozenset(self._partitions)
 
     @property
     def buffered_bytes(self) -> int:
-        """Bytes of all batches that were fetched ahead."""
+        """Size of all buffered batches in bytes."""
         return self._budget.used
 
     def assign(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Read exactly these partitions; those that are read already keep their position.
+        """Read exactly these partitions; present ones keep their position.
 
-        Raises ValueError, and changes nothing then.
+        Raises ValueError without any change.
         """
         offsets = {tp: _readable_offset(tp, offset) for tp, offset in offsets.items()}
         for tp in self._partitions.keys() - offsets.keys():
@@ -168,10 +168,10 @@ class Fetcher:
                 self.add(tp, offset)
 
     def add(self, tp: TopicPartition, offset: int, leader_epoch: int = NO_EPOCH) -> None:
-        """Read a partition from `offset` on, which may be EARLIEST or LATEST; else `seek` it.
+        """Read a partition from `offset` on, which may be EARLIEST or LATEST; if present, `seek`.
 
         `leader_epoch` is the epoch of the record before, as committed with the offset. With it,
-        records that an unclean election lost are noticed (KIP-320). Raises ValueError.
+        records that an unclean election lost are detected (KIP-320). Raises ValueError.
         """
         offset = _readable_offset(tp, offset)
         if tp in self._partitions:
@@ -183,13 +183,13 @@ class Fetcher:
             leader_epoch,
             backoff=self._cluster.backoff(),
             budget=self._budget,
-            on_change=self._note,
+            on_change=self._mark_ready,
         )
         self._partitions[tp] = partition
         self._resolver.resolve(partition)
 
     def remove(self, tp: TopicPartition) -> None:
-        """Stop reading the partition and drop its batches; `next` of it raises NotAssignedError."""
+        """Stop reading the partition and drop its batches; its `next` raises NotAssignedError."""
         partition = self._partitions.pop(tp, None)
         if partition is None:
             return
@@ -211,7 +211,7 @@ class Fetcher:
             self._wake(partition)
 
     def pause(self, *tps: TopicPartition) -> None:
-        """Fetch and hand out nothing of these until `resume`; buffered batches stay.
+        """Fetch and return no records of these partitions until `resume`; buffered batches stay.
 
         Raises NotAssignedError.
         """
@@ -221,19 +221,19 @@ class Fetcher:
             self._ready.pop(partition, None)
 
     def resume(self, *tps: TopicPartition) -> None:
-        """Fetch and hand out these again. Raises NotAssignedError."""
+        """End `pause` for these partitions. Raises NotAssignedError."""
         for tp in tps:
             partition = self._partition(tp)
             partition.resume()
-            self._note(partition)
+            self._mark_ready(partition)
             self._wake(partition)
 
     def paused(self) -> frozenset[TopicPartition]:
-        """The partitions that are paused."""
-        return frozenset(tp for tp, each in self._partitions.items() if each.is_paused)
+        """The paused partitions."""
+        return frozenset(tp for tp, partition in self._partitions.items() if partition.is_paused)
 
     def position(self, tp: TopicPartition) -> int | None:
-        """The offset that is handed out next; None until it is known. Raises NotAssignedError."""
+        """The offset that `next` returns next; None while unresolved. Raises NotAssignedError."""
         position = self._partition(tp).position
         return None if position < 0 else position
 
@@ -249,8 +249,8 @@ class Fetcher:
 
         Raises NotAssignedError.
         """
-        found = self._partition(tp).high_watermark
-        return None if found < 0 else found
+        high_watermark = self._partition(tp).high_watermark
+        return None if high_watermark < 0 else high_watermark
 
     def lag(self, tp: TopicPartition) -> int | None:
         """Offsets from `position` to the end as of the last fetch; None before the first.
@@ -261,12 +261,12 @@ class Fetcher:
         return self._partition(tp).lag(is_committed=self._settings.is_committed)
 
     def metrics(self) -> FetchMetrics:
-        """What was fetched, and the state of each partition."""
+        """Counters of fetches, and the state of each partition."""
         is_committed = self._settings.is_committed
         return self._counters.snapshot(
             {
-                tp: each.metrics(is_committed=is_committed)
-                for tp, each in tuple(self._partitions.items())
+                tp: partition.metrics(is_committed=is_committed)
+                for tp, partition in tuple(self._partitions.items())
             }
         )
 
@@ -275,30 +275,30 @@ class Fetcher:
     async def next(self, tp: TopicPartition, *, max_wait_ms: float) -> Batch | None:
         """The next batch of a partition; None if none arrived within `max_wait_ms`.
 
-        With 0 only a buffered batch is given. Raises the partition's error (see the module),
+        With 0 only a buffered batch is returned. Raises the partition's error (see the module),
         NotAssignedError, also if the partition is removed meanwhile, and KohortError once the
         fetcher has failed.
         """
         await self.wait(tp, max_wait_ms=max_wait_ms)
         partition = self._partition(tp)
-        return self._take(partition) if partition.has_something else None
+        return self._pop_batch(partition) if partition.is_takeable else None
 
     async def wait(self, tp: TopicPartition, *, max_wait_ms: float) -> None:
-        """Wait until `next` has something of the partition, at most `max_wait_ms`; takes nothing.
+        """Wait at most `max_wait_ms` until `next` has a batch or an error; removes no batch.
 
         Raises NotAssignedError.
         """
         partition = self._partition(tp)
-        if not partition.has_something and max_wait_ms > 0:
+        if not partition.is_takeable and max_wait_ms > 0:
             with suppress(TimeoutError):
                 async with asyncio.timeout(max_wait_ms / 1000):
                     while (
-                        not partition.has_something
+                        not partition.is_takeable
                         and self._partitions.get(tp) is partition
                         and self.failure is None
                     ):
                         await partition.changed()
-        self._validate_works()
+        self._raise_failure()
         if self._partitions.get(tp) is not partition:
             raise _not_assigned(tp)
 
@@ -307,17 +307,17 @@ class Fetcher:
     ) -> Batch | None:
         """The next batch of the partition that waited longest; None if none arrived in time.
 
-        With `before`, only of partitions whose position is before the offset given there. None also
-        when no such partition is left, or the last partition is removed meanwhile. Raises the error
-        of the partition whose turn it is.
+        With `before`, only of partitions whose position is below their offset in `before`. None
+        also if there is no such partition, or the last partition is removed meanwhile. Raises the
+        error of the partition whose turn it is.
         """
         partition = self._next_ready(before)
         if partition is None and max_wait_ms > 0:
             with suppress(TimeoutError):
                 async with asyncio.timeout(max_wait_ms / 1000):
                     partition = await self._wait_for_any(before)
-        self._validate_works()
-        return None if partition is None else self._take(partition)
+        self._raise_failure()
+        return None if partition is None else self._pop_batch(partition)
 
     async def _wait_for_any(
         self, before: Mapping[TopicPartition, int] | None
@@ -330,40 +330,44 @@ class Fetcher:
         return None
 
     def _next_ready(self, before: Mapping[TopicPartition, int] | None) -> FetchPartition | None:
-        ready = (each for each in self._ready if _is_before(each, before))
+        ready = (partition for partition in self._ready if _is_before(partition, before))
         return next(ready, None)
 
     def _has_any_before(self, before: Mapping[TopicPartition, int]) -> bool:
-        return any(_is_before(each, before) for each in self._partitions.values())
+        return any(_is_before(partition, before) for partition in self._partitions.values())
 
-    def _take(self, partition: FetchPartition) -> Batch | None:
+    def _pop_batch(self, partition: FetchPartition) -> Batch | None:
         self._ready.pop(partition, None)
         try:
-            batch = partition.take()
+            batch = partition.pop_batch()
         finally:
-            self._note(partition)
+            self._mark_ready(partition)
         self._wake(partition)
         return batch
 
     def _partition(self, tp: TopicPartition) -> FetchPartition:
-        found = self._partitions.get(tp)
-        if found is None:
+        partition = self._partitions.get(tp)
+        if partition is None:
             raise _not_assigned(tp)
-        return found
+        return partition
 
     # For broker fetchers, partitions and the resolver
 
-    def _wanted(self, node_id: int) -> list[FetchPartition]:
+    def _partitions_to_fetch(self, node_id: int) -> list[FetchPartition]:
         """The partitions to request from that broker now."""
         if self._budget.is_full:
             return []
         limit = self._settings.partition_bytes
-        return [each for each in self._partitions.values() if each.wants_fetch(node_id, limit)]
+        return [
+            partition
+            for partition in self._partitions.values()
+            if partition.is_fetchable(node_id, limit)
+        ]
 
-    def _note(self, partition: FetchPartition) -> None:
-        """The partition may have something to take."""
+    def _mark_ready(self, partition: FetchPartition) -> None:
+        """Add the partition to the ready ones if it has a batch or an error to return."""
         tp = partition.tp
-        if not partition.has_something or self._partitions.get(tp) is not partition:
+        if not partition.is_takeable or self._partitions.get(tp) is not partition:
             return
         # Last in the next request: a broker fills its response in the order of the request.
         self._partitions[tp] = self._partitions.pop(tp)
@@ -371,26 +375,26 @@ class Fetcher:
         partition.wake()
         self._any.wake()
 
-    def _die(self, error: BaseException) -> None:
-        """End by a fault of the client: nobody may wait for what is not fetched any more."""
+    def _fail(self, error: BaseException) -> None:
+        """End all fetching after a fault of the client: waiting calls raise it."""
         if not isinstance(error, asyncio.CancelledError):
-            log.error("the fetcher ends with an error that is our own", exc_info=error)
+            log.error("the fetcher ended with an internal error", exc_info=error)
         self.failure = error
-        for each in self._partitions.values():
-            each.wake()
+        for partition in self._partitions.values():
+            partition.wake()
         self._any.wake()
 
-    def _validate_works(self) -> None:
+    def _raise_failure(self) -> None:
         if self.failure is not None:
             raise KohortError(f"the fetcher failed: {self.failure!r}") from self.failure
 
     def _resolved(self, partition: FetchPartition) -> None:
-        """The partition may be fetched, perhaps from another position."""
+        """The partition is fetchable, perhaps from another position."""
         self._any.wake()
         self._wake(partition)
 
     def _wake(self, partition: FetchPartition) -> None:
-        """The partition may be fetched."""
+        """Wake the fetchers of the partition's broker."""
         node_id = partition.node_id
         if node_id is None:
             return
@@ -411,10 +415,10 @@ class Fetcher:
                 purpose=self._purpose(number),
                 settings=self._settings,
                 wake=wake,
-                wanted=self._wanted,
+                select_partitions=self._partitions_to_fetch,
                 resolver=self._resolver,
                 counters=self._counters,
-                on_died=self._die,
+                on_failure=self._fail,
             )
             for number in range(CONNECTIONS_PER_BROKER)
         ]
@@ -430,10 +434,10 @@ def _is_before(partition: FetchPartition, before: Mapping[TopicPartition, int] |
 
 def _not_assigned(tp: TopicPartition) -> NotAssignedError:
     return NotAssignedError(
-        f"{tp} is not being read: assign it to the Consumer, or add it to the Fetcher, before"
+        f"{tp} is not assigned: assign it to the Consumer, or add it to the Fetcher, first"
     )
 
 
-def _readable_offset(tp: TopicPartition, given: int) -> int:
+def _readable_offset(tp: TopicPartition, offset: int) -> int:
     """An offset to read from: EARLIEST, LATEST, or one of the log. Raises TypeError, ValueError."""
-    return given if given in (EARLIEST, LATEST) else committable(tp, given).offset
+    return offset if offset in (EARLIEST, LATEST) else committable(tp, offset).offset

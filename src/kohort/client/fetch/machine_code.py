@@ -1,8 +1,8 @@
-"""Machine code that decodes records, for a process that reads so many that it is worth loading.
+"""Machine code that decodes records, loaded by processes that read many of them.
 
 With it a record takes a third of the time. Loading it takes 0.15 s of a processor and 90 MB (LLVM
-and pyarrow), so a thread does that once this process has decoded 50,000 records within a second. It
-needs `pip install 'kohort[arrow]'`; without that nothing is loaded.
+and pyarrow), so a thread loads it once this process has decoded 50,000 records within a second. It
+needs `pip install 'kohort[arrow]'`; without it no code is loaded.
 """
 
 import logging
@@ -34,12 +34,12 @@ class Decoder(Protocol):
     def scan_batches(self, data: Buffer, /, *, check_crcs: bool) -> "Scanned | None": ...
 
 
-_RECORDS: Final = 50_000
-_WITHIN_S: Final = 1.0
+_MIN_RECORDS: Final = 50_000
+_INTERVAL_S: Final = 1.0
 
 
 class MachineCode:
-    """Whether there is machine code, which is loaded when records come fast."""
+    """The decoder in machine code, which is loaded when the process decodes many records."""
 
     def __init__(
         self, load: Callable[[], Decoder], clock: Callable[[], float] = time.monotonic
@@ -51,17 +51,17 @@ class MachineCode:
         self._since = clock()
         self._loading: threading.Thread | None = None
         self.decoder: Decoder | None = None
-        """None as long as it is not loaded."""
-        self.least_bytes = 4096
-        """Python is faster for less: a call of machine code takes 20 µs."""
+        """None until it is loaded."""
+        self.min_bytes = 4096
+        """Size from which it is faster than Python: a call of machine code takes 20 µs."""
 
     def decoded(self, records: int) -> None:
-        """Count records that were decoded without it."""
+        """Count records that Python decoded."""
         self._count += records
-        if self._count < _RECORDS or self._loading is not None:
+        if self._count < _MIN_RECORDS or self._loading is not None:
             return
         now = self._clock()
-        if now - self._since < _WITHIN_S:
+        if now - self._since < _INTERVAL_S:
             # No daemon: the interpreter must not end within LLVM.
             self._loading = threading.Thread(target=self._run, name="kohort-machine-code")
             self._loading.start()

@@ -6,7 +6,7 @@
 
 An unready partition needs a leader, a start offset, or a check that its offset still refers to the
 same records. `PositionResolver` requests these. `BrokerFetcher` fetches ready partitions, and
-`Fetcher` takes what arrived. All of them change the state by the methods here; the names follow
+`Fetcher` returns their batches. All of them change the state by the methods here; the names follow
 Java's SubscriptionState.
 """
 
@@ -41,16 +41,16 @@ class Budget:
 
     @property
     def used(self) -> int:
-        """Bytes that are buffered now."""
+        """Size of all buffered batches in bytes."""
         return self._used
 
     @property
     def is_full(self) -> bool:
-        """Whether nothing more should be fetched."""
+        """Whether no further batches should be fetched."""
         return self._used >= self._limit
 
-    def take(self, size: int) -> None:
-        """Count `size` more buffered bytes; fewer if it is negative."""
+    def reserve(self, size: int) -> None:
+        """Add `size` to the buffered bytes; a negative one subtracts."""
         was_full = self.is_full
         self._used += size
         if was_full and not self.is_full:
@@ -60,7 +60,7 @@ class Budget:
 class FetchPartition:
     """One partition. A negative offset stands for a ListOffsets query (EARLIEST, LATEST).
 
-    `on_change` is called when `take` may have something.
+    `on_change` is called when `pop_batch` may have a batch or an error.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class FetchPartition:
         self._budget = budget
         self._on_change = on_change
         self.topic_id: UUID | None = None
-        """As it was when the partition was first located."""
+        """The topic's id when the partition was first located."""
         self._leader: Leader | None = None  # None: unready
         self._replica: int | None = None
         self._replica_until = 0.0
@@ -85,7 +85,7 @@ class FetchPartition:
         self._revision = 0
         self._in_flight = -1  # the revision of the request in flight
         self._error: Exception | None = None
-        self._complaint: GaveUpError | None = None
+        self._retry_error: GaveUpError | None = None
         self._backoff = backoff
         self._high_watermark = -1
         self._last_stable_offset = -1
@@ -107,12 +107,12 @@ class FetchPartition:
 
     @property
     def position(self) -> int:
-        """Offset of the next record that `take` gives; negative until it is known."""
+        """Offset of the next record of `pop_batch`; negative while unresolved."""
         return self._position
 
     @property
     def fetch_offset(self) -> int:
-        """Offset of the next request: behind all buffered batches; negative until it is known."""
+        """Offset of the next request: after all buffered batches; negative while unresolved."""
         return self._fetch_offset
 
     @property
@@ -122,7 +122,7 @@ class FetchPartition:
 
     @property
     def revision(self) -> int:
-        """Changes whenever responses to requests of before are no longer wanted."""
+        """Number that changes when the responses to earlier requests become obsolete."""
         return self._revision
 
     @property
@@ -149,7 +149,7 @@ class FetchPartition:
         self._drop_buffered()
         self._position = self._fetch_offset = offset
         self._epoch = leader_epoch
-        self._error = self._complaint = None
+        self._error = self._retry_error = None
         self._revision += 1
         self._validated_by = _NOT_VALIDATED
         if offset < 0 or leader_epoch != NO_EPOCH:
@@ -157,7 +157,7 @@ class FetchPartition:
         return self._leader is None or had_error
 
     def remove(self) -> None:
-        """Drop buffered batches and the request in flight; those who wait look again."""
+        """Drop buffered batches and the request in flight, and wake all waiting tasks."""
         self._revision += 1
         self._leader = None
         self._drop_buffered()
@@ -165,15 +165,15 @@ class FetchPartition:
 
     @property
     def awaits_reset(self) -> bool:
-        """Whether ListOffsets has to give the offset to fetch from."""
+        """Whether the fetch offset has to come from ListOffsets."""
         return self._fetch_offset < 0
 
     def request_reset(self, offset: int) -> None:
-        """Fetch from EARLIEST or LATEST: the log does not have the present offset."""
+        """Fetch from EARLIEST or LATEST: the log does not have the current offset."""
         self._fetch_offset, self._epoch = offset, NO_EPOCH
 
     def complete_reset(self, offset: int) -> None:
-        """Fetch from the offset that ListOffsets gave."""
+        """Fetch from the offset of the ListOffsets response."""
         self._fetch_offset = offset
         if not self._buffered:
             self._position = offset
@@ -183,7 +183,7 @@ class FetchPartition:
         return self._epoch != NO_EPOCH and leader.epoch != NO_EPOCH and self._validated_by != leader
 
     def truncate(self, end: int) -> None:
-        """Drop what was fetched from `end` on: the log now ends there."""
+        """Drop batches from `end` on: the log now ends there."""
         self._keep(batch for batch in self._buffered if batch.next_offset <= end)
         self._fetch_offset = end
         self._position = min(self._position, end)
@@ -193,7 +193,7 @@ class FetchPartition:
 
     @property
     def is_ready(self) -> bool:
-        """Whether the leader and the offset to fetch from are known."""
+        """Whether the leader and the fetch offset are known."""
         return self._leader is not None
 
     @property
@@ -210,11 +210,11 @@ class FetchPartition:
         self.topic_id = topic_id or self.topic_id
 
     def lead_by(self, leader: Leader) -> None:
-        """Fetch from this leader, which the offset is valid for."""
+        """Fetch from this leader, for which the offset is valid."""
         self._leader = self._validated_by = leader
 
     def invalidate_leader(self) -> None:
-        """The leader is unknown, or wrong: the partition becomes unready."""
+        """Make the partition unready: its leader is unknown or wrong."""
         self._leader = None
 
     @property
@@ -232,7 +232,7 @@ class FetchPartition:
 
     # Requests
 
-    def wants_fetch(self, node_id: int, max_bytes: int) -> bool:
+    def is_fetchable(self, node_id: int, max_bytes: int) -> bool:
         """Whether to request the partition from that broker now, with `max_bytes` to buffer."""
         return (
             self.node_id == node_id
@@ -257,7 +257,7 @@ class FetchPartition:
         return RequestedPartition(self.topic_id, self._fetch_offset, epoch, max_bytes)
 
     def update_watermarks(self, response: PartitionResponse) -> None:
-        """Remember the high watermark and the last stable offset of a response."""
+        """Set the high watermark and the last stable offset of a response."""
         self._high_watermark = response.high_watermark
         self._last_stable_offset = response.last_stable_offset
 
@@ -265,11 +265,11 @@ class FetchPartition:
 
     @property
     def is_paused(self) -> bool:
-        """Whether nothing is fetched or taken."""
+        """Whether the partition is neither fetched nor returned."""
         return self._is_paused
 
     def pause(self) -> None:
-        """Fetch and give nothing until `resume`; buffered batches stay."""
+        """Neither fetch nor return the partition until `resume`; buffered batches stay."""
         self._is_paused = True
 
     def resume(self) -> None:
@@ -277,32 +277,32 @@ class FetchPartition:
         self._is_paused = False
 
     @property
-    def has_something(self) -> bool:
-        """Whether `take` has a batch to give, or an error to raise."""
-        return not self._is_paused and bool(self._buffered or self._error or self._complaint)
+    def is_takeable(self) -> bool:
+        """Whether `pop_batch` has a batch to return, or an error to raise."""
+        return not self._is_paused and bool(self._buffered or self._error or self._retry_error)
 
     def put(self, batch: Batch) -> None:
         """Buffer a batch that begins at `fetch_offset`."""
         self._buffered.append(batch)
         self._buffered_bytes += batch.size
-        self._budget.take(batch.size)
+        self._budget.reserve(batch.size)
         self._fetch_offset = batch.next_offset
         self._epoch = batch.leader_epoch
         self._on_change(self)
 
-    def take(self) -> Batch | None:
-        """The next batch. Raises the partition's error once all batches before it were taken."""
+    def pop_batch(self) -> Batch | None:
+        """Remove the next batch. Raises the partition's error after all batches before it."""
         if self._buffered:
             batch = self._buffered.popleft()
             self._buffered_bytes -= batch.size
-            self._budget.take(-batch.size)
+            self._budget.reserve(-batch.size)
             self._position = batch.next_offset
             return batch
         if self._error is not None:
             raise fresh(self._error)
-        if self._complaint is not None:
-            complaint, self._complaint = self._complaint, None
-            raise fresh(complaint)
+        if self._retry_error is not None:
+            retry_error, self._retry_error = self._retry_error, None
+            raise fresh(retry_error)
         return None
 
     def metrics(self, *, is_committed: bool) -> PartitionMetrics:
@@ -326,35 +326,35 @@ class FetchPartition:
         self._buffered = deque(batches)
         size = sum(batch.size for batch in self._buffered)
         before, self._buffered_bytes = self._buffered_bytes, size
-        self._budget.take(size - before)
+        self._budget.reserve(size - before)
 
     def wake(self) -> None:
-        """Let those who wait in `changed` look again."""
+        """Wake the tasks that wait in `changed`."""
         self._waiters.wake()
 
     async def changed(self) -> None:
-        """Wait until `take` may have something."""
+        """Wait until `pop_batch` may have a batch or an error."""
         await self._waiters.wait()
 
     # Failures
 
     def fail(self, error: Exception) -> None:
-        """Raise `error` from every `take` until `seek`."""
+        """Raise `error` from every `pop_batch` until `seek`."""
         self._error = error
         self._leader = None
         self._on_change(self)
 
     def attempt_succeeded(self) -> None:
-        """A broker gave a usable response: forget failed attempts."""
+        """A broker sent a usable response: reset the failed attempts."""
         if self._leader is not None and self._failures:
             self._failures.clear()
             self._backoff.reset()
-            self._complaint = None
+            self._retry_error = None
 
     def attempt_failed(self, error: BaseException, now: float, patience_s: float) -> float:
-        """Count a failed attempt, which makes the partition unready; seconds until the next one.
+        """Count a failed attempt, which makes the partition unready; returns the pause in seconds.
 
-        After `patience_s` of failures `take` raises one GaveUpError that lists them.
+        After `patience_s` of failures `pop_batch` raises one GaveUpError that lists them.
         """
         self._leader = None
         if not self._failures:
@@ -363,10 +363,10 @@ class FetchPartition:
         if (seconds := now - self._failing_since) >= patience_s:
             failures, self._failures = self._failures, Counter()
             advice = (
-                "it goes on being tried; check that the topic exists and that its leader can "
-                "be reached from here"
+                "attempts continue; check that the topic exists and that its leader can be reached "
+                "from here"
             )
-            what = f"reading {self.tp} at offset {self._fetch_offset}"
-            self._complaint = gave_up(what, seconds, failures, error, advice)
+            task = f"reading {self.tp} at offset {self._fetch_offset}"
+            self._retry_error = gave_up(task, seconds, failures, error, advice)
             self._on_change(self)
         return self._backoff.after(error, f"reading {self.tp}")

@@ -1,4 +1,4 @@
-"""Makes partitions ready to be fetched: finds their leaders and offsets, and validates offsets.
+"""Makes partitions ready to be fetched: locates leaders, resolves and validates offsets.
 
 All partitions that became unready in one turn of the loop are resolved together, with one request
 of each kind per broker. A partition that fails is resolved again after its own backoff. No
@@ -36,11 +36,11 @@ from kohort.errors import ErrorCode, KafkaError, KohortError
 log: Final = logging.getLogger(__name__)
 
 RESETS: Final = {"earliest": EARLIEST, "latest": LATEST}
-"""Where to continue at an offset out of range, by policy; under "error" the error is raised."""
+"""Offset query of each reset policy; under "error" an offset out of range is an error."""
 
 
 class PositionResolver:
-    """Resolves unready partitions, and calls `on_ready` with each that became ready."""
+    """Resolves unready partitions, and calls `on_ready` with each one that became ready."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class PositionResolver:
         self._queue[partition] = None
 
     def failed(self, partition: FetchPartition, error: Exception) -> None:
-        """Handle a failed attempt: resolve again later, or raise an error that is not retriable."""
+        """Handle a failed attempt: retry after a pause, or raise an error that is not retriable."""
         if (
             not is_retriable(error)
             and not _is_server_fault(error)
@@ -83,7 +83,7 @@ class PositionResolver:
         self._timers[partition] = loop.call_later(delay, self.resolve, partition)
 
     def out_of_range(self, partition: FetchPartition, error: KohortError) -> None:
-        """Continue elsewhere, or have `error` raised, as the policy says."""
+        """Reset the offset, or have `error` raised, as the policy requires."""
         if self._reset_to is None:
             partition.fail(error)
             return
@@ -123,20 +123,20 @@ class PositionResolver:
             task.add_done_callback(self._tasks.discard)
 
     async def _resolve_all(self, partitions: Sequence[FetchPartition]) -> None:
-        revisions = {each: each.revision for each in partitions}
+        revisions = {partition: partition.revision for partition in partitions}
         try:
             await self._resolve(partitions)
-        except Exception as fault:  # a fault of the client: `take` raises it
+        except Exception as fault:  # a fault of the client: `pop_batch` raises it
             log.exception("preparing to fetch")
-            for each, revision in revisions.items():
-                if revision == each.revision and not each.is_ready:
-                    each.fail(fault)
+            for partition, revision in revisions.items():
+                if revision == partition.revision and not partition.is_ready:
+                    partition.fail(fault)
 
     async def _resolve(self, partitions: Sequence[FetchPartition]) -> None:
-        found = await asyncio.gather(*map(self._locate, partitions))
+        all_located = await asyncio.gather(*map(self._locate, partitions))
         awaiting_reset: list[_Located] = []
         awaiting_validation: list[_Located] = []
-        for located in found:
+        for located in all_located:
             if located is None:
                 continue
             partition, leader, revision = located
@@ -179,13 +179,13 @@ class PositionResolver:
         by_tp = {each[0].tp: each for each in located}
         if not by_tp:
             return
-        wanted = {tp: each[0].fetch_offset for tp, each in by_tp.items()}
+        queries = {tp: each[0].fetch_offset for tp, each in by_tp.items()}
         timeout_ms = self._cluster.config.request_timeout_ms
-        found = await list_offsets(self._cluster, wanted, self._isolation, timeout_ms=timeout_ms)
+        offsets = await list_offsets(self._cluster, queries, self._isolation, timeout_ms=timeout_ms)
         for tp, (partition, leader, revision) in by_tp.items():
             if revision != partition.revision:
                 continue
-            outcome = found[tp]
+            outcome = offsets[tp]
             if not isinstance(outcome, Offset):
                 self.failed(partition, outcome)
                 continue
@@ -197,10 +197,13 @@ class PositionResolver:
         for each in located:
             by_node[each[1].node_id].append(each)
         await asyncio.gather(
-            *(self._validate_at(node_id, each) for node_id, each in by_node.items())
+            *(
+                self._validate_with_leader(node_id, located_there)
+                for node_id, located_there in by_node.items()
+            )
         )
 
-    async def _validate_at(self, node_id: int, located: Sequence["_Located"]) -> None:
+    async def _validate_with_leader(self, node_id: int, located: Sequence["_Located"]) -> None:
         read = {
             partition.tp: ReadPosition(leader, partition.last_epoch)
             for partition, leader, _ in located
@@ -220,7 +223,7 @@ class PositionResolver:
     def _complete_validation(
         self, partition: FetchPartition, leader: Leader, end: int | KafkaError | None
     ) -> None:
-        """`end`: where the epoch read last ends in the leader's log; None if that is unknown."""
+        """`end`: end offset of the last read epoch in the leader's log; None if that is unknown."""
         if isinstance(end, KafkaError):
             if end.code in WRONG_LEADER or end.code in UNKNOWN_TOPIC:
                 self._cluster.stale(partition.tp.topic)
@@ -231,7 +234,7 @@ class PositionResolver:
             self.truncated(partition, end)
 
     def truncated(self, partition: FetchPartition, end: int) -> None:
-        """Handle a log that lost records that were read: those from `end` on (-1: unknown)."""
+        """Handle a log that lost read records: those from `end` on (-1: unknown)."""
         error = LogTruncatedError(partition.tp, partition.fetch_offset, end)
         if self._reset_to is None or end == UNDEFINED:
             self.out_of_range(partition, error)
@@ -246,5 +249,5 @@ _Located = tuple[FetchPartition, Leader, int]
 
 
 def _is_server_fault(error: Exception) -> bool:
-    """Whether the broker failed without a code of its own for it; the next attempt may succeed."""
+    """Whether the broker failed with UNKNOWN_SERVER_ERROR; the next attempt may succeed."""
     return isinstance(error, KafkaError) and error.code is ErrorCode.unknown_server_error

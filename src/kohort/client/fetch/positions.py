@@ -1,8 +1,8 @@
 """Checks with the leader whether an offset still refers to the same records (KIP-320).
 
-Each batch carries the epoch of its leader. After a change of leaders the new one is asked where the
-epoch read last ends in its log (OffsetForLeaderEpoch, v3-v4). If that is before our offset, records
-that were read are no longer in the log.
+Each batch has the epoch of its leader. After a change of leaders the new one returns the end offset
+of the last read epoch in its log (OffsetForLeaderEpoch, v3-v4). If that is before the fetch offset,
+records that were read are no longer in the log.
 """
 
 from collections import defaultdict
@@ -17,7 +17,7 @@ UNDEFINED: int = -1
 
 
 class ReadPosition(NamedTuple):
-    """The leader of a partition, and the epoch that was read last."""
+    """The leader of a partition, and the last read leader epoch."""
 
     leader: Leader
     epoch: int
@@ -27,7 +27,7 @@ class ReadPosition(NamedTuple):
 async def end_offsets(
     cluster: Cluster, node_id: int, read: Mapping[TopicPartition, ReadPosition]
 ) -> dict[TopicPartition, int | KafkaError]:
-    """Where each partition's epoch ends in its leader's log; -1 if the leader does not know it.
+    """End offset of each partition's epoch in its leader's log; -1 for an unknown epoch.
 
     Empty if the broker is too old for the request. Raises BrokerUnreachableError.
     """
@@ -50,13 +50,13 @@ async def end_offsets(
         topics=[{"topic": name, "partitions": entries} for name, entries in topics.items()],
     )
     return {
-        TopicPartition(topic.topic, each.partition): _outcome(topic.topic, each)
+        TopicPartition(topic.topic, partition.partition): _outcome(topic.topic, partition)
         for topic in response.topics
-        for each in topic.partitions
+        for partition in topic.partitions
     }
 
 
-def _outcome(topic: str, told: Any) -> int | KafkaError:
-    if told.error_code is not ErrorCode.none:
-        return KafkaError(told.error_code, f"{topic}-{told.partition}")
-    return UNDEFINED if told.leader_epoch == NO_EPOCH else int(told.end_offset)
+def _outcome(topic: str, response: Any) -> int | KafkaError:
+    if response.error_code is not ErrorCode.none:
+        return KafkaError(response.error_code, f"{topic}-{response.partition}")
+    return UNDEFINED if response.leader_epoch == NO_EPOCH else int(response.end_offset)

@@ -1,7 +1,7 @@
 """Sends a Fetch request and reads its response: of a fetch session, or of one partition alone.
 
-Topics are named by id from v13 on (KIP-516). A topic without an id, as brokers before 2.8 report
-it, limits the request to v12.
+From v13 on the request has topic ids (KIP-516). A topic without an id, from a broker before 2.8,
+limits the request to v12.
 """
 
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ class FetchSettings:
 
     @property
     def is_committed(self) -> bool:
-        """Whether records of open and aborted transactions are left out."""
+        """Whether records of open and aborted transactions are skipped."""
         return self.isolation == "read_committed"
 
     @property
@@ -61,20 +61,20 @@ async def fetch(
     by_id: bool,
     timeout_ms: int | None = None,
 ) -> FetchResponse:
-    """Send `request` and read its response; error codes inside are the caller's concern.
+    """Send `request` and read its response, which may have error codes.
 
     `by_id`: all topics of the request and its session have ids. Raises UnsupportedVersionError,
-    RequestTimeoutError, and BrokerUnreachableError, also for a response that cannot be read.
+    RequestTimeoutError, and BrokerUnreachableError, also for a response that cannot be decoded.
     """
-    least, most = VERSIONS
-    wire = connection.how("fetch", least, most if by_id else TOPIC_IDS_SINCE - 1)
+    min_version, max_version = VERSIONS
+    wire = connection.how("fetch", min_version, max_version if by_id else TOPIC_IDS_SINCE - 1)
     fields = settings.fields | request.fields(by_id=wire.version >= TOPIC_IDS_SINCE)
     frame = await connection.submit(wire, wire.body(fields), timeout_ms=timeout_ms)
     try:
         response = read_fetch_response(frame, wire.version, wire.body_at(frame))
     except MalformedError as error:
         raise connection.fail(
-            BrokerUnreachableError(f"a Fetch response that cannot be read: {error}")
+            BrokerUnreachableError(f"a Fetch response that cannot be decoded: {error}")
         ) from None
     if response.throttle_ms > 0:
         connection.throttle(response.throttle_ms / 1000)
@@ -87,9 +87,9 @@ async def fetch_partition(
     requested: RequestedPartition,
     settings: FetchSettings,
 ) -> PartitionResponse:
-    """Fetch one partition without a session; an error code of the partition is inside.
+    """Fetch one partition without a session; the result may have an error code.
 
-    Raises as `fetch`, and KafkaError for an error of the response as a whole.
+    Raises as `fetch`, and KafkaError for a top-level error of the response.
     """
     request = FetchRequest(NO_SESSION, FINAL_EPOCH, {tp: requested}, {})
     response = await fetch(connection, request, settings, by_id=requested.topic_id is not None)

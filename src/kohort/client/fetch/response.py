@@ -1,8 +1,8 @@
 """Reads a Fetch response without copying its records.
 
-kio would copy every partition's records out of the frame; here they are views of it. Versions 4 to
-18 are read. Fields that the client does not use (snapshots, endpoints) are skipped. A false count
-is harmless: every element is read from bytes that exist, and beyond them MalformedError is raised.
+kio would copy every partition's records out of the frame; here they are views of it. Versions are 4
+to 18. Fields that the client does not use (snapshots, endpoints) are skipped. A false count is
+harmless: a read beyond the end of the frame raises MalformedError.
 """
 
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ _DIVERGING_EPOCH: Final = 0
 
 
 def error_code(number: int) -> ErrorCode:
-    """The error code of that number; UNKNOWN_SERVER_ERROR for one that only newer brokers know."""
+    """The error code of that number; UNKNOWN_SERVER_ERROR for a number of newer brokers."""
     try:
         return ErrorCode(number)
     except ValueError:
@@ -59,7 +59,7 @@ class PartitionResponse(NamedTuple):
     If there is one, the response has no records of the partition.
     """
     diverging: tuple[int, int] | None
-    """(epoch, end offset) where the log departs from the one that was read (KIP-595)."""
+    """(epoch, end offset) at which the log diverges from the one that was read (KIP-595)."""
     records: memoryview
     """Record batches; the last one may be incomplete."""
 
@@ -74,13 +74,13 @@ class FetchResponse(NamedTuple):
     partitions: list[PartitionResponse]
 
 
-def read_fetch_response(frame: Frame, version: int, at: int) -> FetchResponse:
-    """Read the response whose body starts at offset `at`.
+def read_fetch_response(frame: Frame, version: int, position: int) -> FetchResponse:
+    """Read the response whose body starts at `position`.
 
-    Raises MalformedError, and nothing else whatever the bytes are.
+    Raises MalformedError, and no other error for any bytes.
     """
     try:
-        reader = _Reader(frame, version, at)
+        reader = _Reader(frame, version, position)
         return FetchResponse(
             reader.throttle_ms, reader.error, reader.session_id, list(reader.partitions())
         )
@@ -93,18 +93,18 @@ def read_fetch_response(frame: Frame, version: int, at: int) -> FetchResponse:
 class _Reader:
     """A position in a frame, and reads from there."""
 
-    def __init__(self, frame: Frame, version: int, at: int) -> None:
+    def __init__(self, frame: Frame, version: int, position: int) -> None:
         self._data = memoryview(frame)
         self._version = version
         self._flexible = version >= FLEXIBLE_SINCE
         self._head = _partition_v5 if version >= 5 else _partition_v4
         self.error, self.session_id = 0, 0
-        (self.throttle_ms,) = _int32(frame, at)
+        (self.throttle_ms,) = _int32(frame, position)
         if version >= SESSIONS_SINCE:
-            _, self.error, self.session_id = _session(frame, at)
-            self._at = at + 10
+            _, self.error, self.session_id = _session(frame, position)
+            self._position = position + 10
         else:
-            self._at = at + 4
+            self._position = position + 4
 
     def partitions(self) -> Iterator[PartitionResponse]:
         for _ in range(self._count()):
@@ -114,8 +114,8 @@ class _Reader:
             self._tags()
 
     def _partition(self, topic: str | UUID) -> PartitionResponse:
-        fixed = self._head.unpack_from(self._data, self._at)
-        self._at += self._head.size
+        fixed = self._head.unpack_from(self._data, self._position)
+        self._position += self._head.size
         index, code, high_watermark, last_stable_offset = fixed[:4]
         log_start_offset = fixed[4] if len(fixed) > 4 else -1
         aborted = tuple([self._transaction() for _ in range(self._count())])
@@ -135,60 +135,60 @@ class _Reader:
         )
 
     def _preferred_replica(self) -> int:
-        node_id: int = _int32(self._data, self._at)[0]
-        self._at += 4
+        node_id: int = _int32(self._data, self._position)[0]
+        self._position += 4
         return node_id
 
     def _transaction(self) -> tuple[int, int]:
-        producer_id, first_offset = _aborted.unpack_from(self._data, self._at)
-        self._at += _aborted.size
+        producer_id, first_offset = _aborted.unpack_from(self._data, self._position)
+        self._position += _aborted.size
         self._tags()
         return producer_id, first_offset
 
     def _topic(self) -> str | UUID:
         if self._version >= TOPIC_IDS_SINCE:
-            return UUID(bytes=bytes(self._take(16)))
+            return UUID(bytes=bytes(self._read(16)))
         if self._flexible:
-            return str(self._take(max(self._varint() - 1, 0)), "utf-8")
-        size = _int16(self._data, self._at)[0]
-        self._at += 2
-        return str(self._take(size), "utf-8")
+            return str(self._read(max(self._varint() - 1, 0)), "utf-8")
+        size = _int16(self._data, self._position)[0]
+        self._position += 2
+        return str(self._read(size), "utf-8")
 
     def _records(self) -> memoryview:
-        return self._take(max(self._count(), 0))
+        return self._read(max(self._count(), 0))
 
     def _count(self) -> int:
         """Length of an array or of bytes; 0 for null."""
         if self._flexible:
             return max(self._varint() - 1, 0)
-        count: int = _int32(self._data, self._at)[0]
-        self._at += 4
+        count: int = _int32(self._data, self._position)[0]
+        self._position += 4
         return max(count, 0)
 
-    def _take(self, size: int) -> memoryview:
-        end = self._at + size
+    def _read(self, size: int) -> memoryview:
+        end = self._position + size
         if size < 0 or end > len(self._data):
             raise IndexError
-        taken = self._data[self._at : end]
-        self._at = end
-        return taken
+        content = self._data[self._position : end]
+        self._position = end
+        return content
 
     def _varint(self) -> int:
-        byte = self._data[self._at]
+        byte = self._data[self._position]
         if byte < 128:
-            self._at += 1
+            self._position += 1
             return byte
-        value, self._at = read_varint(self._data, self._at)
+        value, self._position = read_varint(self._data, self._position)
         return value
 
     def _tags(self) -> tuple[int, int] | None:
-        """Skip tagged fields; returns the diverging epoch if it is among them."""
+        """Skip tagged fields; returns the diverging epoch if it is one of them."""
         if not self._flexible:
             return None
         diverging = None
         for _ in range(self._varint()):
             tag, size = self._varint(), self._varint()
-            content = self._take(size)
+            content = self._read(size)
             if tag == _DIVERGING_EPOCH and size >= 12:
                 diverging = _epoch_and_offset(content, 0)
         return diverging

@@ -1,8 +1,8 @@
 """Incremental fetch sessions (KIP-227): requests carry only the partitions that changed.
 
-Pure: decides what to send, and what a response means for the next request. A session begins with a
-full request (epoch 0). If the broker has room for a session, its response has a session id, and
-each further request has the next epoch. After any error the next request is full again.
+Pure: decides on the partitions of each request. A session begins with a full request (epoch 0). If
+the broker has room for a session, its response has a session id, and each further request has the
+next epoch. After any error the next request is full again.
 """
 
 from collections import defaultdict
@@ -41,24 +41,24 @@ class FetchRequest(NamedTuple):
 
     session_id: int
     epoch: int
-    ask: Mapping[TopicPartition, RequestedPartition]
-    """Partitions that are new in the session, or changed."""
-    forget: Mapping[TopicPartition, RequestedPartition]
+    changed: Mapping[TopicPartition, RequestedPartition]
+    """Partitions that are new or changed in the session."""
+    removed: Mapping[TopicPartition, RequestedPartition]
 
     def fields(self, *, by_id: bool) -> dict[str, Any]:
         """The fields as `protocol.building.request` takes them; topics by id (v13+) or by name."""
         topics: defaultdict[tuple[str, UUID | None], list[dict[str, Any]]] = defaultdict(list)
-        for tp, asked in self.ask.items():
+        for tp, requested in self.changed.items():
             entry = {
                 "partition": tp.partition,
-                "current_leader_epoch": asked.leader_epoch,
-                "fetch_offset": asked.offset,
-                "partition_max_bytes": asked.max_bytes,
+                "current_leader_epoch": requested.leader_epoch,
+                "fetch_offset": requested.offset,
+                "partition_max_bytes": requested.max_bytes,
             }
-            topics[tp.topic, asked.topic_id].append(entry)
+            topics[tp.topic, requested.topic_id].append(entry)
         forgotten: defaultdict[tuple[str, UUID | None], list[int]] = defaultdict(list)
-        for tp, asked in self.forget.items():
-            forgotten[tp.topic, asked.topic_id].append(tp.partition)
+        for tp, requested in self.removed.items():
+            forgotten[tp.topic, requested.topic_id].append(tp.partition)
         return {
             "session_id": self.session_id,
             "session_epoch": self.epoch,
@@ -66,7 +66,8 @@ class FetchRequest(NamedTuple):
                 {**_named(key, by_id), "partitions": entries} for key, entries in topics.items()
             ],
             "forgotten_topics_data": [
-                {**_named(key, by_id), "partitions": each} for key, each in forgotten.items()
+                {**_named(key, by_id), "partitions": partitions}
+                for key, partitions in forgotten.items()
             ],
         }
 
@@ -80,27 +81,29 @@ class FetchSessionHandler:
     """One session, with one broker, on one connection at a time."""
 
     def __init__(self, *, max_epoch: int = MAX_EPOCH) -> None:
-        """`max_epoch` is followed by epoch 1."""
+        """Epoch 1 follows `max_epoch`."""
         self._max_epoch = max_epoch
         self._id = NO_SESSION
         self._epoch = INITIAL_EPOCH
-        self._known: dict[TopicPartition, RequestedPartition] = {}  # as the broker has them
+        self._sent: dict[TopicPartition, RequestedPartition] = {}  # of the session
 
     def __repr__(self) -> str:
-        return f"<FetchSessionHandler {self._id} epoch={self._epoch} partitions={len(self._known)}>"
+        return f"<FetchSessionHandler {self._id} epoch={self._epoch} partitions={len(self._sent)}>"
 
-    def request(self, wanted: Mapping[TopicPartition, RequestedPartition]) -> FetchRequest:
+    def request(self, requested: Mapping[TopicPartition, RequestedPartition]) -> FetchRequest:
         """The next request, for these partitions.
 
         `handle_response` or `handle_error` has to be called before the next one.
         """
         if self._epoch == INITIAL_EPOCH:
-            self._known = dict(wanted)
-            return FetchRequest(self._id, INITIAL_EPOCH, self._known, {})
-        forget = {tp: asked for tp, asked in self._known.items() if _is_gone(asked, wanted.get(tp))}
-        ask = {tp: asked for tp, asked in wanted.items() if self._known.get(tp) != asked}
-        self._known = dict(wanted)
-        return FetchRequest(self._id, self._epoch, ask, forget)
+            self._sent = dict(requested)
+            return FetchRequest(self._id, INITIAL_EPOCH, self._sent, {})
+        removed = {
+            tp: entry for tp, entry in self._sent.items() if _is_removed(entry, requested.get(tp))
+        }
+        changed = {tp: entry for tp, entry in requested.items() if self._sent.get(tp) != entry}
+        self._sent = dict(requested)
+        return FetchRequest(self._id, self._epoch, changed, removed)
 
     def handle_response(self, error: int, session_id: int) -> None:
         """A response with that error code and session id arrived."""
@@ -117,7 +120,7 @@ class FetchSessionHandler:
             self._epoch = 1 if self._epoch == self._max_epoch else self._epoch + 1
 
     def handle_error(self) -> None:
-        """There is no usable response: the next request is full, and replaces the session."""
+        """Make the next request full, as there is no usable response."""
         self._epoch = INITIAL_EPOCH
 
     def final(self) -> FetchRequest | None:
@@ -128,7 +131,7 @@ class FetchSessionHandler:
 
 
 def is_session_lost(error: int) -> bool:
-    """Whether the error of a whole response only means that a new session has to begin."""
+    """Whether a top-level error code only requires a new session."""
     return error in _LOST
 
 
@@ -137,6 +140,6 @@ def topics_of(partitions: Iterable[TopicPartition]) -> set[str]:
     return {tp.topic for tp in partitions}
 
 
-def _is_gone(known: RequestedPartition, wanted: RequestedPartition | None) -> bool:
+def _is_removed(sent: RequestedPartition, requested: RequestedPartition | None) -> bool:
     """Whether to remove the partition from the session; a recreated topic has another id."""
-    return wanted is None or wanted.topic_id != known.topic_id
+    return requested is None or requested.topic_id != sent.topic_id

@@ -1,4 +1,4 @@
-"""Tasks that wait for a change; those that stop waiting leave nothing behind."""
+"""Tasks that wait for a change; a cancelled wait is removed."""
 
 import asyncio
 
@@ -21,7 +21,7 @@ class Waiters:
             self._futures.discard(future)
 
     def wake(self) -> None:
-        """End all waits that have begun."""
-        for each in self._futures:
-            if not each.done():
-                each.set_result(None)
+        """Wake all waiting tasks."""
+        for future in self._futures:
+            if not future.done():
+                future.set_result(None)
