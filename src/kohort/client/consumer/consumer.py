@@ -162,18 +162,18 @@ class Consumer(MethodHints, Generic[K, V]):
         """
         if not isinstance(topic, str):
             raise TypeError(f"topic {topic!r}: a str expected")
-        found = (await self.cluster.metadata([topic])).topics[topic]
-        if found.error is not ErrorCode.none:
-            raise KafkaError(found.error, f"topic {topic}")
-        return [TopicPartition(topic, each.index) for each in found.partitions]
+        metadata = (await self.cluster.metadata([topic])).topics[topic]
+        if metadata.error is not ErrorCode.none:
+            raise KafkaError(metadata.error, f"topic {topic}")
+        return [TopicPartition(topic, partition.index) for partition in metadata.partitions]
 
     async def assign_topics(self, *topics: str) -> None:
         """`assign` all partitions that these topics have now."""
-        for each in topics:
-            if not isinstance(each, str):
-                raise TypeError(f"topic {each!r}: a str expected, as assign_topics('a', 'b')")
-        found = [await self.partitions_for(topic) for topic in topics]
-        await self.assign(tp for partitions in found for tp in partitions)
+        for topic in topics:
+            if not isinstance(topic, str):
+                raise TypeError(f"topic {topic!r}: a str expected, as assign_topics('a', 'b')")
+        by_topic = [await self.partitions_for(topic) for topic in topics]
+        await self.assign(tp for partitions in by_topic for tp in partitions)
 
     async def assign(
         self, partitions: Iterable[TopicPartition] | Mapping[TopicPartition, int]
@@ -188,25 +188,26 @@ class Consumer(MethodHints, Generic[K, V]):
         if not isinstance(partitions, Mapping):
             partitions = tuple(partitions)
             validate_partitions(partitions)
-        wanted: dict[TopicPartition, int | None] = (
+        requested: dict[TopicPartition, int | None] = (
             {tp: _offset(tp, offset) for tp, offset in partitions.items()}
             if isinstance(partitions, Mapping)
             else dict.fromkeys(partitions)
         )
         async with self._assignment_order:
-            await self._assign(wanted)
+            await self._assign(requested)
 
-    async def _assign(self, wanted: Mapping[TopicPartition, int | None]) -> None:
-        known = self.assignment
-        new = [tp for tp, offset in wanted.items() if offset is None and tp not in known]
-        starts = await self._starts(new)
-        if self.config.enable_auto_commit and known - wanted.keys():
+    async def _assign(self, requested: Mapping[TopicPartition, int | None]) -> None:
+        before = self.assignment
+        new = [tp for tp, offset in requested.items() if offset is None and tp not in before]
+        starts = await self._start_offsets(new)
+        removed = before - requested.keys()
+        if self.config.enable_auto_commit and removed:
             await self._committer.commit_finished()
         self._validate_open()
-        for tp in known - wanted.keys():
+        for tp in removed:
             self._fetcher.remove(tp)
             self._forget(tp)
-        for tp, offset in wanted.items():
+        for tp, offset in requested.items():
             if offset is not None:
                 self._drop(tp)
                 self._fetcher.add(tp, offset)
@@ -215,27 +216,30 @@ class Consumer(MethodHints, Generic[K, V]):
         if self.config.enable_auto_commit:
             self._committer.start_auto_commit(self.config.auto_commit_interval_ms)
 
-    async def _starts(
+    async def _start_offsets(
         self, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        found = {}
+        """The committed offsets, and those by `start_offset` where there is none."""
+        committed = {}
         if self.config.group_id is not None and partitions:
-            committed = await self.committed(partitions)
-            found = {tp: offset for tp, offset in committed.items() if offset is not None}
-        without = [tp for tp in partitions if tp not in found]
+            offsets = await self.committed(partitions)
+            committed = {tp: offset for tp, offset in offsets.items() if offset is not None}
+        without = [tp for tp in partitions if tp not in committed]
         if not without:
-            return found
-        start = self.config.start
-        if start == "none":
+            return committed
+        policy = self.config.start
+        if policy == "none":
             raise ConfigError(
                 f"{without[0]} has no committed offset: give one to `assign`, or set "
                 "start_offset to first or last"
             )
-        time = start if isinstance(start, int) else _START[start]
-        at = await self._list(dict.fromkeys(without, time))
-        late = [tp for tp, each in at.items() if each.offset < 0]  # no record since the timestamp
-        at |= await self._list(dict.fromkeys(late, LATEST))
-        return found | {tp: OffsetAndMetadata(offset=each.offset) for tp, each in at.items()}
+        time = policy if isinstance(policy, int) else _START[policy]
+        listed = await self._list(dict.fromkeys(without, time))
+        late = [tp for tp, start in listed.items() if start.offset < 0]  # no record since then
+        listed |= await self._list(dict.fromkeys(late, LATEST))
+        return committed | {
+            tp: OffsetAndMetadata(offset=start.offset) for tp, start in listed.items()
+        }
 
     # Positions
 
