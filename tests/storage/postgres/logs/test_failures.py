@@ -10,6 +10,7 @@ import pytest
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log.base import LogConfig
+from kohort.storage.postgres.cluster import shared_directory
 from kohort.storage.postgres.fence import lane_of
 from kohort.storage.postgres.logs import backing
 from kohort.storage.postgres.logs.writer import STATEMENT_BYTES
@@ -175,8 +176,9 @@ async def test_what_is_refused_ends_the_log_until_it_is_opened_again(open_direct
     assert not directory.problems.texts(9)
 
 
-async def test_the_end_writes_nothing_behind_what_was_refused(open_directory, sql):
+async def test_a_release_writes_nothing_behind_what_was_refused(open_directory, sql, monkeypatch):
     """While other logs of the lane are still written."""
+    monkeypatch.setattr(shared_directory, "RELEASED_WITHIN_S", 60)
     directory = open_directory()
     log, _, other = (directory.open(each, LogConfig()) for each in LOGS[:3])
     assert lane_of("orders", log.number) == lane_of("orders", other.number)
@@ -188,10 +190,11 @@ async def test_the_end_writes_nothing_behind_what_was_refused(open_directory, sq
         other.append(batch(bytes(10_000)), NOW)
         await waiting(sql)
         log.append(batch(b"behind"), NOW)
-        closing = asyncio.create_task(asyncio.to_thread(directory.close))
-        await waiting(sql, 2)
+        releasing = [asyncio.ensure_future(directory.release(LOGS[at])) for at in (0, 2)]
+        await asyncio.sleep(0)
         await sql.execute("delete from batches")
-    await closing
+    refused, _ = await asyncio.gather(*releasing, return_exceptions=True)
+    assert "check constraint" in str(refused)
     assert [row["log"] for row in await sql.fetch("select log from batches")] == [other.number]
 
 
@@ -313,13 +316,12 @@ def append_without_end(log):
         log.append(batch(bytes(1_000_000)), NOW)
 
 
-async def test_the_end_writes_what_is_left(open_directory, database):
+async def test_a_release_writes_what_is_left(open_directory):
     directory = open_directory()
     log = directory.open(ORDERS, LogConfig())
     for number in range(50):
         log.append(batch(b"%d" % number), NOW)
-    await asyncio.sleep(0)
-    directory.close()
+    await directory.release(ORDERS)
     other = open_directory(node=2)
     again = await asyncio.to_thread(other.open, ORDERS, LogConfig())
     assert again.end_offset == 50
@@ -346,13 +348,6 @@ async def test_the_removal_of_a_topic_that_was_refused_is_tried_again(open_direc
     for table in ("logs", "batches"):
         while await sql.fetchval(f"select exists (select from {table})"):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
-
-
-async def test_the_end_tries_a_removal_again_that_was_refused(open_directory, sql, caplog):
-    directory = open_directory()
-    await refused_mark(directory, sql, caplog)
-    await asyncio.to_thread(directory.close)
-    assert await sql.fetchval("select state from logs") == "removed"
 
 
 async def test_a_removal_that_is_refused_to_the_end_does_not_hold_up_the_end(

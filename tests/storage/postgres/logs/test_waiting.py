@@ -6,8 +6,7 @@ from uuid import UUID
 import pytest
 
 from kohort.log.base import LogConfig
-from kohort.log.directory_format import METADATA_ID
-from kohort.storage.postgres.fence import METADATA
+from kohort.storage.postgres.fence import RECORDS
 from kohort.storage.postgres.logs.operations import Operation
 from kohort.types import TopicPartition
 from log.conftest import NOW, ORDERS, ORDERS_ID, fill, values_of
@@ -16,7 +15,6 @@ from storage.postgres.conftest import waiting
 SMALL = LogConfig(segment_bytes=2_000)
 COMPACTED = LogConfig(segment_bytes=2_000, cleanup_policy=frozenset({"compact"}))
 OTHER = TopicPartition("orders", 1)
-CLUSTER = TopicPartition("__cluster_metadata", 0)
 
 
 @pytest.fixture
@@ -106,34 +104,14 @@ async def test_who_waits_for_an_operation_comes_first(open_directory):
 
 
 async def test_nothing_waits_for_what_is_appended_later(open_directory, sql):
-    """The metadata log may have appends that are to be written at all times."""
-    directory = open_directory()
-    directory.directories.make({CLUSTER: METADATA_ID})
-    log = await asyncio.to_thread(directory.open, CLUSTER, SMALL, synced_by_owner=True)
-    fill(log, 30)  # some segments
+    """A log may have appends that are to be written at all times."""
+    log = open_directory().open(ORDERS, SMALL)
     async with sql.transaction():
-        await sql.execute("select from nodes where lane = $1 for update", METADATA)
-        syncing = asyncio.ensure_future(asyncio.to_thread(log.sync, log.unsynced()))
+        await sql.execute("select from nodes where lane = any($1) for update", list(RECORDS))
+        fill(log, 30)  # some segments
         await waiting(sql)
         written = asyncio.ensure_future(log.written())
         await asyncio.sleep(0)
         fill(log, 1, first=30)
-    await syncing
     async with asyncio.timeout(60):
         await written
-
-
-async def test_appends_that_were_taken_back_move_no_start_offset(open_directory, reopened, sql):
-    directory = open_directory()
-    directory.directories.make({CLUSTER: METADATA_ID})
-    log = await asyncio.to_thread(directory.open, CLUSTER, SMALL, synced_by_owner=True)
-    fill(log, 5)
-    await asyncio.to_thread(log.sync, log.unsynced())
-    fill(log, 100, first=5)
-    log.owner_sync_failed(OSError("away"), 5)
-    await asyncio.to_thread(log.retry_sync())
-    await log.written()
-    assert await sql.fetchval("select start_offset from logs where id = $1", log.number) == 0
-    directory.close()
-    again = await asyncio.to_thread(open_directory(node=2).open, CLUSTER, SMALL)
-    assert (again.start_offset, again.end_offset) == (0, 5)
