@@ -16,7 +16,7 @@ import kohort
 from kohort.client.properties import RefusedOptionsError
 from kohort.cluster import FencedError
 from kohort.errors import MAX_MESSAGE, ErrorCode, KafkaError, KohortError, caused_by, fresh
-from kohort.storage.postgres.outcomes import DatabaseError
+from kohort.storage.postgres.errors import DatabaseError
 
 ROOT = Path(kohort.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))

@@ -510,7 +510,7 @@ def _epoch_of_start(now: Timestamp) -> int:
 def _postgres_cluster(config: Config) -> Shared:
     """Raises KohortError for what is not installed."""
     try:
-        from kohort.storage.postgres.cluster.cluster import PostgresCluster
+        from kohort.storage.postgres.cluster.node import PostgresCluster
     except ImportError as error:
         raise KohortError(
             f"logs in PostgreSQL need {error.name}: pip install 'kohort[postgres]'"

@@ -11,8 +11,8 @@ from kohort.storage.postgres import schema
 from kohort.storage.postgres.cluster.shared_directory import SharedPostgresDirectory
 from kohort.storage.postgres.fence import Fence, timeline_of
 from kohort.storage.postgres.logs.log import PostgresLog
+from kohort.storage.postgres.logs.open_logs import LogRequest, take_logs
 from kohort.storage.postgres.logs.pages import PageCache
-from kohort.storage.postgres.logs.taking import Wanted, take_logs
 from kohort.types import TopicPartition
 
 METADATA = TopicPartition("__cluster_metadata", 0)
@@ -72,7 +72,7 @@ class NodeLogs(SharedPostgresDirectory):
         log = self._logs.get(topic_partition)
         if log is None:
             topic_id = self.directories.id_of(topic_partition)
-            wanted = Wanted(topic_partition, topic_id, config, leader_epoch, 0)
+            wanted = LogRequest(topic_partition, topic_id, config, leader_epoch, 0)
             (taken,) = self._control.query(partial(self._taken_now, wanted))
             with ThreadPoolExecutor(1) as threads:  # nothing can be read in the event loop's
                 log = threads.submit(self._open, self._current(), config, taken).result()
@@ -112,7 +112,7 @@ class NodeLogs(SharedPostgresDirectory):
         if session is None:
             return True
         lanes = [each._writing for each in session._lanes.values()]
-        working = (session.operations._working, session.removing._working, *lanes)
+        working = (session.operations._working, session.deletions._working, *lanes)
         return any(each._task is not None for each in working)
 
     async def _release_all(self):

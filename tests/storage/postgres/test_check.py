@@ -14,7 +14,7 @@ from kohort.log.findings import Level
 from kohort.server.topics import known_partitions
 from kohort.storage.postgres import check as checking
 from kohort.storage.postgres.check import check
-from kohort.storage.postgres.cluster.cluster import PostgresCluster
+from kohort.storage.postgres.cluster.node import PostgresCluster
 from kohort.storage.postgres.commits import Commits
 from kohort.storage.postgres.logs.copy import PostgresTarget
 from kohort.storage.postgres.logs.source import PostgresSource

@@ -6,8 +6,8 @@ import pytest
 from asyncpg import InterfaceError, InternalClientError
 
 from kohort.cluster import UnknownOutcomeError
+from kohort.storage.postgres.errors import DatabaseError, outcome
 from kohort.storage.postgres.link import STATEMENT_WITHIN_S, TIMEOUTS, Link
-from kohort.storage.postgres.outcomes import DatabaseError, outcome
 from peers.postgres import Postgres
 
 

@@ -15,10 +15,10 @@ from kohort.log.findings import Finding, Fold, Level
 from kohort.storage.postgres import pooler, privileges, schema
 from kohort.storage.postgres.blocking import blocker
 from kohort.storage.postgres.commits import check_commits
+from kohort.storage.postgres.errors import DatabaseError, outcome
 from kohort.storage.postgres.fence import LEASE, LOCK
 from kohort.storage.postgres.link import TIMEOUTS, Connection, Link
 from kohort.storage.postgres.logs.log_check import check_logs
-from kohort.storage.postgres.outcomes import DatabaseError, outcome
 
 OLDEST: Final = 140000
 """The oldest version of PostgreSQL that has what Kohort uses."""

@@ -10,9 +10,9 @@ from threading import Thread
 from typing import Any, Final, TypeVar
 
 from kohort.cluster import FencedError, UnknownOutcomeError
-from kohort.storage.postgres import alone
+from kohort.storage.postgres import exclusive_lock
+from kohort.storage.postgres.errors import DatabaseError, outcome
 from kohort.storage.postgres.link import Connection, Link, Opened, retry_delays
-from kohort.storage.postgres.outcomes import DatabaseError, outcome
 
 T = TypeVar("T")
 
@@ -30,15 +30,15 @@ class Control:
         self._thread.start()
         self.link = Link(url, name, opened)
         self._turn = asyncio.Lock()
-        self._alone_by: Connection | None = None
+        self._exclusive_connection: Connection | None = None
         """The connection that has the tables alone, if one is to."""
         self._closed = False
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """The result of `work` in that thread, alone; blocks. Raises what it raises."""
-        return asyncio.run_coroutine_threadsafe(self._alone(work), self._loop).result()
+        return asyncio.run_coroutine_threadsafe(self._in_turn(work), self._loop).result()
 
-    async def _alone(self, work: Coroutine[Any, Any, T]) -> T:
+    async def _in_turn(self, work: Coroutine[Any, Any, T]) -> T:
         async with self._turn:
             return await work
 
@@ -65,14 +65,14 @@ class Control:
             waited += delay
             delay = next(delays, delay)
 
-    def keep_alone(self, connection: Connection) -> None:
+    def keep_exclusive(self, connection: Connection) -> None:
         """Have the tables alone with each connection after this one, which has them so."""
-        self._alone_by = connection
+        self._exclusive_connection = connection
 
     async def _lock_again(self, connection: Connection) -> None:
-        if self._alone_by not in (None, connection):
-            await alone.lock(connection, alone.NODE)
-            self._alone_by = connection
+        if self._exclusive_connection not in (None, connection):
+            await exclusive_lock.lock(connection, exclusive_lock.EXCLUSIVE)
+            self._exclusive_connection = connection
 
     def close(self) -> None:
         """Close the connection, and end the thread. Idempotent."""

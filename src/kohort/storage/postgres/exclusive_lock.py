@@ -11,7 +11,7 @@ from kohort.errors import KohortError, fresh
 from kohort.storage.postgres.fence import LOCK, RENEWED_EVERY_S
 from kohort.storage.postgres.link import Connection
 
-NODE: Final = -1
+EXCLUSIVE: Final = -1
 """Stands for all nodes, and is none."""
 _CLAIM: Final = "select pg_try_advisory_lock($1, hashtext(current_schema() || ' copy'))"
 _SHARE: Final = "select pg_try_advisory_lock_shared($1, hashtext(current_schema() || ' copy'))"
@@ -19,17 +19,17 @@ _LEASE: Final = "select max(lease_until) from nodes where lease_until > now()"
 
 
 async def lock(connection: Connection, node: int) -> bool:
-    """Have the tables as long as the connection lasts: with other nodes, or alone as `NODE`.
+    """Have the tables as long as the connection lasts: with other nodes, or alone as `EXCLUSIVE`.
 
     False if another process keeps this one away.
     """
-    return bool(await connection.fetchval(_CLAIM if node == NODE else _SHARE, LOCK))
+    return bool(await connection.fetchval(_CLAIM if node == EXCLUSIVE else _SHARE, LOCK))
 
 
 async def ensure_locked(connection: Connection, node: int) -> None:
     """`lock`, or raise KohortError."""
     if not await lock(connection, node):
-        raise fresh(_IN_USE if node == NODE else _IS_COPIED)
+        raise fresh(_IN_USE if node == EXCLUSIVE else _IS_COPIED)
 
 
 async def fence_all(connection: Connection) -> None:

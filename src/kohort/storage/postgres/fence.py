@@ -14,8 +14,8 @@ from typing import Final
 
 from kohort.cluster import LEASE_MS, FencedError, NodeTakenError, UnknownOutcomeError
 from kohort.errors import KohortError, fresh
+from kohort.storage.postgres.errors import DatabaseError, outcome
 from kohort.storage.postgres.link import Connection
-from kohort.storage.postgres.outcomes import DatabaseError, outcome
 
 LEASE: Final = -1
 METADATA: Final = 0
@@ -117,7 +117,7 @@ class Fence:
         if await timeline_of(connection) != self.timeline:
             raise self.lose(FencedError("the database has another history, as after a failover"))
 
-    async def step(self, connection: Connection, lane: int) -> None:
+    async def rotate_session(self, connection: Connection, lane: int) -> None:
         """Change the own session of a lane: a statement that was lost is not committed later.
 
         It waits for one that is in flight. Raises FencedError, and what asyncpg raises; it may be
@@ -138,12 +138,12 @@ class Fence:
             raise self.lose()
         self._sessions[lane] = self._steps.pop(lane)
 
-    async def hold(self, connection: Connection, lane: int) -> None:
+    async def lock_session(self, connection: Connection, lane: int) -> None:
         """Lock the lane's row for the transaction under way. Raises FencedError."""
-        if not await self.holds(connection, lane):
+        if not await self.try_lock_session(connection, lane):
             raise self.lose()
 
-    async def holds(self, connection: Connection, lane: int) -> bool:
+    async def try_lock_session(self, connection: Connection, lane: int) -> bool:
         """Lock the lane's row for the transaction under way; False if the session is over.
 
         That is told to nobody: this may be called in any thread.

@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import asyncpg
 
-from kohort.storage.postgres.outcomes import DatabaseError, outcome
+from kohort.storage.postgres.errors import DatabaseError, outcome
 
 Connection: TypeAlias = "asyncpg.Connection[Any]"
 Opened: TypeAlias = Callable[[Connection], Awaitable[None]]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 
-class OnLoop:
+class LoopTask:
     """A task that goes on whenever there is more to do, until it is stopped.
 
     It may be woken without an event loop: then it starts when it is woken in one.
@@ -47,7 +47,7 @@ class OnLoop:
                 self._task.cancel()
 
 
-class Ending:
+class Completion:
     """The end of some work, which others wait for."""
 
     __slots__ = ("_waiting", "is_over")
@@ -63,8 +63,8 @@ class Ending:
                 self._waiting = asyncio.get_running_loop().create_future()
             await asyncio.shield(self._waiting)
 
-    def tell(self) -> None:
-        """Have all that wait go on: the work is over."""
+    def complete(self) -> None:
+        """Mark the work as over, and resume all that wait for it."""
         self.is_over = True
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(None)

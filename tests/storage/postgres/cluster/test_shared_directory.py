@@ -12,7 +12,7 @@ from kohort.errors import ErrorCode, KafkaError
 from kohort.log.base import LogConfig
 from kohort.protocol import batches
 from kohort.storage.postgres.cluster import shared_directory
-from kohort.storage.postgres.cluster.cluster import PostgresCluster
+from kohort.storage.postgres.cluster.node import PostgresCluster
 from kohort.storage.postgres.cluster.shared_directory import TAKEN_AT_ONCE
 from kohort.storage.postgres.logs.reading import READ_ON_BYTES
 from kohort.types import TopicPartition
@@ -320,9 +320,9 @@ async def test_a_standby_reads_again_after_its_connection_was_lost(node, sql):
 
 async def swept(cluster):
     """Return when a sweep is over."""
-    removing = cluster.logs._session.removing
+    deletions = cluster.logs._session.deletions
     await cluster.logs.retain(NOW)
-    while removing._is_due():  # noqa: ASYNC110 - nothing tells of its end
+    while deletions._is_due():  # noqa: ASYNC110 - nothing tells of its end
         await asyncio.sleep(0.01)
 
 

@@ -270,14 +270,14 @@ class TestTheMetadataLog:
         first, second = pair
         await first.append(0, at(0, b"a"), {})
         fence, is_held = first.fence, asyncio.Event()
-        hold = fence.hold
+        hold = fence.lock_session
 
         async def hang(*held):
             await hold(*held)
             is_held.set()
             await asyncio.Event().wait()
 
-        fence.hold = hang
+        fence.lock_session = hang
         compacting = asyncio.ensure_future(first.compact(1, [at(0, b"a")]))
         await is_held.wait()
         async with asyncio.timeout(STATEMENT_WITHIN_S - 5):

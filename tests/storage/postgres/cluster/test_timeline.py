@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from kohort.log.base import LogConfig
-from kohort.storage.postgres.cluster.history import find_lost
+from kohort.storage.postgres.cluster.timeline import find_lost_logs
 from log.conftest import NOW, ORDERS, ORDERS_ID, batch
 
 
@@ -24,7 +24,7 @@ async def test_a_topic_that_is_deleted_meanwhile_is_not_taken_to_be_lost(open_di
                 await asyncio.sleep(0.01)
             return await sql.fetch(*arguments)
 
-    assert not await find_lost(Slow(), [log])
+    assert not await find_lost_logs(Slow(), [log])
 
 
 async def test_tables_are_restored_on_the_same_connections(open_directory, sql):

@@ -9,7 +9,7 @@ from kohort.storage.postgres.link import Connection
 from kohort.types import TopicPartition
 
 
-class PostgresPlaces:
+class LogRegistry:
     """The `PartitionDirectories` of a node, which makes a log when it is to lead it."""
 
     is_case_insensitive = False

@@ -24,20 +24,20 @@ from kohort.log.problems import Problems
 from kohort.log.standby import StandbyLog
 from kohort.storage.postgres import schema
 from kohort.storage.postgres.blocking import blocker
-from kohort.storage.postgres.cluster.history import find_lost, tell_lost
-from kohort.storage.postgres.cluster.places import PostgresPlaces
+from kohort.storage.postgres.cluster.log_registry import LogRegistry
 from kohort.storage.postgres.cluster.strays import KnownTopics, set_strays_aside
-from kohort.storage.postgres.cluster.trouble import Trouble
+from kohort.storage.postgres.cluster.timeline import find_lost_logs, log_loss
+from kohort.storage.postgres.cluster.write_health import WriteHealth
 from kohort.storage.postgres.control import Control
+from kohort.storage.postgres.errors import DatabaseError
 from kohort.storage.postgres.fence import Fence
 from kohort.storage.postgres.link import Connection, Link, Opened
 from kohort.storage.postgres.logs.log import PostgresLog
+from kohort.storage.postgres.logs.open_logs import LogRequest, TakenLog, take_logs
 from kohort.storage.postgres.logs.pages import PageCache
 from kohort.storage.postgres.logs.reading import RowReader, RowsOfOthers
 from kohort.storage.postgres.logs.session import Session
-from kohort.storage.postgres.logs.taking import Taken, Wanted, take_logs
-from kohort.storage.postgres.on_loop import OnLoop
-from kohort.storage.postgres.outcomes import DatabaseError
+from kohort.storage.postgres.loop_task import LoopTask
 from kohort.storage.postgres.pooler import ensure_own_session
 from kohort.types import Timestamp, TopicPartition
 
@@ -50,7 +50,7 @@ RELEASED_WITHIN_S: Final = 2.0
 
 _Log: TypeAlias = PostgresLog | OfflineLog
 _Future: TypeAlias = "asyncio.Future[_Log]"
-_Taking: TypeAlias = tuple[Wanted, _Future]
+_Requested: TypeAlias = tuple[LogRequest, _Future]
 
 
 class SharedPostgresDirectory:
@@ -65,22 +65,22 @@ class SharedPostgresDirectory:
         self._url = url
         self._stray_retention_ms = stray_retention_ms
         self.problems = Problems()
-        self._trouble = Trouble(self.problems)
+        self._write_health = WriteHealth(self.problems)
         self.on_reopened: list[Callable[[Log], None]] = []
         self.on_written: list[Callable[[float], None]] = []
         self._control = Control(url, f"{self._name} control")
         self._reader = RowReader(self._link("reading"), self._control)
         self._cache = PageCache()
         self._logs: dict[TopicPartition, _Log] = {}
-        self._taken: dict[TopicPartition, Wanted] = {}
+        self._taken: dict[TopicPartition, LogRequest] = {}
         """What was asked for when a log was taken, to take it again."""
-        self._wanted: deque[_Taking] = deque()
-        self._taking = OnLoop(self._take_wanted)
+        self._wanted: deque[_Requested] = deque()
+        self._taking = LoopTask(self._take_wanted)
         self._session: Session | None = None
         self._ends: dict[tuple[TopicPartition, UUID], tuple[int, int]] = {}
         """What was durable of the logs that were led before, and in which epoch."""
         self._known_topics: KnownTopics = _nothing_known
-        self.directories: PostgresPlaces
+        self.directories: LogRegistry
         self._closed = False
 
     def __repr__(self) -> str:
@@ -101,7 +101,7 @@ class SharedPostgresDirectory:
             return tuple(await connection.fetchrow("select cluster_id, written_by from meta"))
 
         found_id, written_by = await asyncio.to_thread(self._control.query, read)
-        self.directories = PostgresPlaces(
+        self.directories = LogRegistry(
             self._control, found_id, written_by or __version__, __version__
         )
 
@@ -115,7 +115,7 @@ class SharedPostgresDirectory:
             self._reader,
             self._cache,
             self.problems,
-            troubled=self._trouble.tell,
+            report_health=self._write_health.report,
             written=self._written,
             find_strays=self._find_strays,
         )
@@ -128,7 +128,7 @@ class SharedPostgresDirectory:
         """Raise FencedError if the database has another history than that of the session."""
         await fence.ensure_timeline(connection)
         logs = [each for each in self._logs.values() if isinstance(each, PostgresLog)]
-        if await find_lost(connection, logs):
+        if await find_lost_logs(connection, logs):
             raise fence.lose(FencedError("the database has lost what was acknowledged"))
 
     def _session_over(self) -> None:
@@ -142,7 +142,7 @@ class SharedPostgresDirectory:
             session.abandon(session.fence.lost or FencedError())
         for log in logs:
             log.end(ErrorCode.not_leader_or_follower)
-        self._trouble.tell(None)
+        self._write_health.report(None)
 
     def _remember_end(self, partition: TopicPartition) -> None:
         log = self._logs.get(partition)
@@ -150,14 +150,14 @@ class SharedPostgresDirectory:
             place = partition, self._taken[partition].topic_id
             self._ends[place] = log.high_watermark, log.leader_epoch
 
-    def _ensure_told(self, session: Session, wanted: Wanted, log: _Log) -> None:
+    def _report_loss(self, session: Session, wanted: LogRequest, log: _Log) -> None:
         """Log what the database has lost of a log that was led here before.
 
         Raises DatabaseError if the log would go on in the same epoch: another session begins one.
         """
         before, epoch = self._ends.pop((wanted.topic_partition, wanted.topic_id), (0, 0))
         if isinstance(log, PostgresLog) and log.end_offset < before:
-            tell_lost(wanted.topic_partition, log.end_offset, before)
+            log_loss(wanted.topic_partition, log.end_offset, before)
             if log.leader_epoch <= epoch:
                 why = f"the database has lost the end of {log.topic_partition}"
                 session.fence.lose(FencedError(why))
@@ -184,15 +184,15 @@ class SharedPostgresDirectory:
         position: int,
     ) -> _Log:
         session = self._current()
-        wanted = Wanted(topic_partition, topic_id, config, leader_epoch, position)
+        wanted = LogRequest(topic_partition, topic_id, config, leader_epoch, position)
         log = await self._take(wanted)
         if session is not self._session:
             raise DatabaseError(None, "the session of this node has ended meanwhile")
-        self._ensure_told(session, wanted, log)
+        self._report_loss(session, wanted, log)
         self._logs[topic_partition], self._taken[topic_partition] = log, wanted
         return log
 
-    async def _take(self, wanted: Wanted) -> _Log:
+    async def _take(self, wanted: LogRequest) -> _Log:
         future: _Future = asyncio.get_running_loop().create_future()
         self._wanted.append((wanted, future))
         self._taking.wake()
@@ -211,7 +211,7 @@ class SharedPostgresDirectory:
                     _end(future, error)
 
     def _open_all(
-        self, session: Session, some: Sequence[_Taking], loop: asyncio.AbstractEventLoop
+        self, session: Session, some: Sequence[_Requested], loop: asyncio.AbstractEventLoop
     ) -> None:
         """Take logs, and tell of each when it is open: one may have much to read.
 
@@ -219,15 +219,15 @@ class SharedPostgresDirectory:
         """
         wanted = [each for each, _ in some]
 
-        async def read(connection: Connection) -> list[Taken | DatabaseError]:
+        async def read(connection: Connection) -> list[TakenLog | DatabaseError]:
             return await take_logs(connection, session.fence, self._metadata, wanted)
 
         found = self._control.query(read)
         for (each, future), taken in zip(some, found, strict=True):
-            log = self._open(session, each.config, taken) if isinstance(taken, Taken) else taken
+            log = self._open(session, each.config, taken) if isinstance(taken, TakenLog) else taken
             loop.call_soon_threadsafe(_end, future, log)
 
-    def _open(self, session: Session, config: LogConfig, taken: Taken) -> _Log | OSError:
+    def _open(self, session: Session, config: LogConfig, taken: TakenLog) -> _Log | OSError:
         stored, epochs = taken
         topic_partition = stored.topic_partition
         self.problems.end_all(topic_partition)
@@ -276,7 +276,7 @@ class SharedPostgresDirectory:
         self._taken.pop(topic_partition, None)
         return self._logs.pop(topic_partition, None)
 
-    # Removing
+    # LogDeletions
 
     def know_topics(self, known: KnownTopics) -> None:
         self._known_topics = known
@@ -290,12 +290,12 @@ class SharedPostgresDirectory:
     def remove(self, topic_partition: TopicPartition, topic_id: UUID) -> None:
         self.retire(topic_partition)
         if self._session is not None:
-            self._session.removing.remove(topic_partition, topic_id)
+            self._session.deletions.remove(topic_partition, topic_id)
 
     async def retain(self, now: Timestamp) -> None:
         await retain_all(self._logs.values(), now)
         if self._session is not None:
-            self._session.removing.sweep(self._stray_retention_ms)
+            self._session.deletions.sweep(self._stray_retention_ms)
 
     async def compact(self, now: Timestamp) -> None:
         await compact_all(self._logs.values(), now)
@@ -339,7 +339,7 @@ class SharedPostgresDirectory:
             try:
                 session = self._current()
                 opened = await self._take(wanted)
-                self._ensure_told(session, wanted, opened)
+                self._report_loss(session, wanted, opened)
             except OSError as error:
                 logger.error("%s cannot be opened again: %s", topic_partition, error)
                 continue

@@ -27,7 +27,8 @@ from kohort.errors import KohortError, fresh
 from kohort.log.directory_format import METADATA_ID
 from kohort.protocol.batch_format import START
 from kohort.protocol.batches import read_header
-from kohort.storage.postgres import alone, schema
+from kohort.storage.postgres import exclusive_lock, schema
+from kohort.storage.postgres.errors import outcome
 from kohort.storage.postgres.fence import (
     BOUNDED,
     LEASE,
@@ -41,7 +42,6 @@ from kohort.storage.postgres.fence import (
     timeline_of,
 )
 from kohort.storage.postgres.link import Connection, Link
-from kohort.storage.postgres.outcomes import outcome
 from kohort.types import Timestamp, TopicPartition
 
 logger = logging.getLogger("kohort.log")
@@ -179,7 +179,7 @@ class PostgresStorage:
     async def claim(self) -> int:
         async with self._locking.use() as connection:
             await self._prepare(connection)
-            await alone.ensure_locked(connection, self.node_id)
+            await exclusive_lock.ensure_locked(connection, self.node_id)
             if not await lock_node(connection, self.node_id) and await self._has_lease(connection):
                 raise taken(self.node_id)
             former, fence = self.fence, Fence(self.node_id)
@@ -193,7 +193,7 @@ class PostgresStorage:
                 await ensure_cluster(connection, self.node_id)
                 await fence.take(connection, after=former)
             self.fence, self._is_settled = fence, True
-            self._hold(connection)
+            self._keep_lock(connection)
         self._on_claimed(fence)
         return self.session
 
@@ -259,13 +259,13 @@ class PostgresStorage:
         """Hold the lock, if its connection was lost. Raises OSError, UnknownOutcomeError."""
         async with self._locking.use() as connection:
             if connection is not self._locked:
-                await alone.lock(connection, self.node_id)
+                await exclusive_lock.lock(connection, self.node_id)
                 # The database may still have the former one: then the next time.
                 if await lock_node(connection, self.node_id):
-                    self._hold(connection)
+                    self._keep_lock(connection)
                     logger.info("this node holds its lock again")
 
-    def _hold(self, connection: Connection) -> None:
+    def _keep_lock(self, connection: Connection) -> None:
         """This connection has the lock; others replace a node without one at once."""
         self._locked = connection
         connection.add_termination_listener(self._lock_lost)
@@ -318,7 +318,7 @@ class PostgresStorage:
         Without it, it could be committed after others were read that do not show it.
         """
         if not self._is_settled:
-            await self.fence.step(connection, METADATA)
+            await self.fence.rotate_session(connection, METADATA)
             self._is_settled = True
 
     async def read(self, offset: int) -> Logged:
@@ -354,7 +354,7 @@ class PostgresStorage:
             batches = [self._in_epoch(batch) for batch in batches]
             rows = [_row(log, batch) for batch in batches]
             async with connection.transaction():
-                await self.fence.hold(connection, METADATA)
+                await self.fence.lock_session(connection, METADATA)
                 start_offset = rows[0].base if rows else end_offset
                 if not await connection.fetchval(_COMPACTED, log, start_offset, end_offset):
                     return

@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 from uuid import UUID
 
 from kohort.storage.postgres.link import Connection
-from kohort.storage.postgres.logs.taking import metadata_end
+from kohort.storage.postgres.logs.open_logs import metadata_end
 from kohort.types import TopicPartition
 from kohort.util.text import join_names
 

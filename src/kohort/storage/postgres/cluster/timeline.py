@@ -24,7 +24,7 @@ select l.id, greatest(
 """
 
 
-class Lost(NamedTuple):
+class LostEnd(NamedTuple):
     """A log of which the database lacks what was acknowledged."""
 
     log: PostgresLog
@@ -33,20 +33,20 @@ class Lost(NamedTuple):
     before: int
 
 
-async def find_lost(connection: Connection, logs: Iterable[PostgresLog]) -> Sequence[Lost]:
+async def find_lost_logs(connection: Connection, logs: Iterable[PostgresLog]) -> Sequence[LostEnd]:
     """Those of the logs that have lost something. Raises what asyncpg raises."""
     known = {log.number: (log, log.stored_end) for log in logs}
     if not known:
         return ()  # at the start there may be no tables
     ends: Mapping[int, int] = dict(await connection.fetch(_ENDS, list(known)))
     return [
-        Lost(log, ends.get(number, 0), before)
+        LostEnd(log, ends.get(number, 0), before)
         for number, (log, before) in known.items()
         if ends.get(number, 0) < before and not log.is_removed
     ]
 
 
-def tell_lost(topic_partition: TopicPartition, end_offset: int, before: int) -> None:
+def log_loss(topic_partition: TopicPartition, end_offset: int, before: int) -> None:
     """Log what the database has lost of a log that had the end offset `before`."""
     logger.error(
         "%s: the database has lost what was acknowledged from offset %d to %d, as after a "

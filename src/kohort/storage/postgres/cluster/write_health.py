@@ -9,14 +9,14 @@ DATABASE: Final = TopicPartition("postgresql", 0)
 """The name under which the problems of the database itself are."""
 
 
-class Trouble:
+class WriteHealth:
     """One problem at a time: the first one, until the database can be written again."""
 
     def __init__(self, problems: Problems) -> None:
         self._problems = problems
         self._problem: str | None = None
 
-    def tell(self, error: Exception | None) -> None:
+    def report(self, error: Exception | None) -> None:
         """Nothing can be written because of `error`, or all can again if it is None."""
         if error is None and self._problem is not None:
             self._problems.end(DATABASE, self._problem)

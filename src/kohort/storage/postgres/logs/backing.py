@@ -27,7 +27,7 @@ from kohort.storage.postgres.logs.pages import (
     Row,
 )
 from kohort.storage.postgres.logs.reading import RowReader
-from kohort.storage.postgres.logs.stored import PUT_SEGMENT, StoredLog, StoredSegment
+from kohort.storage.postgres.logs.rows import PUT_SEGMENT, StoredLog, StoredSegment
 from kohort.types import TopicPartition
 
 LARGEST_SEGMENT: Final = 64 << 20

@@ -11,14 +11,14 @@ from kohort.log.index import SegmentIndex
 from kohort.log.segment import Segment
 from kohort.log.shared_memory import SharedMemoryStore
 from kohort.log.storage import MemoryStore
-from kohort.storage.postgres import alone, schema
+from kohort.storage.postgres import exclusive_lock, schema
 from kohort.storage.postgres.control import Control
 from kohort.storage.postgres.link import Connection
 from kohort.storage.postgres.logs.backing import LARGEST_SEGMENT, packed, replace_rows
+from kohort.storage.postgres.logs.delete_logs import remove_some
 from kohort.storage.postgres.logs.pages import PAGE_BYTES
-from kohort.storage.postgres.logs.removing import remove_some
+from kohort.storage.postgres.logs.rows import pack_epochs
 from kohort.storage.postgres.logs.source import NAME, version
-from kohort.storage.postgres.logs.stored import pack_epochs
 from kohort.storage.postgres.pooler import ensure_own_session
 from kohort.types import TopicPartition
 
@@ -70,9 +70,9 @@ class PostgresTarget:
     async def _begin(self, url: str, connection: Connection) -> None:
         await ensure_own_session(connection, url)
         await version(connection)  # the lock is one of a schema
-        await alone.ensure_locked(connection, alone.NODE)
+        await exclusive_lock.ensure_locked(connection, exclusive_lock.EXCLUSIVE)
         await schema.begin_copy(connection)
-        self._control.keep_alone(connection)
+        self._control.keep_exclusive(connection)
 
     def begin(self, cluster_id: str) -> None:
         async def begin(connection: Connection) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Removing what deleted partitions have in the tables.
+"""LogDeletions what deleted partitions have in the tables.
 
 It has a connection and a lane of its own, because it may be much: nothing else waits for it. Each
 transaction is short. What the database refuses is tried again by the next sweep, and what a process
@@ -14,10 +14,10 @@ from uuid import UUID
 
 from kohort.cluster import FencedError, UnknownOutcomeError
 from kohort.errors import KohortError
+from kohort.storage.postgres.errors import outcome
 from kohort.storage.postgres.fence import REMOVALS, Fence
 from kohort.storage.postgres.link import Connection, Link, retry_delays
-from kohort.storage.postgres.on_loop import OnLoop
-from kohort.storage.postgres.outcomes import outcome
+from kohort.storage.postgres.loop_task import LoopTask
 from kohort.types import TopicPartition
 
 logger = logging.getLogger("kohort.log")
@@ -68,7 +68,7 @@ async def remove_some(connection: Connection, log: int) -> bool:
         return True
 
 
-class Removing:
+class LogDeletions:
     """The removals of a node. Lives on the loop thread, and is started by the first one."""
 
     def __init__(
@@ -90,7 +90,7 @@ class Removing:
         """That of the sweep that is due; None: none is."""
         self._find_strays = find_strays
         """None: nothing of former sessions is left."""
-        self._working = OnLoop(self._run)
+        self._working = LoopTask(self._run)
 
     def remove(self, partition: TopicPartition, topic_id: UUID) -> None:
         """Remove the log of a partition whose deletion is durable."""
@@ -206,7 +206,7 @@ class Removing:
                 with outcome():
                     connection = await self._link.get()
                     async with connection.transaction():
-                        await self._fence.hold(connection, REMOVALS)
+                        await self._fence.lock_session(connection, REMOVALS)
                         return await work(connection)
             except UnknownOutcomeError:
                 self._link.drop()

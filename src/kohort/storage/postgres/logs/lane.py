@@ -15,12 +15,12 @@ from kohort.cluster import UnknownOutcomeError
 from kohort.errors import KohortError, fresh
 from kohort.log.durability import Syncable
 from kohort.storage.postgres.blocking import blocker
+from kohort.storage.postgres.errors import DatabaseError, outcome
 from kohort.storage.postgres.fence import Fence
 from kohort.storage.postgres.link import Link
 from kohort.storage.postgres.logs.pages import Row
 from kohort.storage.postgres.logs.writer import Writer, statements
-from kohort.storage.postgres.on_loop import Ending, OnLoop
-from kohort.storage.postgres.outcomes import DatabaseError, outcome
+from kohort.storage.postgres.loop_task import Completion, LoopTask
 
 LOOK_AFTER_S: Final = 2.0
 """Seconds that a statement may take before its lane looks who keeps it waiting."""
@@ -51,12 +51,12 @@ class Member(Syncable, Protocol):
 class _Round:
     """What one pass writes."""
 
-    __slots__ = ("commits", "ending", "failed")
+    __slots__ = ("commits", "completion", "failed")
 
     def __init__(self) -> None:
         self.commits: dict[LaneCommit, None] = {}
         self.failed: dict[LaneCommit, Exception] = {}
-        self.ending = Ending()
+        self.completion = Completion()
 
 
 class Lane:
@@ -68,10 +68,10 @@ class Lane:
         link: Link,
         fence: Fence,
         *,
-        troubled: Callable[[Exception | None], None] = lambda _: None,
+        report_health: Callable[[Exception | None], None] = lambda _: None,
         written: Callable[[float], None] = lambda _: None,
     ) -> None:
-        """`troubled` learns why nothing can be written, and of None when it can again.
+        """`report_health` learns why nothing can be written, and of None when it can again.
 
         `written` learns the seconds that each statement took, with all its attempts.
         """
@@ -81,13 +81,13 @@ class Lane:
         self._link = link
         self._fence = fence
         self._writer = Writer(link, fence, number)
-        self._troubled = troubled
+        self._report_health = report_health
         self._written = written
         self._next = _Round()
         self._current: _Round | None = None
         self._in_flight: list[Row] = []
-        self._writing = OnLoop(self._run)
-        self._looking = OnLoop(self._look)
+        self._writing = LoopTask(self._run)
+        self._looking = LoopTask(self._look)
 
     def request(self, commit: "LaneCommit") -> None:
         """Write the log's rows soon."""
@@ -102,7 +102,7 @@ class Lane:
             if each is not None and commit in each.commits:
                 if each is self._next:
                     self._writing.wake()
-                await each.ending.wait()
+                await each.completion.wait()
                 if commit in each.failed:
                     raise fresh(each.failed[commit])
 
@@ -110,7 +110,7 @@ class Lane:
         """Return when nothing of the log with this number is left to be written."""
         for each in (self._current, self._next):
             if each is not None and any(commit.number == log for commit in each.commits):
-                await each.ending.wait()
+                await each.completion.wait()
 
     def is_settled(self, commit: "LaneCommit") -> bool:
         """Whether nothing of a log is left to be written."""
@@ -137,7 +137,7 @@ class Lane:
             began = time.perf_counter()
             looking = asyncio.get_running_loop().call_later(LOOK_AFTER_S, self._looking.wake)
             try:
-                await self._writer.write(some, troubled=self._troubled)
+                await self._writer.write(some, on_retry=self._report_health)
             except (OSError, KohortError) as error:
                 self._refused(current, some, error)
             else:
@@ -145,7 +145,7 @@ class Lane:
                 for row in some:
                     row.store.durable = row.end
                 self._take_off(len(some))
-                self._troubled(None)
+                self._report_health(None)
             finally:
                 looking.cancel()
         for commit in current.commits:
@@ -154,7 +154,7 @@ class Lane:
             else:
                 commit.rows.written()
                 commit.log.synced()
-        current.ending.tell()
+        current.completion.complete()
 
     async def _look(self) -> None:
         """Tell who holds a lock that the statement in flight waits for."""
@@ -163,7 +163,7 @@ class Lane:
             with outcome():
                 found = await blocker(await link.get())
             if found is not None and self._in_flight:
-                self._troubled(UnknownOutcomeError(found))
+                self._report_health(UnknownOutcomeError(found))
         except (UnknownOutcomeError, DatabaseError, KohortError):
             pass  # the statement meets the same
         finally:
@@ -197,7 +197,7 @@ class Lane:
         for each in (self._current, self._next):
             if each is not None:
                 each.failed.update(dict.fromkeys(each.commits, error))
-                each.ending.tell()
+                each.completion.complete()
 
     def stop(self) -> None:
         """Write nothing more on the event loop."""

@@ -7,10 +7,10 @@ from uuid import UUID
 from kohort.cluster import FencedError
 from kohort.log.base import LogConfig
 from kohort.log.leader_epochs import ONLY, EpochEntry, LeaderEpochs
+from kohort.storage.postgres.errors import DatabaseError
 from kohort.storage.postgres.fence import OPERATIONS, Fence
 from kohort.storage.postgres.link import Connection
-from kohort.storage.postgres.logs.stored import StoredLog, pack_epochs, read_logs, unpack_epochs
-from kohort.storage.postgres.outcomes import DatabaseError
+from kohort.storage.postgres.logs.rows import StoredLog, pack_epochs, read_logs, unpack_epochs
 from kohort.types import TopicPartition
 
 _FIND: Final = (
@@ -41,7 +41,7 @@ select count(*) from fence
 """
 
 
-class Wanted(NamedTuple):
+class LogRequest(NamedTuple):
     """A log that is to be taken."""
 
     topic_partition: TopicPartition
@@ -52,7 +52,7 @@ class Wanted(NamedTuple):
     """End of the metadata log as the node knows it."""
 
 
-class Taken(NamedTuple):
+class TakenLog(NamedTuple):
     """A log as it was stored, with the epochs that it has from now on."""
 
     stored: StoredLog
@@ -60,34 +60,34 @@ class Taken(NamedTuple):
 
 
 async def take_logs(
-    connection: Connection, fence: Fence, metadata: TopicPartition, wanted: Sequence[Wanted]
-) -> list[Taken | DatabaseError]:
+    connection: Connection, fence: Fence, metadata: TopicPartition, wanted: Sequence[LogRequest]
+) -> list[TakenLog | DatabaseError]:
     """The logs in order, made if there are none, or why one cannot be taken now.
 
     `metadata` is the log of the cluster. Raises FencedError, and what asyncpg raises.
     """
     numbers = await _numbers(connection, fence, metadata, wanted)
     stored = await read_logs(connection, tuple(numbers.values()))
-    found: list[Taken | DatabaseError] = []
+    found: list[TakenLog | DatabaseError] = []
     for each in wanted:
         number = numbers.get(each.topic_partition)
         if number is None or number not in stored:
             found.append(_is_behind(each))
         else:
-            found.append(Taken(stored[number], epochs_of(stored[number], each.leader_epoch)))
-    await _lead(connection, fence, [each for each in found if isinstance(each, Taken)])
+            found.append(TakenLog(stored[number], epochs_of(stored[number], each.leader_epoch)))
+    await _lead(connection, fence, [each for each in found if isinstance(each, TakenLog)])
     return found
 
 
 async def _numbers(
-    connection: Connection, fence: Fence, metadata: TopicPartition, wanted: Sequence[Wanted]
+    connection: Connection, fence: Fence, metadata: TopicPartition, wanted: Sequence[LogRequest]
 ) -> dict[TopicPartition, int]:
     """The numbers of logs; those are missing that another topic of that name may have now."""
     numbers, missing, others = await _found(connection, wanted)
     if not (missing or others):
         return numbers
     async with connection.transaction():
-        await _hold(connection, fence)
+        await _lock_session(connection, fence)
         numbers, missing, others = await _found(connection, wanted)
         if others:
             # Who knows the whole metadata log knows the latest topic of that name. The end is read
@@ -109,8 +109,8 @@ async def metadata_end(connection: Connection, metadata: TopicPartition) -> int:
 
 
 async def _found(
-    connection: Connection, wanted: Sequence[Wanted]
-) -> tuple[dict[TopicPartition, int], list[Wanted], list[Wanted]]:
+    connection: Connection, wanted: Sequence[LogRequest]
+) -> tuple[dict[TopicPartition, int], list[LogRequest], list[LogRequest]]:
     """The numbers of logs that are there, those that are missing, and those of other topics."""
     found = {
         TopicPartition(topic, partition): (number, topic_id)
@@ -129,18 +129,18 @@ async def _found(
     return numbers, missing, others
 
 
-def _columns(wanted: Sequence[Wanted]) -> tuple[list[str], list[int]]:
+def _columns(wanted: Sequence[LogRequest]) -> tuple[list[str], list[int]]:
     """Topics and partitions."""
     places = [each.topic_partition for each in wanted]
     return [each.topic for each in places], [each.partition for each in places]
 
 
-async def _hold(connection: Connection, fence: Fence) -> None:
-    if not await fence.holds(connection, OPERATIONS):
+async def _lock_session(connection: Connection, fence: Fence) -> None:
+    if not await fence.try_lock_session(connection, OPERATIONS):
         raise FencedError
 
 
-def _is_behind(wanted: Wanted) -> DatabaseError:
+def _is_behind(wanted: LogRequest) -> DatabaseError:
     return DatabaseError(
         None, f"{wanted.topic_partition} may be of another topic by now: the metadata log goes on"
     )
@@ -157,7 +157,7 @@ def epochs_of(stored: StoredLog, current: int) -> LeaderEpochs:
     return LeaderEpochs(current, stored.end_offset, known)
 
 
-async def _lead(connection: Connection, fence: Fence, taken: Sequence[Taken]) -> None:
+async def _lead(connection: Connection, fence: Fence, taken: Sequence[TakenLog]) -> None:
     """Store the epochs, before anything is appended in the last one of them."""
     changed: dict[int, bytes] = {}
     for stored, epochs in taken:

@@ -15,10 +15,10 @@ from typing import TypeAlias
 
 from kohort.cluster import FencedError, UnknownOutcomeError
 from kohort.errors import KohortError, fresh
+from kohort.storage.postgres.errors import outcome
 from kohort.storage.postgres.fence import OPERATIONS, Fence
 from kohort.storage.postgres.link import Connection, Link, retry_delays
-from kohort.storage.postgres.on_loop import Ending, OnLoop
-from kohort.storage.postgres.outcomes import outcome
+from kohort.storage.postgres.loop_task import Completion, LoopTask
 
 logger = logging.getLogger("kohort.log")
 
@@ -42,11 +42,11 @@ class Operation:
     is_awaited: bool = False
     """Whether somebody waits for it."""
     failure: Exception | None = None
-    _ending: Ending = field(default_factory=Ending)
+    _completion: Completion = field(default_factory=Completion)
 
     async def done(self) -> None:
         """Return when it is committed; raises OSError or KohortError if it never will be."""
-        await self._ending.wait()
+        await self._completion.wait()
         if self.failure is not None:
             raise fresh(self.failure)
 
@@ -56,7 +56,7 @@ class Operation:
             self.committed()
         else:
             self.refused(failure)
-        self._ending.tell()
+        self._completion.complete()
 
 
 class Operations:
@@ -65,32 +65,32 @@ class Operations:
     def __init__(self, link: Link, fence: Fence) -> None:
         self._link = link
         self._fence = fence
-        self._of: dict[int, deque[Operation]] = {}
+        self._by_log: dict[int, deque[Operation]] = {}
         """What is left to be done of each log, in order."""
         self._awaited: dict[int, None] = {}
         """The logs among them with an operation that is awaited."""
         self._unknown = False
-        self._working = OnLoop(self._run)
+        self._working = LoopTask(self._run)
 
     def add(self, operation: Operation) -> Operation:
         """Do it soon. Without an event loop, the next one does it, or the end."""
-        self._of.setdefault(operation.log, deque()).append(operation)
+        self._by_log.setdefault(operation.log, deque()).append(operation)
         self._working.wake()
         return operation
 
     def is_settled(self, log: int) -> bool:
         """Whether no operation of a log is left to be done."""
-        return log not in self._of
+        return log not in self._by_log
 
     async def settled(self, log: int) -> None:
         """Return when all operations of a log are done. Raises OSError, KohortError."""
-        while log in self._of:
-            await self.done(self._of[log][-1])
+        while log in self._by_log:
+            await self.done(self._by_log[log][-1])
             await asyncio.sleep(0)  # it is taken off then
 
     async def done(self, operation: Operation) -> None:
         """`Operation.done`, before what nobody waits for."""
-        if operation in self._of.get(operation.log, ()):
+        if operation in self._by_log.get(operation.log, ()):
             operation.is_awaited = True
             self._awaited[operation.log] = None
             self._working.wake()
@@ -99,8 +99,8 @@ class Operations:
     async def _run(self) -> None:
         try:
             while True:
-                await self._working.until(lambda: self._of)
-                operation = self._of[next(iter(self._awaited or self._of))][0]
+                await self._working.until(lambda: self._by_log)
+                operation = self._by_log[next(iter(self._awaited or self._by_log))][0]
                 with contextlib.suppress(OSError, KohortError):  # its log is gone then
                     await operation.appended()
                 operation.end(await self._do(operation))
@@ -109,14 +109,14 @@ class Operations:
             self._link.drop()
 
     def _over(self, operation: Operation) -> None:
-        left = self._of.pop(operation.log, None)
+        left = self._by_log.pop(operation.log, None)
         if left is None:
             return  # all were abandoned
         left.popleft()
         self._awaited.pop(operation.log, None)
         # Behind the other logs.
         if left:
-            self._of[operation.log] = left
+            self._by_log[operation.log] = left
         if any(each.is_awaited for each in left):
             self._awaited[operation.log] = None
 
@@ -142,17 +142,17 @@ class Operations:
 
     async def _try(self, operation: Operation, connection: Connection) -> None:
         if self._unknown:
-            await self._fence.step(connection, OPERATIONS)
+            await self._fence.rotate_session(connection, OPERATIONS)
             self._unknown = False
         async with connection.transaction():
-            await self._fence.hold(connection, OPERATIONS)
+            await self._fence.lock_session(connection, OPERATIONS)
             await operation.work(connection)
 
     # The end
 
     def abandon(self, error: Exception) -> None:
         """Have all that is not done fail with `error`, after `stop`."""
-        abandoned, self._of = self._of, {}
+        abandoned, self._by_log = self._by_log, {}
         self._awaited.clear()
         for left in abandoned.values():
             for operation in left:

@@ -7,9 +7,9 @@ from uuid import UUID
 from kohort.cluster import UnknownOutcomeError
 from kohort.log.backing import Checkpoint
 from kohort.storage.postgres.control import Control
+from kohort.storage.postgres.errors import DatabaseError, outcome
 from kohort.storage.postgres.link import Connection, Link, retry_delays
 from kohort.storage.postgres.logs.pages import PagedStore, Range
-from kohort.storage.postgres.outcomes import DatabaseError, outcome
 from kohort.types import TopicPartition
 
 _SELECT: Final = (

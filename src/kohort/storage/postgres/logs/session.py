@@ -14,13 +14,13 @@ from kohort.log.segment_recovery import Progress
 from kohort.storage.postgres.fence import RECORDS, STATE, Fence, lane_of
 from kohort.storage.postgres.link import Link
 from kohort.storage.postgres.logs.backing import PostgresBacking, Shared
+from kohort.storage.postgres.logs.delete_logs import FindStrays, LogDeletions
 from kohort.storage.postgres.logs.lane import Lane, LaneCommit
 from kohort.storage.postgres.logs.log import PostgresLog
 from kohort.storage.postgres.logs.operations import Operations
 from kohort.storage.postgres.logs.pages import PageCache
 from kohort.storage.postgres.logs.reading import RowReader
-from kohort.storage.postgres.logs.removing import FindStrays, Removing
-from kohort.storage.postgres.logs.stored import StoredLog
+from kohort.storage.postgres.logs.rows import StoredLog
 
 OpenLink: TypeAlias = Callable[[str], Link]
 """Makes the connection for one purpose, which is a part of its name."""
@@ -37,18 +37,20 @@ class Session:
         cache: PageCache,
         problems: Problems,
         *,
-        troubled: Callable[[Exception | None], None] = lambda _: None,
+        report_health: Callable[[Exception | None], None] = lambda _: None,
         written: Callable[[float], None] = lambda _: None,
         find_strays: FindStrays | None = None,
     ) -> None:
-        """`troubled` and `written` are those of `Lane`, `find_strays` is that of `Removing`."""
+        """`find_strays` is that of `LogDeletions`, other callbacks are those of `Lane`."""
         self.fence = fence
         self.operations = Operations(link("operations"), fence)
-        self.removing = Removing(link("removals"), fence, self._settled, find_strays)
+        self.deletions = LogDeletions(link("removals"), fence, self._settled, find_strays)
         self._problems = problems
         self._shared = Shared(operations=self.operations, reader=reader, cache=cache)
         self._lanes = {
-            number: Lane(number, link(f"lane {number}"), fence, troubled=troubled, written=written)
+            number: Lane(
+                number, link(f"lane {number}"), fence, report_health=report_health, written=written
+            )
             for number in (STATE, *RECORDS)
         }
 
@@ -94,7 +96,7 @@ class Session:
         for lane in self._lanes.values():
             lane.stop()
         self.operations.stop()
-        self.removing.stop()
+        self.deletions.stop()
 
     def abandon(self, error: KohortError) -> None:
         """Write nothing more, and tell those who wait for it why."""

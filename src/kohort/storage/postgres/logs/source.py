@@ -8,16 +8,16 @@ from kohort.errors import KohortError
 from kohort.log.base import LogConfig
 from kohort.log.problems import Problems
 from kohort.log.segment_recovery import unobserved
-from kohort.storage.postgres import alone, commits, schema
+from kohort.storage.postgres import commits, exclusive_lock, schema
 from kohort.storage.postgres.control import Control
 from kohort.storage.postgres.fence import Fence
 from kohort.storage.postgres.link import Connection, Link
 from kohort.storage.postgres.logs.log import PostgresLog
+from kohort.storage.postgres.logs.open_logs import epochs_of
 from kohort.storage.postgres.logs.pages import PageCache
 from kohort.storage.postgres.logs.reading import RowReader
+from kohort.storage.postgres.logs.rows import StoredLog, read_logs
 from kohort.storage.postgres.logs.session import Session
-from kohort.storage.postgres.logs.stored import StoredLog, read_logs
-from kohort.storage.postgres.logs.taking import epochs_of
 from kohort.storage.postgres.pooler import ensure_own_session
 from kohort.types import TopicPartition
 
@@ -47,7 +47,7 @@ class PostgresSource:
         self._reader = RowReader(Link(url, f"{NAME} reading"), self._control)
         self._session = Session(
             lambda part: Link(url, f"{NAME} {part}"),
-            Fence(alone.NODE),  # which has no session to write by
+            Fence(exclusive_lock.EXCLUSIVE),  # which has no session to write by
             self._reader,
             PageCache(),
             Problems(),
@@ -71,9 +71,9 @@ class PostgresSource:
         if await version(connection) == 0:
             raise KohortError("the schema has no tables of Kohort")
         await schema.prepare(connection)
-        await alone.ensure_locked(connection, alone.NODE)
-        await alone.fence_all(connection)
-        self._control.keep_alone(connection)
+        await exclusive_lock.ensure_locked(connection, exclusive_lock.EXCLUSIVE)
+        await exclusive_lock.fence_all(connection)
+        self._control.keep_exclusive(connection)
         cluster_id: str | None = await connection.fetchval("select cluster_id from meta")
         return cluster_id, await read_logs(connection, None)
 

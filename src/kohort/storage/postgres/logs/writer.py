@@ -6,10 +6,10 @@ from typing import Final
 
 from kohort.cluster import UnknownOutcomeError
 from kohort.errors import fresh
+from kohort.storage.postgres.errors import outcome
 from kohort.storage.postgres.fence import Fence
 from kohort.storage.postgres.link import Connection, Link, retry_delays
 from kohort.storage.postgres.logs.pages import Row
-from kohort.storage.postgres.outcomes import outcome
 
 INSERT: Final = """
 with fence as (
@@ -37,11 +37,11 @@ class Writer:
     async def write(
         self,
         rows: Sequence[Row],
-        troubled: Callable[[Exception], None] = lambda _: None,
+        on_retry: Callable[[Exception], None] = lambda _: None,
     ) -> None:
         """Return when the rows, at most `STATEMENT_BYTES` of them, are committed.
 
-        The database may be away meanwhile: it is tried again, and `troubled` learns why. Raises
+        The database may be away meanwhile: it is tried again, and `on_retry` learns why. Raises
         DatabaseError if the rows were refused and none is there, FencedError.
         """
         delays = iter(retry_delays())
@@ -53,7 +53,7 @@ class Writer:
             except UnknownOutcomeError as error:
                 self._unknown = True
                 self._link.drop()
-                troubled(error)
+                on_retry(error)
             else:
                 return
             await asyncio.sleep(delay)
@@ -61,7 +61,7 @@ class Writer:
 
     async def _write_once(self, connection: Connection, rows: Sequence[Row]) -> None:
         if self._unknown:
-            await self._fence.step(connection, self._lane)
+            await self._fence.rotate_session(connection, self._lane)
             is_there = await _has(connection, rows[0])
             self._unknown = False
             if is_there:
