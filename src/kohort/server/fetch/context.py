@@ -160,7 +160,7 @@ class FullFetch(FetchContext):
         large = len(self._requested) > MAX_PARTITIONS_OF_SESSION
         self._open_session = None if large else open_session
         self._partitions: Partitions | None = None
-        """None until it waits: most responses are sent after the first pass."""
+        """Set when the request waits: most responses are sent after the first pass."""
         self._read_before: dict[PartitionRequest, FetchPartitionData] = {}
 
     @property

@@ -33,7 +33,7 @@ E = TypeVar("E", bound=IntEnum)
 
 
 def refusal(services: Services, exchange: Exchange) -> KafkaError | None:
-    """Why the client may not ask this: SECURITY_DISABLED, CLUSTER_AUTHORIZATION_FAILED, or None."""
+    """Error for the client: SECURITY_DISABLED, CLUSTER_AUTHORIZATION_FAILED, None if allowed."""
     if not services.has_authorizer:
         return KafkaError(ErrorCode.security_disabled, "No Authorizer is configured on the broker")
     if not services.access(exchange).cluster():
@@ -101,7 +101,7 @@ def read_filter(asked: "DescribeAclsRequest | DeleteAclsFilter") -> AclBindingFi
 
 
 def taken(found: Found) -> Iterator[tuple[UUID, AclBinding]]:
-    """What is in `found`, in order; it is emptied one by one, which frees little at a time."""
+    """Yield the items of `found` in order and remove each, which frees little at a time."""
     found.reverse()
     while found:
         yield found.pop()

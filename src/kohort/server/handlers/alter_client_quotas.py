@@ -25,7 +25,7 @@ MAX_CHANGES: Final = 1_000
 MAX_PARTS: Final = 100
 """Types and names of an entity that are looked at: of one type, the last counts."""
 CHARS_OF_CHANGE: Final = 50
-"""What a change counts in a batch."""
+"""Weight of a change in a batch."""
 
 
 async def handle(

@@ -39,7 +39,7 @@ KINDS: Final[dict[int, ScramMechanism]] = {each.value: each for each in ScramMec
 
 
 class Refusal(NamedTuple):
-    """Why an entry is refused; one value for all entries that have the same reason."""
+    """Error of an entry; one value for all entries with the same error."""
 
     code: ErrorCode
     message: str

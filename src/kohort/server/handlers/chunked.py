@@ -52,7 +52,7 @@ async def _respond_later(services: Services, exchange: Exchange, steps: Steps) -
 
 
 def deadline_of(request: Any) -> float:
-    """When the time of a request is up, by the clock of the event loop."""
+    """Deadline of a request, by the clock of the event loop."""
     seconds: float = request.timeout.total_seconds()
     return asyncio.get_running_loop().time() + seconds
 

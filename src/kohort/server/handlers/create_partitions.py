@@ -85,7 +85,7 @@ def _entry(outcome: tuple[Any, KafkaError | None]) -> dict[str, Any]:
 
 
 def _excess(services: Services, topics: Sequence[Any]) -> Generator[None, None, KafkaError | None]:
-    """Why no topic grows: together they would get too many partitions for one request."""
+    """The error of all topics if together they would get too many partitions for one request."""
     added = 0
     for requested in topics:
         topic = services.topics.get(requested.name)
@@ -102,7 +102,7 @@ def _refusal(
     excess: KafkaError | None,
     mutations: Mutations,
 ) -> KafkaError | None:
-    """Why a topic does not grow, as far as that can be known before."""
+    """Validate the growth of one topic; returns its error, None if there is none so far."""
     try:
         if not services.access(exchange).topic(requested.name):
             raise KafkaError(ErrorCode.topic_authorization_failed)

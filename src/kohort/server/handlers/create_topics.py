@@ -212,7 +212,7 @@ def _validate_assignments(services: Services, topic: "CreatableTopic") -> None:
 
 
 def _excess(services: Services, topics: Sequence[Any]) -> Generator[None, None, KafkaError | None]:
-    """Why none of the topics is made: together they are too many partitions for one request."""
+    """The error of all topics if together they have too many partitions for one request."""
     partitions = 0
     for topic in topics:
         partitions += max(0, _partitions(services, topic))

@@ -30,7 +30,7 @@ TOO_MANY: Final = KafkaError(ErrorCode.invalid_request, "The filters match too m
 Wanted: TypeAlias = AclBindingFilter | KafkaError
 """A filter, or why it is none."""
 Outcome: TypeAlias = Found | KafkaError
-"""What a filter has found, or why it was not looked for."""
+"""The ACLs that a filter matches, or its error."""
 
 
 async def handle(services: Services, exchange: Exchange, request: "DeleteAclsRequest") -> None:

@@ -23,7 +23,7 @@ MAX_PARTITIONS = 2_000
 
 
 class Cursor(NamedTuple):
-    """Where a page begins."""
+    """Start of a page."""
 
     topic_name: str = ""
     partition_index: int = 0

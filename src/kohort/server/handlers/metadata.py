@@ -405,7 +405,7 @@ T = TypeVar("T")
 
 
 def cluster_operations(access: Access) -> int:
-    """What the client may do with the cluster; nothing, if it may not describe it (KIP-430)."""
+    """Operations of the client on the cluster; none if it may not describe it (KIP-430)."""
     return access.operations(CLUSTER) if access.quietly().may(DESCRIBE, CLUSTER) else 0
 
 
@@ -478,7 +478,7 @@ def _missing(name: str, error: ErrorCode | None) -> dict[str, Any]:
 
 
 def unknown_or_invalid(name: str) -> ErrorCode:
-    """Why there is no topic `name`."""
+    """The error of a name that no topic has."""
     try:
         validate_name(name)
     except KafkaError as error:

@@ -52,7 +52,7 @@ def handle(
 async def _delete_many(
     services: Services, exchange: Exchange, request: "OffsetDeleteRequest"
 ) -> None:
-    """The same for very many partitions, some in each turn, with the response packed."""
+    """Delete offsets of very many partitions, some in each turn, with a packed response."""
     slices, access = TimeSlices(), services.access(exchange)
     existing: list[TopicPartition] = []
     counts: list[tuple[str, int]] = []
@@ -106,7 +106,7 @@ def _sort_out(
 
 
 def _partitions_of(services: Services, access: Access, name: str) -> tuple[int, ErrorCode]:
-    """How many partitions of a topic the client may use, and the error of all others."""
+    """The number of partitions that the client may use, and the error of all others."""
     if not access.topic(name):
         return 0, ErrorCode.topic_authorization_failed
     topic = services.topics.get(name)

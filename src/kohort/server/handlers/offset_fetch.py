@@ -362,7 +362,7 @@ class _Group:
         return [*self._in_request_order(response.offsets), *refused]
 
     def _error(self, topic: "OffsetFetchRequestTopics") -> ErrorCode | None:
-        """Why nothing of a topic is told."""
+        """The error of a topic without offsets in the response."""
         name = self._name(topic)
         if name is None:
             return ErrorCode.unknown_topic_id

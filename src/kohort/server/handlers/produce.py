@@ -8,8 +8,16 @@ acks 1 and -1 are the same on one node: the response says that the batch is in t
 durable as the server's policy asks. acks 0 has no response, so an error can only be reported by
 closing the connection, as in Kafka.
 
-A request gives way to others every few milliseconds, and its batches are appended in their order.
-A batch that may take longer is validated in another thread, one of all requests at a time.
+*Steps.* Most requests run to their end at once, without a task:
+
+    fast path   `_from_bytes` appends the only batch of an undecoded request
+    verify      `_handle_verified`: the coordinator confirms the partitions of transactional batches
+    append      `_append_all`, a generator, appends every batch in the order of the request
+    durable     `_respond_when_durable` waits for the disk or the database
+    respond     `_respond` encodes the response
+
+`_append_all` yields None to give way to others every few milliseconds. It yields a function where a
+validation takes long; `_append_later` runs that in another thread, one of all requests at a time.
 
 A transactional batch needs a transactional id. For the first of its transaction in a partition, the
 transaction coordinator is asked whether the partition is in the transaction, so that no batch is
@@ -104,7 +112,7 @@ _SEVERAL_PRODUCERS: Final = "The transactional batches are of several producers.
 
 TopicResponses: TypeAlias = list[TopicProduceResponse]
 ResponseSlots: TypeAlias = list[tuple[int, int, NumberedBatch | None]]
-"""Where results stand in the response: index of the topic, index of the result in it, and batch."""
+"""Positions of results in the response: index of the topic, of the result in it, and the batch."""
 
 
 class ProduceContext(NamedTuple):

@@ -24,7 +24,7 @@ _NO_HEADER_TAGS: Final = b"\0"
 _ONLY_PARTITION: Final = slice(-20, -16)
 """The partition in a request that has one."""
 _ONLY_POSITION: Final = slice(-16, -4)
-"""Its offset and leader epoch; behind them are the metadata and the tags of each level."""
+"""Offset and leader epoch of the partition, before the metadata and the tags of each level."""
 KEPT_BYTES: Final = 1_024
 """Most bytes of a frame before its offsets that a connection keeps."""
 

@@ -34,7 +34,7 @@ class RequestConnection(Protocol):
 
     @property
     def login(self) -> Login | None:
-        """Its SASL; None on a listener without."""
+        """The SASL of the connection; None on a listener without."""
         ...
 
     def __hash__(self) -> int:

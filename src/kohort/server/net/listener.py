@@ -47,7 +47,7 @@ class Tls(Protocol):
     """Encryption of a listener."""
 
     context: ssl.SSLContext
-    """That of new connections; another one when certificates were reloaded."""
+    """Context of new connections; replaced when certificates are reloaded."""
     handshake_timeout_s: float
 
 

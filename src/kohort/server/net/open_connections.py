@@ -30,7 +30,7 @@ class OpenConnection(Protocol):
 
     @property
     def peer(self) -> Peer:
-        """Its client."""
+        """The client of the connection."""
         ...
 
     @property

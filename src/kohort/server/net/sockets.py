@@ -14,7 +14,7 @@ from kohort.server.addresses import Address
 
 BACKLOG: Final = 1024
 _CREDENTIALS: Final = struct.Struct("3i")
-"""Of SO_PEERCRED: process, user and group."""
+"""Format of SO_PEERCRED: process, user and group."""
 
 
 async def listen_on(wanted: Address) -> tuple[Address, list[socket.socket]]:
