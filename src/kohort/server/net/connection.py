@@ -317,7 +317,7 @@ class Connection(asyncio.Protocol):
         try:
             if self._quotas.meters_requests or not request.matches(frame):
                 return False
-            if not self._has_authenticated:
+            if self.login is not None and not self.login.is_done:
                 return False
             self._begin(request)
             request.submit(self._respond_again)
