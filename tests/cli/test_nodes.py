@@ -14,7 +14,7 @@ from cli.running import Run, runner
 from kohort.client import ClientConfig
 from kohort.client.admin import Admin
 from kohort.client.cluster import Cluster
-from kohort.server.cluster_admin import ClusterAdmin
+from kohort.server.cluster.cluster_admin import ClusterAdmin
 from kohort.storage.postgres.cluster.shared_storage import PostgresStorage
 from kohort.testing.server_process import ServerProcess
 from peers.postgres import Postgres, make_tables

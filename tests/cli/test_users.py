@@ -12,7 +12,7 @@ from kohort.cli.offline_users import OfflineUsers
 from kohort.cli.users import list_users
 from kohort.errors import KohortError
 from kohort.log.worker_directories import spread
-from kohort.server.workers import place_of
+from kohort.server.cluster.workers import place_of
 
 PASSWORD = "a secret word"
 

@@ -33,8 +33,8 @@ from kohort.server.config.resources import ResourceType
 from kohort.server.topics import OFFSETS_TOPIC
 from kohort.server.topics.cluster_metadata import METADATA
 from kohort.server.topics.metadata_log import METADATA_LOG
+from server.cluster.nodes_bench import MovableClock
 from server.net.bench import Peer
-from server.nodes_bench import MovableClock
 
 END = {"transactional_id": "t", "producer_id": 0, "producer_epoch": 0, "committed": True}
 MEMORY = {"listeners": "127.0.0.1:0", "storage": "memory"}

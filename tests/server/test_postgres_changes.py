@@ -10,7 +10,7 @@ import pytest
 from effort import examples
 from kohort.client.cluster import Cluster
 from kohort.errors import ErrorCode
-from kohort.server.ownership import Ownership
+from kohort.server.cluster.ownership import Ownership
 from server.postgres_nodes_bench import WITHIN_S, Nodes
 
 MS = 20_000

@@ -18,8 +18,8 @@ from kohort.client.admin import Admin
 from kohort.client.cluster import Cluster
 from kohort.errors import ConfigError, KohortError
 from kohort.server.broker import Broker
+from kohort.server.cluster.shared_node import STARTED_WITHIN_S
 from kohort.server.config import Config
-from kohort.server.shared_node import STARTED_WITHIN_S
 from kohort.storage.postgres.fence import CLUSTER, LEASE
 from kohort.testing.server_process import ServerProcess
 from server.postgres_nodes_bench import PARTITIONS, SETTINGS, WITHIN_S, Nodes, config, create

@@ -15,7 +15,7 @@ from kohort.log.shared_memory import MemoryStorage, SharedMemory
 from kohort.log.standby import StandbyLog
 from kohort.protocol import batches
 from kohort.protocol.batches import Record, iterate
-from kohort.server.ownership import READY_WITHIN_MS
+from kohort.server.cluster.ownership import READY_WITHIN_MS
 from kohort.server.topics import Growth, NewTopic, SharedTopics, Topic
 from kohort.testing.nodes import START, Node, Nodes
 

@@ -22,9 +22,9 @@ from kohort.security.scram import (
     salted_password,
 )
 from kohort.server.broker import open_directory
+from kohort.server.cluster import place_of
 from kohort.server.config import Config
 from kohort.server.topics import Placement, Topics
-from kohort.server.workers import place_of
 
 
 class OfflineUsers:

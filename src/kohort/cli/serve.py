@@ -20,10 +20,10 @@ from kohort.errors import KohortError
 from kohort.log import directory_format
 from kohort.log.unusable import unusable
 from kohort.server.broker import Broker
+from kohort.server.cluster import Worker
 from kohort.server.config import Config, shown_storage
 from kohort.server.logging import configure, fields
 from kohort.server.net import raise_limit, warn_of_low_limit
-from kohort.server.workers import Worker
 
 if TYPE_CHECKING:
     from kohort.server.supervisor import Supervisor

@@ -39,7 +39,16 @@ from kohort.security.peer import NODE_LISTENER
 from kohort.server.addresses import Address, cannot_listen
 from kohort.server.authorization import access_of
 from kohort.server.background_tasks import BackgroundTasks
-from kohort.server.cluster_parts import ClusterParts, OnlyServer
+from kohort.server.cluster import (
+    ClusterParts,
+    Nodes,
+    OnlyServer,
+    PartitionMarkers,
+    Shared,
+    SharedNode,
+    Worker,
+    WorkerParts,
+)
 from kohort.server.config import (
     Config,
     ListenerConfig,
@@ -63,9 +72,7 @@ from kohort.server.net import (
     certificate_of,
     ensure_can_listen,
 )
-from kohort.server.nodes import Nodes
 from kohort.server.services import Services, random_ids
-from kohort.server.shared_node import Shared, SharedNode
 from kohort.server.throttling import Throttling
 from kohort.server.tls import Certificates
 from kohort.server.topics import (
@@ -76,8 +83,6 @@ from kohort.server.topics import (
     Topics,
     coordinator_topics,
 )
-from kohort.server.transaction_markers import PartitionMarkers
-from kohort.server.workers import Worker, WorkerParts
 from kohort.transactions.config import TransactionCoordinatorConfig
 from kohort.types import Timestamp
 from kohort.util.heavy_work import HeavyWork

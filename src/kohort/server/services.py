@@ -10,10 +10,9 @@ from kohort.runtime.groups import Groups
 from kohort.runtime.markers import MarkerWriter
 from kohort.runtime.transactions import TransactionCoordinator, TransactionVerifier
 from kohort.server.authorization import FindAccess, allow_everything
+from kohort.server.cluster import Nodes, RemoteController
 from kohort.server.config import Config
 from kohort.server.fetch import FetchSessions
-from kohort.server.internode import RemoteController
-from kohort.server.nodes import Nodes
 from kohort.server.refused_batches import RefusedBatches
 from kohort.server.throttling import Throttling
 from kohort.server.tls import Certificates

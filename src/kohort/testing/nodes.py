@@ -17,8 +17,8 @@ from collections.abc import Callable
 from kohort.cluster import Leader, Place
 from kohort.log.base import Log
 from kohort.log.shared_memory import MemoryStorage, SharedMemory
+from kohort.server.cluster import Ownership
 from kohort.server.config import Config
-from kohort.server.ownership import Ownership
 from kohort.server.topics import SharedMetadata, SharedTopics, coordinator_topics
 from kohort.types import Instant, Timestamp
 

@@ -33,7 +33,7 @@ from kohort.client.metrics import samples
 from kohort.client.produce.transactions import Transactions
 from kohort.errors import ConfigError, ErrorCode
 from kohort.server.broker import Broker
-from kohort.server.transaction_markers import PartitionMarkers
+from kohort.server.cluster.transaction_markers import PartitionMarkers
 from runtime.virtual_time import LoopClock
 
 FIRST = TopicPartition("orders", 0)

@@ -25,17 +25,17 @@ from kohort.quotas import ClientQuotas
 from kohort.runtime.transactions import TransactionVerifier
 from kohort.security import Peer
 from kohort.server.authorization import access_of
+from kohort.server.cluster.nodes import Nodes, OneNode
+from kohort.server.cluster.transaction_markers import PartitionMarkers
 from kohort.server.config.config import Config
 from kohort.server.fetch import FetchSessions
 from kohort.server.logging import AuditLog
 from kohort.server.net.exchange import Body
-from kohort.server.nodes import Nodes, OneNode
 from kohort.server.refused_batches import RefusedBatches
 from kohort.server.services import Services
 from kohort.server.throttling import Throttling
 from kohort.server.tls import Certificates
 from kohort.server.topics.topics import Topics
-from kohort.server.transaction_markers import PartitionMarkers
 from kohort.types import Instant, Timestamp
 from server.faulty_logs import FaultyDirectory
 from server.identities import peer

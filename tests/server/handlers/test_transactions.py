@@ -8,8 +8,8 @@ import pytest
 from kohort.errors import ErrorCode
 from kohort.protocol.batches import TRANSACTIONAL
 from kohort.runtime.transactions import TransactionCoordinator
-from kohort.server.internode import RoutedVerifier
-from kohort.server.transaction_markers import PartitionMarkers
+from kohort.server.cluster.internode import RoutedVerifier
+from kohort.server.cluster.transaction_markers import PartitionMarkers
 from kohort.transactions.config import TransactionCoordinatorConfig
 from kohort.transactions.requests import TransactionalProducer
 from kohort.types import TopicPartition

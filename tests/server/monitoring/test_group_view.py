@@ -9,7 +9,7 @@ import pytest
 
 from kohort.coordinator.journal import Cause, Rebalance
 from kohort.protocol.subscription import Assignment, encode_assignment
-from kohort.server.internode import Span
+from kohort.server.cluster.internode import Span
 from kohort.server.monitoring import group_view
 from kohort.server.monitoring.phases import BOUNDS_S, Phases
 from kohort.testing.bench import Bench

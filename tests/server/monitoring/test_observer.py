@@ -28,15 +28,15 @@ from kohort.security.acls import (
     ResourceType,
 )
 from kohort.server.broker import Broker
+from kohort.server.cluster.nodes import ClusterNodes
 from kohort.server.config.config import Config
 from kohort.server.config.table import STANDARD_AUTHORIZER
 from kohort.server.logging.formats import TextFormatter
 from kohort.server.monitoring.observer import Observer
-from kohort.server.nodes import ClusterNodes
 from kohort.server.supervisor.exposition import RESTARTS, UP
 from kohort.types import Timestamp, TopicPartition
+from server.cluster.nodes_bench import SharedCluster
 from server.net.bench import Peer
-from server.nodes_bench import SharedCluster
 
 OPERATIONS = Path(__file__).parents[3] / "docs" / "operations.md"
 REBALANCE = Rebalance(

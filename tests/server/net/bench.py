@@ -26,11 +26,11 @@ from kohort.quotas import ClientQuotas, QuotaTable
 from kohort.runtime.clock import SystemClock
 from kohort.security import SecurityProtocol
 from kohort.server.addresses import Address
+from kohort.server.cluster.nodes import OneNode
 from kohort.server.config import Config, ListenerConfig
 from kohort.server.fetch import FetchSessions
 from kohort.server.handlers import handler_module
 from kohort.server.net import ConnectionLimits, Dispatcher, Listeners, Protection, Sasl
-from kohort.server.nodes import OneNode
 from kohort.server.services import Services, random_ids
 from kohort.server.throttling import Throttling
 from kohort.server.tls import Certificates

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from kohort.server.cluster.workers import Worker, http_socket_of
 from kohort.server.config import Config
 from kohort.server.supervisor import views
 from kohort.server.supervisor.assignment import Assignment
 from kohort.server.supervisor.views import Views
 from kohort.server.supervisor.worker_process import WorkerProcess
-from kohort.server.workers import Worker, http_socket_of
 
 COUNT = 2
 NO_GROUP: Any = (404, {"error": "no group 'g'"})

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from kohort.server.cluster.workers import Worker
 from kohort.server.config import Config
 from kohort.server.supervisor import worker_process
 from kohort.server.supervisor.assignment import END_UNSTARTED, Assignment, Report
 from kohort.server.supervisor.worker_process import WorkerProcess
-from kohort.server.workers import Worker
 
 SERVES_AND_ENDS = f"""
 import socket

@@ -22,7 +22,7 @@ from kohort.protocol.packing import (
     pack_uuid,
     pack_varint,
 )
-from kohort.server.current_leaders import NO_LEADERS, CurrentLeaders
+from kohort.server.cluster import NO_LEADERS, CurrentLeaders
 from kohort.server.fetch.reading import UNKNOWN_ERRORS, FetchPartitionData, TopicKey
 
 Pieces: TypeAlias = list[Records]

@@ -22,7 +22,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from kohort.errors import ErrorCode, KafkaError
-from kohort.server.current_leaders import MOVED, NO_LEADERS, CurrentLeaders, current_leaders
+from kohort.server.cluster import MOVED, NO_LEADERS, CurrentLeaders, current_leaders
 from kohort.server.fetch import (
     CURRENT_LEADER_SINCE,
     FINAL_EPOCH,

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, Final
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import response
 from kohort.server.authorization import Access
+from kohort.server.cluster import NO_NODE
 from kohort.server.handlers.chunked import Steps, respond_in_chunks
 from kohort.server.handlers.refusing import NOT_AUTHORIZED
 from kohort.server.net import Exchange
-from kohort.server.nodes import NO_NODE
 from kohort.server.services import Services
 from kohort.server.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 

@@ -6,9 +6,9 @@ from typing import Any, Final
 
 from kohort.errors import KafkaError
 from kohort.protocol.messages import encode, request_head, response_body_at
+from kohort.server.cluster import RemoteController
 from kohort.server.config import ResourceType
 from kohort.server.handlers.modules import handler_module
-from kohort.server.internode import RemoteController
 from kohort.server.net import Exchange
 from kohort.server.services import Services
 

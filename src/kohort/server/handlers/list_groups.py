@@ -16,7 +16,7 @@ from kohort.coordinator.consumer.group import ConsumerGroup, ConsumerGroupState
 from kohort.coordinator.requests import ListGroups
 from kohort.coordinator.responses import ListedGroup, ListGroupsResponse
 from kohort.errors import ErrorCode
-from kohort.server.group_availability import group_availability
+from kohort.server.cluster import check_group_availability
 from kohort.server.handlers.chunked import (
     NewRequest,
     collect_in_chunks,
@@ -55,7 +55,7 @@ async def handle(services: Services, exchange: Exchange, request: "ListGroupsReq
 
 
 async def _listed(services: Services, new_request: NewRequest) -> ListGroupsResponse:
-    if group_availability(
+    if check_group_availability(
         services.nodes, services.topics, services.groups, services.node_id
     ).not_yet_opened:
         return ListGroupsResponse(error=ErrorCode.coordinator_not_available)

@@ -29,9 +29,9 @@ from kohort.protocol.apis import BY_NAME
 from kohort.protocol.messages import encode, response
 from kohort.protocol.packing import pack_array, pack_compact_array
 from kohort.server.authorization import CLUSTER, CREATE, DESCRIBE, TOPIC, Access
+from kohort.server.cluster import Node, Nodes
 from kohort.server.handlers.chunked import respond_in_thread
 from kohort.server.net import Exchange
-from kohort.server.nodes import Node, Nodes
 from kohort.server.responses import OPERATIONS_NOT_REQUESTED
 from kohort.server.services import Services
 from kohort.server.topics import (

@@ -52,8 +52,8 @@ from kohort.protocol.batches import (
 from kohort.protocol.releasing import release
 from kohort.protocol.request_fast_path import read_single_batch
 from kohort.runtime.clock import Clock
+from kohort.server.cluster import NO_LEADERS, CurrentLeaders, current_leaders
 from kohort.server.config import waits_for_disk
-from kohort.server.current_leaders import NO_LEADERS, CurrentLeaders, current_leaders
 from kohort.server.handlers import without_fenced
 from kohort.server.handlers.chunked import CHUNK, Pieces
 from kohort.server.net import Exchange

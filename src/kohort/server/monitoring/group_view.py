@@ -16,7 +16,7 @@ from kohort.coordinator.journal import Rebalance
 from kohort.coordinator.records import OffsetCommitValue
 from kohort.protocol.framing import MalformedError
 from kohort.protocol.subscription import decode_assignment
-from kohort.server.internode import FindSpans, Span
+from kohort.server.cluster import FindSpans, Span
 from kohort.server.topics import Topics
 from kohort.types import TopicPartition
 from kohort.util.time_slice import TimeSlices

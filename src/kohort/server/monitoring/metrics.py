@@ -23,12 +23,11 @@ from kohort.log.problems import Problems
 from kohort.runtime.groups import Groups
 from kohort.runtime.transactions import TransactionCoordinator
 from kohort.server.authorization import Access
-from kohort.server.internode import FindSpans
+from kohort.server.cluster import FindSpans, NodeStatus
 from kohort.server.monitoring.group_view import lag
 from kohort.server.monitoring.loop_lag import LoopLag
 from kohort.server.monitoring.rebalances import Rebalances
 from kohort.server.net import ListenerStatistics
-from kohort.server.node_status import NodeStatus
 from kohort.server.topics import Topics
 from kohort.types import TopicPartition
 from kohort.util.histogram import Histogram

@@ -18,10 +18,8 @@ from kohort.runtime.shard_host import HostState
 from kohort.runtime.transactions import TransactionCoordinator
 from kohort.server.addresses import Address, cannot_listen
 from kohort.server.authorization import FindAccess
-from kohort.server.cluster_parts import ClusterParts
+from kohort.server.cluster import ClusterParts, FindSpans, check_group_availability
 from kohort.server.config import Config
-from kohort.server.group_availability import group_availability
-from kohort.server.internode import FindSpans
 from kohort.server.monitoring import group_view
 from kohort.server.monitoring.http_port import HttpPort, HttpResponse, Route, json_response
 from kohort.server.monitoring.links import index_page
@@ -314,7 +312,9 @@ class Observer:
             return self._unready()
         node_id = self._config["node.id"]
         return [
-            *group_availability(self._cluster.nodes, self._topics, self._groups, node_id).reasons()
+            *check_group_availability(
+                self._cluster.nodes, self._topics, self._groups, node_id
+            ).reasons()
         ]
 
     def _reasons(self) -> list[str]:

@@ -20,7 +20,7 @@ from kohort.protocol.packing import (
     pack_string,
     pack_uuid,
 )
-from kohort.server.current_leaders import NO_LEADERS, CurrentLeaders
+from kohort.server.cluster import NO_LEADERS, CurrentLeaders
 
 _THROTTLE: Final = b"\0\0\0\0"
 _NO_TAGS: Final = b"\0"

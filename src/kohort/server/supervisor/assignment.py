@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final, Self
 
+from kohort.server.cluster import Worker
 from kohort.server.config import Config, Given
-from kohort.server.workers import Worker
 
 RELOAD: Final = b"reload\n"
 """Asks for files to be read again, as SIGHUP does."""

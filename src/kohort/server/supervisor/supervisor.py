@@ -11,6 +11,7 @@ from kohort.errors import KohortError
 from kohort.log.unusable import unusable
 from kohort.log.worker_directories import spread
 from kohort.server.addresses import Address
+from kohort.server.cluster import Worker, place_of
 from kohort.server.config import Config, in_postgres
 from kohort.server.monitoring import HttpPort, listening
 from kohort.server.net import ensure_can_listen
@@ -20,7 +21,6 @@ from kohort.server.supervisor.ports import free_neighbours
 from kohort.server.supervisor.views import Views
 from kohort.server.supervisor.worker_process import WorkerProcess
 from kohort.server.tls import Certificates
-from kohort.server.workers import Worker, place_of
 
 logger = logging.getLogger("kohort.serve")
 

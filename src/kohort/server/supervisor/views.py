@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
+from kohort.server.cluster import http_socket_of
 from kohort.server.monitoring import HttpResponse, Route, index_page, json_response
 from kohort.server.supervisor.exposition import merged
 from kohort.server.supervisor.worker_process import WorkerProcess
-from kohort.server.workers import http_socket_of
 
 _OF_ANY: Final = (HTTPStatus.OK, HTTPStatus.NOT_FOUND)
 """Responses in which one worker speaks for all."""

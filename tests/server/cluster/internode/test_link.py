@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from kohort.protocol.apis import API_VERSIONS
-from kohort.server.internode import NodeConnection, NodeUnreachableError
-from kohort.server.internode.link import Link
+from kohort.server.cluster.internode import NodeConnection, NodeUnreachableError
+from kohort.server.cluster.internode.link import Link
 
 
 class Other:

@@ -7,8 +7,8 @@ from typing import Final, NamedTuple, Protocol
 
 from kohort.errors import ErrorCode, KafkaError, KohortError
 from kohort.protocol.apis import BY_NAME
-from kohort.server.internode.connection import NodeConnection
-from kohort.server.internode.link import NodeUnreachableError
+from kohort.server.cluster.internode.connection import NodeConnection
+from kohort.server.cluster.internode.link import NodeUnreachableError
 from kohort.server.logging import fields
 from kohort.server.topics import METADATA, MetadataRecord, decode_batches
 

@@ -18,8 +18,8 @@ from kohort.log.base import LogDirectory
 from kohort.runtime.clock import Clock
 from kohort.runtime.markers import MarkerWriter
 from kohort.runtime.transactions import TransactionVerifier
-from kohort.server.config import Config
-from kohort.server.internode import (
+from kohort.server.cluster.cluster_parts import Dispatch, RequestT
+from kohort.server.cluster.internode import (
     Connect,
     FindSpans,
     MetadataFollower,
@@ -32,9 +32,9 @@ from kohort.server.internode import (
     RoutedVerifier,
     by_socket,
 )
+from kohort.server.cluster.nodes import Nodes, Workers
+from kohort.server.config import Config
 from kohort.server.logging import fields
-from kohort.server.net import Dispatch
-from kohort.server.nodes import Nodes, Workers
 from kohort.server.topics import (
     INTERNAL,
     METADATA,
@@ -191,7 +191,7 @@ class WorkerParts:
     async def begun(self) -> None:
         """No-op: a worker has opened what it leads."""
 
-    def guarded(self, dispatch: Dispatch) -> Dispatch:
+    def guarded(self, dispatch: Dispatch[RequestT]) -> Dispatch[RequestT]:
         """`dispatch`: what a worker leads, no other one takes."""
         return dispatch
 

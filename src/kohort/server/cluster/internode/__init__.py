@@ -5,14 +5,18 @@ nodes by `inter.broker.listener.name`. Among workers, the controller is the one 
 metadata log: the others follow the log, and send on what would change it.
 """
 
-from kohort.server.internode.by_listener import ByListener
-from kohort.server.internode.connection import Connect, NodeConnection, by_socket
-from kohort.server.internode.controller import RemoteController
-from kohort.server.internode.following import MetadataFollower
-from kohort.server.internode.groups import GroupsElsewhere, RoutedGroups
-from kohort.server.internode.link import NodeUnreachableError
-from kohort.server.internode.spans import FindSpans, RoutedSpans, Span, local_spans
-from kohort.server.internode.transactions import NodeConnections, RoutedMarkers, RoutedVerifier
+from kohort.server.cluster.internode.by_listener import ByListener
+from kohort.server.cluster.internode.connection import Connect, NodeConnection, by_socket
+from kohort.server.cluster.internode.controller import RemoteController
+from kohort.server.cluster.internode.following import MetadataFollower
+from kohort.server.cluster.internode.groups import GroupsElsewhere, RoutedGroups
+from kohort.server.cluster.internode.link import NodeUnreachableError
+from kohort.server.cluster.internode.spans import FindSpans, RoutedSpans, Span, local_spans
+from kohort.server.cluster.internode.transactions import (
+    NodeConnections,
+    RoutedMarkers,
+    RoutedVerifier,
+)
 
 __all__ = [
     "ByListener",

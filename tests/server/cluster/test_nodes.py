@@ -23,8 +23,7 @@ from kohort.errors import ErrorCode
 from kohort.log.local import LocalDirectory
 from kohort.log.remote_log import RemoteLog
 from kohort.security import Endpoint
-from kohort.server.handlers.metadata import TOPICS_PER_TURN
-from kohort.server.nodes import (
+from kohort.server.cluster.nodes import (
     LISTED_MS,
     NO_NODE,
     ClusterNodes,
@@ -33,6 +32,7 @@ from kohort.server.nodes import (
     RecentlyDepartedNodes,
     Workers,
 )
+from kohort.server.handlers.metadata import TOPICS_PER_TURN
 from kohort.server.topics import METADATA, OFFSETS_TOPIC, Topic, Topics
 from kohort.server.topics.metadata_log import METADATA_LOG, MetadataLog
 from kohort.types import Timestamp, TopicPartition

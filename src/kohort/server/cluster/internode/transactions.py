@@ -10,10 +10,10 @@ from kohort.errors import ErrorCode, KafkaError
 from kohort.protocol.apis import BY_NAME
 from kohort.runtime.markers import Marker, MarkerWriter
 from kohort.runtime.transactions import TransactionVerifier
-from kohort.server.internode.connection import TIMEOUT_S, Connect, NodeConnection
-from kohort.server.internode.link import NodeUnreachableError
+from kohort.server.cluster.internode.connection import TIMEOUT_S, Connect, NodeConnection
+from kohort.server.cluster.internode.link import NodeUnreachableError
+from kohort.server.cluster.nodes import Nodes
 from kohort.server.logging import fields
-from kohort.server.nodes import Nodes
 from kohort.server.topics import TRANSACTIONS_TOPIC, Topics
 from kohort.transactions.records import Partitions
 from kohort.transactions.requests import TransactionalProducer, VerifyPartitionsResponse

@@ -1,27 +1,31 @@
 """What a server has of its cluster, by whether it is the only one or one of several."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from kohort.log.base import LogDirectory
 from kohort.runtime.clock import Clock
 from kohort.runtime.markers import MarkerWriter
 from kohort.runtime.transactions import TransactionVerifier
 from kohort.security.peer import Endpoint
-from kohort.server.config import Config
-from kohort.server.internode import (
+from kohort.server.cluster.internode import (
     FindSpans,
     GroupsElsewhere,
     RemoteController,
     Span,
     local_spans,
 )
-from kohort.server.net import Dispatch
-from kohort.server.node_status import NodeStatus
-from kohort.server.nodes import Nodes, OneNode
+from kohort.server.cluster.node_status import NodeStatus
+from kohort.server.cluster.nodes import Nodes, OneNode
+from kohort.server.config import Config
 from kohort.server.topics import Topics
 from kohort.types import TopicPartition
+
+RequestT = TypeVar("RequestT")
+"""A request with the way its response goes back: `server.net.Exchange`, a room above this one."""
+Dispatch: TypeAlias = Callable[[RequestT, bytes, int], Coroutine[Any, Any, None] | None]
+"""`server.net.Dispatch`."""
 
 
 class ClusterParts(Protocol):
@@ -82,7 +86,7 @@ class ClusterParts(Protocol):
         """Return when this server leads what it is to lead, as far as it can, after `start`."""
         ...
 
-    def guarded(self, dispatch: Dispatch) -> Dispatch:
+    def guarded(self, dispatch: Dispatch[RequestT]) -> Dispatch[RequestT]:
         """`dispatch` for as long as no other node can have taken what this one leads."""
         ...
 
@@ -146,7 +150,7 @@ class OnlyServer:
     async def begun(self) -> None:
         pass
 
-    def guarded(self, dispatch: Dispatch) -> Dispatch:
+    def guarded(self, dispatch: Dispatch[RequestT]) -> Dispatch[RequestT]:
         return dispatch
 
     def markers(self, topics: Topics, local: MarkerWriter) -> MarkerWriter:  # noqa: ARG002

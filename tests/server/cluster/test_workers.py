@@ -13,17 +13,17 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
 from kohort.errors import ErrorCode
 from kohort.protocol.apis import NODE_APIS
-from kohort.server.config import ResourceType
-from kohort.server.handlers.forwarding import FORWARDED
-from kohort.server.internode import (
+from kohort.server.cluster.internode import (
     NodeConnection,
     NodeUnreachableError,
     by_socket,
     controller,
     spans,
 )
+from kohort.server.config import ResourceType
+from kohort.server.handlers.forwarding import FORWARDED
+from server.cluster.workers_bench import COUNT, Crew
 from server.net.bench import Peer
-from server.workers_bench import COUNT, Crew
 
 LAST = COUNT - 1
 ORDERS = {"resource_type": 2, "resource_name": "orders"}

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from kohort.server.broker import Broker
+from kohort.server.cluster.workers import Worker
 from kohort.server.config import Config
-from kohort.server.workers import Worker
 from peers.kafka import free_port
 from server.net.bench import Peer
 

@@ -50,9 +50,9 @@ from kohort.cluster import (
 )
 from kohort.errors import KafkaError, KohortError, fresh
 from kohort.runtime.clock import Clock
-from kohort.server.joining import this_machine
+from kohort.server.cluster.joining import this_machine
+from kohort.server.cluster.node_status import NodeNews, NodeStatus
 from kohort.server.logging import fields
-from kohort.server.node_status import NodeNews, NodeStatus
 from kohort.server.topics import MetadataRecord, SharedMetadata, SharedTopics
 from kohort.types import Instant, Timestamp, TopicPartition
 from kohort.util.time_slice import TimeSlices

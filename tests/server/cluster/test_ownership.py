@@ -18,9 +18,9 @@ from kohort.log.memory import memory_log
 from kohort.log.shared_memory import MemoryStorage, SharedMemory
 from kohort.protocol.batches import Record, build, iterate
 from kohort.server.broker import Broker
-from kohort.server.cluster_admin import ClusterAdmin
+from kohort.server.cluster.cluster_admin import ClusterAdmin
+from kohort.server.cluster.ownership import Ownership, _all
 from kohort.server.config import Config
-from kohort.server.ownership import Ownership, _all
 from kohort.server.topics import (
     SharedMetadata,
     SharedTopics,
@@ -30,8 +30,8 @@ from kohort.server.topics import (
 )
 from kohort.server.topics.shared_metadata import COMPACTED_AFTER
 from kohort.types import TopicPartition
+from server.cluster.nodes_bench import MemoryNode, MovableClock, SharedCluster
 from server.net.bench import Peer
-from server.nodes_bench import MemoryNode, MovableClock, SharedCluster
 
 TEN_S = timedelta(seconds=10)
 ORDERS = {"name": "orders", "num_partitions": 6, "replication_factor": 1}
@@ -181,7 +181,7 @@ async def test_an_unknown_producer_begins_anywhere_once_a_new_leader_is_settled(
         assert (await produce_numbered(peer, 6, producer_id=1)).error_code == 0
         refused = await produce_numbered(peer, 7)
         assert refused.error_code is ErrorCode.not_leader_or_follower
-        monkeypatch.setattr("kohort.server.ownership.SETTLED_AFTER_MS", 0)
+        monkeypatch.setattr("kohort.server.cluster.ownership.SETTLED_AFTER_MS", 0)
         log = cluster.brokers[3 - former.node].topics.log("orders", 0)
         await until(lambda: not log.in_leader_transition)
         assert (await produce_numbered(peer, 7)).error_code == 0

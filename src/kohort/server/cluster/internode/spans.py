@@ -6,10 +6,10 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from kohort.log.remote_log import RemoteLog
 from kohort.protocol.apis import BY_NAME
-from kohort.server.internode.connection import Connect
-from kohort.server.internode.link import NodeUnreachableError
-from kohort.server.internode.transactions import NodeConnections
-from kohort.server.nodes import Nodes
+from kohort.server.cluster.internode.connection import Connect
+from kohort.server.cluster.internode.link import NodeUnreachableError
+from kohort.server.cluster.internode.transactions import NodeConnections
+from kohort.server.cluster.nodes import Nodes
 from kohort.server.topics import Topics
 from kohort.types import TopicPartition
 from kohort.util.time_slice import TimeSlices

@@ -18,8 +18,8 @@ from kohort.runtime.clock import SystemClock
 from kohort.security.jaas import PLAIN_LOGIN_MODULE, SCRAM_LOGIN_MODULE
 from kohort.security.scram import ScramMechanism, credential_of, salted_password
 from kohort.server.broker import Broker
+from kohort.server.cluster.internode import ByListener, NodeConnection, NodeUnreachableError
 from kohort.server.config import Config
-from kohort.server.internode import ByListener, NodeConnection, NodeUnreachableError
 from kohort.server.tls import Certificates
 from kohort.types import Instant
 from server.certificates import Authority

@@ -19,7 +19,7 @@ from kohort.protocol.packing import (
     pack_varint,
 )
 from kohort.security.peer import Endpoint
-from kohort.server.nodes import NO_NODE, Node, Nodes
+from kohort.server.cluster.nodes import NO_NODE, Node, Nodes
 from kohort.server.topics import Topics
 
 MOVED: Final = frozenset({ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch})

@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from kohort.cluster import Endpoint, NodeRegistered
-from kohort.server.node_status import NodeNews, NodeStatus
+from kohort.server.cluster.node_status import NodeNews, NodeStatus
 from kohort.types import Timestamp
 
 

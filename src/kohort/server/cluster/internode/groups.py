@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
 from kohort.protocol.apis import BY_NAME
-from kohort.server.internode.connection import Connect
-from kohort.server.internode.link import NodeUnreachableError
-from kohort.server.internode.transactions import NodeConnections
+from kohort.server.cluster.internode.connection import Connect
+from kohort.server.cluster.internode.link import NodeUnreachableError
+from kohort.server.cluster.internode.transactions import NodeConnections
 
 WITHIN_S: Final = 2.0
 """Time that a node has to tell its groups: who looks at groups waits for no node that hangs."""

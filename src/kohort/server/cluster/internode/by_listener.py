@@ -19,9 +19,9 @@ from kohort.errors import ErrorCode, fresh
 from kohort.protocol.apis import API_VERSIONS, BY_NAME
 from kohort.security.scram import BY_MECHANISM
 from kohort.security.scram_client import ScramClient
+from kohort.server.cluster.internode.connection import Connect
+from kohort.server.cluster.internode.link import Link, NodeUnreachableError
 from kohort.server.config import InterBroker, NodeLogin
-from kohort.server.internode.connection import Connect
-from kohort.server.internode.link import Link, NodeUnreachableError
 from kohort.server.logging import fields
 from kohort.server.tls import Certificates
 

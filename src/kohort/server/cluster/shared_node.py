@@ -17,8 +17,8 @@ from kohort.runtime.clock import Clock
 from kohort.runtime.markers import MarkerWriter
 from kohort.runtime.transactions import TransactionVerifier
 from kohort.security.peer import Endpoint
-from kohort.server.config import Config, shown_storage
-from kohort.server.internode import (
+from kohort.server.cluster.cluster_parts import Dispatch, RequestT
+from kohort.server.cluster.internode import (
     ByListener,
     Connect,
     FindSpans,
@@ -32,18 +32,18 @@ from kohort.server.internode import (
     RoutedVerifier,
     by_socket,
 )
-from kohort.server.joining import (
+from kohort.server.cluster.joining import (
     ensure_connected,
     ensure_reachable,
     shown,
     this_machine,
     warn_of_other_counts,
 )
+from kohort.server.cluster.node_status import STARTING, NodeStatus
+from kohort.server.cluster.nodes import ClusterNodes, RecentlyDepartedNodes
+from kohort.server.cluster.ownership import Ownership
+from kohort.server.config import Config, shown_storage
 from kohort.server.logging import fields
-from kohort.server.net import Dispatch, Exchange
-from kohort.server.node_status import STARTING, NodeStatus
-from kohort.server.nodes import ClusterNodes, RecentlyDepartedNodes
-from kohort.server.ownership import Ownership
 from kohort.server.tls import Certificates
 from kohort.server.topics import (
     ClusterRecord,
@@ -282,11 +282,11 @@ class SharedNode:
             async with asyncio.timeout(_BEGUN_WITHIN_S):
                 await self._ownership.begun()
 
-    def guarded(self, dispatch: Dispatch) -> Dispatch:
+    def guarded(self, dispatch: Dispatch[RequestT]) -> Dispatch[RequestT]:
         """`dispatch`, which waits for the end of a lease that is over."""
 
         def guard(
-            exchange: Exchange, frame: bytes, body_at: int
+            exchange: RequestT, frame: bytes, body_at: int
         ) -> Coroutine[Any, Any, None] | None:
             if self._ownership is None or self._ownership.may_answer:
                 return dispatch(exchange, frame, body_at)
@@ -295,7 +295,7 @@ class SharedNode:
         return guard
 
     async def _when_settled(
-        self, dispatch: Dispatch, exchange: Exchange, frame: bytes, body_at: int
+        self, dispatch: Dispatch[RequestT], exchange: RequestT, frame: bytes, body_at: int
     ) -> None:
         assert self._ownership is not None
         await self._ownership.settled()

@@ -10,10 +10,10 @@ import pytest
 from kohort.errors import KohortError
 from kohort.log.shared_memory import SharedMemory
 from kohort.protocol.batches import Record, build
-from kohort.server import shared_node
 from kohort.server.broker import Broker
+from kohort.server.cluster import shared_node
 from kohort.server.config import Config
-from server.nodes_bench import MemoryNode, MovableClock
+from server.cluster.nodes_bench import MemoryNode, MovableClock
 
 
 async def test_a_start_that_has_to_wait_tells_why_once(

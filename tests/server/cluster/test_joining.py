@@ -8,12 +8,12 @@ import pytest
 from kohort.cluster import Endpoint, NodeRegistered, NodeTakenError
 from kohort.errors import KohortError
 from kohort.log.shared_memory import MemoryStorage
+from kohort.server.cluster.joining import ensure_reachable, warn_of_other_counts
 from kohort.server.config import Config
-from kohort.server.joining import ensure_reachable, warn_of_other_counts
 from kohort.server.logging import fields
 from kohort.server.topics import SharedMetadata, coordinator_topics
 from kohort.types import Timestamp
-from server.nodes_bench import SharedCluster
+from server.cluster.nodes_bench import SharedCluster
 
 HERE, THERE = "here", "there"
 

@@ -8,8 +8,8 @@ from kohort.errors import ErrorCode, KafkaError
 from kohort.protocol.apis import ALLOCATE_PRODUCER_IDS, BY_NAME, ENVELOPE
 from kohort.protocol.packing import pack_compact_string, pack_varint
 from kohort.security import Peer
-from kohort.server.internode.connection import NodeConnection
-from kohort.server.internode.link import NodeUnreachableError
+from kohort.server.cluster.internode.connection import NodeConnection
+from kohort.server.cluster.internode.link import NodeUnreachableError
 from kohort.server.topics import NewTopic
 
 _CREATE_TOPICS: Final = BY_NAME["create_topics"].key

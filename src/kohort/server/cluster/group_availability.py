@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from kohort.cluster import NO_LEADER
 from kohort.runtime.groups import Groups
-from kohort.server.nodes import Nodes
+from kohort.server.cluster.nodes import Nodes
 from kohort.server.topics import OFFSETS_TOPIC, Topics
 
 
@@ -27,7 +27,7 @@ class GroupAvailability(NamedTuple):
             yield f"{self.not_yet_opened} group partitions are yet to be taken by this node"
 
 
-def group_availability(
+def check_group_availability(
     nodes: Nodes, topics: Topics, groups: Groups, node_id: int
 ) -> GroupAvailability:
     """The partitions that are not served now. `node_id` is that of this node."""

@@ -32,7 +32,7 @@ from kohort.protocol.aborted_transactions import committed_batches
 from kohort.protocol.batches import TRANSACTIONAL, Record, build, decode_records, iterate
 from kohort.runtime.groups import Groups
 from kohort.runtime.transactions import TransactionCoordinator
-from kohort.server.transaction_markers import PartitionMarkers
+from kohort.server.cluster.transaction_markers import PartitionMarkers
 from kohort.transactions.config import TransactionCoordinatorConfig
 from kohort.transactions.records import TransactionState
 from kohort.transactions.requests import EndTransaction, InitProducerId, TransactionalProducer

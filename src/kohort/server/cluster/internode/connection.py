@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any, Final, TypeAlias
 
 from kohort.protocol.messages import encode, request
-from kohort.server.internode.link import Link, NodeUnreachableError
+from kohort.server.cluster.internode.link import Link, NodeUnreachableError
 
 TIMEOUT_S: Final = 30.0
 """Time that a node has for its response, as between Kafka's brokers (request.timeout.ms)."""
