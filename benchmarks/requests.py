@@ -20,7 +20,7 @@ def frame(api: str, version: int, **fields: object) -> bytes:
 def decoded(api: str, version: int, response: bytes) -> Any:
     """The body of a response without its size."""
     encoding = wire(api, version)
-    return encoding.read(response, encoding.body_at(response))
+    return encoding.read(response, encoding.body_offset(response))
 
 
 class Peer:

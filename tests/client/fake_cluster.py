@@ -23,7 +23,7 @@ from kio.index import load_request_schema
 from kio.serial import entity_reader
 
 from kohort.client.config import ClientConfig
-from kohort.client.net.versions import KEYS, spoken
+from kohort.client.net.versions import KEYS, supported_versions
 from kohort.protocol.building import response
 from kohort.protocol.writing import encode
 
@@ -57,7 +57,7 @@ class FakeBroker:
         self.cluster = cluster
         self.node_id = node_id
         self.requests: list[tuple[str, Any]] = []
-        self.versions = {name: spoken(name) for name in SERVED}
+        self.versions = {name: supported_versions(name) for name in SERVED}
         self.connections = 0
         self.ssl: Any = None
         self._handlers: dict[str, Handler] = {}

@@ -184,14 +184,14 @@ async def test_an_unreachable_broker_is_logged_at_a_limited_rate(
         async with Cluster(config) as cluster:
             with pytest.raises(BrokerUnreachableError):
                 await cluster.any_connection()
-            away = f"broker unreachable, trying again: {broker.address}: Connection refused"
+            away = f"broker unreachable, retrying: {broker.address}: Connection refused"
             assert caplog.messages == [away]
             with pytest.raises(GaveUpError, match="Connection refused"):
                 await cluster.metadata()
             assert caplog.messages == [away] * 3  # every 10 s
             await broker.start()
             await cluster.metadata()
-            assert caplog.messages[3:] == [f"broker reached again: {broker.address}"]
+            assert caplog.messages[3:] == [f"broker reachable again: {broker.address}"]
             assert {record.levelname for record in caplog.records} == {"WARNING"}
 
 
@@ -212,7 +212,9 @@ async def test_a_bootstrap_server_that_hangs_does_not_delay_the_next() -> None:
             socket_connection_setup_timeout_ms=120_000,
             default_api_timeout_ms=60_000,
         )
-        async with Cluster(config, connections=Connections(config, next_after_s=0.02)) as cluster:
+        async with Cluster(
+            config, connections=Connections(config, next_broker_interval_s=0.02)
+        ) as cluster:
             await cluster.metadata()
             assert fake.brokers[1].asked("metadata")
 

@@ -22,7 +22,7 @@ from kohort.client.config import ClientConfig
 from kohort.client.errors import BrokerUnreachableError, RequestTimeoutError
 from kohort.client.group.group import ConsumerGroup
 from kohort.client.group.run import GroupRun
-from kohort.client.net.versions import spoken
+from kohort.client.net.versions import supported_versions
 from kohort.coordinator.config import GroupCoordinatorConfig
 from kohort.coordinator.consumer.group import ConsumerGroup as CoreConsumerGroup
 from kohort.coordinator.requests import OffsetToCommit
@@ -278,9 +278,9 @@ class FakeConnection:
             self.world.coordinator.bench.disconnect(self)
 
     def version(self, api):
-        return spoken(api)[1]
+        return supported_versions(api)[1]
 
-    async def preload(self, *apis, most=None):
+    async def preload(self, *apis, max_version=None):
         pass
 
     async def send(self, api, *, timeout_ms=None, min_version=0, max_version=None, **fields):

@@ -26,7 +26,7 @@ from kohort.client.errors import (
     RequestTimeoutError,
     UnsupportedVersionError,
 )
-from kohort.client.net.connection import JOIN_BELOW, Connection, joined
+from kohort.client.net.connection import MAX_JOINED_SIZE, Connection, joined
 from kohort.client.security import Security
 from kohort.errors import ErrorCode
 from kohort.server.broker import Broker
@@ -45,7 +45,7 @@ async def opened(broker: FakeBroker, **options: Any) -> Connection:
     return await Connection.open(("127.0.0.1", broker.port), broker.cluster.config(**options))
 
 
-async def test_speaks_with_our_own_server(broker: Broker, config: ClientConfig) -> None:
+async def test_a_connection_to_a_kohort_server(broker: Broker, config: ClientConfig) -> None:
     connection = await Connection.open(config.servers[0], config)
     answer = await connection.send("heartbeat", **HEARTBEAT)
     assert answer.error_code is ErrorCode.unknown_member_id
@@ -57,7 +57,7 @@ async def test_speaks_with_our_own_server(broker: Broker, config: ClientConfig) 
 
 
 @pytest.mark.parametrize("most", [0, 1, 2, 3, 4])
-async def test_a_broker_that_does_not_know_our_api_versions_is_asked_again(
+async def test_api_versions_is_repeated_in_a_version_of_the_broker(
     fake: FakeBroker, most: int
 ) -> None:
     fake.versions["api_versions"] = (0, most)
@@ -68,7 +68,9 @@ async def test_a_broker_that_does_not_know_our_api_versions_is_asked_again(
     await connection.close()
 
 
-async def test_the_highest_common_version_within_what_the_caller_can_use(fake: FakeBroker) -> None:
+async def test_the_highest_common_version_of_client_broker_and_caller_is_used(
+    fake: FakeBroker,
+) -> None:
     fake.versions["heartbeat"] = (1, 3)
     connection = await opened(fake)
     await connection.send("heartbeat", **HEARTBEAT)
@@ -78,7 +80,7 @@ async def test_the_highest_common_version_within_what_the_caller_can_use(fake: F
         UnsupportedVersionError, match=("heartbeat v4 to v4 is needed, the broker speaks v1 to v3")
     ):
         await connection.send("heartbeat", min_version=4, **HEARTBEAT)
-    with pytest.raises(UnsupportedVersionError, match="does not know it"):
+    with pytest.raises(UnsupportedVersionError, match="does not support it"):
         await connection.send("describe_cluster")
     await connection.close()
 
@@ -116,7 +118,7 @@ async def test_requests_in_flight_are_bounded(fake: FakeBroker) -> None:
     )
 
 
-async def test_a_request_that_times_out_takes_the_connection_with_it(fake: FakeBroker) -> None:
+async def test_a_request_that_times_out_closes_the_connection(fake: FakeBroker) -> None:
     fake.on("heartbeat", lambda _request: HANG)
     connection = await opened(fake)
     patient = asyncio.create_task(connection.send("heartbeat", **HEARTBEAT))
@@ -136,7 +138,7 @@ async def test_an_answered_request_does_not_time_out(fake: FakeBroker) -> None:
     await connection.close()
 
 
-async def test_a_cancelled_call_leaves_the_order_intact(fake: FakeBroker) -> None:
+async def test_a_cancelled_call_does_not_change_the_order_of_responses(fake: FakeBroker) -> None:
     gate = asyncio.Event()
 
     async def answer(request: SimpleNamespace) -> dict[str, int]:
@@ -161,13 +163,15 @@ async def test_a_cancelled_call_leaves_the_order_intact(fake: FakeBroker) -> Non
     [
         (struct.pack(">ii", 4, 999), "correlation id 999"),
         (struct.pack(">i", 2**31 - 1), "accepted"),
-        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "cannot be read"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "cannot be decoded"),
         (struct.pack(">iib", 5, 2, 0), "ends early"),
         (struct.pack(">iib", 5, 2, 0) * 2, "ends early|nobody asked"),
         (HANG_UP, "closed the connection"),
     ],
 )
-async def test_answers_that_are_none(fake: FakeBroker, answer: Any, told: str) -> None:
+async def test_a_malformed_response_closes_the_connection(
+    fake: FakeBroker, answer: Any, told: str
+) -> None:
     fake.on("heartbeat", lambda _request: answer)
     connection = await opened(fake)
     with pytest.raises(BrokerUnreachableError, match=told):
@@ -175,7 +179,7 @@ async def test_answers_that_are_none(fake: FakeBroker, answer: Any, told: str) -
     assert connection.closed
 
 
-async def test_an_answer_that_nobody_asked_for(fake: FakeBroker) -> None:
+async def test_a_response_to_no_request_closes_the_connection(fake: FakeBroker) -> None:
     fake.on(
         "heartbeat",
         lambda _request: struct.pack(">iib", 11, 2, 0) + b"\0" * 6 + struct.pack(">ii", 4, 3),
@@ -198,7 +202,7 @@ async def test_an_answer_that_nobody_asked_for(fake: FakeBroker) -> None:
     ),
     rest=st.binary(max_size=60),
 )
-async def test_a_count_that_lies_ends_nothing_but_the_connection(
+async def test_a_false_count_closes_only_the_connection(
     fake: FakeBroker, version: int, head: bytes, count: bytes, rest: bytes
 ) -> None:
     body = head + count + rest
@@ -228,14 +232,18 @@ async def test_a_count_that_lies_ends_nothing_but_the_connection(
         (struct.pack(">iib", 5, 1, 0), "ends early"),
     ],
 )
-async def test_what_is_no_kafka_broker(fake: FakeBroker, answer: Any, told: str) -> None:
+async def test_a_server_that_is_no_kafka_broker_is_an_error(
+    fake: FakeBroker, answer: Any, told: str
+) -> None:
     fake.on("api_versions", lambda _request: answer)
     with pytest.raises(BrokerUnreachableError, match=f"127.0.0.1:{fake.port}.*{told}") as info:
         await opened(fake)
     assert ("TLS" in str(info.value)) == ("TLS" in told)
 
 
-async def test_a_broker_that_takes_connections_and_says_nothing(fake: FakeBroker) -> None:
+async def test_a_broker_that_accepts_connections_and_sends_nothing_is_an_error(
+    fake: FakeBroker,
+) -> None:
     fake.on("api_versions", lambda _request: HANG)
     with pytest.raises(
         BrokerUnreachableError,
@@ -244,7 +252,7 @@ async def test_a_broker_that_takes_connections_and_says_nothing(fake: FakeBroker
         await opened(fake, socket_connection_setup_timeout_ms=50)
 
 
-async def test_a_port_that_nobody_listens_on(fake: FakeBroker) -> None:
+async def test_a_closed_port_is_an_error(fake: FakeBroker) -> None:
     await fake.stop()
     with pytest.raises(
         BrokerUnreachableError, match=f"^127.0.0.1:{fake.port}: Connection refused$"
@@ -263,7 +271,7 @@ async def test_an_idle_connection_is_closed(fake: FakeBroker) -> None:
     assert "idle" in connection.reason
 
 
-async def test_large_requests_and_answers(fake: FakeBroker) -> None:
+async def test_large_requests_and_responses_arrive(fake: FakeBroker) -> None:
     size = 3_000_000
     fake.on("sasl_authenticate", lambda request: {"auth_bytes": request.body.auth_bytes[::-1]})
     connection = await opened(fake)
@@ -283,7 +291,7 @@ def sasl(mechanism: str = "PLAIN", **options: Any) -> Security:
     return Security(protocol="SASL_PLAINTEXT", mechanism=mechanism, **given | options)
 
 
-async def test_sasl_plain(fake: FakeBroker) -> None:
+async def test_sasl_plain_authenticates(fake: FakeBroker) -> None:
     fake.on("sasl_handshake", {"mechanisms": ["PLAIN"]})
     fake.on("sasl_authenticate", {"auth_bytes": b""})
     connection = await opened(fake, security=sasl())
@@ -299,7 +307,7 @@ async def test_sasl_plain(fake: FakeBroker) -> None:
 @pytest.mark.parametrize(
     ("mechanism", "digest"), [("SCRAM-SHA-256", "sha256"), ("SCRAM-SHA-512", "sha512")]
 )
-async def test_sasl_scram(fake: FakeBroker, mechanism: str, digest: str) -> None:
+async def test_sasl_scram_authenticates(fake: FakeBroker, mechanism: str, digest: str) -> None:
     server = scram_server(digest, "secret")
     fake.on("sasl_handshake", {"mechanisms": [mechanism]})
     fake.on("sasl_authenticate", lambda request: {"auth_bytes": server(request.body.auth_bytes)})
@@ -308,7 +316,7 @@ async def test_sasl_scram(fake: FakeBroker, mechanism: str, digest: str) -> None
     await connection.close()
 
 
-async def test_a_wrong_password_is_told(fake: FakeBroker) -> None:
+async def test_a_wrong_password_is_an_error(fake: FakeBroker) -> None:
     server = scram_server("sha256", "another")
     fake.on("sasl_handshake", {"mechanisms": ["SCRAM-SHA-256"]})
     fake.on("sasl_authenticate", lambda request: {"auth_bytes": server(request.body.auth_bytes)})
@@ -316,7 +324,7 @@ async def test_a_wrong_password_is_told(fake: FakeBroker) -> None:
         await opened(fake, security=sasl("SCRAM-SHA-256"))
 
 
-async def test_what_the_broker_says_of_refused_credentials_is_told(fake: FakeBroker) -> None:
+async def test_the_error_of_refused_credentials_has_the_brokers_message(fake: FakeBroker) -> None:
     fake.on("sasl_handshake", {})
     fake.on(
         "sasl_authenticate", {"error_code": 58, "error_message": "Invalid username or password"}
@@ -327,7 +335,7 @@ async def test_what_the_broker_says_of_refused_credentials_is_told(fake: FakeBro
         await opened(fake, security=sasl())
 
 
-async def test_a_mechanism_that_is_not_offered(fake: FakeBroker) -> None:
+async def test_a_mechanism_that_the_broker_does_not_offer_is_an_error(fake: FakeBroker) -> None:
     fake.on("sasl_handshake", {"error_code": 33, "mechanisms": ["GSSAPI", "PLAIN"]})
     with pytest.raises(
         AuthenticationError,
@@ -423,7 +431,7 @@ async def tls(certificate: tuple[Path, Path]) -> AsyncIterator[FakeBroker]:
         yield cluster.brokers[0]
 
 
-async def test_tls(tls: FakeBroker, certificate: tuple[Path, Path]) -> None:
+async def test_a_connection_with_tls(tls: FakeBroker, certificate: tuple[Path, Path]) -> None:
     connection = await opened(
         tls, security=Security(protocol="SSL", ssl_cafile=str(certificate[0]))
     )
@@ -431,7 +439,9 @@ async def test_tls(tls: FakeBroker, certificate: tuple[Path, Path]) -> None:
     await connection.close()
 
 
-async def test_tls_and_sasl(tls: FakeBroker, certificate: tuple[Path, Path]) -> None:
+async def test_a_connection_with_tls_and_sasl(
+    tls: FakeBroker, certificate: tuple[Path, Path]
+) -> None:
     tls.on("sasl_handshake", {})
     tls.on("sasl_authenticate", {"auth_bytes": b""})
     both = Security(
@@ -459,7 +469,7 @@ def at(year: int) -> datetime:
         (True, {"not_before": at(2090), "not_after": at(2091)}, "not yet valid; check the clocks"),
     ],
 )
-async def test_a_certificate_that_is_not_believed_and_what_to_do(
+async def test_an_untrusted_certificate_is_an_error_with_advice(
     tmp_path: Path, trusted: bool, issued: dict[str, Any], told: str
 ) -> None:
     wanted = {"host": "127.0.0.1", "not_before": at(2000)} | issued
@@ -476,7 +486,7 @@ async def test_a_certificate_that_is_not_believed_and_what_to_do(
             await opened(cluster.brokers[0], security=Security(protocol="SSL", ssl_cafile=cafile))
 
 
-async def test_a_broker_that_requires_a_certificate_of_the_client(
+async def test_a_missing_client_certificate_is_an_error_with_advice(
     certificate: tuple[Path, Path],
 ) -> None:
     """In TLS 1.3 it refuses after the handshake, and asyncio's server would not tell why."""
@@ -493,7 +503,7 @@ async def test_a_broker_that_requires_a_certificate_of_the_client(
                 with suppress(ssl.SSLWantReadError):
                     tls.do_handshake()
                 writer.write(sent.read())
-                received.write(await reader.read(JOIN_BELOW))
+                received.write(await reader.read(MAX_JOINED_SIZE))
         writer.write(sent.read())
         writer.close()
 
@@ -502,23 +512,27 @@ async def test_a_broker_that_requires_a_certificate_of_the_client(
         port = server.sockets[0].getsockname()[1]
         security = Security(protocol="SSL", ssl_cafile=str(certificate[0]))
         config = ClientConfig(bootstrap=f"127.0.0.1:{port}", security=security)
-        with pytest.raises(AuthenticationError, match="give a client certificate that it trusts"):
+        with pytest.raises(
+            AuthenticationError, match="set a client certificate that the broker trusts"
+        ):
             await Connection.open(("127.0.0.1", port), config)
 
 
-async def test_plaintext_to_a_tls_listener(tls: FakeBroker) -> None:
+async def test_plaintext_to_a_tls_listener_is_an_error_with_advice(tls: FakeBroker) -> None:
     with pytest.raises(BrokerUnreachableError, match=f"127.0.0.1:{tls.port}.*need TLS"):
         await opened(tls)
 
 
-async def test_tls_to_a_plaintext_listener(broker: Broker, config: ClientConfig) -> None:
+async def test_tls_to_a_plaintext_listener_is_an_error_with_advice(
+    broker: Broker, config: ClientConfig
+) -> None:
     wrong = replace(config, security=Security(protocol="SSL"))
     with pytest.raises(BrokerUnreachableError, match=r"TLS handshake; is this .* without TLS"):
         await Connection.open(config.servers[0], wrong)
 
 
 @pytest.mark.parametrize("answer", [{"error_code": 34}, None])
-async def test_sasl_to_a_listener_without(fake: FakeBroker, answer: Any) -> None:
+async def test_sasl_to_a_listener_without_sasl_is_an_error(fake: FakeBroker, answer: Any) -> None:
     if answer is None:
         del fake.versions["sasl_handshake"]
     else:
@@ -530,7 +544,7 @@ async def test_sasl_to_a_listener_without(fake: FakeBroker, answer: Any) -> None
 # --- quotas (KIP-219) ---
 
 
-async def test_a_broker_that_asks_for_a_pause_gets_one(fake: FakeBroker) -> None:
+async def test_a_throttled_connection_sends_no_requests(fake: FakeBroker) -> None:
     pauses = iter([150, 0])
     fake.on("heartbeat", lambda _request: {"error_code": 0, "throttle_time_ms": next(pauses)})
     connection = await opened(fake)
@@ -541,7 +555,7 @@ async def test_a_broker_that_asks_for_a_pause_gets_one(fake: FakeBroker) -> None
     await connection.close()
 
 
-async def test_the_longer_of_two_pauses_counts_but_none_is_longer_than_a_request(
+async def test_the_longest_throttle_applies_up_to_the_request_timeout(
     fake: FakeBroker,
 ) -> None:
     connection = await opened(fake, request_timeout_ms=120)
@@ -553,7 +567,7 @@ async def test_the_longer_of_two_pauses_counts_but_none_is_longer_than_a_request
     await connection.close()
 
 
-async def test_who_waits_for_a_pause_to_end_learns_that_the_connection_broke(
+async def test_a_throttled_request_fails_when_the_connection_breaks(
     fake: FakeBroker,
 ) -> None:
     connection = await opened(fake)
@@ -578,7 +592,7 @@ async def test_a_full_transport_stays_full_when_a_pause_ends(fake: FakeBroker) -
     await connection.close()
 
 
-async def test_nothing_comes_between_the_messages_of_a_renewal(fake: FakeBroker) -> None:
+async def test_no_request_is_sent_between_the_messages_of_a_renewal(fake: FakeBroker) -> None:
     """Not even what had to wait for others' answers when it began: a broker takes nothing else
     then.
     """
@@ -610,7 +624,7 @@ async def test_nothing_comes_between_the_messages_of_a_renewal(fake: FakeBroker)
 
 
 def test_only_small_pieces_of_a_request_are_joined() -> None:
-    first, second = bytes(JOIN_BELOW + 1), memoryview(bytes(JOIN_BELOW + 1))
+    first, second = bytes(MAX_JOINED_SIZE + 1), memoryview(bytes(MAX_JOINED_SIZE + 1))
     found = list(joined((b"a", b"b", first, b"c", b"d", second, second)))
     assert found == [b"ab", first, b"cd", second, second]
     assert found[1] is first

@@ -26,7 +26,7 @@ Resolve = Callable[..., None]
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(happy_eyeballs, "NEXT_ADDRESS_S", 0.05)
+    monkeypatch.setattr(happy_eyeballs, "NEXT_ADDRESS_INTERVAL_S", 0.05)
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def config(port: int, **options: Any) -> ClientConfig:
 
 
 @pytest.mark.parametrize("accepts", [True, False])
-async def test_a_silent_address_does_not_keep_the_next_from_being_tried(
+async def test_a_silent_address_does_not_delay_the_next(
     broker: FakeBroker, resolve: Resolve, accepts: bool
 ) -> None:
     resolve(OTHER, THIRD, GOOD)
@@ -96,14 +96,14 @@ async def test_a_connection_goes_to_the_address_that_was_opened_last(
     address = (NAME, broker.port)
     with silent(OTHER, broker.port, accepts=True):
         first = await connections.get((NAME, "first"), address)
-        monkeypatch.setattr(happy_eyeballs, "NEXT_ADDRESS_S", 3_600)
+        monkeypatch.setattr(happy_eyeballs, "NEXT_ADDRESS_INTERVAL_S", 3_600)
         second = await connections.get((NAME, "second"), address)
         assert (first.address, second.address) == (address, address)
     await connections.close()
 
 
 @pytest.mark.parametrize("accepts", [True, False])
-async def test_a_broker_that_moves_to_the_other_address_is_found(
+async def test_a_broker_that_moves_to_another_address_is_reached(
     resolve: Resolve, accepts: bool
 ) -> None:
     """The address that was used until now falls silent, as when its host dies."""
@@ -124,7 +124,7 @@ async def test_a_broker_that_moves_to_the_other_address_is_found(
 
 
 @pytest.mark.parametrize("answer", [HANG, {"brokers": []}])
-async def test_another_address_is_tried_after_a_broker_that_is_of_no_use(
+async def test_another_address_is_tried_after_a_useless_broker(
     resolve: Resolve, broker: FakeBroker, answer: Any
 ) -> None:
     resolve(GOOD, OTHER)
@@ -158,7 +158,7 @@ async def test_all_addresses_are_named_when_none_can_be_reached(resolve: Resolve
         await connections.close()
 
 
-async def test_a_close_meanwhile_leaves_no_connection_open(
+async def test_a_close_during_the_attempts_leaves_no_connection_open(
     broker: FakeBroker, resolve: Resolve
 ) -> None:
     resolve(OTHER, GOOD)
@@ -207,7 +207,7 @@ async def test_tls_verifies_the_name_and_not_the_address(
         await connections.close()
 
 
-async def test_families_take_turns_and_literals_are_not_resolved(
+async def test_address_families_alternate_and_literals_are_not_resolved(
     resolve: Resolve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     resolve("::1", "::2", "127.0.0.1", "::1", "127.0.0.2", "127.0.0.3")

@@ -64,7 +64,7 @@ def half(certificate: tuple[Path, Path]) -> Serve:
 
 
 @pytest.mark.parametrize("response", [HANDSHAKE_FAILURE, b"\0\0\0\4 no TLS, but another protocol"])
-async def test_a_handshake_that_the_broker_refuses_or_does_not_speak_is_final(
+async def test_a_refused_handshake_is_final(
     response: bytes,
 ) -> None:
     with pytest.raises(AuthenticationError, match="TLS with 127"):
@@ -72,12 +72,12 @@ async def test_a_handshake_that_the_broker_refuses_or_does_not_speak_is_final(
 
 
 @pytest.mark.parametrize("serve", [responds(b""), reset])
-async def test_a_connection_that_ends_in_the_handshake_is_tried_again(serve: Serve) -> None:
+async def test_a_connection_that_ends_in_the_handshake_is_retried(serve: Serve) -> None:
     with pytest.raises(BrokerUnreachableError, match="closed the connection during the TLS"):
         await open_connection(serve, Security(protocol="SSL"))
 
 
-async def test_a_connection_that_ends_within_a_message_is_tried_again(half: Serve) -> None:
+async def test_a_connection_that_ends_within_a_message_is_retried(half: Serve) -> None:
     with pytest.raises(BrokerUnreachableError, match="closed the connection during the TLS"):
         await open_connection(half, Security(protocol="SSL"))
 
@@ -101,7 +101,7 @@ def failing_handshakes(error: ssl.SSLError) -> ssl.SSLContext:
         ssl.SSLZeroReturnError(6, "TLS/SSL connection has been closed"),
     ],
 )
-async def test_an_end_that_openssl_tells_is_tried_again(error: ssl.SSLError) -> None:
+async def test_an_end_that_openssl_reports_is_retried(error: ssl.SSLError) -> None:
     security = Security(protocol="SSL", ssl_context=failing_handshakes(error))
     with pytest.raises(BrokerUnreachableError, match="closed the connection during the TLS"):
         await open_connection(responds(b""), security)

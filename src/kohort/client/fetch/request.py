@@ -67,11 +67,11 @@ async def fetch(
     RequestTimeoutError, and BrokerUnreachableError, also for a response that cannot be decoded.
     """
     min_version, max_version = VERSIONS
-    wire = connection.how("fetch", min_version, max_version if by_id else TOPIC_IDS_SINCE - 1)
+    wire = connection.wire_for("fetch", min_version, max_version if by_id else TOPIC_IDS_SINCE - 1)
     fields = settings.fields | request.fields(by_id=wire.version >= TOPIC_IDS_SINCE)
     frame = await connection.submit(wire, wire.body(fields), timeout_ms=timeout_ms)
     try:
-        response = read_fetch_response(frame, wire.version, wire.body_at(frame))
+        response = read_fetch_response(frame, wire.version, wire.body_offset(frame))
     except MalformedError as error:
         raise connection.fail(
             BrokerUnreachableError(f"a Fetch response that cannot be decoded: {error}")

@@ -100,7 +100,7 @@ async def ask(
 async def _preload(connection: Connection) -> None:
     """Load what a generation takes: while this member joins, the others wait for it."""
     await connection.preload(*_OF_MEMBERS)
-    await connection.preload("offset_fetch", "offset_commit", most=NAMES_TOPICS)
+    await connection.preload("offset_fetch", "offset_commit", max_version=NAMES_TOPICS)
     decode_subscription(encode_subscription(Subscription(topics=())))
     decode_assignment(encode_assignment(Assignment(partitions=())))
 

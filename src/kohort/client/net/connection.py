@@ -3,10 +3,10 @@
     connection = await Connection.open(("localhost", 9092), config)
     response = await connection.send("find_coordinator", key_type=0, key="orders")
 
-`send` uses the highest version that both sides and the caller speak, and gives kio's response of
-that version. `submit` is for callers that write and read bodies themselves (produce, fetch). Limits
-apply to the requests in flight, the time of each, and the size of a response. A request that times
-out closes the connection: responses come in order, so a late one would be taken for the next.
+`send` uses the highest common version of client, broker and caller, and returns kio's response of
+that version. `submit` is for callers that encode and decode bodies themselves (produce, fetch).
+Limits apply to the requests in flight, the time of each, and the size of a response. A request that
+times out closes the connection: responses arrive in order, so a late one would be read as the next.
 """
 
 import asyncio
@@ -22,10 +22,20 @@ from typing import Any, Final, Self, cast
 from kohort.client.config import UNIX, Address, ClientConfig
 from kohort.client.errors import AuthenticationError, BrokerUnreachableError, RequestTimeoutError
 from kohort.client.net.counters import NetCounters
-from kohort.client.net.handshake import UNASKED, Offered, ask_versions, authenticate
+from kohort.client.net.handshake import (
+    ASSUMED_VERSIONS,
+    VersionRanges,
+    authenticate,
+    request_versions,
+)
 from kohort.client.net.receiving import Receiver
 from kohort.client.net.send_gate import BlockReason, SendGate
-from kohort.client.net.tls_errors import ENDED, NO_TLS, certificate_hint, told
+from kohort.client.net.tls_errors import (
+    CONNECTION_ENDED,
+    NO_TLS,
+    certificate_hint,
+    describe_tls_error,
+)
 from kohort.client.net.versions import (
     Frame,
     Wire,
@@ -39,14 +49,14 @@ from kohort.errors import KafkaError, fresh
 from kohort.protocol.compression import Buffer
 from kohort.protocol.framing import MalformedError, OtherProtocolError
 
-JOIN_BELOW: Final = 32 * 1024
+MAX_JOINED_SIZE: Final = 32 * 1024
 """Size in bytes up to which a request, or a piece of a larger one, is joined to others."""
 
-CLOSE_GRACE_S: Final = 1.0
-"""Time limit for sending what was written before a close."""
+CLOSE_TIMEOUT_S: Final = 1.0
+"""Time limit for sending written bytes before a close."""
 
-REAUTHENTICATE_AT: Final = 0.85
-"""Part of a SASL session's lifetime after which it is renewed, as Java's client does (KIP-368)."""
+REAUTHENTICATION_FRACTION: Final = 0.85
+"""Part of a SASL session's lifetime after which it is renewed, as in Java's client (KIP-368)."""
 
 
 class _Call:
@@ -75,12 +85,12 @@ class Connection(asyncio.BufferedProtocol):
     def __init__(self, address: Address, config: ClientConfig, counters: NetCounters) -> None:
         self.address = address
         self.closed = False
-        """Whether nothing can be sent any more; `reason` says why."""
+        """Whether the connection cannot send any more; `reason` has the cause."""
         self.reason = ""
         self.host = ""
-        """The IP address, or the host of the address if that was connected to by name."""
+        """The IP address, or the host of the address if it was connected by name."""
         self.is_useless = False
-        """Whether the broker proved useless, as one that sends no responses does.
+        """Whether the broker proved useless, for example by sending no responses.
 
         Another IP address of the name should be tried before this one.
         """
@@ -89,7 +99,7 @@ class Connection(asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._receiver = Receiver(config.max_response_bytes)
-        self._offered: Offered = UNASKED
+        self._broker_versions: VersionRanges = ASSUMED_VERSIONS
         self._features: Mapping[str, int] = {}
         self._client_id = (
             len(config.client_id.encode()).to_bytes(2, "big") + config.client_id.encode()
@@ -100,14 +110,15 @@ class Connection(asyncio.BufferedProtocol):
         self._gate = SendGate()
         self._renewing: asyncio.Task[None] | None = None
         self._emptied = asyncio.Event()
-        """Set when nothing is in flight any more, for a renewal that waits."""
+        """Set when no request is in flight, for a renewal that waits."""
         self._timer: asyncio.TimerHandle | None = None
         self._idle_timer: asyncio.TimerHandle | None = None
         self._renew_timer: asyncio.TimerHandle | None = None
         self._last_used = self._loop.time()
         self._lost = asyncio.Event()
         self._refused: ssl.SSLError | None = None
-        """The broker's refusal of our certificate, which comes after the handshake (TLS 1.3)."""
+        """The broker's refusal of the client certificate, which arrives after the handshake (TLS
+        1.3)."""
 
     def __repr__(self) -> str:
         state = f"closed: {self.reason}" if self.closed else f"{len(self._pending)} in flight"
@@ -123,22 +134,22 @@ class Connection(asyncio.BufferedProtocol):
     ) -> Self:
         """Connect, request the versions, and authenticate; `counters` are those of the client.
 
-        With `ip_address` that one is connected to, and TLS verifies the host of `address`.
+        Connects to `ip_address` if it is set; TLS verifies the host of `address` even then.
 
-        Raises BrokerUnreachableError if that fails or takes longer than
-        `socket_connection_setup_timeout_ms`, AuthenticationError if the broker refuses the client.
+        Raises BrokerUnreachableError for a failure, or after `socket_connection_setup_timeout_ms`,
+        and AuthenticationError if the broker refuses the client.
         """
         connection: Self | None = None
         limit_s = config.socket_connection_setup_timeout_ms / 1000
         try:
-            with told_as_unreachable(address, config.security):
+            with raises_unreachable(address, config.security):
                 async with asyncio.timeout(limit_s):
                     host = ip_address or address[0]
                     connection = await cls._connect(
                         address, config, counters or NetCounters(), host
                     )
                     connection.host = host
-                    await connection._greet()
+                    await connection._handshake()
         except TimeoutError:
             silent = "" if connection is None else connection._silence_hint()
             failed = BrokerUnreachableError(
@@ -174,9 +185,9 @@ class Connection(asyncio.BufferedProtocol):
         )
         return protocol
 
-    async def _greet(self) -> None:
+    async def _handshake(self) -> None:
         try:
-            self._offered, self._features = await ask_versions(self._submit_now)
+            self._broker_versions, self._features = await request_versions(self._submit_now)
         except BrokerUnreachableError:
             if self._refused is not None:
                 raise fresh(self._refused) from None
@@ -185,11 +196,11 @@ class Connection(asyncio.BufferedProtocol):
             await self._authenticate()
         self._watch_idleness()
 
-    # For callers
+    # Requests of callers
 
     def version(self, api: str) -> int | None:
-        """The highest version of an API that both sides speak; None if there is none."""
-        return common_version(api, self._offered)
+        """The highest common version of an API; None if there is none."""
+        return common_version(api, self._broker_versions)
 
     @property
     def features(self) -> Mapping[str, int]:
@@ -200,20 +211,20 @@ class Connection(asyncio.BufferedProtocol):
         """The finalized level of a feature of the cluster when the connection opened, or 0."""
         return self._features.get(name, 0)
 
-    def how(self, api: str, least: int = 0, most: int | None = None) -> Wire:
-        """The highest version that both sides and the caller speak.
+    def wire_for(self, api: str, min_version: int = 0, max_version: int | None = None) -> Wire:
+        """The highest common version of client, broker and caller.
 
         Raises UnsupportedVersionError.
         """
-        version = common_version(api, self._offered, least, most)
+        version = common_version(api, self._broker_versions, min_version, max_version)
         if version is None:
-            raise unsupported(api, self._offered, least, most)
+            raise unsupported(api, self._broker_versions, min_version, max_version)
         return wire(api, version)
 
-    async def preload(self, *apis: str, most: int | None = None) -> None:
-        """Load what requests of these APIs take, up to version `most`, before they are needed."""
+    async def preload(self, *apis: str, max_version: int | None = None) -> None:
+        """Load the schemas of these APIs, up to `max_version`, before they are needed."""
         for api in apis:
-            version = common_version(api, self._offered, most=most)
+            version = common_version(api, self._broker_versions, max_version=max_version)
             if version is not None:
                 wire(api, version).preload()
                 await asyncio.sleep(0)
@@ -230,61 +241,67 @@ class Connection(asyncio.BufferedProtocol):
     ) -> Any:
         """Send a request in the highest common version, and return kio's response.
 
-        `fields` are as `protocol.building.request` takes them; those that the version lacks are
+        `fields` are as `protocol.building.request` takes them; fields that the version lacks are
         dropped. Raises UnsupportedVersionError, BrokerUnreachableError, RequestTimeoutError after
-        `timeout_ms` (default: `request_timeout_ms`). Error codes inside the response are the
-        caller's concern.
+        `timeout_ms` (default: `request_timeout_ms`). The response may have error codes.
         """
-        how = self.how(api, min_version, max_version)
-        return self.decode(how, await self.submit(how, how.body(fields), timeout_ms=timeout_ms))
+        encoding = self.wire_for(api, min_version, max_version)
+        return self.decode(
+            encoding, await self.submit(encoding, encoding.body(fields), timeout_ms=timeout_ms)
+        )
 
-    def decode(self, how: Wire, frame: Frame) -> Any:
-        """Read kio's response.
+    def decode(self, encoding: Wire, frame: Frame) -> Any:
+        """Decode kio's response.
 
-        An unreadable one closes the connection: raises BrokerUnreachableError.
+        Closes the connection and raises BrokerUnreachableError for a malformed one.
         """
         try:
-            response = how.read(frame, how.body_at(frame))  # type: ignore[arg-type]  # kio reads from any buffer
+            response = encoding.read(frame, encoding.body_offset(frame))  # type: ignore[arg-type]  # kio reads from any buffer
         except MalformedError as error:
             raise self.fail(self._garbage(error)) from None
-        if asked := getattr(response, "throttle_time", None):
-            self.throttle(asked.total_seconds())
+        if throttle_time := getattr(response, "throttle_time", None):
+            self.throttle(throttle_time.total_seconds())
         return response
 
     def throttle(self, seconds: float) -> None:
-        """Send nothing for so long, since the client is over its quota (KIP-219).
+        """Send no requests for this time, since the client is over its quota (KIP-219).
 
-        No longer than `request_timeout_ms`, whatever the broker requested.
+        The time is limited to `request_timeout_ms`.
         """
         self._counters.throttled.observe(seconds)
         self._gate.throttle(min(seconds, self._config.request_timeout_ms / 1000))
 
     async def submit(
-        self, how: Wire, *body: Buffer, timeout_ms: int | None = None, await_response: bool = True
+        self,
+        encoding: Wire,
+        *body: Buffer,
+        timeout_ms: int | None = None,
+        await_response: bool = True,
     ) -> Frame:
         """Send a request whose body is in pieces, and return the response without its size.
 
-        Waits while too many requests are in flight. Returns b"" at once if no response is awaited
-        (`await_response`). Raises BrokerUnreachableError, RequestTimeoutError.
+        Waits while too many requests are in flight. Returns b"" at once without `await_response`.
+        Raises BrokerUnreachableError, RequestTimeoutError.
         """
         if not await_response:
-            await self._passed(how.api, timeout_ms)
-            self._write(how, body, 0)
+            await self._wait_for_gate(encoding.api, timeout_ms)
+            self._write(encoding, body, 0)
             return b""
         async with self._slots:
-            await self._gate.passed()  # again: it may have closed while the slots were taken
-            return await self._post(how, body, timeout_ms)
+            await self._gate.wait_open()  # it may have closed during the wait for a slot
+            return await self._post(encoding, body, timeout_ms)
 
-    async def _passed(self, api: str, timeout_ms: int | None) -> None:
-        """Pass the gate. No response that is late ends the wait for a broker that reads nothing."""
+    async def _wait_for_gate(self, api: str, timeout_ms: int | None) -> None:
+        """Wait for the gate, with a time limit of its own: no response is late that could end the
+        wait."""
         limit_s = (self._config.request_timeout_ms if timeout_ms is None else timeout_ms) / 1000
         try:
             async with asyncio.timeout(limit_s):
-                await self._gate.passed()
+                await self._gate.wait_open()
         except TimeoutError:
             raise self.fail(
                 RequestTimeoutError(
-                    f"{api} could not be sent within {limit_s:g} s, as the broker reads nothing; "
+                    f"{api} could not be sent within {limit_s:g} s, as the broker does not read; "
                     "the connection is closed"
                 )
             ) from None
@@ -296,7 +313,7 @@ class Connection(asyncio.BufferedProtocol):
             abort=False,
         )
         try:
-            async with asyncio.timeout(CLOSE_GRACE_S):
+            async with asyncio.timeout(CLOSE_TIMEOUT_S):
                 await self._lost.wait()
         except TimeoutError:
             if self._transport is not None:
@@ -304,11 +321,11 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def in_flight(self) -> int:
-        """Number of requests that have no response yet."""
+        """Number of requests without a response so far."""
         return len(self._pending)
 
     def fail(self, error: BrokerUnreachableError, *, abort: bool = True) -> BrokerUnreachableError:
-        """End the connection and all requests in flight with that error, which is returned."""
+        """Close the connection and fail all requests in flight with that error; returns it."""
         if not self.closed:
             self.closed = True
             self.reason = str(error)
@@ -316,7 +333,7 @@ class Connection(asyncio.BufferedProtocol):
             for timer in (self._timer, self._idle_timer, self._renew_timer):
                 if timer is not None:
                     timer.cancel()
-            self._gate.closed_for_good()
+            self._gate.release_all()
             self._emptied.set()
             pending, self._pending = self._pending, deque()
             for call in pending:
@@ -335,14 +352,14 @@ class Connection(asyncio.BufferedProtocol):
 
     async def _send_now(self, api: str, /, *, min_version: int = 0, **fields: Any) -> Any:
         """`send`, also while other requests wait for authentication."""
-        how = self.how(api, min_version, None)
-        return self.decode(how, await self._submit_now(how, how.body(fields)))
+        encoding = self.wire_for(api, min_version, None)
+        return self.decode(encoding, await self._submit_now(encoding, encoding.body(fields)))
 
-    def _submit_now(self, how: Wire, body: bytes) -> "asyncio.Future[Frame]":
-        return self._post(how, (body,), None)
+    def _submit_now(self, encoding: Wire, body: bytes) -> "asyncio.Future[Frame]":
+        return self._post(encoding, (body,), None)
 
     def _post(
-        self, how: Wire, body: tuple[Buffer, ...], timeout_ms: int | None
+        self, encoding: Wire, body: tuple[Buffer, ...], timeout_ms: int | None
     ) -> "asyncio.Future[Frame]":
         self._next_id = (self._next_id + 1) & 0x7FFFFFFF
         now = self._loop.time()
@@ -350,20 +367,20 @@ class Connection(asyncio.BufferedProtocol):
             now + (self._config.request_timeout_ms if timeout_ms is None else timeout_ms) / 1000
         )
         frame: asyncio.Future[Frame] = self._loop.create_future()
-        self._write(how, body, self._next_id)
-        self._pending.append(_Call(how.api, self._next_id, frame, now, deadline))
+        self._write(encoding, body, self._next_id)
+        self._pending.append(_Call(encoding.api, self._next_id, frame, now, deadline))
         if self._timer is None or deadline < self._timer.when():
             self._set_timer(deadline)
         return frame
 
-    def _write(self, how: Wire, body: tuple[Buffer, ...], number: int) -> None:
+    def _write(self, encoding: Wire, body: tuple[Buffer, ...], number: int) -> None:
         if self.closed or self._transport is None:
             raise BrokerUnreachableError(
-                f"{how.api} to {named(self.address)} cannot be sent: {self.reason}"
+                f"{encoding.api} to {named(self.address)} cannot be sent: {self.reason}"
             )
         self._last_used = self._loop.time()
         size = sum(map(len, body))
-        head = how.head(number, self._client_id, size)
+        head = encoding.head(number, self._client_id, size)
         self._counters.sent_bytes += len(head) + size
         # The transport's writelines copies all of it before Python 3.12.
         for piece in joined((head, *body)):
@@ -372,9 +389,9 @@ class Connection(asyncio.BufferedProtocol):
     def _set_timer(self, deadline: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._loop.call_at(deadline, self._time_is_over)
+        self._timer = self._loop.call_at(deadline, self._check_deadlines)
 
-    def _time_is_over(self) -> None:
+    def _check_deadlines(self) -> None:
         """Handle the timer of the earliest deadline; usually its request has its response."""
         self._timer = None
         if not self._pending:
@@ -390,18 +407,18 @@ class Connection(asyncio.BufferedProtocol):
             )
         )
 
-    # What the transport calls
+    # Calls of the transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass
 
     def get_buffer(self, _hint: int) -> memoryview:
-        return self._receiver.lend()
+        return self._receiver.get_buffer()
 
     def buffer_updated(self, received: int) -> None:
         try:
-            for frame in self._receiver.take(received):
-                self._settle(frame)
+            for frame in self._receiver.buffer_updated(received):
+                self._complete_request(frame)
         except MalformedError as error:
             self.fail(self._garbage(error))
 
@@ -418,22 +435,22 @@ class Connection(asyncio.BufferedProtocol):
         why = f": {error}" if error else self._protocol_hint()
         if (
             isinstance(error, ssl.SSLError)
-            and not isinstance(error, ENDED)
-            and self._offered is UNASKED
+            and not isinstance(error, CONNECTION_ENDED)
+            and self._broker_versions is ASSUMED_VERSIONS
         ):
             self._refused = error
         self.fail(BrokerUnreachableError(f"{named(self.address)} closed the connection{why}"))
         self._lost.set()
 
-    def _settle(self, frame: Frame) -> None:
+    def _complete_request(self, frame: Frame) -> None:
         if self.closed:
             return
         if not self._pending:
             raise MalformedError("a response to no request")
         call = self._pending.popleft()
-        if (found := correlation_id(frame)) != call.correlation_id:
+        if (received_id := correlation_id(frame)) != call.correlation_id:
             self._pending.appendleft(call)
-            raise MalformedError(f"correlation id {found} instead of {call.correlation_id}")
+            raise MalformedError(f"correlation id {received_id} instead of {call.correlation_id}")
         if not self._pending:
             self._emptied.set()
         self._counters.responded(call.api, self._loop.time() - call.sent, 4 + len(frame))
@@ -441,21 +458,21 @@ class Connection(asyncio.BufferedProtocol):
             call.frame.set_result(frame)
 
     def _garbage(self, error: MalformedError) -> BrokerUnreachableError:
-        is_other = isinstance(error, OtherProtocolError) and not error.is_tls
-        hint = "; give the port of a Kafka listener" if is_other else self._protocol_hint()
+        is_foreign = isinstance(error, OtherProtocolError) and not error.is_tls
+        hint = "; give the port of a Kafka listener" if is_foreign else self._protocol_hint()
         return BrokerUnreachableError(
-            f"{named(self.address)} sent a response that cannot be read: {error}{hint}"
+            f"{named(self.address)} sent a response that cannot be decoded: {error}{hint}"
         )
 
     def _silence_hint(self) -> str:
-        """What may be wrong with a port that takes connections, and sends nothing."""
-        if self._offered is not UNASKED:
+        """Possible cause if a port accepts connections and sends no bytes."""
+        if self._broker_versions is not ASSUMED_VERSIONS:
             return ""
         return ": it sent no response to the first request; is this a Kafka listener?"
 
     def _protocol_hint(self) -> str:
-        """What may be wrong with a listener that does not respond to the first request."""
-        if self._offered is not UNASKED:
+        """Possible cause if a listener does not respond to the first request."""
+        if self._broker_versions is not ASSUMED_VERSIONS:
             return ""
         if self._config.security.is_tls:
             hint = "; is this a Kafka listener with that security protocol?"
@@ -465,20 +482,20 @@ class Connection(asyncio.BufferedProtocol):
     # Idleness, authentication
 
     def _watch_idleness(self) -> None:
-        limit = self._config.connections_max_idle_ms / 1000
-        rest = self._last_used + limit - self._loop.time()
-        if rest <= 0 and not self._pending:
-            self.fail(BrokerUnreachableError(f"idle for {limit:g} s"), abort=False)
+        limit_s = self._config.connections_max_idle_ms / 1000
+        remaining_s = self._last_used + limit_s - self._loop.time()
+        if remaining_s <= 0 and not self._pending:
+            self.fail(BrokerUnreachableError(f"idle for {limit_s:g} s"), abort=False)
         else:
             self._idle_timer = self._loop.call_later(
-                rest if rest > 0 else limit, self._watch_idleness
+                remaining_s if remaining_s > 0 else limit_s, self._watch_idleness
             )
 
     async def _authenticate(self) -> None:
         lifetime_ms = await authenticate(self._send_now, self._config.security)
         if lifetime_ms > 0:
             self._renew_timer = self._loop.call_later(
-                lifetime_ms / 1000 * REAUTHENTICATE_AT, self._start_renewing
+                lifetime_ms / 1000 * REAUTHENTICATION_FRACTION, self._start_renewing
             )
 
     def _start_renewing(self) -> None:
@@ -486,11 +503,12 @@ class Connection(asyncio.BufferedProtocol):
         self._renewing = self._loop.create_task(self._renew())
 
     async def _renew(self) -> None:
-        """Authenticate again while nothing else is sent.
+        """Authenticate again while no other request is sent.
 
-        A broker accepts no other request between the messages of an authentication. It also takes
-        none before what is in flight has its response, and a JoinGroup may wait for longer than
-        `request_timeout_ms`: until then the handshake is not sent. The session may end meanwhile.
+        A broker accepts no other request between the messages of an authentication. It also accepts
+        none before all requests in flight have their responses, and a JoinGroup may wait for longer
+        than `request_timeout_ms`: until then the handshake is not sent. The session may end
+        meanwhile.
         """
         try:
             self._emptied.clear()
@@ -513,10 +531,10 @@ def named(address: Address) -> str:
 
 
 def joined(pieces: Iterable[Buffer]) -> Iterator[Buffer]:
-    """The same bytes, with small pieces joined to each other and large ones as they are."""
+    """The same bytes, with consecutive small pieces joined."""
     small: list[Buffer] = []
     for piece in pieces:
-        if len(piece) <= JOIN_BELOW:
+        if len(piece) <= MAX_JOINED_SIZE:
             small.append(piece)
             continue
         if small:
@@ -528,13 +546,13 @@ def joined(pieces: Iterable[Buffer]) -> Iterator[Buffer]:
 
 
 @contextmanager
-def told_as_unreachable(address: Address, security: Security) -> Iterator[None]:
-    """Turn errors of connecting into KohortErrors. TimeoutError is left to the caller."""
+def raises_unreachable(address: Address, security: Security) -> Iterator[None]:
+    """Turn errors of connecting into KohortErrors. TimeoutError passes unchanged."""
     try:
         yield
     except TimeoutError:
         raise
-    except (ConnectionResetError, *ENDED) as error:
+    except (ConnectionResetError, *CONNECTION_ENDED) as error:
         hint = (
             f" during the TLS handshake; {NO_TLS}{certificate_hint(security)}"
             if security.is_tls
@@ -542,25 +560,27 @@ def told_as_unreachable(address: Address, security: Security) -> Iterator[None]:
         )
         raise BrokerUnreachableError(f"{named(address)} closed the connection{hint}") from error
     except ssl.SSLError as error:
-        raise AuthenticationError(f"TLS with {named(address)} failed: {told(error)}") from error
+        raise AuthenticationError(
+            f"TLS with {named(address)} failed: {describe_tls_error(error)}"
+        ) from error
     except OSError as error:
-        unreachable = BrokerUnreachableError(f"{named(address)}: {_told_by_system(error)}")
+        unreachable = BrokerUnreachableError(f"{named(address)}: {_system_message(error)}")
         # Without a file there is no Unix socket.
         unreachable.is_refused = isinstance(error, ConnectionRefusedError | FileNotFoundError)
         raise fresh(unreachable) from error
     except (KafkaError, MalformedError) as error:
         raise BrokerUnreachableError(
-            f"{named(address)} is no Kafka broker that we understand: {error}"
+            f"{named(address)} is no Kafka broker, or of an unsupported version: {error}"
         ) from error
 
 
-def _told_by_system(error: OSError) -> str:
-    """The operating system's words, in whose place asyncio puts its own.
+def _system_message(error: OSError) -> str:
+    """The operating system's message, which asyncio replaces with its own.
 
-    Of several addresses of a name, all tried, asyncio has the numbers in the text only.
+    After several addresses of a name were tried, asyncio has the error numbers in the text only.
     """
     if error.errno is None:
         numbers = dict.fromkeys(re.findall(r"\[Errno (\d+)\]", str(error)))
-        return ", ".join(os.strerror(int(each)) for each in numbers) or str(error)
-    known = not isinstance(error, socket.gaierror)
-    return os.strerror(error.errno) if known else error.strerror or str(error)
+        return ", ".join(os.strerror(int(number)) for number in numbers) or str(error)
+    has_errno = not isinstance(error, socket.gaierror)
+    return os.strerror(error.errno) if has_errno else error.strerror or str(error)

@@ -1,9 +1,9 @@
 """The connections of one client: one per broker and purpose, opened on first use and after breaks.
 
-Different purposes never share a TCP connection: a JoinGroup that waits for minutes must not delay a
-commit, nor a fetch a heartbeat. Concurrent callers of the same connection share one attempt. After
-a failure an address is not tried for a growing pause (Kafka's `reconnect.backoff`). A host name may
-have several IP addresses (`happy_eyeballs`).
+Different purposes have different TCP connections: a JoinGroup that waits for minutes must not delay
+a commit, nor a fetch a heartbeat. Concurrent callers of the same connection share one attempt.
+After a failure an address is not tried for a growing pause (Kafka's `reconnect.backoff`). A host
+name may have several IP addresses (`happy_eyeballs`).
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from kohort.errors import fresh
 Key = tuple[Hashable, str]
 """Node id (or the address of a bootstrap server) and purpose."""
 
-NEXT_AFTER_S: Final = 1.0
+NEXT_BROKER_INTERVAL_S: Final = 1.0
 """Time after which the next broker is tried beside one that has not responded yet."""
 
 
@@ -39,22 +39,22 @@ class Connections:
         self,
         config: ClientConfig,
         *,
-        next_after_s: float = NEXT_AFTER_S,
+        next_broker_interval_s: float = NEXT_BROKER_INTERVAL_S,
         outages: Outages | None = None,
     ) -> None:
-        """`next_after_s`: when `first_of` tries the next candidate beside one that hangs.
+        """`next_broker_interval_s`: when `first_of` tries the next candidate beside a hanging one.
 
-        `outages` tells of brokers that cannot be reached (default: by warnings).
+        `outages` reports unreachable brokers (default: by warnings).
         """
         self._config = config
         self._counters = NetCounters()
-        self._next_after_s = next_after_s
+        self._next_broker_interval_s = next_broker_interval_s
         self._open: dict[Key, Connection] = {}
         self._opening: dict[Key, tuple[Address, asyncio.Task[Connection]]] = {}
         self._failed: dict[Address, tuple[Backoff, float]] = {}
         self._outages = Outages() if outages is None else outages
         self._opened_last: dict[Address, str] = {}
-        self._avoided: dict[Address, str] = {}  # the IP address whose broker proved useless
+        self._avoided: dict[Address, str] = {}  # the IP address of a useless broker
         self._attempts: dict[Address, int] = {}  # the number of the last attempt
         self._count = 0
         self._closed = False
@@ -64,14 +64,14 @@ class Connections:
 
         Raises as `Connection.open` does, and ClientClosedError.
         """
-        found = self._open.get(key)
-        if found is not None:
-            if not found.closed and found.address == address:
-                return found
+        connection = self._open.get(key)
+        if connection is not None:
+            if not connection.closed and connection.address == address:
+                return connection
             self._avoid_if_useless(self._open.pop(key))
-            found.fail(
+            connection.fail(
                 BrokerUnreachableError(
-                    f"the broker moved from {named(found.address)} to {named(address)}"
+                    f"the broker moved from {named(connection.address)} to {named(address)}"
                 )
             )
         attempt = self._attempt(key, address)
@@ -82,11 +82,11 @@ class Connections:
 
     @property
     def is_closed(self) -> bool:
-        """Whether nothing can be opened any more."""
+        """Whether no connection can be opened any more."""
         return self._closed
 
     def backoff(self, initial_ms: int | None = None, max_ms: int | None = None) -> Backoff:
-        """A new Backoff, by default as configured; its retries are counted as of this client."""
+        """A new Backoff, by default as configured; its retries count in this client's metrics."""
         return Backoff(
             self._config.retry_backoff_ms if initial_ms is None else initial_ms,
             self._config.retry_backoff_max_ms if max_ms is None else max_ms,
@@ -94,16 +94,16 @@ class Connections:
         )
 
     def metrics(self) -> ConnectionMetrics:
-        """What the connections count, and how they are now."""
+        """Counters and current state of the connections."""
         counters, connections = self._counters, tuple(self._open.values())
         return ConnectionMetrics(
-            open=sum(not each.closed for each in connections),
+            open=sum(not connection.closed for connection in connections),
             opened=counters.opened,
             failed=counters.failed,
-            in_flight=sum(each.in_flight for each in connections),
+            in_flight=sum(connection.in_flight for connection in connections),
             sent_bytes=counters.sent_bytes,
             received_bytes=counters.received_bytes,
-            requests={api: each.snapshot() for api, each in tuple(counters.requests.items())},
+            requests={api: counter.snapshot() for api, counter in tuple(counters.requests.items())},
             failures=counters.failures.snapshot(),
             throttled=counters.throttled.snapshot(),
             retries=counters.retries.snapshot(),
@@ -111,39 +111,46 @@ class Connections:
 
     @property
     def purposes(self) -> frozenset[str]:
-        """Purposes that have a connection, open or being opened."""
+        """Purposes with a connection, open or being opened."""
         return frozenset(purpose for _, purpose in (*self._open, *self._opening))
 
     def idlest(self, purpose: str) -> Connection | None:
         """The open connection for that purpose with the fewest requests in flight."""
-        able = [each for (_, use), each in self._open.items() if use == purpose and not each.closed]
-        return min(able, key=lambda each: each.in_flight, default=None)
+        idle_candidates = [
+            connection
+            for (_, used_for), connection in self._open.items()
+            if used_for == purpose and not connection.closed
+        ]
+        return min(idle_candidates, key=lambda connection: connection.in_flight, default=None)
 
     async def first_of(self, candidates: Iterable[tuple[Key, Address]]) -> Connection:
         """The first connection to any of the candidates that opens.
 
-        Candidates are tried in turn: first those that did not fail lately, and among them first
-        those tried longest ago. A candidate that takes long does not hold up the next. When all
-        have failed, raises what no further attempt changes (AuthenticationError,
-        UnsupportedVersionError, ConfigError) if one failed so, else BrokerUnreachableError.
+        The order is: candidates without a recent failure, then the longest untried. A slow
+        candidate does not delay the next. When all have failed, raises an error that no further
+        attempt changes (AuthenticationError, UnsupportedVersionError, ConfigError) if there is one,
+        else BrokerUnreachableError.
         """
         now = asyncio.get_running_loop().time()
-        todo = sorted(
+        untried = sorted(
             candidates,
-            key=lambda each: (max(self._not_before(each[1]), now), self._attempts.get(each[1], 0)),
+            key=lambda candidate: (
+                max(self._not_before(candidate[1]), now),
+                self._attempts.get(candidate[1], 0),
+            ),
         )
         waiting: set[asyncio.Task[Connection]] = set()
         addresses: dict[asyncio.Task[Connection], Address] = {}
         failures: dict[Address, BaseException] = {}
-        while todo or waiting:
-            if todo:
-                key, address = todo.pop(0)
+        while untried or waiting:
+            if untried:
+                key, address = untried.pop(0)
                 task = self._attempt(key, address)
                 addresses[task] = address
                 waiting.add(task)
             done, waiting = await asyncio.wait(
                 waiting,
-                timeout=self._next_after_s if todo else None,
+                timeout=self._next_broker_interval_s if untried else None,
                 return_when=asyncio.FIRST_COMPLETED,
             )
             for task in done:
@@ -155,19 +162,19 @@ class Connections:
         raise fresh(_all_failed(failures))
 
     async def close(self) -> None:
-        """Close all connections; none can be opened afterwards."""
+        """Close all connections; afterwards none can be opened."""
         self._closed = True
         tasks = [task for _, task in self._opening.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await asyncio.gather(*(each.close() for each in self._open.values()))
+        await asyncio.gather(*(connection.close() for connection in self._open.values()))
         self._open.clear()
 
     def _attempt(self, key: Key, address: Address) -> asyncio.Task[Connection]:
-        under_way = self._opening.get(key)
-        if under_way is not None and under_way[0] == address:
-            return under_way[1]
+        opening = self._opening.get(key)
+        if opening is not None and opening[0] == address:
+            return opening[1]
         if self._closed:
             raise ClientClosedError
         self._count += 1
@@ -185,8 +192,8 @@ class Connections:
 
     async def _opened(self, key: Key, address: Address) -> Connection:
         loop = asyncio.get_running_loop()
-        if (rest := self._not_before(address) - loop.time()) > 0:
-            await asyncio.sleep(rest)
+        if (pause_s := self._not_before(address) - loop.time()) > 0:
+            await asyncio.sleep(pause_s)
         if key in self._open:
             self._avoid_if_useless(self._open[key])
         try:
@@ -216,11 +223,11 @@ class Connections:
             self._avoided[connection.address] = connection.host
 
     def _not_before(self, address: Address) -> float:
-        known = self._failed.get(address)
-        return known[1] if known else 0.0
+        failure = self._failed.get(address)
+        return failure[1] if failure else 0.0
 
     async def release(self, purpose: str) -> None:
-        """Close the connections of a purpose, also those that are being opened."""
+        """Close the connections of a purpose, also connections that are being opened."""
         opening = [task for key, (_, task) in self._opening.items() if key[1] == purpose]
         for task in opening:
             task.cancel()
@@ -228,28 +235,30 @@ class Connections:
         keys = [key for key in self._open if key[1] == purpose]
         await asyncio.gather(*(self._open.pop(key).close() for key in keys))
 
-    def drop_all(self, why: BrokerUnreachableError) -> None:
+    def drop_all(self, error: BrokerUnreachableError) -> None:
         """Fail every open connection with that error; new ones can be opened."""
-        for each in self._open.values():
-            each.fail(why)
+        for connection in self._open.values():
+            connection.fail(error)
         self._open.clear()
 
 
 def _all_failed(failures: dict[Address, BaseException]) -> BaseException:
     if not failures:
-        return BrokerUnreachableError("no broker is known")
-    tried = "; ".join(_told(address, error) for address, error in failures.items())
-    text = f"no broker could be reached: {tried}"
+        return BrokerUnreachableError("there is no broker to connect to")
+    attempts = "; ".join(_describe_failure(address, error) for address, error in failures.items())
+    message = f"no broker could be reached: {attempts}"
     for error in failures.values():
         if isinstance(error, AuthenticationError | UnsupportedVersionError):
-            return type(error)(text)
+            return type(error)(message)
         if not isinstance(error, BrokerUnreachableError):
             return error
-    unreachable = BrokerUnreachableError(text)
-    unreachable.is_refused = all(getattr(each, "is_refused", False) for each in failures.values())
+    unreachable = BrokerUnreachableError(message)
+    unreachable.is_refused = all(
+        getattr(failure, "is_refused", False) for failure in failures.values()
+    )
     return unreachable
 
 
-def _told(address: Address, error: BaseException) -> str:
+def _describe_failure(address: Address, error: BaseException) -> str:
     text = described(error)
     return text if named(address) in text else f"{named(address)}: {text}"

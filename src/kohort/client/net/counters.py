@@ -1,4 +1,4 @@
-"""What the connections of one client count."""
+"""Counters of the connections of one client."""
 
 from kohort.client.metrics import DurationCounter, ReasonCounter
 
@@ -17,7 +17,7 @@ class NetCounters:
         self.sent_bytes = 0
         self.received_bytes = 0
         self.requests: dict[str, DurationCounter] = {}
-        """From request to response, by API."""
+        """Time from request to response, by API."""
         self.failures = ReasonCounter()
         """Requests without a response, by API."""
         self.throttled = DurationCounter()

@@ -1,7 +1,7 @@
 """The first requests on a connection: ApiVersions (KIP-35, KIP-511), then SASL (KIP-43, KIP-152).
 
-ApiVersions is sent in the highest version that kio has. A broker that does not know it responds in
-v0 with UNSUPPORTED_VERSION and the versions that it knows, and is asked again.
+ApiVersions is sent in the highest version that kio has. A broker without that version responds in
+v0 with UNSUPPORTED_VERSION and its own versions; then the request is repeated.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -11,51 +11,58 @@ from typing import Any, Final, NamedTuple
 
 from kohort import __version__
 from kohort.client.errors import AuthenticationError, UnsupportedVersionError
-from kohort.client.net.versions import API_VERSIONS, Frame, Wire, common_version, spoken, wire
+from kohort.client.net.versions import (
+    API_VERSIONS,
+    Frame,
+    Wire,
+    common_version,
+    supported_versions,
+    wire,
+)
 from kohort.client.security import Security
 from kohort.errors import ErrorCode, KafkaError
 from kohort.protocol.framing import MalformedError
 
 Submit = Callable[[Wire, bytes], Awaitable[Frame]]
-"""Sends a body, and returns the response's frame."""
+"""Sends a body, and returns the frame of the response."""
 
 Send = Callable[..., Awaitable[Any]]
 """`Connection.send`."""
 
-Offered = Mapping[int, tuple[int, int]]
-"""Lowest and highest version that a broker speaks, by API key."""
+VersionRanges = Mapping[int, tuple[int, int]]
+"""Lowest and highest version of a broker, by API key."""
 
 
-class Greeting(NamedTuple):
-    """What a broker says of itself in ApiVersions."""
+class BrokerVersions(NamedTuple):
+    """The versions and features in a broker's ApiVersions response."""
 
-    offered: Offered
+    offered: VersionRanges
     features: Mapping[str, int]
-    """Finalized levels of the cluster's features (KIP-584); empty if the broker knows none."""
+    """Finalized levels of the cluster's features (KIP-584); empty if the broker sends none."""
 
 
-UNASKED: Final[Offered] = {API_VERSIONS: spoken("api_versions")}
-"""The versions that are assumed before the ApiVersions response."""
+ASSUMED_VERSIONS: Final[VersionRanges] = {API_VERSIONS: supported_versions("api_versions")}
+"""The assumed versions before the ApiVersions response."""
 
 _MS: Final = timedelta(milliseconds=1)
 _NO_TIME: Final = timedelta()
 _MAX_STEPS: Final = 8
-"""Most messages of one authentication; SCRAM has two."""
+"""Maximum messages of one authentication; SCRAM has two."""
 _NO_SASL: Final = "this listener has no SASL: its security protocol is PLAINTEXT or SSL"
 _error_code = Struct(">h").unpack_from
 
 
-async def ask_versions(submit: Submit) -> Greeting:
-    """The versions that the broker speaks, and the features of its cluster.
+async def request_versions(submit: Submit) -> BrokerVersions:
+    """The versions of the broker, and the features of its cluster.
 
     Raises KafkaError, MalformedError, BrokerUnreachableError.
     """
-    version = spoken("api_versions")[1]
+    version = supported_versions("api_versions")[1]
     while True:
-        response = await _ask_in(submit, version)
-        offered = {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
+        response = await _request_in_version(submit, version)
+        offered = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
         if response.error_code is ErrorCode.none:
-            return Greeting(offered, _features(response))
+            return BrokerVersions(offered, _features(response))
         if response.error_code is not ErrorCode.unsupported_version or version == 0:
             raise KafkaError(response.error_code, "to ApiVersions")
         version = min(version - 1, common_version("api_versions", offered) or 0)
@@ -64,25 +71,25 @@ async def ask_versions(submit: Submit) -> Greeting:
 def _features(response: Any) -> dict[str, int]:
     if getattr(response, "finalized_features_epoch", -1) < 0:
         return {}
-    return {each.name: each.max_version_level for each in response.finalized_features}
+    return {feature.name: feature.max_version_level for feature in response.finalized_features}
 
 
-async def _ask_in(submit: Submit, version: int) -> Any:
-    how = wire("api_versions", version)
+async def _request_in_version(submit: Submit, version: int) -> Any:
+    encoding = wire("api_versions", version)
     fields = {"client_software_name": "kohort", "client_software_version": __version__}
-    frame = await submit(how, how.body(fields))
+    frame = await submit(encoding, encoding.body(fields))
     if len(frame) < 6:
         raise MalformedError("an ApiVersions response that ends early")
     refused = _error_code(frame, 4)[0] == ErrorCode.unsupported_version
-    return (wire("api_versions", 0) if refused else how).read(bytes(frame), 4)
+    return (wire("api_versions", 0) if refused else encoding).read(bytes(frame), 4)
 
 
 async def authenticate(send: Send, security: Security) -> int:
-    """Authenticate by SASL; returns the session's lifetime in ms (KIP-368), 0 if it has no end.
+    """Authenticate by SASL; returns the session's lifetime in ms (KIP-368), 0 without an end.
 
     Raises AuthenticationError, BrokerUnreachableError.
     """
-    # SaslHandshake v0 would go on without Kafka's framing.
+    # After SaslHandshake v0, messages would have no Kafka framing.
     try:
         chosen = await send("sasl_handshake", min_version=1, mechanism=security.mechanism)
     except UnsupportedVersionError:
@@ -112,7 +119,7 @@ async def authenticate(send: Send, security: Security) -> int:
                 return int(getattr(response, "session_lifetime", _NO_TIME) // _MS)
     except (UnicodeDecodeError, ValueError) as error:
         raise AuthenticationError(
-            f"{security.mechanism}: a response that cannot be understood: {error}"
+            f"{security.mechanism}: a response that cannot be decoded: {error}"
         ) from None
     finally:
         await exchange.aclose()

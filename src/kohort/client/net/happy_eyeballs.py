@@ -1,10 +1,11 @@
 """Opens a connection to a host name with several addresses (RFC 8305, Happy Eyeballs).
 
-Addresses are tried in the resolver's order, IPv6 and IPv4 by turns. The next one is tried when the
-one before failed, or has not completed TCP, TLS and authentication within NEXT_ADDRESS_S: a silent
-address holds up nobody, whether it drops packets or accepts connections and sends nothing. The
-address that was opened last is tried first the next time, and last if the broker there sent no
-response in time or knew no brokers. TLS verifies the name, not the address.
+Addresses are tried in the resolver's order, IPv6 and IPv4 in alternation. The next one is tried
+when the one before failed, or has not completed TCP, TLS and authentication within
+NEXT_ADDRESS_INTERVAL_S. So a silent address delays no other, whether it drops packets or accepts
+connections and sends no bytes. The address that was opened last is tried first the next time, and
+last if its broker sent no response in time or had no brokers in its metadata. TLS verifies the
+name, not the address.
 
 uvloop has no `happy_eyeballs_delay`, and asyncio's ends with the TCP connection.
 """
@@ -18,11 +19,11 @@ from typing import Final
 
 from kohort.client.config import UNIX, Address, ClientConfig
 from kohort.client.errors import BrokerUnreachableError
-from kohort.client.net.connection import Connection, named, told_as_unreachable
+from kohort.client.net.connection import Connection, named, raises_unreachable
 from kohort.client.net.counters import NetCounters
 from kohort.errors import fresh
 
-NEXT_ADDRESS_S: Final = 1.0
+NEXT_ADDRESS_INTERVAL_S: Final = 1.0
 """Time after which the next address is tried beside one that has not completed.
 
 Longer than RFC 8305's 250 ms, which is for TCP alone: a broker that is slow at TLS or SASL should
@@ -30,7 +31,7 @@ not have to do it twice.
 """
 
 OpenedLast = MutableMapping[Address, str]
-"""The IP address of each host and port to which a connection was opened last."""
+"""The last opened IP address of each host and port."""
 
 
 async def open_connection(
@@ -42,7 +43,7 @@ async def open_connection(
 ) -> Connection:
     """The first connection to any IP address of the host that completes.
 
-    `avoided`: the IP address that is tried last, as it proved useless.
+    `avoided`: the IP address to try last, as its broker proved useless.
 
     Raises as `Connection.open`: BrokerUnreachableError when all have failed, other errors at once.
     """
@@ -60,7 +61,7 @@ async def open_connection(
                 attempt = Connection.open(address, config, counters, host)
                 attempts[asyncio.get_running_loop().create_task(attempt)] = host
             running = [task for task, host in attempts.items() if host not in failures]
-            limit_s = NEXT_ADDRESS_S if len(attempts) < len(hosts) else None
+            limit_s = NEXT_ADDRESS_INTERVAL_S if len(attempts) < len(hosts) else None
             done, _ = await asyncio.wait(
                 running, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED
             )
@@ -68,7 +69,9 @@ async def open_connection(
                 try:
                     winner = task.result()
                 except BrokerUnreachableError as error:
-                    failures[attempts[task]] = error.with_traceback(None)  # which refers here
+                    failures[attempts[task]] = error.with_traceback(
+                        None
+                    )  # which refers to this frame
                 else:
                     opened_last[address] = attempts[task]
                     return winner
@@ -82,15 +85,17 @@ async def _end(attempts: Sequence[asyncio.Task[Connection]], winner: Connection 
         if not task.cancelled() and task.exception() is None and task.result() is not winner:
             task.result().fail(BrokerUnreachableError("another address was faster"))
 
-    for each in attempts:
-        each.cancel()
-        each.add_done_callback(discard)
-    if running := [each for each in attempts if not each.done()]:
+    for attempt in attempts:
+        attempt.cancel()
+        attempt.add_done_callback(discard)
+    if running := [attempt for attempt in attempts if not attempt.done()]:
         try:
             await asyncio.wait(running)
         except asyncio.CancelledError:
             if winner is not None:
-                winner.fail(BrokerUnreachableError("nobody waits for the connection any more"))
+                winner.fail(
+                    BrokerUnreachableError("the caller that opened the connection was cancelled")
+                )
             raise
 
 
@@ -101,9 +106,9 @@ async def _resolved(address: Address, config: ClientConfig) -> list[str]:
         return [host]
     limit_s = config.socket_connection_setup_timeout_ms / 1000
     try:
-        with told_as_unreachable(address, config.security):
+        with raises_unreachable(address, config.security):
             async with asyncio.timeout(limit_s):
-                found = await asyncio.get_running_loop().getaddrinfo(
+                resolved = await asyncio.get_running_loop().getaddrinfo(
                     host, port, type=socket.SOCK_STREAM
                 )
     except TimeoutError:
@@ -111,10 +116,10 @@ async def _resolved(address: Address, config: ClientConfig) -> list[str]:
             f"{named(address)}: the name was not resolved within {limit_s:g} s"
         ) from None
     by_family: dict[int, list[str]] = {}
-    for family, _, _, _, sockaddr in found:
+    for family, _, _, _, sockaddr in resolved:
         by_family.setdefault(family, []).append(str(sockaddr[0]))
-    turns = chain.from_iterable(zip_longest(*by_family.values()))
-    return list(dict.fromkeys(each for each in turns if each is not None))
+    alternating = chain.from_iterable(zip_longest(*by_family.values()))
+    return list(dict.fromkeys(host for host in alternating if host is not None))
 
 
 def _is_ip_address(host: str) -> bool:
@@ -131,7 +136,7 @@ def _all_failed(
     texts = {str(error) for error in failures.values()}
     if len(texts) == 1:
         return next(iter(failures.values()))
-    tried = "; ".join(f"{host}: {error}" for host, error in failures.items())
-    unreachable = BrokerUnreachableError(f"{named(address)}, all addresses of the name: {tried}")
-    unreachable.is_refused = all(each.is_refused for each in failures.values())
+    attempts = "; ".join(f"{host}: {error}" for host, error in failures.items())
+    unreachable = BrokerUnreachableError(f"{named(address)}, all addresses of the name: {attempts}")
+    unreachable.is_refused = all(failure.is_refused for failure in failures.values())
     return unreachable

@@ -1,7 +1,7 @@
-"""Tells of brokers that cannot be reached, by warnings on a logger, and when they are again.
+"""Logs a warning when a broker is unreachable, and when it is reachable again.
 
-Most calls retry for a minute before they raise, so a wrong address would else look like silence. An
-address is told of at its first failed attempt, then at most every REPEATED_AFTER_S.
+Most calls retry for a minute before they raise, so a wrong address would else look like a hang. An
+address is logged at its first failed attempt, then at most every LOG_INTERVAL_S.
 """
 
 import logging
@@ -11,25 +11,25 @@ from kohort.client.backoff import described
 from kohort.client.config import Address
 from kohort.client.net.connection import named
 
-REPEATED_AFTER_S: Final = 10.0
+LOG_INTERVAL_S: Final = 10.0
 
 log: Final = logging.getLogger("kohort.client.net")
 
 
 class Outages:
-    """The addresses of one client that cannot be reached now. Times are in seconds of any clock."""
+    """The unreachable addresses of one client. Times are in seconds of any clock."""
 
     def __init__(self) -> None:
-        self._told: dict[Address, float] = {}
+        self._last_logged: dict[Address, float] = {}
 
     def failed(self, address: Address, error: Exception, now: float) -> None:
         """An attempt failed; `error` names the address."""
-        told = self._told.get(address)
-        if told is None or now - told >= REPEATED_AFTER_S:
-            self._told[address] = now
-            log.warning("broker unreachable, trying again: %s", described(error))
+        last_logged = self._last_logged.get(address)
+        if last_logged is None or now - last_logged >= LOG_INTERVAL_S:
+            self._last_logged[address] = now
+            log.warning("broker unreachable, retrying: %s", described(error))
 
     def reached(self, address: Address) -> None:
         """An attempt succeeded."""
-        if self._told.pop(address, None) is not None:
-            log.warning("broker reached again: %s", named(address))
+        if self._last_logged.pop(address, None) is not None:
+            log.warning("broker reachable again: %s", named(address))

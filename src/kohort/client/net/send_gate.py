@@ -1,19 +1,19 @@
-"""Blocks the requests of a connection while there is a reason to; several may exist at a time."""
+"""Blocks the requests of a connection while there is a reason; several may exist at a time."""
 
 import asyncio
 from enum import Enum
 
 
 class BlockReason(Enum):
-    """A reason why nothing may be sent."""
+    """A reason to send no requests."""
 
-    FULL = "the transport takes no more"
+    FULL = "the transport's buffer is full"
     RENEWING = "authentication is being renewed"
-    THROTTLED = "the broker asked for a pause"
+    THROTTLED = "the broker throttles the client"
 
 
 class SendGate:
-    """Open while no `BlockReason` is set, and after `closed_for_good`."""
+    """Open while no `BlockReason` is set, and after `release_all`."""
 
     def __init__(self) -> None:
         self._reasons: set[BlockReason] = set()
@@ -22,25 +22,25 @@ class SendGate:
         self._timer: asyncio.TimerHandle | None = None
         self._is_over = False
 
-    async def passed(self) -> None:
+    async def wait_open(self) -> None:
         """Wait until the gate is open."""
         while not self._opened.is_set():
             await self._opened.wait()
 
     def block(self, reason: BlockReason) -> None:
-        """Send nothing until `unblock` is called with the same reason."""
+        """Block requests until `unblock` is called with the same reason."""
         self._reasons.add(reason)
         if not self._is_over:
             self._opened.clear()
 
     def unblock(self, reason: BlockReason) -> None:
-        """Remove the reason; the gate opens when it was the last one."""
+        """Remove the reason; the gate opens after the last one."""
         self._reasons.discard(reason)
         if not self._reasons:
             self._opened.set()
 
     def throttle(self, seconds: float) -> None:
-        """Block requests for at least so long (KIP-219)."""
+        """Block requests for at least this time (KIP-219)."""
         loop = asyncio.get_running_loop()
         until = loop.time() + seconds
         if self._is_over or (self._timer is not None and self._timer.when() >= until):
@@ -50,7 +50,7 @@ class SendGate:
         self.block(BlockReason.THROTTLED)
         self._timer = loop.call_at(until, self.unblock, BlockReason.THROTTLED)
 
-    def closed_for_good(self) -> None:
+    def release_all(self) -> None:
         """Let all waiting requests pass: the connection has ended, and sending raises."""
         self._is_over = True
         if self._timer is not None:

@@ -1,6 +1,6 @@
-"""API versions that client and broker have in common, and how requests and responses are encoded.
+"""Common API versions of client and broker, and the encoding of requests and responses.
 
-kio has the schema of every version that Apache Kafka 4.3 knows; the broker reports its versions in
+kio has the schema of every version of Apache Kafka 4.3; the broker sends its versions in
 ApiVersions. The highest common version is used (KIP-35), within the limits of the caller.
 """
 
@@ -35,7 +35,7 @@ Frame = bytes | bytearray
 
 
 @cache
-def spoken(api: str) -> tuple[int, int]:
+def supported_versions(api: str) -> tuple[int, int]:
     """Lowest and highest version of an API that kio has. Raises KeyError for an unknown API."""
     if api not in KEYS:
         raise KeyError(
@@ -45,26 +45,39 @@ def spoken(api: str) -> tuple[int, int]:
 
 
 def common_version(
-    api: str, theirs: Mapping[int, tuple[int, int]], least: int = 0, most: int | None = None
+    api: str,
+    broker_versions: Mapping[int, tuple[int, int]],
+    min_version: int = 0,
+    max_version: int | None = None,
 ) -> int | None:
-    """The highest version that client, broker and caller have in common; None if there is none."""
-    if (offered := theirs.get(KEYS[api])) is None:
+    """The highest common version of client, broker and caller; None if there is none."""
+    if (broker_range := broker_versions.get(KEYS[api])) is None:
         return None
-    ours = spoken(api)
-    lowest = max(ours[0], offered[0], least)
-    highest = min(ours[1], offered[1], ours[1] if most is None else most)
+    client_range = supported_versions(api)
+    lowest = max(client_range[0], broker_range[0], min_version)
+    highest = min(
+        client_range[1], broker_range[1], client_range[1] if max_version is None else max_version
+    )
     return highest if lowest <= highest else None
 
 
 def unsupported(
-    api: str, theirs: Mapping[int, tuple[int, int]], least: int, most: int | None
+    api: str,
+    broker_versions: Mapping[int, tuple[int, int]],
+    min_version: int,
+    max_version: int | None,
 ) -> UnsupportedVersionError:
     """The error for an API without a common version."""
-    ours = spoken(api)
-    wanted = f"v{max(ours[0], least)} to v{min(ours[1], ours[1] if most is None else most)}"
-    offered = theirs.get(KEYS[api])
-    has = "does not know it" if offered is None else f"speaks v{offered[0]} to v{offered[1]}"
-    return UnsupportedVersionError(f"{api} {wanted} is needed, the broker {has}")
+    client_range = supported_versions(api)
+    highest = client_range[1] if max_version is None else min(client_range[1], max_version)
+    needed = f"v{max(client_range[0], min_version)} to v{highest}"
+    broker_range = broker_versions.get(KEYS[api])
+    support = (
+        "does not support it"
+        if broker_range is None
+        else f"speaks v{broker_range[0]} to v{broker_range[1]}"
+    )
+    return UnsupportedVersionError(f"{api} {needed} is needed, the broker {support}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +116,8 @@ class Wire:
         self.body({})
         _ = self.read
 
-    def body_at(self, frame: Frame) -> int:
-        """Offset of a response's body, behind correlation id and tags. Raises MalformedError."""
+    def body_offset(self, frame: Frame) -> int:
+        """Offset of a response's body, after correlation id and tags. Raises MalformedError."""
         return skip_tags(frame, 4) if self.flexible and self.key != API_VERSIONS else 4
 
 
@@ -118,19 +131,19 @@ def wire(api: str, version: int) -> Wire:
 
 @cache
 def _response_reader(api_key: int, version: int) -> Read:
-    """Built at the first response; Fetch and Produce are read by other code."""
+    """Built at the first response; Fetch and Produce have their own readers."""
     return response_reader(load_response_schema(api_key, version))
 
 
-def skip_tags(frame: Frame, at: int) -> int:
-    """The offset behind tagged fields, of which none matters here. Raises MalformedError."""
+def skip_tags(frame: Frame, position: int) -> int:
+    """The offset after tagged fields, which are all ignored. Raises MalformedError."""
     try:
-        return skip_tagged_fields(frame, at)
+        return skip_tagged_fields(frame, position)
     except IndexError:
         raise MalformedError("tagged fields end beyond the response") from None
 
 
 def correlation_id(frame: Frame) -> int:
     """The correlation id of a response; a frame has at least these four bytes."""
-    found: int = _int32(frame, 0)[0]
-    return found
+    number: int = _int32(frame, 0)[0]
+    return number

@@ -212,7 +212,7 @@ class Sender:
         connection = await self._cluster.connection(*route)
         least, most = self._ids.versions
         least = max(ZSTD_SINCE, least) if self._config.codec is Codec.ZSTD else least
-        how = connection.how("produce", least, most)
+        how = connection.wire_for("produce", least, most)
         acks = self._config.required_acks
         body = produce_request(
             how.version,
