@@ -11,7 +11,7 @@ from kohort.cli.group_options import add_group_arguments, check_groups, groups_o
 from kohort.cli.near_names import near_groups
 from kohort.cli.output import Table, add_output_argument, check_output, print_message, show
 from kohort.client.admin import Admin
-from kohort.client.resets import members_told
+from kohort.client.resets import describe_members
 from kohort.errors import ErrorCode, KafkaError, KohortError
 from kohort.types import GroupId
 
@@ -48,7 +48,7 @@ async def _failure(admin: Admin, group: GroupId, error: KohortError | None) -> s
     return str(
         error
         if isinstance(described, KohortError)
-        else (f"it has members: {members_told(described)}")
+        else (f"it has members: {describe_members(described)}")
     )
 
 

@@ -136,7 +136,7 @@ def _specification(options: argparse.Namespace, flag: str, now_ms: int) -> Speci
             # Not before 1970: Kafka gives negative timestamps other meanings, of which -1 is the
             # log's end.
             at_ms = max(now_ms - parse_duration(options.by_duration), 0)
-            return _to_time(f"by-duration {options.by_duration}:", Moment(at_ms, zone_given=True))
+            return _to_time(f"by-duration {options.by_duration}:", Moment(at_ms, has_zone=True))
         case _:
             return _from_file(options)
 
@@ -144,10 +144,10 @@ def _specification(options: argparse.Namespace, flag: str, now_ms: int) -> Speci
 def _to_time(name: str, moment: Moment) -> ToTime:
     """Says on stderr which moment is meant: the zone is what people get wrong."""
     if moment.at_ms < 0:
-        raise ConfigError(f"{moment.told()} is before 1970: use --to-earliest")
-    assumed = "" if moment.zone_given else "; no zone was told: read as UTC, as Kafka does"
-    print_message(f"{name} {moment.told()}{assumed}")
-    return ToTime(moment.at_ms, f"{name} {moment.told().split(' ')[0]}")
+        raise ConfigError(f"{moment.describe()} is before 1970: use --to-earliest")
+    assumed = "" if moment.has_zone else "; without a zone: read as UTC, as Kafka does"
+    print_message(f"{name} {moment.describe()}{assumed}")
+    return ToTime(moment.at_ms, f"{name} {moment.describe().split(' ')[0]}")
 
 
 def _from_file(options: argparse.Namespace) -> ToOffsets:

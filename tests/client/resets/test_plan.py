@@ -46,7 +46,7 @@ def plan(*changes: OffsetChange) -> ResetPlan:
     st.text(),
     st.none() | st.text(),
 )
-def test_a_plan_comes_back_from_its_file(
+def test_a_plan_is_read_back_from_its_file(
     changes: dict[Any, Any], specification: str, cluster: str | None
 ) -> None:
     made = ResetPlan(
@@ -64,7 +64,7 @@ def test_a_plan_comes_back_from_its_file(
     assert ResetPlan.from_json(made.to_json()) == made
 
 
-def test_the_file_has_a_line_per_partition_and_tells_when() -> None:
+def test_the_file_has_a_line_per_partition_and_its_time() -> None:
     text = plan(change(0, 5, 0), change(1, None, 0)).to_json()
     assert json.loads(text)["made_at"] == "2026-01-31T12:00:00.000Z"
     assert len([line for line in text.splitlines() if '"topic"' in line]) == 2
@@ -90,15 +90,15 @@ def test_the_file_has_a_line_per_partition_and_tells_when() -> None:
             "True is not an integer",
         ),
         (plan(change(0, 1, 2)).to_json().replace('"new"', '"now"'), "KeyError: 'new'"),
-        (plan(change(0, 1, 2), change(0, 1, 3)).to_json(), "t-0 of orders, all is there twice"),
+        (plan(change(0, 1, 2), change(0, 1, 3)).to_json(), "t-0 of orders, all appears twice"),
     ],
 )
-def test_what_is_no_plan_is_refused(text: str, said: str) -> None:
+def test_a_file_that_is_no_plan_is_an_error(text: str, said: str) -> None:
     with pytest.raises(PlanError, match=said):
         ResetPlan.from_json(text)
 
 
-def test_the_inverse_brings_back_what_was() -> None:
+def test_the_inverse_restores_the_former_commits() -> None:
     made = plan(change(0, 5, 0), change(1, None, 3))
     undo = made.inverse(7)
     assert [(each.old, each.new) for each in undo.changes] == [
@@ -108,7 +108,7 @@ def test_the_inverse_brings_back_what_was() -> None:
     assert undo.executed_at_ms is None
 
 
-def test_drift_is_where_the_group_moved_since() -> None:
+def test_drift_has_the_partitions_committed_since_the_plan() -> None:
     made = plan(change(0, 5, 0), change(1, None, 3), change(2, 9, 1))
     at = {0: 5, 1: 4}
     current = {
@@ -136,7 +136,7 @@ def test_csv_of_one_group_has_no_column_for_it() -> None:
     assert read_offsets("t,0,0\n\nt,1,7", [A]) == {(A, T0): 0, (A, T1): 7}
 
 
-def test_csv_of_several_groups_names_them() -> None:
+def test_csv_of_several_groups_has_a_column_for_them() -> None:
     changes = (change(0, 5, 0, GroupId("a,1")), change(0, 5, 2, B))
     text = write_offsets(changes, with_group=True)
     assert text == '"a,1",t,0,0\nb,t,0,2\n'
@@ -156,6 +156,6 @@ def test_csv_of_several_groups_names_them() -> None:
         ("t,0,1\nt,0,2\n", [A], "line 2 of the CSV file: t-0 has two offsets"),
     ],
 )
-def test_what_is_no_such_csv_is_refused(text: str, groups: list[GroupId], said: str) -> None:
+def test_malformed_csv_is_an_error(text: str, groups: list[GroupId], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         read_offsets(text, groups)

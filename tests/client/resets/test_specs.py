@@ -44,7 +44,7 @@ def at(committed: int | None = 50, start: int = 10, end: int = 100) -> Partition
         (ShiftBy(-5), at(), None, 45, ""),
         (ShiftBy(-41), at(), None, 10, "offset 9 is before the log's start; set to 10"),
         (ShiftBy(51), at(), None, 100, "offset 101 is beyond the log's end; set to 100"),
-        (ToCurrent(), at(None), None, 100, "nothing is committed; set to the log's end"),
+        (ToCurrent(), at(None), None, 100, "there is no commit; set to the log's end"),
         (ToCurrent(), at(5), None, 5, ""),  # kept, though the log starts later: so does Kafka
         (ToTime(1), at(), 33, 33, ""),
         (ToTime(1), at(), None, 100, "no record is as new; set to the log's end"),
@@ -58,7 +58,7 @@ def at(committed: int | None = 50, start: int = 10, end: int = 100) -> Partition
         ),
     ],
 )
-def test_the_new_offset(
+def test_new_offset_of_each_specification(
     wanted: Specification, partition_lag: PartitionLag, found: int | None, offset: int, warning: str
 ) -> None:
     new, said = new_offset(wanted, G, partition_lag, found)
@@ -67,15 +67,15 @@ def test_the_new_offset(
 
 def test_a_shift_needs_a_commit() -> None:
     with pytest.raises(
-        NoCommitError, match=("orders-0: cannot be shifted, the group has committed nothing there")
+        NoCommitError, match=("orders-0: cannot be shifted, the group has no commit in it")
     ):
         new_offset(ShiftBy(1), G, at(None))
 
 
 @pytest.mark.parametrize("wanted", [ToCurrent(), ToOffset(50), ShiftBy(0)])
-def test_an_offset_that_stays_keeps_its_epoch_and_metadata(wanted: Specification) -> None:
+def test_an_unchanged_offset_keeps_its_epoch_and_metadata(wanted: Specification) -> None:
     assert new_offset(wanted, G, at())[0] == at().committed
 
 
-def test_an_offset_that_moves_has_neither() -> None:
+def test_a_changed_offset_has_no_epoch_and_metadata() -> None:
     assert new_offset(ShiftBy(1), G, at())[0] == OffsetAndMetadata(offset=51)

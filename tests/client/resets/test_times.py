@@ -11,7 +11,7 @@ NOON = 1_769_860_800_000  # 2026-01-31T12:00:00Z
 
 
 @pytest.mark.parametrize(
-    ("text", "at_ms", "zone_given"),
+    ("text", "at_ms", "has_zone"),
     [
         ("2026-01-31T12:00:00.000Z", NOON, True),
         ("2026-01-31T13:00:00.000+01:00", NOON, True),
@@ -25,18 +25,18 @@ NOON = 1_769_860_800_000  # 2026-01-31T12:00:00Z
         ("1969-12-31T23:59:59.999Z", -1, True),
     ],
 )
-def test_a_date_and_time(text: str, at_ms: int, zone_given: bool) -> None:
-    assert parse_datetime(text) == Moment(at_ms, zone_given)
+def test_a_date_and_time_is_parsed(text: str, at_ms: int, has_zone: bool) -> None:
+    assert parse_datetime(text) == Moment(at_ms, has_zone)
 
 
 @pytest.mark.parametrize("text", ["", "yesterday", "2026-13-01T00:00:00", "12:00", "1769860800000"])
-def test_what_is_no_date_is_refused_with_an_example(text: str) -> None:
+def test_an_invalid_date_is_an_error_with_an_example(text: str) -> None:
     with pytest.raises(ConfigError, match="is not a date and time as in 2026-01-31T09:30"):
         parse_datetime(text)
 
 
-def test_a_moment_is_told_in_both_zones() -> None:
-    told = Moment(NOON, zone_given=False).told(timezone(timedelta(hours=1)))
+def test_a_moment_is_described_in_both_zones() -> None:
+    told = Moment(NOON, has_zone=False).describe(timezone(timedelta(hours=1)))
     assert told == "2026-01-31T12:00:00.000Z (2026-01-31T13:00:00.000+01:00 local time)"
     assert iso(NOON) == "2026-01-31T12:00:00.000Z"
 
@@ -55,13 +55,13 @@ def test_a_moment_is_told_in_both_zones() -> None:
         ("PT90M", 5_400_000),
     ],
 )
-def test_a_duration_as_java_reads_it(text: str, ms: int) -> None:
+def test_a_duration_is_parsed_as_by_java(text: str, ms: int) -> None:
     assert parse_duration(text) == ms
 
 
 @pytest.mark.parametrize(
     "text", ["", "P", "PT", "P1DT", "1D", "P1H", "PT1D", "P1Y", "PT1.5H", "P-", " P1D"]
 )
-def test_what_is_no_duration_is_refused(text: str) -> None:
+def test_an_invalid_duration_is_an_error(text: str) -> None:
     with pytest.raises(ConfigError, match="is not a duration as in P1DT2H30M"):
         parse_duration(text)

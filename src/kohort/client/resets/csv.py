@@ -1,7 +1,7 @@
-"""Offsets as CSV: what `kafka-consumer-groups --export` writes and `--from-file` reads.
+"""Offsets as CSV, in the format of `kafka-consumer-groups --export` and `--from-file`.
 
 `topic,partition,offset` for a single group, `group,topic,partition,offset` for several; no header.
-The first line decides which of the two a file is.
+The first line decides on the format of a file.
 """
 
 import csv
@@ -18,7 +18,7 @@ WITH_GROUP: Final = 4
 
 
 def read_offsets(text: str, groups: Sequence[GroupId]) -> dict[tuple[GroupId, TopicPartition], int]:
-    """The offsets of these groups; lines of other groups are left out. Raises ConfigError."""
+    """The offsets of these groups, without lines of other groups. Raises ConfigError."""
     rows = [
         (number, row) for number, row in enumerate(csv.reader(io.StringIO(text)), start=1) if row
     ]
@@ -35,8 +35,8 @@ def read_offsets(text: str, groups: Sequence[GroupId]) -> dict[tuple[GroupId, To
         group, partition, offset = _read(row, columns, number, groups)
         if offsets.setdefault((group, partition), offset) != offset:
             raise ConfigError(f"line {number} of the CSV file: {partition} has two offsets")
-    wanted = set(groups)
-    return {place: offset for place, offset in offsets.items() if place[0] in wanted}
+    requested_groups = set(groups)
+    return {key: offset for key, offset in offsets.items() if key[0] in requested_groups}
 
 
 def _read(
@@ -58,7 +58,7 @@ def _read(
 
 
 def write_offsets(changes: Iterable[OffsetChange], *, with_group: bool) -> str:
-    """The new offsets, one line each."""
+    """The new offsets, one per line."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     for change in changes:

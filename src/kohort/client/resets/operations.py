@@ -2,9 +2,9 @@
 
     plan = await plan_reset(admin, ["orders"], ToTime(at_ms), topics={"orders": None})
     await execute(admin, plan)                   # commits, reads back, compares
-    await execute(admin, plan.inverse(now_ms))   # restores the commits of before
+    await execute(admin, plan.inverse(now_ms))   # restores the former commits
 
-`execute` refuses before it changes anything: when a group has members, when the cluster is another
+`execute` refuses a plan before any change: when a group has members, when the cluster is another
 one, and when commits differ from the plan's. Only the last two can be forced.
 """
 
@@ -31,7 +31,7 @@ Scope: TypeAlias = Mapping[str, Collection[int] | None]
 
 
 class ActiveGroupError(KohortError):
-    """A group has members, and only they may change its offsets; the text names them."""
+    """A group has members, and only they may change its offsets; the message names them."""
 
 
 class DriftError(KohortError):
@@ -39,47 +39,52 @@ class DriftError(KohortError):
 
     def __init__(self, drifts: Sequence[Drift]) -> None:
         super().__init__(
-            f"{len(drifts)} of the plan's partitions no longer stand where they did: "
+            f"{len(drifts)} of the plan's partitions have other commits than in the plan: "
             "nothing was changed; "
-            "look at them with `kohort groups diff`, or insist with --force"
+            "see them with `kohort groups diff`, or use --force"
         )
         self.drifts = tuple(drifts)
 
 
 class NotCommittedError(KohortError):
-    """After the reset the commits are not those of the plan."""
+    """The commits after the reset differ from those of the plan."""
 
 
 # --- plan
 
 
 async def plan_reset(
-    admin: Admin, groups: Sequence[GroupId], wanted: Specification, scope: Scope | None = None
+    admin: Admin,
+    groups: Sequence[GroupId],
+    specification: Specification,
+    scope: Scope | None = None,
 ) -> ResetPlan:
     """Plan a reset of groups without members; nothing is changed.
 
     `scope` None: all partitions that a group has committed, or that `ToOffsets` names. Raises
-    ActiveGroupError, NoCommitError, and KohortError for what cannot be read, such as an unknown
-    topic.
+    ActiveGroupError, NoCommitError, and KohortError for offsets that cannot be read, such as those
+    of an unknown topic.
     """
     await require_empty(admin, groups)
     committed = await committed_by_all(admin, groups)
     in_scope = None if scope is None else await partitions_of(admin, scope)
-    per_group = {group: _partitions(group, wanted, in_scope, committed[group]) for group in groups}
-    every = set().union(*per_group.values())
-    ends = await admin.ends(every)
-    if missing := sorted(every - ends.keys()):
+    per_group = {
+        group: _partitions(group, specification, in_scope, committed[group]) for group in groups
+    }
+    all_partitions = set().union(*per_group.values())
+    ends = await admin.ends(all_partitions)
+    if missing := sorted(all_partitions - ends.keys()):
         raise KohortError(
             f"no offsets of {', '.join(map(str, missing))}: unknown partition, or it has no leader"
         )
-    found = await _offsets_for_time(admin, wanted, every)
+    offsets_by_time = await _offsets_for_time(admin, specification, all_partitions)
     changes = (
-        _change(wanted, group, partition_lag, found)
+        _change(specification, group, partition_lag, offsets_by_time)
         for group in groups
         for partition_lag in partition_lags(committed[group], ends, per_group[group]).values()
     )
     return ResetPlan(
-        specification=str(wanted),
+        specification=str(specification),
         cluster_id=(await admin.cluster.metadata(())).cluster_id,
         made_at_ms=now_ms(),
         changes=tuple(changes),
@@ -87,78 +92,81 @@ async def plan_reset(
 
 
 def _change(
-    wanted: Specification,
+    specification: Specification,
     group: GroupId,
-    at: PartitionLag,
-    found: Mapping[TopicPartition, int | None],
+    lag: PartitionLag,
+    offsets_by_time: Mapping[TopicPartition, int | None],
 ) -> OffsetChange:
-    new, warning = new_offset(wanted, group, at, found.get(at.partition))
+    new, warning = new_offset(specification, group, lag, offsets_by_time.get(lag.partition))
     return OffsetChange(
-        group=group, partition=at.partition, old=at.committed, new=new, warning=warning
+        group=group, partition=lag.partition, old=lag.committed, new=new, warning=warning
     )
 
 
 def _partitions(
     group: GroupId,
-    wanted: Specification,
+    specification: Specification,
     in_scope: Collection[TopicPartition] | None,
     committed: Mapping[TopicPartition, OffsetAndMetadata],
 ) -> set[TopicPartition]:
-    if isinstance(wanted, ToOffsets):
-        return {partition for of, partition in wanted.offsets if of == group}
+    if isinstance(specification, ToOffsets):
+        return {partition for owner, partition in specification.offsets if owner == group}
     return set(committed) if in_scope is None else set(in_scope)
 
 
 async def _offsets_for_time(
-    admin: Admin, wanted: Specification, partitions: Iterable[TopicPartition]
+    admin: Admin, specification: Specification, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, int | None]:
-    """The offset for the time of each partition; None if no record is as recent.
+    """The offset of each partition for the time; None if no record is as recent.
 
     Raises KafkaError.
     """
-    if not isinstance(wanted, ToTime):
+    if not isinstance(specification, ToTime):
         return {}
-    responses = await admin.list_offsets(dict.fromkeys(partitions, wanted.at_ms))
+    responses = await admin.list_offsets(dict.fromkeys(partitions, specification.at_ms))
     for response in responses.values():
         if isinstance(response, KafkaError):
             raise fresh(response)
     return {
-        each: response.offset if isinstance(response, Offset) and response.offset >= 0 else None
-        for each, response in responses.items()
+        partition: response.offset
+        if isinstance(response, Offset) and response.offset >= 0
+        else None
+        for partition, response in responses.items()
     }
 
 
 async def partitions_of(admin: Admin, scope: Scope) -> set[TopicPartition]:
     """All partitions of a scope. Raises KohortError for an unknown topic or partition."""
     described = await admin.describe_topics(list(scope))
-    found: set[TopicPartition] = set()
-    for topic, wanted in scope.items():
+    partitions: set[TopicPartition] = set()
+    for topic, indexes in scope.items():
         metadata = described.get(topic)
         if metadata is None or isinstance(metadata, KafkaError):
             raise fresh(metadata) if metadata else KohortError(f"no response about topic {topic}")
-        there = {each.index for each in metadata.partitions}
-        if wanted is not None and (unknown := sorted(set(wanted) - there)):
+        existing = {partition.index for partition in metadata.partitions}
+        if indexes is not None and (missing := sorted(set(indexes) - existing)):
             raise KohortError(
-                f"topic {topic} has partitions 0 to {max(there)}, not "
-                f"{', '.join(map(str, unknown))}"
+                f"topic {topic} has partitions 0 to {max(existing)}, not "
+                f"{', '.join(map(str, missing))}"
             )
-        found |= {TopicPartition(topic, index) for index in (there if wanted is None else wanted)}
-    return found
+        partitions |= {
+            TopicPartition(topic, index) for index in (existing if indexes is None else indexes)
+        }
+    return partitions
 
 
 # --- execute
 
 
 async def execute(admin: Admin, plan: ResetPlan, *, force: bool = False) -> None:
-    """Carry out a plan, one group after the other, and verify the commits.
+    """Execute a plan, one group after the other, and verify the commits.
 
-    Raises ActiveGroupError, DriftError and KohortError before anything is changed; only a group
-    that gains members meanwhile is found after changes to earlier groups. Raises NotCommittedError
-    after.
+    Raises ActiveGroupError, DriftError and KohortError before any change; but if a group gains
+    members meanwhile, earlier groups are changed already. Raises NotCommittedError afterwards.
     """
     await check(admin, plan, force=force)
     for group in plan.groups:
-        await _execute_one(admin, group, plan.of(group))
+        await _execute_group(admin, group, plan.of(group))
 
 
 async def check(admin: Admin, plan: ResetPlan, *, force: bool = False) -> None:
@@ -171,18 +179,18 @@ async def check(admin: Admin, plan: ResetPlan, *, force: bool = False) -> None:
 
 
 async def require_same_cluster(admin: Admin, plan: ResetPlan) -> None:
-    """Raises KohortError when the plan was made on another cluster."""
-    here = (await admin.cluster.metadata(())).cluster_id
-    if plan.cluster_id is not None and here is not None and plan.cluster_id != here:
+    """Raises KohortError if the plan was made on another cluster."""
+    cluster_id = (await admin.cluster.metadata(())).cluster_id
+    if plan.cluster_id is not None and cluster_id is not None and plan.cluster_id != cluster_id:
         raise KohortError(
-            f"the plan was made on cluster {plan.cluster_id}, this is {here}: check "
-            "--bootstrap, or insist with --force"
+            f"the plan was made on cluster {plan.cluster_id}, this is {cluster_id}: check "
+            "--bootstrap, or use --force"
         )
 
 
-async def _execute_one(admin: Admin, group: GroupId, changes: Sequence[OffsetChange]) -> None:
-    to_commit = {each.partition: each.new for each in changes if each.new is not None}
-    to_delete = [each.partition for each in changes if each.new is None]
+async def _execute_group(admin: Admin, group: GroupId, changes: Sequence[OffsetChange]) -> None:
+    to_commit = {change.partition: change.new for change in changes if change.new is not None}
+    to_delete = [change.partition for change in changes if change.new is None]
     problems: dict[TopicPartition, KafkaError | None] = {}
     if to_commit:
         problems |= await admin.commit(group, to_commit)
@@ -199,24 +207,25 @@ async def _verify(
 ) -> None:
     committed = (await committed_by_all(admin, [group]))[group]
     wrong = [
-        f"{each.partition}: "
-        f"{problems.get(each.partition) or f'is {_told(found)}, not {_told(each.new)}'}"
-        for each in changes
-        if _told(found := committed.get(each.partition)) != _told(each.new)
+        f"{change.partition}: "
+        f"{problems.get(change.partition) or f'is {_format(actual)}, not {_format(change.new)}'}"
+        for change in changes
+        if _format(actual := committed.get(change.partition)) != _format(change.new)
     ]
     if wrong:
         raise NotCommittedError(
-            f"group {group}: {len(wrong)} of {len(changes)} partitions are not as "
-            f"wanted: {'; '.join(wrong[:10])}"
+            f"group {group}: {len(wrong)} of {len(changes)} partitions differ from "
+            f"the plan: {'; '.join(wrong[:10])}"
         )
 
 
-def _told(of: OffsetAndMetadata | None) -> str:
-    return "none" if of is None else str(of.offset)
+def _format(offset: OffsetAndMetadata | None) -> str:
+    return "none" if offset is None else str(offset.offset)
 
 
 async def require_empty(admin: Admin, groups: Sequence[GroupId]) -> None:
-    """Raises ActiveGroupError for groups with members, KohortError if that cannot be found out."""
+    """Raises ActiveGroupError for groups with members, KohortError if a group cannot be
+    described."""
     active = []
     for group, response in (await admin.describe_groups(groups)).items():
         described = unless_error(response)
@@ -228,13 +237,13 @@ async def require_empty(admin: Admin, groups: Sequence[GroupId]) -> None:
 
 def _active(group: GroupId, described: GroupDescription) -> str:
     return (
-        f"group {group} is {described.state} with {members_told(described)}; stop them "
+        f"group {group} is {described.state} with {describe_members(described)}; stop them "
         "first, nothing was changed"
     )
 
 
-def members_told(described: GroupDescription) -> str:
-    """Number and names of the members, the first few by name."""
+def describe_members(described: GroupDescription) -> str:
+    """The number of members, and the names of the first few."""
     names = [member.name for member in described.members]
     shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
     return f"{len(names)} member{'' if len(names) == 1 else 's'}: {shown or 'joining now'}"

@@ -1,6 +1,6 @@
 """A reset as a value: committed offsets before and after, and the file that stores both.
 
-A plan is made once. Executing it commits every `new`; undoing it executes its inverse. Both are
+A plan is made once. Its execution commits every `new`; its undo executes the inverse. Both are
 refused when the group's offsets differ from the plan's (`drift`). The file is JSON, so that it can
 be reviewed, stored and compared like other changes.
 """
@@ -20,7 +20,7 @@ VERSION: Final = 1
 
 
 class PlanError(KohortError):
-    """A file that is not a plan; the text says why."""
+    """A file that is not a plan; the message has the cause."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,15 +30,15 @@ class OffsetChange:
     group: GroupId
     partition: TopicPartition
     old: OffsetAndMetadata | None
-    """The commit when the plan was made; None: nothing."""
+    """The commit when the plan was made; None: there was none."""
     new: OffsetAndMetadata | None
     """The commit to make; None: the commit is deleted."""
     warning: str = ""
-    """Why `new` is not the requested offset."""
+    """The reason if `new` is not the requested offset."""
 
     @property
     def moves(self) -> int | None:
-        """Difference of the offsets; None if one of the two does not exist."""
+        """Difference of the offsets; None if one of them does not exist."""
         return None if self.old is None or self.new is None else self.new.offset - self.old.offset
 
     @property
@@ -48,7 +48,7 @@ class OffsetChange:
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """A partition whose commit is not the one in the plan."""
+    """A partition whose commit differs from the one in the plan."""
 
     group: GroupId
     partition: TopicPartition
@@ -61,7 +61,7 @@ class ResetPlan:
     """The changes of a reset to one or more groups."""
 
     specification: str
-    """In words, such as "to-datetime 2026-01-31T09:30:00.000Z"."""
+    """Text, such as "to-datetime 2026-01-31T09:30:00.000Z"."""
     cluster_id: str | None
     made_at_ms: int
     changes: tuple[OffsetChange, ...]
@@ -76,31 +76,33 @@ class ResetPlan:
         return tuple(change for change in self.changes if change.group == group)
 
     def inverse(self, now_ms: int) -> Self:
-        """The plan that restores the commits of before."""
+        """The plan that restores the former commits."""
         return replace(
             self,
             specification=f"undo of {self.specification}",
             made_at_ms=now_ms,
             executed_at_ms=None,
             changes=tuple(
-                replace(each, old=each.new, new=each.old, warning="") for each in self.changes
+                replace(change, old=change.new, new=change.old, warning="")
+                for change in self.changes
             ),
         )
 
     def drift(
         self, current: Mapping[GroupId, Mapping[TopicPartition, OffsetAndMetadata]]
     ) -> tuple[Drift, ...]:
-        """The partitions whose commits are not at `old`. Offsets count, not their metadata."""
-        found = (
+        """The partitions whose commits are not at `old`. Only offsets are compared, not
+        metadata."""
+        drifts = (
             Drift(
-                each.group,
-                each.partition,
-                _offset(each.old),
-                _offset(current[each.group].get(each.partition)),
+                change.group,
+                change.partition,
+                _offset(change.old),
+                _offset(current[change.group].get(change.partition)),
             )
-            for each in self.changes
+            for change in self.changes
         )
-        return tuple(drift for drift in found if drift.expected != drift.found)
+        return tuple(drift for drift in drifts if drift.expected != drift.found)
 
     # --- the file
 
@@ -116,7 +118,7 @@ class ResetPlan:
             "executed_at_ms": self.executed_at_ms,
         }
         lines = ",\n    ".join(
-            json.dumps(_as_fields(each), ensure_ascii=False) for each in self.changes
+            json.dumps(_as_fields(change), ensure_ascii=False) for change in self.changes
         )
         body = ",\n".join(
             (f"  {json.dumps(name)}: {json.dumps(value)}") for name, value in head.items()
@@ -127,31 +129,31 @@ class ResetPlan:
     def from_json(cls, text: str) -> "ResetPlan":
         """Read a plan. Raises PlanError."""
         try:
-            read = json.loads(text)
+            content = json.loads(text)
         except ValueError as error:
             raise PlanError(f"not JSON: {error}") from None
-        if not isinstance(read, dict) or read.get("format") != FORMAT:
+        if not isinstance(content, dict) or content.get("format") != FORMAT:
             raise PlanError(f'not a plan: "format" is not "{FORMAT}"')
-        if read.get("version") != VERSION:
+        if content.get("version") != VERSION:
             raise PlanError(
-                f"version {read.get('version')} of a plan; this Kohort reads version {VERSION}"
+                f"version {content.get('version')} of a plan; this Kohort reads version {VERSION}"
             )
         try:
             return ResetPlan(
-                specification=str(read["specification"]),
-                cluster_id=_string_or_none(read["cluster_id"]),
-                made_at_ms=_integer(read["made_at_ms"]),
+                specification=str(content["specification"]),
+                cluster_id=_string_or_none(content["cluster_id"]),
+                made_at_ms=_integer(content["made_at_ms"]),
                 executed_at_ms=None
-                if read["executed_at_ms"] is None
-                else _integer(read["executed_at_ms"]),
-                changes=_unique(_change(each) for each in read["changes"]),
+                if content["executed_at_ms"] is None
+                else _integer(content["executed_at_ms"]),
+                changes=_unique(_change(fields) for fields in content["changes"]),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise PlanError(f"not a plan: {type(error).__name__}: {error}") from None
 
 
-def _offset(of: OffsetAndMetadata | None) -> int | None:
-    return None if of is None else of.offset
+def _offset(committed: OffsetAndMetadata | None) -> int | None:
+    return None if committed is None else committed.offset
 
 
 def _as_fields(change: OffsetChange) -> dict[str, Any]:
@@ -165,34 +167,34 @@ def _as_fields(change: OffsetChange) -> dict[str, Any]:
     }
 
 
-def _change(read: Mapping[str, Any]) -> OffsetChange:
+def _change(fields: Mapping[str, Any]) -> OffsetChange:
     return OffsetChange(
-        group=GroupId(_string(read["group"])),
-        partition=TopicPartition(_string(read["topic"]), _integer(read["partition"])),
-        old=_committed(read["old"]),
-        new=_committed(read["new"]),
-        warning=str(read["warning"]),
+        group=GroupId(_string(fields["group"])),
+        partition=TopicPartition(_string(fields["topic"]), _integer(fields["partition"])),
+        old=_committed(fields["old"]),
+        new=_committed(fields["new"]),
+        warning=str(fields["warning"]),
     )
 
 
-def _committed(read: Mapping[str, Any] | None) -> OffsetAndMetadata | None:
-    if read is None:
+def _committed(fields: Mapping[str, Any] | None) -> OffsetAndMetadata | None:
+    if fields is None:
         return None
-    offset = _integer(read["offset"])
+    offset = _integer(fields["offset"])
     if offset < 0:
         raise ValueError(f"offset {offset}")
-    metadata = _string(read["metadata"])
+    metadata = _string(fields["metadata"])
     return OffsetAndMetadata(
-        offset=offset, leader_epoch=_integer(read["leader_epoch"]), metadata=metadata
+        offset=offset, leader_epoch=_integer(fields["leader_epoch"]), metadata=metadata
     )
 
 
 def _unique(changes: Iterable[OffsetChange]) -> tuple[OffsetChange, ...]:
-    by_place: dict[tuple[GroupId, TopicPartition], OffsetChange] = {}
+    by_partition: dict[tuple[GroupId, TopicPartition], OffsetChange] = {}
     for change in changes:
-        if by_place.setdefault((change.group, change.partition), change) is not change:
-            raise ValueError(f"{change.partition} of {change.group} is there twice")
-    return tuple(by_place.values())
+        if by_partition.setdefault((change.group, change.partition), change) is not change:
+            raise ValueError(f"{change.partition} of {change.group} appears twice")
+    return tuple(by_partition.values())
 
 
 def _integer(value: Any) -> int:

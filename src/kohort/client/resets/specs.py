@@ -1,7 +1,7 @@
-"""Specifications of a reset (`--to-…`, `--shift-by`), decided for one partition without I/O.
+"""Specifications of a reset (`--to-…`, `--shift-by`), applied to one partition without I/O.
 
-The rules are those of Kafka's ConsumerGroupCommand. A new offset before the log's start or behind
-its end becomes that end, with a warning. A time after the last record means the end of the log. A
+The rules are those of Kafka's ConsumerGroupCommand. A new offset before the log's start or after
+its end becomes that limit, with a warning. A time after the last record means the end of the log. A
 partition without a commit is "currently" at the end. Only a shift needs a commit to start from.
 """
 
@@ -16,7 +16,7 @@ from kohort.types import GroupId, TopicPartition
 
 
 class NoCommitError(KohortError):
-    """A shift of a partition in which the group has committed nothing."""
+    """A shift of a partition without a commit of the group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,24 +55,24 @@ class ShiftBy:
 
 @dataclass(frozen=True, slots=True)
 class ToTime:
-    """To the first record that is not older than this."""
+    """To the first record that is not older than this time."""
 
     at_ms: int
-    told: str = field(default="", compare=False)
+    label: str = field(default="", compare=False)
 
     def __str__(self) -> str:
-        return self.told or f"to-datetime {self.at_ms}"
+        return self.label or f"to-datetime {self.at_ms}"
 
 
 @dataclass(frozen=True, slots=True)
 class ToOffsets:
-    """To an offset for each partition, as a CSV file has them."""
+    """To an offset for each partition, from a CSV file."""
 
     offsets: Mapping[tuple[GroupId, TopicPartition], int]
-    told: str = field(default="from-file", compare=False)
+    label: str = field(default="from-file", compare=False)
 
     def __str__(self) -> str:
-        return self.told
+        return self.label
 
 
 Specification: TypeAlias = (
@@ -81,59 +81,69 @@ Specification: TypeAlias = (
 
 
 def new_offset(
-    wanted: Specification, group: GroupId, at: PartitionLag, found: int | None = None
+    specification: Specification,
+    group: GroupId,
+    lag: PartitionLag,
+    offset_by_time: int | None = None,
 ) -> tuple[OffsetAndMetadata, str]:
     """The offset to commit, and a warning; "" if there is none.
 
-    The ends of the log must be known. `found`: the result of ListOffsets for a time, None when no
-    record is as recent. An unchanged offset keeps its leader epoch and metadata. Raises
+    The ends of the log must be known. `offset_by_time`: the result of ListOffsets for a time,
+    None if no record is as recent. An unchanged offset keeps its leader epoch and metadata. Raises
     NoCommitError.
     """
-    assert at.start is not None, at
-    assert at.end is not None, at
-    offset, warning = _asked_for(wanted, group, at, at.start, at.end, found)
-    if isinstance(wanted, ToCurrent):
+    assert lag.start is not None, lag
+    assert lag.end is not None, lag
+    offset, warning = _requested_offset(
+        specification, group, lag, lag.start, lag.end, offset_by_time
+    )
+    if isinstance(specification, ToCurrent):
         # As in Kafka: the commit is kept, even outside the log.
-        return (at.committed or OffsetAndMetadata(offset=offset)), warning
-    if offset < at.start:
-        warning = f"offset {offset} is before the log's start; set to {at.start}"
-    elif offset > at.end:
-        warning = f"offset {offset} is beyond the log's end; set to {at.end}"
-    offset = min(max(offset, at.start), at.end)
-    if at.committed is not None and at.committed.offset == offset:
-        return at.committed, warning
+        return (lag.committed or OffsetAndMetadata(offset=offset)), warning
+    if offset < lag.start:
+        warning = f"offset {offset} is before the log's start; set to {lag.start}"
+    elif offset > lag.end:
+        warning = f"offset {offset} is beyond the log's end; set to {lag.end}"
+    offset = min(max(offset, lag.start), lag.end)
+    if lag.committed is not None and lag.committed.offset == offset:
+        return lag.committed, warning
     return OffsetAndMetadata(offset=offset), warning
 
 
-def _asked_for(
-    wanted: Specification, group: GroupId, at: PartitionLag, start: int, end: int, found: int | None
+def _requested_offset(
+    specification: Specification,
+    group: GroupId,
+    lag: PartitionLag,
+    start: int,
+    end: int,
+    offset_by_time: int | None,
 ) -> tuple[int, str]:
-    match wanted:
+    match specification:
         case ToEarliest():
             return start, ""
         case ToLatest():
             return end, ""
         case ToCurrent():
             return (
-                (end, "nothing is committed; set to the log's end")
-                if at.committed is None
-                else (_current(at), "")
+                (end, "there is no commit; set to the log's end")
+                if lag.committed is None
+                else (_current(lag), "")
             )
         case ToOffset(offset):
             return offset, ""
         case ShiftBy(offsets):
-            return _current(at) + offsets, ""
+            return _current(lag) + offsets, ""
         case ToTime():
             return (
-                (end, "no record is as new; set to the log's end") if found is None else (found, "")
+                (end, "no record is as new; set to the log's end")
+                if offset_by_time is None
+                else (offset_by_time, "")
             )
         case ToOffsets(by_partition):
-            return by_partition[group, at.partition], ""
+            return by_partition[group, lag.partition], ""
 
 
-def _current(at: PartitionLag) -> int:
-    if at.committed is None:
-        raise NoCommitError(
-            f"{at.partition}: cannot be shifted, the group has committed nothing there"
-        )
-    return at.committed.offset
+def _current(lag: PartitionLag) -> int:
+    if lag.committed is None:
+        raise NoCommitError(f"{lag.partition}: cannot be shifted, the group has no commit in it")
+    return lag.committed.offset

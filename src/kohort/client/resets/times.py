@@ -1,7 +1,7 @@
-"""Points in time as Kafka's `--to-datetime` and `--by-duration` take them.
+"""Points in time in the formats of Kafka's `--to-datetime` and `--by-duration`.
 
-A date and time without a zone is UTC, as in Kafka's own tool, which surprises people. So
-`Moment.zone_given` says whether there was a zone, and output names the zone that was used.
+A date and time without a zone is UTC, as in Kafka's own tool, which surprises users. So
+`Moment.has_zone` is False without a zone, and output names the zone.
 """
 
 import re
@@ -22,16 +22,16 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A point in time, and whether its zone was given or assumed."""
+    """A point in time, and whether the input had a zone."""
 
     at_ms: int
-    zone_given: bool
+    has_zone: bool
 
-    def told(self, local: timezone | None = None) -> str:
-        """In UTC and in local time, to be checked before executing."""
-        at = instant(self.at_ms)
+    def describe(self, local: timezone | None = None) -> str:
+        """The time in UTC and in local time, for a check before the execution."""
+        moment = instant(self.at_ms)
         return (
-            f"{iso(self.at_ms)} ({at.astimezone(local).isoformat(timespec='milliseconds')} "
+            f"{iso(self.at_ms)} ({moment.astimezone(local).isoformat(timespec='milliseconds')} "
             "local time)"
         )
 
@@ -39,24 +39,24 @@ class Moment:
 def parse_datetime(text: str) -> Moment:
     """ISO 8601 with or without a zone: `2026-01-31T09:30:00.000+01:00`. Raises ConfigError."""
     try:
-        at = datetime.fromisoformat(text)
+        parsed = datetime.fromisoformat(text)
     except ValueError:
         raise ConfigError(
             f"{text!r} is not a date and time as in 2026-01-31T09:30:00.000+01:00 (or "
             "…Z; without a zone it is UTC)"
         ) from None
-    given = at.tzinfo is not None
-    aware = at if given else at.replace(tzinfo=UTC)
-    return Moment((aware - _EPOCH) // timedelta(milliseconds=1), given)
+    has_zone = parsed.tzinfo is not None
+    aware = parsed if has_zone else parsed.replace(tzinfo=UTC)
+    return Moment((aware - _EPOCH) // timedelta(milliseconds=1), has_zone)
 
 
 def parse_duration(text: str) -> int:
-    """Milliseconds of `PnDTnHnMnS`, as java.time.Duration reads it. Raises ConfigError."""
-    found = _DURATION.fullmatch(text)
-    if found is None or text[-1] in "Pp" or text[-1] in "Tt":
+    """Milliseconds of `PnDTnHnMnS`, parsed as by java.time.Duration. Raises ConfigError."""
+    match = _DURATION.fullmatch(text)
+    if match is None or text[-1] in "Pp" or text[-1] in "Tt":
         raise ConfigError(f"{text!r} is not a duration as in P1DT2H30M (PnDTnHnMnS)")
-    total = sum(float((found[unit] or "0").replace(",", ".")) * ms for unit, ms in _UNITS.items())
-    return int(-total if found["sign"] == "-" else total)
+    total = sum(float((match[unit] or "0").replace(",", ".")) * ms for unit, ms in _UNITS.items())
+    return int(-total if match["sign"] == "-" else total)
 
 
 def instant(at_ms: int) -> datetime:
@@ -65,5 +65,5 @@ def instant(at_ms: int) -> datetime:
 
 
 def iso(at_ms: int) -> str:
-    """In UTC, such as 2026-01-31T09:30:00.000Z."""
+    """The time in UTC, such as 2026-01-31T09:30:00.000Z."""
     return instant(at_ms).isoformat(timespec="milliseconds").replace("+00:00", "Z")
