@@ -67,7 +67,7 @@ async def test_groups_are_selected_in_any_case(admin: Admin, cluster: Cluster) -
     assert await names(states=["empty"], types=["classic"]) == ["b"]
 
 
-async def test_a_broker_that_cannot_filter_is_filtered_for(
+async def test_groups_of_a_broker_without_filters_are_filtered_by_the_client(
     admin: Admin, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """ListGroups below v4 sends everything, below v5 knows no types."""
@@ -112,7 +112,7 @@ async def test_subscriptions_of_a_consumer_group_are_described(
     assert (b.topics, b.topic_regex) == ((), "ord.*")
 
 
-async def test_bytes_of_an_assignment_that_nobody_can_read_are_no_error(
+async def test_an_assignment_that_cannot_be_decoded_is_no_error(
     admin: Admin, cluster: Cluster
 ) -> None:
     await join(cluster, G, {"orders": [0]}, assignment=b"\xff")
@@ -121,13 +121,13 @@ async def test_bytes_of_an_assignment_that_nobody_can_read_are_no_error(
     assert member.topics == ("orders",)
 
 
-async def test_a_group_that_is_not_there_is_dead(admin: Admin) -> None:
+async def test_a_group_that_does_not_exist_is_dead(admin: Admin) -> None:
     described = await describe(admin, GroupId("nobody"))
     assert described.state == "Dead"
     assert not described.exists
 
 
-async def test_many_groups_in_one_call(admin: Admin) -> None:
+async def test_many_groups_are_described_in_one_call(admin: Admin) -> None:
     groups = [GroupId(f"g{number}") for number in range(30)]
     for number, group in enumerate(groups):
         await commit(admin, group, orders_0=number)
@@ -139,9 +139,7 @@ async def test_many_groups_in_one_call(admin: Admin) -> None:
     assert [committed[group] for group in groups] == [{tp(0): at(number)} for number in range(30)]
 
 
-async def test_groups_are_deleted_but_not_those_with_members(
-    admin: Admin, cluster: Cluster
-) -> None:
+async def test_groups_are_deleted_unless_they_have_members(admin: Admin, cluster: Cluster) -> None:
     await commit(admin, "empty", orders_0=0)
     await join(cluster, "busy", {"orders": [0]})
     deleted = await admin.delete_groups([GroupId("empty"), GroupId("busy"), GroupId("nobody")])
@@ -178,7 +176,7 @@ def speak(monkeypatch: pytest.MonkeyPatch, api: str, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(2, 10))
-async def test_offsets_come_back_as_committed_in_every_version(
+async def test_committed_offsets_are_fetched_in_every_version(
     admin: Admin, monkeypatch: pytest.MonkeyPatch, version: int
 ) -> None:
     """From v8 on one request asks about many groups."""
@@ -205,7 +203,7 @@ async def test_offsets_are_committed_in_every_version(
     assert await admin.committed([G]) == {G: {tp(0): at(7, "m")}}
 
 
-async def test_a_partition_that_is_not_there_is_that_partitions_error(admin: Admin) -> None:
+async def test_a_missing_partition_is_an_error_of_that_partition(admin: Admin) -> None:
     outcomes = await admin.commit(G, {tp(0): at(1), tp(5): at(1), tp(0, "never"): at(1)})
     assert outcomes[tp(0)] is None
     assert (
@@ -216,7 +214,7 @@ async def test_a_partition_that_is_not_there_is_that_partitions_error(admin: Adm
     assert await admin.committed([G]) == {G: {tp(0): at(1)}}
 
 
-async def test_a_group_with_members_takes_no_commit_from_outside(
+async def test_a_group_with_members_refuses_commits_from_outside(
     admin: Admin, cluster: Cluster
 ) -> None:
     await join(cluster, G, {"orders": [0]})
@@ -251,7 +249,7 @@ async def test_deleting_offsets_of_an_unknown_group_is_an_error(admin: Admin) ->
 # --------------------------------------------------------------------------------------------------
 
 
-async def test_lag_of_what_is_committed_and_of_what_is_not(admin: Admin, broker: Broker) -> None:
+async def test_partitions_without_a_commit_have_no_lag(admin: Admin, broker: Broker) -> None:
     fill(broker, "orders", 10, 4)
     await commit(admin, G, orders_0=3)
     partition_lags = await admin.partition_lags(G, [tp(0), tp(1)])
@@ -264,7 +262,7 @@ async def test_lag_of_what_is_committed_and_of_what_is_not(admin: Admin, broker:
     }
 
 
-async def test_what_retention_removed_is_not_lag(
+async def test_records_removed_by_retention_are_no_lag(
     admin: Admin, broker: Broker, cluster: Cluster
 ) -> None:
     fill(broker, "orders", 10)
@@ -276,7 +274,9 @@ async def test_what_retention_removed_is_not_lag(
     assert (partition_lag.lag, partition_lag.missed) == (2, 5)
 
 
-async def test_a_topic_that_is_gone_is_told_at_once(admin: Admin, cluster: Cluster) -> None:
+async def test_the_lag_of_a_deleted_topic_is_unknown_at_once(
+    admin: Admin, cluster: Cluster
+) -> None:
     """Asking its leader would mean to wait for one until the time is up."""
     partition_lags = await admin.partition_lags(G, [tp(0, "never"), tp(7), tp(0)])
     assert [(each.start, each.lag) for each in partition_lags.values()] == [
@@ -290,7 +290,7 @@ async def test_a_topic_that_is_gone_is_told_at_once(admin: Admin, cluster: Clust
 # --------------------------------------------------------------------------------------------------
 
 
-async def test_topics_are_made_grown_described_and_deleted(admin: Admin) -> None:
+async def test_topics_are_created_grown_described_and_deleted(admin: Admin) -> None:
     await admin.create_topic("payments", partitions=3, configs={"cleanup.policy": "compact"})
     with pytest.raises(KafkaError) as again:
         await admin.create_topic("payments", partitions=3)
@@ -338,7 +338,7 @@ async def test_configs_are_altered_one_by_one(admin: Admin) -> None:
     assert refused.value.code is ErrorCode.invalid_config
 
 
-async def test_configs_of_a_broker_and_of_what_is_not_there(admin: Admin, broker: Broker) -> None:
+async def test_configs_of_a_broker_and_of_missing_resources(admin: Admin, broker: Broker) -> None:
     one = ConfigResource("broker", str(broker.node_id))
     nothing = ConfigResource("topic", "never")
     found = await admin.describe_configs([one, nothing, ORDERS])
@@ -347,7 +347,7 @@ async def test_configs_of_a_broker_and_of_what_is_not_there(admin: Admin, broker
     assert "retention.ms" in unless_error(found[ORDERS])
 
 
-async def test_what_cannot_be_sent_is_told(admin: Admin) -> None:
+async def test_a_value_that_cannot_be_sent_is_an_error(admin: Admin) -> None:
     with pytest.raises(KohortError, match="create_topics: a value cannot be sent"):
         await admin.create_topic("large", partitions=2**40)
     found = await admin.describe_groups([GroupId("\udcff")])
@@ -395,7 +395,9 @@ async def test_records_are_deleted_by_leaders_that_moved() -> None:
     assert _code(found[TopicPartition("x", 0)]) is ErrorCode.unknown_topic_or_partition
 
 
-async def test_the_cluster_and_its_log_directories(admin: Admin, broker: Broker) -> None:
+async def test_the_cluster_and_its_log_directories_are_described(
+    admin: Admin, broker: Broker
+) -> None:
     fill(broker, "orders", 3)
     described = await admin.describe_cluster()
     assert described.cluster_id == broker.cluster_id
@@ -421,7 +423,7 @@ async def test_members_are_removed(admin: Admin, cluster: Cluster) -> None:
 # -------------------------------------------------------------------------------------------------
 
 
-async def test_a_coordinator_that_loads_is_asked_again(
+async def test_requests_to_a_loading_coordinator_are_retried(
     admin: Admin, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     passing = [
@@ -445,7 +447,7 @@ async def test_a_coordinator_that_loads_is_asked_again(
     assert _code(deleted[G]) is ErrorCode.group_id_not_found  # the first request was carried out
 
 
-async def test_no_broker_is_an_error_that_says_what_was_tried() -> None:
+async def test_an_unreachable_cluster_is_an_error_with_the_attempts() -> None:
     config = ClientConfig(bootstrap="127.0.0.1:1", default_api_timeout_ms=60, retry_backoff_ms=5)
     async with Cluster(config) as nobody:
         admin = Admin(nobody)
@@ -456,7 +458,7 @@ async def test_no_broker_is_an_error_that_says_what_was_tried() -> None:
         assert "billing sent no response within 60 ms" in str(described)
 
 
-async def test_a_broker_that_is_down_is_named_and_hides_nothing(
+async def test_a_broker_that_is_down_is_named_beside_the_other_results(
     admin: Admin, cluster: Cluster, broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await commit(admin, G, orders_0=1)

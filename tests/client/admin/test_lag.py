@@ -26,10 +26,10 @@ def partition_lag(committed: int | None, start: int | None, end: int | None) -> 
         (40, None, None, None, "the partition does not exist, or has no leader"),
         (40, 90, 100, 10, "50 offsets were removed from the log before they were read"),
         (40, 100, 100, 0, "60 offsets were removed from the log before they were read"),
-        (140, 0, 100, 0, "the commit is 40 beyond the end of the log: was the topic made again?"),
+        (140, 0, 100, 0, "the commit is 40 beyond the end of the log: was the topic recreated?"),
     ],
 )
-def test_lag(
+def test_lag_of_each_state_of_a_partition(
     committed: int | None, start: int | None, end: int | None, lag: int | None, note: str
 ) -> None:
     at = partition_lag(committed, start, end)
@@ -38,7 +38,7 @@ def test_lag(
 
 
 @given(st.integers(0, 2**63 - 1), st.integers(0, 2**63 - 1), st.integers(0, 2**63 - 1))
-def test_lag_is_never_negative_and_never_more_than_the_log_holds(
+def test_lag_is_between_zero_and_the_size_of_the_log(
     committed: int, start: int, length: int
 ) -> None:
     at = partition_lag(committed, start, start + length)

@@ -22,20 +22,20 @@ _REMEDY: Final = "describe the ACLs"
 async def create_acls(
     cluster: Cluster, bindings: Sequence[AclBinding]
 ) -> dict[AclBinding, KohortError | None]:
-    """Add entries; None for each that exists now. Raises KohortError."""
-    creations = [_fields(each) for each in bindings]
+    """Add entries; None for each entry that exists now. Raises KohortError."""
+    creations = [_fields(binding) for binding in bindings]
     connection = await broker_connection(cluster)
     with changing(_REMEDY):
         response = await connection.send("create_acls", creations=creations)
     return {
-        binding: refusal(told.error_code, told.error_message)
-        for binding, told in zip(bindings, response.results, strict=True)
+        binding: refusal(result.error_code, result.error_message)
+        for binding, result in zip(bindings, response.results, strict=True)
     }
 
 
-async def describe_acls(cluster: Cluster, wanted: AclBindingFilter) -> list[AclBinding]:
-    """The entries that a filter is for. Raises KohortError."""
-    response = await (await broker_connection(cluster)).send("describe_acls", **_filter(wanted))
+async def describe_acls(cluster: Cluster, acl_filter: AclBindingFilter) -> list[AclBinding]:
+    """The entries that match a filter. Raises KohortError."""
+    response = await (await broker_connection(cluster)).send("describe_acls", **_filter(acl_filter))
     if (error := refusal(response.error_code, response.error_message)) is not None:
         raise fresh(error)
     return [
@@ -48,26 +48,26 @@ async def describe_acls(cluster: Cluster, wanted: AclBindingFilter) -> list[AclB
 async def delete_acls(
     cluster: Cluster, filters: Iterable[AclBindingFilter]
 ) -> list[list[AclBinding] | KohortError]:
-    """Remove the entries that each filter is for; the entries, or the error of the filter.
+    """Remove the entries that match each filter; returns them, or the error of the filter.
 
     Raises KohortError.
     """
-    asked = [_filter(each) for each in filters]
+    requested = [_filter(acl_filter) for acl_filter in filters]
     connection = await broker_connection(cluster)
     with changing(_REMEDY):
-        response = await connection.send("delete_acls", filters=asked)
-    return [_deleted(each) for each in response.filter_results]
+        response = await connection.send("delete_acls", filters=requested)
+    return [_deleted(result) for result in response.filter_results]
 
 
-def _deleted(told: Any) -> list[AclBinding] | KohortError:
-    error = refusal(told.error_code, told.error_message)
-    for each in told.matching_acls:
-        error = error or refusal(each.error_code, each.error_message)
+def _deleted(result: Any) -> list[AclBinding] | KohortError:
+    error = refusal(result.error_code, result.error_message)
+    for acl in result.matching_acls:
+        error = error or refusal(acl.error_code, acl.error_message)
     if error is not None:
         return error
     return [
-        _binding(each.resource_type, each.resource_name, each.pattern_type, each)
-        for each in told.matching_acls
+        _binding(acl.resource_type, acl.resource_name, acl.pattern_type, acl)
+        for acl in result.matching_acls
     ]
 
 
@@ -76,15 +76,15 @@ def _fields(binding: AclBinding) -> dict[str, Any]:
     return fields | {"resource_pattern_type": fields.pop("pattern_type")}
 
 
-def _filter(wanted: AclBindingFilter) -> dict[str, Any]:
+def _filter(acl_filter: AclBindingFilter) -> dict[str, Any]:
     return {
-        "resource_type_filter": wanted.resource_type,
-        "resource_name_filter": wanted.resource_name,
-        "pattern_type_filter": wanted.pattern_type,
-        "principal_filter": wanted.principal,
-        "host_filter": wanted.host,
-        "operation": wanted.operation,
-        "permission_type": wanted.permission_type,
+        "resource_type_filter": acl_filter.resource_type,
+        "resource_name_filter": acl_filter.resource_name,
+        "pattern_type_filter": acl_filter.pattern_type,
+        "principal_filter": acl_filter.principal,
+        "host_filter": acl_filter.host,
+        "operation": acl_filter.operation,
+        "permission_type": acl_filter.permission_type,
     }
 
 

@@ -113,12 +113,12 @@ class Admin(MethodHints):
     async def describe_groups(
         self, groups: Iterable[GroupId]
     ) -> dict[GroupId, GroupDescription | KohortError]:
-        """State, members and assignments of each group; `Dead` if there is no such group."""
+        """State, members and assignments of each group; `Dead` for a group that does not exist."""
         validate_names("groups", groups)
         return await group_apis.describe_groups(self.cluster, groups, timeout_ms=self.timeout_ms)
 
     async def delete_groups(self, groups: Iterable[GroupId]) -> dict[GroupId, KohortError | None]:
-        """Delete groups with all that they committed; None for each that is deleted."""
+        """Delete groups with all their commits; None for each deleted group."""
         validate_names("groups", groups)
         return await group_apis.delete_groups(self.cluster, groups, timeout_ms=self.timeout_ms)
 
@@ -173,7 +173,7 @@ class Admin(MethodHints):
         *,
         topic_ids: Mapping[TopicPartition, UUID] | None = None,
     ) -> dict[TopicPartition, KafkaError | None]:
-        """Commit for a group without members; None for each partition that is committed.
+        """Commit for a group without members; None for each committed partition.
 
         Offsets of a topic that was deleted are refused (UNKNOWN_TOPIC_ID) though another one has
         its name, for partitions in `topic_ids`; by Apache Kafka since 4.1.
@@ -181,7 +181,7 @@ class Admin(MethodHints):
         members; TypeError and ValueError for what is no offset.
         """
         validate_offsets(offsets)
-        named = {tp: committable(tp, given) for tp, given in offsets.items()}
+        named = {tp: committable(tp, offset) for tp, offset in offsets.items()}
         return await offset_apis.commit(
             self.cluster, group, named, topic_ids or {}, timeout_ms=self.timeout_ms
         )
@@ -220,38 +220,40 @@ class Admin(MethodHints):
         """
         validate_partitions(partitions)
         committed = unless_error((await self.committed([group]))[group])
-        wanted = committed.keys() | set(partitions)
-        return partition_lags(committed, await self.ends(wanted, isolation=isolation), wanted)
+        requested = committed.keys() | set(partitions)
+        return partition_lags(committed, await self.ends(requested, isolation=isolation), requested)
 
     async def ends(
         self, partitions: Collection[TopicPartition], *, isolation: Isolation = "read_uncommitted"
     ) -> dict[TopicPartition, tuple[int, int]]:
         """Log start and end offset of each partition whose leader responds."""
         validate_partitions(partitions)
-        there = await self._with_leaders(partitions)
-        starts = await self.list_offsets(dict.fromkeys(there, EARLIEST), isolation=isolation)
+        existing = await self._with_leaders(partitions)
+        starts = await self.list_offsets(dict.fromkeys(existing, EARLIEST), isolation=isolation)
         # The end last: start <= end holds, whatever is deleted or appended in between.
-        ends = await self.list_offsets(dict.fromkeys(there, LATEST), isolation=isolation)
+        ends = await self.list_offsets(dict.fromkeys(existing, LATEST), isolation=isolation)
         return {
-            each: (start.offset, end.offset)
-            for each in there
-            if isinstance(start := starts.get(each), Offset)
-            and isinstance(end := ends.get(each), Offset)
+            partition: (start.offset, end.offset)
+            for partition in existing
+            if isinstance(start := starts.get(partition), Offset)
+            and isinstance(end := ends.get(partition), Offset)
         }
 
     async def _with_leaders(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """The partitions that exist and have a leader now; requests would wait for the others."""
-        wanted = list(partitions)
+        """The partitions with a leader now; requests would wait for the others."""
+        requested = list(partitions)
         topics = (
-            (await self.cluster.metadata({each.topic for each in wanted})).topics if wanted else {}
+            (await self.cluster.metadata({partition.topic for partition in requested})).topics
+            if requested
+            else {}
         )
-        led = {
-            TopicPartition(name, each.index)
+        with_leader = {
+            TopicPartition(name, metadata.index)
             for name, topic in topics.items()
-            for each in topic.partitions
-            if each.leader >= 0
+            for metadata in topic.partitions
+            if metadata.leader >= 0
         }
-        return [each for each in wanted if each in led]
+        return [partition for partition in requested if partition in with_leader]
 
     # --- topics
 
@@ -363,7 +365,7 @@ class Admin(MethodHints):
         await user_apis.set_scram_password(self.cluster, user, password, mechanism, iterations)
 
     async def delete_scram_credential(self, user: str, *, mechanism: str = "SCRAM-SHA-512") -> None:
-        """Delete what a user has for a mechanism. Raises KohortError: RESOURCE_NOT_FOUND."""
+        """Delete a user's credential of a mechanism. Raises KohortError: RESOURCE_NOT_FOUND."""
         await user_apis.delete_scram_credential(self.cluster, user, mechanism)
 
     # --- quotas
@@ -406,7 +408,7 @@ class Admin(MethodHints):
         return await acl_apis.create_acls(self.cluster, list(dict.fromkeys(bindings)))
 
     async def describe_acls(self, wanted: AclBindingFilter = EVERY_ACL) -> list[AclBinding]:
-        """The entries that a filter is for. Raises KohortError: SECURITY_DISABLED."""
+        """The entries that match a filter. Raises KohortError: SECURITY_DISABLED."""
         return await acl_apis.describe_acls(self.cluster, wanted)
 
     async def delete_acls(
@@ -519,10 +521,10 @@ def partition_lags(
     partitions: Iterable[TopicPartition],
 ) -> dict[TopicPartition, PartitionLag]:
     """The lag in each partition, in order, of a group that committed these offsets."""
-    found = {}
-    for each in sorted(partitions):
-        start, end = ends.get(each, (None, None))
-        found[each] = PartitionLag(
-            partition=each, committed=committed.get(each), start=start, end=end
+    lags = {}
+    for partition in sorted(partitions):
+        start, end = ends.get(partition, (None, None))
+        lags[partition] = PartitionLag(
+            partition=partition, committed=committed.get(partition), start=start, end=end
         )
-    return found
+    return lags

@@ -1,7 +1,7 @@
-"""Changes without a response: the error says that the change may have been made, and what tells.
+"""Errors of changes without a response: the change may have been made.
 
-A request whose connection breaks, or whose time is over, may have been executed. If it is repeated,
-the response is about the repetition: GROUP_ID_NOT_FOUND, where the first request deleted the group.
+A request whose connection breaks, or that times out, may have been executed. If it is repeated, the
+response is about the repetition: GROUP_ID_NOT_FOUND after the first request deleted the group.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,7 +13,7 @@ from kohort.errors import KafkaError
 
 
 def may_be_made(remedy: str) -> str:
-    """The advice after a change without response: `remedy` finds out what became of it."""
+    """The advice after a change without response: `remedy` shows whether it was made."""
     return f"the change may have been made: {remedy} before you repeat it"
 
 
@@ -27,14 +27,14 @@ def changing(remedy: str) -> Iterator[None]:
 
 
 def repeated(outcome: Any, remedy: str) -> Any:
-    """The outcome of a change that had been sent before, without response: errors have the advice.
+    """The outcome of a repeated change, the first without response: errors get the advice.
 
-    A mapping has outcomes of its own.
+    A mapping has one outcome per key.
     """
     advice = may_be_made(remedy)
     match outcome:
         case Mapping():
-            return {key: repeated(each, remedy) for key, each in outcome.items()}
+            return {key: repeated(value, remedy) for key, value in outcome.items()}
         case KafkaError():
             return KafkaError(outcome.code, f"{outcome.message}; {advice}".removeprefix("; "))
         case GaveUpError():

@@ -36,7 +36,7 @@ _SET, _DELETE, _APPEND, _SUBTRACT = range(4)
 
 
 class ConfigResource(NamedTuple):
-    """What has configs: a topic by its name, a broker by its node id, "" for all brokers."""
+    """A resource with configs: a topic name, a broker's node id, or "" for all brokers."""
 
     type: ResourceType
     name: str
@@ -61,42 +61,48 @@ Described: TypeAlias = dict[ConfigResource, dict[str, ConfigEntry] | KohortError
 async def describe_configs(cluster: Cluster, resources: Iterable[ConfigResource]) -> Described:
     """The configs of each resource by name, or its error."""
     by_node: defaultdict[int | None, list[ConfigResource]] = defaultdict(list)
-    for each in dict.fromkeys(resources):
-        by_node[_node(each)].append(each)
-    found = await asyncio.gather(*(_described(cluster, *each) for each in by_node.items()))
-    return {resource: outcome for part in found for resource, outcome in part.items()}
+    for resource in dict.fromkeys(resources):
+        by_node[_node(resource)].append(resource)
+    results = await asyncio.gather(
+        *(_described(cluster, *node_and_resources) for node_and_resources in by_node.items())
+    )
+    return {resource: outcome for described in results for resource, outcome in described.items()}
 
 
 async def _described(
     cluster: Cluster, node_id: int | None, resources: Collection[ConfigResource]
 ) -> Described:
-    asked = [
-        {"resource_type": _IDS[each.type], "resource_name": each.name, "configuration_keys": None}
-        for each in resources
+    requested = [
+        {
+            "resource_type": _IDS[resource.type],
+            "resource_name": resource.name,
+            "configuration_keys": None,
+        }
+        for resource in resources
     ]
     try:
         connection = await broker_connection(cluster, node_id)
-        response = await connection.send("describe_configs", min_version=1, resources=asked)
+        response = await connection.send("describe_configs", min_version=1, resources=requested)
     except KohortError as error:
         return dict.fromkeys(resources, error.with_traceback(None))
-    found = {_resource(each): _outcome(each) for each in response.results}
+    outcomes = {_resource(result): _outcome(result) for result in response.results}
     missing = KafkaError(ErrorCode.unknown_server_error, "missing in the broker's response")
-    return {each: found.get(each, missing) for each in resources}
+    return {resource: outcomes.get(resource, missing) for resource in resources}
 
 
-def _outcome(told: Any) -> dict[str, ConfigEntry] | KohortError:
-    name = " ".join(_resource(told))
-    if (error := refusal(told.error_code, told.error_message or name)) is not None:
+def _outcome(result: Any) -> dict[str, ConfigEntry] | KohortError:
+    name = " ".join(_resource(result))
+    if (error := refusal(result.error_code, result.error_message or name)) is not None:
         return error
     return {
-        each.name: ConfigEntry(
-            name=each.name,
-            value=each.value,
-            source=_SOURCES.get(each.config_source, "UNKNOWN"),
-            is_read_only=each.read_only,
-            is_sensitive=each.is_sensitive,
+        config.name: ConfigEntry(
+            name=config.name,
+            value=config.value,
+            source=_SOURCES.get(config.config_source, "UNKNOWN"),
+            is_read_only=config.read_only,
+            is_sensitive=config.is_sensitive,
         )
-        for each in told.configs
+        for config in result.configs
     }
 
 
@@ -117,7 +123,7 @@ async def alter_configs(
         *((name, _APPEND, value) for name, value in append.items()),
         *((name, _SUBTRACT, value) for name, value in subtract.items()),
     ]
-    asked = {
+    alteration = {
         "resource_type": _IDS[resource.type],
         "resource_name": resource.name,
         "configs": [
@@ -128,19 +134,21 @@ async def alter_configs(
     connection = await broker_connection(cluster, _node(resource))
     with nullcontext() if validate_only else changing("describe the configs"):
         response = await connection.send(
-            "incremental_alter_configs", resources=[asked], validate_only=validate_only
+            "incremental_alter_configs", resources=[alteration], validate_only=validate_only
         )
-    for each in response.responses:
+    for response_resource in response.responses:
         name = " ".join(resource)
-        if (error := refusal(each.error_code, each.error_message or name)) is not None:
+        if (
+            error := refusal(response_resource.error_code, response_resource.error_message or name)
+        ) is not None:
             raise fresh(error)
 
 
 def _node(resource: ConfigResource) -> int | None:
-    """The broker to ask; None: any."""
+    """The broker that gets the request; None: any."""
     by_broker = resource.type in ("broker", "broker-logger") and resource.name.isdecimal()
     return int(resource.name) if by_broker else None
 
 
-def _resource(told: Any) -> ConfigResource:
-    return ConfigResource(_TYPES.get(told.resource_type, "topic"), told.resource_name)
+def _resource(result: Any) -> ConfigResource:
+    return ConfigResource(_TYPES.get(result.resource_type, "topic"), result.resource_name)

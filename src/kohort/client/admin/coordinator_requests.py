@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Coordinator(NamedTuple):
-    """The coordinator that a request goes to."""
+    """The coordinator that gets a request."""
 
     node_id: int
     connection: Connection
@@ -43,47 +43,47 @@ async def send_to_coordinators(
 ) -> dict[GroupId, T | KohortError]:
     """The result of every group, or its last error.
 
-    With `key_type` TRANSACTION the same for transactional ids. `remedy` is for changes: what tells
-    whether one was made that was sent without response, which its errors then say (`changes.py`).
+    With `key_type` TRANSACTION, `groups` are transactional ids. `remedy` is for changes: the advice
+    in errors of changes that were sent without response (`changes.py`).
     """
     deadline = _now() + timeout_ms / 1000
     responses: dict[GroupId, T | KohortError] = {}
     pending = list(dict.fromkeys(groups))
     backoff = cluster.backoff()
     unanswered: set[GroupId] = set()
-    """Groups about which a request was sent that got no response."""
+    """Groups of requests without response."""
 
-    async def noting(coordinator: Coordinator, asked: list[GroupId]) -> Responses[T]:
+    async def send_noting(coordinator: Coordinator, requested: list[GroupId]) -> Responses[T]:
         try:
-            return await send(coordinator, asked)
+            return await send(coordinator, requested)
         except (BrokerUnreachableError, asyncio.CancelledError):
-            unanswered.update(asked)
+            unanswered.update(requested)
             raise
 
     while pending:
-        said = await _attempt(cluster, pending, noting, deadline, key_type)
+        outcomes = await _attempt(cluster, pending, send_noting, deadline, key_type)
         # An attempt that the deadline cut off does not replace the error of the one before.
         responses |= {
-            group: said[group]
+            group: outcomes[group]
             for group in pending
-            if not isinstance(said[group], _TimeUpError) or group not in responses
+            if not isinstance(outcomes[group], _TimeUpError) or group not in responses
         }
         failed = {
             group: error
             for group in pending
-            if isinstance(error := said[group], KohortError) and _passes(error)
+            if isinstance(error := outcomes[group], KohortError) and _is_retriable(error)
         }
         pending = list(failed)
         if not pending:
             break
-        what = f"a request to the coordinator of {join_names(pending, 1)}"
-        pause = backoff.after(failed[pending[0]], what)
+        task = f"a request to the coordinator of {join_names(pending, 1)}"
+        pause = backoff.after(failed[pending[0]], task)
         if _now() + pause > deadline:
             break
         await asyncio.sleep(pause)
     kind = "group" if key_type == GROUP else "transactional id"
     responses |= {
-        group: _gave_up(f"{kind} {group}", responses[group], timeout_ms) for group in pending
+        group: _gave_up_error(f"{kind} {group}", responses[group], timeout_ms) for group in pending
     }
     if remedy is not None:
         responses |= {group: repeated(responses[group], remedy) for group in unanswered}
@@ -99,19 +99,20 @@ async def _attempt(
 ) -> dict[GroupId, T | KohortError]:
     responses: dict[GroupId, T | KohortError] = {}
     by_node: dict[int, list[GroupId]] = {}
-    (found,) = await _settled([cluster.coordinators(groups, key_type)], deadline)
+    (coordinators,) = await _results_until([cluster.coordinators(groups, key_type)], deadline)
     for group in groups:
-        node = found if isinstance(found, KohortError) else found[group]
+        node = coordinators if isinstance(coordinators, KohortError) else coordinators[group]
         if isinstance(node, KohortError):
             responses[group] = node
         else:
             by_node.setdefault(node, []).append(group)
-    said = await _settled(
-        (_send_to_node(cluster, node, each, send) for node, each in by_node.items()), deadline
+    outcomes = await _results_until(
+        (_send_to_node(cluster, node, node_groups, send) for node, node_groups in by_node.items()),
+        deadline,
     )
-    for asked, response in zip(by_node.values(), said, strict=True):
+    for requested, response in zip(by_node.values(), outcomes, strict=True):
         responses |= (
-            dict.fromkeys(asked, response) if isinstance(response, KohortError) else response
+            dict.fromkeys(requested, response) if isinstance(response, KohortError) else response
         )
     return responses
 
@@ -121,15 +122,15 @@ async def _send_to_node(
 ) -> Responses[T]:
     responses = await send(Coordinator(node, await cluster.connection(node)), groups)
     missing = KafkaError(
-        ErrorCode.unknown_server_error, (f"broker {node} left the group out of its response")
+        ErrorCode.unknown_server_error, (f"the group is missing in the response of broker {node}")
     )
     return {group: responses.get(group, missing) for group in groups}
 
 
-async def _settled(waits: Iterable[Awaitable[T]], deadline: float) -> list[T | KohortError]:
+async def _results_until(waits: Iterable[Awaitable[T]], deadline: float) -> list[T | KohortError]:
     """The result or KohortError of each wait; `_TimeUpError` at the deadline."""
 
-    async def one(wait: Awaitable[T]) -> T | KohortError:
+    async def result_of(wait: Awaitable[T]) -> T | KohortError:
         try:
             async with asyncio.timeout(max(deadline - _now(), 0.001)):
                 return await wait
@@ -138,7 +139,7 @@ async def _settled(waits: Iterable[Awaitable[T]], deadline: float) -> list[T | K
         except KohortError as error:
             return error.with_traceback(None)
 
-    return await asyncio.gather(*map(one, waits))
+    return await asyncio.gather(*map(result_of, waits))
 
 
 def _now() -> float:
@@ -146,10 +147,10 @@ def _now() -> float:
 
 
 class _TimeUpError(KohortError):
-    """The time was up during an attempt."""
+    """The deadline passed during an attempt."""
 
 
-def _passes(error: KohortError) -> bool:
+def _is_retriable(error: KohortError) -> bool:
     if isinstance(error, KafkaError) and error.code in _FOR_THE_CALLER:
         return False
     return is_retriable(error) or isinstance(error, _TimeUpError)
@@ -158,10 +159,10 @@ def _passes(error: KohortError) -> bool:
 _FOR_THE_CALLER: Final = frozenset(
     {ErrorCode.rebalance_in_progress, ErrorCode.unstable_offset_commit}
 )
-"""Retriable errors that last: the caller wants to know them."""
+"""Retriable errors that last, so the caller gets them."""
 
 
-def _gave_up(key: str, response: T | KohortError, timeout_ms: int) -> GaveUpError:
+def _gave_up_error(key: str, response: T | KohortError, timeout_ms: int) -> GaveUpError:
     last = response if isinstance(response, KohortError) else None
     return GaveUpError(
         f"the coordinator of {key} sent no response within {timeout_ms} ms; last: {response}",
@@ -176,5 +177,5 @@ def refusal(error: ErrorCode, message: str | None = "") -> KafkaError | None:
 
 async def broker_connection(cluster: Cluster, node_id: int | None = None) -> Connection:
     """A connection to this broker, or to any. Raises KohortError."""
-    await cluster.metadata(())  # with its retries: the one attempt below finds known brokers
+    await cluster.metadata(())  # retried; the single attempt below needs the brokers
     return await (cluster.any_connection() if node_id is None else cluster.connection(node_id))

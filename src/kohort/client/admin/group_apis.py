@@ -1,8 +1,8 @@
 """Requests ListGroups, DescribeGroups, ConsumerGroupDescribe, DeleteGroups and LeaveGroup.
 
-Every broker lists the groups that it coordinates, so all brokers are asked. A broker without a
-response is reported by name, and fails the list only if no broker responds. Groups of the consumer
-protocol (KIP-848) have an API of their own, used for groups that DescribeGroups does not know.
+Every broker lists the groups that it coordinates, so all brokers get the request. A broker without
+a response is named in the result, and the list fails only if no broker responds. Groups of the
+consumer protocol (KIP-848) have their own API, used for groups that DescribeGroups does not have.
 """
 
 import asyncio
@@ -44,18 +44,21 @@ async def list_groups(
     Raises KohortError if no broker responds.
     """
     brokers = sorted((await cluster.metadata(())).brokers)
-    said = await asyncio.gather(
+    outcomes = await asyncio.gather(
         *(_listed(cluster, node, states, types, timeout_ms) for node in brokers)
     )
     failures = {
-        node: each
-        for node, each in zip(brokers, said, strict=True)
-        if isinstance(each, KohortError)
+        node: outcome
+        for node, outcome in zip(brokers, outcomes, strict=True)
+        if isinstance(outcome, KohortError)
     }
     if failures and len(failures) == len(brokers):
         raise fresh(next(iter(failures.values())))
     groups = {
-        group.group: group for each in said if not isinstance(each, KohortError) for group in each
+        group.group: group
+        for listings in outcomes
+        if not isinstance(listings, KohortError)
+        for group in listings
     }
     return Listing(groups=tuple(groups[name] for name in sorted(groups)), failures=failures)
 
@@ -75,23 +78,25 @@ async def _listed(
             return error
     except KohortError as error:
         return error.with_traceback(None)
-    listings = (_listing(each, node) for each in response.groups)
-    # Brokers that cannot filter send everything.
+    listings = (_listing(group, node) for group in response.groups)
+    # Brokers that cannot filter send all groups.
     return [
-        each for each in listings if _is_one_of(each.state, states) and _is_one_of(each.type, types)
+        listing
+        for listing in listings
+        if _matches(listing.state, states) and _matches(listing.type, types)
     ]
 
 
-def _is_one_of(value: str, wanted: Collection[str]) -> bool:
-    return not wanted or value.lower() in {each.lower() for each in wanted}
+def _matches(value: str, accepted: Collection[str]) -> bool:
+    return not accepted or value.lower() in {candidate.lower() for candidate in accepted}
 
 
-def _listing(of: Any, node: int) -> GroupListing:
+def _listing(group: Any, node: int) -> GroupListing:
     return GroupListing(
-        group=GroupId(of.group_id),
-        protocol_type=of.protocol_type,
-        state=getattr(of, "group_state", ""),
-        type=(getattr(of, "group_type", "") or CLASSIC).capitalize(),
+        group=GroupId(group.group_id),
+        protocol_type=group.protocol_type,
+        state=getattr(group, "group_state", ""),
+        type=(getattr(group, "group_type", "") or CLASSIC).capitalize(),
         coordinator=node,
     )
 
@@ -102,49 +107,53 @@ def _listing(of: Any, node: int) -> GroupListing:
 async def describe_groups(
     cluster: Cluster, groups: Iterable[GroupId], *, timeout_ms: int
 ) -> dict[GroupId, GroupDescription | KohortError]:
-    """Each group, or why it cannot be described; a group that does not exist is `Dead`."""
+    """Each group, or the error of its description; a group that does not exist is `Dead`."""
     described = await send_to_coordinators(cluster, groups, _describe, timeout_ms=timeout_ms)
-    unknown = [
+    missing = [
         group
-        for group, each in described.items()
-        if isinstance(each, GroupDescription) and not each.exists
+        for group, description in described.items()
+        if isinstance(description, GroupDescription) and not description.exists
     ]
-    of_new_protocol = await send_to_coordinators(
-        cluster, unknown, _describe_new_protocol, timeout_ms=timeout_ms
+    consumer_groups = await send_to_coordinators(
+        cluster, missing, _describe_consumer_groups, timeout_ms=timeout_ms
     )
-    return described | {group: each for group, each in of_new_protocol.items() if each is not None}
+    return described | {
+        group: description
+        for group, description in consumer_groups.items()
+        if description is not None
+    }
 
 
 async def _describe(
     coordinator: Coordinator, groups: list[GroupId]
 ) -> dict[GroupId, GroupDescription | KohortError]:
     response = await coordinator.connection.send("describe_groups", groups=groups)
-    return {each.group_id: _description(each, coordinator) for each in response.groups}
+    return {group.group_id: _description(group, coordinator) for group in response.groups}
 
 
-def _description(of: Any, coordinator: Coordinator) -> GroupDescription | KafkaError:
-    if of.error_code not in (ErrorCode.none, ErrorCode.group_id_not_found):
-        return KafkaError(of.error_code, getattr(of, "error_message", None) or "")
+def _description(group: Any, coordinator: Coordinator) -> GroupDescription | KafkaError:
+    if group.error_code not in (ErrorCode.none, ErrorCode.group_id_not_found):
+        return KafkaError(group.error_code, getattr(group, "error_message", None) or "")
     return GroupDescription(
-        group=of.group_id,
-        state=of.group_state,
-        protocol_type=of.protocol_type,
-        assignor=of.protocol_data,
-        members=tuple(_member(each, of.protocol_type) for each in of.members),
+        group=group.group_id,
+        state=group.group_state,
+        protocol_type=group.protocol_type,
+        assignor=group.protocol_data,
+        members=tuple(_member(member, group.protocol_type) for member in group.members),
         coordinator=coordinator.node_id,
         coordinator_address=named(coordinator.connection.address),
     )
 
 
-def _member(of: Any, protocol_type: str) -> MemberDescription:
+def _member(member: Any, protocol_type: str) -> MemberDescription:
     readable = protocol_type == CONSUMER
-    assignment = _assignment(of.member_assignment) if readable else None
-    subscription = _subscription(of.member_metadata) if readable else None
+    assignment = _assignment(member.member_assignment) if readable else None
+    subscription = _subscription(member.member_metadata) if readable else None
     return MemberDescription(
-        member_id=MemberId(of.member_id),
-        instance_id=_instance(getattr(of, "group_instance_id", None)),
-        client_id=of.client_id,
-        client_host=of.client_host,
+        member_id=MemberId(member.member_id),
+        instance_id=_instance(getattr(member, "group_instance_id", None)),
+        client_id=member.client_id,
+        client_host=member.client_host,
         assignment=None if assignment is None else assignment.partitions,
         topics=None if subscription is None else subscription.topics,
         owned=() if subscription is None else subscription.owned,
@@ -152,8 +161,8 @@ def _member(of: Any, protocol_type: str) -> MemberDescription:
     )
 
 
-def _instance(of: str | None) -> InstanceId | None:
-    return None if of is None else InstanceId(of)
+def _instance(instance_id: str | None) -> InstanceId | None:
+    return None if instance_id is None else InstanceId(instance_id)
 
 
 def _assignment(data: bytes) -> Assignment | None:
@@ -173,55 +182,61 @@ def _subscription(data: bytes) -> Subscription | None:
         return None
 
 
-# --- describe, of the new consumer protocol
+# --- describe groups of the consumer protocol
 
 
-async def _describe_new_protocol(
+async def _describe_consumer_groups(
     coordinator: Coordinator, groups: list[GroupId]
 ) -> dict[GroupId, GroupDescription | KohortError | None]:
     """Describe groups of the consumer protocol; None for a group of another protocol."""
     if coordinator.connection.version("consumer_group_describe") is None:
         return dict.fromkeys(groups, None)
     response = await coordinator.connection.send("consumer_group_describe", group_ids=groups)
-    return {each.group_id: _new_description(each, coordinator) for each in response.groups}
+    return {
+        group.group_id: _consumer_group_description(group, coordinator) for group in response.groups
+    }
 
 
-def _new_description(of: Any, coordinator: Coordinator) -> GroupDescription | KafkaError | None:
-    if of.error_code is ErrorCode.group_id_not_found:
+def _consumer_group_description(
+    group: Any, coordinator: Coordinator
+) -> GroupDescription | KafkaError | None:
+    if group.error_code is ErrorCode.group_id_not_found:
         return None
-    if of.error_code is not ErrorCode.none:
-        return KafkaError(of.error_code, of.error_message or "")
+    if group.error_code is not ErrorCode.none:
+        return KafkaError(group.error_code, group.error_message or "")
     return GroupDescription(
-        group=of.group_id,
-        state=of.group_state,
+        group=group.group_id,
+        state=group.group_state,
         protocol_type=CONSUMER,
-        assignor=of.assignor_name,
-        members=tuple(map(_new_member, of.members)),
+        assignor=group.assignor_name,
+        members=tuple(map(_consumer_group_member, group.members)),
         coordinator=coordinator.node_id,
         coordinator_address=named(coordinator.connection.address),
         type=CONSUMER_TYPE,
-        epoch=of.group_epoch,
-        assignment_epoch=of.assignment_epoch,
+        epoch=group.group_epoch,
+        assignment_epoch=group.assignment_epoch,
     )
 
 
-def _new_member(of: Any) -> MemberDescription:
+def _consumer_group_member(member: Any) -> MemberDescription:
     return MemberDescription(
-        member_id=MemberId(of.member_id),
-        instance_id=_instance(of.instance_id),
-        client_id=of.client_id,
-        client_host=of.client_host,
-        assignment=_named_partitions(of.assignment.topic_partitions),
-        topics=tuple(of.subscribed_topic_names),
-        topic_regex=of.subscribed_topic_regex or None,
-        rack=of.rack_id,
-        epoch=of.member_epoch,
-        target=_named_partitions(of.target_assignment.topic_partitions),
+        member_id=MemberId(member.member_id),
+        instance_id=_instance(member.instance_id),
+        client_id=member.client_id,
+        client_host=member.client_host,
+        assignment=_named_partitions(member.assignment.topic_partitions),
+        topics=tuple(member.subscribed_topic_names),
+        topic_regex=member.subscribed_topic_regex or None,
+        rack=member.rack_id,
+        epoch=member.member_epoch,
+        target=_named_partitions(member.target_assignment.topic_partitions),
     )
 
 
-def _named_partitions(of: Sequence[Any]) -> tuple[TopicPartition, ...]:
-    return tuple(TopicPartition(each.topic_name, index) for each in of for index in each.partitions)
+def _named_partitions(topics: Sequence[Any]) -> tuple[TopicPartition, ...]:
+    return tuple(
+        TopicPartition(topic.topic_name, index) for topic in topics for index in topic.partitions
+    )
 
 
 # --- delete
@@ -240,7 +255,7 @@ async def _delete(
     coordinator: Coordinator, groups: list[GroupId]
 ) -> dict[GroupId, KohortError | None]:
     response = await coordinator.connection.send("delete_groups", groups_names=groups)
-    return {each.group_id: refusal(each.error_code) for each in response.results}
+    return {result.group_id: refusal(result.error_code) for result in response.results}
 
 
 async def remove_members(
@@ -254,11 +269,16 @@ async def remove_members(
 ) -> dict[str, KafkaError | None]:
     """Remove members by their ids, and static ones by their instance ids (KIP-345).
 
-    The error of each, None if it is removed. Raises KohortError when the group is refused.
+    Returns the error of each member, None if it is removed. Raises KohortError for an error of the
+    group.
     """
-    leaving = [{"member_id": each, "group_instance_id": None, "reason": reason} for each in members]
+    leaving = [
+        {"member_id": member_id, "group_instance_id": None, "reason": reason}
+        for member_id in members
+    ]
     leaving += [
-        {"member_id": "", "group_instance_id": each, "reason": reason} for each in instances
+        {"member_id": "", "group_instance_id": instance_id, "reason": reason}
+        for instance_id in instances
     ]
 
     async def send(
@@ -270,12 +290,12 @@ async def remove_members(
         if (error := refusal(response.error_code)) is not None:
             return {group: error}
         errors = {
-            each.group_instance_id or each.member_id: refusal(each.error_code)
-            for each in response.members
+            member.group_instance_id or member.member_id: refusal(member.error_code)
+            for member in response.members
         }
         return {group: errors}
 
-    found = await send_to_coordinators(
+    outcomes = await send_to_coordinators(
         cluster, [group], send, timeout_ms=timeout_ms, remedy="describe the group"
     )
-    return unless_error(found[group])
+    return unless_error(outcomes[group])

@@ -3,8 +3,8 @@
     lag = end offset - max(committed offset, log start offset)       never below 0
 
 - *Without a commit there is no lag*: None, shown as "-", never 0 and never the whole log. The
-  `auto.offset.reset` of its members decides where the group will start, which no other client
-  knows.
+  `auto.offset.reset` of its members decides on the start offset, which no other client
+  has.
 - *The end* is the high watermark, or the last stable offset under `read_committed`: the offsets
   that a consumer can reach. It is requested after the commits, so that a group at work never seems
   to be ahead. A leader that does not know its high watermark yet responds OFFSET_NOT_AVAILABLE, and
@@ -38,7 +38,7 @@ class PartitionLag:
 
     @property
     def lag(self) -> int | None:
-        """The lag; None when nothing is committed, or the ends of the log are not known."""
+        """The lag; None without a commit, or without the ends of the log."""
         if self.committed is None or self.start is None or self.end is None:
             return None
         return max(self.end - max(self.committed.offset, self.start), 0)
@@ -59,12 +59,12 @@ class PartitionLag:
 
     @property
     def note(self) -> str:
-        """A remark on what is unusual; "" if nothing is."""
+        """A remark on an unusual state, else ""."""
         if self.missed:
             return f"{self.missed} offsets were removed from the log before they were read"
         if self.beyond:
             return (
-                f"the commit is {self.beyond} beyond the end of the log: was the topic made again?"
+                f"the commit is {self.beyond} beyond the end of the log: was the topic recreated?"
             )
         if self.end is None:
             return "the partition does not exist, or has no leader"

@@ -20,7 +20,7 @@ class LogDirectory:
     path: str
     error: KafkaError | None
     sizes: Mapping[TopicPartition, int]
-    """Bytes of each partition."""
+    """Size of each partition in bytes."""
     total_bytes: int | None
     """Size of the volume; None from brokers before 3.3 (KIP-827)."""
     usable_bytes: int | None
@@ -31,10 +31,10 @@ async def delete_records(
 ) -> dict[TopicPartition, int | KohortError]:
     """Delete the records below each offset (-1: all).
 
-    The first offset that is left by partition, or the error.
+    Returns the new first offset of each partition, or its error.
     """
 
-    async def ask(
+    async def send(
         node_id: int, _kind: None, leaders: Mapping[TopicPartition, Leader]
     ) -> dict[TopicPartition, int | KohortError]:
         return await _deleted(cluster, node_id, {tp: before[tp] for tp in leaders}, timeout_ms)
@@ -42,7 +42,7 @@ async def delete_records(
     return await send_to_leaders(
         cluster,
         dict.fromkeys(before),
-        ask,
+        send,
         what="delete records",
         timeout_ms=timeout_ms,
         advice=may_be_made("list the first offsets"),
@@ -55,26 +55,27 @@ async def _deleted(
     topics: defaultdict[str, list[dict[str, int]]] = defaultdict(list)
     for tp, offset in before.items():
         topics[tp.topic].append({"partition_index": tp.partition, "offset": offset})
-    asked = [{"name": name, "partitions": partitions} for name, partitions in topics.items()]
+    topics_field = [{"name": name, "partitions": partitions} for name, partitions in topics.items()]
     connection = await cluster.connection(node_id)
-    response = await connection.send("delete_records", topics=asked, timeout=timeout_ms)
-    found = {
-        TopicPartition(topic.name, each.partition_index): each
+    response = await connection.send("delete_records", topics=topics_field, timeout=timeout_ms)
+    results = {
+        TopicPartition(topic.name, partition.partition_index): partition
         for topic in response.topics
-        for each in topic.partitions
+        for partition in topic.partitions
     }
     return {
-        tp: partition_error(cluster, tp, found.get(tp)) or found[tp].low_watermark for tp in before
+        tp: partition_error(cluster, tp, results.get(tp)) or results[tp].low_watermark
+        for tp in before
     }
 
 
 async def describe_log_dirs(
     cluster: Cluster, brokers: Collection[int]
 ) -> dict[int, tuple[LogDirectory, ...] | KohortError]:
-    """The log directories of these brokers, of all if none is named, with all partitions."""
+    """The log directories of these brokers, or of all, with the sizes of all partitions."""
     nodes = brokers or (await cluster.metadata(())).brokers.keys()
-    found = await asyncio.gather(*(_directories(cluster, each) for each in nodes))
-    return dict(zip(nodes, found, strict=True))
+    directories = await asyncio.gather(*(_directories(cluster, node_id) for node_id in nodes))
+    return dict(zip(nodes, directories, strict=True))
 
 
 async def _directories(cluster: Cluster, node_id: int) -> tuple[LogDirectory, ...] | KohortError:
@@ -87,15 +88,15 @@ async def _directories(cluster: Cluster, node_id: int) -> tuple[LogDirectory, ..
     return refused or tuple(map(_directory, response.results))
 
 
-def _directory(told: Any) -> LogDirectory:
+def _directory(directory: Any) -> LogDirectory:
     return LogDirectory(
-        path=told.log_dir,
-        error=refusal(told.error_code),
+        path=directory.log_dir,
+        error=refusal(directory.error_code),
         sizes={
-            TopicPartition(topic.name, each.partition_index): each.partition_size
-            for topic in told.topics
-            for each in topic.partitions
+            TopicPartition(topic.name, partition.partition_index): partition.partition_size
+            for topic in directory.topics
+            for partition in topic.partitions
         },
-        total_bytes=getattr(told, "total_bytes", None),
-        usable_bytes=getattr(told, "usable_bytes", None),
+        total_bytes=getattr(directory, "total_bytes", None),
+        usable_bytes=getattr(directory, "usable_bytes", None),
     )

@@ -1,8 +1,8 @@
 """Committed offsets from outside the group: OffsetFetch, OffsetCommit and OffsetDelete.
 
 A commit from outside has no member id and generation -1. Only a group without members accepts it
-(else UNKNOWN_MEMBER_ID). Topics are named: OffsetFetch and OffsetCommit are sent below v10, as by
-Java's Admin, unless the caller knows the ids of the topics.
+(else UNKNOWN_MEMBER_ID). Requests have topic names: OffsetFetch and OffsetCommit are sent below
+v10, as by Java's Admin, unless the caller passes the ids of the topics.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -18,10 +18,10 @@ from kohort.client.offset_and_metadata import OffsetAndMetadata
 from kohort.errors import ErrorCode, KafkaError, KohortError, unless_error
 from kohort.types import GroupId, TopicPartition
 
-NAMES_TOPICS: Final = 9
-"""Highest version of OffsetFetch and OffsetCommit that names topics by name."""
-MANY_GROUPS: Final = 8
-"""Version of OffsetFetch from which a request takes many groups (KIP-709)."""
+MAX_VERSION_BY_NAME: Final = 9
+"""Highest version of OffsetFetch and OffsetCommit with topic names."""
+GROUP_LISTS_SINCE: Final = 8
+"""First version of OffsetFetch with many groups (KIP-709)."""
 NO_OFFSET: Final = -1
 _REMEDY: Final = "fetch the committed offsets"
 
@@ -43,15 +43,15 @@ async def committed(
 ) -> dict[GroupId, Offsets | KohortError]:
     """The committed offsets of each group, in these partitions or in all (None).
 
-    Partitions without a commit are left out. With `require_stable` a partition in an open
+    Partitions without a commit are omitted. With `require_stable` a partition in an open
     transaction is an error of the whole group (UNSTABLE_OFFSET_COMMIT).
     """
-    ask = partial(
+    send = partial(
         _fetch,
         topics=None if partitions is None else _by_topic(partitions),
         require_stable=require_stable,
     )
-    return await send_to_coordinators(cluster, groups, ask, timeout_ms=timeout_ms)
+    return await send_to_coordinators(cluster, groups, send, timeout_ms=timeout_ms)
 
 
 async def _fetch(
@@ -64,34 +64,36 @@ async def _fetch(
     send = partial(
         coordinator.connection.send,
         "offset_fetch",
-        max_version=NAMES_TOPICS,
+        max_version=MAX_VERSION_BY_NAME,
         require_stable=require_stable,
     )
-    if version is None or version >= MANY_GROUPS:
+    if version is None or version >= GROUP_LISTS_SINCE:
         response = await send(groups=[{"group_id": group, "topics": topics} for group in groups])
-        return {each.group_id: _fetched(each) for each in response.groups}
+        return {group.group_id: _fetched(group) for group in response.groups}
     return {group: _fetched(await send(group_id=group, topics=topics)) for group in groups}
 
 
-def _fetched(of: Any) -> Offsets | KafkaError:
-    error = refusal(getattr(of, "error_code", ErrorCode.none))
+def _fetched(group: Any) -> Offsets | KafkaError:
+    error = refusal(getattr(group, "error_code", ErrorCode.none))
     offsets: Offsets = {}
-    for topic in of.topics:
-        for each in topic.partitions:
-            error = error or refusal(each.error_code, f"{topic.name}-{each.partition_index}")
-            if each.committed_offset != NO_OFFSET:
-                offsets[TopicPartition(topic.name, each.partition_index)] = OffsetAndMetadata(
-                    offset=each.committed_offset,
-                    leader_epoch=getattr(each, "committed_leader_epoch", -1),
-                    metadata=each.metadata or "",
+    for topic in group.topics:
+        for partition in topic.partitions:
+            error = error or refusal(
+                partition.error_code, f"{topic.name}-{partition.partition_index}"
+            )
+            if partition.committed_offset != NO_OFFSET:
+                offsets[TopicPartition(topic.name, partition.partition_index)] = OffsetAndMetadata(
+                    offset=partition.committed_offset,
+                    leader_epoch=getattr(partition, "committed_leader_epoch", -1),
+                    metadata=partition.metadata or "",
                 )
     return error or offsets
 
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> list[dict[str, Any]]:
     return [
-        {"name": topic, "partition_indexes": [each.partition for each in together]}
-        for topic, together in groupby(sorted(partitions), attrgetter("topic"))
+        {"name": topic, "partition_indexes": [tp.partition for tp in topic_partitions]}
+        for topic, topic_partitions in groupby(sorted(partitions), attrgetter("topic"))
     ]
 
 
@@ -108,7 +110,7 @@ async def commit(
 ) -> PartitionErrors:
     """Commit offsets; the error of each partition, or None.
 
-    Raises KohortError when the whole group is refused or unreachable.
+    Raises KohortError if the whole group is refused or unreachable.
     """
     responses = await send_to_coordinators(
         cluster,
@@ -126,29 +128,29 @@ async def _commit(
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
     topic_ids: Mapping[TopicPartition, UUID],
 ) -> dict[GroupId, PartitionErrors | KohortError]:
-    """The commits by id and those by name, each in a request of its own if there are both."""
-    by_id = {tp: each for tp, each in offsets.items() if tp in topic_ids}
-    by_name = {tp: each for tp, each in offsets.items() if tp not in topic_ids}
+    """Commit with ids and with names, in one request each."""
+    by_id = {tp: offset for tp, offset in offsets.items() if tp in topic_ids}
+    by_name = {tp: offset for tp, offset in offsets.items() if tp not in topic_ids}
     errors: PartitionErrors = {}
-    for some in filter(None, (by_id, by_name)):
-        found = await _commit_some(coordinator, groups[0], some, topic_ids)
-        if isinstance(found, KafkaError):
-            return {groups[0]: found}
-        errors |= found
+    for subset in filter(None, (by_id, by_name)):
+        outcome = await _commit_once(coordinator, groups[0], subset, topic_ids)
+        if isinstance(outcome, KafkaError):
+            return {groups[0]: outcome}
+        errors |= outcome
     return {groups[0]: errors}
 
 
-async def _commit_some(
+async def _commit_once(
     coordinator: Coordinator,
     group: GroupId,
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
     topic_ids: Mapping[TopicPartition, UUID],
 ) -> PartitionErrors | KafkaError:
-    """Commit in one request; the ids of all partitions are known, or of none."""
+    """Commit in one request; all partitions have an id, or none has."""
     names = {topic_ids[tp]: tp.topic for tp in offsets if tp in topic_ids}
     response = await coordinator.connection.send(
         "offset_commit",
-        max_version=None if names else NAMES_TOPICS,
+        max_version=None if names else MAX_VERSION_BY_NAME,
         group_id=group,
         generation_id_or_member_epoch=-1,
         member_id="",
@@ -168,15 +170,15 @@ def _to_commit(
             "topic_id": topic_id,
             "partitions": [
                 {
-                    "partition_index": each.partition,
-                    "committed_offset": offsets[each].offset,
-                    "committed_leader_epoch": offsets[each].leader_epoch,
-                    "committed_metadata": offsets[each].metadata,
+                    "partition_index": tp.partition,
+                    "committed_offset": offsets[tp].offset,
+                    "committed_leader_epoch": offsets[tp].leader_epoch,
+                    "committed_metadata": offsets[tp].metadata,
                 }
-                for each in together
+                for tp in topic_partitions
             ],
         }
-        for (topic, topic_id), together in groupby(
+        for (topic, topic_id), topic_partitions in groupby(
             sorted(offsets, key=lambda tp: (tp.topic, str(topic_ids.get(tp)), tp.partition)),
             lambda tp: (tp.topic, topic_ids.get(tp)),
         )
@@ -191,21 +193,23 @@ def _partition_errors(
     OffsetCommit has no error of the group: the coordinator repeats it in every partition.
     """
     errors_by_partition: PartitionErrors = {
-        TopicPartition(_name(topic, names), each.partition_index): refusal(each.error_code)
+        TopicPartition(_topic_name(topic, names), partition.partition_index): refusal(
+            partition.error_code
+        )
         for topic in topics
-        for each in topic.partitions
+        for partition in topic.partitions
     }
     errors = list(errors_by_partition.values())
     codes = {error.code for error in errors if error is not None}
     whole = errors[0] if errors and None not in errors and len(codes) == 1 else None
-    return errors_by_partition if whole is None or whole.code not in _OF_THE_GROUP else whole
+    return errors_by_partition if whole is None or whole.code not in _GROUP_ERRORS else whole
 
 
-def _name(topic: Any, names: Mapping[UUID, str]) -> str:
+def _topic_name(topic: Any, names: Mapping[UUID, str]) -> str:
     return str(topic.name) if hasattr(topic, "name") else names[topic.topic_id]
 
 
-_OF_THE_GROUP: Final = frozenset(
+_GROUP_ERRORS: Final = frozenset(
     {
         ErrorCode.coordinator_load_in_progress,
         ErrorCode.coordinator_not_available,
@@ -234,10 +238,10 @@ async def delete_offsets(
     """
     topics = [
         {
-            "name": each["name"],
-            "partitions": [{"partition_index": index} for index in each["partition_indexes"]],
+            "name": topic["name"],
+            "partitions": [{"partition_index": index} for index in topic["partition_indexes"]],
         }
-        for each in _by_topic(partitions)
+        for topic in _by_topic(partitions)
     ]
     responses = await send_to_coordinators(
         cluster,
@@ -256,8 +260,8 @@ async def _delete(
     if error := refusal(response.error_code, f"group {groups[0]}"):
         return {groups[0]: error}
     errors_by_partition: PartitionErrors = {
-        TopicPartition(topic.name, each.partition_index): refusal(each.error_code)
+        TopicPartition(topic.name, partition.partition_index): refusal(partition.error_code)
         for topic in response.topics
-        for each in topic.partitions
+        for partition in topic.partitions
     }
     return {groups[0]: errors_by_partition}

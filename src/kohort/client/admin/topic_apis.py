@@ -1,7 +1,7 @@
 """Describes, creates, grows and deletes topics.
 
-Changes are sent to the controller. Brokers that forward them, as Kafka's do since KRaft, accept
-them anywhere. After NOT_CONTROLLER the metadata is requested again.
+Changes are sent to the controller. Every broker that forwards changes, as Kafka's since KRaft,
+accepts them. After NOT_CONTROLLER the metadata is requested again.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -14,8 +14,8 @@ from kohort.client.cluster import Cluster, TopicMetadata
 from kohort.client.net import Connection
 from kohort.errors import ErrorCode, KafkaError, fresh
 
-BY_ID: Final = 6
-"""Version of DeleteTopics from which a topic is named in a struct."""
+TOPIC_IDS_SINCE: Final = 6
+"""First version of DeleteTopics with topics as structs."""
 TopicErrors: TypeAlias = dict[str, KafkaError | None]
 """Error of each topic; None: success."""
 _REMEDY: Final = "describe the topic"
@@ -49,47 +49,53 @@ async def create_topic(
         "configs": [{"name": key, "value": value} for key, value in configs.items()],
     }
 
-    async def ask(connection: Connection) -> TopicErrors:
-        response = await connection.send("create_topics", topics=[topic], **_within(timeout_ms))
+    async def send(connection: Connection) -> TopicErrors:
+        response = await connection.send(
+            "create_topics", topics=[topic], **_timeout_field(timeout_ms)
+        )
         return _topic_errors(response.topics)
 
-    await _change(cluster, name, ask, timeout_ms)
+    await _change(cluster, name, send, timeout_ms)
 
 
 async def create_partitions(cluster: Cluster, name: str, count: int, *, timeout_ms: int) -> None:
     """Grow a topic to `count` partitions. Raises KohortError."""
     topic = {"name": name, "count": count, "assignments": None}
 
-    async def ask(connection: Connection) -> TopicErrors:
-        response = await connection.send("create_partitions", topics=[topic], **_within(timeout_ms))
+    async def send(connection: Connection) -> TopicErrors:
+        response = await connection.send(
+            "create_partitions", topics=[topic], **_timeout_field(timeout_ms)
+        )
         return _topic_errors(response.results)
 
-    await _change(cluster, name, ask, timeout_ms)
+    await _change(cluster, name, send, timeout_ms)
 
 
 async def delete_topic(cluster: Cluster, name: str, *, timeout_ms: int) -> None:
     """Delete a topic. Raises KohortError."""
 
-    async def ask(connection: Connection) -> TopicErrors:
+    async def send(connection: Connection) -> TopicErrors:
         version = connection.version("delete_topics")
-        by_id = version is None or version >= BY_ID
-        named = {"topics": [{"name": name, "topic_id": None}]} if by_id else {"topic_names": [name]}
-        response = await connection.send("delete_topics", **named, **_within(timeout_ms))
+        by_id = version is None or version >= TOPIC_IDS_SINCE
+        fields = (
+            {"topics": [{"name": name, "topic_id": None}]} if by_id else {"topic_names": [name]}
+        )
+        response = await connection.send("delete_topics", **fields, **_timeout_field(timeout_ms))
         return _topic_errors(response.responses)
 
-    await _change(cluster, name, ask, timeout_ms)
+    await _change(cluster, name, send, timeout_ms)
 
 
-def _within(timeout_ms: int) -> dict[str, Any]:
+def _timeout_field(timeout_ms: int) -> dict[str, Any]:
     """The broker's time limit, under kio's name; `timeout_ms` is the client's."""
     return {"timeout": timeout_ms}
 
 
 def _topic_errors(results: Iterable[Any]) -> TopicErrors:
-    return {each.name: refusal(each.error_code, _told(each)) for each in results}
+    return {result.name: refusal(result.error_code, _message(result)) for result in results}
 
 
-def _told(result: Any) -> str:
+def _message(result: Any) -> str:
     """The broker's message, with the name of the topic."""
     message = getattr(result, "error_message", None) or ""
     return message if result.name in message else f"topic {result.name}: {message}".rstrip(": ")
@@ -98,7 +104,7 @@ def _told(result: Any) -> str:
 async def _change(
     cluster: Cluster,
     topic: str,
-    ask: Callable[[Connection], Awaitable[TopicErrors]],
+    send: Callable[[Connection], Awaitable[TopicErrors]],
     timeout_ms: int,
 ) -> None:
     async def attempt() -> None:
@@ -107,7 +113,7 @@ async def _change(
             cluster.any_connection() if controller < 0 else cluster.connection(controller)
         )
         with changing(_REMEDY):
-            errors = await ask(connection)
+            errors = await send(connection)
         if refused := errors.get(topic):
             raise fresh(refused)
 
@@ -116,13 +122,13 @@ async def _change(
         what=f"topic {topic}",
         timeout_ms=timeout_ms,
         backoff=cluster.backoff(),
-        retriable=_passes,
+        retriable=_is_retriable,
         advice=may_be_made(_REMEDY),
     )
     cluster.stale(topic)
 
 
-def _passes(error: BaseException) -> bool:
+def _is_retriable(error: BaseException) -> bool:
     """Whether to retry; not after a broken connection, as the change may have been made."""
     return isinstance(error, KafkaError) and error.code in (
         ErrorCode.not_controller,

@@ -20,11 +20,11 @@ from kohort.errors import ConfigError, ErrorCode, KafkaError, KohortError, fresh
 from kohort.types import GroupId, TopicPartition
 
 _FENCING_TIMEOUT_MS: Final = 1
-"""Transaction timeout of a producer that only fences others, as of Java's FenceProducersHandler."""
+"""Transaction timeout of a fencing request, as in Java's FenceProducersHandler."""
 _FILTERS_DURATION_SINCE: Final = 1
 _FILTERS_PATTERN_SINCE: Final = 2
 _ABORT_MARKERS_SINCE: Final = 1
-_DESCRIBED_AT_ONCE: Final = 1_000
+_DESCRIBE_CHUNK: Final = 1_000
 _MS: Final = timedelta(milliseconds=1)
 
 
@@ -37,7 +37,7 @@ async def list_transactions(
     *,
     timeout_ms: int,
 ) -> TransactionListings:
-    """The transactional ids that pass all filters. Raises KohortError if no broker responds."""
+    """The transactional ids that match all filters. Raises KohortError if no broker responds."""
     brokers = sorted((await cluster.metadata(())).brokers)
     filters = {
         "state_filters": tuple(states),
@@ -45,87 +45,96 @@ async def list_transactions(
         **({} if duration_ms < 0 else {"duration_filter": duration_ms}),
         **({} if not pattern else {"transactional_id_pattern": pattern}),
     }
-    least = (
+    min_version = (
         _FILTERS_PATTERN_SINCE if pattern else _FILTERS_DURATION_SINCE if duration_ms >= 0 else 0
     )
-    said = await asyncio.gather(
-        *(_listed(cluster, node, filters, least, timeout_ms) for node in brokers)
+    outcomes = await asyncio.gather(
+        *(_listed(cluster, node, filters, min_version, timeout_ms) for node in brokers)
     )
     failures = {
-        node: each
-        for node, each in zip(brokers, said, strict=True)
-        if isinstance(each, KohortError)
+        node: outcome
+        for node, outcome in zip(brokers, outcomes, strict=True)
+        if isinstance(outcome, KohortError)
     }
     if failures and len(failures) == len(brokers):
         raise fresh(next(iter(failures.values())))
-    found = (each for of_node in said if not isinstance(of_node, KohortError) for each in of_node)
+    transactions = (
+        transaction
+        for listed in outcomes
+        if not isinstance(listed, KohortError)
+        for transaction in listed
+    )
     return TransactionListings(
-        transactions=tuple(sorted(found, key=lambda each: each.transactional_id)),
+        transactions=tuple(
+            sorted(transactions, key=lambda transaction: transaction.transactional_id)
+        ),
         failures=failures,
     )
 
 
 async def _listed(
-    cluster: Cluster, node: int, filters: Mapping[str, Any], least: int, timeout_ms: int
+    cluster: Cluster, node: int, filters: Mapping[str, Any], min_version: int, timeout_ms: int
 ) -> list[TransactionListing] | KohortError:
     try:
         connection = await cluster.connection(node)
         response = await connection.send(
-            "list_transactions", min_version=least, timeout_ms=timeout_ms, **filters
+            "list_transactions", min_version=min_version, timeout_ms=timeout_ms, **filters
         )
     except KohortError as error:
         return error.with_traceback(None)
-    if unknown := response.unknown_state_filters:
-        return ConfigError(f"no transaction is ever in state {', '.join(unknown)}")
+    if unknown_states := response.unknown_state_filters:
+        return ConfigError(f"no transaction is ever in state {', '.join(unknown_states)}")
     return refusal(response.error_code) or [
         TransactionListing(
-            transactional_id=each.transactional_id,
-            producer_id=each.producer_id,
-            state=each.transaction_state,
+            transactional_id=state.transactional_id,
+            producer_id=state.producer_id,
+            state=state.transaction_state,
             coordinator=node,
         )
-        for each in response.transaction_states
+        for state in response.transaction_states
     ]
 
 
 async def describe_transactions(
     cluster: Cluster, transactional_ids: Iterable[str], *, timeout_ms: int
 ) -> dict[str, TransactionDescription | KohortError]:
-    """Each transactional id as its coordinator knows it; TRANSACTIONAL_ID_NOT_FOUND if not."""
+    """Each transactional id from its coordinator, or TRANSACTIONAL_ID_NOT_FOUND."""
 
-    async def ask(
+    async def send(
         coordinator: Coordinator, ids: list[GroupId]
     ) -> dict[GroupId, TransactionDescription | KohortError]:
-        found: dict[GroupId, TransactionDescription | KohortError] = {}
-        for start in range(0, len(ids), _DESCRIBED_AT_ONCE):
-            asked = tuple(ids[start : start + _DESCRIBED_AT_ONCE])
+        outcomes: dict[GroupId, TransactionDescription | KohortError] = {}
+        for start in range(0, len(ids), _DESCRIBE_CHUNK):
+            requested = tuple(ids[start : start + _DESCRIBE_CHUNK])
             response = await coordinator.connection.send(
-                "describe_transactions", transactional_ids=asked
+                "describe_transactions", transactional_ids=requested
             )
-            for each in response.transaction_states:
-                found[GroupId(each.transactional_id)] = refusal(
-                    each.error_code, each.transactional_id
-                ) or _description(coordinator.node_id, each)
-        return found
+            for state in response.transaction_states:
+                outcomes[GroupId(state.transactional_id)] = refusal(
+                    state.error_code, state.transactional_id
+                ) or _description(coordinator.node_id, state)
+        return outcomes
 
     keys = map(GroupId, transactional_ids)
-    found = await send_to_coordinators(
-        cluster, keys, ask, timeout_ms=timeout_ms, key_type=TRANSACTION
+    outcomes = await send_to_coordinators(
+        cluster, keys, send, timeout_ms=timeout_ms, key_type=TRANSACTION
     )
-    return {str(key): outcome for key, outcome in found.items()}
+    return {str(key): outcome for key, outcome in outcomes.items()}
 
 
-def _description(node_id: int, told: Any) -> TransactionDescription:
-    start_ms = round(told.transaction_start_time.timestamp() * 1000)
+def _description(node_id: int, state: Any) -> TransactionDescription:
+    start_ms = round(state.transaction_start_time.timestamp() * 1000)
     return TransactionDescription(
         coordinator=node_id,
-        producer_id=told.producer_id,
-        producer_epoch=told.producer_epoch,
-        state=told.transaction_state,
-        timeout_ms=told.transaction_timeout // _MS,
+        producer_id=state.producer_id,
+        producer_epoch=state.producer_epoch,
+        state=state.transaction_state,
+        timeout_ms=state.transaction_timeout // _MS,
         start_ms=start_ms or None,
         partitions=tuple(
-            TopicPartition(topic.topic, each) for topic in told.topics for each in topic.partitions
+            TopicPartition(topic.topic, partition)
+            for topic in state.topics
+            for partition in topic.partitions
         ),
     )
 
@@ -133,23 +142,26 @@ def _description(node_id: int, told: Any) -> TransactionDescription:
 async def fence_producers(
     cluster: Cluster, transactional_ids: Iterable[str], *, timeout_ms: int
 ) -> dict[str, KohortError | None]:
-    """Fence the producers of these ids, which aborts their transactions; None for each fenced."""
+    """Fence the producers of these ids, and abort their transactions; None for each fenced id."""
 
-    async def ask(
+    async def send(
         coordinator: Coordinator, ids: list[GroupId]
     ) -> dict[GroupId, KohortError | None]:
-        return {each: await _fence(coordinator, each) for each in ids}
+        return {
+            transactional_id: await _fence(coordinator, transactional_id)
+            for transactional_id in ids
+        }
 
     keys = map(GroupId, transactional_ids)
-    found = await send_to_coordinators(
+    outcomes = await send_to_coordinators(
         cluster,
         keys,
-        ask,
+        send,
         timeout_ms=timeout_ms,
         key_type=TRANSACTION,
         remedy="describe the transactions",
     )
-    return {str(key): outcome for key, outcome in found.items()}
+    return {str(key): outcome for key, outcome in outcomes.items()}
 
 
 async def _fence(coordinator: Coordinator, transactional_id: str) -> KohortError | None:
@@ -165,9 +177,9 @@ async def _fence(coordinator: Coordinator, transactional_id: str) -> KohortError
 async def describe_producers(
     cluster: Cluster, partitions: Iterable[TopicPartition], *, timeout_ms: int
 ) -> dict[TopicPartition, tuple[ProducerState, ...] | KohortError]:
-    """The producers that each partition's leader remembers."""
+    """The producers in the state of each partition's leader."""
 
-    async def ask(
+    async def send(
         node_id: int, _kind: None, leaders: Mapping[TopicPartition, Leader]
     ) -> dict[TopicPartition, tuple[ProducerState, ...] | KohortError]:
         topics: defaultdict[str, list[int]] = defaultdict(list)
@@ -176,36 +188,39 @@ async def describe_producers(
         connection = await cluster.connection(node_id)
         response = await connection.send(
             "describe_producers",
-            topics=[{"name": name, "partition_indexes": each} for name, each in topics.items()],
+            topics=[
+                {"name": name, "partition_indexes": partitions}
+                for name, partitions in topics.items()
+            ],
         )
-        found = {
-            TopicPartition(topic.name, each.partition_index): each
+        results = {
+            TopicPartition(topic.name, partition.partition_index): partition
             for topic in response.topics
-            for each in topic.partitions
+            for partition in topic.partitions
         }
         return {
-            tp: partition_error(cluster, tp, found.get(tp))
-            or tuple(map(_producer, found[tp].active_producers))
+            tp: partition_error(cluster, tp, results.get(tp))
+            or tuple(map(_producer, results[tp].active_producers))
             for tp in leaders
         }
 
     return await send_to_leaders(
         cluster,
         dict.fromkeys(partitions),
-        ask,
+        send,
         what="describe producers",
         timeout_ms=timeout_ms,
     )
 
 
-def _producer(told: Any) -> ProducerState:
-    start = told.current_txn_start_offset
+def _producer(producer: Any) -> ProducerState:
+    start = producer.current_txn_start_offset
     return ProducerState(
-        producer_id=told.producer_id,
-        producer_epoch=told.producer_epoch,
-        last_sequence=told.last_sequence,
-        last_timestamp=told.last_timestamp,
-        coordinator_epoch=told.coordinator_epoch,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        last_sequence=producer.last_sequence,
+        last_timestamp=producer.last_timestamp,
+        coordinator_epoch=producer.coordinator_epoch,
         transaction_start_offset=start if start >= 0 else None,
     )
 
@@ -225,24 +240,24 @@ async def abort_transaction(
         "producer_epoch": producer_epoch,
         "transaction_result": False,
         "topics": [{"name": tp.topic, "partition_indexes": [tp.partition]}],
-        # A producer without a marker so far has -1, which no coordinator can have.
+        # A producer without a marker so far has -1, which is no valid coordinator epoch.
         "coordinator_epoch": max(0, coordinator_epoch),
     }
 
-    async def ask(
+    async def send(
         node_id: int, _kind: None, _leaders: Mapping[TopicPartition, Leader]
     ) -> dict[TopicPartition, KohortError | None]:
         connection = await cluster.connection(node_id)
         response = await connection.send(
             "write_txn_markers", min_version=_ABORT_MARKERS_SINCE, markers=[marker]
         )
-        (told,) = response.markers[0].topics[0].partitions
-        return {tp: partition_error(cluster, tp, told)}
+        (partition,) = response.markers[0].topics[0].partitions
+        return {tp: partition_error(cluster, tp, partition)}
 
     outcomes = await send_to_leaders(
         cluster,
         {tp: None},
-        ask,
+        send,
         what=f"abort marker in {tp}",
         timeout_ms=timeout_ms,
         advice=may_be_made("describe the producers"),
@@ -259,41 +274,50 @@ async def find_hanging(
     *,
     timeout_ms: int,
 ) -> tuple[HangingTransaction, ...]:
-    """The open transactions, idle for longer than any may be, that no coordinator has open.
+    """The open transactions, idle for longer than any timeout, that no coordinator has open.
 
     Raises KohortError if a leader or coordinator gives no response.
     """
     described = await describe_producers(cluster, partitions, timeout_ms=timeout_ms)
-    old = []
+    candidates = []
     for tp, producers in described.items():
         if isinstance(producers, KohortError):
             raise fresh(producers)
-        old += [
-            HangingTransaction(partition=tp, producer=each)
-            for each in producers
-            if each.transaction_start_offset is not None
-            and now_ms - each.last_timestamp >= max_timeout_ms
+        candidates += [
+            HangingTransaction(partition=tp, producer=producer)
+            for producer in producers
+            if producer.transaction_start_offset is not None
+            and now_ms - producer.last_timestamp >= max_timeout_ms
         ]
-    if not old:
+    if not candidates:
         return ()
-    covered = await _covered(cluster, {each.producer.producer_id for each in old}, timeout_ms)
-    return tuple(each for each in old if (each.producer.producer_id, each.partition) not in covered)
+    covered = await _covered(
+        cluster, {transaction.producer.producer_id for transaction in candidates}, timeout_ms
+    )
+    return tuple(
+        transaction
+        for transaction in candidates
+        if (transaction.producer.producer_id, transaction.partition) not in covered
+    )
 
 
 async def _covered(
     cluster: Cluster, producer_ids: set[int], timeout_ms: int
 ) -> set[tuple[int, TopicPartition]]:
-    """Producer ids and the partitions that their coordinators will write markers to."""
+    """Producer ids and the partitions to which their coordinators will write markers."""
     listed = await list_transactions(cluster, (), producer_ids, -1, "", timeout_ms=timeout_ms)
     for failure in listed.failures.values():
         raise fresh(failure)
-    ids = [each.transactional_id for each in listed.transactions]
+    ids = [transaction.transactional_id for transaction in listed.transactions]
     described = await describe_transactions(cluster, ids, timeout_ms=timeout_ms)
     covered = set()
-    for each in described.values():
-        if isinstance(each, KafkaError) and each.code is ErrorCode.transactional_id_not_found:
+    for description in described.values():
+        if (
+            isinstance(description, KafkaError)
+            and description.code is ErrorCode.transactional_id_not_found
+        ):
             continue
-        if isinstance(each, KohortError):
-            raise fresh(each)
-        covered |= {(each.producer_id, tp) for tp in each.partitions}
+        if isinstance(description, KohortError):
+            raise fresh(description)
+        covered |= {(description.producer_id, tp) for tp in description.partitions}
     return covered

@@ -21,7 +21,7 @@ from kohort.security.scram import (
 async def describe_scram_users(
     cluster: Cluster, users: Collection[str]
 ) -> dict[str, Mapping[str, int] | KohortError]:
-    """Iterations by mechanism of each of the users, of all if none is named.
+    """Iterations by mechanism of each of these users, or of all users.
 
     Raises KohortError.
     """
@@ -32,25 +32,25 @@ async def describe_scram_users(
     if (error := refusal(response.error_code, response.error_message)) is not None:
         raise fresh(error)
     return {
-        each.user: refusal(each.error_code, each.error_message)
+        result.user: refusal(result.error_code, result.error_message)
         or {
             ScramMechanism(info.mechanism).mechanism: info.iterations
-            for info in each.credential_infos
+            for info in result.credential_infos
         }
-        for each in response.results
+        for result in response.results
     }
 
 
 async def set_scram_password(
     cluster: Cluster, user: str, password: str, mechanism: str, iterations: int
 ) -> None:
-    """Set the password of a user, which is created. Raises KohortError."""
+    """Set the password of a user, and create the user if it is new. Raises KohortError."""
     kind = _kind(mechanism)
     if not password:
         raise ConfigError(f"the password of {user} is empty")
     if not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS:
         raise ConfigError(
-            f"{iterations} iterations: the brokers take {MIN_ITERATIONS} to {MAX_ITERATIONS}"
+            f"{iterations} iterations: brokers accept {MIN_ITERATIONS} to {MAX_ITERATIONS}"
         )
     salt = secrets.token_bytes(SALT_BYTES)
     # Takes some milliseconds: too long for the event loop that heartbeats use.
@@ -66,7 +66,7 @@ async def set_scram_password(
 
 
 async def delete_scram_credential(cluster: Cluster, user: str, mechanism: str) -> None:
-    """Delete what a user has for a mechanism. Raises KohortError: RESOURCE_NOT_FOUND."""
+    """Delete a user's credential of a mechanism. Raises KohortError: RESOURCE_NOT_FOUND."""
     deletion = {"name": user, "mechanism": _kind(mechanism).value}
     await _alter(cluster, deletions=[deletion])
 
@@ -82,8 +82,8 @@ async def _alter(
         response = await connection.send(
             "alter_user_scram_credentials", deletions=deletions, upsertions=upsertions
         )
-    for each in response.results:
-        if (error := refusal(each.error_code, each.error_message)) is not None:
+    for result in response.results:
+        if (error := refusal(result.error_code, result.error_message)) is not None:
             raise fresh(error)
 
 
