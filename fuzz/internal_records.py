@@ -32,7 +32,7 @@ with _engine.instrumented():
     from kohort.security.scram import ScramCredential, ScramMechanism
     from kohort.server.topics import cluster_metadata
     from kohort.server.topics.cluster_metadata import (
-        ClusterRecord,
+        ClusterIdRecord,
         ProducerIdsReserved,
         TopicDeleted,
         TopicRecord,
@@ -111,7 +111,7 @@ def seeds() -> list[bytes]:
     user = UserScramCredentialRecord("u", ScramMechanism.SHA_256, credential)
     metadata = [
         cluster_metadata.encode(each)
-        for each in (topic, TopicDeleted(ID), ProducerIdsReserved(5), ClusterRecord("c"), user)
+        for each in (topic, TopicDeleted(ID), ProducerIdsReserved(5), ClusterIdRecord("c"), user)
     ]
     commits = [
         encode(OffsetCommitRecord(OffsetCommitKey("g", "t", number), usual)) for number in range(4)

@@ -13,19 +13,19 @@ from random import Random
 from uuid import UUID
 
 from kohort.cluster import (
-    SETTLED_AFTER_MS,
+    REBALANCE_DELAY_MS,
     Cluster,
-    ClusterRecord,
     Leader,
+    LeaderChanged,
     Liveness,
-    MovePlanned,
     NodeFenced,
+    NodeRecord,
     NodeRegistered,
     Observed,
-    PartitionLed,
     Place,
-    Purpose,
-    Spread,
+    ReassignmentPlanned,
+    TopicKind,
+    TopicSize,
     decide,
     situation,
 )
@@ -33,19 +33,19 @@ from kohort.types import Timestamp
 
 LEASE_MS = 3_000
 TICK_MS = 500
-SETTLING_MS = SETTLED_AFTER_MS + 60_000
+SETTLING_MS = REBALANCE_DELAY_MS + 60_000
 
 
 def decided(
-    cluster: Cluster, topics: Mapping[UUID, Spread], observed: Observed
-) -> tuple[ClusterRecord, ...]:
+    cluster: Cluster, topics: Mapping[UUID, TopicSize], observed: Observed
+) -> tuple[NodeRecord, ...]:
     """What `decide` returns at the end of its steps."""
-    steps = decide(cluster, topics, situation(cluster, observed, SETTLED_AFTER_MS))
+    steps = decide(cluster, topics, situation(cluster, observed, REBALANCE_DELAY_MS))
     while True:
         try:
             next(steps)
         except StopIteration as end:
-            records: tuple[ClusterRecord, ...] = end.value
+            records: tuple[NodeRecord, ...] = end.value
             return records
 
 
@@ -61,7 +61,7 @@ class Row:
 @dataclass
 class Batch:
     author: int
-    records: Sequence[ClusterRecord]
+    records: Sequence[NodeRecord]
 
 
 @dataclass
@@ -75,7 +75,7 @@ class Storage:
     """The fold of the whole log, which no node knows."""
     served: Counter[int] = field(default_factory=Counter)
 
-    def append(self, author: int, session: int, end: int, records: Sequence[ClusterRecord]) -> bool:
+    def append(self, author: int, session: int, end: int, records: Sequence[NodeRecord]) -> bool:
         """Append a batch of a node that has read as far as `end`; fence whom it fences."""
         if end != len(self.log) or self.rows[author].session != session:
             return False
@@ -83,7 +83,7 @@ class Storage:
         for node in fenced - {author}:
             self.rows[node].session += 1
         for record in records:
-            if isinstance(record, PartitionLed):
+            if isinstance(record, LeaderChanged):
                 former = self.cluster.leaders.get(record.place, Leader())
                 assert record.leader.epoch == former.epoch + 1
                 handed_over = former.node == author or former.node not in self.cluster.nodes
@@ -101,14 +101,14 @@ class Process:
     storage: Storage
     rate: float
     """Speed of its clock; 1: that of the storage."""
-    topics: dict[UUID, Spread]
+    topics: dict[UUID, TopicSize]
     session: int = 0
     end: int = 0
     cluster: Cluster = field(default_factory=Cluster)
     lease_until: float = 0.0
     """By its own clock."""
     frozen_until: float = 0.0
-    late: tuple[int, Sequence[ClusterRecord]] | None = None
+    late: tuple[int, Sequence[NodeRecord]] | None = None
     """A decision that is still on its way."""
 
     @property
@@ -150,7 +150,7 @@ class Process:
                 self.cluster.replay(record)
         self.end = min(end, len(self.storage.log))
 
-    def append(self, records: Sequence[ClusterRecord], end: int | None = None) -> None:
+    def append(self, records: Sequence[NodeRecord], end: int | None = None) -> None:
         known = self.end if end is None else end
         if records and self.storage.append(self.id, self.session, known, records):
             self.read_on()
@@ -197,14 +197,14 @@ class Process:
         """Say that this node has read what it is to lead, late, more than once, or never."""
         for place, to in sorted(self.cluster.moves.items()):
             if to == self.id and random.random() < 0.3:
-                self.append([MovePlanned(place, to, is_ready=True)])
+                self.append([ReassignmentPlanned(place, to, is_ready=True)])
 
     def hand_over(self, random: Random) -> None:
         for place, to in sorted(self.cluster.moves.items()):
             leader = self.cluster.leader(place)
             in_time = place in self.cluster.ready or random.random() < 0.05
             if leader.node == self.id and in_time and random.random() < 0.5:
-                self.append([PartitionLed(place, Leader(to, leader.epoch + 1))])
+                self.append([LeaderChanged(place, Leader(to, leader.epoch + 1))])
 
     def serve(self, place: Place) -> None:
         """Append to a partition, as far as the storage lets it."""
@@ -226,9 +226,9 @@ class Simulation:
         self.random = Random(seed)
         self.storage = Storage() if storage is None else storage
         self.topics = {
-            UUID(int=1): Spread(Purpose.GROUPS, 6),
-            UUID(int=2): Spread(Purpose.TRANSACTIONS, 5),
-            UUID(int=3): Spread(Purpose.RECORDS, 3),
+            UUID(int=1): TopicSize(TopicKind.GROUPS, 6),
+            UUID(int=2): TopicSize(TopicKind.TRANSACTIONS, 5),
+            UUID(int=3): TopicSize(TopicKind.RECORDS, 3),
         }
         self.processes: list[Process | None] = [None] * nodes
 
@@ -306,18 +306,16 @@ class Simulation:
             self.tick(int(self.storage.now / TICK_MS * len(self.processes)) % len(self.processes))
 
     def check_settled(self) -> None:
-        """Every partition has a leader that is there, evenly by purpose and by topic."""
+        """Every partition has a leader that is there, evenly by kind and by topic."""
         cluster = self.storage.cluster
         assert len(cluster.nodes) == len(self.processes)
         targets = {n.id for n in cluster.nodes.values() if not n.is_draining} or set(cluster.nodes)
         leaders = {place: cluster.leader(place).node for place in self.places()}
         assert set(leaders.values()) <= targets, leaders
         assert not cluster.moves
-        for purpose in Purpose:
+        for kind in TopicKind:
             counts = Counter(dict.fromkeys(targets, 0))
             counts.update(
-                node
-                for place, node in leaders.items()
-                if self.topics[place.topic_id].purpose is purpose
+                node for place, node in leaders.items() if self.topics[place.topic_id].kind is kind
             )
-            assert max(counts.values()) - min(counts.values()) <= 1, (purpose, counts)
+            assert max(counts.values()) - min(counts.values()) <= 1, (kind, counts)

@@ -12,19 +12,19 @@ from hypothesis import strategies as st
 from cluster.simulation import decided
 from kohort.cluster import (
     MOVES_AT_ONCE,
-    SETTLED_AFTER_MS,
+    REBALANCE_DELAY_MS,
     Cluster,
-    ClusterRecord,
     Leader,
+    LeaderChanged,
     Liveness,
-    MovePlanned,
     NodeFenced,
+    NodeRecord,
     NodeRegistered,
     Observed,
-    PartitionLed,
     Place,
-    Purpose,
-    Spread,
+    ReassignmentPlanned,
+    TopicKind,
+    TopicSize,
     decide,
     situation,
 )
@@ -33,7 +33,7 @@ from kohort.types import Timestamp
 
 GROUPS = UUID(int=1)
 TOPIC = UUID(int=2)
-TOPICS = {GROUPS: Spread(Purpose.GROUPS, 10), TOPIC: Spread(Purpose.RECORDS, 4)}
+TOPICS = {GROUPS: TopicSize(TopicKind.GROUPS, 10), TOPIC: TopicSize(TopicKind.RECORDS, 4)}
 NOW = Timestamp(1_000_000)
 
 
@@ -55,7 +55,7 @@ def observed(*nodes: int, session: int = 1, trusts_locks: bool = True) -> Observ
     return Observed(NOW, dict.fromkeys(nodes, liveness), trusts_locks=trusts_locks)
 
 
-def apply(cluster: Cluster, seen: Observed) -> list[ClusterRecord]:
+def apply(cluster: Cluster, seen: Observed) -> list[NodeRecord]:
     records = decided(cluster, TOPICS, seen)
     for record in records:
         cluster.replay(record)
@@ -81,7 +81,7 @@ def test_a_node_whose_lease_is_over_is_fenced_and_its_partitions_are_spread() ->
     taken = set(cluster.led_by(3))
     records = apply(cluster, observed(1, 2))
     assert records[0] == NodeFenced(3)
-    assert {each.place for each in records if isinstance(each, PartitionLed)} == taken
+    assert {each.place for each in records if isinstance(each, LeaderChanged)} == taken
     assert {cluster.leaders[place].epoch for place in taken} == {1}
     assert shares(cluster) == [5, 5]
 
@@ -119,9 +119,9 @@ def test_partitions_have_no_leader_when_all_nodes_are_gone_and_epochs_go_on() ->
 def test_partitions_move_to_a_new_node_when_all_is_quiet() -> None:
     cluster = cluster_of(registered(1))
     apply(cluster, observed(1))
-    cluster.replay(registered(2, at=NOW - SETTLED_AFTER_MS + 1))
+    cluster.replay(registered(2, at=NOW - REBALANCE_DELAY_MS + 1))
     assert not decided(cluster, TOPICS, observed(1, 2))
-    cluster.replay(registered(2, at=NOW - SETTLED_AFTER_MS))
+    cluster.replay(registered(2, at=NOW - REBALANCE_DELAY_MS))
     moves = apply(cluster, observed(1, 2))
     assert len(moves) == len(cluster.moves)
     assert Counter(place.topic_id for place in cluster.moves) == {GROUPS: 5, TOPIC: 2}
@@ -134,15 +134,15 @@ def test_partitions_move_to_a_new_node_when_all_is_quiet() -> None:
 )
 def test_few_partitions_move_at_a_time(is_draining: bool, at_once: int, done: int) -> None:
     cluster = cluster_of(registered(1), registered(2, is_draining=is_draining))
-    topics = {TOPIC: Spread(Purpose.RECORDS, 2 * at_once + 4)}
+    topics = {TOPIC: TopicSize(TopicKind.RECORDS, 2 * at_once + 4)}
     for partition in range(2 * at_once + 4):
-        cluster.replay(PartitionLed(Place(TOPIC, partition), Leader(2, 0)))
+        cluster.replay(LeaderChanged(Place(TOPIC, partition), Leader(2, 0)))
     for record in decided(cluster, topics, observed(1, 2)):
         cluster.replay(record)
     assert len(cluster.moves) == at_once
     for place in tuple(cluster.moves)[:done]:
         assert not decided(cluster, topics, observed(1, 2))
-        cluster.replay(PartitionLed(place, Leader(1, 1)))
+        cluster.replay(LeaderChanged(place, Leader(1, 1)))
     assert len(decided(cluster, topics, observed(1, 2))) == done
 
 
@@ -150,8 +150,8 @@ def test_a_move_to_a_node_that_is_gone_is_called_off() -> None:
     cluster = cluster_of(registered(1), registered(2), registered(3))
     apply(cluster, observed(1, 2, 3))
     place = next(cluster.led_by(1))
-    cluster.replay(MovePlanned(place, 3))
-    assert MovePlanned(place, None) in apply(cluster, observed(1, 2))
+    cluster.replay(ReassignmentPlanned(place, 3))
+    assert ReassignmentPlanned(place, None) in apply(cluster, observed(1, 2))
     assert place not in cluster.moves
 
 
@@ -168,13 +168,13 @@ def test_moves_end_and_are_the_fewest(data: st.DataObject) -> None:
     cluster = cluster_of(*map(registered, nodes))
     places = [Place(id, n) for id, (_, count) in TOPICS.items() for n in range(count)]
     for place in places:
-        cluster.replay(PartitionLed(place, Leader(data.draw(st.sampled_from(nodes)), 0)))
+        cluster.replay(LeaderChanged(place, Leader(data.draw(st.sampled_from(nodes)), 0)))
     before = Counter((place.topic_id, leader.node) for place, leader in cluster.leaders.items())
     moved = 0
     while apply(cluster, observed(*nodes)):
         for place, to in tuple(cluster.moves.items()):
             moved += 1
-            cluster.replay(PartitionLed(place, Leader(to, 1)))
+            cluster.replay(LeaderChanged(place, Leader(to, 1)))
         assert moved <= len(places)
     for topic in TOPICS:
         share = -(-TOPICS[topic].partitions // len(nodes))
@@ -185,7 +185,7 @@ def test_moves_end_and_are_the_fewest(data: st.DataObject) -> None:
 
 def test_very_many_partitions_get_a_leader_in_parts() -> None:
     cluster = cluster_of(registered(1), registered(2))
-    topics = {TOPIC: Spread(Purpose.RECORDS, 2 * LED_AT_ONCE + 10)}
+    topics = {TOPIC: TopicSize(TopicKind.RECORDS, 2 * LED_AT_ONCE + 10)}
     counts = []
     while records := decided(cluster, topics, observed(1, 2)):
         counts.append(len(records))
@@ -199,12 +199,12 @@ def test_very_many_partitions_get_a_leader_in_parts() -> None:
 @pytest.mark.parametrize("topics", [1, 2_000])
 def test_other_tasks_run_while_very_many_partitions_are_decided(topics: int) -> None:
     cluster = cluster_of(registered(1), registered(2))
-    spread = {UUID(int=n): Spread(Purpose.RECORDS, 2_000 // topics) for n in range(topics)}
+    spread = {UUID(int=n): TopicSize(TopicKind.RECORDS, 2_000 // topics) for n in range(topics)}
     while records := decided(cluster, spread, observed(1, 2)):
         for record in records:
             cluster.replay(record)
     cluster.replay(registered(3))
-    nodes = situation(cluster, observed(1, 2, 3), SETTLED_AFTER_MS)
+    nodes = situation(cluster, observed(1, 2, 3), REBALANCE_DELAY_MS)
     between = [0]
 
     def count(_: FrameType, event: str, __: object) -> None:
@@ -224,10 +224,10 @@ def test_other_tasks_run_while_very_many_partitions_are_decided(topics: int) -> 
 def test_the_next_moves_are_found_in_few_steps() -> None:
     nodes = range(20)
     cluster = cluster_of(*map(registered, nodes))
-    topics = {UUID(int=number): Spread(Purpose.RECORDS, 20) for number in range(1, 101)}
+    topics = {UUID(int=number): TopicSize(TopicKind.RECORDS, 20) for number in range(1, 101)}
     for topic_id in topics:
         for node in nodes:
-            cluster.replay(PartitionLed(Place(topic_id, node), Leader(node, 0)))
+            cluster.replay(LeaderChanged(Place(topic_id, node), Leader(node, 0)))
     cluster.replay(registered(20))
     calls = 0
 
@@ -249,8 +249,8 @@ def test_leaders_and_moves_of_a_deleted_topic_are_removed() -> None:
     apply(cluster, observed(1, 2))
     gone = [Place(UUID(int=9), partition) for partition in range(3)]
     for place in gone:
-        cluster.replay(PartitionLed(place, Leader(1, 4)))
-    cluster.replay(MovePlanned(gone[0], 2))
+        cluster.replay(LeaderChanged(place, Leader(1, 4)))
+    cluster.replay(ReassignmentPlanned(gone[0], 2))
     apply(cluster, observed(1, 2))
     assert {place.topic_id for place in (*cluster.leaders, *cluster.moves)} == set(TOPICS)
     assert not apply(cluster, observed(1, 2))

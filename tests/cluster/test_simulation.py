@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from cluster.simulation import Simulation, Storage
-from kohort.cluster import ClusterRecord
+from kohort.cluster import NodeRecord
 
 STEPS = 100_000
 SEEDS = 20
@@ -26,7 +26,7 @@ def test_a_partition_has_one_leader_at_a_time_whatever_happens(seed: int) -> Non
 class _NoFence(Storage):
     """Decides that a node is gone, and lets it write on."""
 
-    def append(self, author: int, session: int, end: int, records: Sequence[ClusterRecord]) -> bool:
+    def append(self, author: int, session: int, end: int, records: Sequence[NodeRecord]) -> bool:
         sessions = {id: row.session for id, row in self.rows.items()}
         taken = super().append(author, session, end, records)
         for id, of in sessions.items():

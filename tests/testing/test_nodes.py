@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from effort import examples
-from kohort.cluster import LEASE_MS, FencedError, MovePlanned, Place, UnknownOutcomeError
+from kohort.cluster import LEASE_MS, FencedError, Place, ReassignmentPlanned, UnknownOutcomeError
 from kohort.errors import ErrorCode, KafkaError, KohortError
 from kohort.log.base import Log
 from kohort.log.shared_memory import MemoryStorage, SharedMemory
@@ -126,7 +126,7 @@ async def test_a_planned_move_raises_the_epoch() -> None:
     former = await cluster.leader("orders", 0)
     topic = one.topics.get("orders")
     assert topic is not None
-    await one.metadata.decide(lambda: [MovePlanned(Place(topic.id, 0), 3 - former.node)])
+    await one.metadata.decide(lambda: [ReassignmentPlanned(Place(topic.id, 0), 3 - former.node)])
     await cluster.advance(1_000)  # one node hands it over, the other takes it
     assert await cluster.leader("orders", 0) == (3 - former.node, former.epoch + 1)
     node = {1: one, 2: two}[3 - former.node]
@@ -144,7 +144,7 @@ async def test_a_next_leader_that_is_never_ready_gets_the_partition_all_the_same
     topic = node.topics.get("orders")
     assert topic is not None
     place = Place(topic.id, 0)
-    await node.metadata.decide(lambda: [MovePlanned(place, 3 - former.node)])
+    await node.metadata.decide(lambda: [ReassignmentPlanned(place, 3 - former.node)])
     await cluster.advance(READY_WITHIN_MS, step_ms=1_000)
     assert await cluster.leader("orders", 0) == former
     assert cluster.nodes[former.node].log("orders", 0).leader_epoch == former.epoch
@@ -240,7 +240,7 @@ class Simulation:
             return
         topic, to = node.topics.get("orders"), self.random.choice((None, 1, 2, 3))
         if topic is not None:
-            planned = MovePlanned(Place(topic.id, self.random.randrange(PARTITIONS)), to)
+            planned = ReassignmentPlanned(Place(topic.id, self.random.randrange(PARTITIONS)), to)
             with suppress(FencedError):
                 await node.metadata.decide(lambda: [planned])
 

@@ -7,14 +7,14 @@ from uuid import UUID
 from kohort.cluster.load import Load
 from kohort.cluster.observed import Observed
 from kohort.cluster.records import (
-    ClusterRecord,
     Leader,
-    MovePlanned,
+    LeaderChanged,
     NodeFenced,
-    PartitionLed,
+    NodeRecord,
     Place,
+    ReassignmentPlanned,
 )
-from kohort.cluster.state import Cluster, Spread, places
+from kohort.cluster.state import Cluster, TopicSize, places
 
 MOVES_AT_ONCE: Final = 8
 """Partitions that are handed over at a time; others of their nodes are served as ever."""
@@ -23,11 +23,11 @@ DRAINED_AT_ONCE: Final = 64
 
 More are planned when half of them are done.
 """
-SETTLED_AFTER_MS: Final = 30_000
+REBALANCE_DELAY_MS: Final = 30_000
 """Time after a node came until partitions move to it: often several come one after the other."""
 LED_AT_ONCE: Final = 1_000
 """Partitions that get a leader at a time: it takes 10 ms to find one for each."""
-FORGOTTEN_AT_ONCE: Final = 200
+CLEANUP_BATCH: Final = 200
 """Partitions of deleted topics whose leaders are forgotten at a time."""
 
 
@@ -48,8 +48,8 @@ def situation(cluster: Cluster, observed: Observed, settled_after_ms: int) -> Si
 
 
 def decide(
-    cluster: Cluster, topics: Mapping[UUID, Spread], nodes: Situation
-) -> Generator[None, None, tuple[ClusterRecord, ...]]:
+    cluster: Cluster, topics: Mapping[UUID, TopicSize], nodes: Situation
+) -> Generator[None, None, tuple[NodeRecord, ...]]:
     """What changes now, as records of one batch; nothing if all is as it should be.
 
     It looks at every partition, in steps. Leaders of deleted topics are forgotten. Nodes that are
@@ -75,7 +75,7 @@ def decide(
             orphans.append((place, leader.epoch + 1))
     led = []
     for place, epoch in orphans[:LED_AT_ONCE]:
-        led.append(PartitionLed(place, Leader(load.assign(place), epoch)))
+        led.append(LeaderChanged(place, Leader(load.assign(place), epoch)))
         yield
     if len(led) < len(orphans):
         return (*done, *led)
@@ -85,7 +85,7 @@ def decide(
     pointless = [place for place, to in planned.items() if to not in targets]
     for place in pointless:
         del planned[place]
-    called_off = tuple(MovePlanned(place, None) for place in pointless)
+    called_off = tuple(ReassignmentPlanned(place, None) for place in pointless)
     for place, to in planned.items():
         load.move(place, to)
     leaving = live.keys() - set(targets)
@@ -94,14 +94,14 @@ def decide(
 
 
 def _forgotten(
-    cluster: Cluster, topics: Mapping[UUID, Spread]
-) -> Generator[None, None, list[ClusterRecord]]:
+    cluster: Cluster, topics: Mapping[UUID, TopicSize]
+) -> Generator[None, None, list[NodeRecord]]:
     """Records that end what is known of deleted topics."""
-    records: list[ClusterRecord] = []
+    records: list[NodeRecord] = []
     for place in (*cluster.leaders, *cluster.moves):
         if place.topic_id not in topics:
-            records += (PartitionLed(place, Leader()), MovePlanned(place, None))
-            if len(records) >= 2 * FORGOTTEN_AT_ONCE:
+            records += (LeaderChanged(place, Leader()), ReassignmentPlanned(place, None))
+            if len(records) >= 2 * CLEANUP_BATCH:
                 break
         yield
     return records
@@ -109,13 +109,13 @@ def _forgotten(
 
 def _moves(
     load: Load, planned: Mapping[Place, int], draining: Collection[int], *, evens_out: bool
-) -> Generator[None, None, list[MovePlanned]]:
+) -> Generator[None, None, list[ReassignmentPlanned]]:
     """Further moves, as many as may be under way: from draining nodes first."""
     leaving = load.of(draining)
     moves = []
     if len(planned) <= DRAINED_AT_ONCE // 2:
         for place in leaving[: DRAINED_AT_ONCE - len(planned)]:
-            moves.append(MovePlanned(place, load.reassign(place)))
+            moves.append(ReassignmentPlanned(place, load.reassign(place)))
             yield
     free = max(MOVES_AT_ONCE - len(planned), 0)
     fixed = set(planned)
@@ -125,5 +125,5 @@ def _moves(
             break
         load.move(*move)
         fixed.add(move[0])
-        moves.append(MovePlanned(*move))
+        moves.append(ReassignmentPlanned(*move))
     return moves

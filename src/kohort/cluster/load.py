@@ -6,27 +6,27 @@ from typing import NamedTuple
 from uuid import UUID
 
 from kohort.cluster.records import Place
-from kohort.cluster.state import Purpose, Spread
+from kohort.cluster.state import TopicKind, TopicSize
 
 
 class Load:
-    """The partitions that have a leader: of each topic, of each purpose, in all."""
+    """The partitions that have a leader: of each topic, of each kind, in all."""
 
-    def __init__(self, targets: Sequence[int], topics: Mapping[UUID, Spread]) -> None:
+    def __init__(self, targets: Sequence[int], topics: Mapping[UUID, TopicSize]) -> None:
         """`targets`: the nodes that may get partitions, at least one."""
         self._targets = targets
         self._topics = topics
         self._leader: dict[Place, int] = {}
         self._places: dict[int, dict[UUID, set[Place]]] = {}
         """By node and topic."""
-        self._of_purpose: dict[Purpose, Counter[int]] = {each: Counter() for each in Purpose}
+        self._of_kind: dict[TopicKind, Counter[int]] = {each: Counter() for each in TopicKind}
         self._of_node: Counter[int] = Counter()
 
     def add(self, place: Place, node: int) -> None:
         """A node leads the partition."""
         self._leader[place] = node
         self._places.setdefault(node, {}).setdefault(place.topic_id, set()).add(place)
-        self._of_purpose[self._purpose(place.topic_id)][node] += 1
+        self._of_kind[self._kind(place.topic_id)][node] += 1
         self._of_node[node] += 1
 
     def assign(self, place: Place) -> int:
@@ -39,7 +39,7 @@ class Load:
         """Have another node lead the partition."""
         node = self._leader[place]
         self._places[node][place.topic_id].remove(place)
-        self._of_purpose[self._purpose(place.topic_id)][node] -= 1
+        self._of_kind[self._kind(place.topic_id)][node] -= 1
         self._of_node[node] -= 1
         self.add(place, to)
 
@@ -58,12 +58,12 @@ class Load:
     ) -> Generator[None, None, tuple[Place, int] | None]:
         """A move that evens out; None if none does. The partitions `fixed` stay.
 
-        Each move makes the sum of squares of the numbers by purpose less, or leaves it and makes
+        Each move makes the sum of squares of the numbers by kind less, or leaves it and makes
         that of the numbers by topic less. So moves end.
         """
         moves = []
-        for purpose in Purpose:
-            found = yield from self._best_of(purpose, fixed)
+        for kind in TopicKind:
+            found = yield from self._best_of(kind, fixed)
             if found is not None:
                 moves.append(found)
         if not moves:
@@ -72,14 +72,14 @@ class Load:
         return best.place, best.to
 
     def _best_of(
-        self, purpose: Purpose, fixed: Collection[Place]
+        self, kind: TopicKind, fixed: Collection[Place]
     ) -> Generator[None, None, "_Move | None"]:
-        """The best move away from the node with the most partitions of a purpose.
+        """The best move away from the node with the most partitions of a kind.
 
         If it is even, the best of all moves that leave it so.
         """
-        counts = self._of_purpose[purpose]
-        emptiest = self._with_fewest(purpose)
+        counts = self._of_kind[kind]
+        emptiest = self._with_fewest(kind)
         least = counts[emptiest[0]]
         best: _Move | None = None
         for node in sorted(counts, key=lambda node: (-counts[node], node)):
@@ -88,7 +88,7 @@ class Load:
                 break
             for topic_id, there in self._places[node].items():
                 yield
-                if self._purpose(topic_id) is not purpose:
+                if self._kind(topic_id) is not kind:
                     continue
                 to = self._emptiest(topic_id, emptiest)
                 gains = (gain, len(there) - self._count(to, topic_id) - 1)
@@ -98,10 +98,10 @@ class Load:
 
     def _next(self, topic_id: UUID) -> int:
         """The node that is to get the next partition of a topic."""
-        return self._emptiest(topic_id, self._with_fewest(self._purpose(topic_id)))
+        return self._emptiest(topic_id, self._with_fewest(self._kind(topic_id)))
 
-    def _with_fewest(self, purpose: Purpose) -> Sequence[int]:
-        counts = self._of_purpose[purpose]
+    def _with_fewest(self, kind: TopicKind) -> Sequence[int]:
+        counts = self._of_kind[kind]
         least = min(counts[node] for node in self._targets)
         return [node for node in self._targets if counts[node] == least]
 
@@ -114,12 +114,12 @@ class Load:
     def _count(self, node: int, topic_id: UUID) -> int:
         return len(self._places.get(node, {}).get(topic_id, ()))
 
-    def _purpose(self, topic_id: UUID) -> Purpose:
-        return self._topics[topic_id].purpose
+    def _kind(self, topic_id: UUID) -> TopicKind:
+        return self._topics[topic_id].kind
 
 
 class _Move(NamedTuple):
     gain: tuple[int, int]
-    """What it evens out: of the partition's purpose, then of its topic."""
+    """What it evens out: of the partition's kind, then of its topic."""
     place: Place
     to: int

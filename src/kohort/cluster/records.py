@@ -61,7 +61,7 @@ class NodeFenced:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionLed:
+class LeaderChanged:
     """A partition has a leader from now on, or none (`NO_LEADER`).
 
     `Leader()`: the partition is gone with its topic.
@@ -72,8 +72,8 @@ class PartitionLed:
 
 
 @dataclass(frozen=True, slots=True)
-class MovePlanned:
-    """A partition is to move: its leader hands it over once that node has read it.
+class ReassignmentPlanned:
+    """A partition is to move: its leader hands it over once the next one has read it.
 
     `to` None: it stays.
     """
@@ -84,4 +84,4 @@ class MovePlanned:
     """Whether that node has read it. If it ends and comes back, it reads all of it again, later."""
 
 
-ClusterRecord: TypeAlias = NodeRegistered | NodeFenced | PartitionLed | MovePlanned
+NodeRecord: TypeAlias = NodeRegistered | NodeFenced | LeaderChanged | ReassignmentPlanned

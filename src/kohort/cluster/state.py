@@ -7,28 +7,28 @@ from uuid import UUID
 
 from kohort.cluster.records import (
     NO_LEADER,
-    ClusterRecord,
     Leader,
-    MovePlanned,
+    LeaderChanged,
     NodeFenced,
+    NodeRecord,
     NodeRegistered,
-    PartitionLed,
     Place,
+    ReassignmentPlanned,
 )
 
 
-class Purpose(Enum):
-    """What a topic is for; the partitions of each are spread evenly by themselves."""
+class TopicKind(Enum):
+    """What a topic stores. The partitions of each kind are balanced separately."""
 
     RECORDS = "records"
     GROUPS = "groups"
     TRANSACTIONS = "transactions"
 
 
-class Spread(NamedTuple):
-    """What is to be known of a topic whose partitions are spread over the nodes."""
+class TopicSize(NamedTuple):
+    """Kind and number of partitions of a topic: input to the choice of leaders."""
 
-    purpose: Purpose
+    kind: TopicKind
     partitions: int
 
 
@@ -48,22 +48,22 @@ class Cluster:
         self.ready: set[Place] = set()
         """The places among them that their next leader has read."""
 
-    def replay(self, record: ClusterRecord) -> None:
+    def replay(self, record: NodeRecord) -> None:
         match record:
             case NodeRegistered():
                 self.nodes[record.id] = record
             case NodeFenced():
                 self.nodes.pop(record.id, None)
-            case PartitionLed(place=place, leader=leader):
-                self._plan(MovePlanned(place, None))
+            case LeaderChanged(place=place, leader=leader):
+                self._plan(ReassignmentPlanned(place, None))
                 if leader == Leader():
                     self.leaders.pop(place, None)
                 else:
                     self.leaders[place] = leader
-            case MovePlanned():
+            case ReassignmentPlanned():
                 self._plan(record)
 
-    def _plan(self, record: MovePlanned) -> None:
+    def _plan(self, record: ReassignmentPlanned) -> None:
         place, to, is_ready = record.place, record.to, record.is_ready
         if to is None:
             self.moves.pop(place, None)
@@ -74,19 +74,19 @@ class Cluster:
         else:
             self.ready.discard(place)
 
-    def planned(self, place: Place) -> MovePlanned:
+    def planned(self, place: Place) -> ReassignmentPlanned:
         """What is planned for a partition, as a record."""
-        return MovePlanned(place, self.moves.get(place), place in self.ready)
+        return ReassignmentPlanned(place, self.moves.get(place), place in self.ready)
 
-    def inverse(self, record: ClusterRecord) -> tuple[ClusterRecord, ...]:
+    def inverse(self, record: NodeRecord) -> tuple[NodeRecord, ...]:
         """The records that undo `record`, which is about to be replayed."""
         match record:
             case NodeRegistered(id=node) | NodeFenced(id=node):
                 return (self.nodes.get(node, NodeFenced(node)),)
-            case PartitionLed(place=place):
-                led = PartitionLed(place, self.leaders.get(place, Leader()))
+            case LeaderChanged(place=place):
+                led = LeaderChanged(place, self.leaders.get(place, Leader()))
                 return (led, self.planned(place))
-            case MovePlanned(place=place):
+            case ReassignmentPlanned(place=place):
                 return (self.planned(place),)
 
     def leader(self, place: Place) -> Leader:
@@ -106,7 +106,7 @@ class Cluster:
         return min(self.nodes, default=NO_LEADER)
 
 
-def places(topics: Mapping[UUID, Spread]) -> Iterator[Place]:
+def places(topics: Mapping[UUID, TopicSize]) -> Iterator[Place]:
     """The partitions of all topics."""
     for topic_id, (_, partitions) in topics.items():
         for partition in range(partitions):

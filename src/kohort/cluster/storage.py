@@ -26,7 +26,7 @@ class FencedError(KohortError):
         super().__init__(f"the session of this node is over: {why}")
 
 
-class NodeTakenError(KohortError):
+class DuplicateNodeIdError(KohortError):
     """Another process, which is alive, has the id of this node."""
 
     def __init__(self, node: int, where: str = "") -> None:
@@ -86,10 +86,10 @@ class SharedStorage(Protocol):
         """Begin a session of this node, with a lease of `LEASE_MS` and the lock; returns it.
 
         Atomic: one of several processes gets it, and what others wrote as this node is written
-        before, or never will be. To be called again after FencedError. Raises NodeTakenError if
-        another process has the id: it holds the lock, and its lease is not over. Raises
-        HistoryLostError if this process has to begin anew. If the outcome is
-        unknown, it may be called again.
+        before, or never will be. To be called again after FencedError. Raises DuplicateNodeIdError
+        if another process has the id: it holds the lock, and its lease is not over. Raises
+        HistoryLostError if this process has to begin anew. If the outcome is unknown, it may be
+        called again.
         """
         ...
 

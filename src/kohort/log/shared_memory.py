@@ -8,10 +8,10 @@ from uuid import UUID
 
 from kohort.cluster import (
     LEASE_MS,
+    DuplicateNodeIdError,
     FencedError,
     Liveness,
     Logged,
-    NodeTakenError,
     Observed,
 )
 from kohort.errors import ErrorCode
@@ -172,7 +172,7 @@ class MemoryStorage:
     async def claim(self) -> int:
         row = self._shared.rows.setdefault(self.node_id, _Row())
         if row.process not in (None, self) and row.lease_until > self._shared.now():
-            raise NodeTakenError(self.node_id)
+            raise DuplicateNodeIdError(self.node_id)
         self._shared.fence(self.node_id)
         row.process, self.session = self, row.session
         await self.renew()

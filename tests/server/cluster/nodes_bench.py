@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Self
 from uuid import UUID
 
-from kohort.cluster import Leader, MovePlanned, Observed, Place
+from kohort.cluster import Leader, Observed, Place, ReassignmentPlanned
 from kohort.log.backing import Checkpoint
 from kohort.log.base import LogConfig
 from kohort.log.shared_memory import MemoryStorage, SharedMemory, SharedMemoryDirectory
@@ -85,7 +85,7 @@ class SharedCluster:
     async def plan_move(self, place: Place, to: int) -> SharedMetadata:
         """Have a partition moved; the metadata that tells when it is there."""
         metadata = SharedMetadata(self.storages[to], self.clock.timestamp)
-        await metadata.decide(lambda: [MovePlanned(place, to)])
+        await metadata.decide(lambda: [ReassignmentPlanned(place, to)])
         return metadata
 
     async def move(self, place: Place, to: int) -> None:

@@ -10,11 +10,11 @@ import pytest
 from kohort.cluster import (
     FencedError,
     Leader,
+    LeaderChanged,
     Logged,
-    MovePlanned,
     NodeRegistered,
-    PartitionLed,
     Place,
+    ReassignmentPlanned,
     UnknownOutcomeError,
 )
 from kohort.errors import KohortError
@@ -44,7 +44,9 @@ class Node:
     async def start(self) -> None:
         await self._storage.claim()
         await MemoryStorage(self.shared, 2).claim()
-        await self.log(TOPIC, registered(1, 1), registered(2, 1), PartitionLed(PLACE, Leader(1, 0)))
+        await self.log(
+            TOPIC, registered(1, 1), registered(2, 1), LeaderChanged(PLACE, Leader(1, 0))
+        )
 
     async def log(self, *records: MetadataRecord) -> None:
         await self.metadata.decide(lambda: records)
@@ -133,7 +135,7 @@ async def test_a_drain_that_another_append_comes_before(node: Node) -> None:
     draining = asyncio.create_task(ClusterAdmin(Overtaken(node, registered(2, 2))).drain(1))
     async with asyncio.timeout(60):
         await node.until_planned()
-        await node.log(PartitionLed(PLACE, Leader(2, 1)))
+        await node.log(LeaderChanged(PLACE, Leader(2, 1)))
         await draining
 
 
@@ -143,7 +145,7 @@ async def test_a_move_that_another_append_comes_before(node: Node) -> None:
     )
     async with asyncio.timeout(60):
         await node.until_planned()
-        await node.log(PartitionLed(PLACE, Leader(2, 1)))
+        await node.log(LeaderChanged(PLACE, Leader(2, 1)))
         await moving
 
 
@@ -182,7 +184,7 @@ async def test_nodes_that_are_gone_take_nothing(node: Node) -> None:
 
 
 async def test_a_partition_stays_where_it_is_if_it_is_moved_there(node: Node) -> None:
-    await node.log(MovePlanned(PLACE, 2))
+    await node.log(ReassignmentPlanned(PLACE, 2))
     await ClusterAdmin(MemoryStorage(node.shared, 3)).move("orders", 0, 1)
     await node.metadata.read_on()
     assert not node.metadata.state.cluster.moves
@@ -193,7 +195,7 @@ async def test_a_drain_goes_on_when_the_storage_was_away(node: Node) -> None:
     draining = asyncio.create_task(ClusterAdmin(storage).drain(1))
     async with asyncio.timeout(60):
         await node.until_planned()
-        await node.log(PartitionLed(PLACE, Leader(2, 1)))
+        await node.log(LeaderChanged(PLACE, Leader(2, 1)))
         await draining
     assert not storage.failures
 

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from kohort.cluster import Endpoint, NodeRegistered, NodeTakenError
+from kohort.cluster import DuplicateNodeIdError, Endpoint, NodeRegistered
 from kohort.errors import KohortError
 from kohort.log.shared_memory import MemoryStorage
 from kohort.server.cluster.joining import ensure_reachable, warn_of_other_counts
@@ -77,7 +77,9 @@ async def test_a_node_id_that_is_taken_is_refused_with_the_address_of_the_other(
         await cluster.leaders("__consumer_offsets")
         where = re.escape(f"at PLAINTEXT://{cluster.brokers[1].address}")
         cluster._ports.clear()  # it listens elsewhere
-        with pytest.raises(NodeTakenError, match=rf"^another process {where} serves as node 1"):
+        with pytest.raises(
+            DuplicateNodeIdError, match=rf"^another process {where} serves as node 1"
+        ):
             await cluster.start(1)
 
 

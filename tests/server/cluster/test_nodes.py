@@ -12,9 +12,9 @@ import pytest
 from kohort.cluster import (
     Cluster,
     Leader,
+    LeaderChanged,
     NodeFenced,
     NodeRegistered,
-    PartitionLed,
     Place,
     worker_of,
 )
@@ -173,7 +173,7 @@ def led_by_others(bench: Bench, partitions: int) -> None:
     topic = bench.topics.create("t", partitions)
     log = MetadataLog(bench.directory.open(METADATA, METADATA_LOG), bench.clock.timestamp, "")
     for partition in range(partitions):
-        log.commit(PartitionLed(Place(topic.id, partition), Leader(77, 5 + partition)))
+        log.commit(LeaderChanged(Place(topic.id, partition), Leader(77, 5 + partition)))
 
 
 async def epochs_told(bench: Bench) -> list[int]:
@@ -269,7 +269,7 @@ class TestANodeThatHasLeft:
         """Responses are kept as long as nothing is logged."""
         topic = self.bench.topics.create("t", 1)
         self.bench.nodes = self.nodes
-        self.cluster.replay(PartitionLed(Place(topic.id, 0), Leader(1, 0)))
+        self.cluster.replay(LeaderChanged(Place(topic.id, 0), Leader(1, 0)))
         self.replay(registered(1, "one"))
         self.replay(registered(2, "two"))
         self.replay(NodeFenced(2))
@@ -314,7 +314,7 @@ class TestListenersThatNotAllNodesHave:
         inside = NodeEndpoint("INSIDE", "one", 9092)
         cluster.replay(NodeRegistered(1, 1, (inside,), registered_at=Timestamp(0)))
         cluster.replay(registered(2, "two"))
-        cluster.replay(PartitionLed(Place(topic.id, 0), Leader(1, 3)))
+        cluster.replay(LeaderChanged(Place(topic.id, 0), Leader(1, 3)))
         former = RecentlyDepartedNodes(self.bench.clock.now)
         self.bench.nodes = ClusterNodes(cluster, self.bench.topics, 2, None, former)
 

@@ -12,7 +12,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka import Producer
 
-from kohort.cluster import LEASE_MS, NO_LEADER, MovePlanned, NodeFenced, PartitionLed
+from kohort.cluster import LEASE_MS, NO_LEADER, LeaderChanged, NodeFenced, ReassignmentPlanned
 from kohort.errors import ErrorCode
 from kohort.log.memory import memory_log
 from kohort.log.shared_memory import MemoryStorage, SharedMemory
@@ -181,7 +181,7 @@ async def test_an_unknown_producer_begins_anywhere_once_a_new_leader_is_settled(
         assert (await produce_numbered(peer, 6, producer_id=1)).error_code == 0
         refused = await produce_numbered(peer, 7)
         assert refused.error_code is ErrorCode.not_leader_or_follower
-        monkeypatch.setattr("kohort.server.cluster.ownership.SETTLED_AFTER_MS", 0)
+        monkeypatch.setattr("kohort.server.cluster.ownership.PRODUCER_TRANSITION_MS", 0)
         log = cluster.brokers[3 - former.node].topics.log("orders", 0)
         await until(lambda: not log.in_leader_transition)
         assert (await produce_numbered(peer, 7)).error_code == 0
@@ -323,7 +323,7 @@ async def test_a_plan_that_is_called_off_leaves_all_as_it_was() -> None:
         async with asyncio.timeout(60):
             while not standbys(cluster, 3 - former):  # noqa: ASYNC110
                 await asyncio.sleep(0.001)
-            await metadata.decide(lambda: [MovePlanned(place, None)])
+            await metadata.decide(lambda: [ReassignmentPlanned(place, None)])
             while standbys(cluster, 3 - former):  # noqa: ASYNC110
                 await asyncio.sleep(0.001)
         assert await cluster.leaders("__consumer_offsets") == leaders
@@ -346,7 +346,7 @@ async def test_a_node_that_is_stopped_hands_over_what_it_leads_before_it_is_gone
             record
             for batch in cluster.shared.metadata
             for _, record in decode_batches(batch)
-            if record == fenced or isinstance(record, PartitionLed)
+            if record == fenced or isinstance(record, LeaderChanged)
         ]
         assert records[-1] == fenced
 
@@ -650,7 +650,7 @@ async def test_a_long_metadata_log_is_compacted_for_nodes_that_come() -> None:
     async with SharedCluster(2) as cluster:
         await create(cluster, 1)
         metadata = SharedMetadata(cluster.storages[2], cluster.clock.timestamp)
-        planned = MovePlanned(cluster.place("orders"), None)
+        planned = ReassignmentPlanned(cluster.place("orders"), None)
         await metadata.decide(lambda: [planned] * (COMPACTED_AFTER + 1))
         async with asyncio.timeout(60):
             while not cluster.shared.compacted:  # noqa: ASYNC110 - a node does so when it can

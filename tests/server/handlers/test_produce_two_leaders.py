@@ -23,7 +23,7 @@ from kohort.log.scan import headers
 from kohort.log.shared_memory import MemoryStorage, SharedMemory
 from kohort.server.refused_batches import RETRIED_ERRORS
 from kohort.server.topics import SharedMetadata, SharedTopics, TopicRecord
-from kohort.server.topics.cluster_metadata import ClusterRecord
+from kohort.server.topics.cluster_metadata import ClusterIdRecord
 from kohort.types import TopicPartition
 from server.handlers.bench import START, Bench, batch_of
 from server.handlers.java_producer import EpochBumpError, JavaProducer, ProduceRequest
@@ -52,7 +52,7 @@ class Node(Bench):
         storage = MemoryStorage(self._shared, 0)
         self.logs = storage.logs
         metadata = SharedMetadata(storage, self.clock.timestamp)
-        metadata.replay(0, ClusterRecord("cluster"))
+        metadata.replay(0, ClusterIdRecord("cluster"))
         metadata.replay(1, TopicRecord(id=ID, name="orders", partitions=1))
         self.topics = SharedTopics(self.logs, self.config, self.clock.timestamp, metadata)
 

@@ -20,7 +20,7 @@ from kohort.server.config.resources import ResourceType
 from kohort.server.topics import followed
 from kohort.server.topics.cluster_metadata import (
     METADATA,
-    ClusterRecord,
+    ClusterIdRecord,
     TopicRecord,
     decode_batches,
 )
@@ -328,11 +328,11 @@ async def test_what_is_not_durable_is_not_told() -> None:
     log: Any = MemoryDirectory().open(METADATA, METADATA_LOG)
     metadata = MetadataLog(log, lambda: NOW, "0.2")
 
-    metadata.commit(ClusterRecord("c"))
+    metadata.commit(ClusterIdRecord("c"))
     metadata.flush()
     waiting = asyncio.ensure_future(metadata.wait_beyond(metadata.end_offset))
     metadata.commit(TopicRecord(id=uuid4(), name="t", partitions=1))
-    assert [record for _, record in decode_batches(metadata.read(0))] == [ClusterRecord("c")]
+    assert [record for _, record in decode_batches(metadata.read(0))] == [ClusterIdRecord("c")]
     assert metadata.read(1) == b""
     await asyncio.sleep(0)
     assert not waiting.done()

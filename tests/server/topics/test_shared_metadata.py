@@ -10,8 +10,8 @@ import pytest
 from kohort.cluster import (
     FencedError,
     Leader,
+    LeaderChanged,
     Logged,
-    PartitionLed,
     Place,
     UnknownOutcomeError,
 )
@@ -167,7 +167,7 @@ async def test_decisions_are_made_on_all_that_is_logged(nodes: Nodes) -> None:
         for _ in range(20):
             await metadata.decide(
                 lambda: [
-                    PartitionLed(place, Leader(1, metadata.state.cluster.leader(place).epoch + 1))
+                    LeaderChanged(place, Leader(1, metadata.state.cluster.leader(place).epoch + 1))
                 ]
             )
 

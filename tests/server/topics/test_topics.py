@@ -17,11 +17,11 @@ from kohort import __version__
 from kohort.cluster import (
     Endpoint,
     Leader,
-    MovePlanned,
+    LeaderChanged,
     NodeFenced,
     NodeRegistered,
-    PartitionLed,
     Place,
+    ReassignmentPlanned,
 )
 from kohort.errors import ErrorCode, KafkaError, KohortError
 from kohort.protocol import batches
@@ -35,7 +35,7 @@ from kohort.server.topics.cluster_metadata import (
     METADATA,
     AclRecord,
     AclRemoved,
-    ClusterRecord,
+    ClusterIdRecord,
     ClusterState,
     ConfigsRecord,
     MetadataRecord,
@@ -238,13 +238,13 @@ RECORDS: st.SearchStrategy[MetadataRecord] = st.one_of(
     ),
     st.builds(NodeFenced, st.integers(0, 2)),
     st.builds(
-        PartitionLed,
+        LeaderChanged,
         PLACES,
         st.just(Leader()) | st.builds(Leader, st.integers(-1, 2), st.integers(0, 9)),
     ),
-    st.builds(MovePlanned, PLACES, st.none()),
-    st.builds(MovePlanned, PLACES, st.integers(0, 2), st.booleans()),
-    st.builds(ClusterRecord, st.text()),
+    st.builds(ReassignmentPlanned, PLACES, st.none()),
+    st.builds(ReassignmentPlanned, PLACES, st.integers(0, 2), st.booleans()),
+    st.builds(ClusterIdRecord, st.text()),
     st.builds(ProducerIdsReserved, st.integers(1, 2**63 - 1)),
     st.builds(
         ConfigsRecord,

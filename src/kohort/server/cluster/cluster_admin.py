@@ -10,10 +10,10 @@ from typing import Final, NamedTuple
 from kohort.cluster import (
     FencedError,
     Liveness,
-    MovePlanned,
     NodeRegistered,
     Observed,
     Place,
+    ReassignmentPlanned,
     SharedStorage,
     UnknownOutcomeError,
 )
@@ -170,4 +170,4 @@ class ClusterAdmin:
             raise KohortError(f"node {to} is gone: start it, or name another one")
         cluster = self._metadata.state.cluster
         wanted = None if cluster.leader(place).node == to else to
-        return [] if cluster.moves.get(place) == wanted else [MovePlanned(place, wanted)]
+        return [] if cluster.moves.get(place) == wanted else [ReassignmentPlanned(place, wanted)]

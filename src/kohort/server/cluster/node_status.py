@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from kohort.cluster import NodeRegistered, Purpose
+from kohort.cluster import NodeRegistered, TopicKind
 from kohort.server.addresses import Address
 from kohort.server.logging import fields
 
@@ -21,7 +21,7 @@ class NodeStatus:
 
     nodes: int = 0
     """Nodes of the cluster that are there, as far as this one knows."""
-    led: Mapping[Purpose, int] = field(default_factory=dict)
+    led: Mapping[TopicKind, int] = field(default_factory=dict)
     """Partitions that it leads."""
     awaited: int = 0
     """Partitions that it is to lead, and has not taken yet."""

@@ -36,12 +36,12 @@ from kohort.cluster import (
     FencedError,
     HistoryLostError,
     Leader,
-    MovePlanned,
+    LeaderChanged,
     NodeFenced,
     NodeRegistered,
     Observed,
-    PartitionLed,
     Place,
+    ReassignmentPlanned,
     SharedStorage,
     Situation,
     UnknownOutcomeError,
@@ -67,7 +67,7 @@ OWN_LEASE_MS: Final = LEASE_MS * 99 // 100
 """The lease as its node counts it: the rates of two clocks differ by less than that."""
 READY_WITHIN_MS: Final = 60_000
 """Time that the next leader of a partition has to read it; then it gets the partition as it is."""
-SETTLED_AFTER_MS: Final = 30_000 + LEASE_MS
+PRODUCER_TRANSITION_MS: Final = 30_000 + LEASE_MS
 """Time in which a batch comes again that was on its way to the former leader of a partition.
 
 A leader that hangs has it for the `request.timeout.ms` of Kafka's producers. A client with older
@@ -277,7 +277,7 @@ class Ownership:
         since = now if self._away_since is None else self._away_since
         return NodeStatus(
             nodes=len(self._metadata.state.cluster.nodes),
-            led=topics.led_by_purpose(),
+            led=topics.led_by_kind(),
             awaited=max(len(self._led_places()) - len(topics.led), 0),
             taken=topics.taken,
             given_up=topics.given_up,
@@ -375,14 +375,14 @@ class Ownership:
             self._decided_at = self._clock.now()
         return decided
 
-    def _led_anew(self) -> Iterable[PartitionLed]:
+    def _led_anew(self) -> Iterable[LeaderChanged]:
         """What this node led before its session, in epochs of its own.
 
         Records of an epoch are in one session: the storage may have lost the end of the former.
         """
         cluster = self._metadata.state.cluster
         for place in cluster.led_by(self._node_id):
-            yield PartitionLed(place, Leader(self._node_id, cluster.leaders[place].epoch + 1))
+            yield LeaderChanged(place, Leader(self._node_id, cluster.leaders[place].epoch + 1))
 
     def _registration(self, now: Timestamp) -> NodeRegistered:
         node, session = self._storage.node_id, self._storage.session
@@ -444,7 +444,7 @@ class Ownership:
     def _settle(self) -> None:
         """What is led for long enough has nothing on its way to the former leader any more."""
         now = self._clock.now()
-        old = takewhile(lambda each: now - each[1] >= SETTLED_AFTER_MS, self._new.items())
+        old = takewhile(lambda each: now - each[1] >= PRODUCER_TRANSITION_MS, self._new.items())
         for partition, _ in list(islice(old, SETTLED_AT_ONCE)):
             del self._new[partition]
             self._topics.settle(partition)
@@ -504,7 +504,7 @@ class Ownership:
         known = self._metadata.state.cluster.ready
         read = {each for each, log in self._topics.standbys.items() if log.is_ready}
         return [
-            MovePlanned(place, self._node_id, is_ready=True)
+            ReassignmentPlanned(place, self._node_id, is_ready=True)
             for place in self._coming()
             if place not in known and self._topics.partition_of(place) in read
         ]
@@ -547,7 +547,7 @@ class Ownership:
         """The records by which others lead what was let go of."""
         cluster = self._metadata.state.cluster
         return [
-            PartitionLed(place, Leader(to, cluster.leaders[place].epoch + 1))
+            LeaderChanged(place, Leader(to, cluster.leaders[place].epoch + 1))
             for place, to in moving
             if cluster.moves.get(place) == to and cluster.leader(place).node == self._node_id
         ]

@@ -7,8 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NoReturn, Protocol
 
+from kohort.cluster import DuplicateNodeIdError, FencedError, SharedStorage, UnknownOutcomeError
 from kohort.cluster import Endpoint as NodeEndpoint
-from kohort.cluster import FencedError, NodeTakenError, SharedStorage, UnknownOutcomeError
 from kohort.errors import KohortError
 from kohort.log.base import LogDirectory
 from kohort.log.partition_mark import new_cluster_id
@@ -46,7 +46,7 @@ from kohort.server.config import Config, shown_storage
 from kohort.server.logging import fields
 from kohort.server.tls import Certificates
 from kohort.server.topics import (
-    ClusterRecord,
+    ClusterIdRecord,
     MetadataRecord,
     SharedMetadata,
     SharedTopics,
@@ -189,15 +189,15 @@ class SharedNode:
         self._hindrance = why
 
     async def _claim(self) -> None:
-        """Raises NodeTakenError with the address of the process that has the node id."""
+        """Raises DuplicateNodeIdError with the address of the process that has the node id."""
         try:
             await self.shared.storage.claim()
-        except NodeTakenError as error:
+        except DuplicateNodeIdError as error:
             await self._metadata.read_on()
             other = self._metadata.state.cluster.nodes.get(self._node_id)
             if other is None or not other.endpoints:
                 raise
-            raise NodeTakenError(self._node_id, shown(other.endpoints[0])) from error
+            raise DuplicateNodeIdError(self._node_id, shown(other.endpoints[0])) from error
 
     async def _ensure_fits(self) -> None:
         """Raises KohortError, and ends the session."""
@@ -232,7 +232,7 @@ class SharedNode:
         ]
         if not state.cluster_id:
             cluster_id = self.shared.logs.directories.cluster_id or new_cluster_id()
-            missing.insert(0, ClusterRecord(cluster_id))
+            missing.insert(0, ClusterIdRecord(cluster_id))
         return missing
 
     def open_topics(self, logs: LogDirectory) -> Topics:  # noqa: ARG002

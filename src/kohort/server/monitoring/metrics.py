@@ -127,8 +127,8 @@ def _of_node(node: NodeStatus | None) -> Iterator[Metric]:
     led = GaugeMetricFamily(
         "kohort_partitions_led", "Partitions that this node leads.", labels=("purpose",)
     )
-    for purpose, count in {} if node is None else node.led.items():
-        led.add_metric((purpose.value,), count)
+    for kind, count in {} if node is None else node.led.items():
+        led.add_metric((kind.value,), count)
     yield led
     for name, what, field in (
         ("kohort_cluster_nodes", "Nodes of the cluster that are there.", "nodes"),

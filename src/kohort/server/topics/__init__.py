@@ -3,7 +3,7 @@
 from kohort.server.topics.cluster_metadata import (
     BATCH_RECORDS,
     METADATA,
-    ClusterRecord,
+    ClusterIdRecord,
     MetadataRecord,
     TopicRecord,
     decode_batches,
@@ -37,7 +37,7 @@ __all__ = [
     "METADATA",
     "OFFSETS_TOPIC",
     "TRANSACTIONS_TOPIC",
-    "ClusterRecord",
+    "ClusterIdRecord",
     "FollowedMetadata",
     "FollowedTopics",
     "GroupTopics",

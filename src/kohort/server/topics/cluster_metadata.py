@@ -26,11 +26,11 @@ from kohort.cluster import (
     Cluster,
     Endpoint,
     Leader,
-    MovePlanned,
+    LeaderChanged,
     NodeFenced,
     NodeRegistered,
-    PartitionLed,
     Place,
+    ReassignmentPlanned,
 )
 from kohort.protocol import batches
 from kohort.quotas import QuotaEntity, QuotaTable, quota_entity
@@ -81,7 +81,7 @@ class UndecodableError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterRecord:
+class ClusterIdRecord:
     """The first record of every log."""
 
     cluster_id: str
@@ -160,7 +160,7 @@ class ScramSecretRecord:
 
 
 _OfOneNode: TypeAlias = (
-    ClusterRecord
+    ClusterIdRecord
     | TopicRecord
     | TopicDeleted
     | ConfigsRecord
@@ -171,7 +171,9 @@ _OfOneNode: TypeAlias = (
     | UserScramCredentialRecord
     | ScramSecretRecord
 )
-MetadataRecord: TypeAlias = _OfOneNode | NodeRegistered | NodeFenced | PartitionLed | MovePlanned
+MetadataRecord: TypeAlias = (
+    _OfOneNode | NodeRegistered | NodeFenced | LeaderChanged | ReassignmentPlanned
+)
 
 
 class ClusterState:
@@ -214,13 +216,13 @@ class ClusterState:
                 self.acls.remove(record.id)
             case ProducerIdsReserved():
                 self.producer_ids_end = record.end
-            case ClusterRecord():
+            case ClusterIdRecord():
                 self.cluster_id = record.cluster_id
             case UserScramCredentialRecord():
                 self.scram_users.put(record.user, record.kind, record.credential)
             case ScramSecretRecord():
                 self.scram_users.secret = record.secret
-            case NodeRegistered() | NodeFenced() | PartitionLed() | MovePlanned():
+            case NodeRegistered() | NodeFenced() | LeaderChanged() | ReassignmentPlanned():
                 self.cluster.replay(record)
 
     def _forget_topic(self, topic_id: UUID) -> None:
@@ -232,7 +234,7 @@ class ClusterState:
     def inverse(self, record: MetadataRecord) -> tuple[MetadataRecord, ...]:
         """The records that undo `record`, which is about to be replayed."""
         match record:
-            case NodeRegistered() | NodeFenced() | PartitionLed() | MovePlanned():
+            case NodeRegistered() | NodeFenced() | LeaderChanged() | ReassignmentPlanned():
                 return self.cluster.inverse(record)
             case _:
                 return (self._inverse(record),)
@@ -250,8 +252,8 @@ class ClusterState:
                 return AclRemoved(acl_id) if binding is None else AclRecord(acl_id, binding)
             case ProducerIdsReserved():
                 return ProducerIdsReserved(self.producer_ids_end)
-            case ClusterRecord():
-                return ClusterRecord(self.cluster_id)
+            case ClusterIdRecord():
+                return ClusterIdRecord(self.cluster_id)
             case UserScramCredentialRecord(user=user, kind=of):
                 return UserScramCredentialRecord(user, of, self.scram_users.of(user).get(of))
             case ScramSecretRecord():
@@ -289,7 +291,7 @@ def encode(record: MetadataRecord) -> tuple[bytes, bytes | None]:
             return _json({"acl": str(record.id)}), None
         case ProducerIdsReserved():
             return _json({"producer ids": "reserved"}), _json({"end": record.end})
-        case ClusterRecord():
+        case ClusterIdRecord():
             return _json({"cluster": "id"}), _json({"id": record.cluster_id})
         case UserScramCredentialRecord(credential=credential):
             user = _json({"scram credential": record.kind.mechanism, "user": record.user})
@@ -300,10 +302,10 @@ def encode(record: MetadataRecord) -> tuple[bytes, bytes | None]:
             return _json({"node": record.id}), _encode_node(record)
         case NodeFenced():
             return _json({"node": record.id}), None
-        case PartitionLed(leader=leader):
+        case LeaderChanged(leader=leader):
             led = None if leader == Leader() else _json(leader._asdict())
             return _key_of("leader of", record.place), led
-        case MovePlanned(to=to, is_ready=is_ready):
+        case ReassignmentPlanned(to=to, is_ready=is_ready):
             move = None if to is None else _json({"to": to, "ready": is_ready})
             return _key_of("move of", record.place), move
 
@@ -345,7 +347,7 @@ def decode(key: bytes, value: bytes | None) -> MetadataRecord:
         case {"topic": str(text), **rest} if not rest:
             return _decode_topic(_id("topic", text), fields)
         case {"cluster": "id", **rest} if not rest and fields is not None:
-            return ClusterRecord(_fields("cluster", fields, {"id": str})["id"])
+            return ClusterIdRecord(_fields("cluster", fields, {"id": str})["id"])
         case {"configs of": str(kind), "name": str(resource), **rest} if not rest:
             return ConfigsRecord(_kind(kind), resource, _configs(fields or {}))
         case {"quotas of": dict(entity), **rest} if not rest:
@@ -362,13 +364,13 @@ def decode(key: bytes, value: bytes | None) -> MetadataRecord:
             return NodeFenced(node) if fields is None else _decode_node(node, fields)
         case {"leader of": str(text), "partition": int(partition), **rest} if not rest:
             place = Place(_id("leader", text), partition)
-            return PartitionLed(place, Leader() if fields is None else _leader(fields))
+            return LeaderChanged(place, Leader() if fields is None else _leader(fields))
         case {"move of": str(text), "partition": int(partition), **rest} if not rest:
             place = Place(_id("move", text), partition)
             if fields is None:
-                return MovePlanned(place, None)
+                return ReassignmentPlanned(place, None)
             move = _fields("move", fields, {"to": int, "ready": bool})
-            return MovePlanned(place, move["to"], move["ready"])
+            return ReassignmentPlanned(place, move["to"], move["ready"])
     raise UndecodableError(f"is of the unknown kind {_shown(key)}")
 
 

@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Final, TypeVar
 from uuid import UUID
 
-from kohort.cluster import NO_LEADER, FencedError, Place, Purpose, Spread, UnknownOutcomeError
+from kohort.cluster import NO_LEADER, FencedError, Place, TopicKind, TopicSize, UnknownOutcomeError
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log.base import Log, LogDirectory
 from kohort.log.remote_log import RemoteLog
@@ -49,7 +49,7 @@ from kohort.util.time_slice import TimeSlices
 
 logger = logging.getLogger("kohort.topics")
 
-_PURPOSES: Final = {OFFSETS_TOPIC: Purpose.GROUPS, TRANSACTIONS_TOPIC: Purpose.TRANSACTIONS}
+_KINDS: Final = {OFFSETS_TOPIC: TopicKind.GROUPS, TRANSACTIONS_TOPIC: TopicKind.TRANSACTIONS}
 LED_WITHIN_S: Final = 5.0
 """Time that a new partition has to get a leader before its creation is told to be done."""
 
@@ -99,21 +99,21 @@ class SharedTopics(FollowingTopics):
         """The partitions that are led here, with their leader epochs, for reading only."""
         return MappingProxyType(self._led)
 
-    def led_by_purpose(self) -> Mapping[Purpose, int]:
-        """How many partitions of each purpose are led here."""
-        found = dict.fromkeys(Purpose, 0)
-        for name, purpose in _PURPOSES.items():
+    def led_by_kind(self) -> Mapping[TopicKind, int]:
+        """How many partitions of each kind are led here."""
+        found = dict.fromkeys(TopicKind, 0)
+        for name, kind in _KINDS.items():
             topic = self.get(name)
             logs = () if topic is None else topic.partitions
-            found[purpose] = sum(log.topic_partition in self._led for log in logs)
-        return found | {Purpose.RECORDS: len(self._led) - sum(found.values())}
+            found[kind] = sum(log.topic_partition in self._led for log in logs)
+        return found | {TopicKind.RECORDS: len(self._led) - sum(found.values())}
 
-    def spread(self) -> Generator[None, None, dict[UUID, Spread]]:
+    def spread(self) -> Generator[None, None, dict[UUID, TopicSize]]:
         """The topics of the metadata log, as far as `decide` has to know them, in steps."""
         found = {}
         for topic_id, record in self._metadata.state.topics.items():
-            purpose = _PURPOSES.get(record.name, Purpose.RECORDS)
-            found[topic_id] = Spread(purpose, record.partitions)
+            kind = _KINDS.get(record.name, TopicKind.RECORDS)
+            found[topic_id] = TopicSize(kind, record.partitions)
             yield
         return found
 

@@ -30,9 +30,9 @@ from uuid import UUID
 from kohort import __version__
 from kohort.cluster import (
     FencedError,
-    MovePlanned,
+    LeaderChanged,
     NodeFenced,
-    PartitionLed,
+    ReassignmentPlanned,
     SharedStorage,
     UnknownOutcomeError,
 )
@@ -507,7 +507,7 @@ def _subjects(record: MetadataRecord) -> tuple[object, ...]:
 
 
 def _chars(record: MetadataRecord) -> int:
-    if isinstance(record, PartitionLed | MovePlanned):
+    if isinstance(record, LeaderChanged | ReassignmentPlanned):
         return _LEADER_CHARS  # there are thousands of them
     key, value = encode(record)
     return len(key) + len(value or b"")

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
-from kohort.cluster import MovePlanned, PartitionLed
+from kohort.cluster import LeaderChanged, ReassignmentPlanned
 from kohort.server.topics.cluster_metadata import (
     AclRecord,
-    ClusterRecord,
+    ClusterIdRecord,
     ClusterState,
     ConfigsRecord,
     MetadataRecord,
@@ -28,7 +28,7 @@ def records_of(state: ClusterState) -> Iterator[MetadataRecord]:
     ends = state.producer_ids_end
     cluster = state.cluster
     return chain[MetadataRecord](
-        [ClusterRecord(state.cluster_id)] if state.cluster_id else (),
+        [ClusterIdRecord(state.cluster_id)] if state.cluster_id else (),
         [ProducerIdsReserved(ends)] if ends else (),
         [ScramSecretRecord(users.secret)] if users.secret else (),
         tuple(state.topics.values()),
@@ -41,7 +41,7 @@ def records_of(state: ClusterState) -> Iterator[MetadataRecord]:
             for kind, credential in credentials.items()
         ),
         tuple(cluster.nodes.values()),
-        (PartitionLed(place, leader) for place, leader in tuple(cluster.leaders.items())),
+        (LeaderChanged(place, leader) for place, leader in tuple(cluster.leaders.items())),
         map(cluster.planned, tuple(cluster.moves)),
     )
 
@@ -60,11 +60,13 @@ def difference(
     for key, record in wanted.items():
         if known.get(key) != record:
             changes.append(record)
-            if isinstance(record, PartitionLed):
+            if isinstance(record, LeaderChanged):
                 led.add(record.place)
-        elif isinstance(record, MovePlanned) and record.place in led:
+        elif isinstance(record, ReassignmentPlanned) and record.place in led:
             changes.append(record)  # a new leader ends the plan that there was
     ended = (
-        each for each in tombstones if not isinstance(each, MovePlanned) or each.place not in led
+        each
+        for each in tombstones
+        if not isinstance(each, ReassignmentPlanned) or each.place not in led
     )
     return [*ended, *changes]

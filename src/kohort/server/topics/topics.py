@@ -41,7 +41,7 @@ from kohort.server.topics.cluster_metadata import (
     METADATA,
     AclRecord,
     AclRemoved,
-    ClusterRecord,
+    ClusterIdRecord,
     ConfigsRecord,
     MetadataRecord,
     ProducerIdsReserved,
@@ -143,7 +143,7 @@ class Topics:
         self._apply_broker_configs()
         config.on_change.append(self._reconfigure)
         if not state.cluster_id:
-            self._metadata.commit(ClusterRecord(logs.directories.cluster_id or new_cluster_id()))
+            self._metadata.commit(ClusterIdRecord(logs.directories.cluster_id or new_cluster_id()))
         self.producer_ids = ProducerIdManager(state.producer_ids_end, self._reserve_producer_ids)
         self.durable_producer_ids = DurableProducerIds(self._take_producer_ids)
         self._reconcile(logs, places)

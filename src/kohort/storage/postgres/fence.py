@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from kohort.cluster import LEASE_MS, FencedError, NodeTakenError, UnknownOutcomeError
+from kohort.cluster import LEASE_MS, DuplicateNodeIdError, FencedError, UnknownOutcomeError
 from kohort.errors import KohortError, fresh
 from kohort.storage.postgres.errors import DatabaseError, outcome
 from kohort.storage.postgres.link import Connection
@@ -253,7 +253,7 @@ def taken(node: int) -> KohortError:
     """The error of a node id that another process has."""
     if node == OPERATOR:
         return KohortError("another operator changes the cluster now: try again")
-    return NodeTakenError(node)
+    return DuplicateNodeIdError(node)
 
 
 def lane_of(topic: str, log: int) -> int:
