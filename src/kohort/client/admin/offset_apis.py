@@ -15,14 +15,17 @@ from uuid import UUID
 from kohort.client.admin.coordinator_requests import Coordinator, refusal, send_to_coordinators
 from kohort.client.cluster import Cluster
 from kohort.client.offset_and_metadata import OffsetAndMetadata
+from kohort.client.offset_messages import (
+    GROUP_LISTS_SINCE,
+    MAX_VERSION_BY_NAME,
+    fetched_offset,
+    names_by_id,
+    topic_name,
+    topics_to_commit,
+)
 from kohort.errors import ErrorCode, KafkaError, KohortError, unless_error
 from kohort.types import GroupId, TopicPartition
 
-MAX_VERSION_BY_NAME: Final = 9
-"""Highest version of OffsetFetch and OffsetCommit with topic names."""
-GROUP_LISTS_SINCE: Final = 8
-"""First version of OffsetFetch with many groups (KIP-709)."""
-NO_OFFSET: Final = -1
 _REMEDY: Final = "fetch the committed offsets"
 
 Offsets: TypeAlias = dict[TopicPartition, OffsetAndMetadata]
@@ -81,12 +84,8 @@ def _fetched(group: Any) -> Offsets | KafkaError:
             error = error or refusal(
                 partition.error_code, f"{topic.name}-{partition.partition_index}"
             )
-            if partition.committed_offset != NO_OFFSET:
-                offsets[TopicPartition(topic.name, partition.partition_index)] = OffsetAndMetadata(
-                    offset=partition.committed_offset,
-                    leader_epoch=getattr(partition, "committed_leader_epoch", -1),
-                    metadata=partition.metadata or "",
-                )
+            if (offset := fetched_offset(partition)) is not None:
+                offsets[TopicPartition(topic.name, partition.partition_index)] = offset
     return error or offsets
 
 
@@ -147,7 +146,7 @@ async def _commit_once(
     topic_ids: Mapping[TopicPartition, UUID],
 ) -> PartitionErrors | KafkaError:
     """Commit in one request; all partitions have an id, or none has."""
-    names = {topic_ids[tp]: tp.topic for tp in offsets if tp in topic_ids}
+    names = names_by_id(offsets, topic_ids)
     response = await coordinator.connection.send(
         "offset_commit",
         max_version=None if names else MAX_VERSION_BY_NAME,
@@ -156,33 +155,9 @@ async def _commit_once(
         member_id="",
         group_instance_id=None,
         retention_time_ms=-1,
-        topics=_to_commit(offsets, topic_ids),
+        topics=topics_to_commit(offsets, topic_ids),
     )
     return _partition_errors(response.topics, names)
-
-
-def _to_commit(
-    offsets: Mapping[TopicPartition, OffsetAndMetadata], topic_ids: Mapping[TopicPartition, UUID]
-) -> list[dict[str, Any]]:
-    return [
-        {
-            "name": topic,
-            "topic_id": topic_id,
-            "partitions": [
-                {
-                    "partition_index": tp.partition,
-                    "committed_offset": offsets[tp].offset,
-                    "committed_leader_epoch": offsets[tp].leader_epoch,
-                    "committed_metadata": offsets[tp].metadata,
-                }
-                for tp in topic_partitions
-            ],
-        }
-        for (topic, topic_id), topic_partitions in groupby(
-            sorted(offsets, key=lambda tp: (tp.topic, str(topic_ids.get(tp)), tp.partition)),
-            lambda tp: (tp.topic, topic_ids.get(tp)),
-        )
-    ]
 
 
 def _partition_errors(
@@ -193,7 +168,7 @@ def _partition_errors(
     OffsetCommit has no error of the group: the coordinator repeats it in every partition.
     """
     errors_by_partition: PartitionErrors = {
-        TopicPartition(_topic_name(topic, names), partition.partition_index): refusal(
+        TopicPartition(topic_name(topic, names), partition.partition_index): refusal(
             partition.error_code
         )
         for topic in topics
@@ -203,10 +178,6 @@ def _partition_errors(
     codes = {error.code for error in errors if error is not None}
     whole = errors[0] if errors and None not in errors and len(codes) == 1 else None
     return errors_by_partition if whole is None or whole.code not in _GROUP_ERRORS else whole
-
-
-def _topic_name(topic: Any, names: Mapping[UUID, str]) -> str:
-    return str(topic.name) if hasattr(topic, "name") else names[topic.topic_id]
 
 
 _GROUP_ERRORS: Final = frozenset(

@@ -16,18 +16,21 @@ from uuid import UUID
 from kohort.client.config import GroupConfig
 from kohort.client.net import Connection
 from kohort.client.offset_and_metadata import OffsetAndMetadata
+from kohort.client.offset_messages import (
+    GROUP_LISTS_SINCE,
+    MAX_VERSION_BY_NAME,
+    fetched_offset,
+    names_by_id,
+    topic_name,
+    topics_to_commit,
+)
 from kohort.errors import ErrorCode, KafkaError
 from kohort.types import TopicPartition
 
-NAMES_TOPICS: Final = 9
-"""Highest version of both requests that names topics by name."""
-SEVERAL_GROUPS_SINCE: Final = 8
-"""Version of OffsetFetch."""
 HAS_EPOCHS: Final = 9
 """Lowest version of both requests that a member of the consumer protocol may use (KIP-848)."""
 HAS_RETENTION: Final = 4
 """Highest version of OffsetCommit with a retention."""
-NO_OFFSET: Final = -1
 
 TopicIds = Mapping[str, UUID]
 
@@ -42,7 +45,8 @@ async def commit_offsets(
     topic_ids: TopicIds,
 ) -> dict[TopicPartition, ErrorCode]:
     """Commit offsets of a member; returns the error code of each partition. Raises KohortError."""
-    names = _names(offsets, topic_ids)
+    ids = _ids(offsets, topic_ids)
+    names = names_by_id(offsets, ids)
     # Passed only if configured: no current version has the field, and kio would load the schemas of
     # all versions to find one that does.
     retention = {"retention_time_ms": config.retention_ms} if config.retention_ms >= 0 else {}
@@ -54,18 +58,11 @@ async def commit_offsets(
         generation_id_or_member_epoch=generation,
         member_id=member_id,
         group_instance_id=config.instance_id,
-        topics=[
-            {
-                "name": topic,
-                "topic_id": topic_ids.get(topic),
-                "partitions": [_to_commit(each, offsets[each]) for each in partitions],
-            }
-            for topic, partitions in _by_topic(offsets)
-        ],
+        topics=topics_to_commit(offsets, ids),
         **retention,
     )
     return {
-        TopicPartition(_name(topic, names), each.partition_index): each.error_code
+        TopicPartition(topic_name(topic, names), each.partition_index): each.error_code
         for topic in response.topics
         for each in topic.partitions
     }
@@ -90,7 +87,7 @@ async def fetch_offsets(
     is an error too: it must not be taken for "nothing is committed". Raises other KohortErrors.
     """
     asked = tuple(partitions)
-    wanted, names = list(_by_topic(asked)), _names(asked, topic_ids)
+    wanted, names = _by_topic(asked), names_by_id(asked, _ids(asked, topic_ids))
     topics = [
         {
             "name": topic,
@@ -109,11 +106,11 @@ async def fetch_offsets(
     response = await connection.send(
         "offset_fetch",
         min_version=_min_version(config),
-        max_version=None if known else NAMES_TOPICS,
+        max_version=None if known else MAX_VERSION_BY_NAME,
         require_stable=stable,
         **(
             of_several
-            if (connection.version("offset_fetch") or 0) >= SEVERAL_GROUPS_SINCE
+            if (connection.version("offset_fetch") or 0) >= GROUP_LISTS_SINCE
             else of_one_group
         ),
     )
@@ -134,27 +131,10 @@ def _fetched(
     found: dict[TopicPartition, OffsetAndMetadata | None] = {}
     for topic in group.topics:
         for each in topic.partitions:
-            partition = TopicPartition(_name(topic, names), each.partition_index)
+            partition = TopicPartition(topic_name(topic, names), each.partition_index)
             _raise_for(each.error_code, f"OffsetFetch of {partition}")
-            found[partition] = None if each.committed_offset == NO_OFFSET else _committed(each)
+            found[partition] = fetched_offset(each)
     return found
-
-
-def _committed(of: Any) -> OffsetAndMetadata:
-    return OffsetAndMetadata(
-        offset=of.committed_offset,
-        leader_epoch=getattr(of, "committed_leader_epoch", -1),
-        metadata=of.metadata or "",
-    )
-
-
-def _to_commit(partition: TopicPartition, offset: OffsetAndMetadata) -> dict[str, object]:
-    return {
-        "partition_index": partition.partition,
-        "committed_offset": offset.offset,
-        "committed_leader_epoch": offset.leader_epoch,
-        "committed_metadata": offset.metadata,
-    }
 
 
 def _version(
@@ -162,7 +142,7 @@ def _version(
 ) -> int | None:
     if config.retention_ms >= 0:
         return HAS_RETENTION
-    return None if all(topic_ids.get(each.topic) for each in offsets) else NAMES_TOPICS
+    return None if all(topic_ids.get(each.topic) for each in offsets) else MAX_VERSION_BY_NAME
 
 
 def _min_version(config: GroupConfig) -> int:
@@ -176,18 +156,9 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> list[tuple[str, list[Topi
     ]
 
 
-def _names(partitions: Iterable[TopicPartition], topic_ids: TopicIds) -> dict[UUID, str]:
-    """Topic names by the ids in a request; the topics may change until the response arrives."""
-    return {
-        topic_ids[topic]: topic
-        for topic in {each.topic for each in partitions}
-        if topic in topic_ids
-    }
-
-
-def _name(topic: Any, names: Mapping[UUID, str]) -> str:
-    """Name of a topic in a response; "" for one that was not requested."""
-    return str(topic.name) if hasattr(topic, "name") else names.get(topic.topic_id, "")
+def _ids(partitions: Iterable[TopicPartition], topic_ids: TopicIds) -> dict[TopicPartition, UUID]:
+    """Topic ids by partition, without partitions whose topic has no id."""
+    return {tp: topic_ids[tp.topic] for tp in partitions if tp.topic in topic_ids}
 
 
 def _raise_for(code: ErrorCode, what: str) -> None:

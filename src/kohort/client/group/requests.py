@@ -11,7 +11,6 @@ from uuid import UUID
 
 from kohort.client.cluster import Cluster
 from kohort.client.config import GroupConfig
-from kohort.client.group.offset_requests import NAMES_TOPICS
 from kohort.client.membership import (
     ConsumerGroupHeartbeat,
     ConsumerGroupHeartbeatResponse,
@@ -28,6 +27,7 @@ from kohort.client.membership import (
     TopicIdPartition,
 )
 from kohort.client.net import Connection
+from kohort.client.offset_messages import MAX_VERSION_BY_NAME
 from kohort.errors import ErrorCode, KohortError
 from kohort.protocol.subscription import (
     Assignment,
@@ -100,7 +100,7 @@ async def ask(
 async def _preload(connection: Connection) -> None:
     """Load what a generation takes: while this member joins, the others wait for it."""
     await connection.preload(*_OF_MEMBERS)
-    await connection.preload("offset_fetch", "offset_commit", max_version=NAMES_TOPICS)
+    await connection.preload("offset_fetch", "offset_commit", max_version=MAX_VERSION_BY_NAME)
     decode_subscription(encode_subscription(Subscription(topics=())))
     decode_assignment(encode_assignment(Assignment(partitions=())))
 
