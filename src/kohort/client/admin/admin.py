@@ -132,7 +132,7 @@ class Admin(MethodHints):
     ) -> dict[str, KafkaError | None]:
         """Remove members by their ids, static ones by their instance ids; None for each removed.
 
-        A member that still runs joins again. Raises KohortError when the group as a whole is
+        A running member rejoins. Raises KohortError when the group as a whole is
         refused.
         """
         validate_names("members", members)
@@ -152,7 +152,7 @@ class Admin(MethodHints):
     ) -> dict[GroupId, dict[TopicPartition, OffsetAndMetadata] | KohortError]:
         """The committed offsets of each group, in these partitions or in all.
 
-        Partitions without a commit are left out. `require_stable`: an open transaction on a
+        Partitions without a commit are omitted. `require_stable`: an open transaction on a
         partition is an error (KIP-447).
         """
         validate_names("groups", groups)
@@ -178,7 +178,7 @@ class Admin(MethodHints):
         Offsets of a topic that was deleted are refused (UNKNOWN_TOPIC_ID) though another one has
         its name, for partitions in `topic_ids`; by Apache Kafka since 4.1.
         Raises KohortError when the group as a whole is refused: UNKNOWN_MEMBER_ID if it has
-        members; TypeError and ValueError for what is no offset.
+        members; TypeError and ValueError for invalid offsets.
         """
         validate_offsets(offsets)
         named = {tp: committable(tp, offset) for tp, offset in offsets.items()}
@@ -301,7 +301,7 @@ class Admin(MethodHints):
     ) -> dict[TopicPartition, int | KohortError]:
         """Delete the records below each offset, all below the high watermark for -1.
 
-        The first offset that is left in each partition, or its error.
+        Returns the new first offset of each partition, or its error.
         """
         validate_offsets(before)
         return await log_apis.delete_records(self.cluster, before, timeout_ms=self.timeout_ms)

@@ -1,4 +1,4 @@
-"""What coordinators and leaders say of transactions, by Kafka's names."""
+"""State of transactions at coordinators and leaders, by Kafka's names."""
 
 from dataclasses import dataclass, field
 
@@ -28,7 +28,7 @@ class TransactionListings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionDescription:
-    """A transactional id as its coordinator knows it."""
+    """A transactional id in the state of its coordinator."""
 
     coordinator: int
     """Node id."""
@@ -39,12 +39,12 @@ class TransactionDescription:
     start_ms: int | None
     """Since 1970; None if no transaction has begun."""
     partitions: tuple[TopicPartition, ...]
-    """Those in the transaction; while it ends, those that have no marker yet."""
+    """Partitions of the transaction; while it ends, partitions without a marker so far."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerState:
-    """A producer that has written to a partition, as the leader knows it."""
+    """A producer of a partition, in the state of the leader."""
 
     producer_id: int
     producer_epoch: int

@@ -88,7 +88,7 @@ class GroupDescription:
     members: tuple[MemberDescription, ...]
     coordinator: int
     coordinator_address: str
-    """As HOST:PORT."""
+    """HOST:PORT."""
     type: str = "Classic"
     epoch: int | None = None
     """Group epoch; only in groups with the `Consumer` protocol."""

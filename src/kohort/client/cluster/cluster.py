@@ -411,7 +411,7 @@ def _read_error(task: "asyncio.Task[Any]") -> None:
 async def ask_topics(
     connection: Connection, topics: tuple[str, ...]
 ) -> Mapping[str, TopicMetadata]:
-    """The topics as this broker knows them. Raises BrokerUnreachableError."""
+    """The topics in the metadata of this broker. Raises BrokerUnreachableError."""
     fields = fields_of_request(topics, allow_auto_create=False)
     response = await connection.send("metadata", min_version=MIN_VERSION, **fields)
     return from_response(response).topics

@@ -176,10 +176,10 @@ class PositionResolver:
         self._on_ready(partition)
 
     async def _reset(self, located: Iterable["_Located"]) -> None:
-        by_tp = {each[0].tp: each for each in located}
+        by_tp = {entry[0].tp: entry for entry in located}
         if not by_tp:
             return
-        queries = {tp: each[0].fetch_offset for tp, each in by_tp.items()}
+        queries = {tp: entry[0].fetch_offset for tp, entry in by_tp.items()}
         timeout_ms = self._cluster.config.request_timeout_ms
         offsets = await list_offsets(self._cluster, queries, self._isolation, timeout_ms=timeout_ms)
         for tp, (partition, leader, revision) in by_tp.items():
@@ -194,13 +194,10 @@ class PositionResolver:
 
     async def _validate(self, located: Iterable["_Located"]) -> None:
         by_node: defaultdict[int, list[_Located]] = defaultdict(list)
-        for each in located:
-            by_node[each[1].node_id].append(each)
+        for entry in located:
+            by_node[entry[1].node_id].append(entry)
         await asyncio.gather(
-            *(
-                self._validate_with_leader(node_id, located_there)
-                for node_id, located_there in by_node.items()
-            )
+            *(self._validate_with_leader(node_id, on_node) for node_id, on_node in by_node.items())
         )
 
     async def _validate_with_leader(self, node_id: int, located: Sequence["_Located"]) -> None:

@@ -199,7 +199,7 @@ class ConsumerMembership(ConsumerState):
         return self._finish_event(now)
 
     def tick(self, now: int) -> Actions:
-        """Time passed: send what is due."""
+        """Time passed: send the request that is due."""
         alive_until = self.session.alive_until
         if alive_until is not None and alive_until <= now:
             self.releases_first = self.config.is_static

@@ -192,7 +192,7 @@ class Membership(MembershipState):
         return self._finish_event(now)
 
     def tick(self, now: int) -> Actions:
-        """Time passed: send what is due."""
+        """Time passed: send the request that is due."""
         if self.expires_at is not None and self.expires_at <= now:
             lose_membership(self, self._expiry_cause(now - self.expires_at))
         if self.session.heartbeat_at is not None and self.session.heartbeat_at <= now:
