@@ -215,10 +215,10 @@ CALLS: Final[dict[str, dict[str, Call]]] = {
     "cluster": {
         "close": lambda each: each.close(),
         "metadata": lambda each: each.metadata(),
-        "ask_metadata": lambda each: each.ask_metadata(("orders",)),
+        "request_metadata": lambda each: each.request_metadata(("orders",)),
         "topic_names": lambda each: each.topic_names([UUID(int=1)]),
         "leader": lambda each: each.leader(TopicPartition("other", 0)),
-        "ask_leader": lambda each: each.ask_leader(ORDERS),
+        "request_leader": lambda each: each.request_leader(ORDERS),
         "topic": lambda each: each.topic("other"),
         "connection": lambda each: each.connection(0, "new"),
         "release": lambda each: each.release(""),

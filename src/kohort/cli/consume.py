@@ -280,5 +280,5 @@ def _writer(options: argparse.Namespace, cluster: Cluster) -> Write:
 
 
 def _broker(cluster: Cluster, of: Message) -> int:
-    leader = cluster.known_leader(TopicPartition(of.topic, of.partition))
+    leader = cluster.cached_leader(TopicPartition(of.topic, of.partition))
     return -1 if leader is None else leader.node_id

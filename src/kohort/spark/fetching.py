@@ -153,8 +153,8 @@ class _Fetch:
     async def _once(self, cluster: Cluster, offset: int) -> FetchedRange:
         from kohort.client.fetch import RequestedPartition, error_code
 
-        leader = await cluster.ask_leader(self._tp)
-        topic = cluster.known_topic(self._tp.topic)
+        leader = await cluster.request_leader(self._tp)
+        topic = cluster.cached_topic(self._tp.topic)
         self._look(cluster, topic)
         requested = RequestedPartition(
             topic.id if topic else None, offset, leader.epoch, self._settings.partition_bytes

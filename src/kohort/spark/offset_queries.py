@@ -116,7 +116,7 @@ class OffsetQueries:
 
         async def attempt() -> Existing:
             try:
-                metadata = await cluster.ask_metadata(names)
+                metadata = await cluster.request_metadata(names)
             except BrokerUnreachableError as error:
                 # A query that has reached its brokers waits for their return.
                 if cluster.brokers or not error.is_refused or time.monotonic() < give_up_at:

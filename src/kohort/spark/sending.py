@@ -129,7 +129,7 @@ async def partition_count(cluster: Cluster, topic: str, timeout_ms: int) -> int:
     """
 
     async def ask() -> int:
-        found = (await cluster.ask_metadata((topic,), allow_auto_create=True)).topics[topic]
+        found = (await cluster.request_metadata((topic,), allow_auto_create=True)).topics[topic]
         if found.error is not ErrorCode.none:
             raise KafkaError(found.error, f"topic {topic}")
         if not found.partitions:

@@ -150,7 +150,7 @@ async def test_fatal_errors_are_raised_with_the_partition(
         assert await values(fetcher, TP, 2) == [b"1", b"2"]
 
 
-@pytest.mark.parametrize("method", ["ask_leader", "connection"])
+@pytest.mark.parametrize("method", ["request_leader", "connection"])
 async def test_a_fault_of_the_client_itself_is_raised_and_stops_nothing_else(
     log: Log,
     cluster: Cluster,
@@ -158,7 +158,7 @@ async def test_a_fault_of_the_client_itself_is_raised_and_stops_nothing_else(
     caplog: pytest.LogCaptureFixture,
     method: str,
 ) -> None:
-    """`ask_leader` is called by the position resolver, `connection` by the broker fetcher."""
+    """`request_leader` is called by the position resolver, `connection` by the broker fetcher."""
 
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("a fault")

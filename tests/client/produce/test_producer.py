@@ -367,7 +367,7 @@ def test_another_event_loop_is_refused() -> None:
 class Faulty(Cluster):
     """A cluster with a fault of the client's own."""
 
-    def known_leader(self, tp: TopicPartition) -> Any:
+    def cached_leader(self, tp: TopicPartition) -> Any:
         raise ZeroDivisionError("a fault")
 
 

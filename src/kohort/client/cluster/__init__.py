@@ -1,6 +1,6 @@
 """Metadata of a cluster, connections to its brokers and coordinators, and offsets by time."""
 
-from kohort.client.cluster.cluster import Cluster, ask_topics, open_cluster
+from kohort.client.cluster.cluster import Cluster, open_cluster, request_topics
 from kohort.client.cluster.find_coordinator import GROUP, TRANSACTION
 from kohort.client.cluster.leader_requests import partition_error, send_to_leaders
 from kohort.client.cluster.metadata import (
@@ -29,9 +29,9 @@ __all__ = [
     "Offset",
     "PartitionMetadata",
     "TopicMetadata",
-    "ask_topics",
     "list_offsets",
     "open_cluster",
     "partition_error",
+    "request_topics",
     "send_to_leaders",
 ]

@@ -150,14 +150,14 @@ class Cluster:
         """
         requested = None if topics is None else tuple(dict.fromkeys(topics))
         return await retrying(
-            lambda: self.ask_metadata(requested, allow_auto_create=allow_auto_create),
+            lambda: self.request_metadata(requested, allow_auto_create=allow_auto_create),
             what=f"metadata from {', '.join(map(named, self.config.servers))}",
             timeout_ms=self.config.default_api_timeout_ms,
             backoff=self.backoff(),
             advice=_ADVICE,
         )
 
-    async def ask_metadata(
+    async def request_metadata(
         self, topics: tuple[str, ...] | None, *, allow_auto_create: bool = False
     ) -> Metadata:
         """`metadata` with one request, for callers that retry themselves.
@@ -202,26 +202,26 @@ class Cluster:
         AuthenticationError, and KafkaError if it is not retriable (TOPIC_AUTHORIZATION_FAILED,
         INVALID_TOPIC_EXCEPTION).
         """
-        cached = self.known_leader(tp)
+        cached = self.cached_leader(tp)
         if cached is not None:
             return cached
         return await retrying(
-            lambda: self.ask_leader(tp),
+            lambda: self.request_leader(tp),
             what=f"leader of {tp}",
             timeout_ms=self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms,
             backoff=self.backoff(),
             advice="check that the topic exists and that its replicas are alive",
         )
 
-    async def ask_leader(self, tp: TopicPartition) -> Leader:
+    async def request_leader(self, tp: TopicPartition) -> Leader:
         """The leader of a partition, requested at most once.
 
         Raises KafkaError (retriable or not), BrokerUnreachableError.
         """
-        leader = self.known_leader(tp)
+        leader = self.cached_leader(tp)
         if leader is None:
             await self._refresh(tp.topic)
-            leader = self.known_leader(tp)
+            leader = self.cached_leader(tp)
         if leader is None:
             raise self._cache.no_leader(tp)
         return leader
@@ -231,7 +231,7 @@ class Cluster:
 
         Raises BrokerUnreachableError.
         """
-        cached = self.known_topic(name)
+        cached = self.cached_topic(name)
         if cached is not None:
             return cached
         await self._refresh(name)
@@ -239,11 +239,11 @@ class Cluster:
             name=name, error=UNKNOWN_TOPIC_ERROR
         )
 
-    def known_topic(self, name: str) -> TopicMetadata | None:
+    def cached_topic(self, name: str) -> TopicMetadata | None:
         """Cached metadata; None if it is missing, too old, or an error."""
         return self._cache.topic(name, self._now())
 
-    def known_leader(self, tp: TopicPartition) -> Leader | None:
+    def cached_leader(self, tp: TopicPartition) -> Leader | None:
         """The cached leader of a partition; None if it has to be requested."""
         return self._cache.leader(tp, self._now())
 
@@ -264,7 +264,7 @@ class Cluster:
         """
         self._own_loop = own_loop(self._own_loop, "cluster")
         if node_id not in self.brokers:
-            await self.ask_metadata(())
+            await self.request_metadata(())
         broker = self.brokers.get(node_id)
         if broker is None:
             node_ids = ", ".join(map(str, sorted(self.brokers))) or "none"
@@ -274,7 +274,7 @@ class Cluster:
         try:
             return await self._connections.get((node_id, purpose), broker.address)
         except BrokerUnreachableError:
-            await self.ask_metadata(())
+            await self.request_metadata(())
             moved = self.brokers.get(node_id)
             if moved is None or moved.address == broker.address:
                 raise
@@ -386,7 +386,7 @@ class Cluster:
     async def _send_refresh(self, topics: set[str]) -> None:
         await asyncio.sleep(0)
         self._refreshing = None
-        await self.ask_metadata(tuple(sorted(topics)))
+        await self.request_metadata(tuple(sorted(topics)))
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
@@ -408,7 +408,7 @@ def _read_error(task: "asyncio.Task[Any]") -> None:
         task.exception()
 
 
-async def ask_topics(
+async def request_topics(
     connection: Connection, topics: tuple[str, ...]
 ) -> Mapping[str, TopicMetadata]:
     """The topics in the metadata of this broker. Raises BrokerUnreachableError."""

@@ -77,7 +77,7 @@ async def _send_once(
 
     async def locate(tp: TopicPartition, kind: K) -> None:
         try:
-            leader = await cluster.ask_leader(tp)
+            leader = await cluster.request_leader(tp)
         except KohortError as error:
             outcomes[tp] = error.with_traceback(None)  # which refers to `outcomes`
         else:

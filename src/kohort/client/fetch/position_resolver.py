@@ -151,12 +151,12 @@ class PositionResolver:
     async def _locate(self, partition: FetchPartition) -> "_Located | None":
         revision = partition.revision
         try:
-            leader = await self._cluster.ask_leader(partition.tp)
+            leader = await self._cluster.request_leader(partition.tp)
         except KohortError as error:
             if revision == partition.revision:
                 self.failed(partition, error)
             return None
-        topic = self._cluster.known_topic(partition.tp.topic)
+        topic = self._cluster.cached_topic(partition.tp.topic)
         try:
             partition.identify(topic.id if topic is not None else None)
         except TopicRecreatedError as error:

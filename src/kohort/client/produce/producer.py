@@ -212,7 +212,7 @@ class Producer(MethodHints, Generic[K_in, V_in]):
         timestamp_ms = time.time_ns() // 1_000_000 if timestamp is None else as_timestamp(timestamp)
         if type(partition) is not int and partition is not None:
             partition = as_partition(partition)
-        metadata = self.cluster.known_topic(topic) or await self._topics.find(topic)
+        metadata = self.cluster.cached_topic(topic) or await self._topics.find(topic)
         if partition is None:
             partition = self._chooser.choose(metadata, key_bytes, size)
         elif metadata.partition(partition) is None:
@@ -274,7 +274,7 @@ class Producer(MethodHints, Generic[K_in, V_in]):
         size = len(payload) if uncompressed_size is None else uncompressed_size
         if self._loop is not get_running_loop():
             self._take_loop()
-        known = self.cluster.known_topic(tp.topic)
+        known = self.cluster.cached_topic(tp.topic)
         if known is None or known.partition(tp.partition) is None:
             await self._topics.find(tp.topic, tp.partition)
         if self._partition(tp).waiting:  # goes with a request before that of this batch
@@ -381,7 +381,7 @@ class Producer(MethodHints, Generic[K_in, V_in]):
         """
         if self._loop is not get_running_loop():
             self._take_loop()
-        found = self.cluster.known_topic(topic) or await self._topics.find(topic)
+        found = self.cluster.cached_topic(topic) or await self._topics.find(topic)
         return [TopicPartition(topic, each.index) for each in found.partitions]
 
     # Batches

@@ -123,7 +123,7 @@ class Sender:
             if not self._ids.may_send(partition.tp):
                 to_admit.append(partition)
                 continue
-            leader = self._cluster.known_leader(partition.tp)
+            leader = self._cluster.cached_leader(partition.tp)
             if leader is None:
                 self._locate(partition.tp)
                 continue

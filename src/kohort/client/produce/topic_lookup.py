@@ -29,7 +29,7 @@ class TopicLookup:
         )
 
     async def _request(self, topic: str, partition: int) -> TopicMetadata:
-        response = await self._cluster.ask_metadata((topic,), allow_auto_create=True)
+        response = await self._cluster.request_metadata((topic,), allow_auto_create=True)
         metadata = response.topics[topic]
         if metadata.error is not ErrorCode.none:
             raise KafkaError(metadata.error, f"topic {topic}")
@@ -40,4 +40,4 @@ class TopicLookup:
                 ErrorCode.unknown_topic_or_partition,
                 f"{topic}-{partition}: the topic has {len(metadata.partitions)} partitions",
             )
-        return self._cluster.known_topic(topic) or metadata
+        return self._cluster.cached_topic(topic) or metadata

@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar
 from uuid import UUID
 
 from kohort.client.backoff import retrying
-from kohort.client.cluster import GROUP, TRANSACTION, Cluster, TopicMetadata, ask_topics
+from kohort.client.cluster import GROUP, TRANSACTION, Cluster, TopicMetadata, request_topics
 from kohort.client.config import ProducerConfig
 from kohort.client.errors import (
     CommitUnknownError,
@@ -490,7 +490,7 @@ class Transactions:
                 }
             )
             known = tuple({tp.topic for tp in topic_ids})
-            return await ask_topics(connection, known) if known else {}
+            return await request_topics(connection, known) if known else {}
 
         now = await self._coordinate("txn_offset_commit", send, key=group.group_id, key_type=GROUP)
         for tp in offsets:
