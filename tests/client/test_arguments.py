@@ -26,6 +26,7 @@ from kohort.client import (
     Security,
     sync,
 )
+from kohort.client.config import ProducerConfig
 from kohort.client.properties import option_names
 
 REQUIRED: dict[Any, Callable[[], dict[str, Any]]] = {
@@ -205,3 +206,12 @@ def test_every_option_of_another_client_is_here_or_has_a_certain_hint(
                 of(**REQUIRED[of]() | {option: None})
             assert "did you mean" not in str(info.value)
             assert "; " in str(info.value) or option in table._NOTHING_LIKE_IT
+
+
+@pytest.mark.parametrize("public", [Producer, Consumer, ConsumerGroup, Admin, sync.Producer])
+def test_help_shows_every_option_with_its_default(public: type) -> None:
+    shown = inspect.signature(public).parameters
+    assert shown["bootstrap"].default == ClientConfig().bootstrap
+    assert not any(each.kind is each.VAR_KEYWORD for each in shown.values())
+    if "acks" in shown:
+        assert shown["acks"].default == ProducerConfig().acks

@@ -58,7 +58,7 @@ from kohort.client.offset_and_metadata import (
     validate_offsets,
     validate_partitions,
 )
-from kohort.client.properties import checks_arguments
+from kohort.client.properties import checks_arguments, shows_options
 from kohort.errors import KafkaError, KohortError, unless_error
 from kohort.security.acls import AclBinding, AclBindingFilter
 from kohort.security.scram import MIN_ITERATIONS
@@ -68,6 +68,7 @@ EVERY_ACL: Final = AclBindingFilter()
 """The filter that matches all entries."""
 
 
+@shows_options(ClientConfig)
 @checks_arguments
 class Admin(MethodHints):
     """Administration of a cluster; `close`, or leaving its block, ends it.

@@ -37,7 +37,7 @@ from kohort.client.config import Address, ClientConfig, ClientOptions
 from kohort.client.errors import BrokerUnreachableError, ClientClosedError
 from kohort.client.metrics import ClusterMetrics
 from kohort.client.net import Connection, Connections, Key, named
-from kohort.client.properties import checks_arguments
+from kohort.client.properties import checks_arguments, shows_options
 from kohort.errors import ConfigError, ErrorCode, KafkaError, fresh
 from kohort.types import TopicPartition
 
@@ -79,6 +79,7 @@ def _config(config: ClientConfig | None, options: Mapping[str, Any]) -> ClientCo
     return config
 
 
+@shows_options(ClientConfig)
 @checks_arguments
 class Cluster:
     """Owns all connections of one client. Used from one event loop."""

@@ -46,7 +46,7 @@ from kohort.client.offset_and_metadata import (
     validate_offsets,
     validate_partitions,
 )
-from kohort.client.properties import checks_arguments
+from kohort.client.properties import checks_arguments, shows_options
 from kohort.client.record import K, Record, V
 from kohort.client.serialization import Deserializer, Deserializers, deserializers
 from kohort.errors import ConfigError, ErrorCode, KafkaError, KohortError, unless_error
@@ -56,6 +56,7 @@ _WAIT_MS: Final = 60_000
 _START: Final[Mapping[object, int]] = {"first": EARLIEST, "last": LATEST}
 
 
+@shows_options(ConsumerConfig, ClientConfig)
 @checks_arguments
 class Consumer(MethodHints, Generic[K, V]):
     """A reader of chosen partitions, used from one event loop.

@@ -47,7 +47,7 @@ from kohort.client.group.subscription import MemberSubscription
 from kohort.client.group_errors import GroupError
 from kohort.client.method_names import GROUP, MethodHints
 from kohort.client.metrics import GroupMetrics
-from kohort.client.properties import checks_arguments
+from kohort.client.properties import checks_arguments, shows_options
 from kohort.client.record import K, Record, V
 from kohort.client.serialization import Deserializer, deserializers
 from kohort.errors import ConfigError, KohortError
@@ -58,6 +58,7 @@ class GroupClosedError(GroupError):
     """The group was left on request: there is no further generation."""
 
 
+@shows_options(GroupConfig, ClientConfig)
 @checks_arguments
 class ConsumerGroup(MethodHints, Generic[K, V]):
     """One member of a group. Options are the fields of `GroupConfig` and `ClientConfig`.

@@ -43,7 +43,7 @@ from kohort.client.produce.sender import Sender
 from kohort.client.produce.topic_lookup import TopicLookup
 from kohort.client.produce.transaction import Transaction
 from kohort.client.produce.transactions import Transactions
-from kohort.client.properties import checks_arguments
+from kohort.client.properties import checks_arguments, shows_options
 from kohort.client.serialization import K_in, Serializer, V_in, serializers
 from kohort.errors import ErrorCode, KafkaError, KohortError
 from kohort.protocol.compression import Buffer, compress
@@ -58,6 +58,7 @@ _OVERHEAD: Final = 32
 _numbers: Final = itertools.count(1)
 
 
+@shows_options(ProducerConfig, ClientConfig)
 @checks_arguments
 class Producer(MethodHints, Generic[K_in, V_in]):
     """A producer, used from the event loop that it first sends from.

@@ -9,7 +9,11 @@ from kohort.client.properties.fields import (
 from kohort.client.properties.java_properties import read_properties
 from kohort.client.properties.layers import LIBRDKAFKA, contradiction, in_javas_names, over
 from kohort.client.properties.option_errors import OptionErrors, RefusedOptionsError
-from kohort.client.properties.option_names import checks_arguments, explains_arguments
+from kohort.client.properties.option_names import (
+    checks_arguments,
+    explains_arguments,
+    shows_options,
+)
 
 __all__ = [
     "DURATION_FIELDS",
@@ -25,4 +29,5 @@ __all__ = [
     "jaas_options",
     "over",
     "read_properties",
+    "shows_options",
 ]

@@ -3,6 +3,7 @@
 import functools
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import MISSING, Field, fields
 from typing import Any, Final, TypeVar, get_args
 
 from kohort.errors import ConfigError
@@ -222,6 +223,29 @@ def checks_arguments(cls: C) -> C:
 
     cls.__init__ = checked  # type: ignore[misc]
     return cls
+
+
+def shows_options(*configs: Any) -> Callable[[C], C]:
+    """Have `help` show what `**options: Unpack[…]` stands for, with the defaults of `configs`."""
+
+    def with_signature(cls: C) -> C:
+        signature = inspect.signature(cls)
+        *named, rest = signature.parameters.values()
+        names = get_args(rest.annotation)[0].__annotations__
+        # The first config has a field that is in both.
+        options = {each.name: each for config in reversed(configs) for each in fields(config)}
+        shown = [_keyword(options[name]) for name in names if name in options]
+        cls.__signature__ = signature.replace(parameters=[*named, *shown])  # type: ignore[attr-defined]
+        return cls
+
+    return with_signature
+
+
+def _keyword(option: "Field[Any]") -> inspect.Parameter:
+    default = option.default if option.default_factory is MISSING else option.default_factory()
+    return inspect.Parameter(
+        option.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=option.type
+    )
 
 
 def explains_arguments(cls: C) -> C:

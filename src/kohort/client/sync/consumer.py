@@ -15,14 +15,14 @@ from uuid import UUID
 
 from kohort.client.cluster import Offset
 from kohort.client.concurrency import background_loop, run_here
-from kohort.client.config import ClientConfig, ConsumerOptions
+from kohort.client.config import ClientConfig, ConsumerConfig, ConsumerOptions
 from kohort.client.consumer import Consumer as AsyncConsumer
 from kohort.client.fetch import Batch, deserialize
 from kohort.client.group_metadata import GroupMetadata, Offsets
 from kohort.client.method_names import CONSUMER, MethodHints
 from kohort.client.metrics import ConsumerMetrics
 from kohort.client.offset_and_metadata import OffsetAndMetadata
-from kohort.client.properties import checks_arguments
+from kohort.client.properties import checks_arguments, shows_options
 from kohort.client.record import K, Record, V
 from kohort.client.serialization import Deserializer, deserializers
 from kohort.types import TopicPartition
@@ -32,6 +32,7 @@ T = TypeVar("T")
 _WAIT_MS: Final = 60_000
 
 
+@shows_options(ConsumerConfig, ClientConfig)
 @checks_arguments
 class Consumer(MethodHints, Generic[K, V]):
     """A reader of chosen partitions; its methods are those of `kohort.client.Consumer`.

@@ -23,7 +23,7 @@ from contextlib import suppress
 from typing import Any, Generic, Self, TypeVar, Unpack, cast
 
 from kohort.client.concurrency import background_loop, run_here
-from kohort.client.config import GroupOptions
+from kohort.client.config import ClientConfig, GroupConfig, GroupOptions
 from kohort.client.fetch import Batch, deserialize
 from kohort.client.group import (
     SIGNALS,
@@ -38,7 +38,7 @@ from kohort.client.group import ConsumerGroup as AsyncGroup
 from kohort.client.method_names import SYNC_GROUP, MethodHints
 from kohort.client.metrics import GroupMetrics
 from kohort.client.offset_and_metadata import OffsetAndMetadata, validate_offsets
-from kohort.client.properties import checks_arguments
+from kohort.client.properties import checks_arguments, shows_options
 from kohort.client.record import K, Record, V
 from kohort.client.serialization import Deserializer, deserializers
 from kohort.errors import KohortError
@@ -61,6 +61,7 @@ class _Batches(Generic[K, V]):
         return self._take(self._max_wait_s)
 
 
+@shows_options(GroupConfig, ClientConfig)
 @checks_arguments
 class ConsumerGroup(MethodHints, Generic[K, V]):
     """One member of a group, for one thread at a time. Options as of `kohort.client`'s."""

@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import Any, Final, Generic, NamedTuple, Self, Unpack
 
 from kohort.client.concurrency import BackgroundLoop, background_loop, run_here
-from kohort.client.config import ClientConfig, ProducerOptions
+from kohort.client.config import ClientConfig, ProducerConfig, ProducerOptions
 from kohort.client.errors import BufferFullError, TransactionAbortedError, UndeliveredError
 from kohort.client.group_metadata import OffsetOwner, Offsets
 from kohort.client.method_names import PRODUCER, MethodHints
@@ -39,7 +39,7 @@ from kohort.client.produce import (
 )
 from kohort.client.produce import Producer as AsyncProducer
 from kohort.client.produce import Transaction as AsyncTransaction
-from kohort.client.properties import checks_arguments
+from kohort.client.properties import checks_arguments, shows_options
 from kohort.client.serialization import K_in, Serializer, V_in, serializers
 from kohort.client.transaction_outcome import TransactionOutcome
 from kohort.errors import KohortError, fresh
@@ -111,6 +111,7 @@ class _Gathered(NamedTuple):
         return _OVERHEAD + len(self.value or b"") + len(self.key or b"")
 
 
+@shows_options(ProducerConfig, ClientConfig)
 @checks_arguments
 class Producer(MethodHints, Generic[K_in, V_in]):
     """A producer; `close`, or leaving its block, ends it."""
