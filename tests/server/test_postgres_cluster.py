@@ -18,7 +18,7 @@ from kohort.client.admin import Admin
 from kohort.client.cluster import Cluster
 from kohort.errors import ConfigError, KohortError
 from kohort.server.broker import Broker
-from kohort.server.cluster.shared_node import STARTED_WITHIN_S
+from kohort.server.cluster.shared_node import STARTUP_TIMEOUT_S
 from kohort.server.config import Config
 from kohort.storage.postgres.fence import CLUSTER, LEASE
 from kohort.testing.server_process import ServerProcess
@@ -164,7 +164,7 @@ async def test_a_role_that_may_not_write_is_refused_at_once(
     connection = await asyncpg.connect(database)
     await connection.execute(f"revoke insert on {table} from {role}")
     await connection.close()
-    async with asyncio.timeout(STARTED_WITHIN_S / 2):
+    async with asyncio.timeout(STARTUP_TIMEOUT_S / 2):
         with pytest.raises(KohortError, match=f"privileges of a server: GRANT INSERT ON {table}$"):
             await Broker(config(as_application, 2)).start()
 

@@ -15,7 +15,7 @@ from kohort.log.shared_memory import MemoryStorage, SharedMemory
 from kohort.log.standby import StandbyLog
 from kohort.protocol import batches
 from kohort.protocol.batches import Record, iterate
-from kohort.server.cluster.ownership import READY_WITHIN_MS
+from kohort.server.cluster.leadership import READY_TIMEOUT_MS
 from kohort.server.topics import Growth, NewTopic, SharedTopics, Topic
 from kohort.testing.nodes import START, Node, Nodes
 
@@ -145,7 +145,7 @@ async def test_a_next_leader_that_is_never_ready_gets_the_partition_all_the_same
     assert topic is not None
     place = Place(topic.id, 0)
     await node.metadata.decide(lambda: [ReassignmentPlanned(place, 3 - former.node)])
-    await cluster.advance(READY_WITHIN_MS, step_ms=1_000)
+    await cluster.advance(READY_TIMEOUT_MS, step_ms=1_000)
     assert await cluster.leader("orders", 0) == former
     assert cluster.nodes[former.node].log("orders", 0).leader_epoch == former.epoch
     await cluster.advance(2_000, step_ms=1_000)

@@ -40,14 +40,14 @@ from kohort.server.addresses import Address, cannot_listen
 from kohort.server.authorization import access_of
 from kohort.server.background_tasks import BackgroundTasks
 from kohort.server.cluster import (
-    ClusterParts,
+    ClusterBackend,
+    ClusterRole,
     Nodes,
-    OnlyServer,
     PartitionMarkers,
-    Shared,
     SharedNode,
+    StandaloneRole,
     Worker,
-    WorkerParts,
+    WorkerRole,
 )
 from kohort.server.config import (
     Config,
@@ -121,7 +121,7 @@ class Broker:
         *,
         clock: Clock | None = None,
         worker: Worker | None = None,
-        shared: Shared | None = None,
+        shared: ClusterBackend | None = None,
         sockets: Path | None = None,
     ) -> None:
         """`worker`: this server is one of several, and `config` is that of this one.
@@ -137,7 +137,7 @@ class Broker:
             shared = _postgres_cluster(self.config)
         self._shared = shared
         self.certificates = Certificates(self.config)
-        self._cluster: ClusterParts = OnlyServer(self.config, self.clock)
+        self._cluster: ClusterRole = StandaloneRole(self.config, self.clock)
         if shared is not None:
             self._cluster = SharedNode(
                 shared,
@@ -148,7 +148,7 @@ class Broker:
                 http_socket=None if worker is None else worker.http_socket,
             )
         elif worker is not None:
-            self._cluster = WorkerParts(worker, self.config, self.clock)
+            self._cluster = WorkerRole(worker, self.config, self.clock)
         self.listener = Listeners(ConnectionLimits.of(self.config))
         self.addresses: dict[str, Address] = {}
         """The addresses that the server listens on, by the names of its listeners."""
@@ -188,7 +188,7 @@ class Broker:
             if self._shared is not None:
                 self._opened.push_async_callback(self._shared.close)
             self._opened.callback(self._cluster.close)
-            await self._cluster.begin()
+            await self._cluster.join_cluster()
             await self._open_storage()
             self._open_audit_log()
             self._open_groups()
@@ -196,7 +196,7 @@ class Broker:
             self._open_observer()
             await self._settle()
             self.dispatcher = Dispatcher(await self._bind(), self._handler_module)
-            dispatch = self._cluster.guarded(self.dispatcher.dispatch)
+            dispatch = self._cluster.with_lease_check(self.dispatcher.dispatch)
             self.listener.serve(dispatch, self._throttling)
             self._opened.push_async_callback(self.observer.close)
             self.http_address = await self.observer.start()
@@ -204,7 +204,7 @@ class Broker:
             self._opened.push_async_callback(self._cluster.leave)
             endpoints = [each.endpoint for each in self.listener.listeners]
             self._cluster.start(self.topics, endpoints, self.lost.set)
-            await self._cluster.begun()
+            await self._cluster.wait_until_leading()
             self._start_background_tasks()
             self._confirm_start()
         except BaseException:
@@ -234,7 +234,7 @@ class Broker:
         self._opened.callback(self.topics.close)
         self.listener.limit(ConnectionLimits.of(self.config))  # with what clients have set
         self.cluster_id = self.topics.cluster_id
-        self._cluster.know(self.topics)
+        self._cluster.bind_topics(self.topics)
 
     def _unusable(self, error: object) -> KohortError:
         storage = self.config["storage"]
@@ -512,7 +512,7 @@ def _epoch_of_start(now: Timestamp) -> int:
     return min(max(now // 1_000 - _EPOCH_ZERO_S, 0), MAX_LEADER_EPOCH)
 
 
-def _postgres_cluster(config: Config) -> Shared:
+def _postgres_cluster(config: Config) -> ClusterBackend:
     """Raises KohortError for what is not installed."""
     try:
         from kohort.storage.postgres.cluster.node import PostgresCluster

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from kohort.cluster import Leader, Place
 from kohort.log.base import Log
 from kohort.log.shared_memory import MemoryStorage, SharedMemory
-from kohort.server.cluster import Ownership
+from kohort.server.cluster import LeadershipManager
 from kohort.server.config import Config
 from kohort.server.topics import SharedMetadata, SharedTopics, coordinator_topics
 from kohort.types import Instant, Timestamp
@@ -50,7 +50,7 @@ class Node:
         self.metadata = SharedMetadata(self.storage, self.clock.timestamp)
         self.topics: SharedTopics
         self._config = Config({"node.id": node_id, "storage": "memory"} | cluster.settings)
-        self._ownership: Ownership
+        self._leadership: LeadershipManager
 
     async def start(self) -> None:
         """Join the cluster. Raises KohortError if another process has this id."""
@@ -62,7 +62,7 @@ class Node:
         self.topics = SharedTopics(
             self.storage.logs, self._config, self.clock.timestamp, self.metadata
         )
-        self._ownership = Ownership(
+        self._leadership = LeadershipManager(
             self.storage,
             self.metadata,
             self.topics,
@@ -77,7 +77,7 @@ class Node:
 
     async def tick(self) -> None:
         """Do what a node does twice a second, and whenever the cluster has changed."""
-        await self._ownership.tick()
+        await self._leadership.tick()
 
     def log(self, topic: str, partition: int) -> Log:
         """The log of a partition; of one that this node does not lead, it refuses everything."""

@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from kohort.cluster import Endpoint, NodeRegistered
-from kohort.server.cluster.node_status import NodeNews, NodeStatus
+from kohort.server.cluster.node_status import MembershipLogger, NodeStatus
 from kohort.types import Timestamp
 
 
@@ -32,22 +32,22 @@ class TestNews:
         told: list[str],
         caplog: pytest.LogCaptureFixture,
     ) -> None:
-        news = NodeNews(1)
-        news.look({node: registered(node) for node in before})
+        logger = MembershipLogger(1)
+        logger.update({node: registered(node) for node in before})
         caplog.set_level(logging.INFO)
-        news.look({node: registered(node) for node in after})
+        logger.update({node: registered(node) for node in after})
         assert caplog.messages == told
 
     def test_of_a_node_that_is_drained_and_of_one_that_began_again(
         self, caplog: pytest.LogCaptureFixture
     ) -> None:
         caplog.set_level(logging.INFO)
-        news = NodeNews(1)
-        news.look({})
-        news.look({2: registered(2)})
-        news.look({2: registered(2, is_draining=True)})
-        news.look({2: registered(2, is_draining=True)})
-        news.look({2: registered(2, session=2)})
+        logger = MembershipLogger(1)
+        logger.update({})
+        logger.update({2: registered(2)})
+        logger.update({2: registered(2, is_draining=True)})
+        logger.update({2: registered(2, is_draining=True)})
+        logger.update({2: registered(2, session=2)})
         assert caplog.messages == [
             "a node has joined the cluster",
             "a node is drained",
@@ -58,7 +58,7 @@ class TestNews:
 
     def test_of_those_that_were_there_first(self, caplog: pytest.LogCaptureFixture) -> None:
         caplog.set_level(logging.INFO)
-        NodeNews(1).look({each: registered(each) for each in (1, 3, 2)})
+        MembershipLogger(1).update({each: registered(each) for each in (1, 3, 2)})
         (line,) = caplog.records
         assert line.getMessage() == "other nodes are in the cluster"
         assert line.__dict__["kohort_fields"] == {"others": [2, 3]}

@@ -49,7 +49,7 @@ async def test_a_start_that_has_to_wait_tells_why_once(
 async def test_a_start_without_the_storage_names_it(
     monkeypatch: pytest.MonkeyPatch, fails: str, told: str
 ) -> None:
-    monkeypatch.setattr(shared_node, "STARTED_WITHIN_S", 0.05)
+    monkeypatch.setattr(shared_node, "STARTUP_TIMEOUT_S", 0.05)
     clock = MovableClock()
     node = MemoryNode(SharedMemory(clock.timestamp), 1)
     failing = node if fails == "open" else node.storage

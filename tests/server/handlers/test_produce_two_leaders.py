@@ -84,7 +84,7 @@ class History:
                 (event,) = self._random.choices([*WEIGHTS], [*WEIGHTS.values()])
                 await getattr(self, event)(self._random.randrange(2))
                 if event == self._settled_after:
-                    self._nodes[self._leader].topics.settle(ORDERS)
+                    self._nodes[self._leader].topics.end_transition(ORDERS)
             await self._finish()
         except EpochBumpError:
             self._check_stored()
@@ -156,9 +156,9 @@ class History:
         former = self._nodes[self._leader]
         if self._random.random() < 0.5:
             former.logs.end_all()  # it is fenced; else it hands the partition over
-        await former.topics.give_up(ORDERS)
+        await former.topics.resign(ORDERS)
         self._leader, self._epoch = at, self._epoch + 1
-        await self._nodes[at].topics.take(Place(ID, 0), self._epoch)
+        await self._nodes[at].topics.become_leader(Place(ID, 0), self._epoch)
         self._told.append(f"{at} leads in epoch {self._epoch}")
 
     async def disconnect(self, at: int) -> None:
@@ -189,7 +189,7 @@ class History:
         """All that was sent to the former leader has its response by now, or has timed out."""
         elsewhere = [each for each in self._producer.in_flight if each.node != self._leader]
         if not elsewhere and not any(node.requests for node in self._nodes):
-            self._nodes[self._leader].topics.settle(ORDERS)
+            self._nodes[self._leader].topics.end_transition(ORDERS)
             self._told.append(f"{self._leader} has settled")
             await self.refresh_metadata(0)
 

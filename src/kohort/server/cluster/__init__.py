@@ -1,11 +1,11 @@
-"""A server's part in its cluster: which node leads what, and what nodes ask each other.
+"""A server's part in its cluster: leaders, and requests between nodes.
 
-A server is alone (`OnlyServer`), one of several workers of a machine (`WorkerParts`), or a node on
-a shared storage (`SharedNode`). The pure decisions are in `kohort.cluster`.
+A server is alone (`StandaloneRole`), one of several workers of a machine (`WorkerRole`), or a node
+on a shared storage (`SharedNode`). The pure decisions are in `kohort.cluster`.
 """
 
 from kohort.server.cluster.cluster_admin import ClusterAdmin
-from kohort.server.cluster.cluster_parts import ClusterParts, OnlyServer
+from kohort.server.cluster.cluster_role import ClusterRole, StandaloneRole
 from kohort.server.cluster.group_availability import check_group_availability
 from kohort.server.cluster.internode import FindSpans, RemoteController, Span
 from kohort.server.cluster.leader_discovery import (
@@ -14,33 +14,33 @@ from kohort.server.cluster.leader_discovery import (
     CurrentLeaders,
     current_leaders,
 )
+from kohort.server.cluster.leadership import LeadershipManager
 from kohort.server.cluster.node_status import NodeStatus
 from kohort.server.cluster.nodes import NO_NODE, Node, Nodes
-from kohort.server.cluster.ownership import Ownership
-from kohort.server.cluster.shared_node import Shared, SharedNode
+from kohort.server.cluster.shared_node import ClusterBackend, SharedNode
 from kohort.server.cluster.transaction_markers import PartitionMarkers
-from kohort.server.cluster.workers import Worker, WorkerParts, http_socket_of, place_of
+from kohort.server.cluster.workers import Worker, WorkerRole, http_socket_of, place_of
 
 __all__ = [
     "MOVED",
     "NO_LEADERS",
     "NO_NODE",
     "ClusterAdmin",
-    "ClusterParts",
+    "ClusterBackend",
+    "ClusterRole",
     "CurrentLeaders",
     "FindSpans",
+    "LeadershipManager",
     "Node",
     "NodeStatus",
     "Nodes",
-    "OnlyServer",
-    "Ownership",
     "PartitionMarkers",
     "RemoteController",
-    "Shared",
     "SharedNode",
     "Span",
+    "StandaloneRole",
     "Worker",
-    "WorkerParts",
+    "WorkerRole",
     "check_group_availability",
     "current_leaders",
     "http_socket_of",

@@ -1,7 +1,4 @@
-"""What a node of a cluster is and has at one moment, and which others come and go.
-
-For those who watch it.
-"""
+"""Status of a node in its cluster, for metrics and probes; log of nodes that join and leave."""
 
 import logging
 from collections.abc import Mapping
@@ -17,21 +14,21 @@ logger = logging.getLogger("kohort.cluster")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeStatus:
-    """A node that shares a storage with others."""
+    """Status of a node on a shared storage."""
 
     nodes: int = 0
-    """Nodes of the cluster that are there, as far as this one knows."""
+    """Registered nodes of the cluster, as far as this one has read the metadata log."""
     led: Mapping[TopicKind, int] = field(default_factory=dict)
     """Partitions that it leads."""
     awaited: int = 0
-    """Partitions that it is to lead, and has not taken yet."""
+    """Partitions that are assigned to it, and not open yet."""
     taken: int = 0
-    """Times that it began to lead a partition."""
+    """Number of partitions that it has begun to lead since its start."""
     given_up: int = 0
-    """Times that it gave one up."""
+    """Number of partitions that it has closed since its start."""
     has_lease: bool = False
     is_registered: bool = False
-    """Whether others know its present session, and it has once led what it has to lead."""
+    """Whether its current session is logged, and it has led its assigned partitions once."""
     lease_age_s: float = 0.0
     """Time since its lease began, or was renewed."""
     sessions: int = 0
@@ -39,15 +36,15 @@ class NodeStatus:
     away_s: float = 0.0
     """Time for which the storage has not responded; 0: it does."""
     trouble: str | None = None
-    """Why it cannot take part now, if that is known."""
+    """Current error, if there is one."""
 
     @property
     def is_ready(self) -> bool:
-        """Whether it serves all that it is to lead, but for shards that are loading."""
+        """Whether it serves all assigned partitions, except shards that are loading."""
         return self.has_lease and self.is_registered and not self.awaited
 
     def reasons(self) -> list[str]:
-        """Why it is not well; empty if it is."""
+        """Reasons why it is not healthy; empty if it is."""
         found = []
         if self.away_s:
             found.append(f"the database has not responded for {self.away_s:.0f} s: {self.trouble}")
@@ -63,16 +60,16 @@ STARTING: Final = NodeStatus(trouble="it is starting")
 """A node that has not registered yet."""
 
 
-class NodeNews:
-    """Logs which other nodes of the cluster come, are drained, and go."""
+class MembershipLogger:
+    """Logs when other nodes join the cluster, are drained, or leave it."""
 
     def __init__(self, node_id: int) -> None:
-        """`node_id` is that of this node, of which nothing is logged."""
+        """`node_id` is this node, whose own changes are not logged."""
         self._node_id = node_id
         self._known: dict[int, NodeRegistered] | None = None
 
-    def look(self, nodes: Mapping[int, NodeRegistered]) -> None:
-        """Log what has changed since the last look. `nodes` are those of the cluster, by id."""
+    def update(self, nodes: Mapping[int, NodeRegistered]) -> None:
+        """Log the changes since the last call. `nodes` are those of the cluster, by id."""
         known = self._known
         others = {number: node for number, node in nodes.items() if number != self._node_id}
         self._known = others

@@ -1,4 +1,4 @@
-"""The nodes of a cluster, and who of them leads a partition, as requests see it."""
+"""Nodes of a cluster and the leaders of partitions, as responses show them."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
@@ -12,7 +12,7 @@ from kohort.server.topics import Topic, Topics
 from kohort.types import Instant, TopicPartition
 
 LISTED_MS: Final = 9_000
-"""How long clients are told of a node that is gone: Kafka's `broker.session.timeout.ms`."""
+"""Time for which Metadata lists a node after it has left: Kafka's `broker.session.timeout.ms`."""
 
 
 class Node(NamedTuple):
@@ -28,11 +28,11 @@ NO_NODE = Node(NO_LEADER, "", -1, None)
 
 
 class Nodes(Protocol):
-    """The cluster at this moment."""
+    """Current state of the cluster."""
 
     @property
     def ids(self) -> Collection[int]:
-        """The ids of all nodes that are there."""
+        """Ids of all registered nodes."""
         ...
 
     def controller(self, endpoint: Endpoint) -> int:
@@ -40,7 +40,7 @@ class Nodes(Protocol):
         ...
 
     def all(self, endpoint: Endpoint) -> Sequence[Node]:
-        """Every node that is there, or was a moment ago, as clients of this listener reach it."""
+        """All nodes, with those that left recently, as clients of this listener reach them."""
         ...
 
     def node(self, node_id: int, endpoint: Endpoint) -> Node:
@@ -64,7 +64,7 @@ class Nodes(Protocol):
 
 
 class OneNode:
-    """This node, which leads everything for good."""
+    """The `Nodes` of a standalone server, which leads all partitions."""
 
     def __init__(self, node_id: int, rack: str | None) -> None:
         self.ids: Collection[int] = (node_id,)
@@ -96,9 +96,9 @@ class OneNode:
 
 
 class Workers:
-    """The nodes of one machine, each of which leads a fixed share.
+    """The workers of one machine, each of which leads a fixed share of the partitions.
 
-    Their ids and ports follow one another.
+    Their ids and ports are consecutive.
     """
 
     def __init__(
@@ -151,8 +151,8 @@ class Workers:
 class RecentlyDepartedNodes:
     """Nodes that have left the cluster less than `LISTED_MS` ago.
 
-    Most are restarted and soon back. A client forgets a node that it is not told of, and some
-    versions of librdkafka do not connect to it again.
+    Most are restarted and soon back. A client forgets a node that a Metadata response omits, and
+    some versions of librdkafka do not connect to it again.
     """
 
     def __init__(self, now: Callable[[], Instant]) -> None:
@@ -183,8 +183,8 @@ class RecentlyDepartedNodes:
 class ClusterNodes:
     """The nodes of a metadata log, and the leaders that it names.
 
-    This node is always one of them, also while it has no session: a client that was told of nobody
-    would find nobody again.
+    This node is always one of them, also while it has no session: a client that gets an empty list
+    has no node to refresh its metadata from.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""One of several nodes that share a storage: what makes a server a part of the cluster."""
+"""Cluster node: joins the cluster of a shared storage, and connects the parts of a node."""
 
 import asyncio
 import logging
@@ -17,7 +17,7 @@ from kohort.runtime.clock import Clock
 from kohort.runtime.markers import MarkerWriter
 from kohort.runtime.transactions import TransactionVerifier
 from kohort.security.peer import Endpoint
-from kohort.server.cluster.cluster_parts import Dispatch, RequestT
+from kohort.server.cluster.cluster_role import Dispatch, RequestT
 from kohort.server.cluster.internode import (
     ByListener,
     Connect,
@@ -39,9 +39,9 @@ from kohort.server.cluster.joining import (
     this_machine,
     warn_of_other_counts,
 )
+from kohort.server.cluster.leadership import LeadershipManager
 from kohort.server.cluster.node_status import STARTING, NodeStatus
 from kohort.server.cluster.nodes import ClusterNodes, RecentlyDepartedNodes
-from kohort.server.cluster.ownership import Ownership
 from kohort.server.config import Config, shown_storage
 from kohort.server.logging import fields
 from kohort.server.tls import Certificates
@@ -58,13 +58,13 @@ from kohort.server.topics import (
 logger = logging.getLogger("kohort.cluster")
 
 _RETRY_AFTER_S: Final = 0.1
-STARTED_WITHIN_S: Final = 60.0
-"""Time that the storage has to respond."""
-_BEGUN_WITHIN_S: Final = 10.0
+STARTUP_TIMEOUT_S: Final = 60.0
+"""Longest wait for the storage at startup."""
+LEADING_TIMEOUT_S: Final = 10.0
 
 
-class Shared(Protocol):
-    """A storage of several nodes, as one of them has it."""
+class ClusterBackend(Protocol):
+    """Shared storage of a cluster, as one node uses it."""
 
     @property
     def storage(self) -> SharedStorage: ...
@@ -73,7 +73,7 @@ class Shared(Protocol):
     def logs(self) -> SharedLogDirectory: ...
 
     async def open(self) -> None:
-        """Know what is stored. Raises OSError, KohortError; it may be called again."""
+        """Read what is stored. Raises OSError, KohortError; it may be called again."""
         ...
 
     async def close(self) -> None:
@@ -82,7 +82,7 @@ class Shared(Protocol):
 
 
 class SharedNode:
-    """The `ClusterParts` of a node that shares a storage with others."""
+    """The `ClusterRole` of a node on a shared storage."""
 
     directories = 1
     controller: RemoteController | None = None
@@ -90,7 +90,7 @@ class SharedNode:
 
     def __init__(
         self,
-        shared: Shared,
+        shared: ClusterBackend,
         sockets: Path | None,
         config: Config,
         clock: Clock,
@@ -117,15 +117,15 @@ class SharedNode:
             if inter_broker is None
             else ByListener(inter_broker, certificates, self._endpoint_of)
         )
-        self._not_connected = config.no_inter_broker if sockets is None else None
-        """Why this node cannot connect to others."""
+        self._no_connection_reason = config.no_inter_broker if sockets is None else None
+        """Reason why this node cannot connect to others; None: it can."""
         self._connections = NodeConnections(self._connect)
         self._groups = RoutedGroups(self._connect)
         self._spans: RoutedSpans | None = None
-        self._hindrance: str | None = None
-        """What kept the node from starting last."""
-        self._ownership: Ownership | None = None
-        self._former = RecentlyDepartedNodes(clock.now)
+        self._startup_error: str | None = None
+        """Last error that delayed the startup."""
+        self._leadership: LeadershipManager | None = None
+        self._recently_departed = RecentlyDepartedNodes(clock.now)
         self.cluster_id: str | None = None
         self.nodes: ClusterNodes
 
@@ -137,7 +137,7 @@ class SharedNode:
         return self._by_listener.connect(node_id)
 
     async def _unconnected(self) -> NoReturn:
-        raise NodeUnreachableError(self._not_connected)
+        raise NodeUnreachableError(self._no_connection_reason)
 
     def _endpoint_of(self, node_id: int, listener: str) -> NodeEndpoint | None:
         node = self._metadata.state.cluster.nodes.get(node_id)
@@ -152,41 +152,41 @@ class SharedNode:
         """The path of the socket for other nodes, None without any."""
         return None if self._sockets is None else self._socket_of(self._sockets, self._node_id)
 
-    async def begin(self) -> None:
-        """Take the node's place, and know the cluster. Raises KohortError."""
+    async def join_cluster(self) -> None:
+        """Claim the node id, and read the cluster's metadata. Raises KohortError."""
         place = shown_storage(self._config["storage"])
         try:
             await self.shared.open()
         except OSError as error:
             raise KohortError(f"{place} cannot be used: {error}") from error
         try:
-            async with asyncio.timeout(STARTED_WITHIN_S):
-                await self._begin()
+            async with asyncio.timeout(STARTUP_TIMEOUT_S):
+                await self._join_when_possible()
         except TimeoutError as error:
-            why = f": {self._hindrance}" if self._hindrance else ""
+            why = f": {self._startup_error}" if self._startup_error else ""
             raise KohortError(f"{place} does not respond{why}") from error
         self.cluster_id = self._metadata.state.cluster_id
 
-    async def _begin(self) -> None:
+    async def _join_when_possible(self) -> None:
         while True:
             try:
                 self._claimed_at = self._clock.now()
                 await self._claim()
-                while await self._metadata.decide(self._missing):
+                while await self._metadata.decide(self._bootstrap_records):
                     pass
                 await self._ensure_fits()
                 return
             except (OSError, UnknownOutcomeError, FencedError) as error:
-                self._tell(str(error) or type(error).__name__)
+                self._report_startup_error(str(error) or type(error).__name__)
                 await asyncio.sleep(_RETRY_AFTER_S)
 
-    def _tell(self, why: str) -> None:
-        """Log what keeps the node from starting, once until that changes."""
-        if why != self._hindrance:
+    def _report_startup_error(self, why: str) -> None:
+        """Log an error that delays the startup, when it differs from the last one."""
+        if why != self._startup_error:
             logger.warning(
                 "this node cannot start yet, which is tried again", extra=fields(why=why)
             )
-        self._hindrance = why
+        self._startup_error = why
 
     async def _claim(self) -> None:
         """Raises DuplicateNodeIdError with the address of the process that has the node id."""
@@ -200,7 +200,7 @@ class SharedNode:
             raise DuplicateNodeIdError(self._node_id, shown(other.endpoints[0])) from error
 
     async def _ensure_fits(self) -> None:
-        """Raises KohortError, and ends the session."""
+        """Check this node against the cluster. Raises KohortError after ending the session."""
         cluster = self._metadata.state.cluster
         observed = await self.shared.storage.observe()
         others = [
@@ -214,17 +214,17 @@ class SharedNode:
         advertised = [NodeEndpoint(each.name, *each.advertised) for each in listeners]
         try:
             ensure_same_cluster(self.shared.logs.directories, self._metadata.state)
-            ensure_connected(self._not_connected, others)
+            ensure_connected(self._no_connection_reason, others)
             ensure_reachable(advertised, this_machine(), others, between_nodes.name)
         except KohortError:
             await self.shared.storage.release()
             raise
-        if self._not_connected is not None:
-            logger.info("no other node can join", extra=fields(why=self._not_connected))
+        if self._no_connection_reason is not None:
+            logger.info("no other node can join", extra=fields(why=self._no_connection_reason))
         warn_of_other_counts(self._config, self._metadata.state.topics.values())
 
-    def _missing(self) -> Sequence[MetadataRecord]:
-        """What every cluster has."""
+    def _bootstrap_records(self) -> Sequence[MetadataRecord]:
+        """Records that a new cluster starts with and this one lacks."""
         state = self._metadata.state
         names = {topic.name for topic in state.topics.values()}
         missing: list[MetadataRecord] = [
@@ -236,17 +236,17 @@ class SharedNode:
         return missing
 
     def open_topics(self, logs: LogDirectory) -> Topics:  # noqa: ARG002
-        """The topics, of which this node leads no partition yet."""
+        """The topics. This node leads none of their partitions yet."""
         return SharedTopics(self.shared.logs, self._config, self._clock.timestamp, self._metadata)
 
-    def know(self, topics: Topics) -> None:
-        """Find the leaders of these topics from now on."""
+    def bind_topics(self, topics: Topics) -> None:
+        """Set the topics whose leaders `nodes` reports."""
         self.nodes = ClusterNodes(
             self._metadata.state.cluster,
             topics,
             self._node_id,
             self._config["broker.rack"],
-            self._former,
+            self._recently_departed,
         )
 
     def start(
@@ -255,12 +255,12 @@ class SharedNode:
         endpoints: Iterable[Endpoint],
         lost: Callable[[], object],
     ) -> None:
-        """Be a node of the cluster from now on, which clients reach at these endpoints.
+        """Register in the cluster and lead partitions. `endpoints` are what clients connect to.
 
-        `lost` is called if that cannot go on.
+        `lost` is called when the node cannot continue.
         """
         assert isinstance(topics, SharedTopics)
-        self._ownership = Ownership(
+        self._leadership = LeadershipManager(
             self.shared.storage,
             self._metadata,
             topics,
@@ -270,67 +270,67 @@ class SharedNode:
             settled_after_ms=self._config["cluster.rebalance.delay.ms"],
             drained_within_ms=self._config["cluster.drain.timeout.ms"],
             claimed_at=self._claimed_at,
-            can_connect=self._not_connected is None,
-            looked=self._former.update,
+            can_connect=self._no_connection_reason is None,
+            on_membership_change=self._recently_departed.update,
         )
-        self._ownership.start(lost)
+        self._leadership.start(lost)
 
-    async def begun(self) -> None:
-        """Return when this node has begun to lead what it is to lead, or that takes too long."""
-        assert self._ownership is not None
+    async def wait_until_leading(self) -> None:
+        """Return when this node leads its partitions, or after `LEADING_TIMEOUT_S`."""
+        assert self._leadership is not None
         with suppress(TimeoutError):
-            async with asyncio.timeout(_BEGUN_WITHIN_S):
-                await self._ownership.begun()
+            async with asyncio.timeout(LEADING_TIMEOUT_S):
+                await self._leadership.wait_for_first_pass()
 
-    def guarded(self, dispatch: Dispatch[RequestT]) -> Dispatch[RequestT]:
-        """`dispatch`, which waits for the end of a lease that is over."""
+    def with_lease_check(self, dispatch: Dispatch[RequestT]) -> Dispatch[RequestT]:
+        """`dispatch`, delayed from the end of the lease until it is renewed or nothing is led."""
 
         def guard(
             exchange: RequestT, frame: bytes, body_at: int
         ) -> Coroutine[Any, Any, None] | None:
-            if self._ownership is None or self._ownership.may_answer:
+            if self._leadership is None or self._leadership.may_serve:
                 return dispatch(exchange, frame, body_at)
-            return self._when_settled(dispatch, exchange, frame, body_at)
+            return self._dispatch_with_lease(dispatch, exchange, frame, body_at)
 
         return guard
 
-    async def _when_settled(
+    async def _dispatch_with_lease(
         self, dispatch: Dispatch[RequestT], exchange: RequestT, frame: bytes, body_at: int
     ) -> None:
-        assert self._ownership is not None
-        await self._ownership.settled()
+        assert self._leadership is not None
+        await self._leadership.wait_until_may_serve()
         later = dispatch(exchange, frame, body_at)
         if later is not None:
             await later
 
     def markers(self, topics: Topics, local: MarkerWriter) -> MarkerWriter:
-        """Where transactions end: in the partitions of all nodes."""
+        """Writer of transaction markers to the partitions of all nodes."""
         return RoutedMarkers(self._node_id, self.nodes, topics, local, self._connections)
 
     def verifier(self, local: TransactionVerifier) -> TransactionVerifier:
-        """Who knows the transactions of all nodes."""
+        """Verifier of transactions that any node coordinates."""
         return RoutedVerifier(self._node_id, self.nodes, local, self._connections)
 
     def spans(self, topics: Topics) -> FindSpans:
-        """Who knows where the logs of all nodes begin and end."""
+        """Lookup of the first and last offsets of logs on all nodes."""
         self._spans = RoutedSpans(self.nodes, topics, self._connect)
         return self._spans.find
 
     def status(self) -> NodeStatus:
-        """This node at this moment."""
-        return STARTING if self._ownership is None else self._ownership.status()
+        """Current status of this node."""
+        return STARTING if self._leadership is None else self._leadership.status()
 
     async def groups_elsewhere(self) -> GroupsElsewhere:
-        """The groups that other nodes coordinate."""
+        """Groups that other nodes coordinate."""
         return await self._groups.list(sorted(set(self.nodes.ids) - {self._node_id}))
 
     async def leave(self) -> None:
-        """Have other nodes lead what this one led. Idempotent."""
-        if self._ownership is not None:
-            await self._ownership.leave()
+        """Hand the partitions of this node over to other nodes. Idempotent."""
+        if self._leadership is not None:
+            await self._leadership.leave()
 
     def close(self) -> None:
-        """Ask other nodes nothing more. Idempotent."""
+        """Close the connections to other nodes. Idempotent."""
         if self._spans is not None:
             self._spans.close()
         self._groups.close()

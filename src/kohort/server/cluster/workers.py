@@ -1,7 +1,7 @@
-"""Several processes on one machine that serve one cluster, each a node of its own.
+"""Workers: server processes of one machine, each a node of the same cluster.
 
-Worker 0 writes the metadata log and is the controller. The others follow it, and send on what would
-change it. Each has the logs of a fixed share of the partitions, below a directory of its own.
+Worker 0 writes the metadata log and is the controller. The others follow the log, and forward
+changes to worker 0. Each has the logs of a fixed share of the partitions, in its own directory.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from kohort.log.base import LogDirectory
 from kohort.runtime.clock import Clock
 from kohort.runtime.markers import MarkerWriter
 from kohort.runtime.transactions import TransactionVerifier
-from kohort.server.cluster.cluster_parts import Dispatch, RequestT
+from kohort.server.cluster.cluster_role import Dispatch, RequestT
 from kohort.server.cluster.internode import (
     Connect,
     FindSpans,
@@ -47,12 +47,12 @@ from kohort.types import TopicPartition
 logger = logging.getLogger("kohort.serve")
 
 _RETRY_AFTER_S: Final = 0.05
-_TELL_AFTER_S: Final = 10.0
-"""Time until the log says that the controller does not serve yet."""
+_WARN_AFTER_S: Final = 10.0
+"""Time without a response of worker 0 after which a warning is logged."""
 
 
 def place_of(workers: int) -> Callable[[TopicPartition], int]:
-    """The worker, of so many, that has the log of a partition."""
+    """Function from a partition to the index of the worker that has its log."""
     return lambda partition: 0 if partition == METADATA else worker_of(partition, workers)
 
 
@@ -77,7 +77,7 @@ class Worker:
 
     @property
     def directories(self) -> int:
-        """Over how many data directories that of this worker is spread."""
+        """Number of data directories of this worker."""
         return self.count if self.is_controller else 1
 
     @property
@@ -100,8 +100,8 @@ def http_socket_of(sockets: Path, index: int) -> str:
     return str(sockets / f"{index}.http")
 
 
-class WorkerParts:
-    """The `ClusterParts` of a worker."""
+class WorkerRole:
+    """The `ClusterRole` of a worker."""
 
     def __init__(self, worker: Worker, config: Config, clock: Clock) -> None:
         self._worker = worker
@@ -127,23 +127,26 @@ class WorkerParts:
     def _connect(self, node_id: int) -> Connect:
         return by_socket(self._worker.socket_of(self._worker.index + node_id - self._node_id))
 
-    async def begin(self) -> None:
-        """Learn what the controller knows, once it serves, however long it checks its logs.
+    async def join_cluster(self) -> None:
+        """Read the metadata log of worker 0 up to its current end.
 
-        All that it knows now: a partition of an unknown topic would be set aside.
+        Waits without a limit until worker 0 has checked its logs. A prefix of the metadata log is
+        not enough: partitions of topics that are missing in it would be moved aside as strays.
         """
         if self._follower is None:
             return
         loop = asyncio.get_running_loop()
-        tell_at: float | None = loop.time() + _TELL_AFTER_S
+        warn_at: float | None = loop.time() + _WARN_AFTER_S
         known, end_offset = self._metadata, None
-        while end_offset is None or known.end_offset < end_offset or not self._knows_enough():
+        while (
+            end_offset is None or known.end_offset < end_offset or not self._has_bootstrap_records()
+        ):
             try:
                 news = await self._follower.read(known.end_offset)
             except (NodeUnreachableError, KafkaError) as error:
-                if tell_at is not None and loop.time() > tell_at:
+                if warn_at is not None and loop.time() > warn_at:
                     logger.warning("worker 0 does not serve yet", extra=fields(why=error))
-                    tell_at = None
+                    warn_at = None
                 await asyncio.sleep(_RETRY_AFTER_S)
                 continue
             for offset, record in news.records:
@@ -153,12 +156,12 @@ class WorkerParts:
             end_offset = end_offset or news.end_offset
         self.cluster_id = known.state.cluster_id
 
-    def _knows_enough(self) -> bool:
+    def _has_bootstrap_records(self) -> bool:
         names = {topic.name for topic in self._metadata.state.topics.values()}
         return bool(self._metadata.state.cluster_id) and names >= INTERNAL
 
     def open_topics(self, logs: LogDirectory) -> Topics:
-        """The topics, as far as their logs are here. Blocks on the disk; raises as `Topics`."""
+        """The topics and the logs of this worker. Blocks on the disk; raises as `Topics`."""
         if self.controller is None:
             return Topics(logs, self._config, self._clock.timestamp, self._worker.leads)
         return FollowedTopics(
@@ -170,8 +173,8 @@ class WorkerParts:
             self.controller,
         )
 
-    def know(self, topics: Topics) -> None:
-        """Find the leaders of these topics from now on."""
+    def bind_topics(self, topics: Topics) -> None:
+        """Set the topics whose leaders `nodes` reports."""
         self.nodes = Workers(
             topics,
             count=self._worker.count,
@@ -181,44 +184,44 @@ class WorkerParts:
         )
 
     def start(self, topics: Topics, _: object, lost: Callable[[], object]) -> None:
-        """Follow the controller from now on; `lost` is called if that cannot go on."""
+        """Follow the metadata log of worker 0; `lost` is called when that fails for good."""
         if self._follower is None:
             return
         assert isinstance(topics, FollowedTopics)
         self._following = asyncio.create_task(self._follower.run(topics))
         self._following.add_done_callback(partial(_ended, lost))
 
-    async def begun(self) -> None:
-        """No-op: a worker has opened what it leads."""
+    async def wait_until_leading(self) -> None:
+        """No-op: a worker leads its partitions as soon as they are open."""
 
-    def guarded(self, dispatch: Dispatch[RequestT]) -> Dispatch[RequestT]:
-        """`dispatch`: what a worker leads, no other one takes."""
+    def with_lease_check(self, dispatch: Dispatch[RequestT]) -> Dispatch[RequestT]:
+        """`dispatch` itself: the partitions of a worker do not move, so there is no lease."""
         return dispatch
 
     def markers(self, topics: Topics, local: MarkerWriter) -> MarkerWriter:
-        """Where transactions end: in the partitions of all nodes."""
+        """Writer of transaction markers to the partitions of all nodes."""
         return RoutedMarkers(self._node_id, self.nodes, topics, local, self._connections)
 
     def verifier(self, local: TransactionVerifier) -> TransactionVerifier:
-        """Who knows the transactions of all nodes."""
+        """Verifier of transactions that any node coordinates."""
         return RoutedVerifier(self._node_id, self.nodes, local, self._connections)
 
     def spans(self, topics: Topics) -> FindSpans:
-        """Who knows where the logs of all nodes begin and end."""
+        """Lookup of the first and last offsets of logs on all nodes."""
         self._spans = RoutedSpans(self.nodes, topics, self._connect)
         return self._spans.find
 
     def status(self) -> None:
-        """The partitions of this node are always its own."""
+        """None: a worker has no lease and no changes of leaders."""
 
     async def groups_elsewhere(self) -> None:
-        """Who looks at groups asks all workers."""
+        """Not used: the parent process merges the groups of all workers."""
 
     async def leave(self) -> None:
-        """Nobody else can lead what this node leads."""
+        """No-op: the partitions of a worker cannot move."""
 
     def close(self) -> None:
-        """Ask other nodes nothing more. Idempotent."""
+        """Close the connections to other nodes. Idempotent."""
         if self._following is not None:
             self._following.cancel()
         if self._follower is not None:

@@ -18,7 +18,7 @@ from kohort.runtime.shard_host import HostState
 from kohort.runtime.transactions import TransactionCoordinator
 from kohort.server.addresses import Address, cannot_listen
 from kohort.server.authorization import FindAccess
-from kohort.server.cluster import ClusterParts, FindSpans, check_group_availability
+from kohort.server.cluster import ClusterRole, FindSpans, check_group_availability
 from kohort.server.config import Config
 from kohort.server.monitoring import group_view
 from kohort.server.monitoring.http_port import HttpPort, HttpResponse, Route, json_response
@@ -54,7 +54,7 @@ class Observer:
         traffic: Callable[[], ListenerStatistics],
         find_spans: FindSpans,
         find_access: FindAccess,
-        cluster: ClusterParts,
+        cluster: ClusterRole,
         tls: Tls | None = None,
     ) -> None:
         """`find_access` says what the HTTP port shows; with `tls`, it is one of HTTPS.

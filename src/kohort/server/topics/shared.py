@@ -129,10 +129,10 @@ class SharedTopics(FollowingTopics):
             return None
         return TopicPartition(topic.name, place.partition)
 
-    async def take(self, place: Place, epoch: int) -> None:
-        """Lead a partition from now on, in that epoch: its records are served, its shard loads.
+    async def become_leader(self, place: Place, epoch: int) -> None:
+        """Open a partition as its leader in this epoch: serve its records, load its shard.
 
-        Nothing happens to one that is led here already, or whose topic is gone. Raises OSError.
+        No-op if it is led here already, or its topic was deleted. Raises OSError.
         """
         partition, topic = self.partition_of(place), self.by_id(place.topic_id)
         if partition is None or topic is None or partition in self._led:
@@ -149,19 +149,19 @@ class SharedTopics(FollowingTopics):
         self._standbys.pop(partition, None)
         self._tell_opened(log)
 
-    def settle(self, partition: TopicPartition) -> None:
-        """Nothing comes any more that was on its way to the former leader.
+    def end_transition(self, partition: TopicPartition) -> None:
+        """End the transition period: producers no longer retry batches sent to the previous leader.
 
-        Harmless if the partition is not led here.
+        No-op if the partition is not led here.
         """
         if partition in self._led and (log := self.log(*partition)) is not None:
             log.in_leader_transition = False
 
-    def stand_by(self, place: Place, on_ready: Callable[[], object]) -> None:
-        """Read a partition that another node leads, to serve it soon after that lets it go.
+    def start_standby(self, place: Place, on_ready: Callable[[], object]) -> None:
+        """Read a partition that another node leads, to lead it soon after that node resigns.
 
-        `on_ready` is called when it has been read, if that takes time. Nothing happens to one that
-        is led or read here already, or whose topic is gone.
+        `on_ready` is called when it has been read, if that takes time. No-op if it is led or read
+        here already, or its topic was deleted.
         """
         partition, topic = self.partition_of(place), self.by_id(place.topic_id)
         if partition is None or topic is None:
@@ -173,17 +173,16 @@ class SharedTopics(FollowingTopics):
         log.on_ready = on_ready
         self._tell_opened(log)
 
-    def stand_down(self, partition: TopicPartition) -> None:
-        """Read a partition no more. Harmless if it is not read here."""
+    def stop_standby(self, partition: TopicPartition) -> None:
+        """Stop reading a partition. No-op if it is not read here."""
         log = self._standbys.pop(partition, None)
         if log is not None:
             self._tell_opened(RemoteLog(partition, log.config))
 
-    async def give_up(self, partition: TopicPartition) -> None:
-        """Lead a partition no more: who asks is sent elsewhere, and nothing is written to it.
+    async def resign(self, partition: TopicPartition) -> None:
+        """Stop leading a partition: requests get NOT_LEADER_OR_FOLLOWER, and appends are rejected.
 
-        Harmless if it is not led here. Raises OSError if the outcome of what was appended last is
-        not known.
+        No-op if it is not led here. Raises OSError if the outcome of the last append is unknown.
         """
         if self._led.pop(partition, None) is None:
             return

@@ -19,7 +19,7 @@ from kohort.log.shared_memory import MemoryStorage, SharedMemory
 from kohort.protocol.batches import Record, build, iterate
 from kohort.server.broker import Broker
 from kohort.server.cluster.cluster_admin import ClusterAdmin
-from kohort.server.cluster.ownership import Ownership, _all
+from kohort.server.cluster.leadership import LeadershipManager, _all
 from kohort.server.config import Config
 from kohort.server.topics import (
     SharedMetadata,
@@ -181,7 +181,7 @@ async def test_an_unknown_producer_begins_anywhere_once_a_new_leader_is_settled(
         assert (await produce_numbered(peer, 6, producer_id=1)).error_code == 0
         refused = await produce_numbered(peer, 7)
         assert refused.error_code is ErrorCode.not_leader_or_follower
-        monkeypatch.setattr("kohort.server.cluster.ownership.PRODUCER_TRANSITION_MS", 0)
+        monkeypatch.setattr("kohort.server.cluster.leadership.PRODUCER_TRANSITION_MS", 0)
         log = cluster.brokers[3 - former.node].topics.log("orders", 0)
         await until(lambda: not log.in_leader_transition)
         assert (await produce_numbered(peer, 7)).error_code == 0
@@ -673,9 +673,9 @@ async def test_others_are_looked_at_more_often_than_leases_are_renewed() -> None
 
 def owning(
     node: MemoryNode, metadata: SharedMetadata, topics: SharedTopics, clock: MovableClock
-) -> Ownership:
-    """The ownership of a node that has its session, and does what the test calls."""
-    return Ownership(
+) -> LeadershipManager:
+    """The `LeadershipManager` of a node with a session; it does only what the test calls."""
+    return LeadershipManager(
         node.storage, metadata, topics, clock, endpoints=[], rack=None, settled_after_ms=0,
         drained_within_ms=0, claimed_at=clock.now(),
     )  # fmt: skip
@@ -691,18 +691,18 @@ async def test_a_first_node_is_not_ready_before_it_has_given_itself_partitions(
     await node.storage.claim()
     await metadata.decide(lambda: [*coordinator_topics(Config({"node.id": 1}))])
     topics = SharedTopics(node.logs, Config({"node.id": 1}), clock.timestamp, metadata)
-    ownership = owning(node, metadata, topics, clock)
+    manager = owning(node, metadata, topics, clock)
     append, ready = node.storage.append, []
 
     async def appended(*arguments: Any) -> bool:
-        ready.append(ownership.status().is_ready)
+        ready.append(manager.status().is_ready)
         return await append(*arguments)
 
     monkeypatch.setattr(node.storage, "append", appended)
-    await ownership.work()
+    await manager.work()
     assert len(ready) >= 2
     assert not any(ready)
-    assert ownership.status().is_ready
+    assert manager.status().is_ready
     assert topics.led
 
 
@@ -715,7 +715,7 @@ async def test_trouble_is_told_once_and_its_end_too(
     metadata = SharedMetadata(node.storage, clock.timestamp)
     await node.storage.claim()
     topics = SharedTopics(node.logs, Config({"node.id": 1}), clock.timestamp, metadata)
-    ownership = owning(node, metadata, topics, clock)
+    manager = owning(node, metadata, topics, clock)
 
     async def refused() -> Any:
         raise OSError("too many connections")
@@ -727,12 +727,12 @@ async def test_trouble_is_told_once_and_its_end_too(
         with monkeypatch.context() as patched:
             patched.setattr(node.storage, "observe", failing)
             for _ in range(3):
-                await ownership.tick()  # the lease is renewed each time
+                await manager.tick()  # the lease is renewed each time
             patched.setattr(node.storage, "renew", failing)
-            await ownership.tick()
-            assert ownership.status().trouble is not None
-    await ownership.tick()
-    assert ownership.status().trouble is None
+            await manager.tick()
+            assert manager.status().trouble is not None
+    await manager.tick()
+    assert manager.status().trouble is None
     *told, end = caplog.records
     assert [record.__dict__["kohort_fields"] for record in told] == [
         {"why": "too many connections"},
@@ -752,7 +752,7 @@ async def test_partitions_are_opened_once_though_one_of_them_fails(
     metadata.commit(TopicRecord(id=UUID(int=1), name="orders", partitions=3))
     await metadata.durable()
     topics = SharedTopics(node.logs, Config({"node.id": 1}), clock.timestamp, metadata)
-    ownership = owning(node, metadata, topics, clock)
+    manager = owning(node, metadata, topics, clock)
     taken: Counter[int] = Counter()
     is_open, take = asyncio.Event(), node.logs.take
 
@@ -764,12 +764,12 @@ async def test_partitions_are_opened_once_though_one_of_them_fails(
         return await take(partition, *wanted)
 
     node.logs.take = take_slowly  # type: ignore[method-assign]
-    working = asyncio.create_task(ownership.work())
+    working = asyncio.create_task(manager.work())
     await until(lambda: taken[2])
     await sent(working)
     is_open.set()
     await working
-    await ownership.work()
+    await manager.work()
     assert taken == {0: 1, 1: 2, 2: 1}
     assert [record.getMessage() for record in caplog.records] == [
         "partitions cannot be read yet, which is tried again"

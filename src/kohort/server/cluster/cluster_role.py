@@ -1,4 +1,4 @@
-"""What a server has of its cluster, by whether it is the only one or one of several."""
+"""Cluster-dependent services of a server: standalone, worker, or cluster node."""
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import partial
@@ -28,22 +28,22 @@ Dispatch: TypeAlias = Callable[[RequestT, bytes, int], Coroutine[Any, Any, None]
 """`server.net.Dispatch`."""
 
 
-class ClusterParts(Protocol):
-    """The parts of a server that differ."""
+class ClusterRole(Protocol):
+    """What a server does differently as a standalone server, a worker, or a node of a cluster."""
 
     @property
     def node_socket(self) -> str | None:
-        """The path of the socket for other nodes; None: there are none."""
+        """Path of the Unix socket for other nodes; None: there is none."""
         ...
 
     @property
     def http_socket(self) -> str | None:
-        """The path by which the HTTP port of all servers asks this one; None: it has its own."""
+        """Path by which the HTTP port of all servers reaches this one; None: it has its own."""
         ...
 
     @property
     def directories(self) -> int:
-        """Over how many data directories that of this server is spread."""
+        """Number of data directories of this server."""
         ...
 
     @property
@@ -53,7 +53,7 @@ class ClusterParts(Protocol):
 
     @property
     def cluster_id(self) -> str | None:
-        """The cluster that others have made; None: the logs of this server tell."""
+        """Id of a cluster that exists already; None: the logs of this server have it."""
         ...
 
     @property
@@ -61,49 +61,49 @@ class ClusterParts(Protocol):
         """The nodes of the cluster, once the topics are known."""
         ...
 
-    async def begin(self) -> None:
-        """Know what the others know. Raises KohortError."""
+    async def join_cluster(self) -> None:
+        """Read the cluster's metadata up to its current end. Raises KohortError."""
         ...
 
     def open_topics(self, logs: LogDirectory) -> Topics:
-        """The topics, as far as their logs are here. Blocks on the disk; raises as `Topics`."""
+        """The topics and the logs of this server. Blocks on the disk; raises as `Topics`."""
         ...
 
-    def know(self, topics: Topics) -> None:
-        """Find the leaders of these topics from now on."""
+    def bind_topics(self, topics: Topics) -> None:
+        """Set the topics whose leaders `nodes` reports."""
         ...
 
     def start(
         self, topics: Topics, endpoints: Iterable[Endpoint], lost: Callable[[], object]
     ) -> None:
-        """Be one of the cluster from now on, which clients reach at these endpoints.
+        """Take part in the cluster. `endpoints` are what clients connect to.
 
-        `lost` is called if that cannot go on.
+        `lost` is called when the server cannot continue.
         """
         ...
 
-    async def begun(self) -> None:
-        """Return when this server leads what it is to lead, as far as it can, after `start`."""
+    async def wait_until_leading(self) -> None:
+        """After `start`: return when this server leads its partitions, or cannot yet."""
         ...
 
-    def guarded(self, dispatch: Dispatch[RequestT]) -> Dispatch[RequestT]:
-        """`dispatch` for as long as no other node can have taken what this one leads."""
+    def with_lease_check(self, dispatch: Dispatch[RequestT]) -> Dispatch[RequestT]:
+        """`dispatch`, delayed while another node may have taken over partitions of this one."""
         ...
 
     def markers(self, topics: Topics, local: MarkerWriter) -> MarkerWriter:
-        """Where transactions end: in the partitions of all nodes."""
+        """Writer of transaction markers to the partitions of all nodes."""
         ...
 
     def verifier(self, local: TransactionVerifier) -> TransactionVerifier:
-        """Who knows the transactions of all nodes."""
+        """Verifier of transactions that any node coordinates."""
         ...
 
     def spans(self, topics: Topics) -> FindSpans:
-        """Who knows where the logs of all nodes begin and end."""
+        """Lookup of the first and last offsets of logs on all nodes."""
         ...
 
     def status(self) -> NodeStatus | None:
-        """This node in its cluster at this moment; None: it shares no storage."""
+        """Current status of this node in its cluster; None: it shares no storage."""
         ...
 
     async def groups_elsewhere(self) -> GroupsElsewhere | None:
@@ -111,16 +111,16 @@ class ClusterParts(Protocol):
         ...
 
     async def leave(self) -> None:
-        """Have other nodes lead what this one led. Idempotent."""
+        """Hand the partitions of this node over to other nodes. Idempotent."""
         ...
 
     def close(self) -> None:
-        """Ask other nodes nothing more. Idempotent."""
+        """Close the connections to other nodes. Idempotent."""
         ...
 
 
-class OnlyServer:
-    """The `ClusterParts` of a server that is alone."""
+class StandaloneRole:
+    """The `ClusterRole` of a server without other nodes."""
 
     node_socket: None = None
     http_socket: None = None
@@ -133,13 +133,13 @@ class OnlyServer:
         self._clock = clock
         self.nodes: Nodes = OneNode(config["node.id"], config["broker.rack"])
 
-    async def begin(self) -> None:
+    async def join_cluster(self) -> None:
         pass
 
     def open_topics(self, logs: LogDirectory) -> Topics:
         return Topics(logs, self._config, self._clock.timestamp)
 
-    def know(self, topics: Topics) -> None:
+    def bind_topics(self, topics: Topics) -> None:
         pass
 
     def start(
@@ -147,10 +147,10 @@ class OnlyServer:
     ) -> None:
         pass
 
-    async def begun(self) -> None:
+    async def wait_until_leading(self) -> None:
         pass
 
-    def guarded(self, dispatch: Dispatch[RequestT]) -> Dispatch[RequestT]:
+    def with_lease_check(self, dispatch: Dispatch[RequestT]) -> Dispatch[RequestT]:
         return dispatch
 
     def markers(self, topics: Topics, local: MarkerWriter) -> MarkerWriter:  # noqa: ARG002
