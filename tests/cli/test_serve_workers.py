@@ -11,7 +11,6 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from kohort.client import ConsumerGroup, Generation
 from kohort.server.supervisor import END_UNSTARTED
 from kohort.testing.server_process import ServerProcess
 from kohort.types import TopicPartition as ClientPartition
+from waiting import wait_until
 
 PARTITIONS = 6
 RECORDS = 60
@@ -49,13 +49,6 @@ def get(server: ServerProcess, path: str) -> tuple[int, str]:
             return response.status, response.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
-
-
-def until(condition: Callable[[], Any], seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def is_alive(pid: int) -> bool:
@@ -105,7 +98,7 @@ def test_workers_are_one_server(serve: Serve) -> None:
     assert [endpoint(each)[1] for each in addresses] == [first, first + 1, first + 2]
     for address in addresses:
         assert ask(address)[:2] == b"\0\0"
-    until(lambda: get(server, "/health")[0] == 200)
+    wait_until(lambda: get(server, "/health")[0] == 200)
     produce(addresses[2])
     assert read_on(addresses[1], RECORDS) == list(range(RECORDS))
     nodes = json.loads(get(server, "/nodes")[1])["nodes"]
@@ -175,7 +168,7 @@ async def test_members_of_a_group_go_on_while_workers_are_killed(serve: Serve) -
             if round_:
                 os.kill(workers_of(server)[round_ - 1], signal.SIGKILL)
             await producing
-        await asyncio.to_thread(until, lambda: len(seen) == 3 * RECORDS)
+        await asyncio.to_thread(wait_until, lambda: len(seen) == 3 * RECORDS)
         group.stop()
         await running
     assert seen == set(range(3 * RECORDS))
@@ -215,7 +208,7 @@ def test_workers_end_with_their_parent(serve: Serve) -> None:
     workers = workers_of(server)
     assert len(workers) == 2
     server.kill()
-    until(lambda: not any(map(is_alive, workers)))
+    wait_until(lambda: not any(map(is_alive, workers)))
     again = serve("--data", "d", "--workers", "2")
     assert "listening" in again.line("listening")
 
@@ -228,7 +221,7 @@ def test_a_signal_during_the_start_ends_all(
     """Sent to everybody, as by a terminal, once so many workers are there: nobody serves."""
     options = ("--data", str(tmp_path / "d"), "--workers", "3")
     with ServerProcess(*options, log=tmp_path / "log", session=True) as server:
-        until(lambda: len(workers_of(server)) >= started)
+        wait_until(lambda: len(workers_of(server)) >= started)
         workers = workers_of(server)
         for pid in (server.process.pid, *workers):
             os.kill(pid, how)
@@ -273,7 +266,7 @@ def test_data_stays_when_the_number_of_workers_changes(serve: Serve) -> None:
         processes = workers_of(server)
         # The workers of a parent that is killed end by themselves.
         server.stop(signal.SIGKILL if workers == "2" else signal.SIGTERM)
-        until(lambda: not any(map(is_alive, processes)))  # noqa: B023
+        wait_until(lambda: not any(map(is_alive, processes)))  # noqa: B023
 
 
 @pytest.mark.parametrize("workers", ["1", "2", "3"])
@@ -319,7 +312,7 @@ def test_workers_in_a_database_are_nodes_of_its_cluster(serve: Serve, database: 
     http = ("--http", "127.0.0.1:0")
     server = serve("--storage", database, "--workers", "2", *http, *IN_CLUSTER)
     addresses = addresses_of(server)
-    until(lambda: get(server, "/ready")[0] == 200)
+    wait_until(lambda: get(server, "/ready")[0] == 200)
     other = serve("--storage", database, "--workers", "2", "--set=node.id=2", *IN_CLUSTER)
     everybody = ",".join((*addresses, *addresses_of(other)))
     produce(everybody)

@@ -152,14 +152,6 @@ def finish(producer: Process, seconds: float = SOON) -> None:
     assert code == 0, f"{producer.name} ended with {code}\n{producer.tail()}"
 
 
-def poll_until(condition: Callable[[], bool], told: Callable[[], str], seconds: float) -> None:
-    """Come back once `condition` holds; AssertionError with what `told` says after `seconds`."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, told()
-        time.sleep(0.2)
-
-
 def now() -> int:
     """The machine's monotonic clock in ns: the clock of every event."""
     return time.monotonic_ns()

@@ -15,11 +15,12 @@ import pytest
 
 from interop.built import streams_and_connect as command
 from interop.observer import Observer
-from interop.processes import SOON, poll_until
+from interop.processes import SOON
 from interop.targets import Target, each_server
 from interop.tools import TOPICS, Tool, Tools
 from interop.trial import PARTITIONS, Trial
 from peers.kafka import free_port
+from waiting import wait_until
 
 WORKER = "org.apache.kafka.connect.cli.ConnectDistributed"
 SINKS = 2
@@ -117,10 +118,9 @@ class Cluster:
         return self.copy.read_text().splitlines() if self.copy.exists() else []
 
     def until(self, condition: Callable[[], bool]) -> None:
-        poll_until(
+        wait_until(
             condition,
             lambda: f"{len(self.copied())} lines copied\n{self.trial.tails()}",
-            SOON,
         )
 
     def await_tasks(self, at: Worker, *on: Worker) -> None:

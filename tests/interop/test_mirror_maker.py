@@ -7,11 +7,11 @@ import pytest
 
 from interop.built import streams_and_connect as command
 from interop.observer import Observer
-from interop.processes import SOON, poll_until
 from interop.programs import KOHORT
 from interop.targets import ApacheKafka, KohortServe, Target
 from interop.trial import PARTITIONS, Trial
 from peers.kafka import free_port
+from waiting import wait_until
 
 MIRROR_MAKER = "org.apache.kafka.connect.mirror.MirrorMaker"
 
@@ -71,13 +71,12 @@ def test_topics_records_and_groups_are_copied(
         here = Observer(target.address).records(trial.topic, PARTITIONS)
         return sorted(there.records(copy, PARTITIONS)) == sorted(here)
 
-    poll_until(copied, trial.tails, SOON)
-    poll_until(
+    wait_until(copied, trial.tails)
+    wait_until(
         lambda: there.committed(trial.group) == {f"primary.{at}": end for at, end in ends.items()},
         lambda: f"{there.committed(trial.group)}\nnot {ends}\n{trial.tails()}",
-        SOON,
     )
     trial.produce(KOHORT, (f"late-{number}" for number in range(100)))
-    poll_until(copied, trial.tails, SOON)
+    wait_until(copied, trial.tails)
     assert {"heartbeats", "primary.checkpoints.internal"} <= there.topics()
     trial.leave(mirror_maker)

@@ -13,7 +13,7 @@ import pytest
 
 from cli.running import Run, runner
 from interop.conftest import need
-from interop.processes import SOON, Process, finish, poll_until, write_lines
+from interop.processes import SOON, Process, finish, write_lines
 from interop.programs import HEARTBEAT_MS, SESSION_MS, Client
 from interop.roster import CERTIFICATE, each_login_in_a_group, each_other_login
 from interop.timeline import Records
@@ -22,6 +22,7 @@ from kohort.cli import app
 from kohort.testing.server_process import ServerProcess
 from peers.kafka import QUICK_START, Kafka, free_port, missing_tools
 from security.tokens import jwks, public_jwk, token
+from waiting import wait_until
 
 pytestmark = pytest.mark.interop
 
@@ -215,7 +216,7 @@ def test_a_client_produces_and_consumes(
         "session": str(SESSION_MS), "heartbeat": str(HEARTBEAT_MS),
     }  # fmt: skip
     consumer = start(client, "consume", options | consuming, received)
-    poll_until(lambda: received == sent, consumer.tail, SOON)
+    wait_until(lambda: received == sent, consumer.tail)
     consumer.ask_to_leave()
     assert consumer.wait(SOON) in (0, 143), consumer.tail()
 

@@ -9,11 +9,12 @@ import pytest
 
 from interop.built import streams_and_connect as command
 from interop.observer import Observer
-from interop.processes import SOON, Process, poll_until
+from interop.processes import SOON, Process
 from interop.programs import KOHORT
 from interop.targets import Target, each_server
 from interop.tools import Tool, Tools
 from interop.trial import PARTITIONS, Trial
+from waiting import wait_until
 
 RESETTER = "org.apache.kafka.tools.StreamsResetter"
 TASKS = 2 * PARTITIONS
@@ -73,7 +74,7 @@ class Application:
 
     def await_tasks(self, *instances: Instance) -> None:
         """Wait until exactly these instances run all tasks, each some."""
-        poll_until(
+        wait_until(
             lambda: (
                 all(each.tasks for each in instances)
                 and sum(each.tasks for each in instances) == TASKS
@@ -95,12 +96,12 @@ class Application:
                 right(counts[key], count) for key, count in wanted.items()
             )
 
-        poll_until(counted, lambda: f"{self.counts()}\nnot {wanted}\n{self._trial.tails()}", SOON)
+        wait_until(counted, lambda: f"{self.counts()}\nnot {wanted}\n{self._trial.tails()}")
 
     def await_more_counts(self) -> None:
         """Wait until more is counted than now."""
         before = sum(self.counts().values())
-        poll_until(lambda: sum(self.counts().values()) > before, self._trial.tails, SOON)
+        wait_until(lambda: sum(self.counts().values()) > before, self._trial.tails)
 
     def counts(self) -> dict[str, int]:
         found = self.observer.records(self._output, PARTITIONS)

@@ -12,11 +12,12 @@ import pytest
 
 from interop.built import streams_and_connect as command
 from interop.observer import Observer
-from interop.processes import SOON, Process, poll_until
+from interop.processes import SOON, Process
 from interop.targets import KohortInPostgres, Target
 from interop.trial import PARTITIONS, Trial
 from kohort.client.sync import Producer
 from peers.postgres import PostgresUnavailableError
+from waiting import wait_until
 
 # A window that comes twice is no race of a client, so nothing is run again.
 pytestmark = [pytest.mark.interop, pytest.mark.clients, pytest.mark.flaky(reruns=0)]
@@ -103,7 +104,7 @@ class Application:
 
     def await_windows(self, number: int) -> None:
         """Wait until so many windows have come."""
-        poll_until(lambda: len(self.windows()) >= number, self._trial.tails, 2 * SOON)
+        wait_until(lambda: len(self.windows()) >= number, self._trial.tails, seconds=2 * SOON)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from kohort.log import durability, storage
 from kohort.log.base import LogConfig
 from kohort.log.local import LocalDirectory
 from kohort.log.recovery import LastEnd
+from waiting import until
 
 from .conftest import DAY, NOW, ORDERS, batch, fill, from_producer, records_of, values_of
 
@@ -238,12 +239,6 @@ class TestOtherFiles:
 async def append_durably(log, content):
     log.append(content, NOW)
     await log.durable()
-
-
-async def until(condition):
-    async with asyncio.timeout(60):
-        while not condition():  # noqa: ASYNC110 - nothing tells
-            await asyncio.sleep(0.01)
 
 
 class TestSyncing:

@@ -70,9 +70,3 @@ async def answer(call):
             return call.response
         await asyncio.sleep(0.01)
     raise AssertionError(f"never answered: {call}")
-
-
-async def turns(count=2):
-    """Let the loop turn, without time passing."""
-    for _ in range(count):
-        await asyncio.sleep(0)

@@ -21,8 +21,9 @@ from kohort.coordinator.requests import Committer
 from kohort.testing.bench import Bench
 from kohort.types import TopicPartition
 from runtime.fake_log import FakeLog
-from runtime.served import answer, serving, turns
+from runtime.served import answer, serving
 from runtime.virtual_time import virtual_time
+from waiting import turns
 
 T0 = ("t", 0)
 TOPIC_ID = bytes(range(16))

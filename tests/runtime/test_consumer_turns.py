@@ -21,8 +21,9 @@ from kohort.log.base import LogConfig
 from kohort.log.memory import memory_log
 from kohort.runtime.group_log import append_records
 from kohort.types import Timestamp, TopicPartition
-from runtime.served import answer, serving, turns
+from runtime.served import answer, serving
 from turns import BOUND_MS, longest_turn_ms
+from waiting import turns
 
 MEMBERS = 10_000
 METADATA = ConsumerGroupMemberMetadataValue(topics=("t",), rebalance_timeout_ms=60_000)

@@ -30,8 +30,9 @@ from kohort.runtime.group_log import append_records, read_records
 from kohort.runtime.log_reading import read_batches
 from kohort.types import TopicPartition
 from runtime.fake_log import FakeLog
-from runtime.served import RELOAD_AFTER_S, answer, serving, turns
+from runtime.served import RELOAD_AFTER_S, answer, serving
 from runtime.virtual_time import virtual_time
+from waiting import turns
 
 T0 = ("t", 0)
 

@@ -23,8 +23,9 @@ from kohort.runtime.group_log import append_records, read_records
 from kohort.runtime.log_reading import read_batches
 from kohort.testing.bench import Bench
 from runtime.fake_log import FakeLog
-from runtime.served import Served, answer, serving, turns
+from runtime.served import Served, answer, serving
 from runtime.virtual_time import virtual_time
+from waiting import turns
 
 T0 = ("t", 0)
 NOW = 1_700_000_000_000

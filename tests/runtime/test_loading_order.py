@@ -3,6 +3,7 @@
 import asyncio
 
 from kohort.runtime.loading_order import LoadingOrder
+from waiting import turns
 
 
 class Shards:
@@ -17,21 +18,17 @@ class Shards:
     async def add(self, *names):
         for name in names:
             self.tasks[name] = asyncio.create_task(self.load(name))
-        await self.settle()
+        await turns(5)
 
     async def load(self, name):
         async with self.order.turn(name):
             self.begun.append(name)
             await self.may_end.acquire()
 
-    async def settle(self):
-        for _ in range(5):
-            await asyncio.sleep(0)
-
     async def end(self, count):
         for _ in range(count):
             self.may_end.release()
-            await self.settle()
+            await turns(5)
 
 
 async def test_shards_load_one_after_the_other_those_that_are_asked_for_first():
@@ -52,12 +49,12 @@ async def test_a_shard_that_is_given_up_holds_up_nobody():
     await shards.add("a", "b", "c", "d", "e")
     shards.tasks["b"].cancel()
     shards.tasks["a"].cancel()
-    await shards.settle()
+    await turns(5)
     assert shards.begun == ["a", "c"]
     shards.may_end.release()
     await asyncio.sleep(0)
     shards.tasks["d"].cancel()  # in the turn in which it is let
-    await shards.settle()
+    await turns(5)
     assert "e" in shards.begun
     await shards.end(2)
     await shards.add("f")

@@ -12,10 +12,11 @@ from kohort.log.remote_log import RemoteLog
 from kohort.log.standby import StandbyLog
 from kohort.protocol.batches import Record, build
 from runtime.fake_log import FakeLog
-from runtime.served import NO_DELAY, Served, serving, turns
+from runtime.served import NO_DELAY, Served, serving
 from runtime.test_loading import T0, group_record, log_of
 from runtime.test_txn_histories import History, steps
 from runtime.virtual_time import virtual_time
+from waiting import turns, until
 
 
 class MovingLog(FakeLog):
@@ -68,14 +69,6 @@ class Ahead:
 
 def moving_log():
     return MovingLog(*log_of(group_record()).batches)
-
-
-async def until(condition):
-    for _ in range(1_000):
-        if condition():
-            return
-        await asyncio.sleep(0)
-    raise AssertionError("never")
 
 
 async def serves(served):

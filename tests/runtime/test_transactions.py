@@ -22,6 +22,7 @@ from kohort.transactions.requests import (
 from kohort.types import TopicPartition
 from runtime.fake_log import FakeLog
 from runtime.virtual_time import LoopClock, virtual_time
+from waiting import turns
 
 ORDERS = {"orders": frozenset({0, 1})}
 RELOAD_AFTER_S = 5.0
@@ -153,11 +154,6 @@ def marked(happened):
     return [each[0] for each in happened if isinstance(each, tuple) and isinstance(each[0], str)]
 
 
-async def settled():
-    for _ in range(20):
-        await asyncio.sleep(0)
-
-
 @virtual_time
 async def test_record_response_markers_and_completion_come_in_this_order():
     async with serving() as served:
@@ -165,7 +161,7 @@ async def test_record_response_markers_and_completion_come_in_this_order():
         await served.add(producer)
         served.happened.clear()
         await served.end(producer)
-        await settled()
+        await turns(20)
         marker = (100, 1, True, 2, 0)
         assert served.happened == [
             TransactionState.PREPARE_COMMIT,
@@ -185,7 +181,7 @@ async def test_the_next_transaction_waits_for_the_markers():
         response = await served.end(producer)
         assert await served.add(response[1:]) is ErrorCode.concurrent_transactions
         served.partitions.gate.set()
-        await settled()
+        await turns(20)
         assert await served.add(response[1:]) is ErrorCode.none
 
 
@@ -200,7 +196,7 @@ async def test_partitions_are_added_once_the_markers_are_written():
             TransactionalProducer("t", *response[1:]), ORDERS, 0
         )
         adding = asyncio.ensure_future(add)
-        await settled()
+        await turns(20)
         assert not adding.done()
         served.partitions.gate.set()
         assert await adding is ErrorCode.none
@@ -240,7 +236,7 @@ async def test_markers_that_take_long_are_not_waited_for():
         assert await add is ErrorCode.concurrent_transactions
         assert loop.time() - before == pytest.approx(0.1)
         served.partitions.gate.set()
-        await settled()
+        await turns(20)
 
 
 @virtual_time
@@ -251,7 +247,7 @@ async def test_a_marker_that_fails_for_now_is_written_later():
         producer = await served.init()
         await served.add(producer)
         await served.end(producer)
-        await settled()
+        await turns(20)
         assert await served.state() is TransactionState.PREPARE_COMMIT
         await asyncio.sleep(1)
         assert await served.state() is TransactionState.COMPLETE_COMMIT
@@ -274,7 +270,7 @@ def test_a_partition_that_needs_no_marker_holds_up_nothing(code):
             producer = await served.init()
             await served.add(producer)
             await served.end(producer)
-            await settled()
+            await turns(20)
             assert await served.state() is TransactionState.COMPLETE_COMMIT
 
     run()
@@ -381,12 +377,12 @@ async def test_no_marker_is_written_before_the_end_is_durable():
         await served.add(producer)
         disk = served.logs[0].undurable = asyncio.get_running_loop().create_future()
         ending = asyncio.ensure_future(served.end(producer))
-        await settled()
+        await turns(20)
         assert served.happened[-1] is TransactionState.PREPARE_COMMIT
         served.logs[0].undurable = None
         disk.set_result(None)
         await ending
-        await settled()
+        await turns(20)
         assert served.happened[-1] is TransactionState.COMPLETE_COMMIT
 
 
@@ -397,7 +393,7 @@ async def test_markers_are_written_once_also_if_the_shard_is_loaded_again_meanwh
         await served.add(producer, partitions={"orders": frozenset(range(250))})
         served.partitions.gate.clear()
         await served.end(producer)
-        await settled()
+        await turns(20)
         served.coordinator.log_reopened(served.logs[0])
         served.partitions.gate.set()
         await asyncio.sleep(RELOAD_AFTER_S + 1)
@@ -421,7 +417,7 @@ async def test_markers_are_written_once_while_the_log_refuses_their_completion()
         assert served.coordinator.statistics()["ending"] == 0
         await served.add(producer)
         await served.end(producer, bumps_epoch=False)
-        await settled()
+        await turns(20)
         assert marked(served.happened) == ["orders-0", "orders-1"] * 2
 
 
@@ -449,11 +445,11 @@ async def test_a_log_without_the_end_of_a_transaction_gets_no_more_markers():
             before.append(batch, 0)
         served.partitions.gate.clear()
         await served.end(producer)
-        await settled()
+        await turns(20)
         served.coordinator.log_reopened(before)
         await asyncio.sleep(RELOAD_AFTER_S + 1)
         served.partitions.gate.set()
-        await settled()
+        await turns(20)
         assert marked(served.happened) == []
         assert await served.state() is TransactionState.ONGOING
 
@@ -466,7 +462,7 @@ async def test_an_end_whose_connection_is_lost_goes_on():
         ending = asyncio.ensure_future(served.end(producer))
         await asyncio.sleep(0)
         ending.cancel()
-        await settled()
+        await turns(20)
         assert ending.cancelled()
         assert await served.state() is TransactionState.COMPLETE_COMMIT
 
@@ -499,7 +495,7 @@ async def test_an_end_while_a_loaded_shard_resumes_gets_its_markers_once():
             break
         await asyncio.sleep(0)
     assert await successor.end(producer, "t1000", bumps_epoch=False) == (0, *producer)
-    await settled()
+    await turns(20)
     assert marked(log.happened) == ["orders-0", "orders-1"]
     await successor.coordinator.close()
 
@@ -520,14 +516,14 @@ def test_a_server_that_was_killed_after_any_record_goes_on(kept, state, markers)
             producer = await served.init()
             await served.add(producer)
             await served.end(producer)
-            await settled()
+            await turns(20)
             batches = served.logs[0].batches
         log = LoggedLog([])
         for batch in batches[:kept]:
             log.append(batch, 0)
         log.happened.clear()
         async with serving(log) as served:
-            await settled()
+            await turns(20)
             assert await served.state() is state
             assert marked(log.happened) == markers
 
@@ -543,7 +539,7 @@ async def test_a_log_that_is_not_of_the_schema_is_refused_until_it_is_replaced()
     async with serving(log) as served:
         assert await served.init() is ErrorCode.not_coordinator
         served.coordinator.log_reopened(LoggedLog([]))
-        await settled()
+        await turns(20)
         assert await served.init() == (100, 0)
 
 

@@ -20,8 +20,9 @@ from kohort.runtime.log_reading import read_batches
 from kohort.testing.bench import Bench
 from kohort.types import TopicPartition
 from runtime.fake_log import FakeLog
-from runtime.served import Served, answer, serving, turns
+from runtime.served import Served, answer, serving
 from runtime.virtual_time import virtual_time
+from waiting import turns
 
 T0, T1 = ("t", 0), ("t", 1)
 NOW = 1_700_000_000_000

@@ -38,6 +38,7 @@ from kohort.server.config import Config
 from live.server.worst_requests import WORST, renamed
 from protocol.wire_entities import VERSIONS, name_of
 from server.net.test_fuzz import load
+from waiting import turns
 
 fuzz: Any = load()
 
@@ -114,8 +115,7 @@ class Server:
 
     async def settled(self) -> None:
         """Return when nothing that was begun for a request is under way."""
-        for _ in range(100):
-            await asyncio.sleep(0)
+        await turns(100)
 
 
 @asynccontextmanager

@@ -27,6 +27,7 @@ from kohort.server.topics import OFFSETS_TOPIC
 from kohort.testing.server_process import ServerProcess
 from server.handlers.bench import batch_of
 from server.net.bench import Peer
+from waiting import until
 
 SHARDS = 4
 FAILED = ErrorCode.kafka_storage_error
@@ -238,12 +239,6 @@ async def test_nothing_is_visible_that_is_not_durable(
             assert (await asking)[0] is ErrorCode.none
             assert await offset_of(offsets, "g") == (ErrorCode.none, 2)
             assert await values(reader) == [b"durable", b"pending"]
-
-
-async def until(condition: Any) -> None:
-    async with asyncio.timeout(60):
-        while not condition():  # noqa: ASYNC110 - nothing tells
-            await asyncio.sleep(0.01)
 
 
 async def health(address: Address | None) -> tuple[int, dict[str, Any]]:

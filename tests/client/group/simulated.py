@@ -2,9 +2,10 @@
 member in it.
 """
 
-import asyncio
 import inspect
+from functools import partial
 
+import waiting
 from client.group.world import run
 
 FOREVER = 3_600
@@ -31,13 +32,8 @@ def simulated(seed=0, **world_options):
     return decorate
 
 
-async def until(condition, seconds=300):
-    """Wait, in virtual time, until something is so."""
-    for _ in range(seconds * 20):
-        if condition():
-            return
-        await asyncio.sleep(0.05)
-    raise AssertionError("it never was so")
+until = partial(waiting.until, seconds=300, every_s=0.05)
+"""Wait in virtual time, whose seconds are free."""
 
 
 class App:

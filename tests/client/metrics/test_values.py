@@ -1,7 +1,6 @@
 """What `metrics()` of producers, consumers and members tells."""
 
 import asyncio
-from collections.abc import Callable
 
 import pytest
 
@@ -15,6 +14,7 @@ from kohort.client.produce.producer import Producer
 from kohort.errors import KohortError
 from kohort.server.broker import Broker
 from kohort.types import TopicPartition
+from waiting import until
 
 FIRST, SECOND = (TopicPartition("orders", index) for index in range(2))
 NOT_LEADER = 6
@@ -113,12 +113,6 @@ async def test_lag_grows_without_another_request(cluster: Cluster) -> None:
         assert consumer.metrics().fetch.partitions[FIRST].queued_records == 3
         listed = cluster.metrics().connections.requests["list_offsets"].count
         assert listed == asked["list_offsets"].count
-
-
-async def until(reached: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not reached():  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
 
 
 async def test_a_member_counts_its_requests_and_rebalances(config: ClientConfig) -> None:

@@ -33,10 +33,11 @@ from pathlib import Path
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from interop.processes import Process, poll_until
+from interop.processes import Process
 from interop.programs import java
 from interop.targets import ApacheKafka, KohortServe, Target
 from peers.kafka import free_port
+from waiting import wait_until
 
 ACCOUNTS = 4
 """Partitions with one account each."""
@@ -317,7 +318,7 @@ class Bank:
             return f"tellers {[each.number for each in tellers if each.active <= since]}"
 
         try:
-            poll_until(all_committed, late, RECOVERY_SECONDS)
+            wait_until(all_committed, late, seconds=RECOVERY_SECONDS)
         except AssertionError as error:
             self._violations.append(f"did not go on: {error}")
 
@@ -325,7 +326,9 @@ class Bank:
         """What is found once nobody works any more."""
         address = self._target.address
         try:
-            poll_until(lambda: _is_stable(address), lambda: "open transactions", RECOVERY_SECONDS)
+            wait_until(
+                lambda: _is_stable(address), "no open transactions", seconds=RECOVERY_SECONDS
+            )
             for each in tellers:
                 _initialize(address, each.number)
         except (AssertionError, KafkaException) as error:

@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
-from interop.processes import SOON, poll_until
+from interop.processes import SOON
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import encode, frame_head, read_header, response
 from live.chaos.confluent import consume
@@ -16,6 +16,7 @@ from live.chaos.ledger import Ledger
 from live.chaos.settings import GROWING, SERVER_SETTINGS, MemberPlan
 from live.client.brokers import Site, opened
 from peers.kafka import VERSION
+from waiting import wait_until
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(300)]
 
@@ -50,7 +51,7 @@ class Run:
         self._thread.start()
 
     def wait_until(self, done: Callable[[], bool]) -> None:
-        poll_until(done, lambda: str(self.ledger), SOON)
+        wait_until(done, lambda: str(self.ledger))
 
     def end(self) -> None:
         self._stop.set()

@@ -13,12 +13,6 @@ QUICK = {
 }
 
 
-async def until(condition, seconds=60):
-    async with asyncio.timeout(seconds):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
-
-
 async def produce(address, count, topic="orders"):
     """Records with the values 0 to `count` - 1, which are their keys too."""
     async with Producer(ClientConfig(bootstrap=address), linger_ms=0) as producer:

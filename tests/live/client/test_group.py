@@ -20,7 +20,8 @@ from kohort.errors import ErrorCode
 from kohort.server.broker import Broker
 from kohort.server.config.config import Config
 from kohort.types import TopicPartition
-from live.client.app import App, produce, until
+from live.client.app import App, produce
+from waiting import until
 
 ORDERS = [TopicPartition("orders", number) for number in range(4)]
 

@@ -21,8 +21,9 @@ from interop.timeline import Began, Ended, Event
 from interop.trial import Trial
 from kohort.client import End
 from kohort.types import TopicPartition
-from live.client.app import App, produce, until
+from live.client.app import App, produce
 from live.client.brokers import Site
+from waiting import until
 
 OUTAGES = pytest.mark.parametrize("outage_s", [12, pytest.param(30, marks=pytest.mark.long)])
 """Seconds: longer than a session, and much longer."""
@@ -258,29 +259,31 @@ async def test_topics_grow_and_are_deleted_and_made_anew(site: Site) -> None:
         App(site.address, group, topics=[steady, changing], heartbeat_interval_ms=3_000)
         for _ in range(2)
     ]
-    await until(has(members, 2), SOON)
+    await until(has(members, 2))
     await produce(site.address, 100, steady)
     await site.administer(lambda admin: admin.create_partitions(changing, 5))
-    await until(has(members, 5), SOON)
+    await until(has(members, 5))
     await produce(site.address, 100, steady)
     await produce(site.address, 50, changing)
-    await until(got(members, changing, 50), SOON)
+    await until(got(members, changing, 50))
     await site.administer(lambda admin: admin.delete_topic(changing))
-    await until(has(members, 0), SOON)
+    await until(has(members, 0))
 
     def ends(number: int) -> set[End]:
         gone = TopicPartition(changing, number)
         return {end for app in members for partition, end in app.ends if partition == gone}
 
     # Lost by the member that saw the deletion, revoked by one that was told to join before it did.
-    await until(lambda: all(ends(each) & {End.LOST, End.REVOKED} for each in range(5)), SOON)
+    await until(
+        lambda: all(ends(each) & {End.LOST, End.REVOKED} for each in range(5)), seconds=SOON
+    )
     assert any(End.LOST in ends(each) for each in range(5))
     await site.administer(lambda admin: admin.create_topic(changing, partitions=3))
-    await until(has(members, 3), SOON)
+    await until(has(members, 3))
     await produce(site.address, 100, steady)
     await produce(site.address, 50, changing)
-    await until(got(members, changing, 100), SOON)
-    await until(got(members, steady, 300), SOON)
+    await until(got(members, changing, 100))
+    await until(got(members, steady, 300))
     await asyncio.gather(*(app.stop() for app in members))
     assert sorted(value for app in members for value in app.values(steady)) == sorted(
         [*range(100)] * 3

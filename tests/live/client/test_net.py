@@ -22,8 +22,9 @@ from kohort.client.produce.producer import Producer
 from kohort.client.record import Record
 from kohort.errors import ErrorCode, KafkaError
 from kohort.types import GroupId, TopicPartition
-from live.client.app import App, until
+from live.client.app import App
 from live.client.brokers import Site
+from waiting import until
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 

@@ -13,7 +13,8 @@ from kohort.client.admin.admin import Admin
 from kohort.client.cluster.cluster import Cluster
 from kohort.server.broker import Broker
 from kohort.types import GroupId, TopicPartition
-from live.client.app import App, produce, until
+from live.client.app import App, produce
+from waiting import until
 
 pytestmark = pytest.mark.clients
 

@@ -2,7 +2,6 @@
 
 import os
 import struct
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -65,10 +64,3 @@ def framed(api: str, version: int, body: bytes, client_id: str = "budget") -> by
         + (b"\0" if BY_NAME[api].flexible(version) else b"")
     )
     return b"".join((struct.pack(">i", len(head) + len(body)), head, body))
-
-
-def until(condition: Any, seconds: float = SOON) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come about"
-        time.sleep(0.01)

@@ -11,9 +11,10 @@ from kio.serial import entity_reader
 
 from kohort.protocol.apis import BY_NAME
 from kohort.protocol.error_codes import errors_in
-from live.server.server import Server, frame, serving, until
+from live.server.server import Server, frame, serving
 from live.server.test_memory import Client
 from server.handlers import test_acls, test_client_quotas, test_user_scram_credentials
+from waiting import wait_until
 
 SETTINGS = {
     "storage": "local",
@@ -105,7 +106,7 @@ def test_acknowledged_records_survive_a_kill(tmp_path: Path) -> None:
         threads = [threading.Thread(target=each.run) for each in clients.values()]
         for thread in threads:
             thread.start()
-        until(lambda: sum(each.count for each in clients.values()) >= ANSWERS)
+        wait_until(lambda: sum(each.count for each in clients.values()) >= ANSWERS)
         server.process.kill()
         for thread in threads:
             thread.join()

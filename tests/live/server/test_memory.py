@@ -12,7 +12,8 @@ from kio.serial import entity_reader
 from kohort.errors import ErrorCode
 from kohort.protocol.batches import Record, build
 from kohort.protocol.error_codes import errors_in
-from live.server.server import SOON, Server, frame, serving, until
+from live.server.server import SOON, Server, frame, serving
+from waiting import wait_until
 
 NOW = int(time.time() * 1000)
 
@@ -92,7 +93,7 @@ def test_forty_readers_that_never_read(tmp_path: Path) -> None:
         assert len(writer.ask(fetch("big", 1 << 20))) > 1_000_000
         for reader in readers:
             reader.socket.close()
-        until(lambda: server.resident_mb - before < 150)
+        wait_until(lambda: server.resident_mb - before < 150)
 
 
 def commit(group: str, partitions: int) -> bytes:

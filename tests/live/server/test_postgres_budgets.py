@@ -5,12 +5,13 @@ from collections.abc import Iterator
 import pytest
 
 from kohort.protocol.batches import Record, build
-from live.server.server import SOON, Server, frame, serving, until
+from live.server.server import SOON, Server, frame, serving
 from live.server.test_budgets import Probe
 from live.server.test_large_requests import ATTEMPTS, commit, stay_in_budget
 from live.server.test_memory import Client
 from peers.postgres import Postgres
 from turns import BOUND_MS
+from waiting import wait_until
 
 PARTITIONS = 1_000
 LARGE_BATCHES = 55
@@ -43,7 +44,7 @@ def node(tmp_path_factory: pytest.TempPathFactory, postgres: Postgres) -> Iterat
     with serving(tmp_path_factory.mktemp("node"), settings) as server:
         node = Node(server, postgres, database.rpartition("=")[2])
         node.client.ask(creation("wide", PARTITIONS))
-        until(lambda: node.taken("wide") == PARTITIONS)
+        wait_until(lambda: node.taken("wide") == PARTITIONS)
         yield node
 
 
@@ -99,7 +100,7 @@ def test_all_that_it_leads_is_taken_again(node: Node) -> None:
     def begin_another_session() -> None:
         node.sql("update logs set leader_epochs = ''")
         node.sql("update nodes set session = session + 1")
-        until(lambda: node.taken("wide") == PARTITIONS)
+        wait_until(lambda: node.taken("wide") == PARTITIONS)
 
     # A heartbeat also waits for the session, and for what threads read beside it.
     attempts = (Probe(node.server).worst_ms(begin_another_session) for _ in range(ATTEMPTS))

@@ -8,8 +8,9 @@ import sys
 from pathlib import Path
 
 from cli.served import ask
-from live.server.server import SOON, until
+from live.server.server import SOON
 from peers.kafka import free_port
+from waiting import wait_until
 
 
 def test_a_server_with_a_full_standard_error_goes_on_and_ends_on_sigterm(tmp_path: Path) -> None:
@@ -49,11 +50,11 @@ def test_connections_leave_file_descriptors_for_files(tmp_path: Path) -> None:
         process = subprocess.Popen(["sh", "-c", command], stderr=stderr, cwd=tmp_path)
     held: list[socket.socket] = []
     try:
-        until(lambda: "listening" in log.read_text())
+        wait_until(lambda: "listening" in log.read_text())
         host, _, port = address.rpartition(":")
         client = socket.create_connection((host, int(port)), SOON)
         held = [socket.create_connection((host, int(port)), SOON) for _ in range(300)]
-        until(lambda: "refused a connection" in log.read_text())
+        wait_until(lambda: "refused a connection" in log.read_text())
         open_now = len(os.listdir(f"/proc/{process.pid}/fd"))
         assert open_now <= 256 - 64
         # Files can still be made: a new topic has some for each partition.

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -32,6 +32,7 @@ from kohort.server.topics.shared_metadata import COMPACTED_AFTER
 from kohort.types import TopicPartition
 from server.cluster.nodes_bench import MemoryNode, MovableClock, SharedCluster
 from server.net.bench import Peer
+from waiting import until
 
 TEN_S = timedelta(seconds=10)
 ORDERS = {"name": "orders", "num_partitions": 6, "replication_factor": 1}
@@ -526,12 +527,6 @@ async def test_a_node_that_comes_while_the_nodes_are_looked_at_stays() -> None:
         await until(lambda: storage.observations >= seen + 2)
         storage.gate = None
         assert cluster.shared.rows[2].session == session
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(60):
-        while not condition():  # noqa: ASYNC110 - nothing tells of it
-            await asyncio.sleep(0.005)
 
 
 async def test_a_node_that_cannot_read_what_is_logged_ends() -> None:

@@ -18,6 +18,7 @@ from kohort.types import Timestamp
 from server.faulty_logs import EVERY_PARTITION, IO_ERROR
 from server.handlers.bench import Bench, Unread
 from turns import BOUND_MS, longest_turn_ms
+from waiting import turns
 
 ALL = range(4, 19)
 NONE = ErrorCode.none
@@ -231,15 +232,10 @@ class TestLimits:
         assert 900 < len(partition.records) <= 1_024
 
 
-async def settle() -> None:
-    for _ in range(5):
-        await asyncio.sleep(0)
-
-
 class TestWaiting:
     async def test_an_append_ends_it(self, filled: Bench) -> None:
         exchange, task = begin(filled, p(0, 50), p(1, 20))
-        await settle()
+        await turns(5)
         assert exchange.packed is None
         filled.fill("orders", 1)
         await asyncio.wait_for(task, 60)
@@ -249,7 +245,7 @@ class TestWaiting:
     async def test_an_append_elsewhere_does_not(self, filled: Bench) -> None:
         exchange, task = begin(filled, p(0, 50))
         filled.fill("orders", 1)
-        await settle()
+        await turns(5)
         assert exchange.packed is None
         task.cancel()
 
@@ -272,7 +268,7 @@ class TestWaiting:
         size = batch_size(filled)
         exchange, task = begin(filled, p(0, 40), p(1, 20), min_bytes=3 * size)
         for partition in (1, 0):
-            await settle()
+            await turns(5)
             assert exchange.packed is None
             filled.fill("orders", partition, records=10, size=100)
         await asyncio.wait_for(task, 60)
@@ -299,14 +295,14 @@ class TestWaiting:
         ):
             filled.topics.create("gone", 1)
             exchange, task = begin(filled, p(0), topic="gone", version=version)
-            await settle()
+            await turns(5)
             filled.topics.delete("gone")
             await asyncio.wait_for(task, 60)
             assert [each.error_code for each in found(exchange.outcome)] == [code]
 
     async def test_records_that_are_deleted_end_it(self, filled: Bench) -> None:
         exchange, task = begin(filled, p(0, 40), min_bytes=1 << 20)
-        await settle()
+        await turns(5)
         filled.topics.log("orders", 0).trim(45)  # type: ignore[union-attr]
         await asyncio.wait_for(task, 60)
         assert [each.error_code for each in found(exchange.outcome)] == [
@@ -315,7 +311,7 @@ class TestWaiting:
 
     async def test_many_wait_for_one_append(self, filled: Bench) -> None:
         waiting = [begin(filled, p(2)) for _ in range(20)]
-        await settle()
+        await turns(5)
         filled.fill("orders", 2)
         await asyncio.wait_for(asyncio.gather(*(task for _, task in waiting)), 60)
         assert all(sizes(exchange.outcome) == [1] for exchange, _ in waiting)
@@ -345,7 +341,7 @@ class TestWaiting:
 
         filled.topics.get("orders").partitions = (Watched(),)  # type: ignore[union-attr,assignment]
         exchange, task = begin(filled, p(0, 50))
-        await settle()
+        await turns(5)
         assert calls == 1
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -380,7 +376,7 @@ class TestSessions:
     async def test_it_waits_for_what_it_knows(self, filled: Bench) -> None:
         session_id = await self.open(filled, p(0, 50), p(1, 20))
         exchange, task = begin(filled, session_id=session_id, session_epoch=1)
-        await settle()
+        await turns(5)
         assert exchange.packed is None
         filled.fill("orders", 0)
         await asyncio.wait_for(task, 60)

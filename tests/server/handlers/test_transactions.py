@@ -15,6 +15,7 @@ from kohort.transactions.requests import TransactionalProducer
 from kohort.types import TopicPartition
 from server.handlers.bench import batch_of
 from turns import BOUND_MS, longest_turn_ms
+from waiting import turns
 
 GROUP_PARTITION = TopicPartition("__consumer_offsets", 3)
 OK = ErrorCode.none
@@ -155,11 +156,6 @@ async def end(bench, producer, version, commit=True, name="tx"):
     return response.producer_id, response.producer_epoch
 
 
-async def settled():
-    for _ in range(20):
-        await asyncio.sleep(0)
-
-
 # --- InitProducerId ---
 
 
@@ -284,7 +280,7 @@ async def test_the_partition_of_a_group_joins_the_transaction(tx):
     )
     assert response.error_code is OK
     assert await tx.end(producer, 3) is OK
-    await settled()
+    await turns(20)
     assert tx.bench.groups.ended == [(GROUP_PARTITION.partition, *producer, True)]
 
 
@@ -308,7 +304,7 @@ async def test_the_first_write_of_v12_adds_the_partition(tx):
     assert await tx.produce(producer, sequence=1) == [OK]
     following = await tx.end(producer)
     assert following == (producer[0], producer[1] + 1)
-    await settled()
+    await turns(20)
     log = tx.bench.topics.log("orders", 0)
     assert (log.end_offset, log.last_stable_offset) == (3, 3)
     assert await tx.produce(following) == [OK]
@@ -412,7 +408,7 @@ class MarkersFirst(RoutedVerifier):
     async def add_partitions(self, producer, partitions, client_version):
         coordinator = self._tx.bench.transactions
         self._tx.bench.groups.gate.set()
-        await settled()
+        await turns(20)
         return await coordinator.add_partitions(producer, partitions, client_version)
 
 
@@ -450,7 +446,7 @@ async def test_an_aborted_transaction(tx):
     producer = await tx.init()
     await tx.produce(producer)
     assert await tx.end(producer, commit=False) == (producer[0], producer[1] + 1)
-    await settled()
+    await turns(20)
     log = tx.bench.topics.log("orders", 0)
     _, aborted = log.read_committed(0, 1 << 20)
     assert [(each.producer_id, each.first_offset) for each in aborted] == [(producer[0], 0)]

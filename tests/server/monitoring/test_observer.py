@@ -4,7 +4,7 @@ import asyncio
 import json
 import logging
 import re
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
 from http import HTTPStatus
 from pathlib import Path
@@ -37,6 +37,7 @@ from kohort.server.supervisor.exposition import RESTARTS, UP
 from kohort.types import Timestamp, TopicPartition
 from server.cluster.nodes_bench import SharedCluster
 from server.net.bench import Peer
+from waiting import until
 
 OPERATIONS = Path(__file__).parents[3] / "docs" / "operations.md"
 REBALANCE = Rebalance(
@@ -234,12 +235,6 @@ def join(group: str) -> dict[str, Any]:
 
 async def until_ready(observer: Observer) -> None:
     await until(lambda: observer.ready("").status is HTTPStatus.OK)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not condition():  # noqa: ASYNC110 - nothing tells of it
-            await asyncio.sleep(0.005)
 
 
 async def test_a_rebalance_is_one_line_with_its_causes(

@@ -40,6 +40,7 @@ from kohort.server.net import Connection
 from kohort.server.tls.contexts import LARGEST_FILE
 from server.certificates import Authority
 from server.net.bench import Peer
+from waiting import until
 
 pytestmark = pytest.mark.filterwarnings("ignore:Overriding the .event_loop_policy. fixture")
 
@@ -885,9 +886,3 @@ async def test_cipher_suites_have_the_names_of_iana_or_openssl(
         name, version, _ = peer.writer.get_extra_info("cipher")
     assert version == "TLSv1.2"
     assert name in ("ECDHE-ECDSA-AES256-GCM-SHA384", "ECDHE-ECDSA-CHACHA20-POLY1305")
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(60):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.001)
