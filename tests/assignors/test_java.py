@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
+from assignors.jvm import running
 from kohort.assignors import (
     Assignor,
     SubscribedMember,
@@ -22,7 +23,6 @@ from kohort.assignors import (
 )
 from kohort.protocol.subscription import decode_assignment
 from kohort.types import MemberId, TopicPartition
-from peers import kafka
 
 from .groups import partitions
 from .histories import History, One, Past, snapshot
@@ -37,14 +37,7 @@ Division = Mapping[MemberId, tuple[TopicPartition, ...]]
 
 @pytest.fixture(scope="module")
 def java() -> Iterator[Java]:
-    if (reason := kafka.missing_tools()) is not None:
-        pytest.skip(reason)
-    try:
-        running = Java()
-    except kafka.KafkaUnavailableError as error:
-        pytest.skip(str(error))
-    yield running
-    running.close()
+    yield from running(Java)
 
 
 def read(assigned: Mapping[MemberId, bytes]) -> Division:

@@ -219,7 +219,7 @@ class Process:
                 raise AssertionError(f"{self.id} serves what {leader} leads")
 
 
-class Simulation:
+class ClusterSimulation:
     """Nodes that fail in every way there is, and what must hold meanwhile."""
 
     def __init__(self, seed: int, storage: Storage | None = None, nodes: int = 4) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from cluster.simulation import Simulation, Storage
+from cluster.simulation import ClusterSimulation, Storage
 from kohort.cluster import NodeRecord
 
 STEPS = 100_000
@@ -13,7 +13,7 @@ SEEDS = 20
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_a_partition_has_one_leader_at_a_time_whatever_happens(seed: int) -> None:
-    simulation = Simulation(seed)
+    simulation = ClusterSimulation(seed)
     simulation.steps(STEPS // SEEDS // 2)
     simulation.settle()
     simulation.check_settled()
@@ -35,6 +35,6 @@ class _NoFence(Storage):
 
 
 def test_the_simulation_finds_two_leaders_where_nobody_is_fenced() -> None:
-    simulation = Simulation(0, _NoFence())
+    simulation = ClusterSimulation(0, _NoFence())
     with pytest.raises(AssertionError, match="appends to what"):
         simulation.steps(STEPS)

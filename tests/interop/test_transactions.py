@@ -161,7 +161,7 @@ def new_producer(request):
         each.kill()
 
 
-class World:
+class TopicOnServer:
     """A server, and a topic of two partitions on it, which is the transactional id, too."""
 
     def __init__(self, target, topic):
@@ -236,7 +236,7 @@ def world(restartable):
     topic = f"tx-{uuid4()}"
     admin = AdminClient({"bootstrap.servers": restartable.address})
     admin.create_topics([NewTopic(topic, 2)])[topic].result(STEP_SECONDS)
-    return World(restartable, topic)
+    return TopicOnServer(restartable, topic)
 
 
 def run(producer, *steps):

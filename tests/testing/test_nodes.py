@@ -170,7 +170,7 @@ def read(node: Node, partition: int) -> list[bytes]:
     return values
 
 
-class Simulation:
+class NodeSimulation:
     """Nodes that crash, hang and come back while producers append; no acknowledged one is lost."""
 
     def __init__(self, seed: int) -> None:
@@ -279,6 +279,6 @@ class Simulation:
 
 @pytest.mark.parametrize("seed", range(examples(3)))
 async def test_nothing_that_was_appended_is_lost(seed: int) -> None:
-    simulation = Simulation(seed)
+    simulation = NodeSimulation(seed)
     await simulation.run(1_500)
     assert sum(map(len, simulation.acknowledged.values())) > 100

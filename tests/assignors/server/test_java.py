@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from peers import kafka
+from assignors.jvm import running
 
 from .histories import History
 from .java import Java
@@ -16,14 +16,7 @@ STEPS = 8
 
 @pytest.fixture(scope="module")
 def java() -> Iterator[Java]:
-    if (reason := kafka.missing_tools()) is not None:
-        pytest.skip(reason)
-    try:
-        running = Java()
-    except kafka.KafkaUnavailableError as error:
-        pytest.skip(str(error))
-    yield running
-    running.close()
+    yield from running(Java)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import pytest
 
 from client.group.simulated import FOREVER, App, simulated, until
 from client.group.world import ANSWERS
-from client.membership.bench import Bench
+from client.membership.bench import MembershipBench
 from kohort.assignors import assignor, without_racks
 from kohort.assignors.base import Member
 from kohort.client.config import GroupConfig
@@ -393,7 +393,9 @@ async def test_start_offset(world, start, offset):
 
 
 def test_join_and_sync_have_deadlines_that_include_the_timeouts():
-    bench = Bench(request_timeout_ms=5_000, rebalance_timeout_ms=20_000, session_timeout_ms=10_000)
+    bench = MembershipBench(
+        request_timeout_ms=5_000, rebalance_timeout_ms=20_000, session_timeout_ms=10_000
+    )
     bench.join()
     bench.joined()
     within = {

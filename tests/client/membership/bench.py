@@ -1,6 +1,6 @@
 """A member on a clock that the test moves: methods are events, attributes the resulting actions.
 
-bench = Bench()
+bench = MembershipBench()
 bench.stable("orders-0")              # joined, synced
 bench.heartbeat(ErrorCode.rebalance_in_progress)
 assert bench.ends == [...]
@@ -59,36 +59,29 @@ class Subscriber:
         )
 
 
-class Bench:
-    def __init__(self, *, cooperative=False, request_timeout_ms=30_000, **config):
-        self.config = GroupConfig(group_id="g", topics=[TOPIC], **config)
+class MachineBench:
+    """What both protocols of membership have: a clock, events, and the actions they cause."""
+
+    def __init__(self, member):
+        self.member = member
         self.now = 1_000_000
-        self.member = Membership(
-            self.config,
-            Subscriber(),
-            cooperative=cooperative,
-            request_timeout_ms=request_timeout_ms,
-            uniform=Random(1).uniform,
-        )
         self.actions = ()
         """Actions of the last event, without log events."""
         self.reports = []
-        self.sent = {}
-        """Requests in flight by number, as far as the bench has not answered them."""
+        """Log events."""
         self.history = []
 
     def do(self, actions):
         self.reports += [action for action in actions if isinstance(action, LogEvent)]
         self.actions = tuple(action for action in actions if not isinstance(action, LogEvent))
         self.history += self.actions
-        self.sent |= {action.number: action for action in self.actions if isinstance(action, Send)}
+        for action in self.actions:
+            self.note(action)
         return self.actions
 
-    @property
-    def action(self):
-        """The only action of the last event."""
-        assert len(self.actions) == 1, self.actions
-        return self.actions[0]
+    def note(self, action):
+        """Keep what an action says of requests in flight."""
+        raise NotImplementedError
 
     @property
     def request(self):
@@ -108,14 +101,58 @@ class Bench:
     def grants(self):
         return [each.grant for each in self.actions if isinstance(each, Start)]
 
+    # --- events ---
+
+    def join(self):
+        return self.do(self.member.join(self.now))
+
+    def drained(self):
+        return self.do(self.member.drained(self.now))
+
+    def advance(self, ms=None):
+        """Move the clock by `ms`, or to what is due next; returns what that causes, all of it."""
+        until = self.now + ms if ms is not None else self.member.deadline
+        caused = []
+        while (at := self.member.deadline) is not None and at <= until:
+            self.now = max(self.now, at)
+            caused += self.do(self.member.tick(self.now))
+        self.now = until
+        self.actions = tuple(caused)
+        return self.actions
+
+
+class MembershipBench(MachineBench):
+    """A member of the classic protocol."""
+
+    def __init__(self, *, cooperative=False, request_timeout_ms=30_000, **config):
+        self.config = GroupConfig(group_id="g", topics=[TOPIC], **config)
+        super().__init__(
+            Membership(
+                self.config,
+                Subscriber(),
+                cooperative=cooperative,
+                request_timeout_ms=request_timeout_ms,
+                uniform=Random(1).uniform,
+            )
+        )
+        self.sent = {}
+        """Requests in flight by number, as far as the bench has not answered them."""
+
+    def note(self, action):
+        if isinstance(action, Send):
+            self.sent[action.number] = action
+
+    @property
+    def action(self):
+        """The only action of the last event."""
+        assert len(self.actions) == 1, self.actions
+        return self.actions[0]
+
     def pending(self, kind):
         """The number of the request of that kind that is in flight."""
         return max(number for number, send in self.sent.items() if isinstance(send.request, kind))
 
     # --- events ---
-
-    def join(self):
-        return self.do(self.member.join(self.now))
 
     def answer(self, kind, answer):
         number = self.pending(kind)
@@ -156,20 +193,6 @@ class Bench:
 
     def leave_answer(self, error=ErrorCode.none):
         return self.answer(LeaveGroup, PlainResponse(error=error))
-
-    def drained(self):
-        return self.do(self.member.drained(self.now))
-
-    def advance(self, ms=None):
-        """Move the clock by `ms`, or to what is due next; returns what that causes, all of it."""
-        until = self.now + ms if ms is not None else self.member.deadline
-        caused = []
-        while (at := self.member.deadline) is not None and at <= until:
-            self.now = max(self.now, at)
-            caused += self.do(self.member.tick(self.now))
-        self.now = until
-        self.actions = tuple(caused)
-        return self.actions
 
     def let_pass(self, ms, *, heartbeats=None, joins_fail=False):
         """`ms` in small steps, and what ended then. Heartbeats get the error code `heartbeats`,

@@ -10,17 +10,15 @@ from random import Random
 from types import SimpleNamespace
 from uuid import UUID
 
-from client.membership.bench import TOPIC, tps
+from client.membership.bench import TOPIC, MachineBench, tps
 from kohort.client.config import GroupConfig
 from kohort.client.membership.consumer_membership import ConsumerMembership
 from kohort.client.membership.events import (
     Abandon,
     ConsumerGroupHeartbeatResponse,
     EndPartitions,
-    LogEvent,
     ResolveTopics,
     Send,
-    Start,
     TopicIdPartition,
 )
 from kohort.errors import ErrorCode
@@ -33,70 +31,41 @@ def ids(*partitions, topic_id=TOPIC_ID):
     return frozenset(TopicIdPartition(topic_id, each) for each in partitions)
 
 
-class ConsumerBench:
+class ConsumerBench(MachineBench):
     def __init__(self, *, request_timeout_ms=30_000, **config):
         if "pattern" not in config:
             config.setdefault("topics", [TOPIC])
         self.config = GroupConfig(group_id="g", protocol="consumer", **config)
         self.subscribed = SimpleNamespace(topics=tuple(self.config.topics))
-        self.now = 1_000_000
-        self.member = ConsumerMembership(
-            self.config,
-            self.subscribed,
-            member_id="m1",
-            request_timeout_ms=request_timeout_ms,
-            uniform=Random(1).uniform,
+        super().__init__(
+            ConsumerMembership(
+                self.config,
+                self.subscribed,
+                member_id="m1",
+                request_timeout_ms=request_timeout_ms,
+                uniform=Random(1).uniform,
+            )
         )
-        self.actions = ()
-        """Actions of the last event, without log events."""
-        self.reports = []
         self.sent = None
         """The `Send` in flight."""
-        self.history = []
 
-    def do(self, actions):
-        self.reports += [action for action in actions if isinstance(action, LogEvent)]
-        self.actions = tuple(action for action in actions if not isinstance(action, LogEvent))
-        self.history += self.actions
-        for each in self.actions:
-            if isinstance(each, Send | Abandon):
-                self.sent = each if isinstance(each, Send) else None
-        return self.actions
-
-    @property
-    def request(self):
-        """The only request that the last event sends."""
-        sent = [action.request for action in self.actions if isinstance(action, Send)]
-        assert len(sent) == 1, self.actions
-        return sent[0]
+    def note(self, action):
+        if isinstance(action, Send | Abandon):
+            self.sent = action if isinstance(action, Send) else None
 
     @property
     def requests(self):
         return [action.request for action in self.actions if isinstance(action, Send)]
 
     @property
-    def ends(self):
-        """(end, partitions) of what the last event ends."""
-        return [
-            (each.end, each.partitions) for each in self.actions if isinstance(each, EndPartitions)
-        ]
-
-    @property
     def drain_ms(self):
         return [each.drain_ms for each in self.actions if isinstance(each, EndPartitions)]
-
-    @property
-    def grants(self):
-        return [each.grant for each in self.actions if isinstance(each, Start)]
 
     @property
     def asked_names(self):
         return [each.topic_ids for each in self.actions if isinstance(each, ResolveTopics)]
 
     # --- events ---
-
-    def join(self):
-        return self.do(self.member.join(self.now))
 
     def answer(self, error=ErrorCode.none, *, epoch=1, assignment=None, message=""):
         """The response to the request in flight."""
@@ -130,9 +99,6 @@ class ConsumerBench:
             self.member.resolved(self.now, {TOPIC_ID: TOPIC} if names is None else names)
         )
 
-    def drained(self):
-        return self.do(self.member.drained(self.now))
-
     def leave(self, *, drain=True):
         return self.do(self.member.leave(self.now, "bye", drain=drain))
 
@@ -141,17 +107,6 @@ class ConsumerBench:
 
     def lose(self, *partitions):
         return self.do(self.member.lose(self.now, tps(*partitions), "deleted"))
-
-    def advance(self, ms=None):
-        """Move the clock by `ms`, or to what is due next; returns what that causes, all of it."""
-        until = self.now + ms if ms is not None else self.member.deadline
-        caused = []
-        while (at := self.member.deadline) is not None and at <= until:
-            self.now = max(self.now, at)
-            caused += self.do(self.member.tick(self.now))
-        self.now = until
-        self.actions = tuple(caused)
-        return self.actions
 
     def until_asked_names(self):
         """Time passes, and heartbeats are answered, until names of topics are looked up."""

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from client.membership.bench import Bench, joined_member, tps
+from client.membership.bench import MembershipBench, joined_member, tps
 from effort import examples
 from kohort.client.membership.events import (
     EndPartitions,
@@ -51,7 +51,7 @@ class MembershipMachine(RuleBasedStateMachine):
     @initialize(cooperative=st.booleans(), static=st.booleans())
     def begin(self, cooperative, static):
         self.cooperative = cooperative
-        self.bench = Bench(
+        self.bench = MembershipBench(
             cooperative=cooperative, instance_id="i" if static else None, retry_timeout_ms=600_000
         )
         self.member = self.bench.member

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from client.membership.bench import Bench, joined_member, tp, tps
+from client.membership.bench import MembershipBench, joined_member, tp, tps
 from kohort.client.group_errors import CoordinatorUnavailableError
 from kohort.client.membership.events import (
     Abandon,
@@ -45,17 +45,17 @@ PASSING = [
 
 @pytest.fixture
 def bench():
-    return Bench()
+    return MembershipBench()
 
 
 @pytest.fixture
 def member():
-    return Bench().stable(0, 1)
+    return MembershipBench().stable(0, 1)
 
 
 @pytest.fixture
 def cooperative():
-    return Bench(cooperative=True).stable(0, 1)
+    return MembershipBench(cooperative=True).stable(0, 1)
 
 
 def owned(request):
@@ -355,7 +355,7 @@ def test_a_fatal_error_code_of_a_heartbeat_is_raised(member, code):
 
 
 def test_the_response_to_an_old_heartbeat_does_not_affect_the_new_generation():
-    bench = Bench(cooperative=True).stable(0)
+    bench = MembershipBench(cooperative=True).stable(0)
     bench.heartbeat(ErrorCode.rebalance_in_progress)
     bench.until_heartbeat()
     bench.joined(generation=2)
@@ -397,7 +397,7 @@ def test_the_drain_is_shorter_when_the_group_has_been_waiting_while_heartbeats_f
 
 
 def test_draining_partitions_are_lost_at_the_rebalance_timeout():
-    bench = Bench(rebalance_timeout_ms=10_000, drain_timeout_ms=7_000).stable(0)
+    bench = MembershipBench(rebalance_timeout_ms=10_000, drain_timeout_ms=7_000).stable(0)
     bench.heartbeat()
     assert bench.let_pass(9_900, heartbeats=ErrorCode.rebalance_in_progress) == [
         (End.REVOKED, None)
@@ -407,7 +407,7 @@ def test_draining_partitions_are_lost_at_the_rebalance_timeout():
 
 def test_a_rebalance_timeout_that_is_shorter_than_the_session_bounds_it():
     """A rebalance can begin, and end without this member, before its session is over."""
-    bench = Bench(session_timeout_ms=30_000, rebalance_timeout_ms=10_000).stable(0)
+    bench = MembershipBench(session_timeout_ms=30_000, rebalance_timeout_ms=10_000).stable(0)
     started = bench.now
     caused = bench.advance(30_000)
     assert [each.end for each in caused if isinstance(each, EndPartitions)] == [End.LOST]
@@ -565,14 +565,14 @@ def test_leaving_drains_and_sends_the_reason(member):
 
 
 def test_a_static_member_does_not_leave():
-    bench = Bench(instance_id="i1").stable(0)
+    bench = MembershipBench(instance_id="i1").stable(0)
     bench.do(bench.member.leave(bench.now, "bye"))
     bench.drained()
     assert bench.action == Left()
 
 
 def test_a_static_member_leaves_if_configured():
-    bench = Bench(instance_id="i1", leave_group_on_close=True).stable(0)
+    bench = MembershipBench(instance_id="i1", leave_group_on_close=True).stable(0)
     bench.do(bench.member.leave(bench.now, "bye"))
     bench.drained()
     assert isinstance(bench.request, LeaveGroup)
@@ -659,7 +659,7 @@ def test_a_response_to_an_abandoned_request_is_ignored(bench):
 
 
 def test_a_grant_distinguishes_kept_added_and_revoked_partitions():
-    grant = Bench(cooperative=True).stable(3).history[-1]
+    grant = MembershipBench(cooperative=True).stable(3).history[-1]
     assert isinstance(grant, Start)
     assert grant.grant.added == (tp(3),)
 

@@ -91,7 +91,7 @@ class FakeConnection:
         raise error
 
 
-class World:
+class CommitBench:
     """A coordinator of three shards with one stable group, and how requests come to it."""
 
     def __init__(self, *, from_bytes: bool) -> None:
@@ -139,8 +139,10 @@ class World:
         }
 
 
-async def both_ways(turns: list[list["Asked"]], *, loaded: bool = True) -> tuple[World, World]:
-    worlds = World(from_bytes=True), World(from_bytes=False)
+async def both_ways(
+    turns: list[list["Asked"]], *, loaded: bool = True
+) -> tuple[CommitBench, CommitBench]:
+    worlds = CommitBench(from_bytes=True), CommitBench(from_bytes=False)
     answers = []
     for world in worlds:
         world.groups.start()
@@ -263,7 +265,7 @@ async def test_what_comes_again_is_known() -> None:
 
 
 async def test_a_topic_that_grew_or_was_made_anew_is_noticed() -> None:
-    world = World(from_bytes=True)
+    world = CommitBench(from_bytes=True)
     world.groups.start()
     await world.groups.loaded()
     connection = FakeConnection()
@@ -291,7 +293,7 @@ async def test_a_topic_that_grew_or_was_made_anew_is_noticed() -> None:
 
 
 async def test_a_frame_that_differs_anywhere_else_is_not_it() -> None:
-    world = World(from_bytes=True)
+    world = CommitBench(from_bytes=True)
     connection = FakeConnection()
     version, body = commit(9, [orders(0, 1)], member="m")
     world.ask(connection, version, body)
@@ -309,7 +311,7 @@ async def test_a_frame_that_differs_anywhere_else_is_not_it() -> None:
 async def test_bytes_behind_a_request_are_nothing_that_comes_again() -> None:
     connection = FakeConnection()
     version, body = commit(9, [orders(0)])
-    World(from_bytes=True).ask(connection, version, body + b"\0\0")
+    CommitBench(from_bytes=True).ask(connection, version, body + b"\0\0")
     assert (connection.repeat, len(connection.answers)) == (None, 1)
 
 
@@ -362,14 +364,14 @@ async def test_while_the_shards_load_both_say_so() -> None:
 
 def test_bytes_that_end_early_are_left_to_the_decoder() -> None:
     version, data = commit(9, [orders(0, 1), orders(2)], member="m", instance="i")
-    world = World(from_bytes=True)
+    world = CommitBench(from_bytes=True)
     for end in range(len(data)):
         exchange: Any = Exchange(FakeConnection(), KEY, version, 7, "test")
         assert not offset_commit.FAST_PATHS[version](world.services, exchange, data[:end], 0)
 
 
 async def test_a_peer_that_has_gone_is_answered_no_more() -> None:
-    world = World(from_bytes=True)
+    world = CommitBench(from_bytes=True)
     world.groups.start()
     await world.groups.loaded()
     connection = FakeConnection()

@@ -84,7 +84,7 @@ class Told(asyncio.Protocol):
             await asyncio.sleep(0.001)
 
 
-class Bench:
+class PacingBench:
     def __init__(self) -> None:
         self.tls, self.connection = FakeTls(), Told()
         self.transport = EncryptingTransport(self.tls, self.connection)
@@ -101,7 +101,7 @@ class Bench:
 
 
 def test_small_responses_go_through() -> None:
-    bench = Bench()
+    bench = PacingBench()
     bench.transport.write(b"a")
     bench.transport.writelines([b"b", b"", b"c"])
     assert (bench.written, bench.connection.told) == (b"abc", [])
@@ -110,7 +110,7 @@ def test_small_responses_go_through() -> None:
 
 
 async def test_large_responses_wait_until_the_client_reads() -> None:
-    bench = Bench()
+    bench = PacingBench()
     large = bytes(range(250)) * 1_000
     bench.transport.writelines([large[:200_000], large[200_000:]])
     assert bench.transport.get_write_buffer_size() == len(large)
@@ -126,7 +126,7 @@ async def test_large_responses_wait_until_the_client_reads() -> None:
 
 
 def test_what_is_written_meanwhile_follows() -> None:
-    bench = Bench()
+    bench = PacingBench()
     large = bytes(200_000)
     bench.transport.writelines([large])
     bench.transport.write(b"small")
@@ -139,7 +139,7 @@ def test_what_is_written_meanwhile_follows() -> None:
 
 
 async def test_a_turn_of_the_loop_encrypts_a_bounded_part() -> None:
-    bench = Bench()
+    bench = PacingBench()
     bench.tls.on_full = lambda: None  # the client reads as fast as it comes
     bench.transport.writelines([bytes(3 * ENCRYPTED_PER_TURN + 1)])
     for turn in range(1, 4):
@@ -151,7 +151,7 @@ async def test_a_turn_of_the_loop_encrypts_a_bounded_part() -> None:
 
 
 async def test_a_lost_connection_keeps_and_writes_nothing() -> None:
-    bench = Bench()
+    bench = PacingBench()
     bench.tls.on_full = lambda: None
     bench.transport.writelines([bytes(2 * ENCRYPTED_PER_TURN)])
     bench.tls.unread = 0
