@@ -4,18 +4,18 @@ from collections.abc import Iterator
 
 import pytest
 
-from server.handlers.bench import Bench
+from server.handlers.bench import HandlerBench
 
 
 @pytest.fixture
-def bench() -> Iterator[Bench]:
-    made = Bench()
+def bench() -> Iterator[HandlerBench]:
+    made = HandlerBench()
     yield made
     made.directory.close()
 
 
 @pytest.fixture
-def topic(bench: Bench) -> str:
+def topic(bench: HandlerBench) -> str:
     """The name of a topic with three partitions."""
     bench.topics.create("orders", 3)
     return "orders"

@@ -7,7 +7,7 @@ import pytest
 from kohort.errors import ErrorCode
 from kohort.server.topics.cluster_metadata import METADATA
 from server.faulty_logs import IO_ERROR
-from server.handlers.bench import Bench
+from server.handlers.bench import HandlerBench
 
 FAILED = ErrorCode.kafka_storage_error
 SOON = 30_000
@@ -34,7 +34,7 @@ CHANGES: dict[str, tuple[int, dict[str, Any]]] = {
 
 
 @pytest.fixture
-async def failing(bench: Bench, topic: str) -> Bench:
+async def failing(bench: HandlerBench, topic: str) -> HandlerBench:
     """Its metadata log cannot be synced."""
     await bench.topics.durable()
     bench.directory.fail("unsynced", METADATA, IO_ERROR)
@@ -42,7 +42,7 @@ async def failing(bench: Bench, topic: str) -> Bench:
 
 
 @pytest.mark.parametrize("api", CHANGES)
-async def test_a_change_of_topics(failing: Bench, api: str) -> None:
+async def test_a_change_of_topics(failing: HandlerBench, api: str) -> None:
     version, fields = CHANGES[api]
     answer = await failing.ask(api, version, **fields)
     (result,) = (
@@ -54,7 +54,7 @@ async def test_a_change_of_topics(failing: Bench, api: str) -> None:
     )
 
 
-async def test_what_went_wrong_before_is_told_as_it_was(failing: Bench) -> None:
+async def test_what_went_wrong_before_is_told_as_it_was(failing: HandlerBench) -> None:
     topics = [
         {"name": name, "num_partitions": 1, "replication_factor": 1} for name in ("orders", "new")
     ]
@@ -62,7 +62,7 @@ async def test_what_went_wrong_before_is_told_as_it_was(failing: Bench) -> None:
     assert [each.error_code for each in answer.topics] == [ErrorCode.topic_already_exists, FAILED]
 
 
-async def test_a_topic_that_metadata_makes(failing: Bench) -> None:
+async def test_a_topic_that_metadata_makes(failing: HandlerBench) -> None:
     topics = [{"name": "new"}, {"name": "orders"}]
     answer = await failing.ask("metadata", 12, topics=topics, allow_auto_topic_creation=True)
     assert {each.name: each.error_code for each in answer.topics} == {
@@ -71,14 +71,14 @@ async def test_a_topic_that_metadata_makes(failing: Bench) -> None:
     }
 
 
-async def test_a_producer_id(failing: Bench) -> None:
+async def test_a_producer_id(failing: HandlerBench) -> None:
     answer = await failing.ask(
         "init_producer_id", 4, transactional_id=None, transaction_timeout_ms=1000
     )
     assert (answer.error_code, answer.producer_id) == (FAILED, -1)
 
 
-async def test_one_log_of_several(bench: Bench, topic: str) -> None:
+async def test_one_log_of_several(bench: HandlerBench, topic: str) -> None:
     bench.fill(topic, 0)
     bench.fill(topic, 1)
     bench.topics.log(topic, 0).end(FAILED)  # type: ignore[union-attr]

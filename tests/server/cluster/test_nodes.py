@@ -36,7 +36,7 @@ from kohort.server.handlers.metadata import TOPICS_PER_TURN
 from kohort.server.topics import METADATA, OFFSETS_TOPIC, Topic, Topics
 from kohort.server.topics.metadata_log import METADATA_LOG, MetadataLog
 from kohort.types import Timestamp, TopicPartition
-from server.handlers.bench import Bench
+from server.handlers.bench import HandlerBench
 from server.identities import ENDPOINT
 
 WORKERS = 3
@@ -47,9 +47,9 @@ class NoLeaders(OneNode):
         return [Leader(-1, 7) for _ in topic.partitions]
 
 
-def bench_of(index: int) -> Bench:
+def bench_of(index: int) -> HandlerBench:
     """Worker `index` of three, whose first one has the node id 10 and the port 9092."""
-    bench = Bench()
+    bench = HandlerBench()
     bench.topics = Topics(
         bench.directory,
         bench.config,
@@ -147,7 +147,7 @@ async def test_the_leader_of_its_partition_coordinates_a_group() -> None:
 
 
 async def test_a_partition_without_a_leader_and_its_groups() -> None:
-    bench = Bench()
+    bench = HandlerBench()
     bench.topics.create("t", 1)
     bench.nodes = NoLeaders(0, None)
     answer = await bench.ask("metadata", 12, topics=[{"name": "t"}])
@@ -163,12 +163,12 @@ async def test_a_partition_without_a_leader_and_its_groups() -> None:
 
 def test_a_node_that_is_not_there() -> None:
     assert OneNode(1, None).node(2, ENDPOINT) is NO_NODE
-    assert Workers(Bench().topics, count=2, index=0, first_id=1, rack=None).node(3, ENDPOINT) is (
-        NO_NODE
-    )
+    assert Workers(HandlerBench().topics, count=2, index=0, first_id=1, rack=None).node(
+        3, ENDPOINT
+    ) is (NO_NODE)
 
 
-def led_by_others(bench: Bench, partitions: int) -> None:
+def led_by_others(bench: HandlerBench, partitions: int) -> None:
     """Make a topic whose partitions were led in the epochs 5, 6, … by nodes that are gone."""
     topic = bench.topics.create("t", partitions)
     log = MetadataLog(bench.directory.open(METADATA, METADATA_LOG), bench.clock.timestamp, "")
@@ -176,7 +176,7 @@ def led_by_others(bench: Bench, partitions: int) -> None:
         log.commit(LeaderChanged(Place(topic.id, partition), Leader(77, 5 + partition)))
 
 
-async def epochs_told(bench: Bench) -> list[int]:
+async def epochs_told(bench: HandlerBench) -> list[int]:
     topics = [{"name": "t"}]
     (told,) = (await bench.ask("metadata", 12, topics=topics)).topics
     return [each.leader_epoch for each in told.partitions]
@@ -186,15 +186,15 @@ class TestLeaderEpochs:
     """Of partitions that nodes of a cluster have led before."""
 
     @pytest.fixture
-    def bench(self, tmp_path: Path) -> Iterator[Bench]:
-        bench = Bench()
+    def bench(self, tmp_path: Path) -> Iterator[HandlerBench]:
+        bench = HandlerBench()
         with closing(LocalDirectory(tmp_path)) as bench.directory:
             bench.restart()
             led_by_others(bench, 3)
         with closing(LocalDirectory(tmp_path)) as bench.directory:
             yield bench
 
-    async def test_a_server_that_is_alone_goes_on_with_them(self, bench: Bench) -> None:
+    async def test_a_server_that_is_alone_goes_on_with_them(self, bench: HandlerBench) -> None:
         bench.restart()
         assert await epochs_told(bench) == [5, 6, 7]
         asked = [
@@ -212,7 +212,7 @@ class TestLeaderEpochs:
             (ErrorCode.none, 6, 0),
         ]
 
-    async def test_each_worker_tells_those_of_all(self, bench: Bench) -> None:
+    async def test_each_worker_tells_those_of_all(self, bench: HandlerBench) -> None:
         bench.topics = Topics(bench.directory, bench.config, bench.clock.timestamp, lambda _: False)
         bench.nodes = Workers(bench.topics, count=WORKERS, index=1, first_id=10, rack=None)
         assert await epochs_told(bench) == [5, 6, 7]
@@ -226,7 +226,7 @@ def registered(node: int, host: str) -> NodeRegistered:
 class TestANodeThatHasLeft:
     @pytest.fixture(autouse=True)
     def cluster(self) -> None:
-        self.bench, self.cluster = Bench(), Cluster()
+        self.bench, self.cluster = HandlerBench(), Cluster()
         self.former = RecentlyDepartedNodes(self.bench.clock.now)
         self.nodes = ClusterNodes(self.cluster, self.bench.topics, 1, None, self.former)
 
@@ -294,7 +294,7 @@ class ComesAndGoes(OneNode):
 
 @pytest.mark.parametrize("version", [8, 12])
 async def test_a_node_that_comes_while_a_long_response_is_made(version: int) -> None:
-    bench = Bench()
+    bench = HandlerBench()
     names = {f"t{number}" for number in range(3 * TOPICS_PER_TURN)}
     for name in names:
         bench.topics.create(name, 1)
@@ -309,7 +309,7 @@ class TestListenersThatNotAllNodesHave:
 
     @pytest.fixture(autouse=True)
     def _cluster(self) -> None:
-        self.bench, cluster = Bench(), Cluster()
+        self.bench, cluster = HandlerBench(), Cluster()
         topic = self.bench.topics.create("t", 1)
         inside = NodeEndpoint("INSIDE", "one", 9092)
         cluster.replay(NodeRegistered(1, 1, (inside,), registered_at=Timestamp(0)))

@@ -131,7 +131,7 @@ class HandClock:
         return Timestamp(self.ms + self.ahead_ms)
 
 
-class Bench:
+class HandlerBench:
     """A server's services in memory, without a listener; `groups` and `transactions` are whatever a
     test puts there.
     """

@@ -16,7 +16,7 @@ from kohort.security.acls import (
     ResourceType,
 )
 from kohort.server.topics import METADATA
-from server.handlers.bench import Bench, HungUpError
+from server.handlers.bench import HandlerBench, HungUpError
 from server.identities import peer
 from turns import BOUND_MS, longest_turn_ms
 
@@ -25,9 +25,9 @@ ADMIN, ALICE = KafkaPrincipal("User", "admin"), KafkaPrincipal("User", "alice")
 
 
 @pytest.fixture
-def secured() -> Iterator[Bench]:
+def secured() -> Iterator[HandlerBench]:
     """A server with an authorizer, asked by its super user."""
-    made = Bench(authorizer_class_name=STANDARD, super_users="User:admin")
+    made = HandlerBench(authorizer_class_name=STANDARD, super_users="User:admin")
     made.peer = peer(ADMIN)
     yield made
     made.directory.close()
@@ -57,12 +57,12 @@ def wanted(**changes: Any) -> dict[str, Any]:
     } | changes
 
 
-async def create(bench: Bench, *entries: dict[str, Any]) -> list[ErrorCode]:
+async def create(bench: HandlerBench, *entries: dict[str, Any]) -> list[ErrorCode]:
     told = await bench.ask("create_acls", 3, creations=entries)
     return [each.error_code for each in told.results]
 
 
-async def names(bench: Bench, **changes: Any) -> list[str]:
+async def names(bench: HandlerBench, **changes: Any) -> list[str]:
     told = await bench.ask("describe_acls", 3, **wanted(**changes))
     assert told.error_code is ErrorCode.none
     return [each.resource_name for each in told.resources]
@@ -86,14 +86,14 @@ async def names(bench: Bench, **changes: Any) -> list[str]:
 async def test_nobody_asks_without_an_authorizer_or_its_permission(
     api: str, fields: dict[str, Any], settings: dict[str, str], error: ErrorCode
 ) -> None:
-    bench = Bench(**settings)
+    bench = HandlerBench(**settings)
     told = await bench.ask(api, 3, **fields)
     rows = getattr(told, "results", None) or getattr(told, "filter_results", None) or [told]
     assert [each.error_code for each in rows] == [error] * (1 if api == "describe_acls" else 2)
     assert not len(bench.topics.acls)
 
 
-async def test_an_entry_that_is_made_is_shown_and_decides(secured: Bench) -> None:
+async def test_an_entry_that_is_made_is_shown_and_decides(secured: HandlerBench) -> None:
     assert await create(secured, entry(), entry(operation=AclOperation.WRITE)) == [0, 0]
     told = await secured.ask("describe_acls", 3, **wanted())
     (resource,) = told.resources
@@ -105,7 +105,9 @@ async def test_an_entry_that_is_made_is_shown_and_decides(secured: Bench) -> Non
     assert [each.operation for each in resource.acls] == [AclOperation.READ, AclOperation.WRITE]
 
 
-async def test_entries_are_there_after_a_restart_until_they_are_deleted(secured: Bench) -> None:
+async def test_entries_are_there_after_a_restart_until_they_are_deleted(
+    secured: HandlerBench,
+) -> None:
     await create(secured, entry("orders"), entry("billing"))
     secured.restart()
     assert await names(secured) == ["orders", "billing"]
@@ -114,7 +116,7 @@ async def test_entries_are_there_after_a_restart_until_they_are_deleted(secured:
     assert await names(secured) == ["billing"]
 
 
-async def test_an_entry_that_exists_is_no_error_and_not_made_again(secured: Bench) -> None:
+async def test_an_entry_that_exists_is_no_error_and_not_made_again(secured: HandlerBench) -> None:
     assert await create(secured, entry(), entry()) == [0, 0]
     assert await create(secured, entry()) == [0]
     assert len(secured.topics.acls) == 1
@@ -138,7 +140,7 @@ async def test_an_entry_that_exists_is_no_error_and_not_made_again(secured: Benc
     ],
 )
 async def test_an_invalid_entry_is_refused_and_the_others_are_made(
-    secured: Bench, changes: dict[str, Any], message: str
+    secured: HandlerBench, changes: dict[str, Any], message: str
 ) -> None:
     told = await secured.ask("create_acls", 3, creations=[entry(), entry(**changes)])
     assert [each.error_code for each in told.results] == [0, ErrorCode.invalid_request]
@@ -151,7 +153,9 @@ async def test_an_invalid_entry_is_refused_and_the_others_are_made(
     [{"principal": ":x"}, {"principal": "User:"}, {"host": ""}, {"host": "10.0.0.0/8"},
      {"resource_type": 3, "operation": AclOperation.WRITE}, {"resource_type": 7}],
 )  # fmt: skip
-async def test_an_entry_that_never_applies_is_made(secured: Bench, changes: dict[str, Any]) -> None:
+async def test_an_entry_that_never_applies_is_made(
+    secured: HandlerBench, changes: dict[str, Any]
+) -> None:
     assert await create(secured, entry(**changes)) == [0]
 
 
@@ -164,7 +168,7 @@ async def test_an_entry_that_never_applies_is_made(secured: Bench, changes: dict
     ],
 )
 async def test_an_unknown_code_closes_the_connection(
-    secured: Bench, api: str, fields: dict[str, Any]
+    secured: HandlerBench, api: str, fields: dict[str, Any]
 ) -> None:
     await create(secured, entry())
     with pytest.raises(HungUpError):
@@ -172,7 +176,9 @@ async def test_an_unknown_code_closes_the_connection(
     assert len(secured.topics.acls) == 1
 
 
-async def test_filters_tell_what_they_matched_even_if_another_did_before(secured: Bench) -> None:
+async def test_filters_tell_what_they_matched_even_if_another_did_before(
+    secured: HandlerBench,
+) -> None:
     await create(secured, entry("a"), entry("b"))
     told = await secured.ask(
         "delete_acls",
@@ -193,7 +199,7 @@ async def test_filters_tell_what_they_matched_even_if_another_did_before(secured
     assert not len(secured.topics.acls)
 
 
-async def test_many_entries_are_made_and_deleted_in_batches(secured: Bench) -> None:
+async def test_many_entries_are_made_and_deleted_in_batches(secured: HandlerBench) -> None:
     many = [entry(f"topic-{number}") for number in range(1_500)]
     assert set(await create(secured, *many)) == {0}
     assert len(secured.topics.acls) == 1_500
@@ -202,7 +208,7 @@ async def test_many_entries_are_made_and_deleted_in_batches(secured: Bench) -> N
     assert not len(secured.topics.acls)
 
 
-async def test_entries_with_long_names_are_made_together(secured: Bench) -> None:
+async def test_entries_with_long_names_are_made_together(secured: HandlerBench) -> None:
     name = "\N{GRINNING FACE}" * 8_000
     many = [entry(name, principal=f"User:{number}") for number in range(20)]
     assert set(await create(secured, *many)) == {0}
@@ -210,7 +216,7 @@ async def test_entries_with_long_names_are_made_together(secured: Bench) -> None
     assert len(secured.topics.acls) == 20
 
 
-async def test_others_may_ask_whom_an_entry_allows(secured: Bench) -> None:
+async def test_others_may_ask_whom_an_entry_allows(secured: HandlerBench) -> None:
     for_all = {"resource_type": 4, "resource_name": "kafka-cluster", "principal": "User:*"}
     await create(secured, entry(**for_all, operation=AclOperation.ALTER))
     secured.peer = peer(ALICE)
@@ -219,7 +225,7 @@ async def test_others_may_ask_whom_an_entry_allows(secured: Bench) -> None:
 
 
 async def test_filters_that_match_too_many_entries_together_delete_nothing(
-    secured: Bench, monkeypatch: pytest.MonkeyPatch
+    secured: HandlerBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(acl_search, "MAX_MATCHES", 0)
     await create(secured, entry())
@@ -232,7 +238,7 @@ async def test_filters_that_match_too_many_entries_together_delete_nothing(
     assert len(secured.topics.acls) == 1
 
 
-async def test_entries_that_a_failing_disk_keeps_are_told_one_by_one(secured: Bench) -> None:
+async def test_entries_that_a_failing_disk_keeps_are_told_one_by_one(secured: HandlerBench) -> None:
     await create(secured, *(entry(f"topic-{number}") for number in range(600)))
     secured.topics.on_acls_changed.append(lambda: secured.directory.fail("append", METADATA))
     told = await secured.ask("delete_acls", 3, filters=[wanted()])
@@ -248,7 +254,7 @@ async def test_entries_that_a_failing_disk_keeps_are_told_one_by_one(secured: Be
 
 @pytest.mark.long
 async def test_a_hundred_thousand_entries_are_shown_and_deleted_in_short_turns(
-    secured: Bench,
+    secured: HandlerBench,
 ) -> None:
     for number in range(100_000):
         binding = AclBinding(

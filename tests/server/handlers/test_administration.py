@@ -7,7 +7,7 @@ import pytest
 
 from kohort.errors import ErrorCode
 from kohort.protocol.batches import TRANSACTIONAL, Record, build
-from server.handlers.bench import START, Bench, HungUpError
+from server.handlers.bench import START, HandlerBench, HungUpError
 
 UNKNOWN = ErrorCode.unknown_topic_or_partition
 
@@ -15,7 +15,7 @@ UNKNOWN = ErrorCode.unknown_topic_or_partition
 class TestDescribeLogDirs:
     @pytest.mark.parametrize("version", range(1, 6))
     async def test_sizes_of_the_partitions_that_exist(
-        self, bench: Bench, topic: str, version: int
+        self, bench: HandlerBench, topic: str, version: int
     ) -> None:
         bench.fill(topic, 1, records=3)
         asked = [{"topic": topic, "partitions": [0, 1, 9]}, {"topic": "nope", "partitions": [0]}]
@@ -32,22 +32,24 @@ class TestDescribeLogDirs:
         if version >= 4:
             assert (directory.total_bytes, directory.usable_bytes) == (-1, -1)
 
-    async def test_all_partitions_or_none(self, bench: Bench, topic: str) -> None:
+    async def test_all_partitions_or_none(self, bench: HandlerBench, topic: str) -> None:
         (directory,) = (await bench.ask("describe_log_dirs", 4, topics=None)).results
         assert [(each.name, len(each.partitions)) for each in directory.topics] == [(topic, 3)]
         (directory,) = (await bench.ask("describe_log_dirs", 4, topics=())).results
         assert directory.topics == ()
 
     async def test_a_directory_and_its_volume(self, tmp_path: Path) -> None:
-        bench = Bench(storage="local", log_dir=str(tmp_path))
+        bench = HandlerBench(storage="local", log_dir=str(tmp_path))
         (directory,) = (await bench.ask("describe_log_dirs", 4, topics=())).results
         assert directory.log_dir == str(tmp_path)
         assert 0 <= directory.usable_bytes <= directory.total_bytes
-        bench = Bench(storage="local", log_dir=str(tmp_path / "gone"))
+        bench = HandlerBench(storage="local", log_dir=str(tmp_path / "gone"))
         (directory,) = (await bench.ask("describe_log_dirs", 4, topics=())).results
         assert directory.error_code is ErrorCode.kafka_storage_error
 
-    async def test_more_partitions_than_are_described_in_one_turn(self, bench: Bench) -> None:
+    async def test_more_partitions_than_are_described_in_one_turn(
+        self, bench: HandlerBench
+    ) -> None:
         bench.topics.create("wide", 600)
         (directory,) = (await bench.ask("describe_log_dirs", 4, topics=None)).results
         assert len(directory.topics[0].partitions) == 600
@@ -55,7 +57,7 @@ class TestDescribeLogDirs:
 
 class TestDescribeQuorum:
     @pytest.mark.parametrize("version", range(3))
-    async def test_the_only_voter(self, bench: Bench, version: int) -> None:
+    async def test_the_only_voter(self, bench: HandlerBench, version: int) -> None:
         asked = [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]
         answer = await bench.ask("describe_quorum", version, topics=asked)
         (partition,) = answer.topics[0].partitions
@@ -81,7 +83,9 @@ class TestDescribeQuorum:
         "asked",
         [[("orders", [0])], [("__cluster_metadata", [1])], [("__cluster_metadata", [0])] * 2],
     )
-    async def test_other_partitions(self, bench: Bench, asked: list[tuple[str, list[int]]]) -> None:
+    async def test_other_partitions(
+        self, bench: HandlerBench, asked: list[tuple[str, list[int]]]
+    ) -> None:
         topics = [
             {"topic_name": name, "partitions": [{"partition_index": each} for each in indexes]}
             for name, indexes in asked
@@ -97,7 +101,9 @@ class TestDescribeQuorum:
 
 
 class TestElectLeaders:
-    async def elect(self, bench: Bench, asked: Any, version: int = 2, election: int = 0) -> Any:
+    async def elect(
+        self, bench: HandlerBench, asked: Any, version: int = 2, election: int = 0
+    ) -> Any:
         answer = await bench.ask(
             "elect_leaders",
             version,
@@ -112,24 +118,24 @@ class TestElectLeaders:
         return getattr(answer, "error_code", None), results
 
     @pytest.mark.parametrize("version", range(3))
-    async def test_never_needed(self, bench: Bench, topic: str, version: int) -> None:
+    async def test_never_needed(self, bench: HandlerBench, topic: str, version: int) -> None:
         asked = [{"topic": topic, "partitions": [0, 9]}, {"topic": "nope", "partitions": [0]}]
         code, results = await self.elect(bench, asked, version)
         assert code in (None, ErrorCode.none)
         needless = ErrorCode.election_not_needed
         assert results == [(topic, [(0, needless), (9, UNKNOWN)]), ("nope", [(0, UNKNOWN)])]
 
-    async def test_of_all_partitions(self, bench: Bench, topic: str) -> None:
+    async def test_of_all_partitions(self, bench: HandlerBench, topic: str) -> None:
         assert await self.elect(bench, None) == (ErrorCode.none, [(topic, [])])
 
-    async def test_an_unknown_type(self, bench: Bench, topic: str) -> None:
+    async def test_an_unknown_type(self, bench: HandlerBench, topic: str) -> None:
         refused = ErrorCode.invalid_request
         asked = [{"topic": topic, "partitions": [0]}]
         assert await self.elect(bench, asked, election=5) == (refused, [(topic, [(0, refused)])])
 
 
 @pytest.mark.parametrize("version", range(2))
-async def test_replicas_stay_where_they_are(bench: Bench, topic: str, version: int) -> None:
+async def test_replicas_stay_where_they_are(bench: HandlerBench, topic: str, version: int) -> None:
     wanted: list[tuple[int, list[int] | None]] = [
         (0, [0]),
         (0, None),
@@ -162,18 +168,18 @@ async def test_replicas_stay_where_they_are(bench: Bench, topic: str, version: i
 
 
 class TestDescribeProducers:
-    async def describe(self, bench: Bench, *asked: tuple[str, list[int]]) -> Any:
+    async def describe(self, bench: HandlerBench, *asked: tuple[str, list[int]]) -> Any:
         topics = [{"name": name, "partition_indexes": indexes} for name, indexes in asked]
         return (await bench.ask("describe_producers", 0, topics=topics)).topics
 
-    def produce(self, bench: Bench, topic: str, producer_id: int) -> None:
+    def produce(self, bench: HandlerBench, topic: str, producer_id: int) -> None:
         log = bench.topics.log(topic, 0)
         assert log is not None
         records = [Record(None, b"x", (), START)] * 3
         batch = build(records, producer_id=producer_id, producer_epoch=4, base_sequence=0)
         log.append(batch, bench.clock.timestamp())
 
-    async def test_what_a_partition_remembers(self, bench: Bench, topic: str) -> None:
+    async def test_what_a_partition_remembers(self, bench: HandlerBench, topic: str) -> None:
         self.produce(bench, topic, 17)
         (told,) = await self.describe(bench, (topic, [0, 1, 9]))
         (producer,) = told.partitions[0].active_producers
@@ -188,7 +194,7 @@ class TestDescribeProducers:
         assert told.partitions[1].active_producers == ()
         assert told.partitions[2].error_code is UNKNOWN
 
-    async def test_transactions(self, bench: Bench, topic: str) -> None:
+    async def test_transactions(self, bench: HandlerBench, topic: str) -> None:
         log = bench.topics.log(topic, 0)
         assert log is not None
         ongoing = {"producer_id": 17, "producer_epoch": 4, "attributes": TRANSACTIONAL}
@@ -210,13 +216,13 @@ class TestDescribeProducers:
             for each in told.partitions[0].active_producers
         ] == [(17, 4, -1, START, -1, 0), (18, 6, -1, START, 3, -1)]
 
-    async def test_topics_that_do_not_exist(self, bench: Bench) -> None:
+    async def test_topics_that_do_not_exist(self, bench: HandlerBench) -> None:
         none, bad = await self.describe(bench, ("nope", [0]), ("bad name", [0]))
         assert none.partitions[0].error_code is UNKNOWN
         assert bad.partitions[0].error_code is ErrorCode.invalid_topic_exception
 
     async def test_a_partition_of_many_producers_is_described_once(
-        self, bench: Bench, topic: str
+        self, bench: HandlerBench, topic: str
     ) -> None:
         for producer_id in range(10_000):
             self.produce(bench, topic, producer_id)
@@ -241,7 +247,7 @@ class TestDescribeProducers:
     ],
 )
 async def test_filters_of_quotas_are_validated(
-    bench: Bench, components: list[tuple[str, int, str | None]], code: ErrorCode
+    bench: HandlerBench, components: list[tuple[str, int, str | None]], code: ErrorCode
 ) -> None:
     asked = [
         {"entity_type": entity, "match_type": kind, "match": match}
@@ -265,7 +271,7 @@ async def test_filters_of_quotas_are_validated(
     ],
 )
 async def test_there_are_no_credentials(
-    bench: Bench, names: list[str] | None, results: list[tuple[str, ErrorCode]]
+    bench: HandlerBench, names: list[str] | None, results: list[tuple[str, ErrorCode]]
 ) -> None:
     users = None if names is None else [{"name": name} for name in names]
     answer = await bench.ask("describe_user_scram_credentials", 0, users=users)
@@ -273,7 +279,7 @@ async def test_there_are_no_credentials(
     assert [(each.user, each.error_code) for each in answer.results] == results
 
 
-async def test_there_is_no_authorizer(bench: Bench) -> None:
+async def test_there_is_no_authorizer(bench: HandlerBench) -> None:
     any_acl = {
         "resource_type_filter": 1,
         "pattern_type_filter": 1,
@@ -301,7 +307,9 @@ LEVELS = [("group.version", 1, 1), ("metadata.version", 30, 30), ("transaction.v
 
 
 class TestFeatures:
-    async def update(self, bench: Bench, version: int, *updates: dict[str, Any]) -> ErrorCode:
+    async def update(
+        self, bench: HandlerBench, version: int, *updates: dict[str, Any]
+    ) -> ErrorCode:
         answer = await bench.ask(
             "update_features", version, feature_updates=updates, timeout_ms=1_000
         )
@@ -311,7 +319,7 @@ class TestFeatures:
         code: ErrorCode = answer.error_code
         return code
 
-    async def test_the_release_is_told(self, bench: Bench) -> None:
+    async def test_the_release_is_told(self, bench: HandlerBench) -> None:
         answer = await bench.ask(
             "api_versions", 4, client_software_name="t", client_software_version="1"
         )
@@ -321,7 +329,7 @@ class TestFeatures:
         assert levels(answer) == LEVELS
 
     async def test_older_clients_do_not_see_a_feature_whose_lowest_level_is_0(
-        self, bench: Bench
+        self, bench: HandlerBench
     ) -> None:
         answer = await bench.ask(
             "api_versions", 3, client_software_name="t", client_software_version="1"
@@ -330,7 +338,7 @@ class TestFeatures:
         assert levels(answer) == LEVELS
 
     @pytest.mark.parametrize("version", range(3))
-    async def test_the_level_in_force_is_accepted(self, bench: Bench, version: int) -> None:
+    async def test_the_level_in_force_is_accepted(self, bench: HandlerBench, version: int) -> None:
         kept = {"feature": "metadata.version", "max_version_level": 30}
         assert await self.update(bench, version, kept) is ErrorCode.none
         assert await self.update(bench, version) is ErrorCode.none
@@ -352,7 +360,7 @@ class TestFeatures:
         ],
     )
     async def test_all_else_is_refused(
-        self, bench: Bench, name: str, level: int, kind: int
+        self, bench: HandlerBench, name: str, level: int, kind: int
     ) -> None:
         kept = {"feature": "metadata.version", "max_version_level": 30, "upgrade_type": 1}
         update = {"feature": name, "max_version_level": level, "upgrade_type": kind}
@@ -360,6 +368,6 @@ class TestFeatures:
             code = await self.update(bench, version, kept, update)
             assert code is ErrorCode.invalid_update_version
 
-    async def test_a_downgrade_of_the_first_version(self, bench: Bench) -> None:
+    async def test_a_downgrade_of_the_first_version(self, bench: HandlerBench) -> None:
         update = {"feature": "metadata.version", "max_version_level": 25, "allow_downgrade": True}
         assert await self.update(bench, 0, update) is ErrorCode.invalid_update_version

@@ -6,13 +6,13 @@ import pytest
 
 from kohort.errors import ErrorCode
 from kohort.server.config.resources import ResourceType
-from server.handlers.bench import Bench
+from server.handlers.bench import HandlerBench
 
 TOPIC, BROKER, GROUP = ResourceType.TOPIC, ResourceType.BROKER, ResourceType.GROUP
 
 
 async def replace(
-    bench: Bench, kind: int, name: str, version: int = 2, only: bool = False, **configs: Any
+    bench: HandlerBench, kind: int, name: str, version: int = 2, only: bool = False, **configs: Any
 ) -> ErrorCode:
     listed = [{"name": key.replace("_", "."), "value": value} for key, value in configs.items()]
     resource = {"resource_type": kind, "resource_name": name, "configs": listed}
@@ -22,7 +22,7 @@ async def replace(
 
 
 @pytest.mark.parametrize("version", range(3))
-async def test_what_is_left_out_is_deleted(bench: Bench, topic: str, version: int) -> None:
+async def test_what_is_left_out_is_deleted(bench: HandlerBench, topic: str, version: int) -> None:
     for configs in ({"retention_ms": "5", "segment_ms": "6"}, {"segment_ms": "7"}, {}):
         assert await replace(bench, TOPIC, topic, version, **configs) is ErrorCode.none
         assert bench.topics.get(topic).configs == {  # type: ignore[union-attr]
@@ -30,7 +30,7 @@ async def test_what_is_left_out_is_deleted(bench: Bench, topic: str, version: in
         }
 
 
-async def test_validate_only(bench: Bench, topic: str) -> None:
+async def test_validate_only(bench: HandlerBench, topic: str) -> None:
     assert await replace(bench, TOPIC, topic, only=True, retention_ms="5") is ErrorCode.none
     assert bench.topics.get(topic).configs == {}  # type: ignore[union-attr]
 
@@ -51,14 +51,20 @@ async def test_validate_only(bench: Bench, topic: str) -> None:
     ],
 )
 async def test_refused(
-    bench: Bench, topic: str, kind: int, name: str, key: str, value: str | None, code: ErrorCode
+    bench: HandlerBench,
+    topic: str,
+    kind: int,
+    name: str,
+    key: str,
+    value: str | None,
+    code: ErrorCode,
 ) -> None:
     before = bench.topics.last_change
     assert await replace(bench, kind, name, **{key: value}) is code
     assert bench.topics.last_change == before
 
 
-async def test_brokers_and_groups(bench: Bench) -> None:
+async def test_brokers_and_groups(bench: HandlerBench) -> None:
     assert await replace(bench, BROKER, "0", max_connections="5") is ErrorCode.none
     assert bench.config["max.connections"] == 5
     assert await replace(bench, BROKER, "0") is ErrorCode.none
@@ -68,7 +74,7 @@ async def test_brokers_and_groups(bench: Bench) -> None:
 
 
 class TestListConfigResources:
-    async def names(self, bench: Bench, version: int, *kinds: int) -> list[tuple[str, int]]:
+    async def names(self, bench: HandlerBench, version: int, *kinds: int) -> list[tuple[str, int]]:
         answer = await bench.ask("list_config_resources", version, resource_types=kinds)
         assert answer.error_code is ErrorCode.none
         return [
@@ -76,7 +82,7 @@ class TestListConfigResources:
             for each in answer.config_resources
         ]
 
-    async def test_by_type(self, bench: Bench, topic: str) -> None:
+    async def test_by_type(self, bench: HandlerBench, topic: str) -> None:
         metrics = ResourceType.CLIENT_METRICS
         await replace(bench, GROUP, "g", share_delivery_count_limit="7")
         await replace(bench, metrics, "m", metrics="a")
@@ -92,6 +98,6 @@ class TestListConfigResources:
         await replace(bench, metrics, "m")
         assert await self.names(bench, 0) == []
 
-    async def test_unknown_types(self, bench: Bench) -> None:
+    async def test_unknown_types(self, bench: HandlerBench) -> None:
         answer = await bench.ask("list_config_resources", 1, resource_types=[2, 77])
         assert answer.error_code is ErrorCode.unsupported_version

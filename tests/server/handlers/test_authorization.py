@@ -25,7 +25,7 @@ from kohort.security.acls import (
 )
 from kohort.server.authorization import NEEDS, NOTHING
 from kohort.server.logging import AuditLog
-from server.handlers.bench import Bench, batch_of
+from server.handlers.bench import HandlerBench, batch_of
 from server.identities import peer
 
 STANDARD = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
@@ -119,12 +119,12 @@ LISTS = frozenset({"list_groups", "list_transactions"})
 
 
 @pytest.fixture
-def secured() -> Iterator[Bench]:
+def secured() -> Iterator[HandlerBench]:
     """A server with a topic, an authorizer and no ACL, asked by somebody.
 
     It has no groups and no transactions: a handler that asked them would fail.
     """
-    made = Bench(authorizer_class_name=STANDARD, super_users="User:admin")
+    made = HandlerBench(authorizer_class_name=STANDARD, super_users="User:admin")
     made.topics.create("orders", 3)
     made.peer = peer(ALICE)
     yield made
@@ -132,7 +132,7 @@ def secured() -> Iterator[Bench]:
 
 
 def allow(
-    bench: Bench,
+    bench: HandlerBench,
     operation: AclOperation,
     kind: ResourceType,
     name: str = CLUSTER_NAME,
@@ -150,7 +150,7 @@ def test_the_table_has_every_api_and_each_that_needs_something_is_tried() -> Non
 
 @pytest.mark.parametrize("api", REFUSED)
 async def test_an_api_is_refused_without_an_acl_and_changes_nothing(
-    secured: Bench, api: str
+    secured: HandlerBench, api: str
 ) -> None:
     version, error, fields = REFUSED[api]
     before = secured.topics.last_change
@@ -162,7 +162,7 @@ async def test_an_api_is_refused_without_an_acl_and_changes_nothing(
     assert log.end_offset == 0
 
 
-async def test_a_denial_beats_what_is_allowed(secured: Bench) -> None:
+async def test_a_denial_beats_what_is_allowed(secured: HandlerBench) -> None:
     allow(secured, AclOperation.ALL, ResourceType.TOPIC, "*")
     deny = AclPermissionType.DENY
     allow(secured, AclOperation.WRITE, ResourceType.TOPIC, "orders", deny)
@@ -192,14 +192,14 @@ async def test_a_denial_beats_what_is_allowed(secured: Bench) -> None:
     ],
 )
 async def test_an_api_is_open_to_whom_its_operation_is_allowed(
-    secured: Bench, api: str, operation: AclOperation, kind: ResourceType, name: str
+    secured: HandlerBench, api: str, operation: AclOperation, kind: ResourceType, name: str
 ) -> None:
     allow(secured, operation, kind, name)
     version, error, fields = REFUSED[api]
     assert error not in errors_in(await secured.ask(api, version, **fields))
 
 
-async def test_a_topic_is_not_created_by_who_may_only_describe_it(secured: Bench) -> None:
+async def test_a_topic_is_not_created_by_who_may_only_describe_it(secured: HandlerBench) -> None:
     allow(secured, AclOperation.DESCRIBE, ResourceType.TOPIC, "new")
     told = await secured.ask(
         "metadata", 9, topics=[{"name": "new"}], allow_auto_topic_creation=True
@@ -208,7 +208,7 @@ async def test_a_topic_is_not_created_by_who_may_only_describe_it(secured: Bench
     assert secured.topics.get("new") is None
 
 
-async def test_all_topics_are_those_that_the_client_may_describe(secured: Bench) -> None:
+async def test_all_topics_are_those_that_the_client_may_describe(secured: HandlerBench) -> None:
     secured.topics.create("billing", 1)
     allow(secured, AclOperation.DESCRIBE, ResourceType.TOPIC, "billing")
     for _ in range(2):  # no response to somebody else is kept
@@ -222,7 +222,7 @@ async def test_all_topics_are_those_that_the_client_may_describe(secured: Bench)
 
 @pytest.mark.parametrize("grows", [False, True])
 async def test_what_was_revoked_is_not_read_by_the_session_that_was_opened_before(
-    secured: Bench, grows: bool
+    secured: HandlerBench, grows: bool
 ) -> None:
     """It is told at its next request, whether or not there is anything to read."""
     allow(secured, AclOperation.READ, ResourceType.TOPIC, "orders")
@@ -251,7 +251,7 @@ async def test_what_was_revoked_is_not_read_by_the_session_that_was_opened_befor
     ],
 )
 async def test_a_page_may_begin_at_a_topic_that_is_denied(
-    secured: Bench, names: str, cursor: tuple[str, int] | None, told: dict[str, int]
+    secured: HandlerBench, names: str, cursor: tuple[str, int] | None, told: dict[str, int]
 ) -> None:
     allow(secured, AclOperation.DESCRIBE, ResourceType.TOPIC, "*")
     for name in "abcd":
@@ -274,7 +274,7 @@ async def test_a_page_may_begin_at_a_topic_that_is_denied(
     [(0, "Group authorization failed."), (1, "Transactional Id authorization failed.")],
 )
 async def test_a_refused_search_for_a_coordinator_has_the_text_of_kafka(
-    secured: Bench, key_type: int, message: str
+    secured: HandlerBench, key_type: int, message: str
 ) -> None:
     told = await secured.ask("find_coordinator", 3, key="billing", key_type=key_type)
     assert (told.error_message, told.node_id, told.host) == (message, -1, "")
@@ -304,7 +304,7 @@ ORDERS = {"topic_names": ["orders"], "timeout": 1_000}
     ],
 )  # fmt: skip
 async def test_the_audit_log_has_the_decision_that_counted(
-    secured: Bench,
+    secured: HandlerBench,
     tmp_path: Path,
     api: str,
     version: int,

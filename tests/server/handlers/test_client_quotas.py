@@ -10,7 +10,7 @@ from kohort.errors import ErrorCode
 from kohort.quotas import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE
 from kohort.server.handlers.chunked import CHUNK
 from kohort.server.topics.cluster_metadata import METADATA
-from server.handlers.bench import Bench
+from server.handlers.bench import HandlerBench
 
 ANY = 2
 BY_REQUEST = ("controller_mutation_rate", "request_percentage")
@@ -29,7 +29,7 @@ def entry(parts: Parts, *changes: Change) -> dict[str, Any]:
 
 
 async def alter(
-    bench: Bench, *entries: dict[str, Any], version: int = 1, validate_only: bool = False
+    bench: HandlerBench, *entries: dict[str, Any], version: int = 1, validate_only: bool = False
 ) -> list[tuple[Parts, ErrorCode]]:
     answer = await bench.ask(
         "alter_client_quotas", version, entries=entries, validate_only=validate_only
@@ -40,7 +40,9 @@ async def alter(
     ]
 
 
-async def quotas(bench: Bench, *kinds: str, strict: bool = False) -> dict[Any, dict[str, float]]:
+async def quotas(
+    bench: HandlerBench, *kinds: str, strict: bool = False
+) -> dict[Any, dict[str, float]]:
     asked = [{"entity_type": kind, "match_type": ANY, "match": None} for kind in kinds]
     answer = await bench.ask("describe_client_quotas", 1, components=asked, strict=strict)
     assert answer.error_code is ErrorCode.none
@@ -62,7 +64,7 @@ async def quotas(bench: Bench, *kinds: str, strict: bool = False) -> dict[Any, d
     ],
 )
 async def test_quotas_of_an_entity_are_in_the_order_of_apache_kafka(
-    bench: Bench, described: list[str]
+    bench: HandlerBench, described: list[str]
 ) -> None:
     for changed in permutations(described):
         for name in changed:
@@ -72,7 +74,7 @@ async def test_quotas_of_an_entity_are_in_the_order_of_apache_kafka(
         assert [*found] == described
 
 
-async def test_quotas_are_set_described_and_removed(bench: Bench) -> None:
+async def test_quotas_are_set_described_and_removed(bench: HandlerBench) -> None:
     for version in range(2):
         assert await alter(
             bench,
@@ -98,7 +100,7 @@ async def test_quotas_are_set_described_and_removed(bench: Bench) -> None:
     assert set(await quotas(bench)) == {address}
 
 
-async def test_an_entity_is_altered_as_a_whole(bench: Bench) -> None:
+async def test_an_entity_is_altered_as_a_whole(bench: HandlerBench) -> None:
     invalid = ErrorCode.invalid_request
     assert await alter(
         bench,
@@ -118,13 +120,13 @@ async def test_an_entity_is_altered_as_a_whole(bench: Bench) -> None:
     assert await quotas(bench) == {(("user", "d"),): {PRODUCER_BYTE_RATE: 1.0}}
 
 
-async def test_what_is_only_validated_is_not_set(bench: Bench) -> None:
+async def test_what_is_only_validated_is_not_set(bench: HandlerBench) -> None:
     change = entry([("user", "a")], (PRODUCER_BYTE_RATE, 1.0))
     assert await alter(bench, change, validate_only=True) == [([("user", "a")], ErrorCode.none)]
     assert await quotas(bench) == {}
 
 
-async def test_a_change_that_the_disk_refuses(bench: Bench) -> None:
+async def test_a_change_that_the_disk_refuses(bench: HandlerBench) -> None:
     change = entry([("user", "a")], (PRODUCER_BYTE_RATE, 1.0))
     bench.directory.fail("append", METADATA)
     ((_, error),) = await alter(bench, change)
@@ -132,7 +134,7 @@ async def test_a_change_that_the_disk_refuses(bench: Bench) -> None:
     assert await quotas(bench) == {}
 
 
-async def test_all_quotas_are_told_as_of_one_moment(bench: Bench) -> None:
+async def test_all_quotas_are_told_as_of_one_moment(bench: HandlerBench) -> None:
     first, last = (("user", "0"),), (("user", str(2 * CHUNK)),)
     many = (entry([("user", str(n))], (PRODUCER_BYTE_RATE, 1.0)) for n in range(2 * CHUNK + 1))
     await alter(bench, *many)
@@ -143,7 +145,7 @@ async def test_all_quotas_are_told_as_of_one_moment(bench: Bench) -> None:
     assert {value.value for each in exchange.outcome.entries for value in each.values} == {1.0}
 
 
-async def test_many_entities_are_altered_in_few_appends(bench: Bench) -> None:
+async def test_many_entities_are_altered_in_few_appends(bench: HandlerBench) -> None:
     many = [entry([("user", f"u{number}")], (PRODUCER_BYTE_RATE, 1.0)) for number in range(1_000)]
     before = bench.topics.last_change
     assert {error for _, error in await alter(bench, *many)} == {ErrorCode.none}
@@ -153,7 +155,7 @@ async def test_many_entities_are_altered_in_few_appends(bench: Bench) -> None:
     assert bench.topics.last_change == before, "nothing has changed"
 
 
-async def test_long_names_are_altered_together(bench: Bench) -> None:
+async def test_long_names_are_altered_together(bench: HandlerBench) -> None:
     names = ["\N{GRINNING FACE}" * 8_000 + str(number) for number in range(20)]
     many = [entry([("user", name)], (PRODUCER_BYTE_RATE, 1.0)) for name in names]
     assert {error for _, error in await alter(bench, *many)} == {ErrorCode.none}
@@ -161,7 +163,7 @@ async def test_long_names_are_altered_together(bench: Bench) -> None:
     assert len(await quotas(bench)) == 20
 
 
-async def test_hostile_sizes(bench: Bench) -> None:
+async def test_hostile_sizes(bench: HandlerBench) -> None:
     many = [entry([("user", f"u{number}")], (PRODUCER_BYTE_RATE, 1.0)) for number in range(1_200)]
     assert {error for _, error in await alter(bench, *many)} == {ErrorCode.none}
     assert len(await quotas(bench)) == 1_200

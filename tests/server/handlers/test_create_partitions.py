@@ -9,11 +9,11 @@ import pytest
 from kohort.errors import ErrorCode
 from kohort.log.partition_directories import NameTakenError
 from kohort.types import TopicPartition
-from server.handlers.bench import Bench
+from server.handlers.bench import HandlerBench
 
 
 async def grow(
-    bench: Bench,
+    bench: HandlerBench,
     *topics: tuple[str, int] | tuple[str, int, list[list[int]]],
     version: int = 3,
     **fields: Any,
@@ -29,19 +29,19 @@ async def grow(
     return [(each.name, each.error_code, each.error_message) for each in results]
 
 
-def count(bench: Bench, topic: str) -> int:
+def count(bench: HandlerBench, topic: str) -> int:
     return len(bench.topics.get(topic).partitions)  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("version", range(4))
-async def test_grown(bench: Bench, topic: str, version: int) -> None:
+async def test_grown(bench: HandlerBench, topic: str, version: int) -> None:
     assert await grow(bench, (topic, 5), version=version) == [(topic, ErrorCode.none, None)]
     bench.fill(topic, 4)
     bench.restart()
     assert count(bench, topic) == 5
 
 
-async def test_validate_only(bench: Bench, topic: str) -> None:
+async def test_validate_only(bench: HandlerBench, topic: str) -> None:
     assert await grow(bench, (topic, 5), validate_only=True) == [(topic, ErrorCode.none, None)]
     assert count(bench, topic) == 3
 
@@ -63,12 +63,14 @@ async def test_validate_only(bench: Bench, topic: str) -> None:
         (20_000, ErrorCode.policy_violation, "Excessively large number of partitions per request."),
     ],
 )
-async def test_totals(bench: Bench, topic: str, total: int, code: ErrorCode, message: str) -> None:
+async def test_totals(
+    bench: HandlerBench, topic: str, total: int, code: ErrorCode, message: str
+) -> None:
     assert await grow(bench, (topic, total)) == [(topic, code, message)]
     assert count(bench, topic) == 3
 
 
-async def test_too_many_partitions_of_all_topics_together(bench: Bench, topic: str) -> None:
+async def test_too_many_partitions_of_all_topics_together(bench: HandlerBench, topic: str) -> None:
     bench.topics.create("more", 1)
     refused = "Excessively large number of partitions per request."
     before = count(bench, topic)
@@ -80,7 +82,7 @@ async def test_too_many_partitions_of_all_topics_together(bench: Bench, topic: s
     assert (count(bench, topic), count(bench, "more")) == (before, 1)
 
 
-async def test_unknown_and_twice_and_late(bench: Bench, topic: str) -> None:
+async def test_unknown_and_twice_and_late(bench: HandlerBench, topic: str) -> None:
     unknown = ErrorCode.unknown_topic_or_partition
     assert await grow(bench, ("nope", 3), ("", 3)) == [("nope", unknown, None), ("", unknown, None)]
     assert await grow(bench, (topic, 4), (topic, 5)) == [
@@ -93,7 +95,7 @@ async def test_unknown_and_twice_and_late(bench: Bench, topic: str) -> None:
     assert count(bench, topic) == 3
 
 
-async def test_assignments(bench: Bench, topic: str) -> None:
+async def test_assignments(bench: HandlerBench, topic: str) -> None:
     assert await grow(bench, (topic, 5, [[0], [0]])) == [(topic, ErrorCode.none, None)]
     for total, assignments, message in (
         (
@@ -120,7 +122,7 @@ async def test_assignments(bench: Bench, topic: str) -> None:
     assert count(bench, topic) == 5
 
 
-async def test_the_number_of_group_partitions_is_fixed(bench: Bench) -> None:
+async def test_the_number_of_group_partitions_is_fixed(bench: HandlerBench) -> None:
     bench.topics.create("__consumer_offsets", 2, internal=True)
     ((_, code, _),) = await grow(bench, ("__consumer_offsets", 3))
     assert code is ErrorCode.policy_violation
@@ -128,7 +130,7 @@ async def test_the_number_of_group_partitions_is_fixed(bench: Bench) -> None:
 
 
 async def test_many_topics_wait_for_the_disk_together(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    bench: HandlerBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = [f"t{number}" for number in range(60)]
     for name in names:
@@ -152,7 +154,7 @@ async def test_many_topics_wait_for_the_disk_together(
 
 
 async def test_a_topic_whose_directory_has_another_owner_leaves_the_others(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    bench: HandlerBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("a", "b", "c"):
         bench.topics.create(name, 1)

@@ -6,7 +6,7 @@ import pytest
 
 from kohort.errors import ErrorCode
 from kohort.server.config.topic_table import TOPIC_CONFIGS
-from server.handlers.bench import Bench
+from server.handlers.bench import HandlerBench
 
 Assignments = list[tuple[int, list[int]]]
 
@@ -32,13 +32,13 @@ def wanted(
 
 
 async def create(
-    bench: Bench, *topics: dict[str, Any], version: int = 7, **fields: Any
+    bench: HandlerBench, *topics: dict[str, Any], version: int = 7, **fields: Any
 ) -> list[Any]:
     fields = {"timeout_ms": 5_000} | fields
     return list((await bench.ask("create_topics", version, topics=topics, **fields)).topics)
 
 
-async def refused(bench: Bench, topic: dict[str, Any]) -> tuple[ErrorCode, str | None]:
+async def refused(bench: HandlerBench, topic: dict[str, Any]) -> tuple[ErrorCode, str | None]:
     (result,) = await create(bench, topic)
     assert (result.num_partitions, result.replication_factor, result.configs) == (-1, -1, ())
     assert result.topic_id is None
@@ -47,7 +47,7 @@ async def refused(bench: Bench, topic: dict[str, Any]) -> tuple[ErrorCode, str |
 
 
 @pytest.mark.parametrize("version", range(2, 8))
-async def test_created(bench: Bench, version: int) -> None:
+async def test_created(bench: HandlerBench, version: int) -> None:
     (result,) = await create(bench, wanted("orders", 3, retention_ms=" 7 "), version=version)
     assert (result.name, result.error_code, result.error_message) == (
         "orders",
@@ -72,12 +72,12 @@ async def test_created(bench: Bench, version: int) -> None:
 
 
 async def test_defaults() -> None:
-    bench = Bench(num_partitions=4)
+    bench = HandlerBench(num_partitions=4)
     (result,) = await create(bench, wanted("orders", -1, -1))
     assert (result.error_code, result.num_partitions) == (ErrorCode.none, 4)
 
 
-async def test_validate_only(bench: Bench) -> None:
+async def test_validate_only(bench: HandlerBench) -> None:
     (result,) = await create(bench, wanted("orders", 3, retention_ms="7"), validate_only=True)
     assert (result.error_code, result.num_partitions, len(result.configs)) == (
         ErrorCode.none,
@@ -90,7 +90,7 @@ async def test_validate_only(bench: Bench) -> None:
     assert result.error_code is ErrorCode.invalid_config
 
 
-async def test_what_fails_does_not_stop_the_others(bench: Bench) -> None:
+async def test_what_fails_does_not_stop_the_others(bench: HandlerBench) -> None:
     results = await create(
         bench, wanted("a"), wanted("b c"), wanted("d"), wanted("e"), wanted("e", 2)
     )
@@ -109,17 +109,17 @@ async def test_what_fails_does_not_stop_the_others(bench: Bench) -> None:
     assert {topic.name for topic in bench.topics.all()} == {"a", "d"}
 
 
-async def test_nothing(bench: Bench) -> None:
+async def test_nothing(bench: HandlerBench) -> None:
     assert await create(bench) == []
 
 
-async def test_the_time_is_up(bench: Bench) -> None:
+async def test_the_time_is_up(bench: HandlerBench) -> None:
     (result,) = await create(bench, wanted("a"), timeout_ms=0)
     assert (result.error_code, result.error_message) == (ErrorCode.request_timed_out, None)
     assert bench.topics.get("a") is None
 
 
-async def test_exists(bench: Bench) -> None:
+async def test_exists(bench: HandlerBench) -> None:
     await create(bench, wanted("a.b"))
     (result,) = await create(bench, wanted("a.b"))
     assert (result.error_code, result.error_message) == (
@@ -132,7 +132,7 @@ async def test_exists(bench: Bench) -> None:
     )
 
 
-async def test_the_metadata_log(bench: Bench) -> None:
+async def test_the_metadata_log(bench: HandlerBench) -> None:
     assert await refused(bench, wanted("__cluster_metadata")) == (
         ErrorCode.invalid_request,
         "Creation of internal topic __cluster_metadata is prohibited.",
@@ -168,12 +168,12 @@ BAD_FACTOR = "Replication factor must be larger than 0, or -1 to use the default
     ],
 )
 async def test_numbers(
-    bench: Bench, partitions: int, factor: int, code: ErrorCode, message: str
+    bench: HandlerBench, partitions: int, factor: int, code: ErrorCode, message: str
 ) -> None:
     assert await refused(bench, wanted("a", partitions, factor)) == (code, message)
 
 
-async def test_too_many_partitions_together(bench: Bench) -> None:
+async def test_too_many_partitions_together(bench: HandlerBench) -> None:
     results = await create(bench, wanted("a", 6_000), wanted("b", 6_000))
     assert [each.error_code for each in results] == [ErrorCode.policy_violation] * 2
 
@@ -190,11 +190,11 @@ async def test_too_many_partitions_together(bench: Bench) -> None:
         ),
     ],
 )
-async def test_configs(bench: Bench, name: str, value: str | None, message: str) -> None:
+async def test_configs(bench: HandlerBench, name: str, value: str | None, message: str) -> None:
     assert await refused(bench, wanted("a", **{name: value})) == (ErrorCode.invalid_config, message)
 
 
-async def test_of_a_config_that_is_given_twice_the_last_counts(bench: Bench) -> None:
+async def test_of_a_config_that_is_given_twice_the_last_counts(bench: HandlerBench) -> None:
     topic = wanted("a")
     topic["configs"] = [{"name": "retention.ms", "value": value} for value in ("1", "2")]
     await create(bench, topic)
@@ -202,7 +202,7 @@ async def test_of_a_config_that_is_given_twice_the_last_counts(bench: Bench) -> 
 
 
 class TestAssignments:
-    async def test_any_order(self, bench: Bench) -> None:
+    async def test_any_order(self, bench: HandlerBench) -> None:
         (result,) = await create(bench, wanted("a", -1, -1, [(1, [0]), (0, [0])]))
         assert (result.error_code, result.num_partitions) == (ErrorCode.none, 2)
 
@@ -225,7 +225,12 @@ class TestAssignments:
         ],
     )
     async def test_numbers_besides(
-        self, bench: Bench, partitions: int, factor: int, assignments: Assignments, message: str
+        self,
+        bench: HandlerBench,
+        partitions: int,
+        factor: int,
+        assignments: Assignments,
+        message: str,
     ) -> None:
         topic = wanted("a", partitions, factor, assignments)
         assert await refused(bench, topic) == (ErrorCode.invalid_request, message)
@@ -253,12 +258,14 @@ class TestAssignments:
             ([(0, [])], "The manual partition assignment includes an empty replica list."),
         ],
     )
-    async def test_refused(self, bench: Bench, assignments: Assignments, message: str) -> None:
+    async def test_refused(
+        self, bench: HandlerBench, assignments: Assignments, message: str
+    ) -> None:
         topic = wanted("a", -1, -1, assignments)
         assert await refused(bench, topic) == (ErrorCode.invalid_replica_assignment, message)
 
 
-async def test_topics_with_long_configs_are_made_together(bench: Bench) -> None:
+async def test_topics_with_long_configs_are_made_together(bench: HandlerBench) -> None:
     replicas = {"leader_replication_throttled_replicas": ",".join(["0:0"] * 8_000)}
     many = [wanted(f"t{number}", **replicas) for number in range(40)]
     assert {each.error_code for each in await create(bench, *many)} == {ErrorCode.none}

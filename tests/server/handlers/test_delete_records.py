@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 
 from kohort.errors import ErrorCode
-from server.handlers.bench import Bench
+from server.handlers.bench import HandlerBench
 
 OUT = (ErrorCode.offset_out_of_range, -1)
 
 
 async def delete(
-    bench: Bench, *wishes: tuple[int, int], topic: str = "orders", version: int = 2
+    bench: HandlerBench, *wishes: tuple[int, int], topic: str = "orders", version: int = 2
 ) -> list[Any]:
     asked = [{"partition_index": partition, "offset": offset} for partition, offset in wishes]
     topics = [{"name": topic, "partitions": asked}]
@@ -21,7 +21,7 @@ async def delete(
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-async def test_deleted(bench: Bench, topic: str, version: int) -> None:
+async def test_deleted(bench: HandlerBench, topic: str, version: int) -> None:
     for _ in range(3):
         bench.fill(topic, records=4)
     log = bench.topics.log(topic, 0)
@@ -38,12 +38,12 @@ async def test_deleted(bench: Bench, topic: str, version: int) -> None:
     assert log.end_offset == 13
 
 
-async def test_of_two_wishes_the_last_counts(bench: Bench, topic: str) -> None:
+async def test_of_two_wishes_the_last_counts(bench: HandlerBench, topic: str) -> None:
     bench.fill(topic, records=4)
     assert await delete(bench, (0, 1), (0, 3)) == [(ErrorCode.none, 3)]
 
 
-async def test_unknown(bench: Bench, topic: str) -> None:
+async def test_unknown(bench: HandlerBench, topic: str) -> None:
     unknown = [(ErrorCode.unknown_topic_or_partition, -1)]
     assert await delete(bench, (0, 0), topic="nope") == unknown
     assert await delete(bench, (3, 0)) == unknown
@@ -58,7 +58,7 @@ async def test_unknown(bench: Bench, topic: str) -> None:
     ],
 )
 async def test_only_where_the_policy_deletes(
-    bench: Bench, policy: str, answer: tuple[ErrorCode, int]
+    bench: HandlerBench, policy: str, answer: tuple[ErrorCode, int]
 ) -> None:
     bench.topics.create("t", 1, {"cleanup.policy": policy})
     assert await delete(bench, (0, 0), topic="t") == [answer]

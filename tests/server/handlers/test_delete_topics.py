@@ -13,10 +13,12 @@ import pytest
 from kohort.errors import ErrorCode
 from kohort.types import TopicPartition
 from kohort.util.time_slice import SLICE_S
-from server.handlers.bench import Bench
+from server.handlers.bench import HandlerBench
 
 
-async def delete(bench: Bench, *names: str, version: int = 6, timeout_ms: int = 5_000) -> list[Any]:
+async def delete(
+    bench: HandlerBench, *names: str, version: int = 6, timeout_ms: int = 5_000
+) -> list[Any]:
     asked: dict[str, Any] = (
         {"topic_names": names} if version < 6 else {"topics": [{"name": name} for name in names]}
     )
@@ -25,13 +27,13 @@ async def delete(bench: Bench, *names: str, version: int = 6, timeout_ms: int = 
     )
 
 
-async def delete_by_id(bench: Bench, *ids: Any) -> list[Any]:
+async def delete_by_id(bench: HandlerBench, *ids: Any) -> list[Any]:
     asked = [{"name": None, "topic_id": each} for each in ids]
     return list((await bench.ask("delete_topics", 6, topics=asked, timeout_ms=5_000)).responses)
 
 
 @pytest.mark.parametrize("version", range(1, 7))
-async def test_deleted(bench: Bench, topic: str, version: int) -> None:
+async def test_deleted(bench: HandlerBench, topic: str, version: int) -> None:
     topic_id = bench.topics.get(topic).id  # type: ignore[union-attr]
     told: list[frozenset[str]] = []
     bench.topics.on_deleted.append(told.append)
@@ -48,7 +50,7 @@ async def test_deleted(bench: Bench, topic: str, version: int) -> None:
     assert list(bench.topics.all()) == []
 
 
-async def test_by_id(bench: Bench, topic: str) -> None:
+async def test_by_id(bench: HandlerBench, topic: str) -> None:
     topic_id, unknown = bench.topics.get(topic).id, uuid4()  # type: ignore[union-attr]
     results = await delete_by_id(bench, topic_id, unknown)
     assert [
@@ -59,7 +61,7 @@ async def test_by_id(bench: Bench, topic: str) -> None:
     ]
 
 
-async def test_neither_and_both(bench: Bench, topic: str) -> None:
+async def test_neither_and_both(bench: HandlerBench, topic: str) -> None:
     topic_id = bench.topics.get(topic).id  # type: ignore[union-attr]
     (neither,) = await delete_by_id(bench, None)
     assert (neither.error_code, neither.error_message) == (
@@ -75,7 +77,7 @@ async def test_neither_and_both(bench: Bench, topic: str) -> None:
     assert bench.topics.get(topic) is not None
 
 
-async def test_twice(bench: Bench, topic: str) -> None:
+async def test_twice(bench: HandlerBench, topic: str) -> None:
     (result,) = await delete(bench, topic, topic)
     assert (result.error_code, result.error_message) == (
         ErrorCode.invalid_request,
@@ -84,7 +86,7 @@ async def test_twice(bench: Bench, topic: str) -> None:
     assert bench.topics.get(topic) is not None
 
 
-async def test_the_time_is_up(bench: Bench, topic: str) -> None:
+async def test_the_time_is_up(bench: HandlerBench, topic: str) -> None:
     (result,) = await delete(bench, topic, timeout_ms=0)
     assert result.error_code is ErrorCode.request_timed_out
     assert bench.topics.get(topic) is not None
@@ -94,21 +96,21 @@ async def test_the_time_is_up(bench: Bench, topic: str) -> None:
     ("version", "code"), [(1, ErrorCode.invalid_request), (3, ErrorCode.topic_deletion_disabled)]
 )
 async def test_switched_off(version: int, code: ErrorCode) -> None:
-    bench = Bench(delete_topic_enable=False)
+    bench = HandlerBench(delete_topic_enable=False)
     bench.topics.create("a", 1)
     (result,) = await delete(bench, "a", version=version)
     assert result.error_code is code
     assert bench.topics.get("a") is not None
 
 
-async def test_the_log_of_groups_stays(bench: Bench) -> None:
+async def test_the_log_of_groups_stays(bench: HandlerBench) -> None:
     bench.topics.create("__consumer_offsets", 1, internal=True)
     (result,) = await delete(bench, "__consumer_offsets")
     assert result.error_code is ErrorCode.policy_violation
     assert bench.topics.get("__consumer_offsets") is not None
 
 
-async def test_names_no_topic_can_have_are_unknown(bench: Bench) -> None:
+async def test_names_no_topic_can_have_are_unknown(bench: HandlerBench) -> None:
     results = await delete(bench, "bad name", "")
     assert [each.error_code for each in results] == [ErrorCode.unknown_topic_or_partition] * 2
     assert await delete(bench) == []
@@ -139,7 +141,7 @@ def at_each_deletion(function: Callable[[], object]) -> Iterator[None]:
         logger.setLevel(level)
 
 
-def begin_deletion(bench: Bench, names: Sequence[str]) -> "asyncio.Task[None]":
+def begin_deletion(bench: HandlerBench, names: Sequence[str]) -> "asyncio.Task[None]":
     """Begin to delete topics that are created first."""
     for name in names:
         bench.topics.create(name, 1)
@@ -148,7 +150,7 @@ def begin_deletion(bench: Bench, names: Sequence[str]) -> "asyncio.Task[None]":
     return task
 
 
-async def test_a_client_that_goes_away_does_not_cut_a_deletion_short(bench: Bench) -> None:
+async def test_a_client_that_goes_away_does_not_cut_a_deletion_short(bench: HandlerBench) -> None:
     """All its topics are deleted in the log at once, so all have to go in memory too."""
     task = begin_deletion(bench, ["a", "b", "c"])
     with at_each_deletion(task.cancel):
@@ -161,7 +163,7 @@ async def test_a_client_that_goes_away_does_not_cut_a_deletion_short(bench: Benc
 
 
 async def test_the_partitions_of_a_topic_are_closed_in_many_turns(
-    bench: Bench, topic: str, monkeypatch: pytest.MonkeyPatch
+    bench: HandlerBench, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     closed: list[int] = []
     turn, really = 0, bench.directory.retire
@@ -181,7 +183,7 @@ async def test_the_partitions_of_a_topic_are_closed_in_many_turns(
     assert len(set(closed[:3])) == 3
 
 
-async def test_no_topic_is_altered_that_the_log_has_deleted(bench: Bench) -> None:
+async def test_no_topic_is_altered_that_the_log_has_deleted(bench: HandlerBench) -> None:
     """The record of an altered topic would bring it back at the next start."""
     task = begin_deletion(bench, ["a", "b", "c"])
     begun: list[Any] = []

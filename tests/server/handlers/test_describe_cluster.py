@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 
 from kohort.errors import ErrorCode
-from server.handlers.bench import Bench
+from server.handlers.bench import HandlerBench
 
 NOT_ASKED = -(2**31)
 
 
 @pytest.mark.parametrize("version", range(3))
-async def test_the_cluster(bench: Bench, version: int) -> None:
+async def test_the_cluster(bench: HandlerBench, version: int) -> None:
     answer = await bench.ask("describe_cluster", version, endpoint_type=1)
     assert (answer.error_code, answer.cluster_id, answer.controller_id) == (
         ErrorCode.none,
@@ -34,7 +34,7 @@ async def test_the_cluster(bench: Bench, version: int) -> None:
 
 @pytest.mark.parametrize("version", range(3))
 async def test_the_rack_of_the_broker(version: int) -> None:
-    bench = Bench(broker_rack="r1")
+    bench = HandlerBench(broker_rack="r1")
     answer = await bench.ask("describe_cluster", version, endpoint_type=1)
     assert [each.rack for each in answer.brokers] == ["r1"]
 
@@ -53,7 +53,7 @@ async def test_the_rack_of_the_broker(version: int) -> None:
     ],
 )
 async def test_other_endpoints(
-    bench: Bench, version: int, wanted: int, code: ErrorCode, message: str
+    bench: HandlerBench, version: int, wanted: int, code: ErrorCode, message: str
 ) -> None:
     answer = await bench.ask("describe_cluster", version, endpoint_type=wanted)
     assert (answer.error_code, answer.error_message) == (code, message)
@@ -65,7 +65,7 @@ async def test_other_endpoints(
     )
 
 
-async def test_nothing_is_ever_reassigned(bench: Bench, topic: str) -> None:
+async def test_nothing_is_ever_reassigned(bench: HandlerBench, topic: str) -> None:
     for topics in (None, (), [{"name": topic, "partition_indexes": [0, 9]}], [{"name": "nope"}]):
         answer = await bench.ask("list_partition_reassignments", 0, topics=topics, timeout_ms=1_000)
         assert (answer.error_code, answer.error_message, answer.topics) == (
@@ -80,13 +80,13 @@ Cursor = tuple[str, int] | None
 
 class TestDescribeTopicPartitions:
     @pytest.fixture(autouse=True)
-    def topics(self, bench: Bench) -> None:
+    def topics(self, bench: HandlerBench) -> None:
         bench.topics.create("u", 5)
         bench.topics.create("uv", 2)
         bench.topics.create("a", 1)
 
     async def ask(
-        self, bench: Bench, *names: str, limit: int = 2_000, cursor: Cursor = None
+        self, bench: HandlerBench, *names: str, limit: int = 2_000, cursor: Cursor = None
     ) -> Any:
         asked = {"topic_name": cursor[0], "partition_index": cursor[1]} if cursor else None
         topics = [{"name": name} for name in names]
@@ -99,7 +99,7 @@ class TestDescribeTopicPartitions:
         )
 
     async def page(
-        self, bench: Bench, *names: str, **how: Any
+        self, bench: HandlerBench, *names: str, **how: Any
     ) -> tuple[dict[str, list[int]], Cursor]:
         answer = await self.ask(bench, *names, **how)
         following = answer.next_cursor
@@ -111,7 +111,7 @@ class TestDescribeTopicPartitions:
             following and (following.topic_name, following.partition_index),
         )
 
-    async def test_a_topic(self, bench: Bench) -> None:
+    async def test_a_topic(self, bench: HandlerBench) -> None:
         (topic,) = (await self.ask(bench, "a")).topics
         assert (topic.error_code, topic.name, topic.is_internal) == (ErrorCode.none, "a", False)
         assert topic.topic_id == bench.topics.get("a").id  # type: ignore[union-attr]
@@ -130,7 +130,7 @@ class TestDescribeTopicPartitions:
             == ()
         )
 
-    async def test_unknown_topics(self, bench: Bench) -> None:
+    async def test_unknown_topics(self, bench: HandlerBench) -> None:
         answer = await self.ask(bench, "u", "nope", "bad name")
         assert [(each.name, each.error_code) for each in answer.topics] == [
             ("bad name", ErrorCode.invalid_topic_exception),
@@ -139,12 +139,12 @@ class TestDescribeTopicPartitions:
         ]
         assert {each.topic_authorized_operations for each in answer.topics} == {3576}
 
-    async def test_each_once_in_the_order_of_names(self, bench: Bench) -> None:
+    async def test_each_once_in_the_order_of_names(self, bench: HandlerBench) -> None:
         pages = {"a": [0], "u": [0, 1, 2, 3, 4], "uv": [0, 1]}
         assert await self.page(bench, "uv", "a", "uv", "u") == (pages, None)
         assert await self.page(bench) == (pages, None)
 
-    async def test_pages(self, bench: Bench) -> None:
+    async def test_pages(self, bench: HandlerBench) -> None:
         assert await self.page(bench, "u", "uv", limit=3) == ({"u": [0, 1, 2]}, ("u", 3))
         assert await self.page(bench, "u", "uv", limit=3, cursor=("u", 3)) == (
             {"u": [3, 4], "uv": [0]},
@@ -156,7 +156,7 @@ class TestDescribeTopicPartitions:
         assert await self.page(bench, limit=2) == ({"a": [0], "u": [0]}, ("u", 1))
 
     async def test_a_page_has_one_partition_at_least_and_two_thousand_at_most(
-        self, bench: Bench
+        self, bench: HandlerBench
     ) -> None:
         for limit in (0, -1):
             assert await self.page(bench, "u", limit=limit) == ({"u": [0]}, ("u", 1))
@@ -164,7 +164,7 @@ class TestDescribeTopicPartitions:
         pages, following = await self.page(bench, "large", limit=5_000)
         assert (len(pages["large"]), following) == (2_000, ("large", 2_000))
 
-    async def test_cursors(self, bench: Bench) -> None:
+    async def test_cursors(self, bench: HandlerBench) -> None:
         assert await self.page(bench, "u", cursor=("u", 9)) == ({"u": []}, None)
         assert await self.page(bench, cursor=("b", 3)) == (
             {"u": [0, 1, 2, 3, 4], "uv": [0, 1]},

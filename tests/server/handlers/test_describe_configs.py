@@ -12,14 +12,14 @@ from kohort.server.config.resources import ResourceType
 from kohort.server.config.table import DYNAMIC, TABLE
 from kohort.server.config.topic_table import TOPIC_CONFIGS
 from kohort.server.handlers import describe_configs
-from server.handlers.bench import Bench, Unread
+from server.handlers.bench import HandlerBench, Unread
 from turns import BOUND_MS, longest_turn_ms
 
 TOPIC, BROKER = ResourceType.TOPIC, ResourceType.BROKER
 
 
 async def describe(
-    bench: Bench,
+    bench: HandlerBench,
     kind: int,
     name: str,
     keys: list[str] | None = None,
@@ -35,14 +35,14 @@ async def describe(
     return result
 
 
-async def refused(bench: Bench, kind: int, name: str) -> tuple[ErrorCode, str]:
+async def refused(bench: HandlerBench, kind: int, name: str) -> tuple[ErrorCode, str]:
     result = await describe(bench, kind, name)
     assert result.configs == ()
     return result.error_code, result.error_message
 
 
 @pytest.mark.parametrize("version", range(1, 5))
-async def test_a_topic(bench: Bench, version: int) -> None:
+async def test_a_topic(bench: HandlerBench, version: int) -> None:
     bench.topics.create("orders", 1, {"cleanup.policy": "compact, delete"})
     result = await describe(bench, TOPIC, "orders", version=version, include_synonyms=True)
     assert (result.error_code, result.error_message) == (ErrorCode.none, "")
@@ -70,7 +70,7 @@ async def test_a_topic(bench: Bench, version: int) -> None:
         assert policy.documentation is None
 
 
-async def test_doubles_are_written_as_java_does(bench: Bench) -> None:
+async def test_doubles_are_written_as_java_does(bench: HandlerBench) -> None:
     bench.topics.create("orders", 1, {"min.cleanable.dirty.ratio": "0.0001"})
     key = ["min.cleanable.dirty.ratio"]
     result = await describe(bench, TOPIC, "orders", key, include_synonyms=True)
@@ -80,7 +80,7 @@ async def test_doubles_are_written_as_java_does(bench: Bench) -> None:
 
 
 async def test_documentation_and_synonyms_are_only_given_if_asked_for(
-    bench: Bench, topic: str
+    bench: HandlerBench, topic: str
 ) -> None:
     plain = await describe(bench, TOPIC, topic)
     assert all(each.documentation is None and each.synonyms == () for each in plain.configs)
@@ -88,7 +88,7 @@ async def test_documentation_and_synonyms_are_only_given_if_asked_for(
     assert all(each.documentation for each in full.configs)
 
 
-async def test_some_names(bench: Bench, topic: str) -> None:
+async def test_some_names(bench: HandlerBench, topic: str) -> None:
     for keys, names in (
         (["retention.ms"], ["retention.ms"]),
         (["nope"], []),
@@ -99,7 +99,7 @@ async def test_some_names(bench: Bench, topic: str) -> None:
         assert [each.name for each in result.configs] == names
 
 
-async def test_topics_that_there_are_not(bench: Bench) -> None:
+async def test_topics_that_there_are_not(bench: HandlerBench) -> None:
     assert await refused(bench, TOPIC, "nope") == (ErrorCode.unknown_topic_or_partition, "")
     assert await refused(bench, TOPIC, "") == (
         ErrorCode.invalid_topic_exception,
@@ -109,7 +109,7 @@ async def test_topics_that_there_are_not(bench: Bench) -> None:
 
 @pytest.mark.parametrize("version", range(1, 5))
 async def test_the_broker(version: int) -> None:
-    bench = Bench(num_partitions=4)
+    bench = HandlerBench(num_partitions=4)
     result = await describe(
         bench, BROKER, "0", version=version, include_synonyms=True, include_documentation=True
     )
@@ -128,7 +128,7 @@ async def test_the_broker(version: int) -> None:
         assert default.documentation == TABLE["message.max.bytes"].doc
 
 
-async def test_brokers_that_there_are_not(bench: Bench) -> None:
+async def test_brokers_that_there_are_not(bench: HandlerBench) -> None:
     assert await refused(bench, BROKER, "2") == (
         ErrorCode.invalid_request,
         "Unexpected broker id, expected 0 or empty string, but received 2",
@@ -148,7 +148,7 @@ async def test_brokers_that_there_are_not(bench: Bench) -> None:
 
 
 async def test_a_config_of_another_unit_stands_behind_one_without_a_value() -> None:
-    bench = Bench(log_retention_hours=5)
+    bench = HandlerBench(log_retention_hours=5)
     result = await describe(bench, BROKER, "0", include_synonyms=True)
     configs = {each.name: each for each in result.configs}
     given, behind = configs["log.retention.ms"], configs["log.retention.hours"]
@@ -157,7 +157,7 @@ async def test_a_config_of_another_unit_stands_behind_one_without_a_value() -> N
     assert [(each.value, each.source) for each in behind.synonyms] == [("5", 4), ("168", 5)]
 
 
-async def test_groups_subscriptions_and_all_brokers_without_configs(bench: Bench) -> None:
+async def test_groups_subscriptions_and_all_brokers_without_configs(bench: HandlerBench) -> None:
     of_all = await describe(bench, BROKER, "")
     assert [each.name for each in of_all.configs] == ["min.insync.replicas"]
     group = await describe(bench, ResourceType.GROUP, "g", include_synonyms=True)
@@ -172,7 +172,7 @@ async def test_groups_subscriptions_and_all_brokers_without_configs(bench: Bench
     ]
 
 
-async def test_loggers(bench: Bench) -> None:
+async def test_loggers(bench: HandlerBench) -> None:
     logging.getLogger("kohort.test").setLevel(logging.DEBUG)
     result = await describe(bench, ResourceType.BROKER_LOGGER, "0")
     levels = {each.name: each.value for each in result.configs}
@@ -181,14 +181,14 @@ async def test_loggers(bench: Bench) -> None:
     assert {(each.config_source, each.config_type) for each in result.configs} == {(6, 0)}
 
 
-async def test_resources_that_cannot_have_configs(bench: Bench) -> None:
+async def test_resources_that_cannot_have_configs(bench: HandlerBench) -> None:
     assert (await refused(bench, ResourceType.GROUP, ""))[1] == "Group name must not be empty"
     assert (await refused(bench, ResourceType.CLIENT_METRICS, ""))[0] is ErrorCode.invalid_request
     for kind in (0, 1, 3, 5, 64, -1):
         assert (await refused(bench, kind, "x"))[0] is ErrorCode.invalid_request
 
 
-async def test_many_resources(bench: Bench, topic: str) -> None:
+async def test_many_resources(bench: HandlerBench, topic: str) -> None:
     resources = [{"resource_type": TOPIC, "resource_name": name} for name in (topic, "nope", topic)]
     results = (await bench.ask("describe_configs", 4, resources=resources)).results
     assert [each.error_code for each in results] == [
@@ -200,7 +200,7 @@ async def test_many_resources(bench: Bench, topic: str) -> None:
 
 
 @pytest.mark.parametrize("version", range(1, 5))
-async def test_many_resources_are_described_as_few_are(bench: Bench, version: int) -> None:
+async def test_many_resources_are_described_as_few_are(bench: HandlerBench, version: int) -> None:
     bench.topics.create("orders", 1)
     resources = [
         {"resource_type": 2, "resource_name": name, "configuration_keys": None}
@@ -211,7 +211,7 @@ async def test_many_resources_are_described_as_few_are(bench: Bench, version: in
     assert many.results == few.results * 20
 
 
-async def test_many_resources_give_way(bench: Bench) -> None:
+async def test_many_resources_give_way(bench: HandlerBench) -> None:
     bench.topics.create("orders", 1)
     resource = {"resource_type": 2, "resource_name": "orders", "configuration_keys": None}
     decoded = decode_request(32, 4, encode(request(32, 4, resources=[resource] * 300)))
@@ -224,7 +224,7 @@ async def test_many_resources_give_way(bench: Bench) -> None:
     assert worst < BOUND_MS
 
 
-async def test_a_resource_is_not_described_again_and_again(bench: Bench) -> None:
+async def test_a_resource_is_not_described_again_and_again(bench: HandlerBench) -> None:
     """A megabyte of names would become gigabytes."""
     broker = {"resource_type": BROKER, "resource_name": "0", "configuration_keys": None}
     loggers = broker | {"resource_type": ResourceType.BROKER_LOGGER}
@@ -243,7 +243,7 @@ async def test_a_resource_is_not_described_again_and_again(bench: Bench) -> None
     assert outcomes[-1] is ErrorCode.none
 
 
-async def test_min_insync_replicas_is_set_on_the_cluster(bench: Bench, topic: str) -> None:
+async def test_min_insync_replicas_is_set_on_the_cluster(bench: HandlerBench, topic: str) -> None:
     """As Apache Kafka 4.3 describes it on a new cluster, where ELR is on (KIP-966)."""
     name = "min.insync.replicas"
     for kind, resource, sources in ((TOPIC, topic, [3, 5]), (BROKER, "", [3])):

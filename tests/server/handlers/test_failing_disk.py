@@ -10,7 +10,7 @@ from kohort.errors import ErrorCode
 from kohort.log.local import LocalDirectory
 from kohort.protocol.error_codes import errors_in
 from server.handlers import test_acls, test_client_quotas, test_user_scram_credentials
-from server.handlers.bench import Bench
+from server.handlers.bench import HandlerBench
 from server.handlers.test_acls import ADMIN, STANDARD
 from server.identities import peer
 from server.topics.test_failed_sync import Disk, resumed
@@ -62,7 +62,7 @@ CHANGES: dict[str, Request] = {
 }
 
 
-class Stored(Bench):
+class Stored(HandlerBench):
     """A server on a data directory, asked by its super user."""
 
     def __init__(self, path: Path) -> None:

@@ -16,7 +16,7 @@ from kohort.protocol.messages import decode_request, encode
 from kohort.server.handlers import fetch as fetch_handler
 from kohort.types import Timestamp
 from server.faulty_logs import EVERY_PARTITION, IO_ERROR
-from server.handlers.bench import Bench, Unread
+from server.handlers.bench import HandlerBench, Unread
 from turns import BOUND_MS, longest_turn_ms
 from waiting import turns
 
@@ -27,7 +27,7 @@ WAIT_MS = 60_000
 
 
 def ask_for(
-    bench: Bench, version: int, *partitions: dict[str, Any], topic: Any = "orders"
+    bench: HandlerBench, version: int, *partitions: dict[str, Any], topic: Any = "orders"
 ) -> list[dict[str, Any]]:
     asked = [{"fetch_offset": 0, "partition_max_bytes": 1 << 20} | each for each in partitions]
     if version < 13:
@@ -37,7 +37,11 @@ def ask_for(
 
 
 def fields_for(
-    bench: Bench, version: int, partitions: tuple[dict[str, Any], ...], topic: Any, **fields: Any
+    bench: HandlerBench,
+    version: int,
+    partitions: tuple[dict[str, Any], ...],
+    topic: Any,
+    **fields: Any,
 ) -> dict[str, Any]:
     request = {"max_wait_ms": 0, "min_bytes": 1, "max_bytes": 50 << 20, "session_epoch": -1}
     topics = ask_for(bench, version, *partitions, topic=topic) if partitions else []
@@ -45,7 +49,7 @@ def fields_for(
 
 
 async def fetch(
-    bench: Bench,
+    bench: HandlerBench,
     *partitions: dict[str, Any],
     version: int = 12,
     topic: Any = "orders",
@@ -57,7 +61,7 @@ async def fetch(
 
 
 def begin(
-    bench: Bench,
+    bench: HandlerBench,
     *partitions: dict[str, Any],
     version: int = 12,
     topic: Any = "orders",
@@ -82,7 +86,7 @@ def p(index: int, offset: int = 0, **more: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def filled(bench: Bench, topic: str) -> Bench:
+def filled(bench: HandlerBench, topic: str) -> HandlerBench:
     """Five batches of ten records in partition 0, two in partition 1, none in partition 2."""
     for partition, batches in ((0, 5), (1, 2)):
         for _ in range(batches):
@@ -90,12 +94,12 @@ def filled(bench: Bench, topic: str) -> Bench:
     return bench
 
 
-def batch_size(bench: Bench) -> int:
+def batch_size(bench: HandlerBench) -> int:
     return len(bench.topics.log("orders", 0).read(0, 1))  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("version", ALL)
-async def test_records(filled: Bench, version: int) -> None:
+async def test_records(filled: HandlerBench, version: int) -> None:
     answer = await fetch(filled, p(0), p(1), p(2), version=version)
     (topic,) = answer.responses
     if version < 13:
@@ -118,12 +122,12 @@ async def test_records(filled: Bench, version: int) -> None:
     assert [each.aborted_transactions for each in topic.partitions] == [None, None, None]
 
 
-async def test_from_the_middle_of_a_batch(filled: Bench) -> None:
+async def test_from_the_middle_of_a_batch(filled: HandlerBench) -> None:
     (partition,) = found(await fetch(filled, p(0, 15)))
     assert [each.offset for each in decode_records(partition.records)] == list(range(10, 20))
 
 
-async def test_read_committed_lists_no_aborted_transactions(filled: Bench) -> None:
+async def test_read_committed_lists_no_aborted_transactions(filled: HandlerBench) -> None:
     answer = await fetch(filled, p(0), p(0, 99), p(9), isolation_level=1)
     # the last request for 0 counts
     assert [each.aborted_transactions for each in found(answer)] == [None, ()]
@@ -135,7 +139,7 @@ class TestErrors:
     """They are answered at once, however long the client would wait."""
 
     @pytest.mark.parametrize("version", ALL)
-    async def test_unknown(self, filled: Bench, version: int) -> None:
+    async def test_unknown(self, filled: HandlerBench, version: int) -> None:
         nowhere: Any = "nope" if version < 13 else uuid4()
         unknown = (
             ErrorCode.unknown_topic_or_partition if version < 13 else ErrorCode.unknown_topic_id
@@ -153,12 +157,12 @@ class TestErrors:
             ErrorCode.unknown_topic_or_partition
         ] * 2
 
-    async def test_the_zero_topic_id(self, filled: Bench) -> None:
+    async def test_the_zero_topic_id(self, filled: HandlerBench) -> None:
         (partition,) = found(await fetch(filled, p(0), topic=UUID(int=0), version=13))
         assert partition.error_code is ErrorCode.unknown_topic_id
 
     @pytest.mark.parametrize("version", ALL)
-    async def test_out_of_range(self, filled: Bench, version: int) -> None:
+    async def test_out_of_range(self, filled: HandlerBench, version: int) -> None:
         filled.topics.log("orders", 0).trim(10)  # type: ignore[union-attr]
         for offset in (-1, 9, 51):
             (partition,) = found(
@@ -171,7 +175,7 @@ class TestErrors:
             (partition,) = found(await fetch(filled, p(0, offset), version=version))
             assert partition.error_code is NONE
 
-    async def test_leader_epochs(self, filled: Bench) -> None:
+    async def test_leader_epochs(self, filled: HandlerBench) -> None:
         async def error(**epochs: int) -> ErrorCode:
             (partition,) = found(await fetch(filled, p(0, 5, **epochs)))
             return partition.error_code  # type: ignore[no-any-return]
@@ -186,17 +190,19 @@ class TestErrors:
         [(12, {"replica_id": 5}), (15, {"replica_state": {"replica_id": 1, "replica_epoch": 0}})],
     )
     async def test_nobody_replicates(
-        self, filled: Bench, version: int, who: dict[str, Any]
+        self, filled: HandlerBench, version: int, who: dict[str, Any]
     ) -> None:
         (partition,) = found(await fetch(filled, p(0), version=version, **who))
         assert partition.error_code is ErrorCode.not_leader_or_follower
 
-    async def test_one_error_does_not_keep_the_records_of_others_back(self, filled: Bench) -> None:
+    async def test_one_error_does_not_keep_the_records_of_others_back(
+        self, filled: HandlerBench
+    ) -> None:
         answer = await fetch(filled, p(0, 51), p(1), max_wait_ms=WAIT_MS)
         assert [each.error_code for each in found(answer)] == [ErrorCode.offset_out_of_range, NONE]
         assert sizes(answer) == [0, 2]
 
-    async def test_a_storage_that_fails(self, filled: Bench) -> None:
+    async def test_a_storage_that_fails(self, filled: HandlerBench) -> None:
         filled.directory.fail("fetch", EVERY_PARTITION, IO_ERROR)
         (partition,) = found(await fetch(filled, p(0)))
         assert partition.error_code is ErrorCode.kafka_storage_error
@@ -204,7 +210,7 @@ class TestErrors:
 
 class TestLimits:
     async def test_the_first_batch_is_given_whatever_its_size_but_only_one(
-        self, filled: Bench
+        self, filled: HandlerBench
     ) -> None:
         for small in (10, 0, -1):
             assert sizes(await fetch(filled, p(0), p(1), max_bytes=small)) == [1, 0]
@@ -212,10 +218,12 @@ class TestLimits:
                 await fetch(filled, *(p(i, partition_max_bytes=small) for i in (0, 1)))
             ) == [1, 0]
 
-    async def test_an_empty_partition_does_not_use_up_the_first_batch(self, filled: Bench) -> None:
+    async def test_an_empty_partition_does_not_use_up_the_first_batch(
+        self, filled: HandlerBench
+    ) -> None:
         assert sizes(await fetch(filled, p(2), p(0, 50), p(1), max_bytes=10)) == [0, 0, 1]
 
-    async def test_whole_batches_within_the_limits(self, filled: Bench) -> None:
+    async def test_whole_batches_within_the_limits(self, filled: HandlerBench) -> None:
         size = batch_size(filled)
         assert sizes(await fetch(filled, p(0, partition_max_bytes=2 * size + 9), p(1))) == [2, 2]
         assert sizes(await fetch(filled, p(0), p(1), max_bytes=6 * size + 9)) == [5, 1]
@@ -224,7 +232,7 @@ class TestLimits:
         assert found(answer)[1].high_watermark == 20
 
     async def test_the_brokers_own_limit(self) -> None:
-        bench = Bench(fetch_max_bytes=1_024)
+        bench = HandlerBench(fetch_max_bytes=1_024)
         bench.topics.create("orders", 1)
         for _ in range(20):
             bench.fill("orders", size=100)
@@ -233,7 +241,7 @@ class TestLimits:
 
 
 class TestWaiting:
-    async def test_an_append_ends_it(self, filled: Bench) -> None:
+    async def test_an_append_ends_it(self, filled: HandlerBench) -> None:
         exchange, task = begin(filled, p(0, 50), p(1, 20))
         await turns(5)
         assert exchange.packed is None
@@ -242,29 +250,31 @@ class TestWaiting:
         assert sizes(exchange.outcome) == [0, 1]
         assert [each.high_watermark for each in found(exchange.outcome)] == [50, 21]
 
-    async def test_an_append_elsewhere_does_not(self, filled: Bench) -> None:
+    async def test_an_append_elsewhere_does_not(self, filled: HandlerBench) -> None:
         exchange, task = begin(filled, p(0, 50))
         filled.fill("orders", 1)
         await turns(5)
         assert exchange.packed is None
         task.cancel()
 
-    async def test_the_time_is_up(self, filled: Bench) -> None:
+    async def test_the_time_is_up(self, filled: HandlerBench) -> None:
         answer = await fetch(filled, p(0, 50), max_wait_ms=3)
         assert [(each.error_code, each.high_watermark) for each in found(answer)] == [(NONE, 50)]
 
     @pytest.mark.parametrize("fields", [{"max_wait_ms": 0}, {"max_wait_ms": -5}, {"min_bytes": 0}])
-    async def test_who_does_not_want_to_wait(self, filled: Bench, fields: dict[str, Any]) -> None:
+    async def test_who_does_not_want_to_wait(
+        self, filled: HandlerBench, fields: dict[str, Any]
+    ) -> None:
         exchange, task = begin(filled, p(0, 50), **fields)
         assert task is None
         assert sizes(exchange.outcome) == [0]
 
-    async def test_nothing_to_wait_for(self, filled: Bench) -> None:
+    async def test_nothing_to_wait_for(self, filled: HandlerBench) -> None:
         exchange, task = begin(filled)
         assert task is None
         assert exchange.outcome.responses == ()
 
-    async def test_min_bytes_are_waited_for(self, filled: Bench) -> None:
+    async def test_min_bytes_are_waited_for(self, filled: HandlerBench) -> None:
         size = batch_size(filled)
         exchange, task = begin(filled, p(0, 40), p(1, 20), min_bytes=3 * size)
         for partition in (1, 0):
@@ -274,11 +284,11 @@ class TestWaiting:
         await asyncio.wait_for(task, 60)
         assert sizes(exchange.outcome) == [2, 1]
 
-    async def test_min_bytes_that_never_come(self, filled: Bench) -> None:
+    async def test_min_bytes_that_never_come(self, filled: HandlerBench) -> None:
         answer = await fetch(filled, p(0, 40), min_bytes=1 << 20, max_wait_ms=3)
         assert sizes(answer) == [1]
 
-    async def test_what_a_limit_holds_back_is_not_waited_for(self, filled: Bench) -> None:
+    async def test_what_a_limit_holds_back_is_not_waited_for(self, filled: HandlerBench) -> None:
         size = batch_size(filled)
         exchange, task = begin(
             filled, p(0, partition_max_bytes=2 * size + 50), min_bytes=2 * size + 50
@@ -288,7 +298,7 @@ class TestWaiting:
         _, task = begin(filled, p(0, 30), p(1), min_bytes=3 * size, max_bytes=2 * size)
         assert task is None
 
-    async def test_a_deleted_topic_ends_it(self, filled: Bench) -> None:
+    async def test_a_deleted_topic_ends_it(self, filled: HandlerBench) -> None:
         for version, code in (
             (12, ErrorCode.unknown_topic_or_partition),
             (13, ErrorCode.unknown_topic_id),
@@ -300,7 +310,7 @@ class TestWaiting:
             await asyncio.wait_for(task, 60)
             assert [each.error_code for each in found(exchange.outcome)] == [code]
 
-    async def test_records_that_are_deleted_end_it(self, filled: Bench) -> None:
+    async def test_records_that_are_deleted_end_it(self, filled: HandlerBench) -> None:
         exchange, task = begin(filled, p(0, 40), min_bytes=1 << 20)
         await turns(5)
         filled.topics.log("orders", 0).trim(45)  # type: ignore[union-attr]
@@ -309,14 +319,14 @@ class TestWaiting:
             ErrorCode.offset_out_of_range
         ]
 
-    async def test_many_wait_for_one_append(self, filled: Bench) -> None:
+    async def test_many_wait_for_one_append(self, filled: HandlerBench) -> None:
         waiting = [begin(filled, p(2)) for _ in range(20)]
         await turns(5)
         filled.fill("orders", 2)
         await asyncio.wait_for(asyncio.gather(*(task for _, task in waiting)), 60)
         assert all(sizes(exchange.outcome) == [1] for exchange, _ in waiting)
 
-    async def test_who_gives_up_leaves_nothing_behind(self, filled: Bench) -> None:
+    async def test_who_gives_up_leaves_nothing_behind(self, filled: HandlerBench) -> None:
         log = filled.topics.log("orders", 0)
         assert log is not None
         calls = 0
@@ -351,14 +361,14 @@ class TestWaiting:
 
 class TestSessions:
     async def open(
-        self, bench: Bench, *partitions: dict[str, Any], version: int = 12, **fields: Any
+        self, bench: HandlerBench, *partitions: dict[str, Any], version: int = 12, **fields: Any
     ) -> int:
         answer = await fetch(bench, *partitions, version=version, session_epoch=0, **fields)
         assert answer.error_code is NONE
         return answer.session_id  # type: ignore[no-any-return]
 
     @pytest.mark.parametrize("version", range(7, 19))
-    async def test_only_what_is_new(self, filled: Bench, version: int) -> None:
+    async def test_only_what_is_new(self, filled: HandlerBench, version: int) -> None:
         session_id = await self.open(filled, p(0, 50), p(1, 20), p(2), version=version)
         assert session_id > 0
         session = {"session_id": session_id, "version": version}
@@ -373,7 +383,7 @@ class TestSessions:
         answer = await fetch(filled, p(1, 21), session_epoch=4, **session)
         assert answer.responses == ()
 
-    async def test_it_waits_for_what_it_knows(self, filled: Bench) -> None:
+    async def test_it_waits_for_what_it_knows(self, filled: HandlerBench) -> None:
         session_id = await self.open(filled, p(0, 50), p(1, 20))
         exchange, task = begin(filled, session_id=session_id, session_epoch=1)
         await turns(5)
@@ -387,7 +397,7 @@ class TestSessions:
         assert answer.responses == ()
 
     @pytest.mark.parametrize("version", [12, 13])
-    async def test_partitions_are_forgotten(self, filled: Bench, version: int) -> None:
+    async def test_partitions_are_forgotten(self, filled: HandlerBench, version: int) -> None:
         session_id = await self.open(filled, p(0, 50), p(1), version=version)
         key: Any = (
             {"topic": "orders"} if version < 13 else {"topic_id": filled.topics.get("orders").id}
@@ -398,7 +408,7 @@ class TestSessions:
         assert answer.responses == ()
 
     @pytest.mark.parametrize("version", [7, 12, 18])
-    async def test_what_is_wrong_with_it(self, filled: Bench, version: int) -> None:
+    async def test_what_is_wrong_with_it(self, filled: HandlerBench, version: int) -> None:
         session_id = await self.open(filled, p(0, 50), version=version)
         for session, epoch, code in (
             (session_id + 1, 1, ErrorCode.fetch_session_id_not_found),
@@ -414,14 +424,14 @@ class TestSessions:
             )
             assert (answer.error_code, answer.session_id, answer.responses) == (code, 0, ())
 
-    async def test_names_and_ids_do_not_mix(self, filled: Bench) -> None:
+    async def test_names_and_ids_do_not_mix(self, filled: HandlerBench) -> None:
         session_id = await self.open(filled, p(0, 50), version=13)
         answer = await fetch(filled, version=12, session_id=session_id, session_epoch=1)
         assert answer.error_code is ErrorCode.fetch_session_topic_id_error
         answer = await fetch(filled, version=13, session_id=session_id, session_epoch=1)
         assert answer.error_code is NONE
 
-    async def test_it_is_ended(self, filled: Bench) -> None:
+    async def test_it_is_ended(self, filled: HandlerBench) -> None:
         session_id = await self.open(filled, p(0, 50))
         answer = await fetch(filled, p(0, 50), session_id=session_id, session_epoch=-1)
         assert (answer.error_code, answer.session_id) == (NONE, 0)
@@ -429,11 +439,11 @@ class TestSessions:
         assert answer.error_code is ErrorCode.fetch_session_id_not_found
 
     async def test_without_slots_there_are_none(self) -> None:
-        bench = Bench(max_incremental_fetch_session_cache_slots=0)
+        bench = HandlerBench(max_incremental_fetch_session_cache_slots=0)
         bench.topics.create("orders", 1)
         assert await self.open(bench, p(0)) == 0
 
-    async def test_a_busy_partition_does_not_starve_the_others(self, filled: Bench) -> None:
+    async def test_a_busy_partition_does_not_starve_the_others(self, filled: HandlerBench) -> None:
         limit = {"max_bytes": 2 * batch_size(filled)}
         session_id = await self.open(filled, p(0), p(1), **limit)
         turns = []
@@ -442,7 +452,9 @@ class TestSessions:
             turns += [each.partition_index for each in found(answer) if each.records]
         assert turns == [1, 0, 1, 0]
 
-    async def test_a_deleted_topic_is_told_until_it_is_forgotten(self, filled: Bench) -> None:
+    async def test_a_deleted_topic_is_told_until_it_is_forgotten(
+        self, filled: HandlerBench
+    ) -> None:
         session_id = await self.open(filled, p(0, 50), version=13)
         filled.topics.delete("orders")
         for epoch in (1, 2):
@@ -455,7 +467,7 @@ class TestSessions:
 
 @pytest.mark.parametrize("names_it", [True, False])
 async def test_an_append_between_reading_and_waiting_is_told_at_once(
-    bench: Bench, topic: str, names_it: bool
+    bench: HandlerBench, topic: str, names_it: bool
 ) -> None:
     first = await fetch(bench, p(0), session_epoch=0, session_id=0)
     named = (p(0),) if names_it else ()
@@ -465,7 +477,7 @@ async def test_an_append_between_reading_and_waiting_is_told_at_once(
     assert sizes(exchange.outcome) == [1]
 
 
-async def test_nor_is_it_kept_from_a_session(bench: Bench, topic: str) -> None:
+async def test_nor_is_it_kept_from_a_session(bench: HandlerBench, topic: str) -> None:
     """Whose partitions are read again only when something happens in them."""
     bench.fill(topic, 0)
     exchange, task = begin(bench, p(0, 1), session_id=0, session_epoch=0, max_wait_ms=10)
@@ -478,7 +490,7 @@ async def test_nor_is_it_kept_from_a_session(bench: Bench, topic: str) -> None:
 class TestTurns:
     @pytest.mark.parametrize("batch_bytes", [100, 1 << 20])
     async def test_as_much_as_a_client_may_ask_for(
-        self, bench: Bench, topic: str, batch_bytes: int
+        self, bench: HandlerBench, topic: str, batch_bytes: int
     ) -> None:
         """One turn reads 16 MiB, and does not step over each batch to see whether it is all."""
         log = bench.topics.log(topic, 0)
@@ -507,12 +519,12 @@ MANY = 1_500
 
 
 @pytest.fixture
-def wide(bench: Bench) -> Bench:
+def wide(bench: HandlerBench) -> HandlerBench:
     bench.topics.create("orders", MANY)
     return bench
 
 
-async def test_very_many_partitions_have_one_response(wide: Bench) -> None:
+async def test_very_many_partitions_have_one_response(wide: HandlerBench) -> None:
     wide.fill("orders", 3, records=10)
     wide.fill("orders", MANY - 1, records=10)
     answer = await fetch(wide, *(p(n) for n in range(MANY)))
@@ -521,14 +533,16 @@ async def test_very_many_partitions_have_one_response(wide: Bench) -> None:
     assert filled == [3, MANY - 1]
 
 
-async def test_of_very_many_partitions_only_the_first_batch_exceeds_the_limit(wide: Bench) -> None:
+async def test_of_very_many_partitions_only_the_first_batch_exceeds_the_limit(
+    wide: HandlerBench,
+) -> None:
     for partition in (3, MANY - 1):
         wide.fill("orders", partition, size=1_000)
     answer = await fetch(wide, *(p(n) for n in range(MANY)), max_bytes=10)
     assert [index for index, batches in enumerate(sizes(answer)) if batches] == [3]
 
 
-async def test_a_fetch_of_very_many_partitions_waits_for_an_append(wide: Bench) -> None:
+async def test_a_fetch_of_very_many_partitions_waits_for_an_append(wide: HandlerBench) -> None:
     exchange, task = begin(wide, *(p(n) for n in range(MANY)))
     for _ in range(50):
         await asyncio.sleep(0)
@@ -539,7 +553,7 @@ async def test_a_fetch_of_very_many_partitions_waits_for_an_append(wide: Bench) 
     assert [index for index, batches in enumerate(sizes(exchange.outcome)) if batches] == [7]
 
 
-async def test_an_append_between_two_slices_of_a_pass_is_not_missed(wide: Bench) -> None:
+async def test_an_append_between_two_slices_of_a_pass_is_not_missed(wide: HandlerBench) -> None:
     exchange, task = begin(wide, *(p(n) for n in range(MANY)))
     for turn in range(3):
         await asyncio.sleep(0)
@@ -549,7 +563,7 @@ async def test_an_append_between_two_slices_of_a_pass_is_not_missed(wide: Bench)
     assert any(sizes(exchange.outcome))
 
 
-async def test_a_session_of_very_many_partitions(wide: Bench) -> None:
+async def test_a_session_of_very_many_partitions(wide: HandlerBench) -> None:
     first = await fetch(wide, *(p(n) for n in range(MANY)), session_epoch=0)
     assert first.session_id
     session = {"session_id": first.session_id, "max_wait_ms": WAIT_MS}
@@ -568,7 +582,7 @@ class TestReadersOfCommittedRecords:
     """Transactions of the producers 1 and 2 in partition 0, behind 50 plain records."""
 
     @pytest.fixture
-    def log(self, filled: Bench) -> Log:
+    def log(self, filled: HandlerBench) -> Log:
         log = filled.topics.log("orders", 0)
         assert log is not None
         return log
@@ -592,11 +606,11 @@ class TestReadersOfCommittedRecords:
         )
 
     @staticmethod
-    async def read(bench: Bench, offset: int, level: int, **fields: Any) -> Any:
+    async def read(bench: HandlerBench, offset: int, level: int, **fields: Any) -> Any:
         return found(await fetch(bench, p(0, offset), isolation_level=level, **fields))[0]
 
     @pytest.mark.parametrize("version", ALL)
-    async def test_what_each_reads(self, filled: Bench, log: Log, version: int) -> None:
+    async def test_what_each_reads(self, filled: HandlerBench, log: Log, version: int) -> None:
         def told(each: Any) -> tuple[Any, ...]:
             aborted = each.aborted_transactions
             return (
@@ -618,7 +632,7 @@ class TestReadersOfCommittedRecords:
         assert told(await self.read(filled, 40, 0, version=version)) == (54, 54, 5, None)
         assert told(await self.read(filled, 53, 1, version=version)) == (54, 54, 1, ())
 
-    async def test_waits_until_the_transaction_ends(self, filled: Bench, log: Log) -> None:
+    async def test_waits_until_the_transaction_ends(self, filled: HandlerBench, log: Log) -> None:
         self.write(log, 1, size=5_000)
         committed = {"isolation_level": 1, "min_bytes": 5_000}
         exchange, task = begin(filled, p(0, 50), **committed)
@@ -635,7 +649,7 @@ class TestReadersOfCommittedRecords:
         assert sizes(exchange.outcome) == [5]
 
     async def test_is_not_woken_by_records_that_are_not_stable(
-        self, filled: Bench, log: Log, monkeypatch: pytest.MonkeyPatch
+        self, filled: HandlerBench, log: Log, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         self.write(log, 1)
         passes = []
@@ -654,7 +668,9 @@ class TestReadersOfCommittedRecords:
         await task
         assert found(exchange.outcome)[0].last_stable_offset == 51
 
-    async def test_plain_records_make_up_for_what_is_missing(self, filled: Bench, log: Log) -> None:
+    async def test_plain_records_make_up_for_what_is_missing(
+        self, filled: HandlerBench, log: Log
+    ) -> None:
         exchange, task = begin(filled, p(0, 50), isolation_level=1, min_bytes=2_000)
         for _ in range(2):
             filled.fill("orders", 0, records=10, size=100)

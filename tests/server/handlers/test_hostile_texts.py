@@ -12,7 +12,7 @@ from kohort.server.config.resource_table import CLIENT_METRICS_CONFIGS, GROUP_CO
 from kohort.server.config.resources import java_int
 from kohort.server.config.table import TABLE
 from kohort.server.config.topic_table import TOPIC_CONFIGS
-from server.handlers.bench import Bench
+from server.handlers.bench import HandlerBench
 
 LONGEST = 32_767
 HOSTILE = (
@@ -94,7 +94,9 @@ def changed(kind: ResourceType, name: str, *configs: tuple[str, int, str | None]
     }
 
 
-async def code_of(bench: Bench, api: str, version: int, resource: dict[str, Any]) -> ErrorCode:
+async def code_of(
+    bench: HandlerBench, api: str, version: int, resource: dict[str, Any]
+) -> ErrorCode:
     answer = await bench.ask(api, version, resources=[resource], validate_only=True)
     (response,) = answer.responses
     assert len((response.error_message or "").encode()) <= LONGEST
@@ -103,7 +105,7 @@ async def code_of(bench: Bench, api: str, version: int, resource: dict[str, Any]
 
 @pytest.mark.parametrize(("kind", "setting"), [*every_setting()])
 async def test_values_of_settings(
-    bench: Bench, topic: str, kind: ResourceType, setting: str
+    bench: HandlerBench, topic: str, kind: ResourceType, setting: str
 ) -> None:
     assert topic == NAMES[ResourceType.TOPIC]
     for text in HOSTILE:
@@ -120,7 +122,7 @@ async def test_values_of_settings(
 
 
 @pytest.mark.parametrize("setting", sorted(TOPIC_CONFIGS))
-async def test_values_of_new_topics(bench: Bench, setting: str) -> None:
+async def test_values_of_new_topics(bench: HandlerBench, setting: str) -> None:
     topics = [
         {
             "name": f"t{number}",
@@ -142,7 +144,7 @@ async def test_values_of_new_topics(bench: Bench, setting: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ResourceType)
-async def test_names_of_resources(bench: Bench, topic: str, kind: ResourceType) -> None:
+async def test_names_of_resources(bench: HandlerBench, topic: str, kind: ResourceType) -> None:
     assert topic
     refusals = ANSWERS | {
         ErrorCode.invalid_topic_exception,
@@ -160,7 +162,7 @@ async def test_names_of_resources(bench: Bench, topic: str, kind: ResourceType) 
         assert len((result.error_message or "").encode()) <= LONGEST
 
 
-async def test_a_broker_id_is_read_as_java_reads_it(bench: Bench) -> None:
+async def test_a_broker_id_is_read_as_java_reads_it(bench: HandlerBench) -> None:
     for name in ("0", "+0", "-0", "000", "٠", "０", "0" * 5_000):
         resource = changed(ResourceType.BROKER, name)
         assert await code_of(bench, "incremental_alter_configs", 1, resource) == ErrorCode.none
@@ -192,7 +194,7 @@ def test_integers_of_java(text: str, number: int | None) -> None:
 
 
 @pytest.mark.parametrize("entity_type", ["user", "client-id", "ip", "nonsense", "\0"])
-async def test_names_and_values_of_quotas(bench: Bench, entity_type: str) -> None:
+async def test_names_and_values_of_quotas(bench: HandlerBench, entity_type: str) -> None:
     keys = (
         "producer_byte_rate",
         "consumer_byte_rate",
@@ -218,7 +220,7 @@ async def test_names_and_values_of_quotas(bench: Bench, entity_type: str) -> Non
         assert described.error_code in ANSWERS | {ErrorCode.unsupported_version}
 
 
-async def test_names_of_scram_users(bench: Bench) -> None:
+async def test_names_of_scram_users(bench: HandlerBench) -> None:
     for name in HOSTILE:
         new = {
             "name": name,

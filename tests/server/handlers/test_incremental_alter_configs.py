@@ -9,7 +9,7 @@ import pytest
 from kohort.errors import ErrorCode
 from kohort.log.partition import PartitionLog
 from kohort.server.config.resources import ResourceType
-from server.handlers.bench import Bench
+from server.handlers.bench import HandlerBench
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
 TOPIC, BROKER, GROUP = ResourceType.TOPIC, ResourceType.BROKER, ResourceType.GROUP
@@ -27,7 +27,7 @@ def resource(kind: int, name: str, *configs: Config) -> dict[str, Any]:
 
 
 async def alter_all(
-    bench: Bench, *resources: dict[str, Any], version: int = 1, validate_only: bool = False
+    bench: HandlerBench, *resources: dict[str, Any], version: int = 1, validate_only: bool = False
 ) -> list[tuple[ErrorCode, str | None]]:
     fields = {"resources": resources, "validate_only": validate_only}
     responses = (await bench.ask("incremental_alter_configs", version, **fields)).responses
@@ -37,18 +37,18 @@ async def alter_all(
 
 
 async def alter(
-    bench: Bench, kind: int, name: str, *configs: Config, **how: Any
+    bench: HandlerBench, kind: int, name: str, *configs: Config, **how: Any
 ) -> tuple[ErrorCode, str | None]:
     (result,) = await alter_all(bench, resource(kind, name, *configs), **how)
     return result
 
 
-def configs_of(bench: Bench, topic: str) -> dict[str, str]:
+def configs_of(bench: HandlerBench, topic: str) -> dict[str, str]:
     return dict(bench.topics.get(topic).configs)  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("version", [0, 1])
-async def test_altered_at_once_and_for_good(bench: Bench, topic: str, version: int) -> None:
+async def test_altered_at_once_and_for_good(bench: HandlerBench, topic: str, version: int) -> None:
     log = bench.topics.log(topic, 0)
     assert log is not None
     assert await alter(bench, TOPIC, topic, ("retention.ms", SET, "5"), version=version) == NONE
@@ -68,14 +68,16 @@ async def test_altered_at_once_and_for_good(bench: Bench, topic: str, version: i
     assert configs_of(bench, topic) == {"cleanup.policy": "compact"}
 
 
-async def test_validate_only(bench: Bench, topic: str) -> None:
+async def test_validate_only(bench: HandlerBench, topic: str) -> None:
     assert await alter(bench, TOPIC, topic, ("retention.ms", SET, "5"), validate_only=True) == NONE
     assert configs_of(bench, topic) == {}
     refusal = await alter(bench, TOPIC, topic, ("retention.ms", SET, "x"), validate_only=True)
     assert refusal[0] is ErrorCode.invalid_config
 
 
-async def test_a_resource_is_altered_as_a_whole_or_not_at_all(bench: Bench, topic: str) -> None:
+async def test_a_resource_is_altered_as_a_whole_or_not_at_all(
+    bench: HandlerBench, topic: str
+) -> None:
     changes = (("segment.ms", SET, "100"), ("retention.ms", SET, "x"))
     assert await alter(bench, TOPIC, topic, *changes) == (
         ErrorCode.invalid_config,
@@ -84,7 +86,7 @@ async def test_a_resource_is_altered_as_a_whole_or_not_at_all(bench: Bench, topi
     assert configs_of(bench, topic) == {}
 
 
-async def test_one_that_fails_does_not_stop_the_others(bench: Bench, topic: str) -> None:
+async def test_one_that_fails_does_not_stop_the_others(bench: HandlerBench, topic: str) -> None:
     change = ("retention.ms", SET, "5")
     results = await alter_all(
         bench, resource(TOPIC, "nope", change), resource(TOPIC, topic, change)
@@ -97,7 +99,7 @@ async def test_one_that_fails_does_not_stop_the_others(bench: Bench, topic: str)
     assert await alter_all(bench) == []
 
 
-async def test_a_resource_twice(bench: Bench, topic: str) -> None:
+async def test_a_resource_twice(bench: HandlerBench, topic: str) -> None:
     both = [resource(TOPIC, topic, ("retention.ms", SET, value)) for value in ("5", "6")]
     refusal = (ErrorCode.invalid_request, "Each resource must appear at most once.")
     assert await alter_all(bench, *both) == [refusal, refusal]
@@ -117,24 +119,24 @@ async def test_a_resource_twice(bench: Bench, topic: str) -> None:
         ),
     ],
 )
-async def test_names(bench: Bench, name: str, code: ErrorCode, message: str) -> None:
+async def test_names(bench: HandlerBench, name: str, code: ErrorCode, message: str) -> None:
     assert await alter(bench, TOPIC, name, ("retention.ms", SET, "5")) == (code, message)
 
 
-async def test_operations_that_do_not_exist(bench: Bench, topic: str) -> None:
+async def test_operations_that_do_not_exist(bench: HandlerBench, topic: str) -> None:
     for operation in (-1, 4):
         assert (await alter(bench, TOPIC, topic, ("retention.ms", operation, "5")))[
             0
         ] is ErrorCode.invalid_request
 
 
-async def test_nothing_to_alter(bench: Bench, topic: str) -> None:
+async def test_nothing_to_alter(bench: HandlerBench, topic: str) -> None:
     assert await alter(bench, TOPIC, topic) == NONE
     assert await alter(bench, BROKER, "0") == NONE
 
 
 class TestBrokers:
-    async def described(self, bench: Bench, name: str, key: str) -> list[tuple[str, int]]:
+    async def described(self, bench: HandlerBench, name: str, key: str) -> list[tuple[str, int]]:
         """(value, source) of each synonym."""
         resource = {"resource_type": BROKER, "resource_name": name, "configuration_keys": [key]}
         answer = await bench.ask("describe_configs", 4, resources=[resource], include_synonyms=True)
@@ -144,7 +146,7 @@ class TestBrokers:
             for each in config.synonyms
         ]
 
-    async def test_a_change_acts_and_stays(self, bench: Bench, topic: str) -> None:
+    async def test_a_change_acts_and_stays(self, bench: HandlerBench, topic: str) -> None:
         bench.topics.create("own", 1, {"segment.bytes": "2000000"})
         key = "log.segment.bytes"
         assert await alter(bench, BROKER, "", (key, SET, "1100000")) == NONE
@@ -163,12 +165,12 @@ class TestBrokers:
         assert self.segment_bytes(bench, topic, "own") == [1 << 30, 2_000_000]
         assert await self.described(bench, "", key) == []
 
-    def segment_bytes(self, bench: Bench, *topics: str) -> list[int]:
+    def segment_bytes(self, bench: HandlerBench, *topics: str) -> list[int]:
         logs = [bench.topics.log(name, 0) for name in topics]
         return [log.config.segment_bytes for log in logs if log is not None]
 
     async def test_clients_win_over_what_the_server_was_started_with(self) -> None:
-        bench = Bench(log_retention_hours=5)
+        bench = HandlerBench(log_retention_hours=5)
         bench.topics.create("t", 1)
         assert await alter(bench, BROKER, "0", ("log.retention.ms", SET, "7000")) == NONE
         assert bench.topics.log("t", 0).config.retention_ms == 7_000  # type: ignore[union-attr]
@@ -178,7 +180,7 @@ class TestBrokers:
             ("168", 5),
         ]
 
-    async def test_lists_grow_and_shrink(self, bench: Bench) -> None:
+    async def test_lists_grow_and_shrink(self, bench: HandlerBench) -> None:
         key = "log.cleanup.policy"
         assert await alter(bench, BROKER, "0", (key, APPEND, "compact")) == NONE
         assert bench.config[key] == ("delete", "compact")
@@ -188,7 +190,7 @@ class TestBrokers:
             0
         ] is ErrorCode.invalid_config
 
-    async def test_what_is_set_at_the_start_is_refused(self, bench: Bench) -> None:
+    async def test_what_is_set_at_the_start_is_refused(self, bench: HandlerBench) -> None:
         for name in ("0", ""):
             assert await alter(
                 bench, BROKER, name, ("max.connections", SET, "5"), ("node.id", SET, "5")
@@ -210,13 +212,15 @@ class TestBrokers:
             ("log.cleanup.policy", "shrink"),
         ],
     )
-    async def test_values_that_are_refused(self, bench: Bench, key: str, value: str | None) -> None:
+    async def test_values_that_are_refused(
+        self, bench: HandlerBench, key: str, value: str | None
+    ) -> None:
         before = bench.topics.last_change
         code, _ = await alter(bench, BROKER, "0", (key, SET, value))
         assert code is ErrorCode.invalid_request
         assert bench.topics.last_change == before
 
-    async def test_unknown_names_change_nothing(self, bench: Bench) -> None:
+    async def test_unknown_names_change_nothing(self, bench: HandlerBench) -> None:
         before = bench.topics.last_change
         assert await alter(bench, BROKER, "0", ("no.such.config", SET, "5")) == NONE
         assert (
@@ -227,7 +231,7 @@ class TestBrokers:
 
 
 class TestLoggers:
-    async def test_levels_last_until_the_server_ends(self, bench: Bench) -> None:
+    async def test_levels_last_until_the_server_ends(self, bench: HandlerBench) -> None:
         kind, logger = ResourceType.BROKER_LOGGER, logging.getLogger("kohort.test")
         assert await alter(bench, kind, "0", ("kohort.test", SET, "TRACE")) == NONE
         assert logger.isEnabledFor(5)
@@ -247,7 +251,7 @@ class TestLoggers:
             (("root", APPEND, "INFO"), ErrorCode.invalid_request),
         ],
     )
-    async def test_refused(self, bench: Bench, change: Config, code: ErrorCode) -> None:
+    async def test_refused(self, bench: HandlerBench, change: Config, code: ErrorCode) -> None:
         kind, before = ResourceType.BROKER_LOGGER, logging.getLogger().level
         assert (await alter(bench, kind, "0", change))[0] is code
         assert (await alter(bench, kind, "2", change))[0] is ErrorCode.invalid_request
@@ -264,7 +268,7 @@ class TestLoggers:
     ],
 )
 async def test_groups_and_subscriptions(
-    bench: Bench, kind: int, key: str, good: str, bad: str | None
+    bench: HandlerBench, kind: int, key: str, good: str, bad: str | None
 ) -> None:
     async def value() -> str | None:
         resource = {"resource_type": kind, "resource_name": "x", "configuration_keys": [key]}
@@ -301,7 +305,7 @@ ASSIGNMENT = "consumer.assignment.interval.ms"
     ],
 )
 async def test_consumer_groups_are_within_the_bounds_of_the_broker(
-    bench: Bench, changes: list[tuple[str, str]], reason: str | None
+    bench: HandlerBench, changes: list[tuple[str, str]], reason: str | None
 ) -> None:
     code, text = await alter(bench, GROUP, "g", *((name, SET, value) for name, value in changes))
     if reason is None:
@@ -311,7 +315,7 @@ async def test_consumer_groups_are_within_the_bounds_of_the_broker(
         assert (text or "").startswith(reason)
 
 
-async def test_other_resources(bench: Bench) -> None:
+async def test_other_resources(bench: HandlerBench) -> None:
     for kind in (0, 3, 77):
         assert await alter(bench, kind, "x", ("a", SET, "b")) == (
             ErrorCode.invalid_request,
@@ -319,7 +323,9 @@ async def test_other_resources(bench: Bench) -> None:
         )
 
 
-async def test_the_loop_waits_for_no_disk(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_loop_waits_for_no_disk(
+    bench: HandlerBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each change is on the disk before the next one is logged, and another thread waits for it."""
     names = [f"t{number}" for number in range(5)]
     for name in names:

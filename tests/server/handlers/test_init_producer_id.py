@@ -5,16 +5,16 @@ from typing import Any
 import pytest
 
 from kohort.errors import ErrorCode
-from server.handlers.bench import Bench
+from server.handlers.bench import HandlerBench
 
 
-async def ask(bench: Bench, version: int = 5, **fields: Any) -> tuple[ErrorCode, int, int]:
+async def ask(bench: HandlerBench, version: int = 5, **fields: Any) -> tuple[ErrorCode, int, int]:
     answer = await bench.ask("init_producer_id", version, **{"transactional_id": None} | fields)
     return answer.error_code, answer.producer_id, answer.producer_epoch
 
 
 @pytest.mark.parametrize("version", range(6))
-async def test_a_new_id_each_time_over_restarts_too(bench: Bench, version: int) -> None:
+async def test_a_new_id_each_time_over_restarts_too(bench: HandlerBench, version: int) -> None:
     seen = set()
     for _ in range(3):
         error, producer_id, epoch = await ask(bench, version)
@@ -24,7 +24,7 @@ async def test_a_new_id_each_time_over_restarts_too(bench: Bench, version: int) 
     assert len(seen) == 3
 
 
-async def test_a_producer_that_says_who_it_was_gets_a_new_id(bench: Bench) -> None:
+async def test_a_producer_that_says_who_it_was_gets_a_new_id(bench: HandlerBench) -> None:
     error, producer_id, epoch = await ask(bench, producer_id=5, producer_epoch=3)
     assert (error, epoch) == (ErrorCode.none, 0)
     assert producer_id != 5
@@ -38,5 +38,5 @@ async def test_a_producer_that_says_who_it_was_gets_a_new_id(bench: Bench) -> No
         {"producer_id": -1, "producer_epoch": 3},
     ],
 )
-async def test_invalid(bench: Bench, fields: dict[str, Any]) -> None:
+async def test_invalid(bench: HandlerBench, fields: dict[str, Any]) -> None:
     assert await ask(bench, **fields) == (ErrorCode.invalid_request, -1, -1)

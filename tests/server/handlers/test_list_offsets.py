@@ -18,14 +18,14 @@ from kohort.protocol.batches import (
     read_header,
 )
 from server.faulty_logs import EVERY_PARTITION, IO_ERROR
-from server.handlers.bench import Bench
+from server.handlers.bench import HandlerBench
 from turns import BOUND_MS, longest_turn_ms
 
 NOTHING = (ErrorCode.none, -1, -1, -1)
 
 
 async def ask(
-    bench: Bench,
+    bench: HandlerBench,
     *partitions: tuple[int, int],
     topic: str = "orders",
     version: int = 11,
@@ -46,7 +46,7 @@ async def ask(
 
 
 async def find(
-    bench: Bench, timestamp: int, *, partition: int = 0, **more: Any
+    bench: HandlerBench, timestamp: int, *, partition: int = 0, **more: Any
 ) -> tuple[ErrorCode, int, int, int]:
     """(error, timestamp, offset, leader epoch)"""
     ((found,),) = [each.partitions for each in await ask(bench, (partition, timestamp), **more)]
@@ -55,7 +55,7 @@ async def find(
 
 
 @pytest.fixture
-def filled(bench: Bench, topic: str) -> Bench:
+def filled(bench: HandlerBench, topic: str) -> HandlerBench:
     """Offsets 0-11 in four batches whose first timestamps are 1000, 2000, 3000 and 2500, then 10
     and 20 ms later.
     """
@@ -68,7 +68,7 @@ def filled(bench: Bench, topic: str) -> Bench:
 
 
 @pytest.mark.parametrize("version", range(2, 12))
-async def test_readers_of_committed_records(filled: Bench, version: int) -> None:
+async def test_readers_of_committed_records(filled: HandlerBench, version: int) -> None:
     log = filled.topics.log("orders", 0)
     assert log is not None
     record = Record(None, b"x", (), 9_000)
@@ -93,7 +93,7 @@ async def test_readers_of_committed_records(filled: Bench, version: int) -> None
 
 
 @pytest.mark.parametrize("version", range(1, 12))
-async def test_ends(filled: Bench, version: int) -> None:
+async def test_ends(filled: HandlerBench, version: int) -> None:
     assert await find(filled, -1, version=version) == (ErrorCode.none, -1, 12, 0)
     assert await find(filled, -2, version=version) == (ErrorCode.none, -1, 0, 0)
     filled.topics.log("orders", 0).trim(4)  # type: ignore[union-attr]
@@ -101,7 +101,7 @@ async def test_ends(filled: Bench, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(1, 12))
-async def test_by_timestamp(filled: Bench, version: int) -> None:
+async def test_by_timestamp(filled: HandlerBench, version: int) -> None:
     for asked, timestamp, offset in (
         (0, 1000, 0),
         (1000, 1000, 0),
@@ -129,7 +129,7 @@ async def test_by_timestamp(filled: Bench, version: int) -> None:
     ],
 )
 async def test_names_since_a_version(
-    filled: Bench, version: int, name: int, since: int, found: Any
+    filled: HandlerBench, version: int, name: int, since: int, found: Any
 ) -> None:
     if version >= since:
         assert await find(filled, name, version=version) == found
@@ -138,28 +138,28 @@ async def test_names_since_a_version(
         assert (error, timestamp, offset) == (ErrorCode.unsupported_version, -1, -1)
 
 
-async def test_an_empty_log(bench: Bench, topic: str) -> None:
+async def test_an_empty_log(bench: HandlerBench, topic: str) -> None:
     for name in (-1, -2, -4):
         assert await find(bench, name) == (ErrorCode.none, -1, 0, 0)
     for name in (-3, -5, -6, 0):
         assert await find(bench, name) == NOTHING
 
 
-async def test_unknown(bench: Bench, topic: str) -> None:
+async def test_unknown(bench: HandlerBench, topic: str) -> None:
     unknown = (ErrorCode.unknown_topic_or_partition, -1, -1, -1)
     assert await find(bench, -1, topic="nope") == unknown
     assert await find(bench, -1, partition=3) == unknown
     assert await find(bench, -1, partition=-1) == unknown
 
 
-async def test_leader_epochs(filled: Bench) -> None:
+async def test_leader_epochs(filled: HandlerBench) -> None:
     assert (await find(filled, -1, current_leader_epoch=1))[0] is ErrorCode.unknown_leader_epoch
     assert await find(filled, -1, current_leader_epoch=0) == (ErrorCode.none, -1, 12, 0)
     assert await find(filled, -1, version=4, current_leader_epoch=-1) == (ErrorCode.none, -1, 12, 0)
 
 
 @pytest.mark.parametrize("version", [1, 11])
-async def test_a_partition_twice_is_refused_once(filled: Bench, version: int) -> None:
+async def test_a_partition_twice_is_refused_once(filled: HandlerBench, version: int) -> None:
     (topic,) = await ask(filled, (0, -1), (0, -2), (1, -1), version=version)
     assert [(each.partition_index, each.error_code) for each in topic.partitions] == [
         (0, ErrorCode.invalid_request),
@@ -167,7 +167,7 @@ async def test_a_partition_twice_is_refused_once(filled: Bench, version: int) ->
     ]
 
 
-async def test_a_topic_twice_is_answered_once(filled: Bench) -> None:
+async def test_a_topic_twice_is_answered_once(filled: HandlerBench) -> None:
     asked = [
         {"name": "orders", "partitions": [{"partition_index": index, "timestamp": -1}]}
         for index in (0, 1)
@@ -177,7 +177,7 @@ async def test_a_topic_twice_is_answered_once(filled: Bench) -> None:
     assert [(each.partition_index, each.offset) for each in topic.partitions] == [(0, 12), (1, 0)]
 
 
-async def test_a_storage_that_fails(filled: Bench) -> None:
+async def test_a_storage_that_fails(filled: HandlerBench) -> None:
     filled.directory.fail("offset_for_timestamp", EVERY_PARTITION, IO_ERROR)
     assert await find(filled, 5) == (ErrorCode.kafka_storage_error, -1, -1, -1)
 
@@ -185,7 +185,7 @@ async def test_a_storage_that_fails(filled: Bench) -> None:
 class TestOffsetForLeaderEpoch:
     async def end(
         self,
-        bench: Bench,
+        bench: HandlerBench,
         epoch: int,
         current: int = -1,
         *,
@@ -201,16 +201,18 @@ class TestOffsetForLeaderEpoch:
         return found.error_code, found.leader_epoch, found.end_offset
 
     @pytest.mark.parametrize("version", [2, 3, 4])
-    async def test_the_one_epoch_ends_where_the_log_does(self, filled: Bench, version: int) -> None:
+    async def test_the_one_epoch_ends_where_the_log_does(
+        self, filled: HandlerBench, version: int
+    ) -> None:
         assert await self.end(filled, 0, version=version) == (ErrorCode.none, 0, 12)
         assert await self.end(filled, 0, 0, version=version) == (ErrorCode.none, 0, 12)
         assert await self.end(filled, 0, partition=1, version=version) == (ErrorCode.none, 0, 0)
 
-    async def test_other_epochs_never_were(self, filled: Bench) -> None:
+    async def test_other_epochs_never_were(self, filled: HandlerBench) -> None:
         for epoch in (-1, 1, 5):
             assert await self.end(filled, epoch) == (ErrorCode.none, -1, -1)
 
-    async def test_errors(self, filled: Bench) -> None:
+    async def test_errors(self, filled: HandlerBench) -> None:
         unknown = (ErrorCode.unknown_topic_or_partition, -1, -1)
         assert await self.end(filled, 0, topic="nope") == unknown
         assert await self.end(filled, 0, partition=9) == unknown
@@ -221,7 +223,7 @@ class TestTurns:
     """Lookups that no index answers."""
 
     @pytest.fixture
-    def behind_the_largest(self, bench: Bench, topic: str) -> Bench:
+    def behind_the_largest(self, bench: HandlerBench, topic: str) -> HandlerBench:
         """The record with the largest timestamp, and a start offset behind it."""
         log = bench.topics.log(topic, 0)
         assert log is not None
@@ -236,7 +238,7 @@ class TestTurns:
 
     @pytest.mark.parametrize(("timestamp", "offset"), [(-3, 50_001), (7_000, -1), (6_000, 50_001)])
     async def test_headers_of_a_whole_segment(
-        self, behind_the_largest: Bench, timestamp: int, offset: int
+        self, behind_the_largest: HandlerBench, timestamp: int, offset: int
     ) -> None:
         await find(behind_the_largest, -2)  # what is imported once does not count
         worst, (_, _, found, _) = await longest_turn_ms(find(behind_the_largest, timestamp))
@@ -244,7 +246,7 @@ class TestTurns:
         assert found == offset
         assert worst < BOUND_MS
 
-    async def test_a_batch_of_very_many_records(self, bench: Bench, topic: str) -> None:
+    async def test_a_batch_of_very_many_records(self, bench: HandlerBench, topic: str) -> None:
         log = bench.topics.log(topic, 0)
         assert log is not None
         count = 200_000
@@ -258,7 +260,7 @@ class TestTurns:
         assert (time, found) == (5_000, count - 1)
         assert worst < BOUND_MS
 
-    async def test_a_log_that_changes_meanwhile(self, behind_the_largest: Bench) -> None:
+    async def test_a_log_that_changes_meanwhile(self, behind_the_largest: HandlerBench) -> None:
         log = behind_the_largest.topics.log("orders", 0)
         assert log is not None
         finding = asyncio.ensure_future(find(behind_the_largest, -3))

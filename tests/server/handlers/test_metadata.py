@@ -10,7 +10,7 @@ import pytest
 from kohort.errors import ErrorCode
 from kohort.protocol.apis import BY_NAME
 from kohort.server.topics import NewTopic
-from server.handlers.bench import Bench
+from server.handlers.bench import HandlerBench
 from server.identities import ENDPOINT
 
 ALL = range(14)
@@ -23,12 +23,12 @@ def by_name(answer: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("version", ALL[1:])
 async def test_the_rack_of_the_broker(version: int) -> None:
-    answer = await Bench(broker_rack="r1").ask("metadata", version, topics=[])
+    answer = await HandlerBench(broker_rack="r1").ask("metadata", version, topics=[])
     assert [each.rack for each in answer.brokers] == ["r1"]
 
 
 @pytest.mark.parametrize("version", ALL)
-async def test_a_topic(bench: Bench, topic: str, version: int) -> None:
+async def test_a_topic(bench: HandlerBench, topic: str, version: int) -> None:
     answer = await bench.ask("metadata", version, topics=[{"name": topic}])
     (broker,) = answer.brokers
     assert (broker.node_id, broker.host, broker.port) == (0, "broker.test", 9092)
@@ -50,7 +50,7 @@ async def test_a_topic(bench: Bench, topic: str, version: int) -> None:
 
 
 async def test_the_broker_has_the_address_of_the_listener_that_is_asked(
-    bench: Bench, topic: str
+    bench: HandlerBench, topic: str
 ) -> None:
     outside = replace(ENDPOINT, listener="OUTSIDE", host="outside.test", port=19092)
     for endpoint in (ENDPOINT, outside, ENDPOINT):
@@ -65,7 +65,7 @@ async def test_the_broker_has_the_address_of_the_listener_that_is_asked(
             assert (node.host, node.port) == (endpoint.host, endpoint.port)
 
 
-async def test_all_topics(bench: Bench) -> None:
+async def test_all_topics(bench: HandlerBench) -> None:
     bench.topics.create("a", 1)
     bench.topics.create("__consumer_offsets", 1, internal=True)
     for version, everything in ((0, ()), (1, None), (12, None)):
@@ -77,7 +77,7 @@ async def test_all_topics(bench: Bench) -> None:
 
 @pytest.mark.parametrize("version", ALL)
 async def test_a_missing_topic_is_created_and_told_the_next_time(
-    bench: Bench, version: int
+    bench: HandlerBench, version: int
 ) -> None:
     for code in (UNKNOWN, ErrorCode.none):
         answer = await bench.ask(
@@ -89,7 +89,9 @@ async def test_a_missing_topic_is_created_and_told_the_next_time(
     assert bench.topics.get("new") is not None
 
 
-async def test_a_topic_that_others_create_and_delete_meanwhile_is_unknown(bench: Bench) -> None:
+async def test_a_topic_that_others_create_and_delete_meanwhile_is_unknown(
+    bench: HandlerBench,
+) -> None:
     """Kafka's Metadata never says TOPIC_ALREADY_EXISTS, which no client retries."""
     creating = asyncio.ensure_future(bench.topics.create_each([NewTopic("new", 1)]))
     asked = {"topics": [{"name": "new"}], "allow_auto_topic_creation": True}
@@ -105,13 +107,13 @@ async def test_a_topic_that_others_create_and_delete_meanwhile_is_unknown(bench:
 
 
 async def test_the_number_of_partitions_of_a_created_topic_is_the_brokers() -> None:
-    bench = Bench(num_partitions=4)
+    bench = HandlerBench(num_partitions=4)
     await bench.ask("metadata", 12, topics=[{"name": "new"}], allow_auto_topic_creation=True)
     assert len(bench.topics.get("new").partitions) == 4  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("version", [4, 9, 13])
-async def test_the_client_may_forbid_creation(bench: Bench, version: int) -> None:
+async def test_the_client_may_forbid_creation(bench: HandlerBench, version: int) -> None:
     answer = await bench.ask(
         "metadata", version, topics=[{"name": "new"}], allow_auto_topic_creation=False
     )
@@ -120,12 +122,12 @@ async def test_the_client_may_forbid_creation(bench: Bench, version: int) -> Non
 
 
 async def test_the_broker_may_forbid_creation() -> None:
-    bench = Bench(auto_create_topics_enable=False)
+    bench = HandlerBench(auto_create_topics_enable=False)
     answer = await bench.ask("metadata", 3, topics=[{"name": "new"}])
     assert by_name(answer)["new"].error_code is UNKNOWN
 
 
-async def test_internal_topics_are_never_created_on_the_way(bench: Bench) -> None:
+async def test_internal_topics_are_never_created_on_the_way(bench: HandlerBench) -> None:
     answer = await bench.ask(
         "metadata", 9, topics=[{"name": "__transaction_state"}], allow_auto_topic_creation=True
     )
@@ -135,7 +137,7 @@ async def test_internal_topics_are_never_created_on_the_way(bench: Bench) -> Non
 
 
 @pytest.mark.parametrize("allowed", [True, False])
-async def test_names_that_no_topic_can_have(bench: Bench, allowed: bool) -> None:
+async def test_names_that_no_topic_can_have(bench: HandlerBench, allowed: bool) -> None:
     bench.topics.create("a.b", 1)
     wanted = [{"name": name} for name in ("bad name", "", "a.b", "a.b", "a_b")]
     answer = await bench.ask("metadata", 12, topics=wanted, allow_auto_topic_creation=allowed)
@@ -148,7 +150,7 @@ async def test_names_that_no_topic_can_have(bench: Bench, allowed: bool) -> None
 
 
 @pytest.mark.parametrize("version", [12, 13])
-async def test_by_id(bench: Bench, topic: str, version: int) -> None:
+async def test_by_id(bench: HandlerBench, topic: str, version: int) -> None:
     topic_id, unknown = bench.topics.get(topic).id, uuid4()  # type: ignore[union-attr]
     wanted = [
         {"topic_id": topic_id, "name": None},
@@ -171,7 +173,7 @@ async def test_by_id(bench: Bench, topic: str, version: int) -> None:
     ("topic_id", "name"), [(UUID(int=7), None), (UUID(int=7), "a"), (None, None)]
 )
 async def test_ids_before_v12_are_refused(
-    bench: Bench, version: int, topic_id: UUID | None, name: str | None
+    bench: HandlerBench, version: int, topic_id: UUID | None, name: str | None
 ) -> None:
     answer = await bench.ask("metadata", version, topics=[{"topic_id": topic_id, "name": name}])
     assert (answer.brokers, answer.controller_id, answer.cluster_id) == ((), -1, None)
@@ -183,12 +185,12 @@ async def test_ids_before_v12_are_refused(
     )
 
 
-async def test_neither_name_nor_id(bench: Bench) -> None:
+async def test_neither_name_nor_id(bench: HandlerBench) -> None:
     answer = await bench.ask("metadata", 13, topics=[{"topic_id": None, "name": None}])
     assert answer.error_code is ErrorCode.invalid_request
 
 
-async def test_authorized_operations(bench: Bench, topic: str) -> None:
+async def test_authorized_operations(bench: HandlerBench, topic: str) -> None:
     asked = {
         "include_cluster_authorized_operations": True,
         "include_topic_authorized_operations": True,
@@ -202,7 +204,9 @@ async def test_authorized_operations(bench: Bench, topic: str) -> None:
     assert [each.topic_authorized_operations for each in answer.topics] == [-(2**31), -(2**31)]
 
 
-async def test_an_answer_is_encoded_once_until_a_topic_changes(bench: Bench, topic: str) -> None:
+async def test_an_answer_is_encoded_once_until_a_topic_changes(
+    bench: HandlerBench, topic: str
+) -> None:
     async def packed() -> bytes | None:
         exchange, _ = bench.begin("metadata", 12, topics=None)
         return exchange.packed
@@ -219,7 +223,7 @@ async def test_an_answer_is_encoded_once_until_a_topic_changes(bench: Bench, top
     assert await packed() not in (first, second, third)
 
 
-async def test_unknown_names_are_not_remembered(bench: Bench) -> None:
+async def test_unknown_names_are_not_remembered(bench: HandlerBench) -> None:
     for number in range(100):
         await bench.ask(
             "metadata", 9, topics=[{"name": f"t{number}"}], allow_auto_topic_creation=False
@@ -227,7 +231,7 @@ async def test_unknown_names_are_not_remembered(bench: Bench) -> None:
     assert len(bench.topics.responses) == 0
 
 
-async def test_remembered_answers_are_bounded(bench: Bench) -> None:
+async def test_remembered_answers_are_bounded(bench: HandlerBench) -> None:
     for number in range(100):
         await bench.ask(
             "metadata", 9, topics=[{"name": f"t{number}"}], allow_auto_topic_creation=True
@@ -238,7 +242,7 @@ async def test_remembered_answers_are_bounded(bench: Bench) -> None:
 
 
 async def test_a_request_that_names_a_topic_many_times_is_not_kept(
-    bench: Bench, topic: str
+    bench: HandlerBench, topic: str
 ) -> None:
     for count in (1, 10_000):
         answer = await bench.ask(
@@ -249,7 +253,7 @@ async def test_a_request_that_names_a_topic_many_times_is_not_kept(
 
 
 @pytest.mark.parametrize("version", range(13))
-async def test_very_many_topics_are_described_as_few_are(bench: Bench, version: int) -> None:
+async def test_very_many_topics_are_described_as_few_are(bench: HandlerBench, version: int) -> None:
     names = [f"t{n:03}" for n in range(250)]
     for name in names:
         bench.topics.create(name, 2)

@@ -10,7 +10,7 @@ from kohort.protocol.building import request
 from kohort.protocol.messages import decode_request, encode
 from kohort.server.handlers import offset_delete
 from runtime.test_turns import loaded, log_of, many
-from server.handlers.bench import Bench, Unread
+from server.handlers.bench import HandlerBench, Unread
 from turns import BOUND_MS, longest_turn_ms
 
 
@@ -46,7 +46,7 @@ def topics(*asked: tuple[str, range]) -> list[dict[str, Any]]:
     ],
 )
 async def test_the_response_is_that_of_few(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, asked: tuple[tuple[str, range], ...]
+    bench: HandlerBench, monkeypatch: pytest.MonkeyPatch, asked: tuple[tuple[str, range], ...]
 ) -> None:
     for name in ("t", "u"):
         bench.topics.create(name, 900)
@@ -58,7 +58,7 @@ async def test_the_response_is_that_of_few(
     assert response == await bench.ask("offset_delete", 0, group_id="g", topics=topics(*asked))
 
 
-async def test_an_error_of_the_group(bench: Bench) -> None:
+async def test_an_error_of_the_group(bench: HandlerBench) -> None:
     bench.topics.create("t", 2_000)
     bench.groups = Deleted(ErrorCode.group_id_not_found)
     response = await bench.ask("offset_delete", 0, group_id="g", topics=topics(("t", range(2_000))))
@@ -66,7 +66,7 @@ async def test_an_error_of_the_group(bench: Bench) -> None:
     assert response.topics == ()
 
 
-async def test_all_offsets_of_a_very_large_group(bench: Bench) -> None:
+async def test_all_offsets_of_a_very_large_group(bench: HandlerBench) -> None:
     for name in ("t", "u"):
         bench.topics.create(name, 10_000)
     bench.groups = await loaded(log_of(many(["t", "u"], 10_000)))

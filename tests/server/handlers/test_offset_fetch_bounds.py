@@ -12,7 +12,7 @@ from kohort.protocol.building import request
 from kohort.protocol.messages import decode_request, encode
 from kohort.server.handlers import offset_fetch
 from runtime.test_turns import loaded, log_of, many
-from server.handlers.bench import Bench, Unread
+from server.handlers.bench import HandlerBench, Unread
 from turns import BOUND_MS, longest_turn_ms
 
 
@@ -42,7 +42,9 @@ def groups(*names: str) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("version", [8, 9])
 @pytest.mark.parametrize("count", [1, 2, 3, 200])
-async def test_each_group_has_its_entry_in_order(bench: Bench, version: int, count: int) -> None:
+async def test_each_group_has_its_entry_in_order(
+    bench: HandlerBench, version: int, count: int
+) -> None:
     bench.groups = Committed(3)
     names = [f"g{n}" for n in range(count)]
     response = await bench.ask("offset_fetch", version, groups=groups(*names))
@@ -54,7 +56,7 @@ async def test_each_group_has_its_entry_in_order(bench: Bench, version: int, cou
 
 @pytest.mark.parametrize("version", range(1, 8))
 async def test_each_partition_says_that_another_coordinator_has_to_be_asked(
-    bench: Bench, version: int
+    bench: HandlerBench, version: int
 ) -> None:
     bench.groups = Committed(3)
     topics = [{"name": "orders", "partition_indexes": [0, 1]}]
@@ -65,12 +67,14 @@ async def test_each_partition_says_that_another_coordinator_has_to_be_asked(
     assert version == 1 or response.error_code == ErrorCode.not_coordinator
 
 
-async def test_no_groups_at_all(bench: Bench) -> None:
+async def test_no_groups_at_all(bench: HandlerBench) -> None:
     response = await bench.ask("offset_fetch", 8, groups=[])
     assert response.groups == ()
 
 
-async def test_a_group_that_is_named_again_is_refused_in_a_large_response(bench: Bench) -> None:
+async def test_a_group_that_is_named_again_is_refused_in_a_large_response(
+    bench: HandlerBench,
+) -> None:
     bench.groups = Committed(1_000)
     response = await bench.ask("offset_fetch", 8, groups=groups(*["g"] * 400, "unknown", "h"))
     *errors, unknown, other = [each.error_code for each in response.groups]
@@ -108,7 +112,7 @@ class Large:
 
 
 @pytest.mark.parametrize("version", range(2, 11))
-async def test_very_many_offsets_are_encoded_as_few_are(bench: Bench, version: int) -> None:
+async def test_very_many_offsets_are_encoded_as_few_are(bench: HandlerBench, version: int) -> None:
     for name in ("orders", "other"):
         bench.topics.create(name, 1)
     asked = {"topics": None, "group_id": "g"} if version < 8 else {"groups": groups("g")}
@@ -123,7 +127,7 @@ async def test_very_many_offsets_are_encoded_as_few_are(bench: Bench, version: i
 
 
 @pytest.mark.parametrize("version", [8, 10])
-async def test_a_very_large_group_among_others(bench: Bench, version: int) -> None:
+async def test_a_very_large_group_among_others(bench: HandlerBench, version: int) -> None:
     bench.topics.create("orders", 1)
     bench.groups = Large(Everything())
     response = await bench.ask("offset_fetch", version, groups=groups("a", "b"))
@@ -131,7 +135,7 @@ async def test_a_very_large_group_among_others(bench: Bench, version: int) -> No
     assert [len(each.topics) for each in response.groups] == [3 if version < 10 else 1] * 2
 
 
-async def test_all_offsets_of_a_very_large_group(bench: Bench) -> None:
+async def test_all_offsets_of_a_very_large_group(bench: HandlerBench) -> None:
     bench.groups = await loaded(log_of(many(["t", "u"], 25_000)))
     exchange = Unread(9, 9)
     decoded = decode_request(9, 9, encode(request(9, 9, groups=groups("g"))))

@@ -25,14 +25,21 @@ from kohort.security.acls import (
 from kohort.server.handlers.produce import FAST_PATHS, MAX_FAST_PATH_BYTES
 from kohort.server.logging import AuditLog
 from kohort.types import TopicPartition
-from server.handlers.bench import NO_ANSWER, START, Bench, FakeExchange, HungUpError, batch_of
+from server.handlers.bench import (
+    NO_ANSWER,
+    START,
+    FakeExchange,
+    HandlerBench,
+    HungUpError,
+    batch_of,
+)
 
 ALL = range(3, 14)
 DAY = 86_400_000
 
 
 def data(
-    bench: Bench, version: int, batches: dict[int, bytes | None], topic: Any = "orders"
+    bench: HandlerBench, version: int, batches: dict[int, bytes | None], topic: Any = "orders"
 ) -> dict[str, Any]:
     partitions = [{"index": index, "records": records} for index, records in batches.items()]
     if version < 13:
@@ -42,7 +49,7 @@ def data(
 
 
 async def produce(
-    bench: Bench,
+    bench: HandlerBench,
     batches: dict[int, bytes | None] | bytes | None,
     *,
     version: int = 9,
@@ -64,20 +71,20 @@ async def produce(
     return results if isinstance(batches, dict) else results[0]
 
 
-async def error(bench: Bench, batch: bytes | None, **how: Any) -> ErrorCode:
+async def error(bench: HandlerBench, batch: bytes | None, **how: Any) -> ErrorCode:
     result = await produce(bench, batch, **how)
     assert result.base_offset == -1
     assert result.log_append_time is None
     return result.error_code  # type: ignore[no-any-return]
 
 
-def end(bench: Bench, partition: int = 0, topic: str = "orders") -> int:
+def end(bench: HandlerBench, partition: int = 0, topic: str = "orders") -> int:
     return bench.topics.log(topic, partition).end_offset  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("version", ALL)
 @pytest.mark.parametrize("acks", [-1, 1])
-async def test_appended(bench: Bench, topic: str, version: int, acks: int) -> None:
+async def test_appended(bench: HandlerBench, topic: str, version: int, acks: int) -> None:
     bench.fill(topic, records=3)
     bench.topics.log(topic, 0).trim(2)  # type: ignore[union-attr]
     first, second = await produce(
@@ -97,7 +104,7 @@ async def test_appended(bench: Bench, topic: str, version: int, acks: int) -> No
 
 @pytest.mark.parametrize("version", ALL)
 async def test_topics_are_answered_as_they_were_named(
-    bench: Bench, topic: str, version: int
+    bench: HandlerBench, topic: str, version: int
 ) -> None:
     bench.topics.create("other", 1)
     asked = [data(bench, version, {0: batch_of(b"a")}, name) for name in ("other", "orders")]
@@ -109,7 +116,7 @@ async def test_topics_are_answered_as_they_were_named(
 
 
 @pytest.mark.parametrize("version", ALL)
-async def test_what_does_not_exist(bench: Bench, topic: str, version: int) -> None:
+async def test_what_does_not_exist(bench: HandlerBench, topic: str, version: int) -> None:
     nowhere = "nope" if version < 13 else uuid4()
     unknown = ErrorCode.unknown_topic_or_partition if version < 13 else ErrorCode.unknown_topic_id
     result = await produce(bench, batch_of(b"a"), topic=nowhere, version=version)
@@ -124,20 +131,22 @@ async def test_what_does_not_exist(bench: Bench, topic: str, version: int) -> No
     ]
 
 
-async def test_the_zero_topic_id(bench: Bench) -> None:
+async def test_the_zero_topic_id(bench: HandlerBench) -> None:
     assert (
         await error(bench, batch_of(b"a"), topic=UUID(int=0), version=13)
         is ErrorCode.unknown_topic_id
     )
 
 
-async def test_nothing_at_all(bench: Bench) -> None:
+async def test_nothing_at_all(bench: HandlerBench) -> None:
     assert (await bench.ask("produce", 9, acks=-1, topic_data=())).responses == ()
 
 
 @pytest.mark.parametrize("acks", [2, -2, 100])
 @pytest.mark.parametrize("version", ALL)
-async def test_acks_that_do_not_exist(bench: Bench, topic: str, version: int, acks: int) -> None:
+async def test_acks_that_do_not_exist(
+    bench: HandlerBench, topic: str, version: int, acks: int
+) -> None:
     results = await produce(
         bench, {0: batch_of(b"a"), 7: batch_of(b"a")}, acks=acks, version=version
     )
@@ -174,7 +183,7 @@ GOOD = batch_of(b"a")
     ids=lambda value: value.name if isinstance(value, ErrorCode) else repr(value)[:20],
 )
 async def test_batches_that_are_none(
-    bench: Bench, topic: str, records: bytes | None, code: ErrorCode
+    bench: HandlerBench, topic: str, records: bytes | None, code: ErrorCode
 ) -> None:
     assert await error(bench, records) is code
     assert end(bench) == 0
@@ -186,7 +195,7 @@ def test_any_bytes_are_answered_and_the_log_stays_readable(
     noise: bytes, at: int, patch: bytes
 ) -> None:
     async def answers() -> None:
-        bench = Bench()
+        bench = HandlerBench()
         bench.topics.create("orders", 1)
         for records in (noise, GOOD[:at] + patch + GOOD[at + len(patch) :], GOOD + noise):
             result = await produce(bench, records)
@@ -201,7 +210,7 @@ def test_any_bytes_are_answered_and_the_log_stays_readable(
 
 
 async def test_one_partition_that_is_refused_does_not_stop_the_others(
-    bench: Bench, topic: str
+    bench: HandlerBench, topic: str
 ) -> None:
     results = await produce(bench, {0: GOOD, 1: b"", 2: GOOD})
     assert [each.error_code for each in results] == [
@@ -212,7 +221,7 @@ async def test_one_partition_that_is_refused_does_not_stop_the_others(
 
 
 @pytest.mark.parametrize("version", [7, 8, 9, 13])
-async def test_refused_records_are_named(bench: Bench, version: int) -> None:
+async def test_refused_records_are_named(bench: HandlerBench, version: int) -> None:
     bench.topics.create("compacted", 1, {"cleanup.policy": "compact"})
     assert (
         await produce(bench, batch_of(b"a", key=b"k"), topic="compacted", version=version)
@@ -226,7 +235,7 @@ async def test_refused_records_are_named(bench: Bench, version: int) -> None:
     assert end(bench, topic="compacted") == 1
 
 
-async def test_timestamps_out_of_range(bench: Bench, topic: str) -> None:
+async def test_timestamps_out_of_range(bench: HandlerBench, topic: str) -> None:
     result = await produce(bench, batch_of(b"a", timestamp=START + DAY))
     assert result.error_code is ErrorCode.invalid_timestamp
     assert [each.batch_index for each in result.record_errors] == [0]
@@ -236,7 +245,7 @@ async def test_timestamps_out_of_range(bench: Bench, topic: str) -> None:
 
 
 @pytest.mark.parametrize("version", ALL)
-async def test_log_append_time(bench: Bench, version: int) -> None:
+async def test_log_append_time(bench: HandlerBench, version: int) -> None:
     bench.topics.create("stamped", 1, {"message.timestamp.type": "LogAppendTime"})
     bench.clock.ms += 5
     result = await produce(bench, batch_of(b"a", timestamp=1), topic="stamped", version=version)
@@ -245,7 +254,7 @@ async def test_log_append_time(bench: Bench, version: int) -> None:
     assert [each.timestamp for each in decode_records(stored)] == [START + 5]
 
 
-async def test_zstd_since_v7(bench: Bench, topic: str) -> None:
+async def test_zstd_since_v7(bench: HandlerBench, topic: str) -> None:
     batch = batch_of(b"a" * 1000, codec=Codec.ZSTD)
     assert await error(bench, batch, version=6) is ErrorCode.unsupported_compression_type
     assert (await produce(bench, batch, version=7)).error_code is ErrorCode.none
@@ -253,7 +262,7 @@ async def test_zstd_since_v7(bench: Bench, topic: str) -> None:
 
 @pytest.mark.parametrize("codec", list(Codec))
 async def test_codecs_pass_untouched_unless_the_topic_has_one(
-    bench: Bench, topic: str, codec: Codec
+    bench: HandlerBench, topic: str, codec: Codec
 ) -> None:
     batch = batch_of(b"a" * 1000, codec=codec)
     await produce(bench, batch)
@@ -267,13 +276,13 @@ async def test_codecs_pass_untouched_unless_the_topic_has_one(
     assert [each.value for each in decode_records(stored)] == [b"a" * 1000]
 
 
-async def test_internal_topics_are_not_for_clients(bench: Bench) -> None:
+async def test_internal_topics_are_not_for_clients(bench: HandlerBench) -> None:
     bench.topics.create("__consumer_offsets", 1, internal=True)
     assert await error(bench, GOOD, topic="__consumer_offsets") is ErrorCode.invalid_topic_exception
     assert end(bench, topic="__consumer_offsets") == 0
 
 
-async def test_a_smaller_max_message_bytes_acts_at_once(bench: Bench, topic: str) -> None:
+async def test_a_smaller_max_message_bytes_acts_at_once(bench: HandlerBench, topic: str) -> None:
     bench.topics.alter_configs(topic, {"max.message.bytes": "50"})
     assert await error(bench, GOOD) is ErrorCode.message_too_large
 
@@ -285,23 +294,23 @@ class TestIdempotence:
         )
 
     async def test_a_batch_that_comes_again_is_answered_with_its_place(
-        self, bench: Bench, topic: str
+        self, bench: HandlerBench, topic: str
     ) -> None:
         for sequence, offset in ((0, 0), (2, 2), (0, 0), (2, 2), (4, 4)):
             result = await produce(bench, self.batch(sequence))
             assert (result.error_code, result.base_offset) == (ErrorCode.none, offset)
         assert end(bench) == 6
 
-    async def test_a_gap(self, bench: Bench, topic: str) -> None:
+    async def test_a_gap(self, bench: HandlerBench, topic: str) -> None:
         await produce(bench, self.batch(0))
         assert await error(bench, self.batch(5)) is ErrorCode.out_of_order_sequence_number
         assert end(bench) == 2
 
-    async def test_an_older_epoch(self, bench: Bench, topic: str) -> None:
+    async def test_an_older_epoch(self, bench: HandlerBench, topic: str) -> None:
         await produce(bench, self.batch(0, epoch=3))
         assert await error(bench, self.batch(2, epoch=2)) is ErrorCode.invalid_producer_epoch
 
-    async def test_partitions_count_by_themselves(self, bench: Bench, topic: str) -> None:
+    async def test_partitions_count_by_themselves(self, bench: HandlerBench, topic: str) -> None:
         results = await produce(bench, {0: self.batch(0), 1: self.batch(0)})
         assert [each.base_offset for each in results] == [0, 0]
 
@@ -312,16 +321,18 @@ class TestTransactions:
     )
 
     async def test_a_transactional_batch_needs_a_transactional_id(
-        self, bench: Bench, topic: str
+        self, bench: HandlerBench, topic: str
     ) -> None:
         assert await error(bench, self.batch) is ErrorCode.transactional_id_authorization_failed
 
-    async def test_a_transactional_id_alone_does_no_harm(self, bench: Bench, topic: str) -> None:
+    async def test_a_transactional_id_alone_does_no_harm(
+        self, bench: HandlerBench, topic: str
+    ) -> None:
         assert (await produce(bench, GOOD, transactional_id="tx")).error_code is ErrorCode.none
 
 
 class TestWithoutAcks:
-    async def test_no_answer(self, bench: Bench, topic: str) -> None:
+    async def test_no_answer(self, bench: HandlerBench, topic: str) -> None:
         assert await produce(bench, GOOD, acks=0) is NO_ANSWER
         assert end(bench) == 1
 
@@ -337,7 +348,7 @@ class TestWithoutAcks:
         ],
     )
     async def test_an_error_closes_the_connection(
-        self, bench: Bench, topic: str, how: dict[str, Any]
+        self, bench: HandlerBench, topic: str, how: dict[str, Any]
     ) -> None:
         with pytest.raises(HungUpError):
             await produce(bench, **{"batches": {0: GOOD}, "acks": 0} | how)
@@ -360,16 +371,16 @@ class SlowLog:
 class TestDurable:
     @pytest.fixture
     async def slow(self) -> Any:
-        bench = Bench(durability="fsync")
+        bench = HandlerBench(durability="fsync")
         topic = bench.topics.create("orders", 2)
         topic.partitions = tuple(SlowLog(log) for log in topic.partitions)  # type: ignore[assignment,misc]
         return bench
 
-    def begin(self, bench: Bench, **fields: Any) -> Any:
+    def begin(self, bench: HandlerBench, **fields: Any) -> Any:
         asked = data(bench, 9, {0: GOOD, 1: GOOD, 2: GOOD})
         return bench.begin("produce", 9, **{"acks": -1, "topic_data": [asked]} | fields)
 
-    async def test_the_answer_waits_for_all_that_was_appended(self, slow: Bench) -> None:
+    async def test_the_answer_waits_for_all_that_was_appended(self, slow: HandlerBench) -> None:
         exchange, task = self.begin(slow)
         for log in slow.topics.get("orders").partitions:  # type: ignore[union-attr]
             await asyncio.sleep(0)
@@ -379,7 +390,9 @@ class TestDurable:
         codes = [each.error_code for each in exchange.outcome.responses[0].partition_responses]
         assert codes == [ErrorCode.none, ErrorCode.none, ErrorCode.unknown_topic_or_partition]
 
-    async def test_what_did_not_reach_the_disk_is_not_acknowledged(self, slow: Bench) -> None:
+    async def test_what_did_not_reach_the_disk_is_not_acknowledged(
+        self, slow: HandlerBench
+    ) -> None:
         exchange, task = self.begin(slow)
         first, second = slow.topics.get("orders").partitions  # type: ignore[union-attr]
         first.written.set_result(None)  # type: ignore[attr-defined]
@@ -392,12 +405,12 @@ class TestDurable:
         ]
         assert results[1].base_offset == -1
 
-    async def test_without_acks_nobody_waits(self, slow: Bench) -> None:
+    async def test_without_acks_nobody_waits(self, slow: HandlerBench) -> None:
         asked = data(slow, 9, {0: GOOD})
         assert await slow.ask("produce", 9, acks=0, topic_data=[asked]) is NO_ANSWER
 
 
-async def test_a_storage_that_fails(bench: Bench, topic: str) -> None:
+async def test_a_storage_that_fails(bench: HandlerBench, topic: str) -> None:
     bench.directory.fail("append", TopicPartition(topic, 0))
     result = await produce(bench, GOOD)
     assert (result.error_code, result.error_message) == (
@@ -409,7 +422,7 @@ async def test_a_storage_that_fails(bench: Bench, topic: str) -> None:
 @pytest.mark.parametrize("ahead_ms", [-3_650 * DAY, -DAY // 12, DAY // 12, 30 * DAY])
 @pytest.mark.usefixtures("topic")
 async def test_records_of_now_are_taken_after_the_wall_clock_was_set(
-    bench: Bench, ahead_ms: int
+    bench: HandlerBench, ahead_ms: int
 ) -> None:
     bench.clock.ahead_ms = ahead_ms
     result = await produce(bench, batch_of(b"a", timestamp=bench.clock.timestamp()))
@@ -426,8 +439,8 @@ class TestFromBytes:
     """The fast path does what `handle` does, or nothing."""
 
     @staticmethod
-    def secured(audit_log: Path) -> Bench:
-        bench = Bench(
+    def secured(audit_log: Path) -> HandlerBench:
+        bench = HandlerBench(
             authorizer_class_name="org.apache.kafka.metadata.authorizer.StandardAuthorizer"
         )
         allow, everybody = AclPermissionType.ALLOW, "User:*"

@@ -17,7 +17,7 @@ from kohort.protocol.batches import AbandonedError, Codec, Effort, Rules, build,
 from kohort.protocol.records import Record, encode
 from kohort.server.refused_batches import MAX_SENDERS
 from server.faulty_logs import LostLog
-from server.handlers.bench import START, Bench, batch_of
+from server.handlers.bench import START, HandlerBench, batch_of
 from turns import BOUND_MS, longest_turn_ms
 
 
@@ -60,7 +60,7 @@ def data(batches: dict[int, bytes], topic: str) -> dict[str, Any]:
     ("codec", "mebibytes"), [(Codec.ZSTD, 4), (Codec.GZIP, 16), (Codec.LZ4, 4)]
 )
 async def test_a_bomb_of_tiny_records_is_validated_beside_the_loop(
-    bench: Bench, topic: str, codec: Codec, mebibytes: int
+    bench: HandlerBench, topic: str, codec: Codec, mebibytes: int
 ) -> None:
     """Records of 4 MiB take too long to look at in the loop, and 16 MiB to inflate by GZIP."""
     bench.topics.alter_configs(topic, {"max.message.bytes": str(32 << 20)})
@@ -73,7 +73,7 @@ async def test_a_bomb_of_tiny_records_is_validated_beside_the_loop(
 
 @pytest.mark.parametrize(("topic_name", "acks"), [("unknown", -1), ("orders", 7)])
 async def test_very_many_partitions_take_many_turns(
-    bench: Bench, topic: str, topic_name: str, acks: int
+    bench: HandlerBench, topic: str, topic_name: str, acks: int
 ) -> None:
     partitions = dict.fromkeys(range(100_000), b"")
     exchange, task = bench.begin("produce", 9, **data(partitions, topic_name) | {"acks": acks})
@@ -88,7 +88,7 @@ async def test_very_many_partitions_take_many_turns(
 
 
 async def test_what_a_request_unpacks_to_is_bounded(topic: str) -> None:
-    bench = Bench(produce_inflated_max_bytes=5 * 1024 * 1024)
+    bench = HandlerBench(produce_inflated_max_bytes=5 * 1024 * 1024)
     bench.topics.create("orders", 3)
     batch = bomb(2)
     response = await bench.ask("produce", 9, **data({0: batch, 1: batch, 2: batch}, topic))
@@ -100,7 +100,7 @@ async def test_what_a_request_unpacks_to_is_bounded(topic: str) -> None:
     ]
 
 
-async def test_a_heavy_batch_is_refused_as_a_light_one_is(bench: Bench, topic: str) -> None:
+async def test_a_heavy_batch_is_refused_as_a_light_one_is(bench: HandlerBench, topic: str) -> None:
     bench.topics.create("compacted", 1, {"cleanup.policy": "compact"})
     batch = numbered(10_000)
     response = await bench.ask("produce", 9, **data({0: batch}, "compacted"))
@@ -114,7 +114,7 @@ async def test_a_heavy_batch_is_refused_as_a_light_one_is(bench: Bench, topic: s
     assert response.responses[0].partition_responses[0].error_code == ErrorCode.corrupt_message
 
 
-async def test_batches_of_one_request_keep_their_order(bench: Bench, topic: str) -> None:
+async def test_batches_of_one_request_keep_their_order(bench: HandlerBench, topic: str) -> None:
     heavy, light = bomb(4), build([Record(b"k", b"v", (), START)])
     request = data({}, topic)
     request["topic_data"][0]["partition_data"] = [
@@ -126,7 +126,7 @@ async def test_batches_of_one_request_keep_their_order(bench: Bench, topic: str)
     assert [each.base_offset for each in results] == [0, 1, 1 + count]
 
 
-async def test_many_batches_give_way(bench: Bench, topic: str) -> None:
+async def test_many_batches_give_way(bench: HandlerBench, topic: str) -> None:
     records = [Record(b"k", b"v" * 100, (), START)] * 5_000
     batch = build(records, codec=Codec.GZIP)
     request = data({}, topic)
@@ -150,7 +150,7 @@ def collected_seldom() -> Iterator[None]:
 
 @pytest.mark.usefixtures("collected_seldom")
 async def test_very_many_batches_that_do_not_become_durable() -> None:
-    bench = Bench(durability="fsync")
+    bench = HandlerBench(durability="fsync")
     topic = bench.topics.create("orders", 1)
     lost: Any = LostLog(*topic.partitions)
     topic.partitions = (lost,)

@@ -17,7 +17,7 @@ from kohort.protocol.messages import encode, request
 from kohort.server.handlers.produce import FAST_PATHS
 from kohort.types import TopicPartition
 from server.faulty_logs import NO_SPACE, LostLog
-from server.handlers.bench import Bench, FakeExchange, batch_of
+from server.handlers.bench import FakeExchange, HandlerBench, batch_of
 
 NOT_LEADER = ErrorCode.not_leader_or_follower
 GAP = ErrorCode.out_of_order_sequence_number
@@ -29,7 +29,7 @@ class Node:
     """A node that leads the partition or does not, and what one producer sends it."""
 
     def __init__(self, version: int = 9, *, is_fast: bool = False, **settings: object) -> None:
-        self.bench = Bench(**settings)
+        self.bench = HandlerBench(**settings)
         self.bench.topics.create("orders", 1)
         self._version = version
         self._is_fast = is_fast

@@ -25,7 +25,7 @@ from kohort.server.refused_batches import RETRIED_ERRORS
 from kohort.server.topics import SharedMetadata, SharedTopics, TopicRecord
 from kohort.server.topics.cluster_metadata import ClusterIdRecord
 from kohort.types import TopicPartition
-from server.handlers.bench import START, Bench, batch_of
+from server.handlers.bench import START, HandlerBench, batch_of
 from server.handlers.java_producer import EpochBumpError, JavaProducer, ProduceRequest
 
 ORDERS, ID = TopicPartition("orders", 0), UUID(int=1)
@@ -38,7 +38,7 @@ WEIGHTS = {
 """How often each event of a history occurs."""
 
 
-class Node(Bench):
+class Node(HandlerBench):
     """A node that shares its storage with another one."""
 
     def __init__(self, shared: SharedMemory) -> None:

@@ -6,17 +6,17 @@ import pytest
 
 from kohort.errors import ErrorCode
 from kohort.quotas import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, quota_entity
-from server.handlers.bench import Bench, batch_of
+from server.handlers.bench import HandlerBench, batch_of
 
 THROTTLED = ErrorCode.throttling_quota_exceeded
 ANONYMOUS = quota_entity([("user", "ANONYMOUS")])
 
 
-def give(bench: Bench, key: str, bound: float) -> None:
+def give(bench: HandlerBench, key: str, bound: float) -> None:
     bench.topics.set_quotas({ANONYMOUS: {key: bound}})
 
 
-async def told(bench: Bench, api: str, version: int, **asked: Any) -> tuple[Any, int]:
+async def told(bench: HandlerBench, api: str, version: int, **asked: Any) -> tuple[Any, int]:
     """The response, and for how long its client waits, in ms."""
     exchange, task = bench.begin(api, version, **asked)
     if task is not None:
@@ -24,7 +24,7 @@ async def told(bench: Bench, api: str, version: int, **asked: Any) -> tuple[Any,
     return exchange.outcome, exchange.throttle_ms
 
 
-async def produce(bench: Bench, topic: str, size: int, acks: int = 1) -> int:
+async def produce(bench: HandlerBench, topic: str, size: int, acks: int = 1) -> int:
     data = [{"index": 0, "records": batch_of(bytes(size))}]
     asked = {"topic_data": [{"name": topic, "partition_data": data}]}
     answer, wait = await told(
@@ -36,7 +36,7 @@ async def produce(bench: Bench, topic: str, size: int, acks: int = 1) -> int:
 
 
 @pytest.mark.parametrize("acks", [0, 1])
-async def test_produce(bench: Bench, topic: str, acks: int) -> None:
+async def test_produce(bench: HandlerBench, topic: str, acks: int) -> None:
     assert await produce(bench, topic, 100_000, acks) == 0
     give(bench, PRODUCER_BYTE_RATE, 1_000)
     assert await produce(bench, topic, 9_500, acks) == 0
@@ -63,7 +63,7 @@ def size_of(answer: Any) -> int:
 
 @pytest.mark.parametrize("version", [4, 11])
 async def test_a_throttled_fetch_is_empty_and_gets_its_records_later(
-    bench: Bench, topic: str, version: int
+    bench: HandlerBench, topic: str, version: int
 ) -> None:
     for _ in range(20):
         bench.fill(topic, records=1, size=1_000)
@@ -79,7 +79,7 @@ async def test_a_throttled_fetch_is_empty_and_gets_its_records_later(
     assert (size_of(third), wait) == (size_of(first), 0)
 
 
-async def test_a_session_goes_on_after_a_throttled_fetch(bench: Bench, topic: str) -> None:
+async def test_a_session_goes_on_after_a_throttled_fetch(bench: HandlerBench, topic: str) -> None:
     bench.fill(topic, records=1, size=9_000)
     first, _ = await told(bench, "fetch", 11, **fetching(topic, session_epoch=0))
     assert first.session_id
@@ -97,7 +97,7 @@ async def test_a_session_goes_on_after_a_throttled_fetch(bench: Bench, topic: st
     assert (size_of(answer), wait) == (size_of(first), 0)
 
 
-async def test_a_throttled_first_fetch_opens_no_session(bench: Bench, topic: str) -> None:
+async def test_a_throttled_first_fetch_opens_no_session(bench: HandlerBench, topic: str) -> None:
     bench.fill(topic, records=1, size=20_000)
     give(bench, CONSUMER_BYTE_RATE, 1_000)
     answer, wait = await told(bench, "fetch", 11, **fetching(topic, session_epoch=0))
@@ -110,7 +110,7 @@ def new_topics(*names: str, partitions: int = 10) -> list[dict[str, Any]]:
 
 
 async def create(
-    bench: Bench, version: int, *names: str, validate_only: bool = False
+    bench: HandlerBench, version: int, *names: str, validate_only: bool = False
 ) -> tuple[list[ErrorCode], int]:
     answer, wait = await told(
         bench,
@@ -123,7 +123,7 @@ async def create(
     return [each.error_code for each in answer.topics], wait
 
 
-async def test_topics_beyond_the_quota_are_refused(bench: Bench) -> None:
+async def test_topics_beyond_the_quota_are_refused(bench: HandlerBench) -> None:
     give(bench, "controller_mutation_rate", 1)
     # 11 partitions may be created at once, and the last topic may go beyond
     assert await create(bench, 7, "a", "b", "c") == ([ErrorCode.none] * 2 + [THROTTLED], 9_000)
@@ -133,12 +133,12 @@ async def test_topics_beyond_the_quota_are_refused(bench: Bench) -> None:
     assert await create(bench, 7, "d", validate_only=True) == ([THROTTLED], 10_000)
 
 
-async def test_older_versions_create_and_wait(bench: Bench) -> None:
+async def test_older_versions_create_and_wait(bench: HandlerBench) -> None:
     give(bench, "controller_mutation_rate", 1)
     assert await create(bench, 5, "a", "b", "c") == ([ErrorCode.none] * 3, 19_000)
 
 
-async def test_partitions_that_are_added_and_deleted_count(bench: Bench) -> None:
+async def test_partitions_that_are_added_and_deleted_count(bench: HandlerBench) -> None:
     bench.topics.create("a", 5)
     bench.topics.create("b", 20)
     give(bench, "controller_mutation_rate", 1)

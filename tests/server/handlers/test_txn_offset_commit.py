@@ -12,7 +12,7 @@ from kohort.log.producers import Verification
 from kohort.protocol.building import request
 from kohort.server.handlers import txn_offset_commit
 from kohort.types import TopicPartition
-from server.handlers.bench import Bench, FakeExchange
+from server.handlers.bench import FakeExchange, HandlerBench
 
 KEY = 28
 GROUP_LOG = TopicPartition("__consumer_offsets", 3)
@@ -61,13 +61,13 @@ class Coordinators:
 
 
 @pytest.fixture
-def coordinators(bench: Bench) -> Coordinators:
+def coordinators(bench: HandlerBench) -> Coordinators:
     bench.topics.create("orders", 2)
     return Coordinators()
 
 
 async def commit(
-    bench: Bench, coordinators: Coordinators, version: int = 5, /, **fields: Any
+    bench: HandlerBench, coordinators: Coordinators, version: int = 5, /, **fields: Any
 ) -> list[list[tuple[int, str]]]:
     """The (partition, error)s of each topic of the response."""
     bench.groups = coordinators
@@ -104,7 +104,7 @@ def topic(name: str, *partitions: int) -> dict[str, Any]:
 
 
 async def test_what_markers_ended_meanwhile_is_verified_again(
-    bench: Bench, coordinators: Coordinators
+    bench: HandlerBench, coordinators: Coordinators
 ) -> None:
     coordinators.ended_by_markers = 2
     assert await commit(bench, coordinators) == [[(0, "none")]]
@@ -114,7 +114,7 @@ async def test_what_markers_ended_meanwhile_is_verified_again(
 
 
 async def test_a_commit_whose_guards_are_ended_each_time_is_to_be_repeated(
-    bench: Bench, coordinators: Coordinators
+    bench: HandlerBench, coordinators: Coordinators
 ) -> None:
     coordinators.ended_by_markers = 100
     assert await commit(bench, coordinators) == [[(0, "concurrent_transactions")]]
@@ -122,7 +122,7 @@ async def test_a_commit_whose_guards_are_ended_each_time_is_to_be_repeated(
 
 @pytest.mark.parametrize("version", range(6))
 async def test_the_transaction_is_verified_and_then_the_group_asked(
-    bench: Bench, coordinators: Coordinators, version: int
+    bench: HandlerBench, coordinators: Coordinators, version: int
 ) -> None:
     member = {"member_id": "m", "generation_id": 4, "group_instance_id": "i"}
     fields = member if version >= 3 else {}
@@ -140,7 +140,7 @@ async def test_the_transaction_is_verified_and_then_the_group_asked(
 
 
 async def test_an_open_transaction_is_not_verified_again(
-    bench: Bench, coordinators: Coordinators
+    bench: HandlerBench, coordinators: Coordinators
 ) -> None:
     coordinators.guard = None
     assert await commit(bench, coordinators) == [[(0, "none")]]
@@ -163,7 +163,7 @@ async def test_an_open_transaction_is_not_verified_again(
     ],
 )
 async def test_a_transaction_that_is_not_verified_is_refused(
-    bench: Bench, coordinators: Coordinators, verdict: str, version: int, error: str
+    bench: HandlerBench, coordinators: Coordinators, verdict: str, version: int, error: str
 ) -> None:
     coordinators.verdict = ErrorCode[verdict]
     refused = await commit(bench, coordinators, version, topics=[topic("orders", 0, 1)])
@@ -181,13 +181,15 @@ async def test_a_transaction_that_is_not_verified_is_refused(
     ],
 )
 async def test_what_the_group_says(
-    bench: Bench, coordinators: Coordinators, told: str, version: int, error: str
+    bench: HandlerBench, coordinators: Coordinators, told: str, version: int, error: str
 ) -> None:
     coordinators.error = ErrorCode[told]
     assert await commit(bench, coordinators, version) == [[(0, error)]]
 
 
-async def test_partitions_that_do_not_exist(bench: Bench, coordinators: Coordinators) -> None:
+async def test_partitions_that_do_not_exist(
+    bench: HandlerBench, coordinators: Coordinators
+) -> None:
     topics = [topic("orders", 0, 9), topic("missing", 0)]
     results = await commit(bench, coordinators, topics=topics)
     unknown = "unknown_topic_or_partition"
@@ -198,27 +200,29 @@ async def test_partitions_that_do_not_exist(bench: Bench, coordinators: Coordina
 
 
 async def test_an_empty_group_id_is_left_to_the_group_coordinator(
-    bench: Bench, coordinators: Coordinators
+    bench: HandlerBench, coordinators: Coordinators
 ) -> None:
     coordinators.error = ErrorCode.invalid_group_id
     assert await commit(bench, coordinators, group_id="") == [[(0, "invalid_group_id")]]
     assert len(coordinators.asked) == 1
 
 
-async def test_a_group_log_that_is_not_served(bench: Bench, coordinators: Coordinators) -> None:
+async def test_a_group_log_that_is_not_served(
+    bench: HandlerBench, coordinators: Coordinators
+) -> None:
     coordinators.guard = KafkaError(ErrorCode.kafka_storage_error)
     assert await commit(bench, coordinators) == [[(0, "not_coordinator")]]
     assert coordinators.asked == []
 
 
-async def test_very_many_partitions(bench: Bench, coordinators: Coordinators) -> None:
+async def test_very_many_partitions(bench: HandlerBench, coordinators: Coordinators) -> None:
     bench.topics.create("wide", 3_000)
     (results,) = await commit(bench, coordinators, topics=[topic("wide", *range(3_000))])
     assert results == [(number, "none") for number in range(3_000)]
 
 
 async def test_more_than_the_log_holds_is_refused_as_a_whole(
-    bench: Bench, coordinators: Coordinators
+    bench: HandlerBench, coordinators: Coordinators
 ) -> None:
     coordinators.error = ErrorCode.invalid_commit_offset_size
     (results,) = await commit(bench, coordinators, topics=[topic("orders", *[0] * 20_000)])

@@ -8,7 +8,7 @@ from kohort.errors import ErrorCode
 from kohort.security.scram import ScramMechanism, credential_of, salted_password
 from kohort.server.handlers.chunked import CHUNK
 from kohort.server.topics import METADATA
-from server.handlers.bench import Bench
+from server.handlers.bench import HandlerBench
 
 NONE = ErrorCode.none
 DUPLICATE = ErrorCode.duplicate_resource
@@ -26,7 +26,7 @@ def deletion(name: str, mechanism: int = 1) -> dict[str, Any]:
 
 
 async def altered(
-    bench: Bench, *, deletions: Any = (), upsertions: Any = ()
+    bench: HandlerBench, *, deletions: Any = (), upsertions: Any = ()
 ) -> dict[str, tuple[ErrorCode, str | None]]:
     answer = await bench.ask(
         "alter_user_scram_credentials", 0, deletions=deletions, upsertions=upsertions
@@ -34,7 +34,7 @@ async def altered(
     return {each.user: (each.error_code, each.error_message) for each in answer.results}
 
 
-async def described(bench: Bench, *names: str) -> dict[str, Any]:
+async def described(bench: HandlerBench, *names: str) -> dict[str, Any]:
     users = [{"name": name} for name in names] or None
     answer = await bench.ask("describe_user_scram_credentials", 0, users=users)
     assert answer.error_code is NONE
@@ -45,7 +45,7 @@ async def described(bench: Bench, *names: str) -> dict[str, Any]:
     }
 
 
-async def test_a_credential_is_set_told_and_deleted(bench: Bench) -> None:
+async def test_a_credential_is_set_told_and_deleted(bench: HandlerBench) -> None:
     assert await described(bench) == {}
     made = await altered(bench, upsertions=[upsertion("a"), upsertion("b", 2, iterations=8192)])
     assert made == {"a": (NONE, None), "b": (NONE, None)}
@@ -60,14 +60,14 @@ async def test_a_credential_is_set_told_and_deleted(bench: Bench) -> None:
     assert await described(bench) == {"a": {2: 16_384}}
 
 
-async def test_the_server_keeps_what_the_password_proves(bench: Bench) -> None:
+async def test_the_server_keeps_what_the_password_proves(bench: HandlerBench) -> None:
     kind = ScramMechanism.SHA_256
     salted = salted_password(kind, "secret", b"salt", 4096)
     await altered(bench, upsertions=[upsertion("a", salted_password=salted)])
     assert bench.topics.scram_users.of("a") == {kind: credential_of(kind, salted, b"salt", 4096)}
 
 
-async def test_users_that_are_named_twice_or_do_not_exist(bench: Bench) -> None:
+async def test_users_that_are_named_twice_or_do_not_exist(bench: HandlerBench) -> None:
     await altered(bench, upsertions=[upsertion("a"), upsertion("b")])
     assert await described(bench, "b", "x", "a", "a") == {
         "b": {1: 4096},
@@ -94,14 +94,14 @@ async def test_users_that_are_named_twice_or_do_not_exist(bench: Bench) -> None:
     ],
 )
 async def test_credentials_that_are_refused(
-    bench: Bench, wanted: dict[str, Any], code: ErrorCode, message: str
+    bench: HandlerBench, wanted: dict[str, Any], code: ErrorCode, message: str
 ) -> None:
     result = await altered(bench, upsertions=[wanted, upsertion("other")])
     assert result == {wanted["name"]: (code, message), "other": (NONE, None)}
     assert await described(bench) == {"other": {1: 4096}}
 
 
-async def test_a_user_is_altered_once_in_a_request(bench: Bench) -> None:
+async def test_a_user_is_altered_once_in_a_request(bench: HandlerBench) -> None:
     names = ("a", "a2", "a3", "a4", "a5")
     await altered(bench, upsertions=list(map(upsertion, names)))
     twice = (DUPLICATE, "A user credential cannot be altered twice in the same request")
@@ -125,7 +125,7 @@ async def test_a_user_is_altered_once_in_a_request(bench: Bench) -> None:
     assert await described(bench) == {user: {1: 4096} for user in names}
 
 
-async def test_more_users_than_are_altered_at_once(bench: Bench) -> None:
+async def test_more_users_than_are_altered_at_once(bench: HandlerBench) -> None:
     names = [f"{'x' * 1_000}{number}" for number in range(120)]
     result = await altered(bench, upsertions=[upsertion(name, salt=bytes(1_024)) for name in names])
     assert result == dict.fromkeys(names, (NONE, None))
@@ -133,7 +133,7 @@ async def test_more_users_than_are_altered_at_once(bench: Bench) -> None:
     assert set(await described(bench)) == set(names)
 
 
-async def test_all_users_are_told_as_of_one_moment(bench: Bench) -> None:
+async def test_all_users_are_told_as_of_one_moment(bench: HandlerBench) -> None:
     names = [f"u{number}" for number in range(2 * CHUNK)]
     await altered(bench, upsertions=[upsertion(name) for name in names])
     exchange, task = bench.begin("describe_user_scram_credentials", 0, users=None)
@@ -146,7 +146,7 @@ async def test_all_users_are_told_as_of_one_moment(bench: Bench) -> None:
     ]
 
 
-async def test_a_log_that_fails_is_told_for_the_users_concerned(bench: Bench) -> None:
+async def test_a_log_that_fails_is_told_for_the_users_concerned(bench: HandlerBench) -> None:
     bench.directory.fail("append", METADATA)
     result = await altered(bench, upsertions=[upsertion("a"), upsertion("")])
     assert result["a"][0] is ErrorCode.kafka_storage_error

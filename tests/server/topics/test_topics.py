@@ -51,7 +51,7 @@ from kohort.server.topics.topic import NewTopic
 from kohort.server.topics.topics import Topics, new_cluster_id
 from kohort.types import Timestamp, TopicPartition
 from server.faulty_logs import EVERY_PARTITION
-from server.handlers.bench import START, Bench
+from server.handlers.bench import START, HandlerBench
 
 
 def snapshot(topics: Topics) -> dict[str, Any]:
@@ -67,7 +67,7 @@ def refused(act: Callable[[], object]) -> ErrorCode:
     return caught.value.code
 
 
-def test_everything_survives_a_restart(bench: Bench) -> None:
+def test_everything_survives_a_restart(bench: HandlerBench) -> None:
     bench.topics.create("orders", 3, {"retention.ms": "7"})
     bench.topics.create("__consumer_offsets", 2, {"cleanup.policy": "compact"}, internal=True)
     bench.topics.create("gone", 1)
@@ -87,7 +87,7 @@ def test_everything_survives_a_restart(bench: Bench) -> None:
     assert orders.partitions[4].config.retention_bytes == 9
 
 
-def test_a_topic_takes_appends_as_soon_as_it_is_there(bench: Bench) -> None:
+def test_a_topic_takes_appends_as_soon_as_it_is_there(bench: HandlerBench) -> None:
     topic = bench.topics.create("orders", 2)
     bench.fill("orders", 1)
     assert topic.partitions[1].end_offset == 1
@@ -96,7 +96,7 @@ def test_a_topic_takes_appends_as_soon_as_it_is_there(bench: Bench) -> None:
         assert bench.topics.log(*missing) is None
 
 
-def test_refused_topics(bench: Bench) -> None:
+def test_refused_topics(bench: HandlerBench) -> None:
     create = bench.topics.create
     create("a.b", 1)
     assert refused(lambda: create("a.b", 1)) is ErrorCode.topic_already_exists
@@ -111,7 +111,7 @@ def test_refused_topics(bench: Bench) -> None:
     assert list(snapshot(bench.topics)) == ["a.b"]
 
 
-def test_a_name_is_free_again_after_deletion_and_the_records_are_gone(bench: Bench) -> None:
+def test_a_name_is_free_again_after_deletion_and_the_records_are_gone(bench: HandlerBench) -> None:
     first = bench.topics.create("a.b", 1)
     bench.fill("a.b")
     told: list[frozenset[str]] = []
@@ -128,7 +128,7 @@ def test_a_name_is_free_again_after_deletion_and_the_records_are_gone(bench: Ben
     assert third.partitions[0].end_offset == 0
 
 
-async def test_a_name_is_free_once_the_offsets_of_its_topic_are_gone(bench: Bench) -> None:
+async def test_a_name_is_free_once_the_offsets_of_its_topic_are_gone(bench: HandlerBench) -> None:
     gone = asyncio.Event()
     bench.topics.on_deleted.append(lambda names: [asyncio.create_task(wait_for(gone))])
     bench.topics.create("a.b", 1)
@@ -146,7 +146,7 @@ async def wait_for(event: asyncio.Event) -> None:
     await event.wait()
 
 
-def test_marked_logs_that_belong_to_no_topic_are_set_aside_at_start(bench: Bench) -> None:
+def test_marked_logs_that_belong_to_no_topic_are_set_aside_at_start(bench: HandlerBench) -> None:
     orders = bench.topics.create("orders", 2)
     bench.directory.directories.make(
         {TopicPartition("never-created", 0): UUID(int=9), TopicPartition("orders", 2): orders.id}
@@ -155,7 +155,7 @@ def test_marked_logs_that_belong_to_no_topic_are_set_aside_at_start(bench: Bench
     assert set(bench.directory.names()) == {METADATA, ("orders", 0), ("orders", 1)}
 
 
-def test_a_creation_that_fails_leaves_nothing(bench: Bench) -> None:
+def test_a_creation_that_fails_leaves_nothing(bench: HandlerBench) -> None:
     bench.directory.fail("open", TopicPartition("orders", 2))
     assert refused(lambda: bench.topics.create("orders", 3)) is ErrorCode.kafka_storage_error
     assert set(bench.directory.names()) == {METADATA}
@@ -168,7 +168,7 @@ def test_a_creation_that_fails_leaves_nothing(bench: Bench) -> None:
     assert snapshot(bench.topics)["orders"][1] == 2
 
 
-def test_a_record_that_cannot_be_appended_changes_nothing(bench: Bench) -> None:
+def test_a_record_that_cannot_be_appended_changes_nothing(bench: HandlerBench) -> None:
     bench.topics.create("orders", 1)
     before = snapshot(bench.topics)
     bench.directory.fail("append", METADATA)
@@ -185,7 +185,7 @@ def test_a_record_that_cannot_be_appended_changes_nothing(bench: Bench) -> None:
     assert set(bench.directory.names()) == {METADATA, ("orders", 0)}
 
 
-def test_files_that_could_not_be_removed_do_not_come_back(bench: Bench) -> None:
+def test_files_that_could_not_be_removed_do_not_come_back(bench: HandlerBench) -> None:
     bench.topics.create("orders", 1)
     bench.fill("orders")
     bench.directory.fail("remove", EVERY_PARTITION)
@@ -195,7 +195,7 @@ def test_files_that_could_not_be_removed_do_not_come_back(bench: Bench) -> None:
     assert bench.topics.create("orders", 1).partitions[0].end_offset == 0
 
 
-def test_producer_ids_are_never_given_twice(bench: Bench) -> None:
+def test_producer_ids_are_never_given_twice(bench: HandlerBench) -> None:
     given_ids = [bench.topics.producer_ids.next() for _ in range(3)]
     bench.restart()
     given_ids.append(bench.topics.producer_ids.next())
@@ -416,7 +416,7 @@ VALID = {
     ],
 )
 def test_a_record_that_this_version_did_not_write_is_refused_by_name(
-    bench: Bench, key: bytes, value: bytes | None, why: str
+    bench: HandlerBench, key: bytes, value: bytes | None, why: str
 ) -> None:
     bench.topics.create("orders", 1)
     log = bench.directory.open(METADATA, METADATA_LOG)
@@ -429,7 +429,7 @@ def test_a_record_that_this_version_did_not_write_is_refused_by_name(
 
 
 def test_a_change_that_is_cancelled_before_it_begins(
-    bench: Bench, recwarn: pytest.WarningsRecorder
+    bench: HandlerBench, recwarn: pytest.WarningsRecorder
 ) -> None:
     async def stop_at_once() -> None:
         for _ in range(2):  # the second waits for the first
