@@ -57,7 +57,7 @@ class NodeLogs(SharedPostgresDirectory):
         self.session_begun(self.fence)
         if most_rows is not None:
             session = self._current()
-            session._shared = replace(session._shared, most_rows=most_rows)
+            session._logs = replace(session._logs, most_rows=most_rows)
 
     async def _begin(self, connection):
         await schema.prepare(connection)

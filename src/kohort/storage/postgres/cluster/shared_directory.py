@@ -36,7 +36,7 @@ from kohort.storage.postgres.logs.log import PostgresLog
 from kohort.storage.postgres.logs.open_logs import LogRequest, TakenLog, take_logs
 from kohort.storage.postgres.logs.pages import PageCache
 from kohort.storage.postgres.logs.reading import RowReader, RowsOfOthers
-from kohort.storage.postgres.logs.session import Session
+from kohort.storage.postgres.logs.session import Session, SessionContext
 from kohort.storage.postgres.loop_task import LoopTask
 from kohort.storage.postgres.pooler import ensure_own_session
 from kohort.types import Timestamp, TopicPartition
@@ -109,16 +109,16 @@ class SharedPostgresDirectory:
 
     def session_begun(self, fence: Fence) -> None:
         """Write by this session from now on, until it is lost."""
-        self._session = Session(
-            partial(self._link, opened=partial(self._ensure_history, fence)),
-            fence,
-            self._reader,
-            self._cache,
-            self.problems,
+        context = SessionContext(
+            link=partial(self._link, opened=partial(self._ensure_history, fence)),
+            reader=self._reader,
+            cache=self._cache,
+            problems=self.problems,
             report_health=self._write_health.report,
             written=self._written,
             find_strays=self._find_strays,
         )
+        self._session = Session(context, fence)
         fence.on_lost.append(self._session_over)
 
     async def _find_strays(self, connection: Connection) -> bool:

@@ -12,6 +12,7 @@ from kohort.log import scan
 from kohort.log.backing import Checkpoint
 from kohort.log.compaction import StoppedError
 from kohort.log.index import SegmentIndex
+from kohort.log.problems import Problems
 from kohort.log.segment import Segment
 from kohort.log.storage import MemoryStore, Store
 from kohort.protocol.batches import Buffer
@@ -49,12 +50,13 @@ def _ignore(_: Exception) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shared:
-    """What the logs of a node share."""
+class LogContext:
+    """What all logs of one session use."""
 
     operations: Operations
     reader: RowReader
     cache: PageCache
+    problems: Problems
     most_rows: int = MOST_ROWS
 
 
@@ -63,13 +65,13 @@ class PostgresBacking:
 
     def __init__(
         self,
-        shared: Shared,
+        context: LogContext,
         number: int,
         topic_partition: TopicPartition,
         lane: Lane,
     ) -> None:
         self.number = number
-        self._shared = shared
+        self._context = context
         self._name = topic_partition
         self._lane = lane
         self.appended: Callable[[], Awaitable[None]]
@@ -107,16 +109,16 @@ class PostgresBacking:
 
     def written(self) -> None:
         """What `take_rows` gave is in the table."""
-        self._shared.cache.trim()
-        if self._since_stored >= self._shared.most_rows and self._active is not None:
+        self._context.cache.trim()
+        if self._since_stored >= self._context.most_rows and self._active is not None:
             self._store_open(self._active)
 
     # Segments
 
     def _store(self, base_offset: int) -> PagedStore:
-        shared = self._shared
+        context = self._context
         return PagedStore(
-            self.number, self._name, shared.cache, shared.reader, self._added, base_offset
+            self.number, self._name, context.cache, context.reader, self._added, base_offset
         )
 
     def new_segment(self, base_offset: int, interval: int) -> Segment:
@@ -229,7 +231,7 @@ class PostgresBacking:
             await work(connection)
 
         refused = _ignore if can_wait else self.refused
-        return self._shared.operations.add(
+        return self._context.operations.add(
             Operation(self.number, what, unless_failed, self.appended, refused, committed)
         )
 

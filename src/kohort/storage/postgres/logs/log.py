@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from kohort.cluster import FencedError
@@ -12,14 +12,13 @@ from kohort.log.aborted_index import AbortedTransaction
 from kohort.log.backing import Checkpoint
 from kohort.log.base import LogConfig
 from kohort.log.durability import Commit, Syncable
-from kohort.log.leader_epochs import ONLY, LeaderEpochs
+from kohort.log.leader_epochs import LeaderEpochs
 from kohort.log.lookup import Lookup
 from kohort.log.partition import PartitionLog
-from kohort.log.problems import Problems
 from kohort.log.segment import Segment
 from kohort.log.segment_recovery import Progress
 from kohort.log.storage import Records
-from kohort.storage.postgres.logs.backing import LARGEST_SEGMENT, PostgresBacking, Shared
+from kohort.storage.postgres.logs.backing import LARGEST_SEGMENT, LogContext, PostgresBacking
 from kohort.storage.postgres.logs.lane import LaneCommit
 from kohort.storage.postgres.logs.operations import Operation
 from kohort.storage.postgres.logs.pages import NotInMemoryError, PagedStore
@@ -31,10 +30,19 @@ _REPLACED_WITHIN_S = 0.01
 """Pause before another look at a segment that is being replaced by a compacted one."""
 
 
+@dataclass(frozen=True, slots=True)
+class RestoredLog:
+    """What a log has when it is opened."""
+
+    segments: list[Segment]
+    checkpoint: Checkpoint
+    leader_epochs: LeaderEpochs
+
+
 class PostgresLog(PartitionLog):
     """A `Log` whose batches are rows."""
 
-    __slots__ = ("_failure", "_loading", "_rows", "_shared", "_trimming")
+    __slots__ = ("_context", "_failure", "_loading", "_rows", "_trimming")
 
     syncs_in_order = True
 
@@ -43,25 +51,22 @@ class PostgresLog(PartitionLog):
         topic_partition: TopicPartition,
         config: LogConfig,
         backing: PostgresBacking,
-        segments: list[Segment],
-        checkpoint: Checkpoint,
+        stored: RestoredLog,
         commit: Callable[[Syncable], Commit],
-        problems: Problems,
-        shared: Shared,
-        leader_epochs: LeaderEpochs = ONLY,
+        context: LogContext,
     ) -> None:
         super().__init__(
             topic_partition,
             config,
             backing,
-            segments,
-            checkpoint,
+            stored.segments,
+            stored.checkpoint,
             commit,
-            problems,
-            leader_epochs=leader_epochs,
+            context.problems,
+            leader_epochs=stored.leader_epochs,
         )
         self._rows = backing
-        self._shared = shared
+        self._context = context
         self._loading: dict[PagedStore, asyncio.Task[None]] = {}
         self._failure: OSError | KafkaError | None = None
         """Why records could not be loaded; the next read raises it."""
@@ -89,7 +94,8 @@ class PostgresLog(PartitionLog):
     def can_reopen(self) -> bool:
         """Whether the log ended because the storage failed, and nothing of it is under way."""
         is_written = not isinstance(self._commit, LaneCommit) or self._commit.is_settled
-        return super().can_reopen and is_written and self._shared.operations.is_settled(self.number)
+        is_stored = self._context.operations.is_settled(self.number)
+        return super().can_reopen and is_written and is_stored
 
     async def _appended(self) -> None:
         assert self._commit is not None
@@ -136,7 +142,7 @@ class PostgresLog(PartitionLog):
 
     async def _loaded(self, missing: NotInMemoryError) -> None:
         try:
-            await self._shared.reader.load(missing.store, missing.page)
+            await self._context.reader.load(missing.store, missing.page)
             if not missing.store.is_current:
                 await asyncio.sleep(_REPLACED_WITHIN_S)
         except (OSError, KafkaError) as error:
@@ -165,7 +171,7 @@ class PostgresLog(PartitionLog):
         if not store.is_current:
             time.sleep(_REPLACED_WITHIN_S)
         elif not store.has(missing.page):
-            rows = self._shared.reader.read_blocking(store.rows_of(missing.page))
+            rows = self._context.reader.read_blocking(store.rows_of(missing.page))
             if store.is_current:
                 store.loaded(missing.page, rows)
 
@@ -192,7 +198,7 @@ class PostgresLog(PartitionLog):
         Raises OSError or KohortError if it was not.
         """
         await self._rows.appended()
-        await self._shared.operations.settled(self._rows.number)
+        await self._context.operations.settled(self._rows.number)
 
     def trim(self, before: int) -> None:
         super().trim(before)
@@ -219,7 +225,7 @@ class PostgresLog(PartitionLog):
         try:
             await super().durable()
             if self._trimming is not None:
-                await self._shared.operations.done(self._trimming)
+                await self._context.operations.done(self._trimming)
         except FencedError as error:
             raise KafkaError(ErrorCode.not_leader_or_follower, str(error)) from error
 

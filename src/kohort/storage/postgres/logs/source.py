@@ -17,7 +17,7 @@ from kohort.storage.postgres.logs.open_logs import epochs_of
 from kohort.storage.postgres.logs.pages import PageCache
 from kohort.storage.postgres.logs.reading import RowReader
 from kohort.storage.postgres.logs.rows import StoredLog, read_logs
-from kohort.storage.postgres.logs.session import Session
+from kohort.storage.postgres.logs.session import Session, SessionContext
 from kohort.storage.postgres.pooler import ensure_own_session
 from kohort.types import TopicPartition
 
@@ -45,13 +45,14 @@ class PostgresSource:
         """
         self._control = Control(url, NAME)
         self._reader = RowReader(Link(url, f"{NAME} reading"), self._control)
-        self._session = Session(
-            lambda part: Link(url, f"{NAME} {part}"),
-            Fence(exclusive_lock.EXCLUSIVE),  # which has no session to write by
-            self._reader,
-            PageCache(),
-            Problems(),
+        context = SessionContext(
+            link=lambda part: Link(url, f"{NAME} {part}"),
+            reader=self._reader,
+            cache=PageCache(),
+            problems=Problems(),
         )
+        # Its fence has no session to write in.
+        self._session = Session(context, Fence(exclusive_lock.EXCLUSIVE))
         self._logs: dict[TopicPartition, PostgresLog] = {}
         self._stored: dict[TopicPartition, StoredLog] = {}
         """Logs that are yet to be opened."""
