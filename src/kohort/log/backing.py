@@ -124,3 +124,40 @@ class Backing(Protocol):
     def finish_swap(self, old: Sequence[Segment], new: Segment) -> Segment:
         """Put the compacted segment in its place. Raises OSError."""
         ...
+
+
+class UnsyncedBacking:
+    """The syncs of a `Backing` without files: there are none, so none fails or is repeated."""
+
+    __slots__ = ()
+
+    def unsynced_names(self, *, again: bool) -> list[str]:  # noqa: ARG002
+        return []
+
+    def sync(self, names: Iterable[str]) -> None:
+        pass
+
+    def recovery_point(self) -> int:
+        return 0
+
+    def all_synced(self, end_offset: int) -> None:
+        pass
+
+    def pending_save(self) -> Callable[[], None]:
+        return _nothing
+
+    def sync_failed(self, error: OSError) -> None:
+        pass
+
+    def rewrite_end(self, segment: Segment) -> Callable[[], None]:  # noqa: ARG002
+        return _nothing
+
+    def sync_resumed(self) -> None:
+        pass
+
+    def taken_back(self, end_offset: int) -> None:
+        pass
+
+
+def _nothing() -> None:
+    pass

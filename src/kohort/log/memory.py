@@ -6,7 +6,7 @@ from uuid import UUID
 
 from kohort import __version__
 from kohort.errors import ErrorCode
-from kohort.log.backing import Checkpoint
+from kohort.log.backing import Checkpoint, UnsyncedBacking
 from kohort.log.base import Log, LogConfig
 from kohort.log.cleaner import compact_all, retain_all
 from kohort.log.index import SegmentIndex
@@ -159,7 +159,7 @@ class MemoryLog(PartitionLog):
             self._segments.roll_bytes = min(self._segments.roll_bytes, INTERNAL_SEGMENT)
 
 
-class MemoryBacking:
+class MemoryBacking(UnsyncedBacking):
     """The storage of a log in memory, which keeps only segments."""
 
     __slots__ = ()
@@ -172,37 +172,10 @@ class MemoryBacking:
     def sealed(self, segment: Segment) -> None:
         pass
 
-    def unsynced_names(self, *, again: bool) -> list[str]:  # noqa: ARG002
-        return []
-
-    def sync(self, names: Iterable[str]) -> None:
-        pass
-
-    def recovery_point(self) -> int:
-        return 0
-
-    def all_synced(self, end_offset: int) -> None:
-        pass
-
     def discard(self, segments: Sequence[Segment]) -> None:
         pass
 
     def save(self, checkpoint: Checkpoint) -> None:
-        pass
-
-    def pending_save(self) -> Callable[[], None]:
-        return _nothing
-
-    def sync_failed(self, error: OSError) -> None:
-        pass
-
-    def rewrite_end(self, segment: Segment) -> Callable[[], None]:  # noqa: ARG002
-        return _nothing
-
-    def sync_resumed(self) -> None:
-        pass
-
-    def taken_back(self, end_offset: int) -> None:
         pass
 
     def save_producers(self, snapshot: Buffer) -> None:
@@ -222,7 +195,3 @@ class MemoryBacking:
 
     def finish_swap(self, old: Sequence[Segment], new: Segment) -> Segment:  # noqa: ARG002
         return new
-
-
-def _nothing() -> None:
-    pass

@@ -2,14 +2,14 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from kohort.cluster import FencedError
 from kohort.errors import fresh
 from kohort.log import scan
-from kohort.log.backing import Checkpoint
+from kohort.log.backing import Checkpoint, UnsyncedBacking
 from kohort.log.compaction import StoppedError
 from kohort.log.index import SegmentIndex
 from kohort.log.problems import Problems
@@ -60,7 +60,7 @@ class LogContext:
     most_rows: int = MOST_ROWS
 
 
-class PostgresBacking:
+class PostgresBacking(UnsyncedBacking):
     """The `Backing` of one log."""
 
     def __init__(
@@ -281,33 +281,6 @@ class PostgresBacking:
     def forget_producers(self) -> None:
         """The log has read them; no other copy is kept in memory."""
         self._producers = b""
-
-    def pending_save(self) -> Callable[[], None]:
-        return _nothing
-
-    def recovery_point(self) -> int:
-        return 0
-
-    def all_synced(self, end_offset: int) -> None:
-        pass
-
-    def unsynced_names(self, *, again: bool) -> list[str]:  # noqa: ARG002
-        return []
-
-    def sync(self, names: Iterable[str]) -> None:
-        pass
-
-    def sync_failed(self, error: OSError) -> None:
-        pass
-
-    def rewrite_end(self, segment: Segment) -> Callable[[], None]:  # noqa: ARG002
-        return _nothing
-
-    def sync_resumed(self) -> None:
-        pass
-
-    def taken_back(self, end_offset: int) -> None:
-        pass
 
     # Compaction
 
