@@ -27,6 +27,10 @@ class FaultyDirectory:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._directory, name)
 
+    @property
+    def owned(self) -> "FaultyDirectory | None":
+        return None if self._directory.owned is None else self
+
     def fail(
         self, operation: str, partition: TopicPartition | None, error: BaseException = NO_SPACE
     ) -> None:

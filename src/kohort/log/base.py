@@ -22,7 +22,7 @@ from kohort.log.aborted_index import AbortedTransaction
 from kohort.log.backing import Checkpoint
 from kohort.log.leader_epochs import LeaderEpochs
 from kohort.log.lookup import Lookup
-from kohort.log.partition_directories import PartitionDirectories
+from kohort.log.partition_directories import PartitionDirectories, StorageIdentity
 from kohort.log.problems import Problems
 from kohort.log.producers import ActiveProducer, Verification
 from kohort.log.storage import Records
@@ -436,41 +436,24 @@ class LogDirectory(Protocol):
     """Called with the seconds that a statement took by which logs in a database were written."""
 
     @property
-    def directories(self) -> PartitionDirectories:
-        """The places of partitions, open or not."""
+    def directories(self) -> StorageIdentity:
+        """The cluster that the logs belong to."""
         ...
 
-    def stop_opening(self) -> None:
-        """Make `recover` and `open` raise OpeningStoppedError from now on; thread-safe."""
-        ...
-
-    def confirm_start(self) -> None:
-        """Say that every log was opened and the server serves. Raises OSError."""
-        ...
-
-    def recover(self, logs: Iterable[tuple[TopicPartition, LogConfig, int]]) -> None:
-        """Check logs that are opened next, if the machine went down: sooner than one by one.
-
-        Each comes with its leader epoch, as for `open`, which tells what is wrong with a log.
-        Raises OpeningStoppedError.
-        """
+    @property
+    def owned(self) -> "OwnedLogDirectory | None":
+        """This directory if one process has it alone; None if nodes share the storage."""
         ...
 
     def open(
-        self,
-        topic_partition: TopicPartition,
-        config: LogConfig,
-        *,
-        synced_by_owner: bool = False,
-        leader_epoch: int = 0,
+        self, topic_partition: TopicPartition, config: LogConfig, *, leader_epoch: int = 0
     ) -> Log:
-        """The log of that partition, made if missing; the same object as long as it is open.
+        """The log of that partition; the same object as long as it is open.
 
-        A log that was there and is damaged, or cannot be read, is one that raises KafkaError
-        KAFKA_STORAGE_ERROR from every method. `synced_by_owner`: the caller syncs what
-        `Log.unsynced` names, whatever the durability of the directory; what is replaced in it is
-        synced first. `leader_epoch` is that in which this node leads it, unless it has a larger
-        one. Raises OSError if a new one cannot be made.
+        One that nodes share was taken before; else it is made if missing. A log that was there and
+        is damaged, or cannot be read, is one that raises KafkaError KAFKA_STORAGE_ERROR from every
+        method. `leader_epoch` is that in which this node leads it, unless it has a larger one.
+        Raises OSError if a new one cannot be made.
         """
         ...
 
@@ -520,4 +503,44 @@ class LogDirectory(Protocol):
 
     def close(self) -> None:
         """Close every log, and release the directory. Idempotent."""
+        ...
+
+
+class OwnedLogDirectory(LogDirectory, Protocol):
+    """All logs of a server, in directories that no other process uses."""
+
+    @property
+    def directories(self) -> PartitionDirectories:
+        """The places of partitions, open or not."""
+        ...
+
+    def stop_opening(self) -> None:
+        """Make `recover` and `open` raise OpeningStoppedError from now on; thread-safe."""
+        ...
+
+    def confirm_start(self) -> None:
+        """Say that every log was opened and the server serves. Raises OSError."""
+        ...
+
+    def recover(self, logs: Iterable[tuple[TopicPartition, LogConfig, int]]) -> None:
+        """Check logs that are opened next, if the machine went down: sooner than one by one.
+
+        Each comes with its leader epoch, as for `open`, which tells what is wrong with a log.
+        Raises OpeningStoppedError.
+        """
+        ...
+
+    def open(
+        self,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        *,
+        synced_by_owner: bool = False,
+        leader_epoch: int = 0,
+    ) -> Log:
+        """As in `LogDirectory`.
+
+        `synced_by_owner`: the caller syncs what `Log.unsynced` names, whatever the durability of
+        the directory; what is replaced in it is synced first.
+        """
         ...

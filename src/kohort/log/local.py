@@ -122,6 +122,10 @@ class LocalDirectory:
         """How the last process with this directory ended."""
         return self._lock.last_end
 
+    @property
+    def owned(self) -> "LocalDirectory":
+        return self
+
     def stop_opening(self) -> None:
         """Make `open` raise OpeningStoppedError from now on, also during a check; thread-safe."""
         self._stopped = True

@@ -7,7 +7,7 @@ from uuid import UUID
 from kohort import __version__
 from kohort.errors import ErrorCode
 from kohort.log.backing import Checkpoint, UnsyncedBacking
-from kohort.log.base import Log, LogConfig
+from kohort.log.base import Log, LogConfig, OwnedLogDirectory
 from kohort.log.cleaner import compact_all, retain_all
 from kohort.log.index import SegmentIndex
 from kohort.log.leader_epochs import ONLY, LeaderEpochs
@@ -79,6 +79,10 @@ class MemoryDirectory:
         self.problems = Problems()
         self.on_reopened: list[Callable[[Log], None]] = []
         self.on_written: list[Callable[[float], None]] = []
+
+    @property
+    def owned(self) -> OwnedLogDirectory | None:
+        return self
 
     def recover(self, logs: Iterable[tuple[TopicPartition, LogConfig, int]]) -> None:
         pass

@@ -19,8 +19,8 @@ class NameTakenError(KohortError):
         self.partition = partition
 
 
-class PartitionDirectories(Protocol):
-    """Which partitions have a place in a `LogDirectory`, and for which topics they were made."""
+class StorageIdentity(Protocol):
+    """Which cluster a `LogDirectory` belongs to, and which version of Kohort served from it."""
 
     @property
     def cluster_id(self) -> str | None:
@@ -31,6 +31,14 @@ class PartitionDirectories(Protocol):
     def written_by(self) -> str:
         """The version of Kohort that last served from the directory, as far as is known."""
         ...
+
+    def settle(self, cluster_id: str) -> None:
+        """State durably that everything here is in the current format. Raises OSError."""
+        ...
+
+
+class PartitionDirectories(StorageIdentity, Protocol):
+    """Which partitions have a place in a directory, and for which topics they were made."""
 
     @property
     def is_case_insensitive(self) -> bool:
@@ -69,8 +77,4 @@ class PartitionDirectories(Protocol):
 
         A new one of the same name can be made at once. Raises OSError.
         """
-        ...
-
-    def settle(self, cluster_id: str) -> None:
-        """State durably that everything here is in the current format. Raises OSError."""
         ...

@@ -233,6 +233,10 @@ class SharedMemoryDirectory(MemoryDirectory):
         super().__init__(shared.cluster_id)
         self._shared = shared
 
+    @property
+    def owned(self) -> None:
+        """None: the nodes share the logs."""
+
     async def take(
         self,
         topic_partition: TopicPartition,

@@ -263,14 +263,17 @@ class Broker:
         try:
             self.topics = await asyncio.shield(opening)
         except asyncio.CancelledError:
-            self.logs.stop_opening()
+            if self.logs.owned is not None:
+                self.logs.owned.stop_opening()
             await asyncio.wait((opening,))
             opening.exception()
             raise
 
     def _confirm_start(self) -> None:
+        if self.logs.owned is None:
+            return
         try:
-            self.logs.confirm_start()
+            self.logs.owned.confirm_start()
         except OSError as error:
             raise self._unusable(error) from error
 

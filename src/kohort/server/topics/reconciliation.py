@@ -22,7 +22,7 @@ from uuid import UUID
 
 from kohort.errors import KohortError
 from kohort.log.directory_format import METADATA_ID
-from kohort.log.partition_directories import PartitionDirectories
+from kohort.log.partition_directories import PartitionDirectories, StorageIdentity
 from kohort.log.partition_mark import MARK, base64_id
 from kohort.server.logging import fields
 from kohort.server.topics.cluster_metadata import METADATA, ClusterState, TopicRecord
@@ -56,7 +56,7 @@ def ensure_metadata_directory(directories: PartitionDirectories) -> None:
     directories.make({METADATA: METADATA_ID})
 
 
-def ensure_same_cluster(directories: PartitionDirectories, state: ClusterState) -> None:
+def ensure_same_cluster(directories: StorageIdentity, state: ClusterState) -> None:
     """Raise KohortError if the metadata log and what is beside it are of different clusters."""
     if directories.cluster_id not in (None, state.cluster_id):
         raise KohortError(

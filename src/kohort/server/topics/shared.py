@@ -19,7 +19,7 @@ from uuid import UUID
 
 from kohort.cluster import NO_LEADER, FencedError, Place, TopicKind, TopicSize, UnknownOutcomeError
 from kohort.errors import ErrorCode, KafkaError
-from kohort.log.base import Log, LogDirectory
+from kohort.log.base import Log
 from kohort.log.remote_log import RemoteLog
 from kohort.log.shared import SharedLogDirectory
 from kohort.log.standby import StandbyLog
@@ -84,9 +84,6 @@ class SharedTopics(FollowingTopics):
         self._on_reopened = logs.on_reopened
         metadata.follow = self.follow
         logs.know_topics(self._known)
-
-    def _reconcile(self, logs: LogDirectory, places: dict[TopicPartition, UUID]) -> None:
-        """What the storage has is that of all nodes."""
 
     def _known(self) -> tuple[int, Container[UUID]]:
         """The end of the metadata log as this node knows it, and the topics up to there."""

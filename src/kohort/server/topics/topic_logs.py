@@ -48,6 +48,7 @@ class TopicLogs:
         `leader_epoch` tells in which epoch a partition is led.
         """
         self._logs = logs
+        self._owned = logs.owned
         self._leader_epoch = leader_epoch
         self._config = config
         self._is_here = placement
@@ -75,7 +76,9 @@ class TopicLogs:
 
     def recover(self, records: Iterable[TopicRecord]) -> None:
         """Check the logs of these topics after a crash of the machine."""
-        self._logs.recover(
+        if self._owned is None:
+            return
+        self._owned.recover(
             (partition, settings, self._leader_epoch(record.id, partition.partition))
             for record in records
             for settings in (self.settings(self.effective(record.configs)),)
@@ -153,8 +156,10 @@ class TopicLogs:
 
         Raises KafkaError KAFKA_STORAGE_ERROR, INVALID_TOPIC_EXCEPTION.
         """
+        if self._owned is None:
+            return
         try:
-            self._logs.directories.make(self.here(places))
+            self._owned.directories.make(self.here(places))
         except NameTakenError as error:
             raise _name_taken(error) from error
         except OSError as error:
@@ -168,7 +173,7 @@ class TopicLogs:
         All but those of the topics that are returned, with the reason.
         """
         refused: dict[str, KafkaError] = {}
-        while True:
+        while self._owned is not None:
             places = {
                 partition: topic_id
                 for name, of_topic in new.items()
@@ -176,14 +181,15 @@ class TopicLogs:
                 for partition, topic_id in self.here(of_topic).items()
             }
             try:
-                self._logs.directories.make(places)
+                self._owned.directories.make(places)
             except NameTakenError as error:
                 refused[error.partition.topic] = _name_taken(error)
             except OSError as error:
                 failed = storage_error(error)
                 return {name: refused.get(name, failed) for name in new}
             else:
-                return refused
+                break
+        return refused
 
     def retire(self, partition: TopicPartition) -> None:
         """Close the log of a partition whose topic was deleted."""
@@ -214,8 +220,10 @@ class TopicLogs:
             return
         # Another client has seen the partition already, and has produced to it.
         self._logs.retire(log.topic_partition)
+        if self._owned is None:
+            return
         try:
-            self._logs.directories.set_aside(log.topic_partition)
+            self._owned.directories.set_aside(log.topic_partition)
         except OSError as error:
             _log_left(log.topic_partition, error)
 

@@ -24,7 +24,7 @@ from uuid import UUID, uuid4
 
 from kohort.cluster import Place
 from kohort.errors import ErrorCode, KafkaError, fresh
-from kohort.log.base import Log, LogDirectory
+from kohort.log.base import Log, LogDirectory, OwnedLogDirectory
 from kohort.log.directory_format import METADATA_ID
 from kohort.log.partition_mark import new_cluster_id, new_topic_id
 from kohort.quotas import QuotaEntity, QuotaTable
@@ -107,7 +107,10 @@ class Topics:
         self._topics: dict[str, Topic] = {}
         self._names: dict[UUID, str] = {}
         self._version = self._created_version = 0
-        self._claimed = ClaimedNames(is_case_insensitive=logs.directories.is_case_insensitive)
+        owned = logs.owned
+        self._claimed = ClaimedNames(
+            is_case_insensitive=owned is not None and owned.directories.is_case_insensitive
+        )
         self.responses = ResponseCache()
         """Emptied by every change of a topic."""
         self.on_deleted: list[Callable[[frozenset[str]], Sequence[asyncio.Task[None]] | None]] = []
@@ -133,9 +136,10 @@ class Topics:
         """Short steps that are left to do for changes that were taken back."""
         places: dict[TopicPartition, UUID] = {}
         if metadata is None:
+            assert owned is not None
             places[METADATA] = METADATA_ID
-            ensure_metadata_directory(logs.directories)
-            log = logs.open(METADATA, METADATA_LOG, synced_by_owner=True)
+            ensure_metadata_directory(owned.directories)
+            log = owned.open(METADATA, METADATA_LOG, synced_by_owner=True)
             metadata = MetadataLog(log, now, logs.directories.written_by)
         self._metadata = metadata
         metadata.on_taken_back = self._taken_back
@@ -146,7 +150,8 @@ class Topics:
             self._metadata.commit(ClusterIdRecord(logs.directories.cluster_id or new_cluster_id()))
         self.producer_ids = ProducerIdManager(state.producer_ids_end, self._reserve_producer_ids)
         self.durable_producer_ids = DurableProducerIds(self._take_producer_ids)
-        self._reconcile(logs, places)
+        if owned is not None:
+            self._reconcile(owned, places)
         state.deleted = None
         logs.on_reopened.append(self._reopened)
         self._logs.recover(state.topics.values())
@@ -156,7 +161,7 @@ class Topics:
         self._metadata.flush()
         logs.directories.settle(state.cluster_id)
 
-    def _reconcile(self, logs: LogDirectory, places: dict[TopicPartition, UUID]) -> None:
+    def _reconcile(self, logs: OwnedLogDirectory, places: dict[TopicPartition, UUID]) -> None:
         """Have the directories agree with the metadata; `places` are those beside topics."""
         state = self._metadata.state
         for record in state.topics.values():

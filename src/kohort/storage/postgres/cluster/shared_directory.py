@@ -21,6 +21,7 @@ from kohort.log.base import Log, LogConfig
 from kohort.log.cleaner import compact_all, retain_all
 from kohort.log.offline_log import OfflineLog
 from kohort.log.problems import Problems
+from kohort.log.segment_recovery import unobserved
 from kohort.log.standby import StandbyLog
 from kohort.storage.postgres import schema
 from kohort.storage.postgres.blocking import blocker
@@ -55,6 +56,8 @@ _Requested: TypeAlias = tuple[LogRequest, _Future]
 
 class SharedPostgresDirectory:
     """The `SharedLogDirectory` of PostgreSQL. For one event loop."""
+
+    owned = None
 
     def __init__(
         self, url: str, node: int, metadata: TopicPartition, *, stray_retention_ms: int
@@ -232,7 +235,7 @@ class SharedPostgresDirectory:
         topic_partition = stored.topic_partition
         self.problems.end_all(topic_partition)
         try:
-            return session.open(stored, config, self._go_on, leader_epochs=epochs)
+            return session.open(stored, config, unobserved, leader_epochs=epochs)
         except KafkaError as error:
             self.problems.begin(topic_partition, str(error))
             return OfflineLog(topic_partition, config, error)
@@ -300,29 +303,16 @@ class SharedPostgresDirectory:
     async def compact(self, now: Timestamp) -> None:
         await compact_all(self._logs.values(), now)
 
-    # What one node does that leads all partitions
-
-    def stop_opening(self) -> None:
-        """Opening the tables is all that there is."""
-
-    def _go_on(self, checked: int = 0) -> None:
-        """Logs are read to their end."""
-
-    def confirm_start(self) -> None:
-        """The lease is renewed by whoever has the session."""
-
-    def recover(self, logs: Iterable[tuple[TopicPartition, LogConfig, int]]) -> None:
-        """PostgreSQL has done so."""
+    # Opened logs
 
     def open(
         self,
         topic_partition: TopicPartition,
         config: LogConfig,  # noqa: ARG002
         *,
-        synced_by_owner: bool = False,  # noqa: ARG002
         leader_epoch: int = 0,  # noqa: ARG002
     ) -> _Log:
-        """A log that was taken."""
+        """The log, which was taken with its config and epoch."""
         return self._logs[topic_partition]
 
     def refuse(self, topic_partition: TopicPartition, why: str) -> None:
