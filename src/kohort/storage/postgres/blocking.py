@@ -1,4 +1,4 @@
-"""Who keeps Kohort waiting in the database: locks of operators, backups and migrations."""
+"""Locks of operators, backups and migrations that Kohort waits for in the database."""
 
 from typing import Final
 
@@ -16,7 +16,7 @@ _BLOCKERS: Final = (
 
 
 async def blocker(connection: Connection) -> str | None:
-    """Who has held a lock that Kohort waits for, for longest, and the remedy; None: nobody.
+    """The process that has blocked Kohort for longest, and the remedy; None if there is none.
 
     Raises what asyncpg raises.
     """

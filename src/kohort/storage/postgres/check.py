@@ -1,4 +1,4 @@
-"""What `kohort storage check` looks at in a PostgreSQL database; nothing is changed."""
+"""Checks of `kohort storage check` on a PostgreSQL database; nothing is changed."""
 
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -133,7 +133,7 @@ async def _server(connection: Connection) -> list[Finding]:
 
 
 async def _connections(connection: Connection) -> list[Finding]:
-    """How many connections are free, by the narrowest limit; `connection` is one of those used."""
+    """Free connections by the narrowest limit; `connection` is one of those used."""
     limits = await connection.fetch(_LIMITS)
     free, limit, whose = min((max(limit - used + 1, 0), limit, of) for of, limit, used in limits)
     text = (
@@ -169,7 +169,7 @@ async def _settings(connection: Connection) -> list[Finding]:
 
 
 async def _locks(connection: Connection) -> list[Finding]:
-    """Who keeps a server waiting."""
+    """A process that blocks a server."""
     found = await blocker(connection)
     return [] if found is None else [Finding(Level.WARNING, "locks", found)]
 
@@ -204,7 +204,7 @@ async def _privileges(connection: Connection) -> list[Finding]:
 
 
 def _nodes(rows: Sequence[Any]) -> list[Finding]:
-    """Who serves, by leases and locks."""
+    """The nodes that serve, by leases and locks."""
     if not rows:
         return [Finding(Level.OK, "nodes", "none has served from here")]
     found = []
@@ -232,7 +232,7 @@ async def _size(connection: Connection) -> list[Finding]:
 
 
 async def _latency(connection: Connection) -> Finding:
-    """How long a commit takes, of a message that nobody reads."""
+    """Duration of a commit of a logical message without a reader."""
     try:
         took = [await _commit_ms(connection) for _ in range(_COMMITS)]
     except TimeoutError:

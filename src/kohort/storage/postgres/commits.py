@@ -30,7 +30,7 @@ _LOSES: Final = {
 
 
 class Commits(NamedTuple):
-    """How transactions of a connection commit."""
+    """The commit settings of a connection."""
 
     is_standby: bool
     is_read_only: bool
@@ -91,7 +91,7 @@ class Commits(NamedTuple):
 
 
 async def commits_of(connection: Connection) -> Commits:
-    """How its transactions commit. Raises what asyncpg raises."""
+    """The commit settings of the connection. Raises what asyncpg raises."""
     return Commits(*await connection.fetchrow(_STATE))
 
 

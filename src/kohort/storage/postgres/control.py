@@ -31,7 +31,7 @@ class Control:
         self.link = Link(url, name, opened)
         self._turn = asyncio.Lock()
         self._exclusive_connection: Connection | None = None
-        """The connection that has the tables alone, if one is to."""
+        """The connection with the exclusive lock; None if no lock is to be held."""
         self._closed = False
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
@@ -66,7 +66,7 @@ class Control:
             delay = next(delays, delay)
 
     def keep_exclusive(self, connection: Connection) -> None:
-        """Have the tables alone with each connection after this one, which has them so."""
+        """Take the exclusive lock with each later connection; `connection` has it."""
         self._exclusive_connection = connection
 
     async def _lock_again(self, connection: Connection) -> None:

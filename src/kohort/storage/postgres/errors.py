@@ -1,4 +1,4 @@
-"""What became of a statement: it was committed, it was refused, or nobody knows.
+"""Outcome of a statement: committed, refused, or unknown.
 
 A statement that failed with an SQLSTATE was rolled back, unless the server was shutting down: it
 may have committed before its connection was closed. Every other exception says nothing: the answer
@@ -50,7 +50,7 @@ def outcome() -> Iterator[None]:
 
 
 def _text(error: Exception) -> str:
-    """What an operator is told of an error that says nothing of a statement."""
+    """Text for operators of an error that leaves the outcome unknown."""
     if isinstance(error, InternalClientError) or _LOST.search(str(error)):
         return "the connection was lost"
     silent = "no response in time" if isinstance(error, TimeoutError) else type(error).__name__

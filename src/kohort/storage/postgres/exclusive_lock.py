@@ -1,4 +1,4 @@
-"""Having all tables for oneself: copies do, and no server serves from them meanwhile.
+"""The lock for exclusive use of all tables: copies hold it, and no server serves meanwhile.
 
 An advisory lock keeps servers, which share it, and copies apart. A server that has lost its lock
 with a connection shows by its lease that it is there; if it does not, it is fenced.
@@ -12,16 +12,16 @@ from kohort.storage.postgres.fence import LOCK, RENEWED_EVERY_S
 from kohort.storage.postgres.link import Connection
 
 EXCLUSIVE: Final = -1
-"""Stands for all nodes, and is none."""
+"""Instead of a node id: an exclusive lock."""
 _CLAIM: Final = "select pg_try_advisory_lock($1, hashtext(current_schema() || ' copy'))"
 _SHARE: Final = "select pg_try_advisory_lock_shared($1, hashtext(current_schema() || ' copy'))"
 _LEASE: Final = "select max(lease_until) from nodes where lease_until > now()"
 
 
 async def lock(connection: Connection, node: int) -> bool:
-    """Have the tables as long as the connection lasts: with other nodes, or alone as `EXCLUSIVE`.
+    """Lock the tables while the connection lasts: shared by nodes, or exclusive for `EXCLUSIVE`.
 
-    False if another process keeps this one away.
+    False if another process has a conflicting lock.
     """
     return bool(await connection.fetchval(_CLAIM if node == EXCLUSIVE else _SHARE, LOCK))
 
@@ -33,7 +33,7 @@ async def ensure_locked(connection: Connection, node: int) -> None:
 
 
 async def fence_all(connection: Connection) -> None:
-    """Have no server write any more. Raises KohortError if one is alive."""
+    """End the sessions of all servers. Raises KohortError if one is alive."""
     lease = await connection.fetchval(_LEASE)
     if lease is not None:
         await asyncio.sleep(2.5 * RENEWED_EVERY_S)

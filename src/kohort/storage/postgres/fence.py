@@ -1,8 +1,8 @@
-"""Who may write: a node's rows in the table of nodes.
+"""Write permission of a node: its rows in the table of nodes.
 
-Every write locks the row of its lane (`for share`) and names the lane's session. Who takes the
-node's place changes the sessions, which waits for writes in flight and refuses all later ones. So a
-process that was replaced writes nothing, whatever it believes.
+Every write locks the row of its lane (`for share`) and names the lane's session. A takeover
+increments the session numbers. It waits for writes in flight; later writes with the old number are
+rejected. A process that was replaced therefore writes nothing.
 
 A lease and an advisory lock tell others that the process is there. They only keep two processes
 from fighting for one node: safety does not rest on them, or on clocks.
@@ -45,7 +45,7 @@ _BEGIN: Final = (
 """Waits while another process begins a session. The table is not locked: leases are renewed."""
 _END_ALL: Final = "update nodes set session = session + 1 where node = any($1::int[])"
 _OWN_STEP: Final = 1 << 30
-"""A node steps its own sessions by more than one, and at random: nobody who takes its place does.
+"""A node rotates its own sessions by a random step of more than one; a takeover adds exactly one.
 """
 
 
@@ -58,7 +58,7 @@ class Fence:
         """Set once the session is over: another process has ended it, or this one gives it up."""
         self.on_lost: list[Callable[[], None]] = []
         self.timeline = ""
-        """That of the database in which the sessions began, or went on (`timeline_of`)."""
+        """Timeline of the database in which the sessions began (`timeline_of`)."""
         self._sessions: dict[int, int] = {}
         self._steps: dict[int, int] = {}
         """The sessions that lanes are being changed to."""
@@ -72,7 +72,7 @@ class Fence:
         return self._sessions[lane]
 
     def lose(self, why: FencedError | None = None) -> FencedError:
-        """Write nothing any more; tells others once. `why`: unless another process is the cause."""
+        """End all writes, and call `on_lost` once. `why`: if another process is not the cause."""
         if self.lost is None:
             self.lost = why or FencedError()
             for tell in tuple(self.on_lost):
@@ -80,7 +80,7 @@ class Fence:
         return fresh(self.lost)
 
     async def take(self, connection: Connection, *, after: "Fence | None" = None) -> None:
-        """Take the place of whoever was this node before; waits for its writes in flight.
+        """Take over from the former process of this node; waits for its writes in flight.
 
         The sessions are later than those of `after`, also in a database that has forgotten them.
         Raises what asyncpg raises.
@@ -118,10 +118,10 @@ class Fence:
             raise self.lose(FencedError("the database has another history, as after a failover"))
 
     async def rotate_session(self, connection: Connection, lane: int) -> None:
-        """Change the own session of a lane: a statement that was lost is not committed later.
+        """Change the own session of a lane, so that a lost statement is not committed later.
 
-        It waits for one that is in flight. Raises FencedError, and what asyncpg raises; it may be
-        repeated then.
+        Waits for a statement that is in flight. Raises FencedError, and what asyncpg raises; the
+        call may be repeated then.
         """
         before = self._sessions[lane]
         # Remembered, because the answer may be lost too.
@@ -146,7 +146,7 @@ class Fence:
     async def try_lock_session(self, connection: Connection, lane: int) -> bool:
         """Lock the lane's row for the transaction under way; False if the session is over.
 
-        That is told to nobody: this may be called in any thread.
+        Does not call `on_lost`; safe to call from any thread.
         """
         found = await connection.fetchval(
             _HOLD,
@@ -179,9 +179,9 @@ class Fence:
 
 
 async def timeline_of(connection: Connection) -> str:
-    """The history that a database goes on with: another one after each promotion or restore.
+    """Timeline of the database: another one after each promotion or restore.
 
-    "" if the database does not tell. Raises UnknownOutcomeError if it is a standby, or lost, and
+    "" if the database does not say. Raises UnknownOutcomeError if it is a standby, or lost, and
     what asyncpg raises.
     """
     if await connection.fetchval("select pg_is_in_recovery()"):
@@ -230,12 +230,10 @@ _ALONE: Final = (
 
 
 async def ensure_cluster(connection: Connection, node: int) -> None:
-    """Raise KohortError if a server has a lease that is no node of a cluster.
+    """Raise KohortError if a server that is no node of a cluster has a lease.
 
-    Up to version 0.2 there were such, which cluster.enabled=true was not set for.
-
-    One that had a lease writes nothing any more. None begins one before the end of the transaction
-    under way.
+    Up to version 0.2, servers without cluster.enabled=true were such. The session of one whose
+    lease is over is ended. None begins a session before the end of the transaction under way.
     """
     await connection.execute(_BEGIN)
     other = await connection.fetchval(f"{_ALONE} and lease_until > now()", LEASE, node, CLUSTER)

@@ -1,4 +1,4 @@
-"""One connection to PostgreSQL, opened when it is used and again when it was lost."""
+"""One connection to PostgreSQL, opened on first use and reopened after it was lost."""
 
 import contextlib
 import os
@@ -30,7 +30,7 @@ TIMEOUTS: Final = (
     "idle_session_timeout", "idle_in_transaction_session_timeout", "transaction_timeout",
     "lock_timeout",
 )  # fmt: skip
-"""What a role, a database or a server may set, and no connection is to have.
+"""Timeouts that a role, a database or a server may set; connections set them to 0.
 
 The connection with a node's lock has nothing to do for hours. Not all versions know each of them.
 """
@@ -107,7 +107,7 @@ class Link:
 
 @contextlib.contextmanager
 def _named_file(url: str) -> Iterator[None]:
-    """Have an error of a file of the URL name it; Python's `ssl` does not."""
+    """Name the file of the URL in an error; Python's `ssl` does not."""
     try:
         yield
     except (FileNotFoundError, PermissionError) as error:

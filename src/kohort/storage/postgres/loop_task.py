@@ -1,4 +1,4 @@
-"""Work in the background of an event loop, which is started by the first need of it."""
+"""A background task of an event loop, started by its first work."""
 
 import asyncio
 import contextlib
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class LoopTask:
-    """A task that goes on whenever there is more to do, until it is stopped.
+    """A task that runs whenever it is woken, until it is stopped.
 
     It may be woken without an event loop: then it starts when it is woken in one.
     """
@@ -19,7 +19,7 @@ class LoopTask:
         self._stopped = False
 
     def wake(self) -> None:
-        """Have the task go on, and begin it if it does not run."""
+        """Wake the task; start it if it does not run."""
         if self._task is None or self._task.done():
             if self._stopped:
                 return

@@ -28,7 +28,7 @@ INCOMPLETE: Final = KohortError(
     "on"
 )
 _LOCK: Final = 0x6B6F686F7274
-"""Advisory lock of those that change the tables."""
+"""Advisory lock of processes that change the tables."""
 
 _AUTOVACUUM: Final = (
     "autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.2, "

@@ -1,4 +1,4 @@
-"""What the tables say beside the logs: of which cluster they are, and who wrote them."""
+"""The cluster that the tables belong to, and the version that served from them."""
 
 from kohort.storage.postgres.control import Control
 from kohort.storage.postgres.link import Connection

@@ -1,4 +1,4 @@
-"""What a node of a cluster on PostgreSQL shares with the others."""
+"""A node of a cluster on PostgreSQL: the shared storage, and the logs that the node leads."""
 
 from kohort.storage.postgres.cluster.shared_directory import SharedPostgresDirectory
 from kohort.storage.postgres.cluster.shared_storage import PostgresStorage

@@ -1,8 +1,8 @@
-"""The logs of a cluster in PostgreSQL, as one of its nodes has them.
+"""The logs that one node of a cluster leads in PostgreSQL.
 
-The node writes only in its session, and with a session everything ends that writes in it: what was
-not written then never is. A log that is taken is read after the record by which this node leads it
-was appended. By then no other node writes to it. Logs that are wanted at a time are taken together.
+The node writes only in its session. The end of a session ends all its writers, and unwritten rows
+are dropped. A log is opened after the record that makes this node its leader was appended, when no
+other node writes to it. Logs that are requested at a time are opened together.
 """
 
 import asyncio
@@ -76,12 +76,12 @@ class SharedPostgresDirectory:
         self._cache = PageCache()
         self._logs: dict[TopicPartition, _Log] = {}
         self._taken: dict[TopicPartition, LogRequest] = {}
-        """What was asked for when a log was taken, to take it again."""
+        """The request of each open log, to reopen it."""
         self._wanted: deque[_Requested] = deque()
         self._taking = LoopTask(self._take_wanted)
         self._session: Session | None = None
         self._ends: dict[tuple[TopicPartition, UUID], tuple[int, int]] = {}
-        """What was durable of the logs that were led before, and in which epoch."""
+        """High watermark and leader epoch of logs that this node led before."""
         self._known_topics: KnownTopics = _nothing_known
         self.directories: LogRegistry
         self._closed = False
@@ -111,7 +111,7 @@ class SharedPostgresDirectory:
     # Sessions
 
     def session_begun(self, fence: Fence) -> None:
-        """Write by this session from now on, until it is lost."""
+        """Write in this session from now on, until it is lost."""
         context = SessionContext(
             link=partial(self._link, opened=partial(self._ensure_history, fence)),
             reader=self._reader,
@@ -216,7 +216,7 @@ class SharedPostgresDirectory:
     def _open_all(
         self, session: Session, some: Sequence[_Requested], loop: asyncio.AbstractEventLoop
     ) -> None:
-        """Take logs, and tell of each when it is open: one may have much to read.
+        """Open logs, and complete each future when its log is open.
 
         Raises OSError.
         """

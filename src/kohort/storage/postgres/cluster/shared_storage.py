@@ -3,7 +3,7 @@
 A batch of the metadata log is inserted with the end of the log as its key, so of two nodes that
 append at the same offset one is refused. The insert holds the row of its own node, and ends the
 sessions of others in the same transaction. Compaction replaces all rows up to an end by those of a
-snapshot; `logs.cleaned` is that end, so who has read less than that knows.
+snapshot; `logs.cleaned` is that end, which tells a node that has read less.
 """
 
 import asyncio
@@ -147,7 +147,7 @@ class PostgresStorage:
         self._last: _Row | None = None
         """The last batch of the metadata log that this process has read or appended."""
         self._is_settled = True
-        """Whether no append may be under way that nobody waits for."""
+        """True if no abandoned append can still commit."""
         self._channel = ""
         self._known_end = 0
         self._news = asyncio.Event()
@@ -256,7 +256,7 @@ class PostgresStorage:
         await self._lock_again()
 
     async def _lock_again(self) -> None:
-        """Hold the lock, if its connection was lost. Raises OSError, UnknownOutcomeError."""
+        """Lock the node again if its connection was lost. Raises OSError, UnknownOutcomeError."""
         async with self._locking.use() as connection:
             if connection is not self._locked:
                 await exclusive_lock.lock(connection, self.node_id)
@@ -266,7 +266,7 @@ class PostgresStorage:
                     logger.info("this node holds its lock again")
 
     def _keep_lock(self, connection: Connection) -> None:
-        """This connection has the lock; others replace a node without one at once."""
+        """Remember the connection with the lock; a node without it is replaced at once."""
         self._locked = connection
         connection.add_termination_listener(self._lock_lost)
 
@@ -313,7 +313,7 @@ class PostgresStorage:
         return self._number
 
     async def _settle(self, connection: Connection) -> None:
-        """Have an append whose outcome is unknown committed by now, or never. Raises FencedError.
+        """Ensure that no abandoned append commits from now on. Raises FencedError.
 
         Without it, it could be committed after others were read that do not show it.
         """

@@ -1,4 +1,4 @@
-"""Whether the database still has what a server knows to be in it.
+"""Detection of a database that was rolled back.
 
 It may have gone back: a standby was promoted that lagged behind, or a backup was restored. That
 takes new connections, so each one is checked before it is used: appends are looked for by the ends
@@ -34,7 +34,7 @@ class LostEnd(NamedTuple):
 
 
 async def find_lost_logs(connection: Connection, logs: Iterable[PostgresLog]) -> Sequence[LostEnd]:
-    """Those of the logs that have lost something. Raises what asyncpg raises."""
+    """The logs that lack acknowledged records. Raises what asyncpg raises."""
     known = {log.number: (log, log.stored_end) for log in logs}
     if not known:
         return ()  # at the start there may be no tables

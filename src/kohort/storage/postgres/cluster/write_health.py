@@ -1,4 +1,4 @@
-"""What keeps a node from writing to the database, among the problems of its logs."""
+"""The problem that a node cannot write to the database, among the problems of its logs."""
 
 from typing import Final
 
@@ -17,7 +17,7 @@ class WriteHealth:
         self._problem: str | None = None
 
     def report(self, error: Exception | None) -> None:
-        """Nothing can be written because of `error`, or all can again if it is None."""
+        """Begin the problem `error`, or end it if `error` is None."""
         if error is None and self._problem is not None:
             self._problems.end(DATABASE, self._problem)
             self._problem = None

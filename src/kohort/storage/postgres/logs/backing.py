@@ -1,4 +1,4 @@
-"""What one log keeps in PostgreSQL beside its batches: segments, checkpoint, producers."""
+"""State of a log in PostgreSQL beside its batches: segments, checkpoint, producers."""
 
 import asyncio
 from collections import deque
@@ -51,7 +51,7 @@ def _ignore(_: Exception) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogContext:
-    """What all logs of one session use."""
+    """Services that all logs of a session use."""
 
     operations: Operations
     reader: RowReader
@@ -77,7 +77,7 @@ class PostgresBacking(UnsyncedBacking):
         self.appended: Callable[[], Awaitable[None]]
         """Returns when all that was appended is written."""
         self.refused: Callable[[Exception], None]
-        """Learns why something is not stored that a later start needs."""
+        """Called with the error if state is not stored that a later start needs."""
         self._failure: Exception | None = None
         """Why nothing more is stored."""
         self.is_over = False
@@ -108,7 +108,7 @@ class PostgresBacking(UnsyncedBacking):
         return rows
 
     def written(self) -> None:
-        """What `take_rows` gave is in the table."""
+        """The rows that `take_rows` returned are in the table."""
         self._context.cache.trim()
         if self._since_stored >= self._context.most_rows and self._active is not None:
             self._store_open(self._active)

@@ -1,8 +1,8 @@
-"""LogDeletions what deleted partitions have in the tables.
+"""Deletion of the rows of deleted partitions.
 
-It has a connection and a lane of its own, because it may be much: nothing else waits for it. Each
-transaction is short. What the database refuses is tried again by the next sweep, and what a process
-leaves is found by another one.
+It has a connection and a lane of its own, so that nothing else waits for large deletions. Each
+transaction is short. The next sweep retries refused deletions, and other nodes find those that a
+process left behind.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ T = TypeVar("T")
 Written: TypeAlias = Callable[[int], Awaitable[None]]
 """Returns when nothing of the log with a number is left to be written."""
 FindStrays: TypeAlias = Callable[[Connection], Awaitable[bool]]
-"""Sets aside what former sessions left; False if that cannot be told yet."""
+"""Sets aside logs that former sessions left; False if they are not known yet."""
 
 _MARKED_AT_ONCE: Final = 1000
 _REMOVED_AT_ONCE: Final = 100
@@ -81,13 +81,13 @@ class LogDeletions:
         self._deleted: deque[tuple[TopicPartition, UUID]] = deque()
         """Partitions whose logs are not marked as removed yet."""
         self._refused: list[tuple[TopicPartition, UUID]] = []
-        """Those that the database refused to mark, for the next sweep."""
+        """Partitions that the database refused to mark, for the next sweep."""
         self._marked: deque[int] = deque()
         """Logs that are marked as removed, by their numbers."""
         self._large: deque[int] = deque()
-        """Those of them that are removed in several transactions."""
+        """Marked logs that are removed in several transactions."""
         self._stray_retention_ms: int | None = None
-        """That of the sweep that is due; None: none is."""
+        """Retention of the sweep that is due; None if none is due."""
         self._find_strays = find_strays
         """None: nothing of former sessions is left."""
         self._working = LoopTask(self._run)

@@ -1,8 +1,8 @@
 """Durability of appends, with group commit over many logs.
 
-A lane has one statement in flight, with all that its logs appended since the one before. So a batch
-is never committed before an earlier one of the same log, and an append waits for two statements at
-most.
+Each lane has one INSERT in flight. It contains all batches appended since the previous INSERT. A
+batch is never committed before an earlier one of the same log, and an append waits for at most two
+statements.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ UNWRITTEN_BYTES: Final = 64 << 20
 
 
 class Appending(Protocol):
-    """Where a log's appends wait to be written."""
+    """Rows of a log that wait to be written."""
 
     def take_rows(self) -> list[Row]:
         """The rows that were appended since this was called last."""
@@ -49,7 +49,7 @@ class Member(Syncable, Protocol):
 
 
 class _Round:
-    """What one pass writes."""
+    """The logs and rows of one pass."""
 
     __slots__ = ("commits", "completion", "failed")
 
@@ -71,9 +71,9 @@ class Lane:
         report_health: Callable[[Exception | None], None] = lambda _: None,
         written: Callable[[float], None] = lambda _: None,
     ) -> None:
-        """`report_health` learns why nothing can be written, and of None when it can again.
+        """`report_health` is called with the error while nothing can be written, then with None.
 
-        `written` learns the seconds that each statement took, with all its attempts.
+        `written` is called with the seconds that each statement took, with all its attempts.
         """
         self.number = number
         self.unwritten = 0
@@ -113,7 +113,7 @@ class Lane:
                 await each.completion.wait()
 
     def is_settled(self, commit: "LaneCommit") -> bool:
-        """Whether nothing of a log is left to be written."""
+        """True if all rows of a log are written."""
         return all(
             each is None or commit not in each.commits for each in (self._current, self._next)
         )
@@ -157,7 +157,7 @@ class Lane:
         current.completion.complete()
 
     async def _look(self) -> None:
-        """Tell who holds a lock that the statement in flight waits for."""
+        """Report the process that blocks the statement in flight."""
         link = self._link.another()
         try:
             with outcome():
@@ -193,7 +193,7 @@ class Lane:
     # The end
 
     def abandon(self, error: Exception) -> None:
-        """Have all that was not written fail with `error`, after `stop`."""
+        """Fail all unwritten rows with `error`, after `stop`."""
         for each in (self._current, self._next):
             if each is not None:
                 each.failed.update(dict.fromkeys(each.commits, error))
@@ -226,7 +226,7 @@ class LaneCommit:
 
     @property
     def is_settled(self) -> bool:
-        """Whether nothing that was appended is left to be written."""
+        """True if all appended rows are written."""
         return self._lane.is_settled(self)
 
     def request(self) -> None:

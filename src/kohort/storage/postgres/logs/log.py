@@ -32,7 +32,7 @@ _REPLACED_WITHIN_S = 0.01
 
 @dataclass(frozen=True, slots=True)
 class RestoredLog:
-    """What a log has when it is opened."""
+    """State of a stored log when it is opened."""
 
     segments: list[Segment]
     checkpoint: Checkpoint
@@ -87,12 +87,12 @@ class PostgresLog(PartitionLog):
 
     @property
     def is_removed(self) -> bool:
-        """Whether its topic was deleted, and its rows go."""
+        """True if its topic was deleted; its rows are removed."""
         return self._closed is ErrorCode.unknown_topic_or_partition
 
     @property
     def can_reopen(self) -> bool:
-        """Whether the log ended because the storage failed, and nothing of it is under way."""
+        """True if the log ended because the storage failed, and no write of it is in flight."""
         is_written = not isinstance(self._commit, LaneCommit) or self._commit.is_settled
         is_stored = self._context.operations.is_settled(self.number)
         return super().can_reopen and is_written and is_stored
@@ -230,7 +230,7 @@ class PostgresLog(PartitionLog):
             raise KafkaError(ErrorCode.not_leader_or_follower, str(error)) from error
 
     def storage_failed(self, error: Exception) -> None:
-        """End the log: something of it was not stored, and what is in the tables is read again."""
+        """End the log after a failed write; it is reopened from the tables."""
         self._rows.fail(error)
         if self._closed is not None:
             return

@@ -1,4 +1,4 @@
-"""What `kohort storage check` looks at in the logs of a PostgreSQL database; nothing is changed."""
+"""Checks of `kohort storage check` on logs in PostgreSQL; nothing is changed."""
 
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from itertools import pairwise

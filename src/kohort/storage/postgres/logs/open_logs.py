@@ -1,4 +1,4 @@
-"""Taking logs that a node leads from now on: many of them by a few statements."""
+"""Opening of logs that a node leads from now on: many by a few statements."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
@@ -42,7 +42,7 @@ select count(*) from fence
 
 
 class LogRequest(NamedTuple):
-    """A log that is to be taken."""
+    """A log to open, and the leadership in which it is opened."""
 
     topic_partition: TopicPartition
     topic_id: UUID
@@ -62,7 +62,7 @@ class TakenLog(NamedTuple):
 async def take_logs(
     connection: Connection, fence: Fence, metadata: TopicPartition, wanted: Sequence[LogRequest]
 ) -> list[TakenLog | DatabaseError]:
-    """The logs in order, made if there are none, or why one cannot be taken now.
+    """The logs in order, created if missing, or the error of one that cannot be opened now.
 
     `metadata` is the log of the cluster. Raises FencedError, and what asyncpg raises.
     """

@@ -1,4 +1,4 @@
-"""What logs store beside batches: each as a short transaction, in the order of the log.
+"""State that logs store beside batches: one short transaction each, in the order of the log.
 
 An operation begins when the appends of its log that were made before it are written. It may be done
 twice, if its outcome was lost, so it must be one that does the same again. The logs have their turn
@@ -36,11 +36,11 @@ class Operation:
     appended: Callable[[], Awaitable[None]]
     """Returns when the log's appends are written, raises if they will not be."""
     refused: Callable[[Exception], None] = lambda _: None
-    """Learns why it never will be committed."""
+    """Called with the error if it will never be committed."""
     committed: Callable[[], None] = lambda: None
     """Called once it is."""
     is_awaited: bool = False
-    """Whether somebody waits for it."""
+    """True if a task waits for it."""
     failure: Exception | None = None
     _completion: Completion = field(default_factory=Completion)
 
@@ -66,7 +66,7 @@ class Operations:
         self._link = link
         self._fence = fence
         self._by_log: dict[int, deque[Operation]] = {}
-        """What is left to be done of each log, in order."""
+        """Pending operations of each log, in order."""
         self._awaited: dict[int, None] = {}
         """The logs among them with an operation that is awaited."""
         self._unknown = False
@@ -79,7 +79,7 @@ class Operations:
         return operation
 
     def is_settled(self, log: int) -> bool:
-        """Whether no operation of a log is left to be done."""
+        """True if a log has no pending operation."""
         return log not in self._by_log
 
     async def settled(self, log: int) -> None:
@@ -89,7 +89,7 @@ class Operations:
             await asyncio.sleep(0)  # it is taken off then
 
     async def done(self, operation: Operation) -> None:
-        """`Operation.done`, before what nobody waits for."""
+        """As `Operation.done`; the operation goes before those without a waiter."""
         if operation in self._by_log.get(operation.log, ()):
             operation.is_awaited = True
             self._awaited[operation.log] = None
@@ -151,7 +151,7 @@ class Operations:
     # The end
 
     def abandon(self, error: Exception) -> None:
-        """Have all that is not done fail with `error`, after `stop`."""
+        """Fail all pending operations with `error`, after `stop`."""
         abandoned, self._by_log = self._by_log, {}
         self._awaited.clear()
         for left in abandoned.values():

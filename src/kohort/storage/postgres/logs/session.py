@@ -1,4 +1,4 @@
-"""What a node writes its logs with, as long as it has one session."""
+"""Everything by which a node writes its logs in one session."""
 
 import contextlib
 from collections.abc import Callable
@@ -33,7 +33,7 @@ def _ignore(_: object) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionContext:
-    """What a session uses, and others after it."""
+    """Services that a session uses and that outlive it."""
 
     link: OpenLink
     reader: RowReader

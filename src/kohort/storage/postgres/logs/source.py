@@ -38,7 +38,7 @@ class PostgresSource:
     """The `Source` in tables: the logs of stopped servers. Nothing of them is written."""
 
     def __init__(self, url: str) -> None:
-        """Have the tables alone; servers that hang write nothing any more. Blocks.
+        """Lock the tables exclusively, and end the sessions of servers that hang. Blocks.
 
         Raises KohortError if there are no tables, or they are in use or not for this Kohort;
         OSError if the database cannot be used.
@@ -88,16 +88,16 @@ class PostgresSource:
         return self._logs[topic_partition]
 
     def close(self) -> None:
-        """Have others use the tables. Idempotent."""
+        """Close the connections and release the lock. Idempotent."""
         self._session.stop()
         self._reader.stop()
         self._control.close()
 
 
 async def version(connection: Connection) -> int:
-    """That of the tables. Raises KohortError if nothing can be committed, or there is no schema.
+    """Version of the tables. Raises KohortError if nothing can be committed, or there is no schema.
 
-    The servers of a source are fenced, so that is written to as well.
+    The servers of a source are fenced, which is a write.
     """
     await commits.ensure_possible(connection)
     return await schema.tables_version(connection)

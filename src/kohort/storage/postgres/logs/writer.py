@@ -32,7 +32,7 @@ class Writer:
         self._fence = fence
         self._lane = lane
         self._unknown = False
-        """Whether a statement may still be in flight that nobody waits for."""
+        """True while an abandoned statement can still commit."""
 
     async def write(
         self,
