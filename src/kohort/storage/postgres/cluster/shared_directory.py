@@ -77,8 +77,8 @@ class SharedPostgresDirectory:
         self._logs: dict[TopicPartition, _Log] = {}
         self._taken: dict[TopicPartition, LogRequest] = {}
         """The request of each open log, to reopen it."""
-        self._wanted: deque[_Requested] = deque()
-        self._taking = LoopTask(self._take_wanted)
+        self._requested: deque[_Requested] = deque()
+        self._opening = LoopTask(self._open_requested)
         self._session: Session | None = None
         self._ends: dict[tuple[TopicPartition, UUID], tuple[int, int]] = {}
         """High watermark and leader epoch of logs that this node led before."""
@@ -153,14 +153,14 @@ class SharedPostgresDirectory:
             place = partition, self._taken[partition].topic_id
             self._ends[place] = log.high_watermark, log.leader_epoch
 
-    def _report_loss(self, session: Session, wanted: LogRequest, log: _Log) -> None:
+    def _report_loss(self, session: Session, request: LogRequest, log: _Log) -> None:
         """Log what the database has lost of a log that was led here before.
 
         Raises DatabaseError if the log would go on in the same epoch: another session begins one.
         """
-        before, epoch = self._ends.pop((wanted.topic_partition, wanted.topic_id), (0, 0))
+        before, epoch = self._ends.pop((request.topic_partition, request.topic_id), (0, 0))
         if isinstance(log, PostgresLog) and log.end_offset < before:
-            log_loss(wanted.topic_partition, log.end_offset, before)
+            log_loss(request.topic_partition, log.end_offset, before)
             if log.leader_epoch <= epoch:
                 why = f"the database has lost the end of {log.topic_partition}"
                 session.fence.lose(FencedError(why))
@@ -187,25 +187,25 @@ class SharedPostgresDirectory:
         position: int,
     ) -> _Log:
         session = self._current()
-        wanted = LogRequest(topic_partition, topic_id, config, leader_epoch, position)
-        log = await self._take(wanted)
+        request = LogRequest(topic_partition, topic_id, config, leader_epoch, position)
+        log = await self._take(request)
         if session is not self._session:
             raise DatabaseError(None, "the session of this node has ended meanwhile")
-        self._report_loss(session, wanted, log)
-        self._logs[topic_partition], self._taken[topic_partition] = log, wanted
+        self._report_loss(session, request, log)
+        self._logs[topic_partition], self._taken[topic_partition] = log, request
         return log
 
-    async def _take(self, wanted: LogRequest) -> _Log:
+    async def _take(self, request: LogRequest) -> _Log:
         future: _Future = asyncio.get_running_loop().create_future()
-        self._wanted.append((wanted, future))
-        self._taking.wake()
+        self._requested.append((request, future))
+        self._opening.wake()
         return await future
 
-    async def _take_wanted(self) -> None:
+    async def _open_requested(self) -> None:
         while True:
-            await self._taking.until(lambda: self._wanted)
-            count = min(len(self._wanted), TAKEN_AT_ONCE)
-            some = [self._wanted.popleft() for _ in range(count)]
+            await self._opening.until(lambda: self._requested)
+            count = min(len(self._requested), TAKEN_AT_ONCE)
+            some = [self._requested.popleft() for _ in range(count)]
             loop = asyncio.get_running_loop()
             try:
                 await asyncio.to_thread(self._open_all, self._current(), some, loop)
@@ -220,14 +220,16 @@ class SharedPostgresDirectory:
 
         Raises OSError.
         """
-        wanted = [each for each, _ in some]
+        requests = [request for request, _ in some]
 
         async def read(connection: Connection) -> list[TakenLog | DatabaseError]:
-            return await take_logs(connection, session.fence, self._metadata, wanted)
+            return await take_logs(connection, session.fence, self._metadata, requests)
 
         found = self._control.query(read)
-        for (each, future), taken in zip(some, found, strict=True):
-            log = self._open(session, each.config, taken) if isinstance(taken, TakenLog) else taken
+        for (request, future), taken in zip(some, found, strict=True):
+            log = (
+                self._open(session, request.config, taken) if isinstance(taken, TakenLog) else taken
+            )
             loop.call_soon_threadsafe(_end, future, log)
 
     def _open(self, session: Session, config: LogConfig, taken: TakenLog) -> _Log | OSError:
@@ -279,7 +281,7 @@ class SharedPostgresDirectory:
         self._taken.pop(topic_partition, None)
         return self._logs.pop(topic_partition, None)
 
-    # LogDeletions
+    # Deleted topics
 
     def know_topics(self, known: KnownTopics) -> None:
         self._known_topics = known
@@ -322,14 +324,14 @@ class SharedPostgresDirectory:
 
     async def reopen(self) -> None:
         for topic_partition, log in tuple(self._logs.items()):
-            wanted = self._taken.get(topic_partition)
-            if not log.can_reopen or wanted is None:
+            request = self._taken.get(topic_partition)
+            if not log.can_reopen or request is None:
                 continue
             self._remember_end(topic_partition)
             try:
                 session = self._current()
-                opened = await self._take(wanted)
-                self._report_loss(session, wanted, opened)
+                opened = await self._take(request)
+                self._report_loss(session, request, opened)
             except OSError as error:
                 logger.error("%s cannot be opened again: %s", topic_partition, error)
                 continue
@@ -346,9 +348,9 @@ class SharedPostgresDirectory:
         if self._closed:
             return
         self._closed = True
-        self._taking.stop()
-        while self._wanted:
-            _end(self._wanted.popleft()[1], DatabaseError(None, "the node ends"))
+        self._opening.stop()
+        while self._requested:
+            _end(self._requested.popleft()[1], DatabaseError(None, "the node ends"))
         self._session_over()
         self._reader.stop()
         self._control.close()

@@ -135,11 +135,11 @@ class PostgresStorage:
         self._on_claimed = on_claimed
         self._metadata = metadata
         name = f"kohort node {fence.node} cluster"
-        self._locking = _Shared(Link(url, f"{name} lock"))
-        self._leasing = _Shared(Link(url, f"{name} lease", self._ensure_same))
-        self._appending = _Shared(Link(url, f"{name} appends", self._ensure_same))
-        self._reading = _Shared(Link(url, f"{name} reads", self._await_timeline))
-        self._listening = _Shared(Link(url, f"{name} listens"))
+        self._locking = _SharedLink(Link(url, f"{name} lock"))
+        self._leasing = _SharedLink(Link(url, f"{name} lease", self._ensure_same))
+        self._appending = _SharedLink(Link(url, f"{name} appends", self._ensure_same))
+        self._reading = _SharedLink(Link(url, f"{name} reads", self._await_timeline))
+        self._listening = _SharedLink(Link(url, f"{name} listens"))
         self._locked: Connection | None = None
         self._locking_again: asyncio.Task[None] | None = None
         self._listened: Connection | None = None
@@ -150,7 +150,7 @@ class PostgresStorage:
         """True if no abandoned append can still commit."""
         self._channel = ""
         self._known_end = 0
-        self._news = asyncio.Event()
+        self._grown = asyncio.Event()
 
     @property
     def node_id(self) -> int:
@@ -312,7 +312,7 @@ class PostgresStorage:
             self._number = int(number)  # at last: another task goes by it
         return self._number
 
-    async def _settle(self, connection: Connection) -> None:
+    async def _exclude_abandoned_append(self, connection: Connection) -> None:
         """Ensure that no abandoned append commits from now on. Raises FencedError.
 
         Without it, it could be committed after others were read that do not show it.
@@ -325,13 +325,13 @@ class PostgresStorage:
         if not self._is_settled:
             with contextlib.suppress(FencedError):  # who has ended the session has waited for it
                 async with self._appending.use() as connection:
-                    await self._settle(connection)
+                    await self._exclude_abandoned_append(connection)
         async with self._reading.use() as connection:
             log = await self._log(connection)
             rows = await connection.fetch(_READ, log, offset)
             if rows[0]["cleaned"] > offset:
                 rows = await connection.fetch(_SNAPSHOT, log)
-                self._know(log, [data for _, data in rows])
+                self._remember(log, [data for _, data in rows])
                 return Logged(b"".join(data for _, data in rows), rows[0]["cleaned"])
         found: list[bytes] = []
         size = 0
@@ -340,10 +340,10 @@ class PostgresStorage:
                 break
             found.append(data)
             size += len(data)
-        self._know(log, found)
+        self._remember(log, found)
         return Logged(b"".join(found))
 
-    def _know(self, log: int, batches: Sequence[bytes]) -> None:
+    def _remember(self, log: int, batches: Sequence[bytes]) -> None:
         """Remember the last of these rows, each of which has one batch."""
         if batches:
             self._last = _row(log, batches[-1])
@@ -361,13 +361,13 @@ class PostgresStorage:
                 for delete in _COMPACTED_AWAY:
                     await connection.execute(delete, log, end_offset)
                 await connection.executemany(_INSERT, rows)
-            self._know(log, batches)
+            self._remember(log, batches)
 
     async def append(self, end_offset: int, batch: bytes, fences: Mapping[int, int]) -> bool:
         async with self._appending.use() as connection:
             log = await self._log(connection)
             row = _row(log, self._in_epoch(batch))._replace(base=end_offset)
-            await self._settle(connection)
+            await self._exclude_abandoned_append(connection)
             self._is_settled = False
             is_appended = await self._insert(connection, row, fences)
             self._is_settled = True
@@ -409,17 +409,19 @@ class PostgresStorage:
         async with self._listening.use() as connection:
             if connection is not self._listened:
                 await self._log(connection)
-                await connection.add_listener(self._channel, self._heard)
+                await connection.add_listener(self._channel, self._on_notification)
                 self._listened = connection
         if self._known_end <= offset:
-            self._news.clear()
+            self._grown.clear()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_HINT_WITHIN_S):
-                    await self._news.wait()
+                    await self._grown.wait()
 
-    def _heard(self, _connection: object, _process: int, _channel: str, payload: object) -> None:
+    def _on_notification(
+        self, _connection: object, _process: int, _channel: str, payload: object
+    ) -> None:
         self._known_end = max(self._known_end, int(str(payload)))
-        self._news.set()
+        self._grown.set()
 
     async def close(self) -> None:
         """Close all connections; the session and the lease stay."""
@@ -448,7 +450,7 @@ def _timestamp(time: datetime | None) -> Timestamp:
     return Timestamp(0 if time is None else int(time.timestamp() * 1000))
 
 
-class _Shared:
+class _SharedLink:
     """A link that several tasks use, one after the other."""
 
     def __init__(self, link: Link) -> None:

@@ -60,35 +60,35 @@ class TakenLog(NamedTuple):
 
 
 async def take_logs(
-    connection: Connection, fence: Fence, metadata: TopicPartition, wanted: Sequence[LogRequest]
+    connection: Connection, fence: Fence, metadata: TopicPartition, requests: Sequence[LogRequest]
 ) -> list[TakenLog | DatabaseError]:
     """The logs in order, created if missing, or the error of one that cannot be opened now.
 
     `metadata` is the log of the cluster. Raises FencedError, and what asyncpg raises.
     """
-    numbers = await _numbers(connection, fence, metadata, wanted)
+    numbers = await _numbers(connection, fence, metadata, requests)
     stored = await read_logs(connection, tuple(numbers.values()))
     found: list[TakenLog | DatabaseError] = []
-    for each in wanted:
-        number = numbers.get(each.topic_partition)
+    for request in requests:
+        number = numbers.get(request.topic_partition)
         if number is None or number not in stored:
-            found.append(_is_behind(each))
+            found.append(_is_behind(request))
         else:
-            found.append(TakenLog(stored[number], epochs_of(stored[number], each.leader_epoch)))
+            found.append(TakenLog(stored[number], epochs_of(stored[number], request.leader_epoch)))
     await _lead(connection, fence, [each for each in found if isinstance(each, TakenLog)])
     return found
 
 
 async def _numbers(
-    connection: Connection, fence: Fence, metadata: TopicPartition, wanted: Sequence[LogRequest]
+    connection: Connection, fence: Fence, metadata: TopicPartition, requests: Sequence[LogRequest]
 ) -> dict[TopicPartition, int]:
     """The numbers of logs; those are missing that another topic of that name may have now."""
-    numbers, missing, others = await _found(connection, wanted)
+    numbers, missing, others = await _found(connection, requests)
     if not (missing or others):
         return numbers
     async with connection.transaction():
         await _lock_session(connection, fence)
-        numbers, missing, others = await _found(connection, wanted)
+        numbers, missing, others = await _found(connection, requests)
         if others:
             # Who knows the whole metadata log knows the latest topic of that name. The end is read
             # after the logs: one that was made meanwhile is of a topic that was logged before.
@@ -109,30 +109,30 @@ async def metadata_end(connection: Connection, metadata: TopicPartition) -> int:
 
 
 async def _found(
-    connection: Connection, wanted: Sequence[LogRequest]
+    connection: Connection, requests: Sequence[LogRequest]
 ) -> tuple[dict[TopicPartition, int], list[LogRequest], list[LogRequest]]:
     """The numbers of logs that are there, those that are missing, and those of other topics."""
     found = {
         TopicPartition(topic, partition): (number, topic_id)
-        for number, topic, partition, topic_id in await connection.fetch(_FIND, *_columns(wanted))
+        for number, topic, partition, topic_id in await connection.fetch(_FIND, *_columns(requests))
     }
     numbers: dict[TopicPartition, int] = {}
     missing, others = [], []
-    for each in wanted:
-        number, topic_id = found.get(each.topic_partition, (None, None))
+    for request in requests:
+        number, topic_id = found.get(request.topic_partition, (None, None))
         if number is None:
-            missing.append(each)
-        elif topic_id == each.topic_id:
-            numbers[each.topic_partition] = number
+            missing.append(request)
+        elif topic_id == request.topic_id:
+            numbers[request.topic_partition] = number
         else:
-            others.append(each)
+            others.append(request)
     return numbers, missing, others
 
 
-def _columns(wanted: Sequence[LogRequest]) -> tuple[list[str], list[int]]:
+def _columns(requests: Sequence[LogRequest]) -> tuple[list[str], list[int]]:
     """Topics and partitions."""
-    places = [each.topic_partition for each in wanted]
-    return [each.topic for each in places], [each.partition for each in places]
+    partitions = [request.topic_partition for request in requests]
+    return [each.topic for each in partitions], [each.partition for each in partitions]
 
 
 async def _lock_session(connection: Connection, fence: Fence) -> None:
@@ -140,9 +140,9 @@ async def _lock_session(connection: Connection, fence: Fence) -> None:
         raise FencedError
 
 
-def _is_behind(wanted: LogRequest) -> DatabaseError:
+def _is_behind(request: LogRequest) -> DatabaseError:
     return DatabaseError(
-        None, f"{wanted.topic_partition} may be of another topic by now: the metadata log goes on"
+        None, f"{request.topic_partition} may be of another topic by now: the metadata log goes on"
     )
 
 
