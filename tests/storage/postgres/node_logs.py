@@ -90,7 +90,7 @@ class NodeLogs(SharedPostgresDirectory):
             super().remove(topic_partition, topic_id)
             return
         self.retire(topic_partition)
-        self.directories.topic_ids.pop(topic_partition)
+        self.directories.topic_ids.pop(topic_partition, None)
         self._control.query(partial(self._removed, topic_id))
 
     async def _removed(self, topic_id, connection):
