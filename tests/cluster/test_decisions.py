@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from cluster.simulation import decided
 from kohort.cluster import (
-    MOVES_AT_ONCE,
+    MAX_MOVES,
     REBALANCE_DELAY_MS,
     Cluster,
     Leader,
@@ -28,7 +28,7 @@ from kohort.cluster import (
     decide,
     situation,
 )
-from kohort.cluster.decisions import DRAINED_AT_ONCE, LED_AT_ONCE
+from kohort.cluster.decisions import LEADER_BATCH, MAX_DRAIN_MOVES
 from kohort.types import Timestamp
 
 GROUPS = UUID(int=1)
@@ -130,7 +130,7 @@ def test_partitions_move_to_a_new_node_when_all_is_quiet() -> None:
 
 @pytest.mark.parametrize(
     ("is_draining", "at_once", "done"),
-    [(False, MOVES_AT_ONCE, 1), (True, DRAINED_AT_ONCE, DRAINED_AT_ONCE // 2)],
+    [(False, MAX_MOVES, 1), (True, MAX_DRAIN_MOVES, MAX_DRAIN_MOVES // 2)],
 )
 def test_few_partitions_move_at_a_time(is_draining: bool, at_once: int, done: int) -> None:
     cluster = cluster_of(registered(1), registered(2, is_draining=is_draining))
@@ -185,15 +185,15 @@ def test_moves_end_and_are_the_fewest(data: st.DataObject) -> None:
 
 def test_very_many_partitions_get_a_leader_in_parts() -> None:
     cluster = cluster_of(registered(1), registered(2))
-    topics = {TOPIC: TopicSize(TopicKind.RECORDS, 2 * LED_AT_ONCE + 10)}
+    topics = {TOPIC: TopicSize(TopicKind.RECORDS, 2 * LEADER_BATCH + 10)}
     counts = []
     while records := decided(cluster, topics, observed(1, 2)):
         counts.append(len(records))
         for record in records:
             cluster.replay(record)
-    assert counts == [LED_AT_ONCE, LED_AT_ONCE, 10]
+    assert counts == [LEADER_BATCH, LEADER_BATCH, 10]
     led = Counter(leader.node for leader in cluster.leaders.values())
-    assert set(led.values()) == {LED_AT_ONCE + 5}
+    assert set(led.values()) == {LEADER_BATCH + 5}
 
 
 @pytest.mark.parametrize("topics", [1, 2_000])
@@ -240,7 +240,7 @@ def test_the_next_moves_are_found_in_few_steps() -> None:
         moves = decided(cluster, topics, observed(*nodes, 20))
     finally:
         sys.setprofile(None)
-    assert len(moves) == MOVES_AT_ONCE
+    assert len(moves) == MAX_MOVES
     assert calls < 20 * len(cluster.leaders)
 
 

@@ -1,14 +1,14 @@
-"""Which node of a cluster leads which partition: a fold over records, and the decisions on it.
+"""Leaders of partitions in a cluster: records, the state that they fold to, and decisions.
 
-`records` has what is logged in `__cluster_metadata`, `Cluster` is its fold, and `decide` says what
-to log next: nodes that are gone are fenced, partitions get leaders, and some are to move. All of it
-is pure. Every node may decide: a record is appended only at the end of the log that its author has
-read, so who is behind reads on and decides anew. There is no controller to elect. `SharedStorage`
-is what the nodes need of the storage for that.
+`records` are logged in `__cluster_metadata`, `Cluster` is their fold, and `decide` returns the
+records to append next: nodes that are gone are fenced, partitions get leaders, moves are planned.
+All of it is pure. Every node may decide: a batch is appended only at the log end that its author
+has read. A node that is behind reads on and decides again, so no controller is elected.
+`SharedStorage` is the storage interface that nodes need for that.
 """
 
 from kohort.cluster.decisions import (
-    MOVES_AT_ONCE,
+    MAX_MOVES,
     REBALANCE_DELAY_MS,
     Situation,
     decide,
@@ -40,7 +40,7 @@ from kohort.cluster.storage import (
 
 __all__ = [
     "LEASE_MS",
-    "MOVES_AT_ONCE",
+    "MAX_MOVES",
     "NO_LEADER",
     "REBALANCE_DELAY_MS",
     "Cluster",

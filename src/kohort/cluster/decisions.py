@@ -1,4 +1,4 @@
-"""What is to be logged of nodes and leaders next."""
+"""Decisions on nodes and leaders, as the records to append next."""
 
 from collections.abc import Collection, Generator, Mapping
 from typing import Final, NamedTuple
@@ -16,31 +16,31 @@ from kohort.cluster.records import (
 )
 from kohort.cluster.state import Cluster, TopicSize, places
 
-MOVES_AT_ONCE: Final = 8
-"""Partitions that are handed over at a time; others of their nodes are served as ever."""
-DRAINED_AT_ONCE: Final = 64
-"""Moves away from draining nodes that are planned at a time, so that their targets read ahead.
+MAX_MOVES: Final = 8
+"""Moves for balance that are planned at a time; other partitions are served meanwhile."""
+MAX_DRAIN_MOVES: Final = 64
+"""Moves from draining nodes that are planned at a time, so that the next leaders read ahead.
 
 More are planned when half of them are done.
 """
 REBALANCE_DELAY_MS: Final = 30_000
-"""Time after a node came until partitions move to it: often several come one after the other."""
-LED_AT_ONCE: Final = 1_000
-"""Partitions that get a leader at a time: it takes 10 ms to find one for each."""
+"""Time from a node's registration until partitions move: often several nodes join in a row."""
+LEADER_BATCH: Final = 1_000
+"""Partitions that get a leader in one decision, which takes 10 ms for all of them."""
 CLEANUP_BATCH: Final = 200
-"""Partitions of deleted topics whose leaders are forgotten at a time."""
+"""Partitions of deleted topics whose records are cleaned up in one decision."""
 
 
 class Situation(NamedTuple):
-    """What of the nodes that are registered a decision depends on."""
+    """State of the registered nodes that a decision depends on."""
 
     gone: frozenset[int]
     is_settled: bool
-    """Whether the others have been there for long enough to get partitions of each other."""
+    """Whether all other nodes are registered for long enough to be balanced."""
 
 
 def situation(cluster: Cluster, observed: Observed, settled_after_ms: int) -> Situation:
-    """The situation of the nodes as they were observed."""
+    """The situation of the observed nodes."""
     nodes = cluster.nodes.values()
     gone = frozenset(each.id for each in nodes if observed.is_gone(each.id, each.session))
     ages = (observed.now - each.registered_at for each in nodes if each.id not in gone)
@@ -50,17 +50,17 @@ def situation(cluster: Cluster, observed: Observed, settled_after_ms: int) -> Si
 def decide(
     cluster: Cluster, topics: Mapping[UUID, TopicSize], nodes: Situation
 ) -> Generator[None, None, tuple[NodeRecord, ...]]:
-    """What changes now, as records of one batch; nothing if all is as it should be.
+    """Records of one batch to append now; empty if nothing has to change.
 
-    It looks at every partition, in steps. Leaders of deleted topics are forgotten. Nodes that are
-    gone are fenced. Partitions without a leader get one, each on the node with the fewest. Of those
-    that lie unevenly some are planned to move, once the nodes are settled, and all of nodes that
-    drain. A leader that is not gone keeps its partitions until it hands them over itself.
+    Visits every partition, in steps. Records of deleted topics are cleaned up. Nodes that are gone
+    are fenced. Partitions without a leader get one, each on the node with the fewest. Moves are
+    planned from draining nodes, and for balance once the nodes are settled. A leader that is not
+    gone keeps its partitions until it hands them over itself.
     """
     live = {each.id: each for each in cluster.nodes.values() if each.id not in nodes.gone}
     fenced = tuple(NodeFenced(each) for each in cluster.nodes if each not in live)
     targets = sorted(each.id for each in live.values() if not each.is_draining) or sorted(live)
-    forgotten = yield from _forgotten(cluster, topics)
+    forgotten = yield from _cleanup_records(cluster, topics)
     done = (*forgotten, *fenced)
     if not targets:
         return done
@@ -74,7 +74,7 @@ def decide(
         else:
             orphans.append((place, leader.epoch + 1))
     led = []
-    for place, epoch in orphans[:LED_AT_ONCE]:
+    for place, epoch in orphans[:LEADER_BATCH]:
         led.append(LeaderChanged(place, Leader(load.assign(place), epoch)))
         yield
     if len(led) < len(orphans):
@@ -93,10 +93,10 @@ def decide(
     return (*done, *led, *called_off, *moves)
 
 
-def _forgotten(
+def _cleanup_records(
     cluster: Cluster, topics: Mapping[UUID, TopicSize]
 ) -> Generator[None, None, list[NodeRecord]]:
-    """Records that end what is known of deleted topics."""
+    """Records that remove leaders and moves of deleted topics."""
     records: list[NodeRecord] = []
     for place in (*cluster.leaders, *cluster.moves):
         if place.topic_id not in topics:
@@ -110,14 +110,14 @@ def _forgotten(
 def _moves(
     load: Load, planned: Mapping[Place, int], draining: Collection[int], *, evens_out: bool
 ) -> Generator[None, None, list[ReassignmentPlanned]]:
-    """Further moves, as many as may be under way: from draining nodes first."""
+    """New moves within the limits: from draining nodes first, then for balance."""
     leaving = load.of(draining)
     moves = []
-    if len(planned) <= DRAINED_AT_ONCE // 2:
-        for place in leaving[: DRAINED_AT_ONCE - len(planned)]:
+    if len(planned) <= MAX_DRAIN_MOVES // 2:
+        for place in leaving[: MAX_DRAIN_MOVES - len(planned)]:
             moves.append(ReassignmentPlanned(place, load.reassign(place)))
             yield
-    free = max(MOVES_AT_ONCE - len(planned), 0)
+    free = max(MAX_MOVES - len(planned), 0)
     fixed = set(planned)
     for _ in range(free if evens_out and not leaving else 0):
         move = yield from load.best_move(fixed)

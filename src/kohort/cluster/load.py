@@ -1,4 +1,4 @@
-"""How many partitions each node leads, and which move would even that out."""
+"""Number of partitions per node, and the best next move for balance."""
 
 from collections import Counter
 from collections.abc import Collection, Generator, Mapping, Sequence
@@ -10,10 +10,10 @@ from kohort.cluster.state import TopicKind, TopicSize
 
 
 class Load:
-    """The partitions that have a leader: of each topic, of each kind, in all."""
+    """Leaderships per node: by topic, by kind, in total."""
 
     def __init__(self, targets: Sequence[int], topics: Mapping[UUID, TopicSize]) -> None:
-        """`targets`: the nodes that may get partitions, at least one."""
+        """`targets`: nodes that may get partitions, at least one."""
         self._targets = targets
         self._topics = topics
         self._leader: dict[Place, int] = {}
@@ -23,20 +23,20 @@ class Load:
         self._of_node: Counter[int] = Counter()
 
     def add(self, place: Place, node: int) -> None:
-        """A node leads the partition."""
+        """Add a partition that this node leads."""
         self._leader[place] = node
         self._places.setdefault(node, {}).setdefault(place.topic_id, set()).add(place)
         self._of_kind[self._kind(place.topic_id)][node] += 1
         self._of_node[node] += 1
 
     def assign(self, place: Place) -> int:
-        """Have the node with the fewest lead the partition; returns the node."""
+        """Give a new partition to the node with the fewest; returns the node."""
         node = self._next(place.topic_id)
         self.add(place, node)
         return node
 
     def move(self, place: Place, to: int) -> None:
-        """Have another node lead the partition."""
+        """Move a partition to another node."""
         node = self._leader[place]
         self._places[node][place.topic_id].remove(place)
         self._of_kind[self._kind(place.topic_id)][node] -= 1
@@ -44,22 +44,22 @@ class Load:
         self.add(place, to)
 
     def reassign(self, place: Place) -> int:
-        """Have the node with the fewest lead a partition that has a leader; returns the node."""
+        """Move a partition to the node with the fewest; returns the node."""
         node = self._next(place.topic_id)
         self.move(place, node)
         return node
 
     def of(self, nodes: Collection[int]) -> list[Place]:
-        """The partitions that these nodes lead, in order."""
+        """Partitions that these nodes lead, sorted."""
         return sorted(place for place, node in self._leader.items() if node in nodes)
 
     def best_move(
         self, fixed: Collection[Place]
     ) -> Generator[None, None, tuple[Place, int] | None]:
-        """A move that evens out; None if none does. The partitions `fixed` stay.
+        """The move that improves the balance most; None if none does. `fixed` do not move.
 
-        Each move makes the sum of squares of the numbers by kind less, or leaves it and makes
-        that of the numbers by topic less. So moves end.
+        Each move reduces the sum of squared counts by kind, or keeps it and reduces that by topic.
+        So a sequence of moves ends.
         """
         moves = []
         for kind in TopicKind:
@@ -97,7 +97,7 @@ class Load:
         return best
 
     def _next(self, topic_id: UUID) -> int:
-        """The node that is to get the next partition of a topic."""
+        """Node for the next partition of a topic."""
         return self._emptiest(topic_id, self._with_fewest(self._kind(topic_id)))
 
     def _with_fewest(self, kind: TopicKind) -> Sequence[int]:
@@ -120,6 +120,6 @@ class Load:
 
 class _Move(NamedTuple):
     gain: tuple[int, int]
-    """What it evens out: of the partition's kind, then of its topic."""
+    """Improvement of the balance by kind, then by topic."""
     place: Place
     to: int

@@ -1,4 +1,4 @@
-"""What is seen of nodes beside the log: their leases and locks."""
+"""Leases and locks of nodes, which the storage has beside the log."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -9,27 +9,27 @@ from kohort.types import Timestamp
 
 @dataclass(frozen=True, slots=True)
 class Liveness:
-    """What the storage knows of a node, by its own clock."""
+    """Session, lease and lock of a node; times are of the storage's clock."""
 
     session: int
     lease_until: Timestamp
     holds_lock: bool = True
-    """Whether the connection by which it shows that its process runs is there."""
+    """Whether its process still holds its lock in the storage."""
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """All nodes at one moment of the storage's clock."""
+    """Liveness of all nodes at one moment of the storage's clock."""
 
     now: Timestamp
     nodes: Mapping[int, Liveness]
     trusts_locks: bool = True
-    """False soon after a restart of the storage, which takes all locks."""
+    """False soon after a restart of the storage, which drops all locks."""
 
     def is_gone(self, node: int, session: int) -> bool:
-        """Whether the process that registered with this session serves no more.
+        """Whether the process that registered with this session is gone.
 
-        One that has a later session is about to register again: it is gone when its lease is over.
+        A node with a later session is about to register again: only the end of its lease counts.
         """
         liveness = self.nodes.get(node)
         if liveness is None or liveness.lease_until <= self.now:
@@ -37,6 +37,6 @@ class Observed:
         return self.trusts_locks and not liveness.holds_lock and liveness.session == session
 
     def with_newcomers(self, nodes: Iterable[NodeRegistered]) -> "Observed":
-        """The same, with nodes there that have registered since this was seen."""
+        """A copy in which nodes that have registered since are alive."""
         alive = {each.id: Liveness(each.session, Timestamp(self.now + 1)) for each in nodes}
         return replace(self, nodes={**self.nodes, **alive})

@@ -1,4 +1,4 @@
-"""Which worker of one machine leads a partition, where that is fixed."""
+"""Fixed assignment of partitions to the workers of one machine."""
 
 from zlib import crc32
 
@@ -6,5 +6,5 @@ from kohort.types import TopicPartition
 
 
 def worker_of(partition: TopicPartition, workers: int) -> int:
-    """The worker, from 0 on, that leads a partition: those of a topic one after the other."""
+    """Index of the worker that leads a partition; those of a topic are spread round-robin."""
     return (crc32(partition.topic.encode()) + partition.partition) % workers

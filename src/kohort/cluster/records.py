@@ -1,4 +1,4 @@
-"""What is logged of nodes and leaders, each record one thing as it is from now on.
+"""Records of nodes and leaders. Each has the whole new state of its subject.
 
 Kafka's counterparts are RegisterBrokerRecord, FenceBrokerRecord and PartitionChangeRecord.
 """
@@ -10,25 +10,25 @@ from uuid import UUID
 from kohort.types import Timestamp
 
 NO_LEADER: Final = -1
-"""The node that leads a partition without a leader, as in Kafka's Metadata."""
+"""Leader id of a partition without a leader, as in Kafka's Metadata."""
 
 
 class Place(NamedTuple):
-    """A partition of a topic, which may be deleted and made again under the same name."""
+    """A partition by topic id, which tells it from one of a recreated topic with the same name."""
 
     topic_id: UUID
     partition: int
 
 
 class Leader(NamedTuple):
-    """Who leads a partition; the epoch grows with every change of it."""
+    """Leader and leader epoch of a partition; the epoch grows with each change."""
 
     node: int = NO_LEADER
     epoch: int = -1
 
 
 class Endpoint(NamedTuple):
-    """Where clients reach a listener of a node."""
+    """Advertised address of a node's listener."""
 
     listener: str
     host: str
@@ -37,34 +37,34 @@ class Endpoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NodeRegistered:
-    """A node as it is from now on: it serves what it leads, and may get more."""
+    """Registration of a node, which may get partitions from now on."""
 
     id: int
     session: int
-    """Grows whenever a process takes the id, or is fenced: the fence of its appends."""
+    """Number of the node's session. A takeover increments it, and older appends are rejected."""
     endpoints: tuple[Endpoint, ...]
     registered_at: Timestamp
     rack: str | None = None
     is_draining: bool = False
-    """Whether what it leads is to go to other nodes."""
+    """Whether its partitions move to other nodes."""
     machine: str | None = None
-    """What nodes have in common that reach each other by 127.0.0.1; None: not known."""
+    """Identity of the network of its 127.0.0.1; None: unknown."""
     can_connect: bool = True
-    """Whether its settings say how it connects to other nodes; else it has to be the only one."""
+    """Whether its settings let it connect to other nodes; if not, it must be the only one."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeFenced:
-    """A node that is gone. Its appends are refused since before this record was appended."""
+    """A node is gone. Its appends have been rejected since before this record was appended."""
 
     id: int
 
 
 @dataclass(frozen=True, slots=True)
 class LeaderChanged:
-    """A partition has a leader from now on, or none (`NO_LEADER`).
+    """New leader of a partition, or none (`NO_LEADER`).
 
-    `Leader()`: the partition is gone with its topic.
+    `Leader()`: the topic was deleted.
     """
 
     place: Place
@@ -73,15 +73,15 @@ class LeaderChanged:
 
 @dataclass(frozen=True, slots=True)
 class ReassignmentPlanned:
-    """A partition is to move: its leader hands it over once the next one has read it.
+    """Planned move: the leader hands the partition over once node `to` has read it.
 
-    `to` None: it stays.
+    `to` None: the move is cancelled.
     """
 
     place: Place
     to: int | None
     is_ready: bool = False
-    """Whether that node has read it. If it ends and comes back, it reads all of it again, later."""
+    """Whether that node has read it. After a restart, it reads all of it again."""
 
 
 NodeRecord: TypeAlias = NodeRegistered | NodeFenced | LeaderChanged | ReassignmentPlanned

@@ -1,4 +1,4 @@
-"""The fold of the records of nodes and leaders."""
+"""State of nodes and leaders: the fold of their records."""
 
 from collections.abc import Iterator, Mapping
 from enum import Enum
@@ -37,16 +37,16 @@ class Cluster:
 
     def __init__(self) -> None:
         self.nodes: dict[int, NodeRegistered] = {}
-        """Those that are not fenced."""
+        """Registered nodes that are not fenced, by id."""
         self.leaders: dict[Place, Leader] = {}
-        """Of places that had one at some time; the epoch stays when the leader is gone.
+        """Leaders of partitions that ever had one; the epoch stays when the leader is gone.
 
-        Those of a deleted topic stay until records say that they are gone.
+        Those of a deleted topic stay until a record removes them.
         """
         self.moves: dict[Place, int] = {}
-        """The node that is to lead a place next."""
+        """Next leader of each partition with a planned move."""
         self.ready: set[Place] = set()
-        """The places among them that their next leader has read."""
+        """Partitions with a planned move that the next leader has read."""
 
     def replay(self, record: NodeRecord) -> None:
         match record:
@@ -75,7 +75,7 @@ class Cluster:
             self.ready.discard(place)
 
     def planned(self, place: Place) -> ReassignmentPlanned:
-        """What is planned for a partition, as a record."""
+        """The planned move of a partition, as a record."""
         return ReassignmentPlanned(place, self.moves.get(place), place in self.ready)
 
     def inverse(self, record: NodeRecord) -> tuple[NodeRecord, ...]:

@@ -237,7 +237,7 @@ async def test_records_groups_and_transactions_span_the_workers() -> None:
 async def test_a_worker_serves_on_while_the_controller_is_away(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(controller, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(controller, "RETRY_TIMEOUT_S", 0.2)
     async with Crew(2) as crew:
         peer = await crew.peer(1)
         version, fields = CHANGES["create_topics"]
@@ -336,7 +336,7 @@ async def test_lag_is_known_of_partitions_of_all_workers() -> None:
 
 
 async def test_lag_is_shown_while_another_worker_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spans, "WITHIN_S", 0.1)
+    monkeypatch.setattr(spans, "RESPONSE_TIMEOUT_S", 0.1)
     async with Crew(2) as crew:
         peer = await crew.peer(0)
         version, fields = CHANGES["create_topics"]

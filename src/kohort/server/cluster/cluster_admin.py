@@ -1,4 +1,4 @@
-"""What an operator does with the nodes of a cluster, as the storage has them."""
+"""Operator commands on a cluster: list nodes, drain a node, move a partition."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -21,22 +21,22 @@ from kohort.errors import KohortError
 from kohort.runtime.clock import SystemClock
 from kohort.server.topics import MetadataRecord, SharedMetadata
 
-_LOOKS_EVERY_S: Final = 0.2
-_RELEASED_WITHIN_S: Final = 1.0
+_POLL_INTERVAL_S: Final = 0.2
+_RELEASE_TIMEOUT_S: Final = 1.0
 
 
 class ListedNode(NamedTuple):
-    """A node as the cluster knows it."""
+    """A registered node, for `kohort nodes list`."""
 
     node: NodeRegistered
     partitions: int
-    """How many it leads."""
+    """Number of partitions that it leads."""
     lease_left_ms: int
-    """What is left of its lease; 0 or less: it is about to be replaced."""
+    """Remaining time of its lease; 0 or less: other nodes are about to take its partitions."""
 
 
 class ClusterAdmin:
-    """Reads and changes the cluster. Its storage is that of no node.
+    """Reads and changes the metadata log of a cluster. `storage` belongs to no node.
 
     Methods raise KohortError if the storage has no cluster, OSError and UnknownOutcomeError.
     """
@@ -45,13 +45,13 @@ class ClusterAdmin:
         self._storage = storage
         self._metadata = SharedMetadata(storage, SystemClock().timestamp)
         self._gone: frozenset[int] = frozenset()
-        """Nodes whose processes have ended, as long as there is no other to say so."""
+        """Nodes whose processes have ended and that no other node has fenced yet."""
         self.has_changed = False
-        """Whether the cluster knows what it is to do: that goes on without this process."""
+        """Whether the change is logged: the nodes complete it without this process."""
 
     async def nodes(self) -> Sequence[ListedNode]:
         """All nodes, in order."""
-        observed = await self._know()
+        observed = await self._read_cluster()
         cluster = self._metadata.state.cluster
         gone = Liveness(-1, observed.now)
         return [
@@ -64,32 +64,32 @@ class ClusterAdmin:
         ]
 
     async def drain(self, node: int) -> None:
-        """Have other nodes lead what this one leads; return when they do.
+        """Move all partitions of a node to other nodes; return when none is left.
 
-        It gets no partitions until it is started again. Raises KohortError if that happens
-        meanwhile.
+        The node gets no partitions until its next start. Raises KohortError if it is restarted
+        before the end.
         """
-        await self._know()
+        await self._read_cluster()
         self._ensure_others(node)
         await self._change(partial(self._draining, node))
         cluster = self._metadata.state.cluster
         while any(True for _ in cluster.led_by(node)):
-            await self._look_again()
+            await self._poll_log()
             if node in cluster.nodes and not cluster.nodes[node].is_draining:
                 raise KohortError(f"node {node} was started again, and is not drained any more")
 
     async def move(self, topic: str, partition: int, to: int) -> None:
-        """Have a node lead a partition; return when it does, or the move was called off."""
-        await self._know()
+        """Move a partition; return when node `to` leads it. Raises KohortError if cancelled."""
+        await self._read_cluster()
         place = self._place(topic, partition)
         await self._change(partial(self._planned, place, to))
         cluster = self._metadata.state.cluster
         while cluster.moves.get(place) == to:
-            await self._look_again()
+            await self._poll_log()
         if cluster.leader(place).node != to:
             raise KohortError(f"{topic}-{partition}: the move to node {to} was called off")
 
-    async def _know(self) -> Observed:
+    async def _read_cluster(self) -> Observed:
         await self._metadata.read_on()
         nodes = self._metadata.state.cluster.nodes
         if not nodes:
@@ -104,30 +104,30 @@ class ClusterAdmin:
         return observed
 
     async def _change(self, decide: Callable[[], Sequence[MetadataRecord]]) -> None:
-        """Append what is decided until that is nothing: nodes may append right before."""
+        """Append the records of `decide` until it returns none, as nodes append concurrently."""
         await self._storage.claim()
         try:
-            while not await self._is_decided(decide):
+            while not await self._append_decision(decide):
                 pass
             self.has_changed = True
         except FencedError as error:
             raise KohortError("another operator changes the cluster now: try again") from error
         finally:
             with suppress(OSError, UnknownOutcomeError):  # the end of the connection does as well
-                async with asyncio.timeout(_RELEASED_WITHIN_S):
+                async with asyncio.timeout(_RELEASE_TIMEOUT_S):
                     await self._storage.release()
 
-    async def _is_decided(self, decide: Callable[[], Sequence[MetadataRecord]]) -> bool:
-        """Append what is decided; True if that is nothing. The database may be away for a while."""
+    async def _append_decision(self, decide: Callable[[], Sequence[MetadataRecord]]) -> bool:
+        """Append the records of `decide`; True if there are none. Tolerates a short outage."""
         try:
             return not await self._metadata.decide(decide)
         except UnknownOutcomeError:
-            await asyncio.sleep(_LOOKS_EVERY_S)
+            await asyncio.sleep(_POLL_INTERVAL_S)
             return False
 
-    async def _look_again(self) -> None:
-        """Know what is in the log by now. A database that is away may be back soon."""
-        await asyncio.sleep(_LOOKS_EVERY_S)
+    async def _poll_log(self) -> None:
+        """Wait, then read new records. Tolerates a short outage of the database."""
+        await asyncio.sleep(_POLL_INTERVAL_S)
         with suppress(OSError, UnknownOutcomeError):
             await self._metadata.read_on()
 

@@ -1,4 +1,4 @@
-"""Whether a node fits into a cluster: others have to reach what it advertises, and it them."""
+"""Checks before a node joins a cluster: all nodes must be able to reach each other."""
 
 import logging
 import os
@@ -16,9 +16,9 @@ logger = logging.getLogger("kohort.cluster")
 
 
 def this_machine() -> str:
-    """What processes have in common that reach each other by 127.0.0.1.
+    """Identity of the network that 127.0.0.1 belongs to.
 
-    On Linux that is the kernel and its name space of networks, which a container has for itself.
+    On Linux: boot id and network namespace, which each container has for itself.
     """
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as boot_id:
@@ -33,11 +33,11 @@ def ensure_reachable(
     others: Iterable[NodeRegistered],
     between_nodes: str,
 ) -> None:
-    """Raise KohortError if this node, or one of another machine, cannot be reached by all.
+    """Raise KohortError if this node, or one of another machine, cannot be reached by all others.
 
-    `others` are the nodes that are there, and `between_nodes` is the listener by which they
-    connect. Another listener may be for the clients of one machine, as with the published ports of
-    containers; a warning tells of it.
+    `others` are the current nodes, and `between_nodes` is the listener by which nodes connect.
+    Other listeners may be for clients of one machine, as with the published ports of containers:
+    those are logged only.
     """
     loopback = {each.listener: each for each in advertised if is_named_loopback(each.host)}
     own = loopback.pop(between_nodes, None)
@@ -66,7 +66,7 @@ def ensure_reachable(
 
 
 def ensure_connected(problem: str | None, others: Iterable[NodeRegistered]) -> None:
-    """Raise KohortError if this node, or another one, has to be the only one.
+    """Raise KohortError if the settings of this node, or of another one, allow a single node only.
 
     `problem`: why this one could not connect to others.
     """
@@ -91,12 +91,12 @@ def _loopback(endpoints: Iterable[Endpoint], listener: str) -> Endpoint | None:
 
 
 def shown(endpoint: Endpoint) -> str:
-    """The endpoint as users write a listener."""
+    """The endpoint in the syntax of `listeners`."""
     return f"{endpoint.listener}://{Address(endpoint.host, endpoint.port)}"
 
 
 def warn_of_other_counts(config: Config, topics: Iterable[TopicRecord]) -> None:
-    """Log which settings have no effect, because the cluster has its topics already."""
+    """Log partition counts of internal topics that differ from this node's settings."""
     partitions = {each.name: each.partitions for each in topics}
     for own in coordinator_topics(config):
         found = partitions.get(own.name, own.partitions)

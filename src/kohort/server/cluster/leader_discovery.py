@@ -1,7 +1,7 @@
-"""Where clients go on when a node does not lead a partition (KIP-951), in tagged fields.
+"""Current leaders in the tagged fields of Produce v10 and Fetch v16 responses (KIP-951).
 
-Produce v10 and Fetch v16 name the leader of each such partition, and the nodes that are named: the
-client needs no Metadata.
+For each partition that this node does not lead, a response has its leader and the leader's address.
+The client needs no Metadata request.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,10 +23,10 @@ from kohort.server.cluster.nodes import NO_NODE, Node, Nodes
 from kohort.server.topics import Topics
 
 MOVED: Final = frozenset({ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch})
-"""The errors for which Kafka names the leader."""
+"""Errors for which a response includes the leader, as in Kafka."""
 
-MOST_NAMED: Final = 1_000
-"""Leaders that a response names: it takes 2 ms. Clients ask for Metadata about others."""
+MAX_LEADERS: Final = 1_000
+"""Leaders in one response, which takes 2 ms. Clients get the others by Metadata."""
 
 Key: TypeAlias = tuple[str | UUID | None, int]
 """Topic, as the response names it, and partition."""
@@ -38,7 +38,7 @@ _LEADER: Final = Struct(">BBBiiB").pack
 
 
 class CurrentLeaders(NamedTuple):
-    """The leaders that one response names."""
+    """Current leaders for one response."""
 
     leaders: Mapping[Key, Leader]
     nodes: Sequence[Node]
@@ -57,15 +57,15 @@ class CurrentLeaders(NamedTuple):
 
 
 NO_LEADERS: Final = CurrentLeaders({}, ())
-"""Those of most responses."""
+"""The value for responses without such partitions."""
 
 
 def current_leaders(
     nodes: Nodes, topics: Topics, endpoint: Endpoint, moved: Iterable[Key]
 ) -> CurrentLeaders:
-    """The leaders of the partitions `moved`, for a client of this endpoint; of very many, some."""
+    """Leaders of the partitions `moved` for a client of this endpoint, at most `MAX_LEADERS`."""
     leaders: dict[Key, Leader] = {}
-    for key in islice(moved, MOST_NAMED):
+    for key in islice(moved, MAX_LEADERS):
         name, partition = key
         topic = topics.get(name) if isinstance(name, str) else name and topics.by_id(name)
         if topic and partition < len(topic.partitions):

@@ -31,7 +31,7 @@ from typing import Any, Final
 
 from kohort.cluster import (
     LEASE_MS,
-    MOVES_AT_ONCE,
+    MAX_MOVES,
     NO_LEADER,
     Endpoint,
     FencedError,
@@ -526,7 +526,7 @@ class LeadershipManager:
         Raises as `SharedMetadata.decide`.
         """
         due = self._moves_to_hand_over()
-        moving = due[:MOVES_AT_ONCE]
+        moving = due[:MAX_MOVES]
         if not moving:
             return
         if len(moving) < len(due):

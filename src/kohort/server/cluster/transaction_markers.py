@@ -1,4 +1,4 @@
-"""Ends transactions in the partitions of this server: topics, and the offsets of groups."""
+"""Transaction markers in the partitions of this server, `__consumer_offsets` included."""
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.runtime.clock import Clock
@@ -9,7 +9,7 @@ from kohort.types import TopicPartition
 
 
 class PartitionMarkers:
-    """Writes markers to partitions."""
+    """Writes transaction markers to local partitions."""
 
     def __init__(
         self, topics: Topics, groups: Groups, clock: Clock, *, waits_for_disk: bool

@@ -142,18 +142,18 @@ class WorkerRole:
             end_offset is None or known.end_offset < end_offset or not self._has_bootstrap_records()
         ):
             try:
-                news = await self._follower.read(known.end_offset)
+                fetched = await self._follower.read(known.end_offset)
             except (NodeUnreachableError, KafkaError) as error:
                 if warn_at is not None and loop.time() > warn_at:
                     logger.warning("worker 0 does not serve yet", extra=fields(why=error))
                     warn_at = None
                 await asyncio.sleep(_RETRY_AFTER_S)
                 continue
-            for offset, record in news.records:
+            for offset, record in fetched.records:
                 known.replay(offset, record)
-            if not news.records:
-                known.skip(news.end_offset)
-            end_offset = end_offset or news.end_offset
+            if not fetched.records:
+                known.skip(fetched.end_offset)
+            end_offset = end_offset or fetched.end_offset
         self.cluster_id = known.state.cluster_id
 
     def _has_bootstrap_records(self) -> bool:

@@ -1,8 +1,8 @@
-"""What the nodes of a cluster ask each other: requests to the controller, and of transactions.
+"""Requests between the nodes of a cluster: metadata, changes, transactions, groups, offsets.
 
 The workers of a machine connect to each other by a listener of their own, `NODE_LISTENER`, other
-nodes by `inter.broker.listener.name`. Among workers, the controller is the one that writes the
-metadata log: the others follow the log, and send on what would change it.
+nodes by `inter.broker.listener.name`. Among workers, the controller writes the metadata log. The
+other workers follow the log, and forward changes to the controller.
 """
 
 from kohort.server.cluster.internode.by_listener import ByListener

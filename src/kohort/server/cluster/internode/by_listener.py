@@ -27,11 +27,11 @@ from kohort.server.tls import Certificates
 
 logger = logging.getLogger("kohort.serve")
 
-CONNECT_WITHIN_S: Final = 5.0
-REFUSED_FOR_S: Final = 3.0
-"""Time until a node that refused another is tried again."""
-RENEWED_AT: Final = 0.9
-"""Part of a session after which another connection is opened; Kafka's clients take 85 to 95 %."""
+CONNECT_TIMEOUT_S: Final = 5.0
+REFUSAL_BACKOFF_S: Final = 3.0
+"""Time before the next attempt after a node has refused the connection."""
+RENEWAL_FRACTION: Final = 0.9
+"""Fraction of a SASL session after which a new connection is opened; 0.85 to 0.95 in Kafka."""
 _HANDSHAKE: Final = BY_NAME["sasl_handshake"].key
 _AUTHENTICATE: Final = BY_NAME["sasl_authenticate"].key
 _NONCE_BYTES: Final = 24
@@ -41,11 +41,11 @@ _ENDED: Final = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
 
 
 class RefusedError(NodeUnreachableError):
-    """The nodes do not accept each other; that does not change by itself."""
+    """The nodes reject each other's TLS or SASL: a retry does not help."""
 
 
 class ByListener:
-    """How each other node is reached."""
+    """Connections to other nodes by the inter-broker listener."""
 
     def __init__(
         self,
@@ -53,14 +53,14 @@ class ByListener:
         certificates: Certificates,
         endpoint_of: Callable[[int, str], Endpoint | None],
     ) -> None:
-        """`endpoint_of` tells where a listener of a node is now, None if that is not known."""
+        """`endpoint_of` returns the current endpoint of a node's listener; None: unknown."""
         self._inter_broker = inter_broker
         self._certificates = certificates
         self._endpoint_of = endpoint_of
         self._routes: dict[int, _Route] = {}
 
     def connect(self, node_id: int) -> Connect:
-        """How that node is reached."""
+        """Function that opens a connection to this node."""
         route = self._routes.get(node_id)
         if route is None:
             route = self._routes[node_id] = _Route(node_id, partial(self._open, node_id))
@@ -88,7 +88,7 @@ class ByListener:
 
 
 class _Route:
-    """The way to one node."""
+    """Connection attempts to one node, and the last refusal."""
 
     def __init__(self, node_id: int, connect: Connect) -> None:
         self._node_id = node_id
@@ -97,14 +97,14 @@ class _Route:
         self._again_at = 0.0
 
     async def open(self) -> Link:
-        """A connection to the node. Raises OSError."""
+        """Open a connection to the node. Raises OSError."""
         if self._refused is not None and asyncio.get_running_loop().time() < self._again_at:
             raise RefusedError(*self._refused.args)
         try:
-            async with asyncio.timeout(CONNECT_WITHIN_S):
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 link = await self._connect()
         except TimeoutError as error:
-            raise NodeUnreachableError(f"no connection in {CONNECT_WITHIN_S:.0f} s") from error
+            raise NodeUnreachableError(f"no connection in {CONNECT_TIMEOUT_S:.0f} s") from error
         except OSError as error:
             refused = _refusal(error)
             if refused is None:
@@ -120,11 +120,11 @@ class _Route:
                 "cannot connect to another node", extra=fields(other=self._node_id, why=refused)
             )
         self._refused = refused
-        self._again_at = asyncio.get_running_loop().time() + REFUSED_FOR_S
+        self._again_at = asyncio.get_running_loop().time() + REFUSAL_BACKOFF_S
 
 
 def _refusal(error: OSError) -> RefusedError | None:
-    """What a failed attempt to connect means if the nodes do not accept each other."""
+    """The refusal that an error of an attempt stands for; None: it may be transient."""
     cause = error.__cause__ if isinstance(error, NodeUnreachableError) else error
     if isinstance(error, RefusedError):
         return error
@@ -147,11 +147,11 @@ async def _log_in(link: Link, login: NodeLogin) -> None:
         last = await _say(link, login, f"\0{login.username}\0{login.password}".encode())
     lifetime_s = last.session_lifetime / _SECOND
     if lifetime_s:
-        link.expire_in(RENEWED_AT * lifetime_s)
+        link.expire_in(RENEWAL_FRACTION * lifetime_s)
 
 
 async def _log_in_by_scram(link: Link, login: NodeLogin) -> Any:
-    """The last response."""
+    """Log in by SCRAM. Returns the last response."""
     client = ScramClient(
         BY_MECHANISM[login.mechanism],
         login.username,

@@ -1,4 +1,4 @@
-"""A connection to another node, opened when it is needed."""
+"""Connection to another node, opened with the first request."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -9,13 +9,13 @@ from kohort.protocol.messages import encode, request
 from kohort.server.cluster.internode.link import Link, NodeUnreachableError
 
 TIMEOUT_S: Final = 30.0
-"""Time that a node has for its response, as between Kafka's brokers (request.timeout.ms)."""
+"""Timeout of a response, as between Kafka's brokers (`request.timeout.ms`)."""
 
 Connect: TypeAlias = Callable[[], Awaitable[Link]]
 
 
 def by_socket(path: str) -> Connect:
-    """Connects by a node's Unix socket."""
+    """Function that connects to a node by its Unix socket."""
     return partial(_connect_by_socket, path)
 
 

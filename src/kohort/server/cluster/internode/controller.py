@@ -1,4 +1,4 @@
-"""The controller, as the other nodes ask it."""
+"""Requests of a worker to the controller."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -15,13 +15,13 @@ from kohort.server.topics import NewTopic
 _CREATE_TOPICS: Final = BY_NAME["create_topics"].key
 _CREATE_TOPICS_VERSION: Final = 7
 _TIMEOUT_MS: Final = 30_000
-PATIENCE_S: Final = 10.0
-"""Time that a controller has to come back, as one that is started again does."""
+RETRY_TIMEOUT_S: Final = 10.0
+"""Time for which requests are retried while the controller restarts."""
 _RETRY_AFTER_S: Final = 0.05
 
 
 class RemoteController:
-    """Changes of the cluster, made by another node."""
+    """Client of the controller: forwards changes, gets producer ids, creates topics."""
 
     def __init__(self, node_id: int, connection: NodeConnection) -> None:
         """`node_id` is that of this node."""
@@ -35,7 +35,7 @@ class RemoteController:
         if it is not there for long.
         """
         envelope = _envelope(request, peer)
-        response = await self._until_it_responds(
+        response = await self._retry_until_response(
             lambda: self._connection.ask_encoded(ENVELOPE, 0, envelope)
         )
         _raise(response.error_code)
@@ -43,7 +43,7 @@ class RemoteController:
         return data
 
     async def allocate_producer_ids(self) -> range:
-        """Ids that are given to nobody else. Raises KafkaError."""
+        """Reserve a block of producer ids. Raises KafkaError."""
         response = await self._ask(
             ALLOCATE_PRODUCER_IDS, 0, broker_id=self._node_id, broker_epoch=-1
         )
@@ -52,7 +52,7 @@ class RemoteController:
         return range(start, start + response.producer_id_len)
 
     async def create_each(self, wanted: Sequence[NewTopic]) -> list[KafkaError | None]:
-        """Create topics, each by itself; in the same order, why one was not. Raises KafkaError."""
+        """Create topics independently; returns an error or None for each. Raises KafkaError."""
         response = await self._ask(
             _CREATE_TOPICS,
             _CREATE_TOPICS_VERSION,
@@ -75,14 +75,14 @@ class RemoteController:
         return [refused.get(name) for name, *_ in wanted]
 
     async def _ask(self, api_key: int, version: int, **fields: Any) -> Any:
-        return await self._until_it_responds(
+        return await self._retry_until_response(
             lambda: self._connection.ask(api_key, version, **fields)
         )
 
-    async def _until_it_responds(self, ask: Callable[[], Awaitable[Any]]) -> Any:
-        """A request that was sent and has no response is sent again, as Kafka's brokers do."""
+    async def _retry_until_response(self, ask: Callable[[], Awaitable[Any]]) -> Any:
+        """Send a request until it has a response, as Kafka's brokers do, for `RETRY_TIMEOUT_S`."""
         loop = asyncio.get_running_loop()
-        until = loop.time() + PATIENCE_S
+        until = loop.time() + RETRY_TIMEOUT_S
         while True:
             try:
                 return await ask()

@@ -1,4 +1,4 @@
-"""Follows the metadata log of the controller, by Fetch."""
+"""Replication of the controller's metadata log by Fetch."""
 
 import asyncio
 import logging
@@ -23,41 +23,41 @@ _RETRY_AFTER_ERROR_S: Final = 1.0
 _OUT_OF_RANGE: Final = ErrorCode.offset_out_of_range
 
 
-class News(NamedTuple):
-    """What the controller has logged."""
+class MetadataRecords(NamedTuple):
+    """Records of one Fetch from the metadata log."""
 
     records: list[tuple[int, MetadataRecord]]
-    """With their offsets."""
+    """Offsets and records."""
     end_offset: int
-    """Of all that it has logged durably. Without records, none is before it."""
+    """High watermark of the log. Without `records`, there is none before it."""
 
 
-class Follows(Protocol):
-    """What does as the controller says."""
+class MetadataReplica(Protocol):
+    """Local state that the fetched records are applied to."""
 
     @property
     def position(self) -> int:
-        """Offset of the record to be followed next."""
+        """Offset of the next record to fetch."""
         ...
 
     async def follow(self, records: Iterable[tuple[int, MetadataRecord]], /) -> None:
-        """Do as these records say."""
+        """Apply these records."""
         ...
 
     def skip(self, offset: int, /) -> None:
-        """Go on from that offset: the records before it were compacted away."""
+        """Continue at this offset: the records before it were compacted away."""
         ...
 
 
 class MetadataFollower:
-    """Reads what the controller logs, on a connection of its own: it waits there for news."""
+    """Fetches the metadata log on a connection of its own, as a Fetch waits for new records."""
 
     def __init__(self, node_id: int, connection: NodeConnection) -> None:
         self._node_id = node_id
         self._connection = connection
 
-    async def read(self, offset: int, wait_ms: int = WAIT_MS) -> News:
-        """Records from that offset on; none if there are none for so long.
+    async def read(self, offset: int, wait_ms: int = WAIT_MS) -> MetadataRecords:
+        """Fetch records from this offset; empty after `wait_ms` without new ones.
 
         Raises NodeUnreachableError, KafkaError, UndecodableError.
         """
@@ -85,21 +85,21 @@ class MetadataFollower:
         if partition.error_code:
             raise KafkaError(partition.error_code)
         records = decode_batches(partition.records or b"")
-        news = [(at, record) for at, record in records if at >= offset]
-        return News(news, partition.high_watermark)
+        fetched = [(at, record) for at, record in records if at >= offset]
+        return MetadataRecords(fetched, partition.high_watermark)
 
-    async def run(self, topics: Follows) -> None:
-        """Have `topics` follow what is read, until this is cancelled.
+    async def run(self, topics: MetadataReplica) -> None:
+        """Apply fetched records to `topics` until cancelled.
 
         Raises KafkaError OFFSET_OUT_OF_RANGE if the controller has logged less than was followed.
         """
         failure: str | None = None
         while True:
             try:
-                news = await self.read(topics.position)
-                await topics.follow(news.records)
-                if not news.records:
-                    topics.skip(news.end_offset)
+                fetched = await self.read(topics.position)
+                await topics.follow(fetched.records)
+                if not fetched.records:
+                    topics.skip(fetched.end_offset)
                 failure = None
             except NodeUnreachableError:  # it is started again; what is known stays
                 await asyncio.sleep(_RETRY_AFTER_S)

@@ -1,4 +1,4 @@
-"""The groups that other nodes coordinate."""
+"""Groups that other nodes coordinate, by ListGroups."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -9,30 +9,30 @@ from kohort.server.cluster.internode.connection import Connect
 from kohort.server.cluster.internode.link import NodeUnreachableError
 from kohort.server.cluster.internode.transactions import NodeConnections
 
-WITHIN_S: Final = 2.0
-"""Time that a node has to tell its groups: who looks at groups waits for no node that hangs."""
+RESPONSE_TIMEOUT_S: Final = 2.0
+"""Timeout of a response; a page of groups does not wait longer for a node that hangs."""
 _LIST_GROUPS: Final = BY_NAME["list_groups"].key
 _VERSION: Final = 5
 
 
 class GroupsElsewhere(NamedTuple):
-    """What other nodes told of their groups."""
+    """Groups of other nodes, and the nodes that did not respond."""
 
     groups: list[Any]
     """As in a ListGroups response."""
     silent: list[int]
-    """Nodes that did not tell."""
+    """Nodes that did not respond."""
 
 
 class RoutedGroups:
-    """Asks other nodes for their groups."""
+    """Lists the groups of other nodes."""
 
     def __init__(self, connect: Callable[[int], Connect]) -> None:
-        """`connect` tells how each node is reached."""
+        """`connect` returns the function that connects to a node."""
         self._connections = NodeConnections(connect)
 
     async def list(self, nodes: Iterable[int]) -> GroupsElsewhere:
-        """The groups of these nodes, each of which is asked at the same time."""
+        """List the groups of these nodes, concurrently."""
         asked = [*nodes]
         found = await asyncio.gather(*map(self._ask, asked))
         groups = [group for each in found if each is not None for group in each]
@@ -40,9 +40,9 @@ class RoutedGroups:
         return GroupsElsewhere(groups, silent)
 
     async def _ask(self, node: int) -> Any:
-        """The groups of a node, None if it does not tell them."""
+        """The ListGroups response of a node; None if it does not respond."""
         try:
-            async with asyncio.timeout(WITHIN_S):
+            async with asyncio.timeout(RESPONSE_TIMEOUT_S):
                 response = await self._connections.to(node).ask(
                     _LIST_GROUPS, _VERSION, states_filter=[], types_filter=[]
                 )

@@ -1,4 +1,4 @@
-"""One opened connection to another node: requests, and responses in their order."""
+"""One open connection to another node: pipelined requests, responses in order."""
 
 import asyncio
 from collections import deque
@@ -14,7 +14,7 @@ from kohort.protocol.messages import encode, request, request_head, response_bod
 from kohort.protocol.reading import Read, reader
 
 MAX_RESPONSE: Final = 256 * 1024 * 1024
-"""Bytes of a response; no request has a larger one."""
+"""Largest accepted response in bytes; no request between nodes has a larger one."""
 _LARGE: Final = 64 * 1024
 """Bytes of a response beyond which it is decoded in a thread."""
 _SIZE: Final = 4
@@ -23,11 +23,11 @@ _POSITIVE: Final = 0x7FFFFFFF
 
 
 class NodeUnreachableError(OSError):
-    """The other node is not there, went away before it responded, or does not respond in time."""
+    """The other node cannot be connected to, closed the connection, or timed out."""
 
 
 class Link:
-    """One connection. It takes requests until it is lost, or its session is about to expire."""
+    """One connection. It accepts requests until it is lost, or its session is about to expire."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.is_open = True
@@ -43,13 +43,13 @@ class Link:
 
     @property
     def takes_requests(self) -> bool:
-        """Whether another link is not needed yet."""
+        """Whether it accepts requests; if not, a new link is needed."""
         if not self.is_open:
             return False
         return self._expires_at is None or asyncio.get_running_loop().time() < self._expires_at
 
     def expire_in(self, seconds: float) -> None:
-        """Take requests for so long."""
+        """Accept requests for this time."""
         self._expires_at = asyncio.get_running_loop().time() + seconds
 
     async def ask(self, api_key: int, version: int, **fields: Any) -> Any:

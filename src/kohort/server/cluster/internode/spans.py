@@ -1,4 +1,4 @@
-"""Where the logs that other nodes lead begin and end, for the lag of groups."""
+"""Start offsets and high watermarks of logs on other nodes, for the lag of groups."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -14,10 +14,10 @@ from kohort.server.topics import Topics
 from kohort.types import TopicPartition
 from kohort.util.time_slice import TimeSlices
 
-AT_ONCE: Final = 500
+REQUEST_BATCH: Final = 500
 """Partitions of one request: encoding one takes 20 µs."""
-WITHIN_S: Final = 2.0
-"""Time that a node has for its response: who looks at lags waits for no node that hangs."""
+RESPONSE_TIMEOUT_S: Final = 2.0
+"""Timeout of a response; a page of lags does not wait longer for a node that hangs."""
 _LIST_OFFSETS: Final = BY_NAME["list_offsets"].key
 _VERSION: Final = 5
 _LATEST: Final = -1
@@ -34,13 +34,13 @@ class Span(NamedTuple):
 FindSpans: TypeAlias = Callable[
     [Iterable[TopicPartition]], Awaitable[Mapping[TopicPartition, Span]]
 ]
-"""The spans of those partitions that exist, as far as their leaders tell."""
+"""Spans of the partitions that exist and whose leaders respond."""
 
 
 async def local_spans(
     partitions: Iterable[TopicPartition], topics: Topics
 ) -> tuple[dict[TopicPartition, Span], list[TopicPartition]]:
-    """The spans of the partitions that have their logs here, and the partitions led elsewhere."""
+    """Spans of the local partitions, and the partitions that other nodes lead."""
     spans, elsewhere, slices = {}, [], TimeSlices()
     for partition in partitions:
         log = topics.log(*partition)
@@ -53,13 +53,13 @@ async def local_spans(
 
 
 class RoutedSpans:
-    """Asks the leaders of partitions, whichever nodes they are."""
+    """Gets spans from the leaders of partitions, this node or others."""
 
     def __init__(self, nodes: Nodes, topics: Topics, connect: Callable[[int], Connect]) -> None:
-        """`connect` tells how each node is reached."""
+        """`connect` returns the function that connects to a node."""
         self._nodes = nodes
         self._topics = topics
-        self._connections = NodeConnections(connect, WITHIN_S)
+        self._connections = NodeConnections(connect, RESPONSE_TIMEOUT_S)
 
     async def find(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, Span]:
         """The spans of those partitions that exist and whose leaders respond."""
@@ -84,8 +84,8 @@ class RoutedSpans:
     ) -> dict[TopicPartition, Span]:
         spans: dict[TopicPartition, Span] = {}
         try:
-            for at in range(0, len(partitions), AT_ONCE):
-                some = partitions[at : at + AT_ONCE]
+            for at in range(0, len(partitions), REQUEST_BATCH):
+                some = partitions[at : at + REQUEST_BATCH]
                 starts = await self._offsets(node, some, _EARLIEST)
                 ends = await self._offsets(node, some, _LATEST)
                 spans |= {each: Span(starts[each], ends[each]) for each in starts if each in ends}

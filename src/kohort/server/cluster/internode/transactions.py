@@ -1,4 +1,4 @@
-"""Transactions whose coordinator, or some of whose partitions, are led by other nodes."""
+"""Transactions with a coordinator or partitions on other nodes."""
 
 import asyncio
 import logging
@@ -29,10 +29,10 @@ _NOT_ABORTABLE: Final = frozenset({ErrorCode.none, ErrorCode.transaction_abortab
 
 
 class NodeConnections:
-    """A connection to each other node that is asked something."""
+    """One connection per node, opened on demand."""
 
     def __init__(self, connect: Callable[[int], Connect], timeout_s: float = TIMEOUT_S) -> None:
-        """`connect` tells how each node is reached; it has `timeout_s` for each response."""
+        """`connect` returns the function that connects to a node; `timeout_s` is per response."""
         self._connect = connect
         self._timeout_s = timeout_s
         self._open: dict[int, NodeConnection] = {}
@@ -47,7 +47,7 @@ class NodeConnections:
         return connection
 
     def note(self, node_id: int, error: ErrorCode) -> None:
-        """A node has responded; the log has it once if it refuses what this one asks."""
+        """Note the error of a response. A refusal is logged once per node."""
         if error != ErrorCode.cluster_authorization_failed:
             self._refused_by.discard(node_id)
         elif node_id not in self._refused_by:
@@ -64,7 +64,7 @@ class NodeConnections:
 
 
 class RoutedVerifier(TransactionVerifier):
-    """Asks the coordinator of a transaction, wherever it is, whether a partition is in it."""
+    """Verifies with the coordinator, on any node, that a partition is in a transaction."""
 
     def __init__(
         self, node_id: int, nodes: Nodes, local: TransactionVerifier, connections: NodeConnections
