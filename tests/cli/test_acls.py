@@ -126,7 +126,7 @@ def test_a_question_comes_before_entries_are_removed(
     monkeypatch.setattr("sys.stdin", io.StringIO(answer))
     asked = run("acls", "remove", "--principal", "User:bob", "--operation", "write")
     assert "kohort: User:bob  Deny  Write  *  topic  orders  literal\n" in asked.stderr
-    assert "remove these entries? (y/n)" in asked.stderr
+    assert "remove these ACLs? (y/n)" in asked.stderr
     assert asked.exit_code == (0 if is_removed else 1)
     assert ("nothing was removed" in asked.stderr) is not is_removed
     assert (entries["denied"] in shown(run, "list")) is not is_removed
@@ -137,11 +137,11 @@ def test_a_question_comes_before_entries_are_removed(
     ("words", "why"),
     [
         (("add", "--topic", "orders"), "--allow-principal"),
-        (("add", "--allow-principal", "User:a"), "say what it is about"),
+        (("add", "--allow-principal", "User:a"), "a resource is missing"),
         (("add", "--allow-principal", "User:a", "--producer", "--group", "g"), "need a --topic"),
         (("add", "--allow-principal", "User:a", "--consumer", "--topic", "t"), "--group"),
         (("add", "--allow-principal", "User:a", "--topic", "t", "--operation", "x"), "'x'"),
-        (("remove",), "say what to remove"),
+        (("remove",), "a filter is missing"),
         (("list", "--principal", "User:a", "--deny-principal", "User:a"), "choose --principal"),
         (("list", "--allow-host", "10.0.0.1"), "--allow-host needs a --allow-principal"),
         (

@@ -203,7 +203,8 @@ def test_the_environment_of_a_client_is_no_setting_of_a_server() -> None:
         (("-b", "nowhere:"), "'nowhere:' is not HOST:PORT"),
         (
             ("-X", "queue.buffering.max.messages=5"),
-            "-X queue.buffering.max.messages: librdkafka has it, kohort does not: leave it out",
+            "-X queue.buffering.max.messages: is a librdkafka property that kohort does not "
+            "support; leave it out",
         ),
         (("-F", "/nowhere/file"), "--command-config /nowhere/file: cannot be read"),
     ],

@@ -81,7 +81,7 @@ def test_keys_and_values_have_each_its_own(call: Run, bootstrap: str) -> None:
     [
         (("-s", "value=z"), "'z' is not a token"),
         (("-s", "value="), "pack-string is empty"),
-        (("-s", "avro"), "say which schema registry, by -r URL"),
+        (("-s", "avro"), "needs a schema registry, by -r URL"),
     ],
 )
 def test_wrong_deserializer_options_are_refused(

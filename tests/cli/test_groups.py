@@ -393,13 +393,13 @@ def test_a_reset_that_would_do_nothing_is_no_success(scene: Scene) -> None:
         "reset", "--group", "bilingg", "--all-topics", "--to-earliest", "--execute"
     )
     assert (nothing.exit_code, nothing.output) == (1, "")
-    assert "group bilingg has committed nothing: there is nothing to reset" in nothing.stderr
+    assert "group bilingg has no committed offsets: nothing to reset" in nothing.stderr
 
 
 def test_a_group_that_a_reset_would_make_is_told_of(scene: Scene) -> None:
     made = scene.groups("reset", "--group", "bilingg", "--topic", scene.topic, "--to-earliest")
     assert made.exit_code == 0
-    assert "group bilingg has committed nothing there; did you mean billing" in made.stderr
+    assert "group bilingg has no committed offsets there; did you mean billing" in made.stderr
 
 
 # --- reset: CSV
@@ -464,26 +464,26 @@ def test_an_unknown_topic_is_refused(scene: Scene) -> None:
     [
         (("list", "--state", "nonsense"), "--state nonsense: is not one of PreparingRebalance"),
         (("list", "--output", "yaml"), "is not one of table | json | csv"),
-        (("list", "--timeout", "0"), "--timeout 0: is no number of milliseconds to try for"),
+        (("list", "--timeout", "0"), "--timeout 0: is not a number of milliseconds"),
         (("list", "-X", "sasl.user=x"), "unknown property; did you mean sasl.username?"),
         (("lst",), "kohort groups has no command lst; did you mean list?"),
         (("xyz",), "no command xyz; its commands are list, describe,"),
         (("--lst",), "kohort groups needs a command before any option; did you mean list?"),
         (("list", "--typ"), "unrecognized arguments: --typ; did you mean --type?"),
         (("--list", "--describe"), "choose one of them"),
-        (("describe",), "say which groups: GROUP… or --all-groups"),
+        (("describe",), "a group is missing: GROUP… or --all-groups"),
         (
             ("describe", "--group", "g", "--all-groups"),
-            "say which groups: GROUP… or --all-groups",
+            "a group is missing: GROUP… or --all-groups",
         ),
-        (("describe", "--group", ""), "an empty group id"),
+        (("describe", "--group", ""), "the group id is empty"),
         (
             ("describe", "--group", "g", "--members", "--state"),
             "choose one of --offsets, --members and --state",
         ),
         (
             ("describe", "--group", "g", "--state", "--max-lag", "1"),
-            "--max-lag goes with --offsets",
+            "--max-lag needs --offsets",
         ),
         (("delete-offsets", "--group", "g"), "--topic TOPIC[:0,1,2]"),
         (
@@ -494,10 +494,13 @@ def test_an_unknown_topic_is_refused(scene: Scene) -> None:
             ("reset", "--group", "g", "--topic", "t", "--all-topics", "--to-latest"),
             "either --topic",
         ),
-        (("reset", "--group", "g", "--all-topics"), "say where to, in one way: --to-earliest"),
+        (
+            ("reset", "--group", "g", "--all-topics"),
+            "exactly one specification is needed: --to-earliest",
+        ),
         (
             ("reset", "--group", "g", "--all-topics", "--to-latest", "--to-offset", "0"),
-            "in one way",
+            "exactly one specification is needed",
         ),
         (
             ("reset", "--group", "g", "--all-topics", "--to-latest", "--execute", "--dry-run"),
@@ -602,7 +605,7 @@ def test_a_plan_is_never_written_over(scene: Scene, tmp_path: Path) -> None:
     plan.write_text("mine")
     refused = scene.reset("--to-latest", "--execute", "--plan", str(plan))
     assert refused.exit_code == 2
-    assert "may be what undoes an earlier reset" in refused.stderr
+    assert "may be needed to undo an earlier reset" in refused.stderr
     assert plan.read_text() == "mine"
     assert scene.committed() == {0: 3}
 
@@ -613,7 +616,7 @@ def test_a_reset_without_a_place_for_its_plan_changes_no_offset(
     monkeypatch.setenv("XDG_STATE_HOME", "/dev/null")
     refused = scene.reset("--to-latest", "--execute")
     assert refused.exit_code == 2
-    assert "say where with --plan FILE, or go without an undo by --no-plan" in refused.stderr
+    assert "name another file by --plan FILE, or give up the undo by --no-plan" in refused.stderr
     assert scene.committed() == {0: 3}
 
 
@@ -728,7 +731,7 @@ def test_a_plan_shows_the_partitions_before_and_after(scene: Scene) -> None:
         assert [move["to"] for move in gone["moves"]] == [None, None]
         wrong = scene.groups("plan", "--group", scene.group, "--leave", "nobody")
         assert wrong.exit_code == 2
-        assert "--leave nobody: is 0 of the members; they are" in wrong.stderr
+        assert "--leave nobody: matches 0 members; the group has" in wrong.stderr
 
     scene.with_member(look)
 
@@ -814,12 +817,15 @@ def test_offsets_are_copied_to_another_group(scene: Scene) -> None:
 
 def test_copies_onto_itself_and_of_unknown_groups_are_refused(scene: Scene) -> None:
     itself = scene.groups("copy", scene.group, scene.group)
-    assert (itself.exit_code, "is the group itself" in itself.stderr) == (2, True)
+    assert (itself.exit_code, "is the same group" in itself.stderr) == (2, True)
     typo = scene.groups("copy", f"{scene.group}x", "other")
     assert (typo.exit_code, typo.stderr) == (
         1,
-        f"kohort: group {scene.group}x has committed nothing; did you mean {scene.group}?\n",
+        f"kohort: group {scene.group}x has no committed offsets; did you mean {scene.group}?\n",
     )
     scene.groups("reset", scene.group, "--all-topics", "--to-earliest", "--execute")
     with_both = scene.reset("--from-group", "other", "--to-latest")
-    assert (with_both.exit_code, "in one way" in with_both.stderr) == (2, True)
+    assert (with_both.exit_code, "exactly one specification is needed" in with_both.stderr) == (
+        2,
+        True,
+    )

@@ -153,7 +153,7 @@ class TestRefused:
         words = ("drain", "1", "--timeout", seconds, "--storage", "postgresql://h/d")
         done = runner(capsys)("nodes", *words)
         assert done.exit_code == 2
-        assert f"--timeout {seconds}: is no number of seconds to wait for" in done.stderr
+        assert f"--timeout {seconds}: is not a number of seconds" in done.stderr
 
     def test_a_place_that_is_no_database(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert runner(capsys)("nodes", "list", "--storage", "/tmp").exit_code == 2

@@ -340,26 +340,26 @@ def test_topics_by_regular_expression(shell: Shell) -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("consume",), "say what to read: one TOPIC, or -G GROUP TOPIC"),
+        (("consume",), "a topic is missing: one TOPIC, or -G GROUP TOPIC"),
         (("consume", "-t", "t", "-o", "middle"), "-o middle: is not beginning, end, stored"),
-        (("consume", "-t", "t", "-o", "stored"), "say which group has stored them"),
+        (("consume", "-t", "t", "-o", "stored"), "-o stored: needs a group"),
         (("consume", "-t", "t", "-f", "%x"), "unknown token %x"),
         (("consume", "-t", "t", "-c", "0"), "-c 0"),
-        (("consume", "-G", "g"), "say which topics"),
-        (("consume", "-G", "g", "-p", "1", "t"), "partitions are assigned"),
-        (("consume", "-t", "t", "--protocol", "consumer"), "--protocol: only members of a group"),
+        (("consume", "-G", "g"), "-G: needs topics"),
+        (("consume", "-G", "g", "-p", "1", "t"), "since a group assigns partitions"),
+        (("consume", "-t", "t", "--protocol", "consumer"), "--protocol: needs a group"),
         (
             ("consume", "-G", "g", "-X", "session.timeout.ms=x", "t"),
             "session.timeout.ms=x: is not a number",
         ),
         (("consume", "-t", "t", "-X", "isolation.level=none"), "isolation.level=none"),
         (("consume", "-t", "t", "-X", "group.ids=g"), "did you mean group.id?"),
-        (("produce",), "say where to send: kohort produce TOPIC"),
-        (("consume", "t", "u"), "say what to read: one TOPIC"),
+        (("produce",), "a topic is missing: kohort produce TOPIC"),
+        (("consume", "t", "u"), "a topic is missing: one TOPIC"),
         (("produce", "-t", "t", "-z", "brotli"), "compression 'brotli'"),
         (("produce", "-t", "t", "-l", "a", "b"), "-l: takes one file"),
         (("produce", "-t", "t", "-H", "=x"), "-H =x: is not NAME=VALUE"),
-        (("produce", "-t", "t", "-D", ""), "-D: an empty delimiter divides nothing"),
+        (("produce", "-t", "t", "-D", ""), "-D: the delimiter is empty"),
         (("produce", "-t", "t", "-X", "acks=2"), "acks '2'"),
     ],
 )
@@ -569,7 +569,7 @@ def test_offsets_are_asked_for_by_timestamp(shell: Shell) -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["-Q"], "by -t TOPIC:PARTITION:TIMESTAMP"),
+        (["-Q"], "needs -t TOPIC:PARTITION:TIMESTAMP"),
         (["-Q", "-t", "orders"], "-t orders: with -Q it is"),
         (["-Q", "-t", "orders:0:now"], "with -Q it is"),
         (["-L", "-Q"], "choose one of the two"),

@@ -51,14 +51,17 @@ def test_quotas_are_set_described_and_deleted(run: Run) -> None:
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (("--user", "a", "--topic", "t", "--add-config", "x=1"), "say of what"),
-        (("--user", "a", "--user-defaults", "--add-config", "x=1"), "say one of them"),
-        (("--entity-type", "users", "--add-config", "producer_byte_rate=1"), "say whose quotas"),
+        (("--user", "a", "--topic", "t", "--add-config", "x=1"), "choose either a topic"),
+        (("--user", "a", "--user-defaults", "--add-config", "x=1"), "choose one of them"),
+        (
+            ("--entity-type", "users", "--add-config", "producer_byte_rate=1"),
+            "a quota entity is missing",
+        ),
         (("--user", "a", "--add-config", "producer_byte_rate=fast"), "is not a number"),
         (("--user", "a", "--add-config", "SCRAM-SHA-256=[password=x]"), "SCRAM-SHA-256: passwords"),
         (("--user", "a", "--add-config", "producer_byte_rate=0"), "must be greater than 0"),
         (("--ip", "localhost", "--add-config", "connection_creation_rate=1"), "IP address"),
-        (("--user", "a"), "say what to change"),
+        (("--user", "a"), "--add-config or --delete-config is missing"),
     ],
 )
 def test_invalid_quotas_are_refused(run: Run, words: tuple[str, ...], why: str) -> None:

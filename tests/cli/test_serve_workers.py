@@ -183,7 +183,7 @@ def test_a_worker_that_is_killed_comes_back(serve: Serve, killed: int) -> None:
     os.kill(workers_of(server)[killed], signal.SIGKILL)
     assert ask(addresses[1 - killed])[:2] == b"\0\0"
     produce(addresses[1 - killed], RECORDS)  # waits for the leader of some
-    assert f"node={killed}" in server.line("a worker serves again")
+    assert f"node={killed}" in server.line("worker is serving again")
     assert read_on(addresses[killed], 2 * RECORDS) == list(range(2 * RECORDS))
     assert server.stop() == 0
 
@@ -197,7 +197,7 @@ def test_a_worker_does_not_start_without_its_directory(serve: Serve, tmp_path: P
     os.kill(workers_of(server)[1], signal.SIGKILL)
     assert f"{own} is missing" in server.line(" why=")
     aside.rename(own)
-    assert "node=1" in server.line("a worker serves again")
+    assert "node=1" in server.line("worker is serving again")
     assert read_on(addresses[0], RECORDS) == list(range(RECORDS))
     assert server.stop() == 0
 
@@ -227,7 +227,7 @@ def test_a_signal_during_the_start_ends_all(
             os.kill(pid, how)
         assert server.wait() == 0
         assert not any(map(is_alive, workers))
-        assert "stopped before it served" in server.lines[-1]
+        assert "stopped during startup" in server.lines[-1]
         assert not [line for line in server.lines if "listening" in line or "Traceback" in line]
 
 
@@ -318,7 +318,7 @@ def test_workers_in_a_database_are_nodes_of_its_cluster(serve: Serve, database: 
     produce(everybody)
     os.kill(workers_of(server)[1], signal.SIGKILL)
     produce(everybody, RECORDS)  # waits for the leader of some
-    assert "node=1" in server.line("a worker serves again")
+    assert "node=1" in server.line("worker is serving again")
     assert read_on(addresses[1], 2 * RECORDS) == list(range(2 * RECORDS))
     assert 'kohort_worker_restarts_total{node="1"} 1' in get(server, "/metrics")[1]
     groups = json.loads(get(server, "/groups")[1])

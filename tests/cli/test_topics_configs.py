@@ -145,21 +145,21 @@ def test_names_are_words_too(run: Run) -> None:
     [
         (("topics", "create"), "one of the arguments TOPIC --topic is required"),
         (("topics", "create", "--topic", "t", "--config", "a"), "--config a: is not NAME=VALUE"),
-        (("configs", "describe"), "say of what"),
+        (("configs", "describe"), "one resource is needed"),
         (
             ("configs", "describe", "--entity-type", "tenants"),
             "--entity-type tenants: is not one of",
         ),
-        (("configs", "alter", "--topic", "t"), "say what to change"),
+        (("configs", "alter", "--topic", "t"), "--add-config or --delete-config is missing"),
         (("topics", "alter", "--topic", "t", "--topic", "u"), "--topic: is given twice"),
         (("topics", "alter", "t", "--topic", "u"), "not allowed with argument"),
         (("topics", "describe", "--all"), "--all; see kohort topics describe --help"),
         (("configs", "describe", "orders"), "orders: is not TYPE NAME, such as topic orders"),
         (("configs", "describe", "topic", "t", "--topic", "u"), "choose one of them"),
-        (("configs", "describe", "--entity-default"), "say of what type"),
+        (("configs", "describe", "--entity-default"), "--entity-type is missing"),
         (
             ("configs", "describe", "--entity-type", "topics", "--entity-default"),
-            "--entity-default: is for --entity-type brokers",
+            "--entity-default: needs --entity-type brokers",
         ),
     ],
 )

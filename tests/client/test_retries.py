@@ -139,6 +139,6 @@ async def test_joins_are_events(caplog: pytest.LogCaptureFixture) -> None:
                 await group.next()
     told = [each.getMessage() for each in caplog.records if ": retry: " in each.getMessage()]
     failed = "g: retry: JoinGroup failed with COORDINATOR_NOT_AVAILABLE"
-    assert [each.partition(", tried again in")[0] for each in told] == [
+    assert [each.partition(", next attempt in")[0] for each in told] == [
         f"{failed}; attempt 1 failed", f"{failed}; attempt 2 failed",
     ]  # fmt: skip

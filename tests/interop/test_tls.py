@@ -81,7 +81,7 @@ def test_certificates_are_renewed_by_a_signal(server: ServerProcess, authority: 
     before = serial_number(server, authority, certificate)
     authority.issue("server.pem", common_name="kohort")
     server.process.send_signal(signal.SIGHUP)
-    server.line("certificates were reloaded")
+    server.line("certificates reloaded")
     assert serial_number(server, authority, certificate) != before
     assert producer.list_topics(timeout=60).cluster_id
 

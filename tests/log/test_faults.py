@@ -359,7 +359,7 @@ class TestSyncing:
         assert len(directory.problems.texts(9)) == 1
         syncs.failing = None
         await until(lambda: not directory.problems)
-        told = [record.levelname for record in caplog.records if "refuses" in record.message]
+        told = [record.levelname for record in caplog.records if "rejects writes" in record.message]
         assert told == ["ERROR", "WARNING"], "one line when it began, one when it ended"
         placed = log.append(from_producer(7, 0, 1), NOW)
         await log.durable()

@@ -57,8 +57,8 @@ def test_lines_tell_how_far_it_is(crashed, caplog):
     finally:
         logging.getLogger("kohort.log").removeHandler(listening)
     first, *_, last = caplog.messages
-    assert first.startswith(f"checking 1 logs with {size // 1_000_000} MB")
-    assert last.startswith("checked 1 logs")
+    assert first.startswith(f"recovering 1 logs with {size // 1_000_000} MB")
+    assert last.startswith("recovered 1 logs")
 
 
 @pytest.fixture

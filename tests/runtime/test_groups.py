@@ -548,7 +548,7 @@ async def test_a_target_that_cannot_be_computed_is_logged_once_and_tried_again(m
             errors = await beats(served, 5)
         assert errors == ["none", "unknown_server_error", "none", "unknown_server_error", "none"]
         assert [record.getMessage() for record in caplog.records if record.exc_info] == [
-            "no target assignment of group g could be computed"
+            "cannot compute a target assignment of group g"
         ]
         await beats(served, 2)
         assert served.groups.group("g").target_epoch == 2

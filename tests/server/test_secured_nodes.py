@@ -174,7 +174,7 @@ async def test_a_node_needs_cluster_action(
         await nodes.led_by(1, 2)
         with pytest.raises(KohortError):
             await write(nodes, "billing")
-        assert "its principal needs CLUSTER_ACTION on the cluster" in caplog.text
+        assert "the principal of this node needs CLUSTER_ACTION on the cluster" in caplog.text
         async with Cluster(nodes.client) as cluster:
             await Admin(cluster).create_acls([CLUSTER_ACTION])
         await write(nodes, "billing")

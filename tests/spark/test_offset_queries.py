@@ -152,7 +152,7 @@ def test_a_query_that_fails_is_tried_again_as_often_as_is_said(caplog):
     )  # fmt: skip
     with pytest.raises(KohortError):
         OffsetQueries(options).partitions()
-    assert sum("asked for again" in told for told in caplog.messages) == 2
+    assert sum("offset query failed, retrying" in told for told in caplog.messages) == 2
 
 
 def test_a_trigger_waits_for_enough_records():

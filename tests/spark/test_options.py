@@ -358,7 +358,7 @@ class TestWithoutEffect:
         columns = source.schema()
         pickle.loads(pickle.dumps(source)).reader(columns)
         (told,) = caplog.messages
-        assert told.startswith("options without effect: kafka.linger.ms (a task sends")
+        assert told.startswith("ignored options: kafka.linger.ms (a task sends")
         assert "kafka.retries (" in told
 
 

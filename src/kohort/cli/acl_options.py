@@ -51,18 +51,42 @@ _ROLES: Final = {
 def add_entries(parser: argparse.ArgumentParser) -> None:
     """Options that name entries."""
     add = parser.add_argument
-    add("--topic", metavar="NAME", action="append", default=[], help="a topic, or *; repeatable")
-    add("--group", metavar="ID", action="append", default=[], help="a group, or *; repeatable")
-    add("--transactional-id", metavar="ID", action="append", default=[], help="or *; repeatable")
-    add("--user-principal", metavar="USER", action="append", default=[], help="or *; repeatable")
-    add("--cluster", action="store_true", help="the cluster itself")
+    add(
+        "--topic",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="topic name, or * for all topics; repeatable",
+    )
+    add(
+        "--group",
+        metavar="ID",
+        action="append",
+        default=[],
+        help="group id, or * for all groups; repeatable",
+    )
+    add(
+        "--transactional-id",
+        metavar="ID",
+        action="append",
+        default=[],
+        help="name, or * for all; repeatable",
+    )
+    add(
+        "--user-principal",
+        metavar="USER",
+        action="append",
+        default=[],
+        help="name, or * for all; repeatable",
+    )
+    add("--cluster", action="store_true", help="the cluster resource")
     add(
         "--resource-pattern-type",
         metavar="TYPE",
         choices=tuple(_PATTERNS),
         default="literal",
-        help="literal, or prefixed: the name is the beginning of names; to list and remove also "
-        "match: all that applies to the name, and any (default: literal)",
+        help="pattern type: literal, or prefixed for all names with this prefix; list and remove "
+        "also accept match (all patterns that match the name) and any (default: literal)",
     )
     for permission in ("allow", "deny"):
         add(
@@ -70,13 +94,13 @@ def add_entries(parser: argparse.ArgumentParser) -> None:
             metavar="PRINCIPAL",
             action="append",
             default=[],
-            help="such as User:alice, or User:*; repeatable",
+            help="principal, as User:alice, or User:* for all users; repeatable",
         )
         add(
             f"--{permission}-host",
             metavar="IP",
             action="append",
-            help="the address that it is about; repeatable (default: *, all)",
+            help="IP address of the clients; repeatable (default: *, all addresses)",
         )
     add(
         "--operation",
@@ -86,9 +110,17 @@ def add_entries(parser: argparse.ArgumentParser) -> None:
         default=[],
         help=f"{', '.join(_OPERATIONS)}; repeatable (default: All)",
     )
-    add("--producer", action="store_true", help="what producers need on --topic")
-    add("--consumer", action="store_true", help="what consumers need on --topic and --group")
-    add("--idempotent", action="store_true", help="what idempotent producers need")
+    add("--producer", action="store_true", help="the operations that a producer needs on --topic")
+    add(
+        "--consumer",
+        action="store_true",
+        help="the operations that a consumer needs on --topic and --group",
+    )
+    add(
+        "--idempotent",
+        action="store_true",
+        help="the operation that an idempotent producer needs on the cluster",
+    )
 
 
 def add_chosen(parser: argparse.ArgumentParser) -> None:
@@ -98,7 +130,7 @@ def add_chosen(parser: argparse.ArgumentParser) -> None:
         "--principal",
         metavar="PRINCIPAL",
         action=Once,
-        help="only the entries of User:NAME, with any host, permission and operation",
+        help="only ACLs of this principal, with any host, permission and operation",
     )
 
 
@@ -202,10 +234,12 @@ def bindings_of(options: argparse.Namespace) -> list[AclBinding]:
         raise RefusedError("--resource-pattern-type of an entry is literal or prefixed")
     people = _people(options)
     if not people:
-        raise RefusedError("say whom it is about, by --allow-principal or --deny-principal")
+        raise RefusedError("a principal is missing: --allow-principal or --deny-principal")
     targets = _targets(options, AclOperation.ALL)
     if not targets:
-        raise RefusedError("say what it is about: --topic, --group, --transactional-id, --cluster")
+        raise RefusedError(
+            "a resource is missing: --topic, --group, --transactional-id or --cluster"
+        )
     return [
         AclBinding(
             kind, name, _pattern(options, kind), each.principal or "", each.host or WILDCARD,

@@ -6,9 +6,8 @@
     kohort acls remove --topic orders --group billing
     kohort acls remove --allow-principal User:alice --producer --topic orders --force
 
-Without --producer, --consumer or --operation, all operations are meant. Entries with a deny
-principal beat those that allow. With a principal to allow or to deny, list and remove choose the
-entries that add makes with the same words.
+The default operation is All. ACLs with --deny-principal override those with --allow-principal. With
+one of these options, list and remove select the ACLs that add creates with the same options.
 """
 
 import argparse
@@ -75,13 +74,13 @@ def _add(options: argparse.Namespace) -> int:
 
 def _add_removed(parser: argparse.ArgumentParser) -> None:
     add_chosen(parser)
-    parser.add_argument("--force", action="store_true", help="ask no question")
+    parser.add_argument("--force", action="store_true", help="do not ask for confirmation")
 
 
 def _remove(options: argparse.Namespace) -> int:
     filters = filters_of(options)
     if filters == [AclBindingFilter()]:
-        raise RefusedError("say what to remove: --principal, --topic, --group, --cluster")
+        raise RefusedError("a filter is missing: --principal, --topic, --group or --cluster")
     if not options.force and (code := _confirmed(options, filters)):
         return code
 
@@ -111,17 +110,17 @@ def _confirmed(options: argparse.Namespace, filters: list[AclBindingFilter]) -> 
         return code
     for row in _rows(found):
         print_message("  ".join(row))
-    print("kohort: remove these entries? (y/n) ", end="", file=sys.stderr, flush=True)
+    print("kohort: remove these ACLs? (y/n) ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() in ("y", "yes"):
         return 0
-    print_message("nothing was removed; --force asks no question")
+    print_message("nothing was removed; --force skips the confirmation")
     return FAILED
 
 
 VERBS: Final = {
-    "list": Verb("Show entries.", add_chosen, _list),
-    "add": Verb("Add entries, and show them.", add_entries, _add),
-    "remove": Verb("Remove entries after a question, and show them.", _add_removed, _remove),
+    "list": Verb("List ACLs.", add_chosen, _list),
+    "add": Verb("Add ACLs and list them.", add_entries, _add),
+    "remove": Verb("Remove ACLs after confirmation, and list them.", _add_removed, _remove),
 }
 
 _commands = Verbs(VERBS)

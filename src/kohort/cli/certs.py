@@ -1,10 +1,10 @@
-"""Make certificates for development: an authority, a server's and a client's.
+"""Create certificates for development: of an authority, a server and a client.
 
     kohort certs dev DIR
 
-Writes ca.pem, server.pem and client.pem, and prints the settings that use them. The .pem files of
-server and client have the key, which is not encrypted, before the certificate. Keys are ECDSA on
-P-256. Certificates are valid for `--days`; the key of the authority is thrown away.
+Writes ca.pem, server.pem and client.pem, and prints the settings that use them. server.pem and
+client.pem contain an unencrypted private key and the certificate. Keys are ECDSA on P-256.
+Certificates are valid for `--days`. The key of the authority is not stored.
 """
 
 import argparse
@@ -27,18 +27,26 @@ _CLOCKS_DIFFER: Final = timedelta(hours=1)
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     dev = commands.add_parser(
-        "dev", help="make all that a server and a client need", description=__doc__
+        "dev", help="create the certificates and keys of a server and a client", description=__doc__
     )
     dev.epilog = parser.epilog
-    dev.add_argument("directory", type=Path, metavar="DIR", help="made if missing")
+    dev.add_argument(
+        "directory", type=Path, metavar="DIR", help="output directory; created if it does not exist"
+    )
     dev.add_argument(
         "--host",
         action="append",
         default=[],
-        help="name or address of the server beside localhost and this machine's; repeatable",
+        help="additional host name or IP address of the server; localhost and the names of this "
+        "machine are always included; repeatable",
     )
-    dev.add_argument("--client", default="client", metavar="NAME", help="name of the client")
-    dev.add_argument("--days", type=int, default=365, help="validity (default: 365)")
+    dev.add_argument(
+        "--client",
+        default="client",
+        metavar="NAME",
+        help="common name of the client certificate (default: client)",
+    )
+    dev.add_argument("--days", type=int, default=365, help="validity in days (default: 365)")
 
 
 def run(options: argparse.Namespace) -> int:

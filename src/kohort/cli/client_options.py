@@ -60,8 +60,8 @@ def add_client_arguments(parser: argparse.ArgumentParser) -> None:
         "--bootstrap",
         "--bootstrap-server",
         metavar="HOST:PORT,…",
-        help="servers to connect to first, port 9092 unless given (default: bootstrap.servers of "
-        "-X, --command-config or --profile, else KOHORT_BOOTSTRAP, else localhost)",
+        help="bootstrap servers, with port 9092 unless given (default: bootstrap.servers of -X, "
+        "--command-config or --profile, then KOHORT_BOOTSTRAP, then localhost)",
     )
     add(
         "-F",
@@ -69,12 +69,12 @@ def add_client_arguments(parser: argparse.ArgumentParser) -> None:
         "--security",
         metavar="FILE",
         type=Path,
-        help="properties file, as Java's and librdkafka's clients have (default: KOHORT_SECURITY)",
+        help="properties file of a Java or librdkafka client (default: KOHORT_SECURITY)",
     )
     add(
         "--profile",
         metavar="NAME",
-        help="~/.config/kohort/NAME.properties as --command-config (default: KOHORT_PROFILE)",
+        help="use ~/.config/kohort/NAME.properties as --command-config (default: KOHORT_PROFILE)",
     )
     add(
         "-X",
@@ -82,13 +82,14 @@ def add_client_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         dest="properties",
-        help="one property; repeatable",
+        help="set a client property; repeatable",
     )
     add(
         "--timeout",
         metavar="MS",
         type=int,
-        help="how long to try (default: 30000; not at all if this machine refuses the connection)",
+        help="time to wait for a broker, in ms (default: 30000; none if this machine refuses "
+        "the connection)",
     )
 
 
@@ -130,7 +131,7 @@ def client_properties(options: argparse.Namespace, own: Iterable[str] = ()) -> d
 def _config(options: argparse.Namespace, properties: Mapping[str, str]) -> ClientConfig:
     timeout = timeout_ms(options)
     if timeout < 1:
-        raise ConfigError(f"--timeout {timeout}: is no number of milliseconds to try for")
+        raise ConfigError(f"--timeout {timeout}: is not a number of milliseconds")
     fields: dict[str, Any] = {
         "default_api_timeout_ms": timeout,
         "request_timeout_ms": min(timeout, REQUEST_TIMEOUT_MS),
@@ -166,7 +167,9 @@ def _given(words: Iterable[str], known: Set[str]) -> dict[str, str]:
         if not equals:
             raise ConfigError(f"-X {word}: is not NAME=VALUE")
         if name in WITHOUT_COUNTERPART - known:
-            raise ConfigError(f"-X {name}: librdkafka has it, kohort does not: leave it out")
+            raise ConfigError(
+                f"-X {name}: is a librdkafka property that kohort does not support; leave it out"
+            )
         if name not in known:
             raise ConfigError(f"-X {name}: unknown property{did_you_mean(name, sorted(known))}")
         if properties.setdefault(name, value) != value:

@@ -1,6 +1,6 @@
-"""Show a cluster: its nodes, the partitions that each leads, its features, and how much it has.
+"""Show a cluster: its nodes with the partitions they lead, its features, topics and groups.
 
-Kafka's kafka-cluster and kafka-features tell some of it. Works with any Kafka broker.
+Kafka's kafka-cluster and kafka-features show a part of it. Works with any Kafka broker.
 """
 
 import argparse

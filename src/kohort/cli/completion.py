@@ -17,7 +17,7 @@ SHELLS: Final = ("bash", "zsh", "fish")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("shell", metavar="|".join(SHELLS), help="the shell that reads the script")
+    parser.add_argument("shell", metavar="|".join(SHELLS), help="shell to generate the script for")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -20,15 +20,17 @@ _SHORT = ("name", "value", "source", "documentation")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", nargs="?", help="one setting to explain")
+    parser.add_argument("name", nargs="?", help="show only this setting")
     parser.add_argument(
-        "--all", action="store_true", help=("show type, default, range and variable too")
+        "--all",
+        action="store_true",
+        help=("also show type, default, range and environment variable"),
     )
     parser.add_argument(
         "--output",
         metavar="|".join(_WRITERS),
         default="table",
-        help="form of the output (default: table)",
+        help="output format (default: table)",
     )
     cli_options.add_arguments(parser)
 

@@ -39,17 +39,20 @@ def _add_resource(parser: argparse.ArgumentParser) -> None:
         "resource",
         nargs="*",
         metavar="TYPE NAME",
-        help=f"of what: {', '.join(_WORDS)} and its name, as by the options",
+        help=f"resource or quota entity, as type ({', '.join(_WORDS)}) and name",
     )
     for flag in _FLAGS:
-        parser.add_argument(f"--{flag}", metavar=flag.upper(), action=Once, help=f"the {flag}")
+        parser.add_argument(
+            f"--{flag}", metavar=flag.upper(), action=Once, help=f"name or id of a {flag}"
+        )
     add = parser.add_argument
     add("--entity-type", metavar="TYPE", action=Once, help=" | ".join(_TYPES))
-    add("--entity-name", metavar="NAME", action=Once, help="of that type")
+    add("--entity-name", metavar="NAME", action=Once, help="name of the entity")
     add(
         "--entity-default",
         action="store_true",
-        help="what holds for all brokers, or for each user, client id or address",
+        help="default configs of all brokers, or default quotas of users, client ids or IP "
+        "addresses",
     )
     quotas.add_entity(parser)
 
@@ -81,13 +84,13 @@ def _resource(options: argparse.Namespace) -> ConfigResource:
             raise RefusedError(f"--entity-type {options.entity_type}: is not {_one_of(_TYPES)}")
         given.append(ConfigResource(_ENTITIES[options.entity_type], options.entity_name or ""))
     elif options.entity_name is not None or options.entity_default:
-        raise RefusedError("say of what type, by --entity-type")
+        raise RefusedError("--entity-type is missing")
     if options.entity_default and (options.entity_type != "brokers" or options.entity_name):
-        raise RefusedError("--entity-default: is for --entity-type brokers without a name")
+        raise RefusedError("--entity-default: needs --entity-type brokers and no --entity-name")
     if len(given) != 1:
         raise RefusedError(
-            "say of what, as in topic orders, or by --topic, --broker, --group, --user, --client, "
-            "--ip or --entity-type"
+            "one resource is needed: as words (topic orders), or by --topic, --broker, "
+            "--group, --user, --client, --ip or --entity-type"
         )
     return given[0]
 
@@ -96,7 +99,7 @@ def _ensure_no_resource(options: argparse.Namespace) -> None:
     """Raises RefusedError if a resource with configs is named beside users or clients."""
     named = [flag for flag in _FLAGS if getattr(options, flag) is not None]
     if named or options.entity_type in _ENTITIES:
-        raise RefusedError("say of what: of a topic, broker or group, or of users and clients")
+        raise RefusedError("choose either a topic, broker or group, or users and clients")
 
 
 def _one_of(names: Iterable[str]) -> str:
@@ -105,7 +108,9 @@ def _one_of(names: Iterable[str]) -> str:
 
 def _add_describe(parser: argparse.ArgumentParser) -> None:
     _add_resource(parser)
-    parser.add_argument("--all", action="store_true", help="show defaults too")
+    parser.add_argument(
+        "--all", action="store_true", help="also show configs that have their defaults"
+    )
 
 
 def _describe(options: argparse.Namespace) -> int:
@@ -158,14 +163,14 @@ def _add_alter(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=VALUE,…",
         action="append",
         default=[],
-        help="configs to set; [a,b] is a list",
+        help="configs to set; lists are written as [a,b]",
     )
     add(
         "--delete-config",
         metavar="NAME,…",
         action="append",
         default=[],
-        help="configs that get their defaults back",
+        help="configs to reset to their defaults",
     )
 
 
@@ -176,7 +181,7 @@ def _alter(options: argparse.Namespace) -> int:
     added = pairs("--add-config", options.add_config)
     deleted = [name.strip() for each in options.delete_config for name in each.split(",")]
     if not added and not deleted:
-        raise RefusedError("say what to change, by --add-config or --delete-config")
+        raise RefusedError("--add-config or --delete-config is missing")
     if resource is None:
         _ensure_no_resource(options)
         return quotas.alter(options, entity or {}, added, deleted)
@@ -190,8 +195,8 @@ def _alter(options: argparse.Namespace) -> int:
 
 
 VERBS: Final = {
-    "describe": Verb("Show the configs or quotas that were set.", _add_describe, _describe),
-    "alter": Verb("Set configs or quotas, or delete them.", _add_alter, _alter),
+    "describe": Verb("Show the configs or quotas that are set.", _add_describe, _describe),
+    "alter": Verb("Set or delete configs or quotas.", _add_alter, _alter),
 }
 
 _commands = Verbs(VERBS)

@@ -1,9 +1,9 @@
 """Compare a server's responses with Apache Kafka's, field by field, over raw requests.
 
-The scenarios create groups and topics with names of their own and remove them. With a
-group.initial.rebalance.delay.ms other than 0 the first joins take that long, and with a
-group.consumer.assignment.interval.ms other than 0 targets come later than recorded. Exit code 1
-when responses differ. The scenarios are those of the extra `conformance`.
+The scenarios create groups and topics with unique names, and delete them. The server should have
+group.initial.rebalance.delay.ms and group.consumer.assignment.interval.ms of 0: otherwise joins and
+target assignments are later than recorded. Exit code 1 if responses differ. The scenarios are those
+of the extra `conformance`.
 """
 
 import argparse
@@ -21,27 +21,29 @@ PROFILES: Final = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The same as of `python -m kohort_conformance`."""
-    parser.add_argument("address", metavar="HOST:PORT", nargs="?", help="the server to compare")
+    parser.add_argument(
+        "address", metavar="HOST:PORT", nargs="?", help="address of the server to compare"
+    )
     parser.add_argument(
         "--only",
         metavar="PATTERN",
         action="append",
         default=[],
-        help="scenarios by name, as in static_members or '*.join*'",
+        help="run only these scenarios, by name or pattern, as static_members or '*.join*'",
     )
     parser.add_argument(
         "--profile",
         metavar="|".join(PROFILES),
         default="default",
-        help="what the server is configured to be: small has group.max.size=2 and short "
-        "limits (default: default)",
+        help="configuration of the server; small has group.max.size=2 and short limits (default: "
+        "default)",
     )
-    parser.add_argument("--list", action="store_true", help="list the scenarios and end")
+    parser.add_argument("--list", action="store_true", help="list the scenarios and exit")
     parser.add_argument(
         "--output",
         metavar="table|json",
         default="table",
-        help="form of the report (default: table)",
+        help="format of the report (default: table)",
     )
 
 

@@ -6,8 +6,8 @@
     kohort consume -b HOST:PORT -L [-t orders]                     the cluster's brokers and topics
     kohort consume -b HOST:PORT -Q -t orders:0:1767225600000       the offset for a timestamp
 
-SIGINT and SIGTERM end it in order: records that were read are written, and in a group committed.
-The exit code is then 0, as in kcat.
+On SIGINT and SIGTERM, records that were read are written, and committed in a group. The exit code
+is then 0, as in kcat.
 """
 
 import argparse
@@ -59,38 +59,38 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="TOPIC",
         action="append",
         default=[],
-        help="the topic to read",
+        help="topic to read",
     )
     add(
         "-L",
         dest="list",
         action="store_true",
-        help=("instead: list brokers and topics, or -t one topic"),
+        help=("list brokers and topics, or the topic of -t, instead of reading"),
     )
     add(
         "-Q",
         dest="query",
         action="store_true",
-        help=("instead: the offset for each -t TOPIC:PARTITION:TIMESTAMP (ms)"),
+        help=("print the offset for each -t TOPIC:PARTITION:TIMESTAMP (ms) instead of reading"),
     )
-    add("-p", dest="partition", metavar="N", type=int, help="only this partition")
+    add("-p", dest="partition", metavar="N", type=int, help="read only this partition")
     add(
         *("-G", "--group"),
         dest="group",
         metavar="GROUP",
-        help="read as a member of this group, and commit",
+        help="join this group and commit offsets",
     )
     add(
         "--protocol",
         choices=("classic", "consumer", "auto"),
-        help="with -G: the group's protocol, as -X group.protocol; consumer is that of KIP-848, "
-        "auto asks the broker (classic)",
+        help="group protocol of -G, as -X group.protocol: classic, consumer (KIP-848), or auto for "
+        "the newest that the broker supports (default: classic)",
     )
     add(
         "topics",
         nargs="*",
         metavar="TOPIC",
-        help="as -t; with -G several, or ^ and a regular expression",
+        help="topic to read; with -G several, or ^ and a regular expression",
     )
     add(
         "-o",
@@ -98,53 +98,63 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="OFFSET",
         action="append",
         default=[],
-        help="where to start: beginning, end, stored, an offset, -N from the end, s@MS; and "
-        "to stop: e@MS",
+        help="start offset: beginning, end, stored, an offset, -N from the end, or a timestamp "
+        "s@MS; e@MS is the timestamp to stop at",
     )
-    add("-c", dest="count", metavar="N", type=int, help="end after so many records")
-    add("-e", dest="exit_at_end", action="store_true", help="end when all is read")
+    add("-c", dest="count", metavar="N", type=int, help="exit after N records")
+    add("-e", dest="exit_at_end", action="store_true", help="exit at the end of the partitions")
     add(
         "-f",
         dest="format",
         metavar="FORMAT",
         help=(r"%%t %%p %%o %%k %%s %%S %%K %%T %%h %%R %%%% \n \t \xNN"),
     )
-    add("-J", dest="json", action="store_true", help="a JSON object per line")
+    add("-J", dest="json", action="store_true", help="write one JSON object per line")
     add(
         "-D",
         dest="delimiter",
         metavar="DELIMITER",
         default=r"\n",
-        help="after each record (a newline)",
+        help="delimiter after each record (default: newline)",
     )
-    add("-K", dest="key_delimiter", metavar="DELIMITER", help="write keys, with this behind them")
     add(
-        "-O", dest="with_offset", action="store_true", help="write offsets too, with -K's delimiter"
+        "-K",
+        dest="key_delimiter",
+        metavar="DELIMITER",
+        help="write keys too, followed by this delimiter",
     )
-    add("-Z", dest="null", action="store_true", help="write NULL for what is null or empty")
+    add(
+        "-O",
+        dest="with_offset",
+        action="store_true",
+        help="write offsets too, followed by the delimiter of -K",
+    )
+    add(
+        "-Z", dest="null", action="store_true", help="write NULL for null and empty keys and values"
+    )
     add(
         "-s",
         dest="serdes",
         metavar="SERDES",
         action="append",
         default=[],
-        help="deserialize keys and values, or with key= or value= one of them: avro, or a "
-        "pack-string of < little-endian, > big-endian, b B h H i I q Q integers of 1 to 8 bytes "
-        "(upper case: unsigned), c a character, s the rest, $ the end of the data",
+        help="deserializer of keys and values, or with key= or value= of one of them: avro, or a "
+        "pack-string: < little-endian, > big-endian, b B h H i I q Q integers of 1 to 8 bytes "
+        "(upper case: unsigned), c character, s remaining bytes as text, $ end of the data",
     )
-    add("-r", dest="registry", metavar="URL", help="the schema registry of -s avro")
+    add("-r", dest="registry", metavar="URL", help="schema registry of -s avro")
     add(
         "-E",
         dest="goes_on",
         action="store_true",
-        help="go on behind a record that does not fit -s; it is reported all the same",
+        help="skip records that cannot be deserialized, and report them",
     )
-    add("-q", dest="quiet", action="store_true", help="say nothing on stderr but errors")
+    add("-q", dest="quiet", action="store_true", help="print only errors to stderr")
     add(
         "-u",
         dest="unbuffered",
         action="store_true",
-        help=("as kcat's: here records are always written as they come"),
+        help=("accepted for kcat; output is never buffered"),
     )
 
 
@@ -157,9 +167,7 @@ def run(options: argparse.Namespace) -> int:
         _check(options)
         span = parse(options.offsets)
         if span.start == STORED and not _group(options):
-            raise ConfigError(
-                "-o stored: say which group has stored them, by -G or -X group.id=GROUP"
-            )
+            raise ConfigError("-o stored: needs a group, by -G or -X group.id=GROUP")
         return run_to_exit_code(_consume(options, span))
     except ConfigError as error:
         raise RefusedError(str(error)) from error
@@ -169,19 +177,19 @@ def _check(options: argparse.Namespace) -> None:
     if options.list and options.query:
         raise ConfigError("-L, -Q: choose one of the two")
     if options.query and not options.asked:
-        raise ConfigError("-Q: say of what, by -t TOPIC:PARTITION:TIMESTAMP")
+        raise ConfigError("-Q: needs -t TOPIC:PARTITION:TIMESTAMP")
     if options.query:
         queries(options.asked)
     if options.list or options.query:
         return
     if options.group is None and (options.topic is None or options.topics):
-        raise ConfigError("say what to read: one TOPIC, or -G GROUP TOPIC…")
+        raise ConfigError("a topic is missing: one TOPIC, or -G GROUP TOPIC…")
     if options.group is not None and not (options.topics or options.topic):
-        raise ConfigError("-G: say which topics, behind the options")
+        raise ConfigError("-G: needs topics, after the options")
     if options.group is None and options.protocol is not None:
-        raise ConfigError("--protocol: only members of a group have one; say which, by -G")
+        raise ConfigError("--protocol: needs a group, by -G")
     if options.group is not None and options.partition is not None:
-        raise ConfigError("-p: in a group partitions are assigned; leave it out, or -G")
+        raise ConfigError("-p: cannot be combined with -G, since a group assigns partitions")
     parse_serdes(options.serdes, options.registry)
     if options.count is not None and options.count < 1:
         raise ConfigError(f"-c {options.count}: is not a number of records")

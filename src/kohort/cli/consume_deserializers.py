@@ -35,7 +35,7 @@ def parse_serdes(words: Sequence[str], registry: str | None) -> dict[str, str]:
         found |= fields or {"key": word, "value": word}
     for serdes in found.values():
         if serdes == AVRO and not registry:
-            raise ConfigError("-s avro: say which schema registry, by -r URL")
+            raise ConfigError("-s avro: needs a schema registry, by -r URL")
         if serdes != AVRO:
             unpacker(serdes)
     return found

@@ -9,7 +9,7 @@ FOUND: Final = 3
 """Refused because of the groups' state: members, moved offsets, or more lag than allowed."""
 
 OF_COMMAND: Final[Mapping[str, str]] = {
-    "serve": "0 ended by a signal; 1 not all reached the disk at the end; 2 wrong options or\n"
+    "serve": "0 stopped by a signal; 1 not all logs were synced; 2 wrong options or\n"
     "configuration, port or data directory in use",
     "config": "0 done; 1 standard output failed; 2 wrong options or configuration",
     "cluster": "0 done; 1 failed, or a broker did not respond; 2 wrong options",

@@ -102,7 +102,7 @@ async def _partitions(admin: Admin) -> list[TopicPartition]:
 def _reason(error: KafkaError) -> KohortError:
     match error.code:
         case ErrorCode.unknown_topic_or_partition:
-            return KohortError(f"there is no {TOPIC}: this cluster has not had any group yet")
+            return KohortError(f"{TOPIC} does not exist: this cluster has never had a group")
         case ErrorCode.topic_authorization_failed:
             return KohortError(
                 f"{TOPIC} may not be read: this user needs READ on it (kohort acls add "

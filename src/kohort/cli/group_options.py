@@ -11,16 +11,16 @@ from kohort.types import GroupId
 
 
 def add_group_arguments(parser: argparse.ArgumentParser) -> None:
-    add_names(parser, "--group", "GROUP", "a group")
+    add_names(parser, "--group", "GROUP", "group id")
     parser.add_argument("--all-groups", action="store_true", help="all consumer groups")
 
 
 def check_groups(options: argparse.Namespace) -> None:
     """Raise RefusedError unless the groups are named in one way."""
     if options.all_groups == bool(options.group):
-        raise RefusedError("say which groups: GROUP… or --all-groups")
+        raise RefusedError("a group is missing: GROUP… or --all-groups")
     if "" in options.group:
-        raise RefusedError("--group: an empty group id is no group")
+        raise RefusedError("--group: the group id is empty")
 
 
 async def groups_of(options: argparse.Namespace, admin: Admin) -> list[GroupId]:

@@ -1,6 +1,6 @@
 """Show consumer groups and change their committed offsets.
 
-Every option of Kafka's kafka-consumer-groups is here by its name, and its own form works too:
+All options of Kafka's kafka-consumer-groups are supported, and so is its syntax:
 `kohort groups --describe --group orders` is `kohort groups describe orders`.
 """
 
@@ -12,18 +12,18 @@ from typing import Final
 from kohort.cli.options import RefusedError
 
 SUBCOMMANDS: Final = {
-    "list": "the groups that there are",
-    "describe": "members, committed offsets and lag, or state of groups",
-    "watch": "members, owners and lag of one group, as they change",
-    "rebalances": "generations of a group, and why: from the journal of Kohort, or any log",
-    "delete": "forget groups and all that they committed",
-    "delete-offsets": "forget what a group committed for some topics",
-    "reset": "move committed offsets: a dry run unless --execute",
-    "copy": "move a group's committed offsets to where another group is",
-    "apply": "execute a plan that reset has written",
-    "diff": "compare a plan with where its groups stand now",
-    "undo": "bring back the offsets from before a reset",
-    "plan": "who would get which partitions if members or partitions changed",
+    "list": "list groups",
+    "describe": "show committed offsets and lag, members, or state of groups",
+    "watch": "show members and lag of a group continuously",
+    "rebalances": "show the rebalances of a group and their causes",
+    "delete": "delete groups and their committed offsets",
+    "delete-offsets": "delete a group's committed offsets of topics",
+    "reset": "reset committed offsets; a dry run unless --execute",
+    "copy": "copy committed offsets from another group",
+    "apply": "execute a plan file of reset",
+    "diff": "compare a plan file with the current offsets",
+    "undo": "restore the offsets from before a reset",
+    "plan": "show the assignment after a change of members or partitions",
 }
 """Subcommand → what it does; the module `groups_…` has `add_arguments(parser)` and `run(options)`.
 """

@@ -15,8 +15,8 @@ from kohort.cli.reset_options import FLAGS
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_client_arguments(parser)
-    parser.add_argument("from_group", metavar="FROM", help="the group whose offsets are copied")
-    parser.add_argument("to", metavar="TO", help="the group that gets them")
+    parser.add_argument("from_group", metavar="FROM", help="source group")
+    parser.add_argument("to", metavar="TO", help="target group")
     add_topic_argument(parser, "only a topic, or some of its partitions; repeatable")
     groups_reset.add_execution_arguments(parser)
     add_output_argument(parser)

@@ -16,7 +16,7 @@ from kohort.types import GroupId, TopicPartition
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_client_arguments(parser)
-    add_name(parser, "--group", "GROUP", "the group")
+    add_name(parser, "--group", "GROUP", "group id")
     add_topic_argument(parser, "whose offsets to forget; repeatable")
     add_output_argument(parser)
 
@@ -26,7 +26,7 @@ def run(options: argparse.Namespace) -> int:
     check_output(options)
     scope = topics(options)
     if not scope:
-        raise RefusedError("say which offsets: --topic TOPIC[:0,1,2] (repeatable)")
+        raise RefusedError("--topic TOPIC[:0,1,2] is missing (repeatable)")
 
     async def work(admin: Admin) -> int:
         wanted = sorted(await partitions_of(admin, scope))

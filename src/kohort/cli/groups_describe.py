@@ -29,18 +29,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_client_arguments(parser)
     add_group_arguments(parser)
     parser.add_argument(
-        "--offsets", action="store_true", help=("committed offsets and lag (the default)")
+        "--offsets", action="store_true", help=("show committed offsets and lag (default)")
     )
     parser.add_argument(
-        "--members", action="store_true", help=("members; with --verbose what each was assigned")
+        "--members",
+        action="store_true",
+        help=("show members; with --verbose also their assignments"),
     )
-    parser.add_argument("--state", action="store_true", help="state, coordinator and assignor")
-    parser.add_argument("--verbose", action="store_true", help="more columns")
+    parser.add_argument("--state", action="store_true", help="show state, coordinator and assignor")
+    parser.add_argument("--verbose", action="store_true", help="show more columns")
     parser.add_argument(
         "--max-lag",
         metavar="N",
         type=int,
-        help="exit code 3 if the lag of a partition is above N or unknown (with --offsets)",
+        help="exit with code 3 if the lag of a partition exceeds N or is unknown (with --offsets)",
     )
     add_watch_arguments(parser)
     add_output_argument(parser)
@@ -71,7 +73,7 @@ def _what(options: argparse.Namespace) -> str:
     if len(chosen) > 1:
         raise RefusedError("choose one of --offsets, --members and --state")
     if options.max_lag is not None and chosen not in ([], [OFFSETS]):
-        raise RefusedError("--max-lag goes with --offsets")
+        raise RefusedError("--max-lag needs --offsets")
     return chosen[0] if chosen else OFFSETS
 
 

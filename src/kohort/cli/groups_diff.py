@@ -23,7 +23,9 @@ COLUMNS = ("GROUP", "TOPIC", "PARTITION", "OLD-OFFSET", "NEW-OFFSET", "CURRENT-O
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_client_arguments(parser)
-    parser.add_argument("file", metavar="FILE", type=Path, help="a plan of `kohort groups reset`")
+    parser.add_argument(
+        "file", metavar="FILE", type=Path, help="plan file of `kohort groups reset`"
+    )
     add_output_argument(parser)
 
 

@@ -24,14 +24,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="STATES",
         nargs="?",
         const="",
-        help="show states; with names (stable,empty) only groups in them",
+        help="show states; with states (stable,empty) list only groups in them",
     )
     parser.add_argument(
         "--type",
         metavar="TYPES",
         nargs="?",
         const="",
-        help="show types; with names (classic,consumer) only such groups",
+        help="show types; with types (classic,consumer) list only groups of them",
     )
     add_watch_arguments(parser)
     add_output_argument(parser)

@@ -29,43 +29,43 @@ DEFAULT_ASSIGNOR: Final = "range"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_client_arguments(parser)
     add = parser.add_argument
-    add_name(parser, "--group", "GROUP", "the group")
-    add("--join", metavar="N", type=int, default=0, help="so many members more")
+    add_name(parser, "--group", "GROUP", "group id")
+    add("--join", metavar="N", type=int, default=0, help="number of members to add")
     add(
         "--leave",
         metavar="MEMBER",
         action="append",
         default=[],
-        help="without this one (its id, instance or client id)",
+        help="member to remove, by member id, instance id or client id; repeatable",
     )
     add(
         "--partitions",
         metavar="TOPIC=N",
         action="append",
         default=[],
-        help="with so many partitions of a topic",
+        help="number of partitions of a topic; repeatable",
     )
     add(
         "--topic",
         metavar="TOPIC",
         action="append",
         default=[],
-        help="what joining members subscribe to",
+        help="topic that added members subscribe to; repeatable",
     )
     add(
         "--assignor",
         metavar="NAME",
-        help=("range, roundrobin, sticky or cooperative-sticky (default: the group's)"),
+        help=("assignor: range, roundrobin, sticky or cooperative-sticky (default: the group's)"),
     )
     add(
         "--moves",
         action="store_true",
-        help=("a row per partition that moves, instead of one per member"),
+        help=("show one row per moved partition instead of one per member"),
     )
     add(
         "--balance",
         action="store_true",
-        help=("instead: how evenly partitions are spread, before and after"),
+        help=("show the balance before and after instead of the moves"),
     )
     add_output_argument(parser)
 
@@ -102,12 +102,12 @@ async def _described(admin: Admin, group: GroupId) -> GroupDescription:
     described = unless_error((await admin.describe_groups([group]))[group])
     if described.members and described.protocol_type != CONSUMER:
         raise KohortError(
-            f"group {group} is of type {described.protocol_type}: its members are no consumers"
+            f"group {group} has protocol type {described.protocol_type}: its members are "
+            "not consumers"
         )
     if any(member.topics is None or member.assignment is None for member in described.members):
         raise KohortError(
-            f"group {group} is {described.state}: its coordinator tells subscriptions once "
-            "it is Stable"
+            f"group {group} is {described.state}: subscriptions are available when it is Stable"
         )
     return described
 
@@ -123,8 +123,8 @@ async def _plan(
     if options.join and not options.topic and not any(each.topics for each in members):
         hint = "" if members else await near_groups(admin, [group.group])
         raise RefusedError(
-            f"group {group.group} has no members to tell what is read: say so with --topic "
-            f"TOPIC{hint}"
+            f"group {group.group} has no members, so its subscription is unknown: name it by "
+            f"--topic TOPIC{hint}"
         )
     change = _change(options, group, members, growing)
     wanted = {topic for member in (*members, *change.joining) for topic in member.topics}
@@ -179,7 +179,9 @@ def _leaving(names: Sequence[str], members: Sequence[MemberDescription]) -> set[
         ]
         if len(meant) != 1:
             known = ", ".join(each.member_id for each in members) or "none"
-            raise ConfigError(f"--leave {name}: is {len(meant)} of the members; they are {known}")
+            raise ConfigError(
+                f"--leave {name}: matches {len(meant)} members; the group has {known}"
+            )
         leaving.add(meant[0])
     return leaving
 

@@ -1,10 +1,10 @@
 """Show the rebalances of a group: from Kohort's journal, or from the log of any Kafka broker.
 
-The journal of a Kohort server with an HTTP port tells causes and the duration of each phase, since
-the server started. It is used if --http names the port, or if the broker's config http.listen does
-and the port responds. Else the group's partition of __consumer_offsets is read (--log: always): it
-has each generation with its members and their partitions, but no causes, and compaction removes
-older ones. That needs READ on the topic.
+The journal of a Kohort server has the causes and the duration of each phase since the server
+started. It is read from the HTTP port of --http, or of the broker's config http.listen. Without a
+journal, or with --log, the group's partition of __consumer_offsets is read, which needs READ on the
+topic: it has each generation with its members and their partitions, but no causes, and compaction
+removes older ones.
 """
 
 import argparse
@@ -44,24 +44,28 @@ _UNITS_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_client_arguments(parser)
-    add_name(parser, "--group", "GROUP", "the group")
+    add_name(parser, "--group", "GROUP", "group id")
     either = parser.add_mutually_exclusive_group()
     either.add_argument(
         "--http",
         metavar="HOST:PORT",
-        help="the journal of this HTTP port of a Kohort server, or its http:// or https:// URL",
+        help="HTTP port of the Kohort server whose journal is read, as HOST:PORT or URL",
     )
     either.add_argument(
-        "--log", action="store_true", help="from __consumer_offsets, also if there is a journal"
+        "--log", action="store_true", help="read __consumer_offsets even if a journal is available"
     )
     parser.add_argument(
         "--since",
         metavar="TIME",
-        help="only what ended since then: 90s, 30m, 2h or 7d ago, PnDTnHnMnS ago, or ISO 8601, "
-        "UTC if no zone is told",
+        help="show only rebalances that ended after this time: an age (90s, 30m, 2h, 7d or "
+        "PnDTnHnMnS) or an ISO 8601 time (UTC unless it has a zone)",
     )
     parser.add_argument(
-        "--last", metavar="N", type=int, default=LAST, help=f"the last N (default: {LAST})"
+        "--last",
+        metavar="N",
+        type=int,
+        default=LAST,
+        help=f"show the last N rebalances (default: {LAST})",
     )
     add_output_argument(parser)
 
@@ -70,7 +74,7 @@ def run(options: argparse.Namespace) -> int:
     """Raises RefusedError."""
     check_output(options)
     if options.last < 1:
-        raise RefusedError(f"--last {options.last}: is no number of rebalances")
+        raise RefusedError(f"--last {options.last}: is not a number of rebalances")
     since = _since(options.since, now_ms())
     if options.http is not None:
         return _show_port(options, since)

@@ -1,7 +1,7 @@
 """Move the committed offsets of groups without members.
 
-It is a dry run unless --execute is given. Executed, the offsets are read back and compared, and a
-plan that undoes the reset is kept.
+It is a dry run unless --execute is given. An executed reset is verified, and its plan file is kept
+for an undo.
 
 One specification: --to-earliest, --to-latest, --to-current, --to-offset, --shift-by, --to-datetime,
 --by-duration, --from-file or --from-group. One scope: --topic (repeatable) or --all-topics, which
@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_group_arguments(parser)
     add_topic_argument(parser, "a topic, or some of its partitions; repeatable")
     parser.add_argument(
-        "--all-topics", action="store_true", help=("all topics that the group has committed")
+        "--all-topics", action="store_true", help=("reset all topics with committed offsets")
     )
     add_specification_arguments(parser)
     add_execution_arguments(parser)
@@ -59,18 +59,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_execution_arguments(parser: argparse.ArgumentParser) -> None:
     """Whether to do it, and where the plan goes."""
-    parser.add_argument("--execute", action="store_true", help="do it")
-    parser.add_argument("--dry-run", action="store_true", help="only show it (the default)")
+    parser.add_argument("--execute", action="store_true", help="execute the reset")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="show the new offsets only (default)"
+    )
     parser.add_argument(
         "--export",
         action="store_true",
-        help=("print the new offsets as Kafka's CSV, for --from-file"),
+        help=("print the new offsets as CSV, for --from-file"),
     )
     parser.add_argument(
-        "--plan", metavar="FILE", type=Path, help="write old and new offsets there (JSON)"
+        "--plan", metavar="FILE", type=Path, help="write old and new offsets to this file, as JSON"
     )
     parser.add_argument(
-        "--no-plan", action="store_true", help=("execute without keeping a plan: no undo")
+        "--no-plan",
+        action="store_true",
+        help=("execute without a plan file; the reset cannot be undone"),
     )
 
 
@@ -104,10 +108,10 @@ async def _warn(admin: Admin, groups: Sequence[GroupId], plan: ResetPlan) -> Non
     for group in groups:
         if not plan.of(group):
             hint = await near_groups(admin, [group])
-            warn(f"group {group} has committed nothing: there is nothing to reset{hint}")
+            warn(f"group {group} has no committed offsets: nothing to reset{hint}")
         elif all(change.old is None for change in plan.of(group)):
             hint = await near_groups(admin, [group]) or ": is its name right?"
-            warn(f"group {group} has committed nothing there{hint}")
+            warn(f"group {group} has no committed offsets there{hint}")
     for change in plan.changes:
         if change.warning:
             warn(f"{change.partition} of group {change.group}: {change.warning}")
@@ -122,11 +126,11 @@ def _check(options: argparse.Namespace) -> None:
         raise RefusedError("choose one of --plan and --no-plan")
     if options.plan and options.plan.exists():
         raise RefusedError(
-            f"--plan {options.plan}: is there already, and may be what undoes an earlier reset"
+            f"--plan {options.plan}: exists, and may be needed to undo an earlier reset"
         )
     if not has_scope(options):
         raise RefusedError(
-            "say how far it goes: either --topic TOPIC[:0,1,2] (repeatable) or --all-topics"
+            "a scope is missing: either --topic TOPIC[:0,1,2] (repeatable) or --all-topics"
         )
 
 

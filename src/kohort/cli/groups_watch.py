@@ -1,8 +1,8 @@
 """Watch one group: its members, what each owns, and the lag of each partition, until Ctrl-C.
 
-Works with any Kafka broker. On a terminal it is one picture that changes; elsewhere each change of
-the group is a line. What changed is what differs from one look to the next. If no look succeeds any
-more, the reason is such a line too, and the watch goes on.
+Works with any Kafka broker. A terminal shows the current state; other outputs get a line for each
+change between two refreshes. If refreshes fail, a line shows the reason, and the command
+continues.
 """
 
 import argparse
@@ -35,7 +35,7 @@ FRAME: Final = 8
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_client_arguments(parser)
-    add_name(parser, "--group", "GROUP", "the group")
+    add_name(parser, "--group", "GROUP", "group id")
     add_interval_arguments(parser)
 
 

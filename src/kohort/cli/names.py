@@ -28,7 +28,7 @@ def add_name(parser: argparse.ArgumentParser, flag: str, metavar: str, help: str
         default=argparse.SUPPRESS,  # None would overwrite the value of the option
         help=help,
     )
-    either.add_argument(flag, metavar=metavar, action=Once, help="the same, by an option")
+    either.add_argument(flag, metavar=metavar, action=Once, help="the same, as an option")
 
 
 def add_names(
@@ -45,7 +45,7 @@ def add_names(
         help=f"{help}; repeatable",
     )
     either.add_argument(
-        flag, metavar=metavar, action="append", default=[], help="the same, by an option"
+        flag, metavar=metavar, action="append", default=[], help="the same, as an option"
     )
 
 

@@ -1,6 +1,6 @@
-"""Show the nodes of a cluster on one PostgreSQL, drain one, or move a partition.
+"""List and drain the nodes of a PostgreSQL cluster, and move partitions.
 
-Needs the database, and no node to connect to.
+Connects to the database, not to the nodes.
 """
 
 import argparse
@@ -32,16 +32,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     listing = _command(commands, "list", "show the nodes, and what they lead", _list)
     add_output_argument(listing)
     drain = _command(commands, "drain", "have other nodes lead what a node leads", _drain)
-    drain.add_argument("node", metavar="NODE", type=int, help="its node.id")
+    drain.add_argument("node", metavar="NODE", type=int, help="node.id of the node")
     move = _command(commands, "move", "have a node lead a partition", _move)
     move.add_argument("topic", metavar="TOPIC")
     move.add_argument("partition", metavar="PARTITION", type=int)
-    move.add_argument("to", metavar="NODE", type=int, help="the node.id of its next leader")
+    move.add_argument("to", metavar="NODE", type=int, help="node.id of the new leader")
     for each in (listing, drain, move):
         each.epilog = parser.epilog
     for each in (drain, move):
         each.add_argument(
-            "--timeout", metavar="SECONDS", type=float, default=60.0, help="default: 60"
+            "--timeout",
+            metavar="SECONDS",
+            type=float,
+            default=60.0,
+            help="time to wait, in seconds (default: 60)",
         )
 
 
@@ -56,7 +60,7 @@ def _command(
         "--storage",
         metavar="postgresql://…",
         default=os.environ.get(_STORAGE),
-        help=f"the database of the cluster; default: {_STORAGE} in the environment",
+        help=f"database of the cluster (default: {_STORAGE} in the environment)",
     )
     command.set_defaults(work=work, timeout=60.0, output="table")
     return command
@@ -66,14 +70,14 @@ def run(options: argparse.Namespace) -> int:
     """The exit code. Raises RefusedError."""
     check_output(options)
     if not 0 < options.timeout < inf:
-        raise RefusedError(f"--timeout {options.timeout:g}: is no number of seconds to wait for")
+        raise RefusedError(f"--timeout {options.timeout:g}: is not a number of seconds")
     if options.storage is None:
         raise RefusedError(
-            f"--storage is missing: name the PostgreSQL that the nodes share, or set {_STORAGE}; "
-            "kohort cluster shows the nodes of any cluster"
+            "--storage is missing: name the PostgreSQL database that the nodes share, or set "
+            f"{_STORAGE}; kohort cluster shows the nodes of any cluster"
         )
     if not in_postgres(options.storage):
-        raise RefusedError("--storage is no URL of PostgreSQL: postgresql://USER@HOST/DATABASE")
+        raise RefusedError("--storage is not a URL of PostgreSQL: postgresql://USER@HOST/DATABASE")
     try:
         tell = asyncio.run(_with_cluster(options))
     except (OSError, UnknownOutcomeError, KohortError) as error:

@@ -38,48 +38,46 @@ FLAGS: Final = (
         "address that clients are told to connect to",
         "HOST:PORT",
     ),
-    Flag("--data", "log.dir", "directory of all data, made if missing", "DIR"),
-    Flag("--storage", "storage", "place of all data", "local|memory|postgresql://…"),
+    Flag("--data", "log.dir", "data directory; created if it does not exist", "DIR"),
+    Flag("--storage", "storage", "where data is stored", "local|memory|postgresql://…"),
     Flag(
         "--memory",
         "storage",
-        "keep all in memory: gone when the server ends",
+        "keep all data in memory; it is lost when the server stops",
         means="memory",
         also=(("memory.restart.visible", True),),
     ),
     Flag(
         "--dev",
         "group.initial.rebalance.delay.ms",
-        "for development: groups do not wait for more members",
+        "development mode: groups do not wait for more members before a rebalance",
         means=0,
         also=(("group.consumer.assignment.interval.ms", 0),),
     ),
-    Flag(
-        "--workers", "workers", "processes that share the work, each on a port of its own", "N|auto"
-    ),
+    Flag("--workers", "workers", "number of server processes, each with its own port", "N|auto"),
     Flag(
         "--durability",
         "durability",
-        "what acknowledged data survives: a killed process, or power loss",
+        "what acknowledged records survive: a killed process (os) or a power loss (fsync)",
         "os|fsync",
     ),
     Flag(
         "--http",
         "http.listen",
-        "open a port for people and Prometheus: / lists its paths",
+        "address of the HTTP port for status pages and metrics; / lists its paths",
         "HOST:PORT",
     ),
     Flag(
         "--insecure",
         "insecure",
-        "allow addresses that others can reach, though nobody is authenticated",
+        "allow listeners that other machines can reach without authentication",
         means=True,
     ),
-    Flag("--log-format", "logging.format", "form of the log lines", "text|json"),
+    Flag("--log-format", "logging.format", "format of the log lines", "text|json"),
     Flag(
         "--log-level",
         "logging.level",
-        "debug, info, warning or error: the least that is written",
+        "lowest level that is logged: debug, info, warning or error",
         "LEVEL",
     ),
 )
@@ -93,14 +91,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         else:
             parser.add_argument(flag.flag, metavar=flag.metavar, help=flag.help)
     parser.add_argument(
-        "--config", metavar="FILE", type=Path, help=("TOML file of settings; also KOHORT_CONFIG")
+        "--config",
+        metavar="FILE",
+        type=Path,
+        help=("TOML file of settings (default: KOHORT_CONFIG)"),
     )
     parser.add_argument(
         "--set",
         metavar="NAME=VALUE",
         action="append",
         default=[],
-        help="one setting by its Kafka name; repeatable, and stronger than all else",
+        help="set a Kafka setting; repeatable, overrides every other source",
     )
 
 
@@ -131,5 +132,5 @@ def _read_flags(options: argparse.Namespace, problems: list[str]) -> list[Given]
         given.append(Given("storage", "local", "--data", FLAG))
     places = {each.source: each.value for each in given if each.name == "storage"}
     if len({*places.values()}) > 1:
-        problems.append(f"{', '.join(places)}: these name different places of all data; choose one")
+        problems.append(f"{', '.join(places)}: name different storages; choose one")
     return given

@@ -38,7 +38,7 @@ def add_output_argument(parser: argparse.ArgumentParser) -> None:
         "--output",
         metavar="|".join(OUTPUTS),
         default="table",
-        help="form of the output (default: table)",
+        help="output format (default: table)",
     )
 
 

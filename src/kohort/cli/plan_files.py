@@ -30,13 +30,11 @@ def write_new(path: Path, plan: ResetPlan) -> None:
             file.flush()
             os.fsync(file.fileno())
     except FileExistsError:
-        raise RefusedError(
-            f"{path}: is there already, and may be what undoes an earlier reset"
-        ) from None
+        raise RefusedError(f"{path}: exists, and may be needed to undo an earlier reset") from None
     except OSError as error:
         raise RefusedError(
-            f"the plan cannot be kept: {error}; say where with --plan FILE, or go "
-            "without an undo by --no-plan"
+            f"the plan cannot be written: {error}; name another file by --plan FILE, or give up "
+            "the undo by --no-plan"
         ) from None
 
 

@@ -13,14 +13,18 @@ from kohort.client.resets import ResetPlan, check, execute
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_client_arguments(parser)
-    parser.add_argument("file", metavar="FILE", type=Path, help="a plan of `kohort groups reset`")
     parser.add_argument(
-        "--dry-run", action="store_true", help=("only show it, and whether it would be refused")
+        "file", metavar="FILE", type=Path, help="plan file of `kohort groups reset`"
+    )
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help=("show the changes only, and whether they would be refused"),
     )
     parser.add_argument(
         "--force",
         action="store_true",
-        help=("also if the groups have moved since, or the cluster is another one"),
+        help=("execute even if offsets have changed since, or the cluster id differs"),
     )
     add_output_argument(parser)
 

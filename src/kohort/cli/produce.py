@@ -3,8 +3,8 @@
     seq 100 | kohort produce -b HOST:PORT orders
     kohort produce -b HOST:PORT orders -K : -z zstd -H source=shell -l lines.txt
 
-SIGINT and SIGTERM end the reading; lines that were read are sent. Exit code 1 when a record could
-not be delivered. With `-X transactional.id=ID` all records are one transaction, as in kcat.
+On SIGINT and SIGTERM, lines that were read are sent. Exit code 1 if a record could not be
+delivered. With `-X transactional.id=ID` all records are one transaction, as in kcat.
 """
 
 import argparse
@@ -67,51 +67,55 @@ _OWN: Final = (*_NUMBERS, *_WORDS, _IDEMPOTENCE)
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_client_arguments(parser)
     add = parser.add_argument
-    add("-t", "--topic", dest="topic", metavar="TOPIC", help="the topic (default: the first word)")
+    add(
+        "-t",
+        "--topic",
+        dest="topic",
+        metavar="TOPIC",
+        help="topic to write (default: the first argument)",
+    )
     add(
         "-p",
         dest="partition",
         metavar="N",
         type=int,
-        help=("the partition (default: by the key, as Java's producer)"),
+        help=("partition to write (default: by the key, as in Java's producer)"),
     )
     add(
         "files",
         nargs="*",
         metavar="FILE",
         type=Path,
-        help="each is one record; with -l the one file holds many; without -t the first is TOPIC",
+        help="files to send, one record each; without -t the first argument is the topic",
     )
     add(
         "-l",
         dest="lines",
         action="store_true",
-        help=("read records from FILE as from standard input"),
+        help=("read records from the one FILE as from standard input"),
     )
     add(
         "-D",
         dest="delimiter",
         metavar="DELIMITER",
         default=r"\n",
-        help="between records (a newline)",
+        help="delimiter between records (default: newline)",
     )
-    add(
-        "-K", dest="key_delimiter", metavar="DELIMITER", help="between a record's key and its value"
-    )
-    add("-k", dest="key", metavar="KEY", help="the key of records that have none")
+    add("-K", dest="key_delimiter", metavar="DELIMITER", help="delimiter between key and value")
+    add("-k", dest="key", metavar="KEY", help="key of records without a key")
     add(
         "-H",
         dest="headers",
         metavar="NAME=VALUE",
         action="append",
         default=[],
-        help="a header; repeatable",
+        help="header of all records; repeatable",
     )
-    add("-z", dest="codec", metavar="CODEC", help="gzip, snappy, lz4 or zstd")
+    add("-z", dest="codec", metavar="CODEC", help="compression codec: gzip, snappy, lz4 or zstd")
     add("-Z", dest="null", action="store_true", help="send empty keys and values as null")
-    add("-c", dest="count", metavar="N", type=int, help="end after so many records")
-    add("-T", dest="tee", action="store_true", help="write what is sent to standard output too")
-    add("-q", dest="quiet", action="store_true", help="say nothing on stderr but errors")
+    add("-c", dest="count", metavar="N", type=int, help="exit after N records")
+    add("-T", dest="tee", action="store_true", help="copy the sent records to standard output")
+    add("-q", dest="quiet", action="store_true", help="print only errors to stderr")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +143,7 @@ def run(options: argparse.Namespace) -> int:
     """Raises RefusedError."""
     if options.topic is None:
         if not options.files:
-            raise RefusedError("say where to send: kohort produce TOPIC, or -t TOPIC")
+            raise RefusedError("a topic is missing: kohort produce TOPIC, or -t TOPIC")
         options.topic = str(options.files.pop(0))
     try:
         properties = client_properties(options, _OWN)
@@ -159,7 +163,7 @@ def _input_format(options: argparse.Namespace) -> InputFormat:
         raise ConfigError(f"-c {options.count}: is not a number of records")
     for flag, text in (("-D", options.delimiter), ("-K", options.key_delimiter)):
         if text == "":
-            raise ConfigError(f"{flag}: an empty delimiter divides nothing")
+            raise ConfigError(f"{flag}: the delimiter is empty")
     return InputFormat(
         delimiter=unescape(options.delimiter),
         key_delimiter=None if options.key_delimiter is None else unescape(options.key_delimiter),

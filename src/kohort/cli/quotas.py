@@ -30,12 +30,12 @@ def add_entity(parser: argparse.ArgumentParser) -> None:
     """The options that name whom a quota is for."""
     for flag, kind in _FLAGS.items():
         parser.add_argument(
-            f"--{flag}", metavar=flag.upper(), action=Once, help=f"quotas of this {kind}"
+            f"--{flag}", metavar=flag.upper(), action=Once, help=f"quotas of a {kind}"
         )
         parser.add_argument(
             f"--{flag}-defaults",
             action="store_true",
-            help=f"quotas of each {kind} without its own",
+            help=f"default quotas of every {kind} without its own",
         )
 
 
@@ -48,14 +48,14 @@ def entity_of(options: argparse.Namespace) -> Entity | None:
     for flag, kind in _FLAGS.items():
         name = getattr(options, flag)
         if name is not None and getattr(options, f"{flag}_defaults"):
-            raise RefusedError(f"--{flag} and --{flag}-defaults: say one of them")
+            raise RefusedError(f"--{flag} and --{flag}-defaults: choose one of them")
         if name is not None or getattr(options, f"{flag}_defaults"):
             entity[kind] = name
     if options.entity_type not in ENTITY_TYPES:
         return entity or None
     kind = ENTITY_TYPES[options.entity_type]
     if kind in entity or (options.entity_name is not None and options.entity_default):
-        raise RefusedError(f"--entity-type {options.entity_type}: is named twice")
+        raise RefusedError(f"--entity-type {options.entity_type}: is given twice")
     if options.entity_name is not None or options.entity_default:
         entity[kind] = options.entity_name
     return entity
@@ -87,7 +87,7 @@ def alter(
 ) -> int:
     """Set and delete quotas of the entity. Raises RefusedError."""
     if not entity:
-        raise RefusedError("say whose quotas, by --user, --client or --ip")
+        raise RefusedError("a quota entity is missing: --user, --client or --ip")
     quotas = {name: _number(name, value) for name, value in added.items()}
 
     async def work(admin: Admin) -> int:

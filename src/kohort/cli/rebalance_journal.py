@@ -38,7 +38,7 @@ def read_journal(url: str, group: str, timeout_s: float) -> list[dict[str, Any]]
             "by --http"
         ) from error
     except (ValueError, KeyError, TypeError) as error:
-        raise KohortError(f"{url} is no HTTP port of Kohort: {error}") from error
+        raise KohortError(f"{url} is not an HTTP port of Kohort: {error}") from error
 
 
 def _reason(error: urllib.error.HTTPError) -> str:

@@ -1,11 +1,11 @@
 """Show damage in the logs of a data directory, and repair each damaged log.
 
-Every byte is read and checked; nothing is changed without --execute, and then nothing is deleted:
-what is cut off is kept beside the log, in files that end with .cut. A torn tail, which a killed
-server leaves, needs no repair: the next start cuts it off. The server must be stopped.
+The server must be stopped. Every byte is read and checked. Nothing is changed without --execute,
+and nothing is deleted: bytes cut off are kept beside the log, in files that end with .cut. A torn
+tail after a killed server needs no repair: the next start truncates it.
 
-A repaired log ends before its first damage. With --keep-rest the valid batches behind the damage
-stay: the offsets of the damaged ones become a hole, which consumers skip.
+A repaired log ends before its first damage. With --keep-rest, the valid batches after the damage
+are kept, and consumers skip the damaged offsets.
 """
 
 import argparse
@@ -28,18 +28,20 @@ _GROUPS = "__consumer_offsets-"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("directory", metavar="DATA_DIR", type=Path, help="the data directory")
+    parser.add_argument("directory", metavar="DATA_DIR", type=Path, help="data directory")
     parser.add_argument(
         "partitions",
         metavar="TOPIC-PARTITION",
         nargs="*",
-        help="the logs to check (default: all), by the names of their directories",
+        help="logs to check, by the names of their directories (default: all)",
     )
-    parser.add_argument("--execute", action="store_true", help="cut what is shown, and keep it")
+    parser.add_argument(
+        "--execute", action="store_true", help="cut off the damage shown, and keep it in .cut files"
+    )
     parser.add_argument(
         "--keep-rest",
         action="store_true",
-        help="make holes of the damage instead of ending the log before it",
+        help="keep the batches after the damage, instead of ending the log before it",
     )
 
 

@@ -49,28 +49,33 @@ def add_specification_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--to-current",
         action="store_true",
-        help=("to where it is; to the end where nothing is committed"),
+        help=("to the committed offset, or to the end of the log if there is none"),
     )
     add("--to-offset", metavar="OFFSET", type=int, help="to this offset")
-    add("--shift-by", metavar="N", type=int, help="by so many offsets, forwards or (-N) backwards")
+    add(
+        "--shift-by",
+        metavar="N",
+        type=int,
+        help="by N offsets forwards, or backwards if N is negative",
+    )
     add(
         "--to-datetime",
         metavar="TIME",
-        help="to the first record not older: ISO 8601, as in 2026-01-31T09:30:00.000+01:00; "
-        "UTC if no zone is told",
+        help="to the first record at or after this ISO 8601 time, as 2026-01-31T09:30:00.000+01:00 "
+        "(UTC unless it has a zone)",
     )
     add(
         "--by-duration",
         metavar="PnDTnHnMnS",
-        help=("to the first record not older than this long ago"),
+        help=("to the first record within this duration before now"),
     )
     add(
         "--from-file",
         metavar="CSV",
         type=Path,
-        help=("as in a CSV file of --export (- is standard input)"),
+        help=("to the offsets in a CSV file of --export (- for standard input)"),
     )
-    add("--from-group", metavar="GROUP", help="to where this other group is")
+    add("--from-group", metavar="GROUP", help="to the committed offsets of another group")
 
 
 def has_scope(options: argparse.Namespace) -> bool:
@@ -91,10 +96,10 @@ def specification(options: argparse.Namespace, now_ms: int) -> Specification | N
     ]
     if len(given) != 1:
         every = ", ".join(f"--{flag.replace('_', '-')}" for flag in FLAGS)
-        raise RefusedError(f"say where to, in one way: {every}")
+        raise RefusedError(f"exactly one specification is needed: {every}")
     if options.from_group is not None:
         if options.from_group in options.group:
-            raise RefusedError(f"--from-group {options.from_group}: is the group itself")
+            raise RefusedError(f"--from-group {options.from_group}: is the same group")
         return None
     try:
         return _specification(options, given[0], now_ms)
@@ -111,7 +116,7 @@ async def of_group(
     offsets = {tp: at.offset for tp, at in committed.items() if tp in wanted}
     if not offsets:
         there = " there" if committed else await near_groups(admin, [source])
-        raise KohortError(f"group {source} has committed nothing{there}")
+        raise KohortError(f"group {source} has no committed offsets{there}")
     return ToOffsets(
         {(group, tp): offset for group in groups for tp, offset in offsets.items()},
         f"from-group {source}",
@@ -158,7 +163,7 @@ def _from_file(options: argparse.Namespace) -> ToOffsets:
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: cannot be read: {error}") from None
     if options.all_groups:
-        raise ConfigError("goes with --group, not with --all-groups")
+        raise ConfigError("needs --group instead of --all-groups")
     groups = list(dict.fromkeys(map(GroupId, options.group)))
     offsets = read_offsets(text, groups)
     if left := [group for group in groups if not any(of == group for of, _ in offsets)]:

@@ -1,7 +1,7 @@
-"""Serve Kafka's protocol: topics, and consumer groups that any Kafka client can join.
+"""Run a Kafka-compatible server.
 
-SIGTERM and SIGINT end the server cleanly, with exit code 0; a second one ends it at once. SIGHUP
-has a server with TLS read its keys and certificates again, and one with an audit log open it again.
+SIGTERM and SIGINT stop the server cleanly, with exit code 0; a second one stops it immediately.
+SIGHUP reloads keys and certificates, and reopens the audit log.
 """
 
 import argparse
@@ -59,7 +59,7 @@ def _tell_of_no_effect(config: Config) -> None:
     """Log that a setting that was given has no effect."""
     if not config.setting("cluster.enabled").is_default:
         logger.warning(
-            "a setting has no effect: a server with its logs in PostgreSQL is always a node",
+            "setting has no effect: a server on PostgreSQL is always a cluster node",
             extra=fields(setting="cluster.enabled"),
         )
 
@@ -95,7 +95,7 @@ async def run_until_stopped(config: Config) -> int:
     obey_hangup(config, broker.reload_files, stop)
     collect_seldom()
     if not await start_unless_stopped(broker.start(), stop):
-        logger.info("stopped before it served", extra=fields(after_ms=stop.elapsed_ms()))
+        logger.info("stopped during startup", extra=fields(after_ms=stop.elapsed_ms()))
         return 0
     gc.freeze()  # what the start has made stays
     _announce(broker)
@@ -143,7 +143,7 @@ async def close(broker: Broker) -> bool:
     try:
         await broker.close()
     except OSError:
-        logger.exception("stopped, but not everything reached the disk; the next start checks it")
+        logger.exception("stopped without syncing all logs; the next start checks them")
         return False
     return True
 
@@ -157,12 +157,12 @@ async def supervise(config: Config) -> int:
         obey_hangup(config, supervisor.reload_files, stop)
         if not await start_unless_stopped(supervisor.start(), stop):
             await supervisor.stop()
-            logger.info("stopped before it served", extra=fields(after_ms=stop.elapsed_ms()))
+            logger.info("stopped during startup", extra=fields(after_ms=stop.elapsed_ms()))
             return 0
         _announce_workers(config, supervisor)
         await stop.asked.wait()
         if await supervisor.stop():
-            logger.error("stopped, but a worker did not end cleanly")
+            logger.error("stopped, but a worker did not stop cleanly")
             return FAILED
         logger.info("stopped", extra=fields(after_ms=stop.elapsed_ms()))
         return 0

@@ -1,8 +1,8 @@
 """`kohort spark TOPIC… --to DIRECTORY`: topics into Parquet or Delta tables, by Spark.
 
-With --group the query is a member of the group. Several of them share the partitions, and take over
-those of one that ends. Without --every it reads the existing records and ends. With --every it runs
-until Ctrl-C or SIGTERM, which are its regular end.
+With --group the query is a member of the group: several queries share the partitions, and take over
+those of a stopped one. Without --every it processes the available records and exits. With --every
+it runs until Ctrl-C or SIGTERM.
 
   kohort spark orders --group etl --to tables/orders --every '10 seconds'
   kohort spark orders --to tables/orders --values json \\
@@ -52,81 +52,90 @@ _SETTINGS: Final = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_client_arguments(parser)
     add = parser.add_argument
-    add("topics", nargs="+", metavar="TOPIC", help="what is read")
+    add("topics", nargs="+", metavar="TOPIC", help="topics to read")
     add(
         "--to",
         required=True,
         metavar="DIR",
-        help=("directory of the table; its checkpoint lies in it, in _checkpoint"),
+        help=("directory of the table; the checkpoint is its subdirectory _checkpoint"),
     )
-    add("--group", metavar="NAME", help="the consumer group that the query belongs to")
+    add("--group", metavar="NAME", help="consumer group of the query")
     add(
         "--mode",
         metavar="member|reporting|none",
-        help=("how it belongs to the group (default: member)"),
+        help=("group mode of the query (default: member)"),
     )
     add(
         "--start",
         default="earliest",
         metavar="earliest|latest|JSON",
-        help="where a new query starts (earliest)",
+        help="start offset of a new query (default: earliest)",
     )
-    add("--format", default="parquet", metavar="parquet|delta", help="of the table (parquet)")
+    add(
+        "--format",
+        default="parquet",
+        metavar="parquet|delta",
+        help="format of the table (default: parquet)",
+    )
     add(
         "--values",
         default="text",
         metavar="text|binary|json|csv",
-        help="what the values are (text)",
+        help="format of the record values (default: text)",
     )
     add(
         "--schema",
         metavar="DDL",
-        help=("columns of JSON or CSV values: 'carrier string, delay int'"),
+        help=("columns of JSON or CSV values, as 'carrier string, delay int'"),
     )
     add(
         "--dead-letters",
         metavar="TOPIC",
-        help="for records whose JSON or CSV value does not fit the schema (they stay in the table)",
+        help="topic for records whose JSON or CSV value does not match the schema; the table "
+        "contains them too",
     )
     add(
         "--partition-by",
         default="date",
         metavar="COLUMN,…",
-        help=("date, hour, or columns of the table (date)"),
+        help=("partition columns: date, hour, or columns of the table (default: date)"),
     )
     add(
         "--every",
         metavar="INTERVAL",
-        help=("go on, with a micro-batch every '10 seconds'; without: what is there now"),
+        help=(
+            "run continuously with this trigger interval, as '10 seconds' (default: process "
+            "available records and exit)"
+        ),
     )
     add(
         "--compact",
         action="store_true",
-        help="fewer files: tasks exchange their rows before they write",
+        help="write fewer files: shuffle rows before the write",
     )
-    add("--max-records", type=int, metavar="N", help="in one micro-batch")
+    add("--max-records", type=int, metavar="N", help="maximum number of records in a micro-batch")
     add(
         "--checkpoint",
         metavar="DIR",
-        help=("where the checkpoint lies, if not in the table's directory"),
+        help=("checkpoint directory (default: _checkpoint in the table's directory)"),
     )
     add(
         "--http",
         metavar="HOST:PORT",
-        help="open a port with /metrics, for Prometheus",
+        help="address of an HTTP port with Prometheus metrics (/metrics)",
     )
     add(
         "--conf",
         metavar="NAME=VALUE",
         action="append",
         default=[],
-        help="a setting of Spark's; repeatable",
+        help="set a Spark property; repeatable",
     )
     add(
         "--master",
         default="local[*]",
         metavar="URL",
-        help="where Spark runs (local[*]); spark://HOST:PORT for a cluster",
+        help="Spark master, as spark://HOST:PORT (default: local[*])",
     )
 
 

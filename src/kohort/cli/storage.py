@@ -14,23 +14,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     copy = commands.add_parser(
         "copy",
-        help="copy topics, groups, transactions, users and configs into an empty place",
+        help="copy topics, groups, transactions, users and configs into an empty storage",
         description=storage_copy.__doc__,
     )
     copy.epilog = parser.epilog
-    copy.add_argument("--from", dest="source", metavar=_PLACE, required=True, help="what to copy")
-    copy.add_argument("--to", dest="target", metavar=_PLACE, required=True, help="an empty place")
+    copy.add_argument("--from", dest="source", metavar=_PLACE, required=True, help="source storage")
     copy.add_argument(
-        "--verify-only", action="store_true", help="copy nothing, but compare the two places"
+        "--to",
+        dest="target",
+        metavar=_PLACE,
+        required=True,
+        help="target storage, which must be empty",
     )
+    copy.add_argument("--verify-only", action="store_true", help="only compare source and target")
     copy.set_defaults(run=storage_copy.run)
     check = commands.add_parser(
         "check",
-        help="show whether a server can use a place",
+        help="check whether a server can use a storage",
         description=storage_check.__doc__,
     )
     check.epilog = parser.epilog
-    check.add_argument("--storage", metavar=_PLACE, required=True, help="what to check")
+    check.add_argument("--storage", metavar=_PLACE, required=True, help="storage to check")
     check.set_defaults(run=storage_check.run)
 
 

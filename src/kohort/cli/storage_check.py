@@ -1,9 +1,9 @@
-"""Show whether a server can use a place, and what would be unwise.
+"""Check whether a server can use a storage, and report unsafe settings.
 
 For PostgreSQL: version, encryption, connections, sessions (a pooler of transactions cannot be
 used), settings that lose data, synchronous standbys, privileges, tables, nodes, and how long a
 commit takes. For a data directory, whose server must be stopped: format, lock and free space. If no
-server uses the place, every batch is read: damage, gaps, the order of leader epochs, logs without a
+server uses it, every batch is read: damage, gaps, the order of leader epochs, logs without a
 topic and topics without a log. Nothing is changed.
 """
 

@@ -1,8 +1,8 @@
-"""Copy all data of a server into an empty place: a data directory, or a schema of PostgreSQL.
+"""Copy all data of a server into an empty data directory or schema of PostgreSQL.
 
-Servers have to be stopped. No server takes the copy before it is complete; a copy that was
-interrupted goes on, partition by partition, when the command is given again. Then every byte of
-both places is read and compared: batches, offsets, producers, transactions.
+Servers must be stopped. No server starts on an incomplete copy; the same command continues an
+interrupted one. Then every byte of source and target is read and compared: batches, offsets,
+producers, transactions.
 """
 
 import argparse
@@ -110,7 +110,9 @@ def open_logs(place: str) -> Source:
     path = Path(place)
     found = directory_format.examine(path)
     if found is None:
-        raise KohortError(f"{path} is no data directory of Kohort, or one of version 0.1")
+        raise KohortError(
+            f"{path} is not a data directory of Kohort, or was written by version 0.1"
+        )
     several = found.workers > 1
     directory = WorkerLogs(path, found.workers) if several else LocalDirectory(path)
     if directory.last_end is LastEnd.CRASHED:

@@ -1,7 +1,7 @@
 """List, create, describe, alter and delete topics, with the options of kafka-topics.
 
-`kohort topics --create --topic orders` is `kohort topics create orders`. Configs of a topic
-are altered by `kohort configs alter`.
+`kohort topics --create --topic orders` is `kohort topics create orders`. Use `kohort
+configs alter` for topic configs.
 """
 
 import argparse
@@ -21,18 +21,20 @@ from kohort.errors import ErrorCode, KafkaError
 
 
 def _add_topics(parser: argparse.ArgumentParser) -> None:
-    add_names(parser, "--topic", "TOPIC", "a topic", required=True)
+    add_names(parser, "--topic", "TOPIC", "topic name", required=True)
 
 
 def _add_count(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
-    parser.add_argument("--partitions", metavar="N", type=int, required=required, help="how many")
+    parser.add_argument(
+        "--partitions", metavar="N", type=int, required=required, help="number of partitions"
+    )
 
 
 # --- list
 
 
 def _add_list(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--exclude-internal", action="store_true", help="leave out internal topics")
+    parser.add_argument("--exclude-internal", action="store_true", help="omit internal topics")
     add_watch_arguments(parser)
 
 
@@ -58,9 +60,20 @@ def _add_create(parser: argparse.ArgumentParser) -> None:
     _add_topics(parser)
     _add_count(parser)
     add = parser.add_argument
-    add("--replication-factor", metavar="N", type=int, help="replicas (default: the broker's)")
-    add("--config", metavar="NAME=VALUE", action="append", default=[], help="repeatable")
-    add("--if-not-exists", action="store_true", help="do nothing if there is such a topic")
+    add(
+        "--replication-factor",
+        metavar="N",
+        type=int,
+        help="number of replicas (default: the broker's)",
+    )
+    add(
+        "--config",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="topic config; repeatable",
+    )
+    add("--if-not-exists", action="store_true", help="do nothing if the topic exists")
 
 
 def _create(options: argparse.Namespace) -> int:
@@ -82,11 +95,13 @@ def _create(options: argparse.Namespace) -> int:
 
 
 def _add_if_exists(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--if-exists", action="store_true", help="do nothing without such a topic")
+    parser.add_argument(
+        "--if-exists", action="store_true", help="do nothing if the topic does not exist"
+    )
 
 
 def _add_alter(parser: argparse.ArgumentParser) -> None:
-    add_name(parser, "--topic", "TOPIC", "the topic")
+    add_name(parser, "--topic", "TOPIC", "topic name")
     _add_count(parser, required=True)
     _add_if_exists(parser)
 
@@ -131,7 +146,7 @@ def _accepted(code: ErrorCode, on_request: bool) -> Iterator[None]:
 
 
 def _add_describe(parser: argparse.ArgumentParser) -> None:
-    add_names(parser, "--topic", "TOPIC", "a topic (default: all topics)")
+    add_names(parser, "--topic", "TOPIC", "topic name (default: all topics)")
     _add_if_exists(parser)
     add_watch_arguments(parser)
 
@@ -140,11 +155,11 @@ VERBS: Final = {
     "list": Verb("List topics, by name.", _add_list, _list),
     "create": Verb("Create a topic.", _add_create, _create),
     "describe": Verb(
-        "Show ids and configs, and the leader, offsets and size of each partition.",
+        "Show ids and configs of topics, and the leader, offsets and size of each partition.",
         _add_describe,
         topics_describe.run,
     ),
-    "alter": Verb("Grow a topic to more partitions.", _add_alter, _alter),
+    "alter": Verb("Increase the number of partitions of a topic.", _add_alter, _alter),
     "delete": Verb("Delete a topic and its records.", _add_delete, _delete),
 }
 

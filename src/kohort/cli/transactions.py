@@ -26,12 +26,14 @@ _DEFAULT_MINUTES: Final = 15
 
 
 def _add_transactional_id(parser: argparse.ArgumentParser) -> None:
-    add_name(parser, "--transactional-id", "ID", "the transactional id")
+    add_name(parser, "--transactional-id", "ID", "transactional id")
 
 
 def _add_partition(parser: argparse.ArgumentParser) -> None:
-    add_name(parser, "--topic", "TOPIC", "the topic")
-    parser.add_argument("--partition", metavar="N", type=int, required=True, help="its number")
+    add_name(parser, "--topic", "TOPIC", "topic name")
+    parser.add_argument(
+        "--partition", metavar="N", type=int, required=True, help="partition number"
+    )
 
 
 def _partition(options: argparse.Namespace) -> TopicPartition:
@@ -47,13 +49,13 @@ def _add_list(parser: argparse.ArgumentParser) -> None:
         metavar="MS",
         type=int,
         default=-1,
-        help="only transactions that are open for longer",
+        help="list only transactions that have been open for longer",
     )
     parser.add_argument(
         "--transactional-id-pattern",
         metavar="REGEX",
         default="",
-        help="only ids that match Java's regular expression as a whole",
+        help="list only ids that match this Java regular expression entirely",
     )
 
 
@@ -177,9 +179,9 @@ def _add_abort(parser: argparse.ArgumentParser) -> None:
     _add_partition(parser)
     add = parser.add_argument
     add("--start-offset", metavar="OFFSET", type=int, help="first offset of the transaction")
-    add("--producer-id", metavar="ID", type=int, help="in place of --start-offset")
-    add("--producer-epoch", metavar="N", type=int, help="with --producer-id")
-    add("--coordinator-epoch", metavar="N", type=int, help="with --producer-id")
+    add("--producer-id", metavar="ID", type=int, help="producer id, instead of --start-offset")
+    add("--producer-epoch", metavar="N", type=int, help="needs --producer-id")
+    add("--coordinator-epoch", metavar="N", type=int, help="needs --producer-id")
 
 
 def _abort(options: argparse.Namespace) -> int:
@@ -232,15 +234,15 @@ def _force_terminate(options: argparse.Namespace) -> int:
 
 def _add_find_hanging(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--broker-id", metavar="ID", type=int, help="only partitions that this broker leads")
-    add("--topic", metavar="TOPIC", action=Once, help="only this topic")
-    add("--partition", metavar="N", type=int, help="only this partition of --topic")
+    add("--broker-id", metavar="ID", type=int, help="search only partitions that this broker leads")
+    add("--topic", metavar="TOPIC", action=Once, help="search only this topic")
+    add("--partition", metavar="N", type=int, help="search only this partition of --topic")
     add(
         "--max-transaction-timeout",
         metavar="MINUTES",
         type=int,
         default=_DEFAULT_MINUTES,
-        help="age from which a transaction may hang: transaction.max.timeout.ms of the brokers "
+        help="minimum age of a hanging transaction: transaction.max.timeout.ms of the brokers "
         f"(default: {_DEFAULT_MINUTES})",
     )
 
@@ -312,9 +314,9 @@ def _now_ms() -> int:
 
 VERBS: Final = {
     "list": Verb("List transactional ids, by name.", _add_list, _list),
-    "describe": Verb("Show one transactional id.", _add_transactional_id, _describe),
+    "describe": Verb("Show a transactional id.", _add_transactional_id, _describe),
     "describe-producers": Verb(
-        "Show the producers of a partition.", _add_partition, _describe_producers
+        "Show the active producers of a partition.", _add_partition, _describe_producers
     ),
     "abort": Verb("Abort a hanging transaction in one partition.", _add_abort, _abort),
     "force-terminate": Verb(
@@ -323,7 +325,7 @@ VERBS: Final = {
         _force_terminate,
     ),
     "find-hanging": Verb(
-        "Find transactions that no coordinator will end.", _add_find_hanging, _find_hanging
+        "Find open transactions that no coordinator will end.", _add_find_hanging, _find_hanging
     ),
 }
 

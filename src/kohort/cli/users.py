@@ -1,8 +1,8 @@
 """List, add and remove users with SCRAM passwords, and set their passwords.
 
-With --data-dir the users of a server that is stopped are changed, in its data directory: so the
-first user of a new server is made. A password is never an option: it is asked for, or read from
-standard input, a file or an environment variable.
+With --data-dir, users are changed in the data directory of a stopped server, for example to create
+the first user. Passwords are prompted for, or read from standard input, a file or an environment
+variable.
 """
 
 import argparse
@@ -54,7 +54,7 @@ def _run(
     if options.data_dir is None:
         return run_with_admin(options, work)
     if not creates_directory and not options.data_dir.is_dir():
-        raise RefusedError(f"--data-dir {options.data_dir}: there is no such directory")
+        raise RefusedError(f"--data-dir {options.data_dir}: does not exist")
     from kohort.cli.offline_users import OfflineUsers
 
     async def offline() -> int:
@@ -77,12 +77,12 @@ def _add_place(parser: argparse.ArgumentParser) -> None:
         "--data-dir",
         metavar="DIR",
         type=Path,
-        help="the data directory of a server that is stopped, in place of --bootstrap",
+        help="data directory of a stopped server, instead of --bootstrap",
     )
 
 
 def _add_name(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="the user, without User:")
+    parser.add_argument("name", metavar="NAME", help="user name, without User:")
     _add_place(parser)
 
 
@@ -94,24 +94,32 @@ def _add_password(parser: argparse.ArgumentParser) -> None:
         metavar="MECHANISM",
         action="append",
         choices=tuple(BY_MECHANISM),
-        help=f"{' or '.join(BY_MECHANISM)}; repeatable (default: both, or those the user has)",
+        help=f"{' or '.join(BY_MECHANISM)}; repeatable (default: both, or the mechanisms of the "
+        "user)",
     )
     add(
         "--iterations",
         metavar="N",
         type=int,
         default=MIN_ITERATIONS,
-        help=f"{MIN_ITERATIONS} to {MAX_ITERATIONS} (default: {MIN_ITERATIONS})",
+        help=f"SCRAM iterations, {MIN_ITERATIONS} to {MAX_ITERATIONS} (default: {MIN_ITERATIONS})",
     )
     source = parser.add_mutually_exclusive_group()
     source.add_argument(
         "--password-stdin", action="store_true", help="read the password from standard input"
     )
     source.add_argument(
-        "--password-file", metavar="FILE", type=Path, action=Once, help="read it from a file"
+        "--password-file",
+        metavar="FILE",
+        type=Path,
+        action=Once,
+        help="read the password from a file",
     )
     source.add_argument(
-        "--password-env", metavar="VARIABLE", action=Once, help="read it from the environment"
+        "--password-env",
+        metavar="VARIABLE",
+        action=Once,
+        help="read the password from an environment variable",
     )
 
 
@@ -123,7 +131,7 @@ def _password(options: argparse.Namespace) -> str:
         password = _first_line(options.password_file)
     elif options.password_env is not None:
         if options.password_env not in os.environ:
-            raise RefusedError(f"--password-env: there is no variable {options.password_env}")
+            raise RefusedError(f"--password-env: variable {options.password_env} is not set")
         password = os.environ[options.password_env]
     else:
         password = _asked()
@@ -143,7 +151,9 @@ def _first_line(path: Path) -> str:
 
 def _asked() -> str:
     if not sys.stdin.isatty():
-        raise RefusedError("say where the password is, by --password-stdin, -file or -env")
+        raise RefusedError(
+            "a password is needed: --password-stdin, --password-file or --password-env"
+        )
     password = getpass.getpass("Password: ")
     if getpass.getpass("Again: ") != password:
         raise RefusedError("the two passwords differ")
@@ -179,7 +189,7 @@ def _add(options: argparse.Namespace) -> int:
 
     async def work(users: Users) -> int:
         if await _mechanisms(users, options.name):
-            raise KohortError(f"user {options.name} exists: change it by set-password")
+            raise KohortError(f"user {options.name} exists: change the password by set-password")
         await _set(users, options, password, options.mechanism or tuple(BY_MECHANISM))
         print_message(f"added user {options.name}")
         return 0
@@ -229,14 +239,14 @@ async def _unknown(users: Users, user: str) -> KohortError:
 
 
 VERBS: Final = {
-    "list": Verb("Show who has a password, and for which mechanisms.", _add_place, _list),
+    "list": Verb("List users with passwords, and their SCRAM mechanisms.", _add_place, _list),
     "add": Verb("Add a user.", _add_password, _add),
     "set-password": Verb(
-        "Set the password of a user. Connections that are open stay.",
+        "Set the password of a user. Open connections are kept.",
         _add_password,
         _set_password,
     ),
-    "remove": Verb("Remove a user. Connections that are open stay.", _add_name, _remove),
+    "remove": Verb("Remove a user. Open connections are kept.", _add_name, _remove),
 }
 
 _commands = Verbs(VERBS)

@@ -22,17 +22,21 @@ _HOME_AND_CLEAR: Final = "\x1b[H\x1b[2J"
 
 def add_interval_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--interval", metavar="SECONDS", type=float, default=1.0, help="between looks (default: 1)"
+        "--interval",
+        metavar="SECONDS",
+        type=float,
+        default=1.0,
+        help="refresh interval in seconds (default: 1)",
     )
-    parser.add_argument("--count", metavar="N", type=int, help="end after so many looks")
+    parser.add_argument("--count", metavar="N", type=int, help="exit after N refreshes")
 
 
 def check_interval(options: argparse.Namespace) -> None:
     """Raises RefusedError."""
     if not 0 < options.interval < float("inf"):
-        raise RefusedError(f"--interval {options.interval:g}: is no number of seconds")
+        raise RefusedError(f"--interval {options.interval:g}: is not a number of seconds")
     if options.count is not None and options.count < 1:
-        raise RefusedError(f"--count {options.count}: is no number of looks")
+        raise RefusedError(f"--count {options.count}: is not a number of refreshes")
 
 
 async def looks(options: argparse.Namespace) -> AsyncIterator[None]:
@@ -45,9 +49,7 @@ async def looks(options: argparse.Namespace) -> AsyncIterator[None]:
 
 
 def add_watch_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--watch", action="store_true", help="show it again and again, until Ctrl-C"
-    )
+    parser.add_argument("--watch", action="store_true", help="refresh the output until Ctrl-C")
     add_interval_arguments(parser)
 
 

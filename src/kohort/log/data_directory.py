@@ -88,7 +88,7 @@ class DataDirectory:
         try:
             return read_mark(self._at(partition))
         except OSError as error:
-            logger.error("the mark of %s cannot be read: %s", partition, error)
+            logger.error("cannot read partition.metadata of %s: %s", partition, error)
             return None
 
     def is_taken(self, partition: TopicPartition) -> bool:
@@ -150,9 +150,7 @@ class DataDirectory:
         os.rename(self._at(partition), aside)
         os.utime(aside)  # its time is counted from now
         sync_all((str(self._path),))
-        logger.warning(
-            "renamed the directory %s, which belongs to no topic, to %s", partition, name
-        )
+        logger.warning("renamed directory %s, which belongs to no topic, to %s", partition, name)
         return name
 
     def remove(self, partition: TopicPartition, topic_id: UUID) -> None:
@@ -186,7 +184,7 @@ class DataDirectory:
             since = os.stat(path).st_mtime_ns // 1_000_000
             if now - since > retention_ms and read_mark(path) is not None:
                 logger.warning(
-                    "removing %s, which was set aside %d ms ago (stray.retention.ms is %d)",
+                    "deleting stray directory %s after %d ms (stray.retention.ms is %d)",
                     path, now - since, retention_ms,
                 )  # fmt: skip
                 self._executor.submit(remove_partition_directory, path, marked=True)

@@ -147,7 +147,7 @@ def load_checkpoint(directory: str, log: str | None) -> Checkpoint:
     except ValueError as error:
         kept = keep_whole(path)
         logger.warning(
-            "%s is broken (%s): the log starts at its first segment; the file is kept in %s",
+            "%s is invalid (%s): the log starts at its first segment; the file is kept as %s",
             path, error, kept,
         )  # fmt: skip
         return Checkpoint()
@@ -190,7 +190,7 @@ def load_epochs(directory: str) -> tuple[EpochEntry, ...]:
     try:
         return leader_epoch_checkpoint.decode(content) if content else ()
     except ValueError as error:
-        logger.warning("%s is broken: %s", path, error)
+        logger.warning("%s is invalid: %s", path, error)
         return ()
 
 

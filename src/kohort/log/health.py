@@ -26,7 +26,7 @@ class DiskHealth:
         self._distrust()
         if self._problem is None:
             reason = error.strerror or error
-            self._problem = f"the disk refuses what is written ({reason}); it is tried again"
+            self._problem = f"the disk rejects writes ({reason}), retrying"
         self._problems.begin(self._topic_partition, self._problem)
 
     def resumed(self) -> None:

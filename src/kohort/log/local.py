@@ -217,7 +217,7 @@ class LocalDirectory:
     ) -> OfflineLog:
         can_reopen = isinstance(error, OSError)
         if isinstance(error, OSError):
-            message = f"the log cannot be opened, which is tried again: {error}"
+            message = f"cannot open the log, retrying: {error}"
             error = KafkaError(ErrorCode.kafka_storage_error, message)
         self._lock.distrust_check()
         self.problems.begin(topic_partition, error.message)

@@ -45,15 +45,15 @@ def recover_all(
     """
     begun = time.monotonic()
     work = _Work(len(paths), sum(map(_bytes_to_check, paths.values())))
-    logger.info("checking %s, because the machine went down", work)
+    logger.info("recovering %s after an unclean shutdown of the machine", work)
     with ThreadPoolExecutor(threads, "kohort-recovery") as executor:
         outcomes: dict[TopicPartition, Future[Outcome]] = {
             partition: executor.submit(_outcome, load, partition, work) for partition in paths
         }
         while wait(outcomes.values(), line_every_s).not_done:
-            logger.info("checked %s", work.progress())
+            logger.info("recovered %s", work.progress())
     found = {each: outcome.result() for each, outcome in outcomes.items()}
-    logger.info("checked %s in %.1f s", work, time.monotonic() - begun)
+    logger.info("recovered %s in %.1f s", work, time.monotonic() - begun)
     return found
 
 

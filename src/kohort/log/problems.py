@@ -37,7 +37,7 @@ class Problems:
             del problems[problem]
             if not problems:
                 del self._by_log[log]
-            logger.warning("%s is well again; it was: %s", log, problem)
+            logger.warning("%s recovered; the error was: %s", log, problem)
 
     def end_all(self, log: TopicPartition) -> None:
         """`log` has no problem any more."""

@@ -189,8 +189,8 @@ def _tell_of_lost_start(
     elif start > checkpoint.start_offset:
         logger.log(
             logging.WARNING if was_closed else logging.INFO,
-            "%s starts at offset %d, not at %d as its checkpoint says: the segments before it are "
-            "gone",
+            "%s starts at offset %d instead of %d in its checkpoint: earlier segments are "
+            "missing",
             path, start, checkpoint.start_offset,
         )  # fmt: skip
 
@@ -210,7 +210,7 @@ def _tell_of_lost_records(path: str, names: Iterable[str], segments: list[Segmen
         size = segments[-1].size if segments and segments[-1].base_offset == base_offset else 0
         if last is not None and last[1] >= size:
             logger.warning(
-                "%s was removed or cut: the records from there up to offset %d are missing",
+                "%s was removed or truncated: records up to offset %d are missing",
                 files.segment_path(path, base_offset, files.LOG), base_offset + last[0],
             )  # fmt: skip
 
@@ -338,8 +338,8 @@ class _Opening:
         kept = quarantine.keep_tail(file, end)
         segment.truncate(end)
         logger.warning(
-            "cut %d bytes off %s: the last batch there was not written whole; the log ends at "
-            "offset %d, and what was cut is kept in %s",
+            "truncated %d bytes of %s after an incomplete batch; the log ends at offset %d, "
+            "and the bytes are kept in %s",
             cut, file, segment.end_offset, kept,
         )  # fmt: skip
 
@@ -348,7 +348,7 @@ class _Opening:
             segment.close()
             kept = _keep_aside(self._path, segment.base_offset)
             logger.warning(
-                "%r of %s follows records that were lost: it is not served, and kept in %s",
+                "segment %r of %s follows lost records: it is not served, and kept as %s",
                 segment, self._path, kept,
             )  # fmt: skip
 
@@ -366,7 +366,10 @@ def _start_anew(
         segment.close()
         kept = _keep_aside(path, segment.base_offset)
         logger.warning(
-            "%r of %s ends before the log's start: it is kept in %s", segment, path, kept
+            "segment %r of %s ends before the log start offset: it is kept as %s",
+            segment,
+            path,
+            kept,
         )
     start = checkpoint.start_offset
     return [files.open_segment(path, start, 0, open_files, interval, latest_epoch=latest_epoch)]

@@ -115,7 +115,7 @@ class RecoverableSegment(StoredSegment):
         """
         entry = None if everything else self._last_entry(times_known=times_known)
         if entry is None and not everything and self._index.is_stored:
-            logger.warning("the index of %s was wrong: recreated", self.log.file())
+            logger.warning("rebuilt the invalid index of %s", self.log.file())
         self._resumed = True
         if not entry:
             reached = self._scan_all(gaps=gaps, progress=progress)
@@ -244,7 +244,7 @@ class RecoverableSegment(StoredSegment):
         end_offset = self.end_offset
         reached = self._scan_all(gaps=True, progress=progress)
         if self._max_timestamp >= 0:  # else it says too little to be told from a wrong one
-            logger.warning("the index of %s was missing or wrong: recreated", self.log.file())
+            logger.warning("rebuilt the missing or invalid index of %s", self.log.file())
         next_offset, self.end_offset = self.end_offset, end_offset
         self._validate_end(reached, next_offset)
         self._verified = None

@@ -117,7 +117,7 @@ def spread(path: Path, workers: int, place: Place) -> None:
         for lock in held[:workers]:
             lock.mark_clean()
     if moves:
-        logger.info("moved %d partitions: there are %d workers now", len(moves), workers)
+        logger.info("moved %d partitions for %d workers", len(moves), workers)
 
 
 def _locked(locks: ExitStack, path: Path) -> DirectoryLock:
@@ -210,7 +210,7 @@ def _remove(path: Path) -> None:
         with contextlib.suppress(OSError):
             os.rmdir(path)
     else:
-        logger.warning("%s is used no more, and has files that are not Kohort's", path)
+        logger.warning("%s is no longer used, and contains files that Kohort did not create", path)
 
 
 def _write_format(path: Path, cluster_id: str, workers: int) -> None:

@@ -324,7 +324,7 @@ class Groups(Shards[GroupHost, TimerKey]):
             error, group = repr(e), shard.groups.get(job.group)
             known = group.target_error if isinstance(group, ConsumerGroup) else None
             if host.shard is shard and error != known:
-                logger.exception("no target assignment of group %s could be computed", job.group)
+                logger.exception("cannot compute a target assignment of group %s", job.group)
             return TargetFailed(job, error)
 
     # --- what is known ---

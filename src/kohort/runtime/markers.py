@@ -109,7 +109,7 @@ async def write_markers(
             return
         if pause_s == _RETRY_AFTER_S:
             logger.warning(
-                "a transaction of %r cannot end yet in %s (partitions: %d)",
+                "transaction of %r waits for markers in %s (partitions: %d)",
                 markers.transactional_id,
                 failed[0],
                 len(failed),
@@ -143,5 +143,5 @@ def _is_to_repeat(partition: TopicPartition, outcome: BaseException | None) -> b
     if isinstance(outcome, KafkaError):
         return outcome.code not in _FINISHED
     if outcome is not None and not isinstance(outcome, OSError):
-        logger.error("the marker for %s failed", partition, exc_info=outcome)
+        logger.error("cannot write a transaction marker to %s", partition, exc_info=outcome)
     return outcome is not None

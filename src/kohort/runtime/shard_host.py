@@ -407,7 +407,7 @@ class ShardHost(ABC, Generic[RequestT, EventT, RecordT, EffectT, ResultT]):
         if repr(error) != self._failure:
             self._failure = repr(error)
             self.logger.error(
-                "%s failed, its %s will be loaded again: %r",
+                "%s failed, reloading its %s: %r",
                 self.log.topic_partition,
                 self.content,
                 error,

@@ -79,7 +79,7 @@ class BackgroundTasks:
             try:
                 await work()
             except Exception:
-                logger.exception("%s failed and is tried again in %g s", name, interval_s)
+                logger.exception("%s failed, retrying in %g s", name, interval_s)
 
     async def _retain(self) -> None:
         """Delete what is due, also while a compaction takes long."""
@@ -102,9 +102,7 @@ class BackgroundTasks:
             await slices.give_way()
         gone = committed - {topic.name for topic in self._topics.all()}
         if gone:
-            logger.info(
-                "forgetting the offsets of topics that were deleted: %s", ", ".join(sorted(gone))
-            )
+            logger.info("deleting the offsets of deleted topics: %s", ", ".join(sorted(gone)))
             self._groups.topics_deleted(gone)
 
     async def _warm_up(self) -> None:

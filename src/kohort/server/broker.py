@@ -295,7 +295,7 @@ class Broker:
         try:
             self.audit_log.reopen()
         except OSError as error:
-            logger.error("the audit log cannot be opened again", extra=fields(why=error))
+            logger.error("cannot reopen the audit log", extra=fields(why=error))
 
     def _open_groups(self) -> None:
         self.groups = Groups(

@@ -72,5 +72,5 @@ def warn_of_reuse(plan: str) -> None:
     if first not in ("", execution):
         _executions[plan] = ""
         _log.warning(
-            "a batch frame is read again, up to the end offsets of its first action: %s", ADVICE
+            "reading a batch frame again, up to the end offsets of its first action: %s", ADVICE
         )

@@ -93,7 +93,7 @@ class OffsetQueries:
             except (ConfigError, reaching.ConnectionsRefusedError):
                 raise
             except KohortError as error:
-                logger.warning("offsets are asked for again: %s", error)
+                logger.warning("offset query failed, retrying: %s", error)
                 time.sleep(self.options.offset_retry_interval_ms / 1000)
         return background.run(ask())
 

@@ -90,4 +90,4 @@ def _prepend(environment: dict[str, str], name: str, entry: str) -> None:
     entries = environment.get(name, "").split(os.pathsep)
     if entry not in entries:
         environment[name] = os.pathsep.join([entry, *filter(None, entries)])
-        _log.info("put %s on the %s of Spark's Python processes", entry, name)
+        _log.info("added %s to the %s of Spark's Python processes", entry, name)

@@ -54,6 +54,6 @@ class Reporter:
     def _tell(self, error: str) -> None:
         if error and error != self._told:
             logger.warning(
-                ("progress could not be committed to group %s: %s"), self._options.group_id, error
+                ("cannot commit progress to group %s: %s"), self._options.group_id, error
             )
         self._told = error

@@ -183,5 +183,5 @@ async def _is_committed(
     found = (await admin.committed([group], require_stable=require_stable))[group]
     if not micro_batch.is_committed(unless_error(found).values()):
         return False
-    logger.info("micro-batch %d is committed already", micro_batch.number)
+    logger.info("micro-batch %d is already committed", micro_batch.number)
     return True

@@ -110,4 +110,4 @@ def tell(found: Mapping[str, str]) -> None:
     """Log the accepted options that do nothing, with the reasons, in one line."""
     if found:
         listed = ", ".join(f"{name} ({why})" for name, why in sorted(found.items()))
-        logger.warning("options without effect: %s", listed)
+        logger.warning("ignored options: %s", listed)

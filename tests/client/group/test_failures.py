@@ -520,7 +520,7 @@ async def test_what_on_event_raises_ends_nothing(world, caplog):
     await asyncio.sleep(60)
     assert len(app.generations) == 1
     await app.stop()
-    assert "on_event raised; the membership goes on" in caplog.text
+    assert "on_event raised an exception; the member continues" in caplog.text
 
 
 class Touchy(Assignor):

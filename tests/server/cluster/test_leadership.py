@@ -567,7 +567,7 @@ async def test_a_change_of_a_topic_is_logged_by_one_node(caplog: pytest.LogCaptu
             while cluster.brokers[2].topics.get("orders") is not None:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
     assert [each.getMessage() for each in caplog.records] == [
-        "created a topic", "grew a topic", "deleted a topic"
+        "created a topic", "added partitions to a topic", "deleted a topic"
     ]  # fmt: skip
 
 
@@ -733,7 +733,7 @@ async def test_trouble_is_told_once_and_its_end_too(
         {"why": "too many connections"},
         {"why": "the database does not respond"},
     ]
-    assert end.getMessage() == "this node takes part in the cluster again"
+    assert end.getMessage() == "participating in the cluster again"
 
 
 async def test_partitions_are_opened_once_though_one_of_them_fails(
@@ -767,7 +767,7 @@ async def test_partitions_are_opened_once_though_one_of_them_fails(
     await manager.work()
     assert taken == {0: 1, 1: 2, 2: 1}
     assert [record.getMessage() for record in caplog.records] == [
-        "partitions cannot be read yet, which is tried again"
+        "cannot open partitions, retrying"
     ]
     assert len(topics.led) == topics.taken == 3
 

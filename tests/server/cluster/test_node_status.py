@@ -18,9 +18,9 @@ class TestNews:
     @pytest.mark.parametrize(
         ("before", "after", "told"),
         [
-            ([1], [1, 2], ["a node has joined the cluster"]),
-            ([1, 2], [1], ["a node has left the cluster"]),
-            ([1, 2, 3], [1], ["a node has left the cluster"] * 2),
+            ([1], [1, 2], ["node joined the cluster"]),
+            ([1, 2], [1], ["node left the cluster"]),
+            ([1, 2, 3], [1], ["node left the cluster"] * 2),
             ([1, 2], [1, 2], []),
             ([1], [], []),
         ],
@@ -49,9 +49,9 @@ class TestNews:
         logger.update({2: registered(2, is_draining=True)})
         logger.update({2: registered(2, session=2)})
         assert caplog.messages == [
-            "a node has joined the cluster",
-            "a node is drained",
-            "a node has joined the cluster",
+            "node joined the cluster",
+            "node is draining",
+            "node joined the cluster",
         ]
         told = caplog.records[0].__dict__["kohort_fields"]
         assert told == {"other": 2, "addresses": ["node2.example:9092"]}

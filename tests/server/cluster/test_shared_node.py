@@ -35,7 +35,7 @@ async def test_a_start_that_has_to_wait_tells_why_once(
         async with Broker(config, clock=clock, shared=node, sockets=Path(sockets)):
             assert not refusals
     (line,) = caplog.records
-    assert line.getMessage() == "this node cannot start yet, which is tried again"
+    assert line.getMessage() == "cannot join the cluster yet, retrying"
     assert line.__dict__["kohort_fields"] == {"why": "too many connections"}
 
 

@@ -68,7 +68,7 @@ async def test_a_change_of_a_topic_is_logged_by_one_worker(
             version, fields = CHANGES[api]
             await peer.ask(api, version, **fields)
     assert [each.getMessage() for each in caplog.records if is_of_orders(each)] == [
-        "created a topic", "grew a topic", "deleted a topic"
+        "created a topic", "added partitions to a topic", "deleted a topic"
     ]  # fmt: skip
 
 

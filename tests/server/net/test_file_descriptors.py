@@ -60,7 +60,7 @@ def test_too_few_are_refused_and_few_are_told(
     monkeypatch.setattr(resource, "getrlimit", lambda _: (512, 512))
     raise_limit()
     warn_of_low_limit()
-    assert "512 open files, which is enough for about 256 connections" in caplog.text
+    assert "512 open files allows about 256 connections" in caplog.text
     caplog.clear()
     monkeypatch.setattr(resource, "getrlimit", lambda _: (2_048, 2_048))
     warn_of_low_limit()

@@ -89,7 +89,7 @@ async def test_a_fetch_that_fails_leaves_the_keys(
     await until_fetched(issuer, 3)
     await keys.close()
     assert len(keys.keys) == 1
-    assert "keys of tokens cannot be fetched" in caplog.text
+    assert "cannot fetch the JWKS" in caplog.text
 
 
 async def test_keys_are_read_from_a_file(tmp_path: Path) -> None:

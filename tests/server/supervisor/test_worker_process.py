@@ -59,7 +59,7 @@ async def test_the_end_of_a_process_that_was_asked_to_end_is_no_error(
     worker.stop()
     await running
     told = caplog.records[0]
-    assert (told.getMessage(), told.levelno) == ("a worker ended and is started again", level)
+    assert (told.getMessage(), told.levelno) == ("worker exited, restarting it", level)
 
 
 async def test_a_process_that_is_refused_is_not(monkeypatch: pytest.MonkeyPatch) -> None:

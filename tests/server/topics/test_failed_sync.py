@@ -173,8 +173,8 @@ async def test_it_is_told_and_service_resumes(
     assert "Input/output error" in told
     disk.error = None
     await resumed(server)
-    assert caplog.text.count("changes that did not reach it are taken back") == 1
-    assert caplog.text.count("is well again") == 1
+    assert caplog.text.count("metadata changes were rolled back") == 1
+    assert caplog.text.count("recovered; the error was") == 1
     topics.create("orders", 2)
     await topics.durable()
     await topics.create_each([NewTopic("more", 1)])

@@ -134,7 +134,7 @@ def test_after_a_crash_of_the_machine_all_logs_are_checked_before_they_are_opene
     (disk.path / ".lock").write_text("1\nan earlier boot\n")
     with caplog.at_level("INFO", "kohort.log"):
         found = disk.start().log("orders", 1)
-    assert any("checked 2 logs" in message for message in caplog.messages)
+    assert any("recovered 2 logs" in message for message in caplog.messages)
     assert found is not None
     assert found.end_offset == 1
 

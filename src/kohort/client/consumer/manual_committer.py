@@ -177,4 +177,4 @@ class ManualCommitter:
             try:
                 await self.commit_finished()
             except Exception as error:  # also a fault of our own: commits must not just end
-                log.warning("offsets are not committed, which is tried again: %r", error)
+                log.warning("offset commit failed, retrying: %r", error)

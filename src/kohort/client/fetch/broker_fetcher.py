@@ -117,7 +117,7 @@ class BrokerFetcher:
             try:
                 pause_s = await self._fetch(in_flight)
             except Exception as fault:  # a fault of the client: `pop_batch` raises it
-                log.exception("fetching from broker %s", self._node_id)
+                log.exception("internal error while fetching from broker %s", self._node_id)
                 self._session.handle_error()
                 for partition, revision in in_flight.items():
                     if revision == partition.revision:

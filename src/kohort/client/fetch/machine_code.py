@@ -71,10 +71,10 @@ class MachineCode:
         try:
             self.decoder = self._load()
         except ModuleNotFoundError as error:
-            logger.debug("records are decoded in Python: %s", error)
+            logger.debug("decoding records in Python: %s", error)
         except Exception:
             logger.warning(
-                "records are decoded in Python: machine code cannot be loaded", exc_info=True
+                "decoding records in Python: the machine code cannot be loaded", exc_info=True
             )
 
 

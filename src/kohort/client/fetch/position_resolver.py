@@ -127,7 +127,7 @@ class PositionResolver:
         try:
             await self._resolve(partitions)
         except Exception as fault:  # a fault of the client: `pop_batch` raises it
-            log.exception("preparing to fetch")
+            log.exception("internal error while resolving fetch positions")
             for partition, revision in revisions.items():
                 if revision == partition.revision and not partition.is_ready:
                     partition.fail(fault)

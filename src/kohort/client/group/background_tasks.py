@@ -74,7 +74,7 @@ async def _commit_marked(context: MemberContext) -> None:
     try:
         await context.marked.commit()
     except KohortError as error:
-        context.events.emit_event("commit failed", f"{error}; tried again with the next interval")
+        context.events.emit_event("commit failed", f"{error}; retrying at the next interval")
 
 
 async def _check_tasks(context: MemberContext, handover: Handover, limit_ms: int) -> None:

@@ -149,9 +149,10 @@ class OffsetCommitter:
                 what = f"committing {len(again)} offsets of group {self._config.group_id}"
                 await asyncio.sleep(self._backoff.after(error, what))
         except Exception as error:
-            logger.exception("committing ended with an error that is our own")
+            logger.exception("internal error in an offset commit")
             ended = KohortError(
-                f"the offsets were not committed, for a fault of the client, report it: {error!r}"
+                "the offsets were not committed because of a bug in the client, please "
+                f"report it: {error!r}"
             )
         finally:
             self._sender = None

@@ -41,4 +41,4 @@ class EventReporter:
         try:
             self._config.on_event(event)
         except Exception:
-            logger.exception("%s: on_event raised; the membership goes on", name)
+            logger.exception("%s: on_event raised an exception; the member continues", name)

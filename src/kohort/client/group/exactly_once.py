@@ -132,7 +132,7 @@ class ExactlyOnce(AbstractAsyncContextManager[T], Generic[T]):
         return False
 
     async def _read_again(self, error: TransactionAbortedError) -> None:
-        log.debug("generation %d: %s; its batches are read again", self._generation.id, error)
+        log.debug("generation %d: %s; reading its batches again", self._generation.id, error)
         if _cancellations() > self._cancellations:
             raise asyncio.CancelledError  # it came while the transaction was ended
         if any(owned.ending.end is None for owned in self._owned.values()):

@@ -138,7 +138,7 @@ class Producer(MethodHints, Generic[K_in, V_in]):
         except Exception:
             if kind is None:
                 raise  # else the exception in flight is the cause
-            log.exception("records were lost while another exception ended the producer's block")
+            log.exception("records were lost when the producer was closed by another exception")
         finally:
             await self._end()
             if (dropped := self._losses.take()) is not None:

@@ -195,7 +195,7 @@ class Sender:
             if isinstance(error, KohortError):
                 self._cluster.stale(*{batch.tp.topic for _, batch in batches})
             else:  # a fault of the client: the deliveries raise it
-                log.exception("a request to broker %s ended with an error that is our own", node_id)
+                log.exception("internal error in a request to broker %s", node_id)
             for partition, batch in batches:
                 self._results.failed(partition, batch, error)
         else:
@@ -317,7 +317,7 @@ class Sender:
 
     def _die(self, error: BaseException) -> None:
         """End by a fault of the client: nobody may wait for what is not sent any more."""
-        log.error("the producer ends with an error that is our own", exc_info=error)
+        log.error("internal error, stopping the producer", exc_info=error)
         self.failure = error
         for task in self._tasks:
             task.cancel()

@@ -213,7 +213,7 @@ class Transaction:
             ):
                 raise fresh(failed) from error  # the reason, which a refused batch does not tell
             # The coordinator aborts it after its timeout.
-            log.warning("%s: the abort failed: %s", self._transactions.transactional_id, failed)
+            log.warning("%s: abort failed: %s", self._transactions.transactional_id, failed)
             error.add_note(f"The transaction could not be aborted: {failed}")
         finally:
             self._end()

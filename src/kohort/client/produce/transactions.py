@@ -219,7 +219,7 @@ class Transactions:
         self.machine.begin()
         self._outcome, self._on_outcome, self._unanswered_commits = None, on_outcome, 0
         self._began_at = self._now()
-        log.debug("%s: a transaction begins", self.transactional_id)
+        log.debug("%s: beginning a transaction", self.transactional_id)
 
     def validate_sends(self) -> None:
         """Raises KohortError if no record may be sent now."""
@@ -266,7 +266,9 @@ class Transactions:
                 )
                 raise
         self._offset_commits.observe(self._now() - began)
-        log.debug("%s: %d offsets of group %s", self.transactional_id, len(wanted), group.group_id)
+        log.debug(
+            "%s: adding %d offsets of group %s", self.transactional_id, len(wanted), group.group_id
+        )
 
     async def deliver(self) -> None:
         """Send what waits, until the outcome of every record is known. No record may follow."""
@@ -290,7 +292,7 @@ class Transactions:
             try:
                 await self.abort()
             except GaveUpError as error:  # the next transaction repeats it
-                log.warning("%s: the abort failed: %s", self.transactional_id, error)
+                log.warning("%s: abort failed: %s", self.transactional_id, error)
                 failure.add_note(f"The transaction could not be aborted: {error}")
             raise fresh(failure)
         self._commits.observe(self._now() - began)
@@ -325,7 +327,7 @@ class Transactions:
             finally:
                 if not is_unknown():
                     log.warning(
-                        "%s: the outcome of the last commit is known now: %s",
+                        "%s: outcome of the last commit: %s",
                         self.transactional_id,
                         self._fate().value,
                     )

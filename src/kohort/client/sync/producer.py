@@ -171,7 +171,7 @@ class Producer(MethodHints, Generic[K_in, V_in]):
         except Exception:
             if kind is None:
                 raise  # else the exception in flight is the cause
-            log.exception("records were lost while another exception ended the producer's block")
+            log.exception("records were lost when the producer was closed by another exception")
 
     def send(
         self,
@@ -311,7 +311,7 @@ class Producer(MethodHints, Generic[K_in, V_in]):
         if self._loop.is_of_this_process and not self._ended:
             self._closed = True
             if (lost := self._drop()) is not None:
-                log.error("the producer was not closed before the process ended: %s", lost)
+                log.error("the producer was not closed before the process exited: %s", lost)
 
     def _drop(self) -> UndeliveredError | None:
         """End at once; what is not in the log yet is lost."""

@@ -59,7 +59,7 @@ def ensure_reachable(
             )
         if loopback:
             logger.warning(
-                "clients of other machines cannot connect to what a listener advertises",
+                "listener advertises a loopback address; clients on other machines cannot connect",
                 extra=fields(listeners=[shown(each) for each in loopback.values()]),
             )
             loopback = {}
@@ -102,6 +102,6 @@ def warn_of_other_counts(config: Config, topics: Iterable[TopicRecord]) -> None:
         found = partitions.get(own.name, own.partitions)
         if found != own.partitions:
             logger.warning(
-                "the cluster has another number of partitions than the settings of this node",
+                "number of partitions in the cluster differs from the settings of this node",
                 extra=fields(topic=own.name, cluster=found, settings=own.partitions),
             )

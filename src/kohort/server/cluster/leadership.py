@@ -635,5 +635,5 @@ async def _all(work: Iterable[Coroutine[Any, Any, None]]) -> None:
 
 def _ended(lost: Callable[[], object], task: asyncio.Task[None]) -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
-        logger.error("the cluster cannot be followed; this process ends", exc_info=error)
+        logger.error("cannot follow the cluster metadata; stopping", exc_info=error)
         lost()

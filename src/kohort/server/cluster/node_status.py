@@ -78,13 +78,13 @@ class MembershipLogger:
                 logger.info("other nodes are in the cluster", extra=fields(others=sorted(others)))
             return
         for number in sorted(known.keys() - others.keys()):
-            logger.info("a node has left the cluster", extra=fields(other=number))
+            logger.info("node left the cluster", extra=fields(other=number))
         for number, node in sorted(others.items()):
             before = known.get(number)
             if before is None or before.session != node.session:
-                logger.info("a node has joined the cluster", extra=_told(node))
+                logger.info("node joined the cluster", extra=_told(node))
             elif node.is_draining and not before.is_draining:
-                logger.info("a node is drained", extra=fields(other=number))
+                logger.info("node is draining", extra=fields(other=number))
 
 
 def _told(node: NodeRegistered) -> dict[str, dict[str, object]]:

@@ -91,7 +91,7 @@ class Worker:
 
 def _ended(lost: Callable[[], object], following: asyncio.Task[None]) -> None:
     if not following.cancelled() and (error := following.exception()) is not None:
-        logger.error("the controller cannot be followed; this process ends", exc_info=error)
+        logger.error("cannot follow the controller; stopping", exc_info=error)
         lost()
 
 

@@ -114,14 +114,17 @@ class Config(Mapping[str, Any]):
         dynamic = tuple(each for each in kept if _judge(each, problems) is not None)
         if problems:
             logger.warning(
-                "some settings of clients are not in force", extra=fields(why=_report(problems))
+                "some dynamic broker configs are invalid and were ignored",
+                extra=fields(why=_report(problems)),
             )
         if dynamic == self._dynamic:
             return
         try:
             self._settings = _settle((*self._static, *dynamic), [])
         except ConfigError as error:
-            logger.warning("settings of clients are not in force", extra=fields(why=error))
+            logger.warning(
+                "dynamic broker configs are invalid and were ignored", extra=fields(why=error)
+            )
             return
         self._dynamic = dynamic
         for changed in self.on_change:

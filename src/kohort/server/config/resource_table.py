@@ -71,8 +71,8 @@ GROUP_CONFIGS: Final[dict[str, TopicConfig]] = {
         _consumer("session.timeout.ms", 45_000, "Session timeout of the group's members."),
         _consumer("heartbeat.interval.ms", 5_000, "Heartbeat interval of the group's members."),
         _consumer(
-            "assignment.interval.ms", 1_000, "Shortest time between two target assignments.",
-            minimum=0,
+            "assignment.interval.ms", 1_000,
+            "Minimum time between two target assignments of the group.", minimum=0,
         ),
         _group("share.session.timeout.ms", 45_000, _SESSION),
         _group("share.heartbeat.interval.ms", 5_000, _HEARTBEAT),

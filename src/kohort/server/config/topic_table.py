@@ -24,34 +24,34 @@ _RETENTION = (
     TopicConfig(
         name="retention.ms", kind="long", default=7 * _DAY, minimum=-1,
         broker=("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
-        doc="Age at which a segment is deleted under the policy delete, by its newest record; -1: "
-        "never.",
+        doc="Retention time of a segment after its newest record, with cleanup.policy=delete. -1: "
+        "unlimited.",
     ),
     TopicConfig(
         name="retention.bytes", kind="long", default=-1, broker=("log.retention.bytes",),
-        doc="Size of a partition beyond which its oldest segments are deleted under the policy "
-        "delete; -1: unlimited.",
+        doc="Maximum size of a partition, beyond which its oldest segments are deleted, with "
+        "cleanup.policy=delete. -1: unlimited.",
     ),
     TopicConfig(
         name="delete.retention.ms", kind="long", default=_DAY, minimum=0,
         broker=("log.cleaner.delete.retention.ms",),
-        doc="Time for which compaction keeps a tombstone, so that a reader that started before it "
-        "still sees it.",
+        doc="Retention time of tombstones in a compacted topic: the time that a consumer has to "
+        "read it from the start.",
     ),
     TopicConfig(
         name="min.cleanable.dirty.ratio", kind="double", default=0.5, minimum=0, maximum=1,
         broker=("log.cleaner.min.cleanable.ratio",),
-        doc="Part of a partition that must be uncompacted before it is compacted.",
+        doc="Minimum ratio of uncompacted to total bytes before a partition is compacted.",
     ),
     TopicConfig(
         name="min.compaction.lag.ms", kind="long", default=0, minimum=0,
         broker=("log.cleaner.min.compaction.lag.ms",),
-        doc="Age before which a record is not compacted away.",
+        doc="Minimum age of a record before it is compacted.",
     ),
     TopicConfig(
         name="max.compaction.lag.ms", kind="long", default=LONG_MAX, minimum=1,
         broker=("log.cleaner.max.compaction.lag.ms",),
-        doc="Age at which an uncompacted record makes its partition due for compaction.",
+        doc="Maximum age of an uncompacted record.",
     ),
 )
 
@@ -59,18 +59,17 @@ _SEGMENTS = (
     TopicConfig(
         name="segment.bytes", kind="int", default=1 << 30, minimum=1 << 20,
         broker=("log.segment.bytes",),
-        doc="Size at which a new segment file is started.",
+        doc="Maximum size of a segment.",
     ),
     TopicConfig(
         name="segment.ms", kind="long", default=7 * _DAY, minimum=1,
         broker=("log.roll.ms", "log.roll.hours"),
-        doc="Age at which a new segment file is started, so that retention and compaction can "
-        "reach the old one.",
+        doc="Maximum age of the active segment, which retention and compaction do not touch.",
     ),
     TopicConfig(
         name="index.interval.bytes", kind="int", default=4_096, minimum=0,
         broker=("log.index.interval.bytes",),
-        doc="Bytes between two entries of the sparse offset and time index.",
+        doc="Bytes between two entries of the offset and time indexes.",
     ),
     TopicConfig(
         name="segment.index.bytes", kind="int", default=10_485_760, minimum=4,
@@ -90,13 +89,11 @@ _SEGMENTS = (
     ),
     TopicConfig(
         name="flush.messages", kind="long", default=LONG_MAX, minimum=1,
-        doc="No effect: durability decides for the whole server what an acknowledged record "
-        "survives.",
+        doc="No effect: the durability of acknowledged records is a setting of the server.",
     ),
     TopicConfig(
         name="flush.ms", kind="long", default=LONG_MAX, minimum=0,
-        doc="No effect: durability decides for the whole server what an acknowledged record "
-        "survives.",
+        doc="No effect: the durability of acknowledged records is a setting of the server.",
     ),
 )
 
@@ -104,41 +101,42 @@ _RECORDS = (
     TopicConfig(
         name="max.message.bytes", kind="int", default=1_048_588, minimum=0,
         broker=("message.max.bytes",),
-        doc="Largest record batch, as compressed by its producer; a larger one is rejected with "
+        doc="Maximum size of a record batch after compression. Larger batches are rejected with "
         "MESSAGE_TOO_LARGE.",
     ),
     TopicConfig(
         name="message.timestamp.type", kind="string", default="CreateTime",
         choices=("CreateTime", "LogAppendTime"),
         broker=("log.message.timestamp.type",),
-        doc="Clock that stamps records: the producer's or the server's.",
+        doc="Timestamp of records: set by the producer (CreateTime) or by the server "
+        "(LogAppendTime).",
     ),
     TopicConfig(
         name="message.timestamp.before.max.ms", kind="long", default=LONG_MAX, minimum=0,
         broker=("log.message.timestamp.before.max.ms",),
-        doc="Largest age of a record's CreateTime; beyond it the record is rejected with "
+        doc="Maximum age of a record's CreateTime. Older records are rejected with "
         "INVALID_TIMESTAMP.",
     ),
     TopicConfig(
         name="message.timestamp.after.max.ms", kind="long", default=3_600_000, minimum=0,
         broker=("log.message.timestamp.after.max.ms",),
-        doc="Largest distance of a record's CreateTime into the future; beyond it the record is "
+        doc="Maximum time by which a record's CreateTime may be in the future. Later records are "
         "rejected with INVALID_TIMESTAMP.",
     ),
     TopicConfig(
         name="compression.type", kind="string", default="producer", broker=("compression.type",),
         choices=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
-        doc="producer: batches are stored as produced; otherwise batches of another codec are "
-        "recompressed.",
+        doc="Compression codec of stored batches. producer: as produced. Batches with another "
+        "codec are recompressed.",
     ),
     TopicConfig(
         name="compression.gzip.level", kind="int", default=-1, minimum=-1, maximum=9, excluded=(0,),
         range_text="Value must be between 1 and 9 or equal to -1",
-        doc="No effect: recompression with gzip uses its usual level.",
+        doc="No effect: recompression uses the default level of gzip.",
     ),
     TopicConfig(
         name="compression.lz4.level", kind="int", default=9, minimum=1, maximum=17,
-        doc="No effect: recompression with lz4 uses its fast level.",
+        doc="No effect: recompression uses the fast level of lz4.",
     ),
     TopicConfig(
         name="compression.zstd.level", kind="int", default=3, minimum=-131_072, maximum=22,
@@ -182,11 +180,11 @@ _TIERED = (
     ),
     TopicConfig(
         name="local.retention.ms", kind="long", default=-2, minimum=-2,
-        doc="No effect: there is no tiered storage, so retention.ms decides.",
+        doc="No effect: there is no tiered storage; retention.ms applies.",
     ),
     TopicConfig(
         name="local.retention.bytes", kind="long", default=-2, minimum=-2,
-        doc="No effect: there is no tiered storage, so retention.bytes decides.",
+        doc="No effect: there is no tiered storage; retention.bytes applies.",
     ),
 )
 # fmt: on

@@ -124,7 +124,7 @@ def _record(now: float, **fields: Any) -> logging.LogRecord:
 
 
 def _tell_failure(error: OSError) -> None:
-    logger.error("lines of the audit log are lost: it cannot be written", extra=fields(why=error))
+    logger.error("cannot write the audit log; lines are lost", extra=fields(why=error))
 
 
 def _opened(path: str) -> int:

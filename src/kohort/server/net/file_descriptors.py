@@ -44,8 +44,7 @@ def warn_of_low_limit() -> None:
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if 0 <= soft < _LOW_FILES:
         logger.warning(
-            "the process may have %d open files, which is enough for about %d connections: raise "
-            "the limit (ulimit -n) for more",
+            "limit of %d open files allows about %d connections; raise it (ulimit -n) for more",
             soft, first_reserved() - storage.max_open_files(),
         )  # fmt: skip
 

@@ -241,7 +241,7 @@ class Listener:
             self._connections.forget(connection)
             why = "it took too long" if error is None else _why(error)
             host = connection.peer.host
-            self._log.log(logging.INFO, "no TLS handshake with %s: %s", host, why)
+            self._log.log(logging.INFO, "TLS handshake with %s failed: %s", host, why)
         if error is not None:
             # asyncio's frames refer to the future that has the error, until Python 3.11.8.
             error.with_traceback(None)

@@ -24,7 +24,7 @@ class RateLimitedLog:
         if now >= self._period_ends:
             if self._lines > PER_PERIOD:
                 self._logger.log(
-                    level, "%d more lines like these were left out", self._lines - PER_PERIOD
+                    level, "%d similar lines were suppressed", self._lines - PER_PERIOD
                 )
             self._period_ends = now + PERIOD_S
             self._lines = 0

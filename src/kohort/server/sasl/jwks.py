@@ -85,7 +85,7 @@ class Jwks:
             self.keys = await asyncio.to_thread(self._read)
         except (OSError, ValueError, HTTPException) as error:
             again_ms = min(again_ms, RETRY_MS)
-            logger.error("keys of tokens cannot be fetched", extra=fields(url=self._url, why=error))
+            logger.error("cannot fetch the JWKS", extra=fields(url=self._url, why=error))
         if self._timer is not None:
             self._timer.cancel()
         loop = asyncio.get_running_loop()

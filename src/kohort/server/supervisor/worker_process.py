@@ -66,7 +66,7 @@ class WorkerProcess:
             why = {} if report is None or report.refused is None else {"why": report.refused}
             logger.log(
                 logging.ERROR if code else logging.WARNING,  # 0: somebody asked it to end
-                "a worker ended and is started again",
+                "worker exited, restarting it",
                 extra=fields(node=self.node_id, code=code, in_s=delay_s, **why),
             )
             with suppress(TimeoutError):
@@ -85,7 +85,7 @@ class WorkerProcess:
         try:
             self._process, reader, self._parent = await _started()
         except OSError as error:
-            logger.error("a process cannot be started", extra=fields(node=self.node_id, why=error))
+            logger.error("cannot start a worker", extra=fields(node=self.node_id, why=error))
             return None, CANNOT_START, 0.0
         loop = asyncio.get_running_loop()
         report = served_since = None
@@ -114,7 +114,7 @@ class WorkerProcess:
         if not self.started.done():
             self.started.set_result(report)
         elif self.is_serving:
-            logger.info("a worker serves again", extra=fields(node=self.node_id))
+            logger.info("worker is serving again", extra=fields(node=self.node_id))
 
     def reload(self) -> None:
         """Have it read its files again."""

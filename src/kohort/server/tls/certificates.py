@@ -110,7 +110,10 @@ class Certificates:
         try:
             keys = await asyncio.to_thread(tls.replacement, self._config)
         except ConfigError as error:
-            logger.error("the certificates in use stay", extra=fields(why=error))
+            logger.error(
+                "certificate reload failed, keeping the current certificates",
+                extra=fields(why=error),
+            )
         else:
             _use(tls, keys)
 
@@ -123,4 +126,4 @@ class Certificates:
 
 def _use(tls: "ListenerTls", keys: "ServerKeys") -> None:
     tls.use(keys)
-    logger.info("certificates were reloaded", extra=fields(listener=tls.listener))
+    logger.info("certificates reloaded", extra=fields(listener=tls.listener))

@@ -175,7 +175,7 @@ class FollowingTopics(Topics):
             await asyncio.to_thread(self._logs.make_places, places)
         except KafkaError as error:
             logger.error(
-                "partitions of a topic cannot be served",
+                "cannot open partitions of a topic",
                 extra=fields(topic=record.name, why=error.__cause__ or error),
             )
             self._logs.refuse(places, f"its directory could not be made: {error}")

@@ -292,8 +292,8 @@ class MetadataLog:
             self.state.replay(record)
         self._log.owner_sync_failed(error, self._durable_end)
         logger.error(
-            "topics cannot be changed until the disk works again, and changes that did not reach "
-            "it are taken back",
+            "metadata changes were rolled back; further changes are rejected until the disk "
+            "accepts writes",
             extra=fields(changes=len(lost), why=error),
         )
         self.on_taken_back(

@@ -91,7 +91,7 @@ def reconcile(
             missing[each] = topic_id
     if missing and marks:  # else the directory is new
         logger.warning(
-            "directories of partitions are missing; they are made, without records",
+            "partition directories are missing; creating them without records",
             extra=fields(partitions=join_names(map(str, missing)), count=len(missing)),
         )
     if missing:
@@ -122,7 +122,7 @@ def _mark_known(
     if unmarked:
         directories.mark(unmarked)
         logger.info(
-            "marked the directories of partitions that version 0.1 made",
+            "added partition.metadata to directories of version 0.1",
             extra=fields(count=len(unmarked)),
         )
 
@@ -153,8 +153,7 @@ def _set_strays_aside(
             directories.set_aside(each)
     if foreign:
         logger.warning(
-            "directories have the name of a partition, and Kohort did not make them; they are left "
-            "as they are",
+            "ignoring directories with partition names that Kohort did not create",
             extra=fields(directories=join_names(foreign), count=len(foreign)),
         )
 

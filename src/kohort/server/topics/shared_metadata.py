@@ -456,7 +456,7 @@ class SharedMetadata:
         self._lost.note(range(self._settled + 1, self._appended + 1), why)
         self._settled = self._appended
         logger.warning(
-            "changes of topics are taken back", extra=fields(changes=len(lost), why=error)
+            "metadata changes were rolled back", extra=fields(changes=len(lost), why=error)
         )
         self.on_taken_back(
             [each.id for each in undo if isinstance(each, TopicRecord | TopicDeleted)]

@@ -230,7 +230,7 @@ class TopicLogs:
 
 def _log_left(partition: TopicPartition, error: OSError) -> None:
     _log.warning(
-        "could not remove the records of a partition; the next start sets them aside",
+        "cannot delete the records of a partition; the next start keeps them as a stray",
         extra=fields(partition=str(partition), why=error),
     )
 

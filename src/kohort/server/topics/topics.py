@@ -976,7 +976,10 @@ def log_created(topic: Topic) -> None:
 
 def log_grown(topic: Topic) -> None:
     """Log that this node has added partitions to a topic."""
-    _log.info("grew a topic", extra=fields(topic=topic.name, partitions=len(topic.partitions)))
+    _log.info(
+        "added partitions to a topic",
+        extra=fields(topic=topic.name, partitions=len(topic.partitions)),
+    )
 
 
 def log_deleted(topic: Topic) -> None:

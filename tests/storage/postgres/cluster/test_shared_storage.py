@@ -177,7 +177,7 @@ class TestObserving:
             while await sql.fetchval(LOCKED_BY, name) in (None, former):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         assert [each.message for each in caplog.records] == [
-            "the connection that holds this node's lock was lost"
+            "lost the connection that holds the lock of this node"
         ]
 
 

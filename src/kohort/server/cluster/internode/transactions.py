@@ -53,7 +53,8 @@ class NodeConnections:
         elif node_id not in self._refused_by:
             self._refused_by.add(node_id)
             logger.error(
-                "another node refuses this one: its principal needs CLUSTER_ACTION on the cluster",
+                "another node denied a request: the principal of this node needs "
+                "CLUSTER_ACTION on the cluster",
                 extra=fields(other=node_id),
             )
 

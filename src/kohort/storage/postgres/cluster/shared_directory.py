@@ -333,7 +333,7 @@ class SharedPostgresDirectory:
                 opened = await self._take(request)
                 self._report_loss(session, request, opened)
             except OSError as error:
-                logger.error("%s cannot be opened again: %s", topic_partition, error)
+                logger.error("cannot reopen %s: %s", topic_partition, error)
                 continue
             if self._logs.get(topic_partition) is log:
                 self._logs[topic_partition] = opened

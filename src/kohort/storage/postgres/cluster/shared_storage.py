@@ -263,7 +263,7 @@ class PostgresStorage:
                 # The database may still have the former one: then the next time.
                 if await lock_node(connection, self.node_id):
                     self._keep_lock(connection)
-                    logger.info("this node holds its lock again")
+                    logger.info("lock of this node acquired again")
 
     def _keep_lock(self, connection: Connection) -> None:
         """Remember the connection with the lock; a node without it is replaced at once."""
@@ -272,7 +272,7 @@ class PostgresStorage:
 
     def _lock_lost(self, connection: object) -> None:
         if connection is self._locked and self.fence.lost is None:
-            logger.warning("the connection that holds this node's lock was lost")
+            logger.warning("lost the connection that holds the lock of this node")
             self._locking_again = asyncio.create_task(self._lock_soon())
 
     async def _lock_soon(self) -> None:

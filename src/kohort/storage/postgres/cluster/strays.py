@@ -46,5 +46,5 @@ async def set_strays_aside(
     if deleted:
         found = await connection.fetch(_SET_ASIDE, deleted)
         names = join_names(str(TopicPartition(*row)) for row in found)
-        logger.warning("logs of deleted topics were left, and are set aside: %s", names)
+        logger.warning("logs of deleted topics are kept as strays: %s", names)
     return True

@@ -22,5 +22,5 @@ class WriteHealth:
             self._problems.end(DATABASE, self._problem)
             self._problem = None
         elif error is not None and self._problem is None:
-            self._problem = f"PostgreSQL cannot be written, which is tried again: {error}"
+            self._problem = f"PostgreSQL rejects writes, retrying: {error}"
             self._problems.begin(DATABASE, self._problem)
