@@ -298,13 +298,13 @@ class LeadershipManager:
         self._errors_by_activity.pop(activity, None)
         self._errors_by_activity[activity] = text
         if text not in known:
-            logger.error("this node cannot take part in the cluster", extra=fields(why=text))
+            logger.error("cannot participate in the cluster, retrying", extra=fields(why=text))
 
     def _clear_error(self, activity: str) -> None:
         """Forget the error of an activity. Log when no activity has one any more."""
         was_failing = self._errors_by_activity.pop(activity, None) is not None
         if was_failing and not self._errors_by_activity:
-            logger.info("this node takes part in the cluster again")
+            logger.info("participating in the cluster again")
 
     async def work(self) -> None:
         """Append decisions on the cluster, lead the assigned partitions. Failures are logged."""
@@ -431,7 +431,7 @@ class LeadershipManager:
         untaken = str(failures[0]) if failures else None
         if untaken not in (None, self._last_open_error):
             told = fields(partitions=len(failures), why=untaken)
-            logger.error("partitions cannot be read yet, which is tried again", extra=told)
+            logger.error("cannot open partitions, retrying", extra=told)
         self._last_open_error = untaken
         # Fewer are led if the lease was over meanwhile.
         if not failures and len(led) == len(mine):

@@ -183,9 +183,7 @@ class SharedNode:
     def _report_startup_error(self, why: str) -> None:
         """Log an error that delays the startup, when it differs from the last one."""
         if why != self._startup_error:
-            logger.warning(
-                "this node cannot start yet, which is tried again", extra=fields(why=why)
-            )
+            logger.warning("cannot join the cluster yet, retrying", extra=fields(why=why))
         self._startup_error = why
 
     async def _claim(self) -> None:
@@ -220,7 +218,9 @@ class SharedNode:
             await self.shared.storage.release()
             raise
         if self._no_connection_reason is not None:
-            logger.info("no other node can join", extra=fields(why=self._no_connection_reason))
+            logger.info(
+                "no other node can join the cluster", extra=fields(why=self._no_connection_reason)
+            )
         warn_of_other_counts(self._config, self._metadata.state.topics.values())
 
     def _bootstrap_records(self) -> Sequence[MetadataRecord]:

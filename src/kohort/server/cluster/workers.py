@@ -145,7 +145,7 @@ class WorkerRole:
                 fetched = await self._follower.read(known.end_offset)
             except (NodeUnreachableError, KafkaError) as error:
                 if warn_at is not None and loop.time() > warn_at:
-                    logger.warning("worker 0 does not serve yet", extra=fields(why=error))
+                    logger.warning("worker 0 is not serving yet", extra=fields(why=error))
                     warn_at = None
                 await asyncio.sleep(_RETRY_AFTER_S)
                 continue
