@@ -15,7 +15,7 @@ from tests.peers.postgres import Postgres
 from benchmarks import processes
 from benchmarks.servers import start_postgres
 from kohort.cluster import LEASE_MS
-from kohort.server.cluster import ClusterAdmin
+from kohort.server.cluster_admin import ClusterAdmin
 from kohort.server.topics import METADATA
 from kohort.storage.postgres.cluster.shared_storage import PostgresStorage
 from kohort.storage.postgres.fence import OPERATOR, Fence

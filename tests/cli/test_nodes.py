@@ -3,6 +3,8 @@
 import asyncio
 import signal
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -14,7 +16,7 @@ from cli.running import Run, runner
 from kohort.client import ClientConfig
 from kohort.client.admin import Admin
 from kohort.client.cluster import Cluster
-from kohort.server.cluster.cluster_admin import ClusterAdmin
+from kohort.server.cluster_admin import ClusterAdmin
 from kohort.storage.postgres.cluster.shared_storage import PostgresStorage
 from kohort.testing.server_process import ServerProcess
 from peers.postgres import Postgres, make_tables
@@ -166,3 +168,9 @@ def test_the_database_is_that_of_the_environment(
     assert "the nodes share, or set KOHORT_STORAGE" in runner(capsys)("nodes", "list").stderr
     monkeypatch.setenv("KOHORT_STORAGE", database)
     assert "the schema has no tables of Kohort" in runner(capsys)("nodes", "list").stderr
+
+
+def test_the_command_loads_no_server() -> None:
+    """Modules of a server take as much CPU time as all others of this command."""
+    code = "import sys, kohort.cli.nodes; sys.exit('kohort.server.cluster' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -17,7 +17,7 @@ from kohort.cli.output import Table, add_output_argument, check_output, print_me
 from kohort.cli.storage_places import in_postgres, told
 from kohort.cluster import UnknownOutcomeError
 from kohort.errors import KohortError
-from kohort.server.cluster import ClusterAdmin
+from kohort.server.cluster_admin import ClusterAdmin
 from kohort.server.config import shown_storage
 from kohort.server.topics import METADATA
 

@@ -18,8 +18,8 @@ from kohort.log.memory import memory_log
 from kohort.log.shared_memory import MemoryStorage, SharedMemory
 from kohort.protocol.batches import Record, build, iterate
 from kohort.server.broker import Broker
-from kohort.server.cluster.cluster_admin import ClusterAdmin
 from kohort.server.cluster.leadership import LeadershipManager, _all
+from kohort.server.cluster_admin import ClusterAdmin
 from kohort.server.config import Config
 from kohort.server.topics import (
     SharedMetadata,

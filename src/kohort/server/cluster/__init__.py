@@ -4,7 +4,6 @@ A server is alone (`StandaloneRole`), one of several workers of a machine (`Work
 on a shared storage (`SharedNode`). The pure decisions are in `kohort.cluster`.
 """
 
-from kohort.server.cluster.cluster_admin import ClusterAdmin
 from kohort.server.cluster.cluster_role import ClusterRole, StandaloneRole
 from kohort.server.cluster.group_availability import check_group_availability
 from kohort.server.cluster.internode import FindSpans, RemoteController, Span
@@ -25,7 +24,6 @@ __all__ = [
     "MOVED",
     "NO_LEADERS",
     "NO_NODE",
-    "ClusterAdmin",
     "ClusterBackend",
     "ClusterRole",
     "CurrentLeaders",

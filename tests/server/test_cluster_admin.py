@@ -20,7 +20,7 @@ from kohort.cluster import (
 from kohort.errors import KohortError
 from kohort.log.shared_memory import MemoryStorage, SharedMemory
 from kohort.protocol.batches import Record, build
-from kohort.server.cluster.cluster_admin import ClusterAdmin
+from kohort.server.cluster_admin import ClusterAdmin
 from kohort.server.topics import MetadataRecord, SharedMetadata, TopicRecord
 from kohort.types import Timestamp
 
