@@ -429,6 +429,7 @@ class TestLeaderEpochs:
             log = directory.open(ORDERS, SMALL)
             for log.leader_epoch in (0, 3, 5):
                 fill(log, 20)
+            directory.directories.settle("of-nodes")
         with closing(PostgresSource(database)) as directory:
             yield directory
 
@@ -458,20 +459,15 @@ class TestLeaderEpochs:
 
 
 class TestServersOfADatabase:
-    def test_a_server_that_runs_is_left_alone(self, database):
-        with closing(NodeLogs(database)):
-            with pytest.raises(KohortError, match="stop it first"):
-                PostgresSource(database)
-            with pytest.raises(KohortError, match="stop it first"):
-                PostgresTarget(database)
-
-    def test_a_server_does_not_start_meanwhile(self, database):
+    async def test_a_node_does_not_start_while_its_logs_are_copied(self, database):
         make_tables(database)
+        storage = PostgresStorage(database, Fence(1), ORDERS)
         with (
-            closing(PostgresSource(database)),
+            closing(await asyncio.to_thread(PostgresSource, database)),
             pytest.raises(KohortError, match="when it has ended"),
         ):
-            NodeLogs(database)
+            await storage.claim()
+        await storage.close()
 
     async def test_a_node_of_a_cluster_does_not_start_meanwhile(self, database):
         storage = PostgresStorage(database, Fence(1), ORDERS)
@@ -482,11 +478,12 @@ class TestServersOfADatabase:
             await storage.claim()
         await storage.close()
 
-    async def test_logs_are_not_copied_away_from_a_node(self, database):
+    @pytest.mark.parametrize("end", [PostgresSource, PostgresTarget])
+    async def test_the_tables_of_a_node_that_runs_are_not_copied(self, database, end):
         storage = PostgresStorage(database, Fence(1), ORDERS)
         await storage.claim()
         with pytest.raises(KohortError, match="stop it first"):
-            await asyncio.to_thread(PostgresSource, database)
+            await asyncio.to_thread(end, database)
         await storage.close()
 
     async def test_a_server_that_lost_its_connections_writes_nothing_any_more(

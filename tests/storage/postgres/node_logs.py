@@ -7,7 +7,9 @@ from dataclasses import replace
 from functools import partial
 from uuid import UUID
 
+from kohort import __version__
 from kohort.storage.postgres import schema
+from kohort.storage.postgres.cluster.log_registry import LogRegistry
 from kohort.storage.postgres.cluster.shared_directory import SharedPostgresDirectory
 from kohort.storage.postgres.fence import Fence, timeline_of
 from kohort.storage.postgres.logs.log import PostgresLog
@@ -20,11 +22,11 @@ _NO_TOPIC = itertools.count(100)
 _LOGS = "select topic, partition, topic_id from logs where state = 'live'"
 
 
-class Made:
-    """What `directories` of other kinds have: the partitions with the ids of their topics."""
+class Made(LogRegistry):
+    """With what `directories` of other kinds have: the partitions, and the ids of their topics."""
 
-    def __init__(self):
-        self.cluster_id = None
+    def __init__(self, control):
+        super().__init__(control, None, __version__, __version__)
         self.topic_ids = {}
 
     def marks(self):
@@ -32,9 +34,6 @@ class Made:
 
     def make(self, partitions):
         self.topic_ids.update(partitions)
-
-    def settle(self, cluster_id):
-        self.cluster_id = cluster_id
 
     def id_of(self, partition):
         return self.topic_ids.setdefault(partition, UUID(int=next(_NO_TOPIC)))
@@ -45,7 +44,7 @@ class NodeLogs(SharedPostgresDirectory):
 
     def __init__(self, url, *, node=1, cached_bytes=None, most_rows=None):
         super().__init__(url, node, METADATA, stray_retention_ms=-1)
-        self.directories = Made()
+        self.directories = Made(self._control)
         self.fence = Fence(node)
         try:
             self._control.query(self._begin)
