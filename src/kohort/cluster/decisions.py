@@ -39,12 +39,12 @@ class Situation(NamedTuple):
     """Whether all other nodes are registered for long enough to be balanced."""
 
 
-def situation(cluster: Cluster, observed: Observed, settled_after_ms: int) -> Situation:
+def situation(cluster: Cluster, observed: Observed, rebalance_delay_ms: int) -> Situation:
     """The situation of the observed nodes."""
     nodes = cluster.nodes.values()
     gone = frozenset(each.id for each in nodes if observed.is_gone(each.id, each.session))
     ages = (observed.now - each.registered_at for each in nodes if each.id not in gone)
-    return Situation(gone, all(age >= settled_after_ms for age in ages))
+    return Situation(gone, all(age >= rebalance_delay_ms for age in ages))
 
 
 def decide(

@@ -69,7 +69,7 @@ class Node:
             self.clock,
             endpoints=(),
             rack=None,
-            settled_after_ms=self._config["cluster.rebalance.delay.ms"],
+            rebalance_delay_ms=self._config["cluster.rebalance.delay.ms"],
             drained_within_ms=self._config["cluster.drain.timeout.ms"],
             claimed_at=claimed_at,
         )

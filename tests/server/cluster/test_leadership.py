@@ -671,7 +671,7 @@ def owning(
 ) -> LeadershipManager:
     """The `LeadershipManager` of a node with a session; it does only what the test calls."""
     return LeadershipManager(
-        node.storage, metadata, topics, clock, endpoints=[], rack=None, settled_after_ms=0,
+        node.storage, metadata, topics, clock, endpoints=[], rack=None, rebalance_delay_ms=0,
         drained_within_ms=0, claimed_at=clock.now(),
     )  # fmt: skip
 

@@ -103,13 +103,13 @@ class LeadershipManager:
         *,
         endpoints: Sequence[Endpoint],
         rack: str | None,
-        settled_after_ms: int,
+        rebalance_delay_ms: int,
         drained_within_ms: int,
         claimed_at: Instant,
         can_connect: bool = True,
         on_membership_change: Callable[[Mapping[int, NodeRegistered]], None] = lambda _: None,
     ) -> None:
-        """`settled_after_ms` is that of `decide`, `drained_within_ms` that of `leave`.
+        """`rebalance_delay_ms` is that of `decide`, `drained_within_ms` that of `leave`.
 
         `claimed_at`: local time at which the session was requested.
         `can_connect` is that of `NodeRegistered`. `on_membership_change` is called with the nodes
@@ -122,7 +122,7 @@ class LeadershipManager:
         self._endpoints = tuple(endpoints)
         self._rack = rack
         self._can_connect = can_connect
-        self._settled_after_ms = settled_after_ms
+        self._rebalance_delay_ms = rebalance_delay_ms
         self._drained_within_ms = drained_within_ms
         self._leased_at = claimed_at
         """Local time of the last successful request for the lease."""
@@ -368,7 +368,7 @@ class LeadershipManager:
         self._is_draining |= cluster.nodes[self._node_id].is_draining
         newcomers = [each for each in cluster.nodes.values() if each not in known]
         seen = observed.with_newcomers(newcomers)
-        nodes = situation(cluster, seen, self._settled_after_ms)
+        nodes = situation(cluster, seen, self._rebalance_delay_ms)
         if self._node_id in nodes.gone:
             return ()  # it renews its lease before it decides on anybody
         at = self._metadata.end_offset, nodes

@@ -267,7 +267,7 @@ class SharedNode:
             self._clock,
             endpoints=[NodeEndpoint(each.listener, each.host, each.port) for each in endpoints],
             rack=self._config["broker.rack"],
-            settled_after_ms=self._config["cluster.rebalance.delay.ms"],
+            rebalance_delay_ms=self._config["cluster.rebalance.delay.ms"],
             drained_within_ms=self._config["cluster.drain.timeout.ms"],
             claimed_at=self._claimed_at,
             can_connect=self._no_connection_reason is None,
