@@ -301,7 +301,7 @@ async def test_a_database_that_is_away(tmp_path):
         waiting = asyncio.ensure_future(log.durable())
         while not directory.problems.texts(9):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
-        assert "cannot be written" in directory.problems.texts(9)[0]
+        assert "rejects writes" in directory.problems.texts(9)[0]
         await asyncio.to_thread(cluster.run)
         await waiting
         assert log.high_watermark == log.end_offset
