@@ -71,7 +71,7 @@ def test_it_is_not_planned_either(options):
         DataLossError,
         match="asking-gone-0 is gone, with what was to be read of it: offsets from 5 to below 9",
     ):
-        StreamReader(options()).planned({HERE: 0, GONE: 5}, {HERE: 2, GONE: 9}, {})
+        StreamReader(options()).plan_ranges({HERE: 0, GONE: 5}, {HERE: 2, GONE: 9}, {})
 
 
 @pytest.mark.parametrize("begin", [1, 5])
@@ -84,7 +84,7 @@ def test_a_batch_is_repeated_after_its_topic_was_made_anew(options, begin):
         DataLossError,
         match=("asking-here-0 ends at offset 2, before 9, up to where it was to be read"),
     ):
-        StreamReader(options()).planned(start, end, {})
+        StreamReader(options()).plan_ranges(start, end, {})
     reader = StreamReader(options(failOnDataLoss="false"))
     found = [batch for each in reader.plan_ranges(start, end, {}) for batch in reader.read(each)]
     values = [value for batch in found for value in batch["value"].to_pylist()]
@@ -166,7 +166,7 @@ def test_a_trigger_waits_for_enough_records():
     ]
     assert found == [False, True, False, True]
     eager = StreamReader(parse_read(given | {"maxTriggerDelay": "0"}, streaming=True))
-    assert [eager.waits({HERE: 0}, {HERE: 1}) for _ in range(2)] == [False, False]
+    assert [eager.is_too_little({HERE: 0}, {HERE: 1}) for _ in range(2)] == [False, False]
 
 
 def test_the_first_micro_batch_is_repeated_as_it_was(options, topics):

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from kohort.errors import ConfigError
 from kohort.spark.positions import (
-    begun,
+    batch_start,
     from_spark,
     recreated,
     to_spark,
     topic_id,
     topic_ids,
     validate_partitions,
-    without,
+    without_topics,
 )
 from kohort.spark.ranges import OffsetRange, limited, ranges, split
 from kohort.types import TopicPartition
@@ -48,8 +48,8 @@ class TestAsSparkWritesThem:
     def test_members_say_where_a_batch_begins(self):
         offset = {"@begin": {"a": {"1": 50}}, "a": {"0": 60, "1": 70}}
         assert from_spark(offset) == {A0: 60, A1: 70}
-        assert begun(offset) == {A1: 50}
-        assert begun({"a": {"0": 60}}) == {}
+        assert batch_start(offset) == {A1: 50}
+        assert batch_start({"a": {"0": 60}}) == {}
 
     def test_ids_of_topics_are_beside_them(self):
         offset = to_spark({A1: 70, A0: 60, B0: 1}, {"b": "y", "a": "x"})
@@ -69,7 +69,7 @@ class TestAsSparkWritesThem:
     def test_a_topic_is_another_one_by_its_id(self):
         before = {"a": "x", "b": "y", "c": "z"}
         assert recreated(before, {"a": "x", "b": "other", "d": "new"}) == {"b"}
-        assert without({A0: 1, B0: 2}, {"b"}) == {A0: 1}
+        assert without_topics({A0: 1, B0: 2}, {"b"}) == {A0: 1}
 
     def test_none_is_nothing(self):
         assert from_spark(None) == from_spark({}) == {}
