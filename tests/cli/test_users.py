@@ -65,7 +65,7 @@ def test_users_of_a_data_directory_are_those_of_its_server(
     data = tmp_path / "data"
     offline = runner(capsys, "--data-dir", str(data))
     missing = offline("users", "list")
-    assert (missing.exit_code, "no such directory" in missing.stderr) == (2, True)
+    assert (missing.exit_code, "does not exist" in missing.stderr) == (2, True)
     assert not data.exists()
     data.mkdir()
     change_users(offline, password_file)

@@ -98,7 +98,7 @@ async def test_a_node_ends_if_the_database_has_lost_what_was_logged_of_the_clust
         assert nodes.brokers[1].topics.get("lost") is None
 
 
-async def test_a_server_that_is_alone_ends_and_serves_what_is_left(
+async def test_a_server_that_is_alone_tells_the_loss_and_serves_what_is_left(
     primary: Postgres, caplog: pytest.LogCaptureFixture
 ) -> None:
     backup = Backup(primary)
@@ -108,15 +108,11 @@ async def test_a_server_that_is_alone_ends_and_serves_what_is_left(
         await produce_alone(broker, b"lost")
         with caplog.at_level(logging.ERROR, logger="kohort.log"):
             await asyncio.to_thread(backup.restore)
-            async with asyncio.timeout(WITHIN_S):
-                await broker.lost.wait()
-    told = [each.getMessage() for each in caplog.records]
-    what = "orders-0: the database has lost what was acknowledged from offset 1 to 1"
-    assert any(text.startswith(what) for text in told)
-    assert any("start this server again" in text for text in told)
-    async with Broker(alone(primary.url)) as broker:
-        await produce_alone(broker, b"b")
+            await produce_alone(broker, b"b")
         assert await consume_alone(broker, 2) == [b"a", b"b"]
         orders = broker.topics.get("orders")
         assert orders is not None
-        assert orders.partitions[0].leader_epoch == 1
+        assert orders.partitions[0].leader_epoch > 0
+    told = [each.getMessage() for each in caplog.records]
+    what = "orders-0: the database has lost what was acknowledged from offset 1 to 1"
+    assert any(text.startswith(what) for text in told)

@@ -371,7 +371,7 @@ async def test_a_fault_of_the_client_is_told_to_who_commits_and_ends_there(world
     async def do(generation):
         with monkeypatch.context() as patch:
             patch.setitem(ANSWERS, "offset_commit", broken)
-            with pytest.raises(CommitError, match=r"fault of the client.*by no offset"):
+            with pytest.raises(CommitError, match=r"bug in the client.*by no offset"):
                 await generation.commit({ORDERS[0]: 1})
         await generation.commit({ORDERS[0]: 2})
 

@@ -30,27 +30,29 @@ class NotComparedError(Exception):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("address", metavar="HOST:PORT", nargs="?", help="the server to compare")
+    parser.add_argument(
+        "address", metavar="HOST:PORT", nargs="?", help="address of the server to compare"
+    )
     parser.add_argument(
         "--only",
         metavar="PATTERN",
         action="append",
         default=[],
-        help="scenarios by name, as in static_members or '*.join*'",
+        help="run only these scenarios, by name or pattern, as static_members or '*.join*'",
     )
     parser.add_argument(
         "--profile",
         metavar="|".join(PROFILES),
         default=DEFAULT,
-        help="what the server is configured to be: small has group.max.size=2 and short "
-        "limits (default: default)",
+        help="configuration of the server; small has group.max.size=2 and short limits (default: "
+        "default)",
     )
-    parser.add_argument("--list", action="store_true", help="list the scenarios and end")
+    parser.add_argument("--list", action="store_true", help="list the scenarios and exit")
     parser.add_argument(
         "--output",
         metavar="|".join(OUTPUTS),
         default="table",
-        help="form of the report (default: table)",
+        help="format of the report (default: table)",
     )
 
 
