@@ -10,7 +10,9 @@ import socket
 import sys
 from pathlib import Path
 
-signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends the imports without a traceback
+# Ctrl-C ends the imports without a traceback. The parent has blocked it until here.
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 from kohort.util.kio import import_kio  # noqa: E402
 

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import signal
 import socket
 import sys
 from contextlib import suppress
@@ -149,6 +150,8 @@ async def _started() -> tuple[
     ours, its = socket.socketpair()
     with its:
         reader, writer = await asyncio.open_unix_connection(sock=ours, limit=MAX_LINE)
+        # Inherited: a Ctrl-C while Python itself starts would end it with a traceback.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             process = await asyncio.create_subprocess_exec(
                 *COMMAND,
@@ -158,4 +161,6 @@ async def _started() -> tuple[
         except OSError:
             writer.close()
             raise
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     return process, reader, writer
