@@ -27,6 +27,9 @@ FIRST_DELAY_S: Final = 0.25
 MAX_DELAY_S: Final = 5.0
 SERVED_WELL_S: Final = 30.0
 """A worker that served for so long is started again at once when it ends."""
+GROUP_SIGNAL_S: Final = 1.0
+"""Time for the parent to get a signal of its process group that has already ended a worker."""
+_OF_A_GROUP: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 class WorkerProcess:
@@ -58,6 +61,8 @@ class WorkerProcess:
             return 0
         while True:
             report, code, served_s = await self._run_once()
+            if report is None and -code in _OF_A_GROUP and await self._stops_within(GROUP_SIGNAL_S):
+                code = 0
             if report is None and not self.started.done():
                 ended = f"worker {self.index} ended before it served, with code {code}"
                 self.started.set_result(Report(refused=ended))
@@ -70,13 +75,16 @@ class WorkerProcess:
                 "worker exited, restarting it",
                 extra=fields(node=self.node_id, code=code, in_s=delay_s, **why),
             )
-            with suppress(TimeoutError):
-                async with asyncio.timeout(delay_s):
-                    await self._stopping.wait()
-            if self._stopping.is_set():
+            if await self._stops_within(delay_s):
                 return code
             delay_s = min(max(2 * delay_s, FIRST_DELAY_S), MAX_DELAY_S)
             self.restarts += 1
+
+    async def _stops_within(self, seconds: float) -> bool:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()
+        return self._stopping.is_set()
 
     def _was_refused(self) -> bool:
         return self.started.done() and self.started.result().refused is not None
