@@ -3,6 +3,7 @@
 import logging
 import os
 import re
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -13,6 +14,10 @@ from docs.blocks import run_by
 from effort import load_profiles
 from peers import spark
 from peers.postgres import Postgres, PostgresUnavailableError
+
+# A shell starts what runs in the background with SIGINT ignored: tests interrupt themselves.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 load_profiles()
 os.environ[spark.VARIABLE] = " ".join(spark.options())

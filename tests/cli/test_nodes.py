@@ -84,15 +84,6 @@ def test_list_drain_and_move(
     assert nodes("move", "orders", "0", "2").exit_code == 0
 
 
-@pytest.fixture
-def in_the_foreground() -> Iterator[None]:
-    """A shell starts what runs in the background with SIGINT ignored."""
-    former = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, former)
-
-
-@pytest.mark.usefixtures("in_the_foreground")
 def test_an_interrupted_drain_says_that_it_goes_on(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
