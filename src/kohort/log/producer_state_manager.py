@@ -6,6 +6,7 @@ Most logs never need them. They are read from the last snapshot and the batches 
 
 import asyncio
 import contextlib
+import weakref
 from collections.abc import Mapping
 from typing import Final, Protocol
 
@@ -46,7 +47,8 @@ class ProducerStateManager:
     )  # fmt: skip
 
     def __init__(self, log: ProducersLog, backing: Backing) -> None:
-        self._log = log
+        # A log is freed when it is dropped, not by the collector.
+        self._log: ProducersLog = weakref.proxy(log)
         self._backing = backing
         self._producers: Producers | None = None
         """None: not read yet."""

@@ -29,6 +29,7 @@ class ReadableLog:
     """The segments of one partition as readers see them; the `LogReader` of `PartitionLog`."""
 
     __slots__ = (
+        "__weakref__",
         "_closed", "_high_watermark_position", "_listeners", "_problems", "_producers",
         "_segments", "end_offset", "high_watermark", "start_offset", "topic_partition",
     )  # fmt: skip
