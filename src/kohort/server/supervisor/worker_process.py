@@ -61,8 +61,6 @@ class WorkerProcess:
             return 0
         while True:
             report, code, served_s = await self._run_once()
-            if report is None and -code in _OF_A_GROUP and await self._stops_within(GROUP_SIGNAL_S):
-                code = 0
             if report is None and not self.started.done():
                 ended = f"worker {self.index} ended before it served, with code {code}"
                 self.started.set_result(Report(refused=ended))
@@ -114,6 +112,8 @@ class WorkerProcess:
             self._parent.close()
             self._parent = None
         if served_since is None:
+            if -code in _OF_A_GROUP:
+                await self._stops_within(GROUP_SIGNAL_S)
             # Ended by a signal before it served: nothing is lost.
             return report, max(code, 0) if self._stopping.is_set() else code, 0.0
         return report, code, loop.time() - served_since
