@@ -184,8 +184,8 @@ class _Arguments:
         named = [each for each in parameters if each.kind is not each.VAR_KEYWORD]
         found = {each.name for each in named}
         for each in parameters:
-            if each.kind is each.VAR_KEYWORD:  # an `Unpack[TypedDict]`
-                found |= get_args(each.annotation)[0].__annotations__.keys()
+            if each.kind is each.VAR_KEYWORD:
+                found |= _options_of(each).keys()
         self.owner = owner
         self.names = frozenset(found - _ALSO.keys())
         self._by_position = [each.name for each in named if each.kind is not each.KEYWORD_ONLY]
@@ -231,14 +231,19 @@ def shows_options(*configs: Any) -> Callable[[C], C]:
     def with_signature(cls: C) -> C:
         signature = inspect.signature(cls)
         *named, rest = signature.parameters.values()
-        names = get_args(rest.annotation)[0].__annotations__
         # The first config has a field that is in both.
         options = {each.name: each for config in reversed(configs) for each in fields(config)}
-        shown = [_keyword(options[name]) for name in names if name in options]
+        shown = [_keyword(options[name]) for name in _options_of(rest) if name in options]
         cls.__signature__ = signature.replace(parameters=[*named, *shown])  # type: ignore[attr-defined]
         return cls
 
     return with_signature
+
+
+def _options_of(parameter: inspect.Parameter) -> Mapping[str, Any]:
+    """The options that `**options: Unpack[TypedDict]` takes, with their types."""
+    types: Mapping[str, Any] = get_args(parameter.annotation)[0].__annotations__
+    return types
 
 
 def _keyword(option: "Field[Any]") -> inspect.Parameter:
