@@ -208,7 +208,7 @@ class TestFiles:
         logs = [directory.open(TopicPartition("t", at), SMALL) for at in range(50)]
         used, _ = tracemalloc.get_traced_memory()
         tracemalloc.stop()
-        assert used / len(logs) < 2_300
+        assert used / len(logs) < 2_250
 
     def test_names_lists_every_log(self, reopen, data):
         directory = reopen()

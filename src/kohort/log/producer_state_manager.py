@@ -6,9 +6,8 @@ Most logs never need them. They are read from the last snapshot and the batches 
 
 import asyncio
 import contextlib
-import weakref
 from collections.abc import Mapping
-from typing import Final, Protocol
+from typing import Final
 
 from kohort.errors import KafkaError, fresh
 from kohort.log import producer_state
@@ -25,34 +24,22 @@ _SMALL_BATCH: Final = 200
 """Bytes as which a smaller batch counts for that: 20,000 producers take 20 ms of a snapshot."""
 
 
-class ProducersLog(Protocol):
-    """The log of the producers."""
-
-    @property
-    def end_offset(self) -> int: ...
-
-    @property
-    def segments(self) -> SegmentList: ...
-
-    @property
-    def is_closed(self) -> bool: ...
-
-
 class ProducerStateManager:
     """The producers of one log."""
 
     __slots__ = (
-        "_backing", "_damage", "_is_new", "_log", "_producers", "_saving", "is_transactional",
-        "unsaved_bytes",
+        "_backing", "_damage", "_is_closed", "_is_new", "_producers", "_saving", "_segments",
+        "is_transactional", "unsaved_bytes",
     )  # fmt: skip
 
-    def __init__(self, log: ProducersLog, backing: Backing) -> None:
-        # A log is freed when it is dropped, not by the collector.
-        self._log: ProducersLog = weakref.proxy(log)
+    def __init__(self, segments: SegmentList, backing: Backing) -> None:
+        # Not the log, which refers to this: it would be freed by the collector alone.
+        self._segments = segments
         self._backing = backing
+        self._is_closed = False
         self._producers: Producers | None = None
         """None: not read yet."""
-        self._is_new = not log.end_offset
+        self._is_new = not segments.active.end_offset
         """Whether no producer has appended as long as the producers were not read."""
         self._damage: KafkaError | None = None
         """Why the producers cannot be read."""
@@ -103,7 +90,8 @@ class ProducerStateManager:
         self._producers, self._is_new = None, False
 
     def close(self) -> None:
-        """Save nothing more in the background."""
+        """Load and save nothing more in the background."""
+        self._is_closed = True
         if self._saving is not None:
             self._saving.cancel()
 
@@ -157,7 +145,7 @@ class ProducerStateManager:
         Raises KafkaError, OSError.
         """
         stored = self._stored()
-        if stored.end_offset == self._log.end_offset:
+        if stored.end_offset == self._segments.active.end_offset:
             self._keep(stored.producers)
             return
         self._keep(self._read(stored, progress))
@@ -171,10 +159,10 @@ class ProducerStateManager:
         """
         if self._producers is not None or self._damage is not None or self._is_new:
             return
-        changes, stored = self._log.segments.changes, self._stored()
-        segments = self._log.segments.since(stored.end_offset)
+        changes, stored = self._segments.changes, self._stored()
+        segments = self._segments.since(stored.end_offset)
         aborted = await in_slices(producer_state.read_on(segments, stored))
-        is_same = not self._log.is_closed and self._log.segments.changes == changes
+        is_same = not self._is_closed and self._segments.changes == changes
         # A batch of a producer that was appended meanwhile has loaded them.
         if self._producers is None and is_same:
             producer_state.restore_indexes(stored, aborted)
@@ -184,7 +172,9 @@ class ProducerStateManager:
         self._producers, self.is_transactional = producers, producers.is_transactional
 
     def _stored(self) -> Snapshot:
-        return producer_state.stored(self._backing, self._log.segments, self._log.end_offset)
+        return producer_state.stored(
+            self._backing, self._segments, self._segments.active.end_offset
+        )
 
     def _read(self, stored: Snapshot, progress: Progress = unobserved) -> Producers:
         """The producers by a snapshot and the batches behind it.
@@ -192,7 +182,7 @@ class ProducerStateManager:
         The indexes of aborted transactions are written again where they are not true. Raises
         KafkaError, OSError.
         """
-        steps = producer_state.read_on(self._log.segments.since(stored.end_offset), stored)
+        steps = producer_state.read_on(self._segments.since(stored.end_offset), stored)
         try:
             while True:
                 next(steps)
@@ -203,7 +193,7 @@ class ProducerStateManager:
 
     def _is_far_behind(self, offset: int) -> bool:
         """Whether the batches from `offset` on take long to read. Raises KafkaError, OSError."""
-        segments, much = self._log.segments.since(offset), _SNAPSHOT_BYTES // 2
+        segments, much = self._segments.since(offset), _SNAPSHOT_BYTES // 2
         size = sum(segment.size for segment in segments)
         return size > much and size - segments[0].position(offset) > much
 
@@ -227,7 +217,7 @@ class ProducerStateManager:
     async def _load_and_save(self) -> None:
         with contextlib.suppress(KafkaError, OSError):  # else with the next snapshot
             await self.load()
-        if self._producers is not None and not self._log.is_closed:
+        if self._producers is not None and not self._is_closed:
             self.save()
 
     def discard_snapshot(self) -> None:
@@ -244,9 +234,9 @@ class ProducerStateManager:
 
         `indexes` are by base offset. Raises KafkaError, OSError.
         """
-        return self.loaded().dump(self._log.end_offset, indexes)
+        return self.loaded().dump(self._segments.active.end_offset, indexes)
 
     def _snapshot(self, producers: Producers) -> bytearray:
         """Raises OSError."""
-        indexes = producer_state.indexes(self._log.segments) if producers.is_transactional else {}
-        return producers.dump(self._log.end_offset, indexes)
+        indexes = producer_state.indexes(self._segments) if producers.is_transactional else {}
+        return producers.dump(self._segments.active.end_offset, indexes)

@@ -29,7 +29,6 @@ class ReadableLog:
     """The segments of one partition as readers see them; the `LogReader` of `PartitionLog`."""
 
     __slots__ = (
-        "__weakref__",
         "_closed", "_high_watermark_position", "_listeners", "_problems", "_producers",
         "_segments", "end_offset", "high_watermark", "start_offset", "topic_partition",
     )  # fmt: skip
@@ -47,7 +46,7 @@ class ReadableLog:
         self.start_offset = max(start_offset, segments[0].base_offset)
         self.end_offset = self.high_watermark = segments[-1].end_offset
         self._segments = SegmentList(segments, backing)
-        self._producers = ProducerStateManager(self, backing)
+        self._producers = ProducerStateManager(self._segments, backing)
         self._problems = problems
         self._high_watermark_position: tuple[Segment, int] | None = None
         """Where the high watermark is, if that is not the end: a segment, and a position in it."""
