@@ -80,7 +80,7 @@ class Application:
                 and sum(each.tasks for each in instances) == TASKS
             ),
             lambda: f"{[each.said for each in instances]}\n{self._trial.tails()}",
-            SOON,
+            seconds=SOON,
         )
 
     def await_counts(self, keys: Iterable[str], right: Callable[[int, int], bool]) -> None:
