@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable
 from typing import Generic, NamedTuple, NewType, TypeAlias, TypeVar
+from uuid import UUID
 
 GroupId = NewType("GroupId", str)
 MemberId = NewType("MemberId", str)
@@ -43,3 +44,10 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+class TopicIdPartition(NamedTuple):
+    """A partition by topic id, which tells it from one of a recreated topic with the same name."""
+
+    topic_id: UUID
+    partition: int

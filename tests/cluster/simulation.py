@@ -22,14 +22,13 @@ from kohort.cluster import (
     NodeRecord,
     NodeRegistered,
     Observed,
-    Place,
     ReassignmentPlanned,
     TopicKind,
     TopicSize,
     decide,
     situation,
 )
-from kohort.types import Timestamp
+from kohort.types import Timestamp, TopicIdPartition
 
 LEASE_MS = 3_000
 TICK_MS = 500
@@ -84,7 +83,7 @@ class Storage:
             self.rows[node].session += 1
         for record in records:
             if isinstance(record, LeaderChanged):
-                former = self.cluster.leaders.get(record.place, Leader())
+                former = self.cluster.leaders.get(record.partition, Leader())
                 assert record.leader.epoch == former.epoch + 1
                 handed_over = former.node == author or former.node not in self.cluster.nodes
                 assert handed_over or former.node in fenced, f"taken from {former}: {record}"
@@ -195,22 +194,22 @@ class Process:
 
     def say_ready(self, random: Random) -> None:
         """Say that this node has read what it is to lead, late, more than once, or never."""
-        for place, to in sorted(self.cluster.moves.items()):
+        for partition, to in sorted(self.cluster.moves.items()):
             if to == self.id and random.random() < 0.3:
-                self.append([ReassignmentPlanned(place, to, is_ready=True)])
+                self.append([ReassignmentPlanned(partition, to, is_ready=True)])
 
     def hand_over(self, random: Random) -> None:
-        for place, to in sorted(self.cluster.moves.items()):
-            leader = self.cluster.leader(place)
-            in_time = place in self.cluster.ready or random.random() < 0.05
+        for partition, to in sorted(self.cluster.moves.items()):
+            leader = self.cluster.leader(partition)
+            in_time = partition in self.cluster.ready or random.random() < 0.05
             if leader.node == self.id and in_time and random.random() < 0.5:
-                self.append([LeaderChanged(place, Leader(to, leader.epoch + 1))])
+                self.append([LeaderChanged(partition, Leader(to, leader.epoch + 1))])
 
-    def serve(self, place: Place) -> None:
+    def serve(self, partition: TopicIdPartition) -> None:
         """Append to a partition, as far as the storage lets it."""
-        if self.leads and self.cluster.leader(place).node == self.id:
+        if self.leads and self.cluster.leader(partition).node == self.id:
             row = self.storage.rows[self.id]
-            leader = self.storage.cluster.leader(place)
+            leader = self.storage.cluster.leader(partition)
             if row.session == self.session:
                 assert leader.node == self.id, f"{self.id} appends to what {leader} leads"
                 self.storage.served[self.id] += 1
@@ -232,9 +231,9 @@ class ClusterSimulation:
         }
         self.processes: list[Process | None] = [None] * nodes
 
-    def places(self) -> list[Place]:
+    def partitions(self) -> list[TopicIdPartition]:
         return [
-            Place(topic_id, partition)
+            TopicIdPartition(topic_id, partition)
             for topic_id, (_, partitions) in self.topics.items()
             for partition in range(partitions)
         ]
@@ -261,7 +260,7 @@ class ClusterSimulation:
             case x if x < 0.5:
                 self.tick(id)
             case _ if process is not None and process.frozen_until <= self.storage.now:
-                process.serve(random.choice(self.places()))
+                process.serve(random.choice(self.partitions()))
 
     def tick(self, id: int) -> None:
         process = self.processes[id]
@@ -310,12 +309,14 @@ class ClusterSimulation:
         cluster = self.storage.cluster
         assert len(cluster.nodes) == len(self.processes)
         targets = {n.id for n in cluster.nodes.values() if not n.is_draining} or set(cluster.nodes)
-        leaders = {place: cluster.leader(place).node for place in self.places()}
+        leaders = {partition: cluster.leader(partition).node for partition in self.partitions()}
         assert set(leaders.values()) <= targets, leaders
         assert not cluster.moves
         for kind in TopicKind:
             counts = Counter(dict.fromkeys(targets, 0))
             counts.update(
-                node for place, node in leaders.items() if self.topics[place.topic_id].kind is kind
+                node
+                for partition, node in leaders.items()
+                if self.topics[partition.topic_id].kind is kind
             )
             assert max(counts.values()) - min(counts.values()) <= 1, (kind, counts)

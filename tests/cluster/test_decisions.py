@@ -21,7 +21,6 @@ from kohort.cluster import (
     NodeRecord,
     NodeRegistered,
     Observed,
-    Place,
     ReassignmentPlanned,
     TopicKind,
     TopicSize,
@@ -29,7 +28,7 @@ from kohort.cluster import (
     situation,
 )
 from kohort.cluster.decisions import LEADER_BATCH, MAX_DRAIN_MOVES
-from kohort.types import Timestamp
+from kohort.types import Timestamp, TopicIdPartition
 
 GROUPS = UUID(int=1)
 TOPIC = UUID(int=2)
@@ -63,8 +62,10 @@ def apply(cluster: Cluster, seen: Observed) -> list[NodeRecord]:
 
 
 def shares(cluster: Cluster, topic: UUID = GROUPS) -> list[int]:
-    places = [Place(topic, partition) for partition in range(TOPICS[topic].partitions)]
-    return sorted(Counter(cluster.leader(place).node for place in places).values())
+    partitions = [
+        TopicIdPartition(topic, partition) for partition in range(TOPICS[topic].partitions)
+    ]
+    return sorted(Counter(cluster.leader(partition).node for partition in partitions).values())
 
 
 def test_partitions_without_a_leader_are_spread_by_purpose() -> None:
@@ -81,8 +82,8 @@ def test_a_node_whose_lease_is_over_is_fenced_and_its_partitions_are_spread() ->
     taken = set(cluster.led_by(3))
     records = apply(cluster, observed(1, 2))
     assert records[0] == NodeFenced(3)
-    assert {each.place for each in records if isinstance(each, LeaderChanged)} == taken
-    assert {cluster.leaders[place].epoch for place in taken} == {1}
+    assert {each.partition for each in records if isinstance(each, LeaderChanged)} == taken
+    assert {cluster.leaders[partition].epoch for partition in taken} == {1}
     assert shares(cluster) == [5, 5]
 
 
@@ -109,11 +110,11 @@ def test_partitions_have_no_leader_when_all_nodes_are_gone_and_epochs_go_on() ->
     cluster = cluster_of(registered(1))
     apply(cluster, observed(1))
     apply(cluster, observed())
-    assert cluster.leader(Place(TOPIC, 0)) == Leader(-1, 0)
+    assert cluster.leader(TopicIdPartition(TOPIC, 0)) == Leader(-1, 0)
     assert cluster.controller_id == -1
     cluster.replay(registered(2))
     apply(cluster, observed(2))
-    assert cluster.leader(Place(TOPIC, 0)) == Leader(2, 1)
+    assert cluster.leader(TopicIdPartition(TOPIC, 0)) == Leader(2, 1)
 
 
 def test_partitions_move_to_a_new_node_when_all_is_quiet() -> None:
@@ -124,7 +125,7 @@ def test_partitions_move_to_a_new_node_when_all_is_quiet() -> None:
     cluster.replay(registered(2, at=NOW - REBALANCE_DELAY_MS))
     moves = apply(cluster, observed(1, 2))
     assert len(moves) == len(cluster.moves)
-    assert Counter(place.topic_id for place in cluster.moves) == {GROUPS: 5, TOPIC: 2}
+    assert Counter(partition.topic_id for partition in cluster.moves) == {GROUPS: 5, TOPIC: 2}
     assert not apply(cluster, observed(1, 2))
 
 
@@ -136,23 +137,23 @@ def test_few_partitions_move_at_a_time(is_draining: bool, at_once: int, done: in
     cluster = cluster_of(registered(1), registered(2, is_draining=is_draining))
     topics = {TOPIC: TopicSize(TopicKind.RECORDS, 2 * at_once + 4)}
     for partition in range(2 * at_once + 4):
-        cluster.replay(LeaderChanged(Place(TOPIC, partition), Leader(2, 0)))
+        cluster.replay(LeaderChanged(TopicIdPartition(TOPIC, partition), Leader(2, 0)))
     for record in decided(cluster, topics, observed(1, 2)):
         cluster.replay(record)
     assert len(cluster.moves) == at_once
-    for place in tuple(cluster.moves)[:done]:
+    for partition in tuple(cluster.moves)[:done]:
         assert not decided(cluster, topics, observed(1, 2))
-        cluster.replay(LeaderChanged(place, Leader(1, 1)))
+        cluster.replay(LeaderChanged(partition, Leader(1, 1)))
     assert len(decided(cluster, topics, observed(1, 2))) == done
 
 
 def test_a_move_to_a_node_that_is_gone_is_called_off() -> None:
     cluster = cluster_of(registered(1), registered(2), registered(3))
     apply(cluster, observed(1, 2, 3))
-    place = next(cluster.led_by(1))
-    cluster.replay(ReassignmentPlanned(place, 3))
-    assert ReassignmentPlanned(place, None) in apply(cluster, observed(1, 2))
-    assert place not in cluster.moves
+    partition = next(cluster.led_by(1))
+    cluster.replay(ReassignmentPlanned(partition, 3))
+    assert ReassignmentPlanned(partition, None) in apply(cluster, observed(1, 2))
+    assert partition not in cluster.moves
 
 
 def test_draining_does_not_leave_partitions_without_a_leader() -> None:
@@ -166,16 +167,20 @@ def test_draining_does_not_leave_partitions_without_a_leader() -> None:
 def test_moves_end_and_are_the_fewest(data: st.DataObject) -> None:
     nodes = range(data.draw(st.integers(1, 5)))
     cluster = cluster_of(*map(registered, nodes))
-    places = [Place(id, n) for id, (_, count) in TOPICS.items() for n in range(count)]
-    for place in places:
-        cluster.replay(LeaderChanged(place, Leader(data.draw(st.sampled_from(nodes)), 0)))
-    before = Counter((place.topic_id, leader.node) for place, leader in cluster.leaders.items())
+    partitions = [
+        TopicIdPartition(id, n) for id, (_, count) in TOPICS.items() for n in range(count)
+    ]
+    for partition in partitions:
+        cluster.replay(LeaderChanged(partition, Leader(data.draw(st.sampled_from(nodes)), 0)))
+    before = Counter(
+        (partition.topic_id, leader.node) for partition, leader in cluster.leaders.items()
+    )
     moved = 0
     while apply(cluster, observed(*nodes)):
-        for place, to in tuple(cluster.moves.items()):
+        for partition, to in tuple(cluster.moves.items()):
             moved += 1
-            cluster.replay(LeaderChanged(place, Leader(to, 1)))
-        assert moved <= len(places)
+            cluster.replay(LeaderChanged(partition, Leader(to, 1)))
+        assert moved <= len(partitions)
     for topic in TOPICS:
         share = -(-TOPICS[topic].partitions // len(nodes))
         moved -= sum(max(before[topic, node] - share, 0) for node in nodes)
@@ -227,7 +232,7 @@ def test_the_next_moves_are_found_in_few_steps() -> None:
     topics = {UUID(int=number): TopicSize(TopicKind.RECORDS, 20) for number in range(1, 101)}
     for topic_id in topics:
         for node in nodes:
-            cluster.replay(LeaderChanged(Place(topic_id, node), Leader(node, 0)))
+            cluster.replay(LeaderChanged(TopicIdPartition(topic_id, node), Leader(node, 0)))
     cluster.replay(registered(20))
     calls = 0
 
@@ -247,10 +252,10 @@ def test_the_next_moves_are_found_in_few_steps() -> None:
 def test_leaders_and_moves_of_a_deleted_topic_are_removed() -> None:
     cluster = cluster_of(registered(1), registered(2))
     apply(cluster, observed(1, 2))
-    gone = [Place(UUID(int=9), partition) for partition in range(3)]
-    for place in gone:
-        cluster.replay(LeaderChanged(place, Leader(1, 4)))
+    gone = [TopicIdPartition(UUID(int=9), partition) for partition in range(3)]
+    for partition in gone:
+        cluster.replay(LeaderChanged(partition, Leader(1, 4)))
     cluster.replay(ReassignmentPlanned(gone[0], 2))
     apply(cluster, observed(1, 2))
-    assert {place.topic_id for place in (*cluster.leaders, *cluster.moves)} == set(TOPICS)
+    assert {partition.topic_id for partition in (*cluster.leaders, *cluster.moves)} == set(TOPICS)
     assert not apply(cluster, observed(1, 2))

@@ -13,7 +13,6 @@ from kohort.cluster import (
     LeaderChanged,
     Logged,
     NodeRegistered,
-    Place,
     ReassignmentPlanned,
     UnknownOutcomeError,
 )
@@ -22,11 +21,11 @@ from kohort.log.shared_memory import MemoryStorage, SharedMemory
 from kohort.protocol.batches import Record, build
 from kohort.server.cluster_admin import ClusterAdmin
 from kohort.server.topics import MetadataRecord, SharedMetadata, TopicRecord
-from kohort.types import Timestamp
+from kohort.types import Timestamp, TopicIdPartition
 
 NOW = Timestamp(1_700_000_000_000)
 TOPIC = TopicRecord(id=UUID(int=1), name="orders", partitions=1)
-PLACE = Place(TOPIC.id, 0)
+PLACE = TopicIdPartition(TOPIC.id, 0)
 
 
 def registered(node: int, session: int) -> NodeRegistered:

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from effort import examples
-from kohort.cluster import LEASE_MS, FencedError, Place, ReassignmentPlanned, UnknownOutcomeError
+from kohort.cluster import LEASE_MS, FencedError, ReassignmentPlanned, UnknownOutcomeError
 from kohort.errors import ErrorCode, KafkaError, KohortError
 from kohort.log.base import Log
 from kohort.log.shared_memory import MemoryStorage, SharedMemory
@@ -18,6 +18,7 @@ from kohort.protocol.batches import Record, iterate
 from kohort.server.cluster.leadership import READY_TIMEOUT_MS
 from kohort.server.topics import Growth, NewTopic, SharedTopics, Topic
 from kohort.testing.nodes import START, Node, Nodes
+from kohort.types import TopicIdPartition
 
 COORDINATORS = {"offsets_topic_num_partitions": 3, "transaction_state_log_num_partitions": 2}
 PARTITIONS = 4
@@ -126,7 +127,9 @@ async def test_a_planned_move_raises_the_epoch() -> None:
     former = await cluster.leader("orders", 0)
     topic = one.topics.get("orders")
     assert topic is not None
-    await one.metadata.decide(lambda: [ReassignmentPlanned(Place(topic.id, 0), 3 - former.node)])
+    await one.metadata.decide(
+        lambda: [ReassignmentPlanned(TopicIdPartition(topic.id, 0), 3 - former.node)]
+    )
     await cluster.advance(1_000)  # one node hands it over, the other takes it
     assert await cluster.leader("orders", 0) == (3 - former.node, former.epoch + 1)
     node = {1: one, 2: two}[3 - former.node]
@@ -143,7 +146,7 @@ async def test_a_next_leader_that_is_never_ready_gets_the_partition_all_the_same
     former = await cluster.leader("orders", 0)
     topic = node.topics.get("orders")
     assert topic is not None
-    place = Place(topic.id, 0)
+    place = TopicIdPartition(topic.id, 0)
     await node.metadata.decide(lambda: [ReassignmentPlanned(place, 3 - former.node)])
     await cluster.advance(READY_TIMEOUT_MS, step_ms=1_000)
     assert await cluster.leader("orders", 0) == former
@@ -240,7 +243,9 @@ class NodeSimulation:
             return
         topic, to = node.topics.get("orders"), self.random.choice((None, 1, 2, 3))
         if topic is not None:
-            planned = ReassignmentPlanned(Place(topic.id, self.random.randrange(PARTITIONS)), to)
+            planned = ReassignmentPlanned(
+                TopicIdPartition(topic.id, self.random.randrange(PARTITIONS)), to
+            )
             with suppress(FencedError):
                 await node.metadata.decide(lambda: [planned])
 

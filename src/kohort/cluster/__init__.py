@@ -24,7 +24,6 @@ from kohort.cluster.records import (
     NodeFenced,
     NodeRecord,
     NodeRegistered,
-    Place,
     ReassignmentPlanned,
 )
 from kohort.cluster.state import Cluster, TopicKind, TopicSize
@@ -56,7 +55,6 @@ __all__ = [
     "NodeRecord",
     "NodeRegistered",
     "Observed",
-    "Place",
     "ReassignmentPlanned",
     "SharedStorage",
     "Situation",

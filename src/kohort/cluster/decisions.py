@@ -11,10 +11,10 @@ from kohort.cluster.records import (
     LeaderChanged,
     NodeFenced,
     NodeRecord,
-    Place,
     ReassignmentPlanned,
 )
-from kohort.cluster.state import Cluster, TopicSize, places
+from kohort.cluster.state import Cluster, TopicSize, partitions_of
+from kohort.types import TopicIdPartition
 
 MAX_MOVES: Final = 8
 """Moves for balance that are planned at a time; other partitions are served meanwhile."""
@@ -66,28 +66,30 @@ def decide(
         return done
     load = Load(targets, topics)
     orphans = []
-    for place in places(topics):
+    for partition in partitions_of(topics):
         yield
-        leader = cluster.leaders.get(place, Leader())
+        leader = cluster.leaders.get(partition, Leader())
         if leader.node in live:
-            load.add(place, leader.node)
+            load.add(partition, leader.node)
         else:
-            orphans.append((place, leader.epoch + 1))
+            orphans.append((partition, leader.epoch + 1))
     led = []
-    for place, epoch in orphans[:LEADER_BATCH]:
-        led.append(LeaderChanged(place, Leader(load.assign(place), epoch)))
+    for partition, epoch in orphans[:LEADER_BATCH]:
+        led.append(LeaderChanged(partition, Leader(load.assign(partition), epoch)))
         yield
     if len(led) < len(orphans):
         return (*done, *led)
-    planned = {place: to for place, to in cluster.moves.items() if place.topic_id in topics}
+    planned = {
+        partition: to for partition, to in cluster.moves.items() if partition.topic_id in topics
+    }
     for record in led:
-        planned.pop(record.place, None)
-    pointless = [place for place, to in planned.items() if to not in targets]
-    for place in pointless:
-        del planned[place]
-    called_off = tuple(ReassignmentPlanned(place, None) for place in pointless)
-    for place, to in planned.items():
-        load.move(place, to)
+        planned.pop(record.partition, None)
+    pointless = [partition for partition, to in planned.items() if to not in targets]
+    for partition in pointless:
+        del planned[partition]
+    called_off = tuple(ReassignmentPlanned(partition, None) for partition in pointless)
+    for partition, to in planned.items():
+        load.move(partition, to)
     leaving = live.keys() - set(targets)
     moves = yield from _moves(load, planned, leaving, evens_out=nodes.is_settled)
     return (*done, *led, *called_off, *moves)
@@ -98,9 +100,9 @@ def _cleanup_records(
 ) -> Generator[None, None, list[NodeRecord]]:
     """Records that remove leaders and moves of deleted topics."""
     records: list[NodeRecord] = []
-    for place in (*cluster.leaders, *cluster.moves):
-        if place.topic_id not in topics:
-            records += (LeaderChanged(place, Leader()), ReassignmentPlanned(place, None))
+    for partition in (*cluster.leaders, *cluster.moves):
+        if partition.topic_id not in topics:
+            records += (LeaderChanged(partition, Leader()), ReassignmentPlanned(partition, None))
             if len(records) >= 2 * CLEANUP_BATCH:
                 break
         yield
@@ -108,14 +110,18 @@ def _cleanup_records(
 
 
 def _moves(
-    load: Load, planned: Mapping[Place, int], draining: Collection[int], *, evens_out: bool
+    load: Load,
+    planned: Mapping[TopicIdPartition, int],
+    draining: Collection[int],
+    *,
+    evens_out: bool,
 ) -> Generator[None, None, list[ReassignmentPlanned]]:
     """New moves within the limits: from draining nodes first, then for balance."""
     leaving = load.of(draining)
     moves = []
     if len(planned) <= MAX_DRAIN_MOVES // 2:
-        for place in leaving[: MAX_DRAIN_MOVES - len(planned)]:
-            moves.append(ReassignmentPlanned(place, load.reassign(place)))
+        for partition in leaving[: MAX_DRAIN_MOVES - len(planned)]:
+            moves.append(ReassignmentPlanned(partition, load.reassign(partition)))
             yield
     free = max(MAX_MOVES - len(planned), 0)
     fixed = set(planned)

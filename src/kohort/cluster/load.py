@@ -5,8 +5,8 @@ from collections.abc import Collection, Generator, Mapping, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
-from kohort.cluster.records import Place
 from kohort.cluster.state import TopicKind, TopicSize
+from kohort.types import TopicIdPartition
 
 
 class Load:
@@ -16,46 +16,46 @@ class Load:
         """`targets`: nodes that may get partitions, at least one."""
         self._targets = targets
         self._topics = topics
-        self._leader: dict[Place, int] = {}
-        self._places: dict[int, dict[UUID, set[Place]]] = {}
+        self._leader: dict[TopicIdPartition, int] = {}
+        self._partitions: dict[int, dict[UUID, set[TopicIdPartition]]] = {}
         """By node and topic."""
         self._of_kind: dict[TopicKind, Counter[int]] = {each: Counter() for each in TopicKind}
         self._of_node: Counter[int] = Counter()
 
-    def add(self, place: Place, node: int) -> None:
+    def add(self, partition: TopicIdPartition, node: int) -> None:
         """Add a partition that this node leads."""
-        self._leader[place] = node
-        self._places.setdefault(node, {}).setdefault(place.topic_id, set()).add(place)
-        self._of_kind[self._kind(place.topic_id)][node] += 1
+        self._leader[partition] = node
+        self._partitions.setdefault(node, {}).setdefault(partition.topic_id, set()).add(partition)
+        self._of_kind[self._kind(partition.topic_id)][node] += 1
         self._of_node[node] += 1
 
-    def assign(self, place: Place) -> int:
+    def assign(self, partition: TopicIdPartition) -> int:
         """Give a new partition to the node with the fewest; returns the node."""
-        node = self._next(place.topic_id)
-        self.add(place, node)
+        node = self._next(partition.topic_id)
+        self.add(partition, node)
         return node
 
-    def move(self, place: Place, to: int) -> None:
+    def move(self, partition: TopicIdPartition, to: int) -> None:
         """Move a partition to another node."""
-        node = self._leader[place]
-        self._places[node][place.topic_id].remove(place)
-        self._of_kind[self._kind(place.topic_id)][node] -= 1
+        node = self._leader[partition]
+        self._partitions[node][partition.topic_id].remove(partition)
+        self._of_kind[self._kind(partition.topic_id)][node] -= 1
         self._of_node[node] -= 1
-        self.add(place, to)
+        self.add(partition, to)
 
-    def reassign(self, place: Place) -> int:
+    def reassign(self, partition: TopicIdPartition) -> int:
         """Move a partition to the node with the fewest; returns the node."""
-        node = self._next(place.topic_id)
-        self.move(place, node)
+        node = self._next(partition.topic_id)
+        self.move(partition, node)
         return node
 
-    def of(self, nodes: Collection[int]) -> list[Place]:
+    def of(self, nodes: Collection[int]) -> list[TopicIdPartition]:
         """Partitions that these nodes lead, sorted."""
-        return sorted(place for place, node in self._leader.items() if node in nodes)
+        return sorted(partition for partition, node in self._leader.items() if node in nodes)
 
     def best_move(
-        self, fixed: Collection[Place]
-    ) -> Generator[None, None, tuple[Place, int] | None]:
+        self, fixed: Collection[TopicIdPartition]
+    ) -> Generator[None, None, tuple[TopicIdPartition, int] | None]:
         """The move that improves the balance most; None if none does. `fixed` do not move.
 
         Each move reduces the sum of squared counts by kind, or keeps it and reduces that by topic.
@@ -69,10 +69,10 @@ class Load:
         if not moves:
             return None
         best = max(moves, key=lambda move: move.gain)
-        return best.place, best.to
+        return best.partition, best.to
 
     def _best_of(
-        self, kind: TopicKind, fixed: Collection[Place]
+        self, kind: TopicKind, fixed: Collection[TopicIdPartition]
     ) -> Generator[None, None, "_Move | None"]:
         """The best move away from the node with the most partitions of a kind.
 
@@ -86,7 +86,7 @@ class Load:
             gain = counts[node] - least - 1  # 0: the two nodes would only change places
             if gain < 0 or (best is not None and best.gain[0] > 0):
                 break
-            for topic_id, there in self._places[node].items():
+            for topic_id, there in self._partitions[node].items():
                 yield
                 if self._kind(topic_id) is not kind:
                     continue
@@ -112,7 +112,7 @@ class Load:
         return min(nodes, key=lambda node: (self._count(node, topic_id), self._of_node[node], node))
 
     def _count(self, node: int, topic_id: UUID) -> int:
-        return len(self._places.get(node, {}).get(topic_id, ()))
+        return len(self._partitions.get(node, {}).get(topic_id, ()))
 
     def _kind(self, topic_id: UUID) -> TopicKind:
         return self._topics[topic_id].kind
@@ -121,5 +121,5 @@ class Load:
 class _Move(NamedTuple):
     gain: tuple[int, int]
     """Improvement of the balance by kind, then by topic."""
-    place: Place
+    partition: TopicIdPartition
     to: int

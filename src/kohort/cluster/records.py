@@ -5,19 +5,11 @@ Kafka's counterparts are RegisterBrokerRecord, FenceBrokerRecord and PartitionCh
 
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
-from uuid import UUID
 
-from kohort.types import Timestamp
+from kohort.types import Timestamp, TopicIdPartition
 
 NO_LEADER: Final = -1
 """Leader id of a partition without a leader, as in Kafka's Metadata."""
-
-
-class Place(NamedTuple):
-    """A partition by topic id, which tells it from one of a recreated topic with the same name."""
-
-    topic_id: UUID
-    partition: int
 
 
 class Leader(NamedTuple):
@@ -67,7 +59,7 @@ class LeaderChanged:
     `Leader()`: the topic was deleted.
     """
 
-    place: Place
+    partition: TopicIdPartition
     leader: Leader
 
 
@@ -78,7 +70,7 @@ class ReassignmentPlanned:
     `to` None: the move is cancelled.
     """
 
-    place: Place
+    partition: TopicIdPartition
     to: int | None
     is_ready: bool = False
     """Whether that node has read it. After a restart, it reads all of it again."""

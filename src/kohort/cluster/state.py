@@ -12,9 +12,9 @@ from kohort.cluster.records import (
     NodeFenced,
     NodeRecord,
     NodeRegistered,
-    Place,
     ReassignmentPlanned,
 )
+from kohort.types import TopicIdPartition
 
 
 class TopicKind(Enum):
@@ -38,14 +38,14 @@ class Cluster:
     def __init__(self) -> None:
         self.nodes: dict[int, NodeRegistered] = {}
         """Registered nodes that are not fenced, by id."""
-        self.leaders: dict[Place, Leader] = {}
+        self.leaders: dict[TopicIdPartition, Leader] = {}
         """Leaders of partitions that ever had one; the epoch stays when the leader is gone.
 
         Those of a deleted topic stay until a record removes them.
         """
-        self.moves: dict[Place, int] = {}
+        self.moves: dict[TopicIdPartition, int] = {}
         """Next leader of each partition with a planned move."""
-        self.ready: set[Place] = set()
+        self.ready: set[TopicIdPartition] = set()
         """Partitions with a planned move that the next leader has read."""
 
     def replay(self, record: NodeRecord) -> None:
@@ -54,51 +54,51 @@ class Cluster:
                 self.nodes[record.id] = record
             case NodeFenced():
                 self.nodes.pop(record.id, None)
-            case LeaderChanged(place=place, leader=leader):
-                self._plan(ReassignmentPlanned(place, None))
+            case LeaderChanged(partition=partition, leader=leader):
+                self._plan(ReassignmentPlanned(partition, None))
                 if leader == Leader():
-                    self.leaders.pop(place, None)
+                    self.leaders.pop(partition, None)
                 else:
-                    self.leaders[place] = leader
+                    self.leaders[partition] = leader
             case ReassignmentPlanned():
                 self._plan(record)
 
     def _plan(self, record: ReassignmentPlanned) -> None:
-        place, to, is_ready = record.place, record.to, record.is_ready
+        partition, to, is_ready = record.partition, record.to, record.is_ready
         if to is None:
-            self.moves.pop(place, None)
+            self.moves.pop(partition, None)
         else:
-            self.moves[place] = to
+            self.moves[partition] = to
         if to is not None and is_ready:
-            self.ready.add(place)
+            self.ready.add(partition)
         else:
-            self.ready.discard(place)
+            self.ready.discard(partition)
 
-    def planned(self, place: Place) -> ReassignmentPlanned:
+    def planned(self, partition: TopicIdPartition) -> ReassignmentPlanned:
         """The planned move of a partition, as a record."""
-        return ReassignmentPlanned(place, self.moves.get(place), place in self.ready)
+        return ReassignmentPlanned(partition, self.moves.get(partition), partition in self.ready)
 
     def inverse(self, record: NodeRecord) -> tuple[NodeRecord, ...]:
         """The records that undo `record`, which is about to be replayed."""
         match record:
             case NodeRegistered(id=node) | NodeFenced(id=node):
                 return (self.nodes.get(node, NodeFenced(node)),)
-            case LeaderChanged(place=place):
-                led = LeaderChanged(place, self.leaders.get(place, Leader()))
-                return (led, self.planned(place))
-            case ReassignmentPlanned(place=place):
-                return (self.planned(place),)
+            case LeaderChanged(partition=partition):
+                led = LeaderChanged(partition, self.leaders.get(partition, Leader()))
+                return (led, self.planned(partition))
+            case ReassignmentPlanned(partition=partition):
+                return (self.planned(partition),)
 
-    def leader(self, place: Place) -> Leader:
+    def leader(self, partition: TopicIdPartition) -> Leader:
         """The leader of a partition; its node is `NO_LEADER` if it has none, or that is fenced."""
-        leader = self.leaders.get(place)
+        leader = self.leaders.get(partition)
         if leader is None:
             return Leader()
         return leader if leader.node in self.nodes else Leader(NO_LEADER, leader.epoch)
 
-    def led_by(self, node: int) -> Iterator[Place]:
+    def led_by(self, node: int) -> Iterator[TopicIdPartition]:
         """The partitions that a node leads."""
-        return (place for place, leader in self.leaders.items() if leader.node == node)
+        return (partition for partition, leader in self.leaders.items() if leader.node == node)
 
     @property
     def controller_id(self) -> int:
@@ -106,8 +106,8 @@ class Cluster:
         return min(self.nodes, default=NO_LEADER)
 
 
-def places(topics: Mapping[UUID, TopicSize]) -> Iterator[Place]:
+def partitions_of(topics: Mapping[UUID, TopicSize]) -> Iterator[TopicIdPartition]:
     """The partitions of all topics."""
     for topic_id, (_, partitions) in topics.items():
         for partition in range(partitions):
-            yield Place(topic_id, partition)
+            yield TopicIdPartition(topic_id, partition)

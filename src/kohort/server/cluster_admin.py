@@ -12,7 +12,6 @@ from kohort.cluster import (
     Liveness,
     NodeRegistered,
     Observed,
-    Place,
     ReassignmentPlanned,
     SharedStorage,
     UnknownOutcomeError,
@@ -20,6 +19,7 @@ from kohort.cluster import (
 from kohort.errors import KohortError
 from kohort.runtime.clock import SystemClock
 from kohort.server.topics import MetadataRecord, SharedMetadata
+from kohort.types import TopicIdPartition
 
 _POLL_INTERVAL_S: Final = 0.2
 _RELEASE_TIMEOUT_S: Final = 1.0
@@ -154,16 +154,16 @@ class ClusterAdmin:
         self._ensure_others(node)  # another operator may have drained them
         return [replace(known, is_draining=True)]
 
-    def _place(self, topic: str, partition: int) -> Place:
+    def _place(self, topic: str, partition: int) -> TopicIdPartition:
         for topic_id, record in self._metadata.state.topics.items():
             if record.name == topic:
                 if 0 <= partition < record.partitions:
-                    return Place(topic_id, partition)
+                    return TopicIdPartition(topic_id, partition)
                 last = record.partitions - 1
                 raise KohortError(f"{topic} has no partition {partition}, only 0 to {last}")
         raise KohortError(f"there is no topic {topic}")
 
-    def _planned(self, place: Place, to: int) -> Sequence[MetadataRecord]:
+    def _planned(self, place: TopicIdPartition, to: int) -> Sequence[MetadataRecord]:
         if self._node(to).is_draining:
             raise KohortError(f"node {to} is drained, and leads nothing until it is started again")
         if to in self._gone:

@@ -14,13 +14,13 @@ What the nodes share is in memory, as are the logs. Nothing happens but in calls
 
 from collections.abc import Callable
 
-from kohort.cluster import Leader, Place
+from kohort.cluster import Leader
 from kohort.log.base import Log
 from kohort.log.shared_memory import MemoryStorage, SharedMemory
 from kohort.server.cluster import LeadershipManager
 from kohort.server.config import Config
 from kohort.server.topics import SharedMetadata, SharedTopics, coordinator_topics
-from kohort.types import Instant, Timestamp
+from kohort.types import Instant, Timestamp, TopicIdPartition
 
 START = Timestamp(1_700_000_000_000)
 
@@ -135,4 +135,4 @@ class Nodes:
         await metadata.read_on()
         found = [each.id for each in metadata.state.topics.values() if each.name == topic]
         assert found, f"there is no topic {topic}"
-        return metadata.state.cluster.leader(Place(found[0], partition))
+        return metadata.state.cluster.leader(TopicIdPartition(found[0], partition))

@@ -19,9 +19,9 @@ from kohort.client.membership.events import (
     EndPartitions,
     ResolveTopics,
     Send,
-    TopicIdPartition,
 )
 from kohort.errors import ErrorCode
+from kohort.types import TopicIdPartition
 
 TOPIC_ID = UUID(int=1)
 INTERVAL_MS = 5_000

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Self
 from uuid import UUID
 
-from kohort.cluster import Leader, Observed, Place, ReassignmentPlanned
+from kohort.cluster import Leader, Observed, ReassignmentPlanned
 from kohort.log.backing import Checkpoint
 from kohort.log.base import LogConfig
 from kohort.log.shared_memory import MemoryStorage, SharedMemory, SharedMemoryDirectory
@@ -16,7 +16,7 @@ from kohort.runtime.clock import SystemClock
 from kohort.server.broker import Broker
 from kohort.server.config import Config
 from kohort.server.topics import SharedMetadata
-from kohort.types import Instant, Timestamp, TopicPartition
+from kohort.types import Instant, Timestamp, TopicIdPartition, TopicPartition
 from server.net.bench import Peer
 
 
@@ -82,13 +82,13 @@ class SharedCluster:
         """Those of all nodes, as `bootstrap.servers`."""
         return ",".join(str(broker.address) for broker in self.brokers.values())
 
-    async def plan_move(self, place: Place, to: int) -> SharedMetadata:
+    async def plan_move(self, place: TopicIdPartition, to: int) -> SharedMetadata:
         """Have a partition moved; the metadata that tells when it is there."""
         metadata = SharedMetadata(self.storages[to], self.clock.timestamp)
         await metadata.decide(lambda: [ReassignmentPlanned(place, to)])
         return metadata
 
-    async def move(self, place: Place, to: int) -> None:
+    async def move(self, place: TopicIdPartition, to: int) -> None:
         """Have a partition moved, and wait until it is there."""
         metadata = await self.plan_move(place, to)
         async with asyncio.timeout(60):
@@ -116,10 +116,10 @@ class SharedCluster:
             for index, leader in enumerate(leaders)
         )
 
-    def place(self, topic: str, partition: int = 0) -> Place:
+    def place(self, topic: str, partition: int = 0) -> TopicIdPartition:
         known = next(iter(self.brokers.values())).topics.get(topic)
         assert known is not None
-        return Place(known.id, partition)
+        return TopicIdPartition(known.id, partition)
 
 
 class SlowLogs(SharedMemoryDirectory):

@@ -15,7 +15,6 @@ from kohort.cluster import (
     LeaderChanged,
     NodeFenced,
     NodeRegistered,
-    Place,
     worker_of,
 )
 from kohort.cluster import Endpoint as NodeEndpoint
@@ -35,7 +34,7 @@ from kohort.server.cluster.nodes import (
 from kohort.server.handlers.metadata import TOPICS_PER_TURN
 from kohort.server.topics import METADATA, OFFSETS_TOPIC, Topic, Topics
 from kohort.server.topics.metadata_log import METADATA_LOG, MetadataLog
-from kohort.types import Timestamp, TopicPartition
+from kohort.types import Timestamp, TopicIdPartition, TopicPartition
 from server.handlers.bench import HandlerBench
 from server.identities import ENDPOINT
 
@@ -173,7 +172,7 @@ def led_by_others(bench: HandlerBench, partitions: int) -> None:
     topic = bench.topics.create("t", partitions)
     log = MetadataLog(bench.directory.open(METADATA, METADATA_LOG), bench.clock.timestamp, "")
     for partition in range(partitions):
-        log.commit(LeaderChanged(Place(topic.id, partition), Leader(77, 5 + partition)))
+        log.commit(LeaderChanged(TopicIdPartition(topic.id, partition), Leader(77, 5 + partition)))
 
 
 async def epochs_told(bench: HandlerBench) -> list[int]:
@@ -269,7 +268,7 @@ class TestANodeThatHasLeft:
         """Responses are kept as long as nothing is logged."""
         topic = self.bench.topics.create("t", 1)
         self.bench.nodes = self.nodes
-        self.cluster.replay(LeaderChanged(Place(topic.id, 0), Leader(1, 0)))
+        self.cluster.replay(LeaderChanged(TopicIdPartition(topic.id, 0), Leader(1, 0)))
         self.replay(registered(1, "one"))
         self.replay(registered(2, "two"))
         self.replay(NodeFenced(2))
@@ -314,7 +313,7 @@ class TestListenersThatNotAllNodesHave:
         inside = NodeEndpoint("INSIDE", "one", 9092)
         cluster.replay(NodeRegistered(1, 1, (inside,), registered_at=Timestamp(0)))
         cluster.replay(registered(2, "two"))
-        cluster.replay(LeaderChanged(Place(topic.id, 0), Leader(1, 3)))
+        cluster.replay(LeaderChanged(TopicIdPartition(topic.id, 0), Leader(1, 3)))
         former = RecentlyDepartedNodes(self.bench.clock.now)
         self.bench.nodes = ClusterNodes(cluster, self.bench.topics, 2, None, former)
 

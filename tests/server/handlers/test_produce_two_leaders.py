@@ -15,7 +15,6 @@ from uuid import UUID
 import pytest
 
 from effort import seeds
-from kohort.cluster import Place
 from kohort.errors import ErrorCode
 from kohort.log.base import LogConfig
 from kohort.log.producers import REMEMBERED_BATCHES
@@ -24,7 +23,7 @@ from kohort.log.shared_memory import MemoryStorage, SharedMemory
 from kohort.server.refused_batches import RETRIED_ERRORS
 from kohort.server.topics import SharedMetadata, SharedTopics, TopicRecord
 from kohort.server.topics.cluster_metadata import ClusterIdRecord
-from kohort.types import TopicPartition
+from kohort.types import TopicIdPartition, TopicPartition
 from server.handlers.bench import START, HandlerBench, batch_of
 from server.handlers.java_producer import EpochBumpError, JavaProducer, ProduceRequest
 
@@ -158,7 +157,7 @@ class History:
             former.logs.end_all()  # it is fenced; else it hands the partition over
         await former.topics.resign(ORDERS)
         self._leader, self._epoch = at, self._epoch + 1
-        await self._nodes[at].topics.become_leader(Place(ID, 0), self._epoch)
+        await self._nodes[at].topics.become_leader(TopicIdPartition(ID, 0), self._epoch)
         self._told.append(f"{at} leads in epoch {self._epoch}")
 
     async def disconnect(self, at: int) -> None:

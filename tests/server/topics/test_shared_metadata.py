@@ -12,7 +12,6 @@ from kohort.cluster import (
     Leader,
     LeaderChanged,
     Logged,
-    Place,
     UnknownOutcomeError,
 )
 from kohort.log.shared_memory import MemoryStorage, SharedMemory
@@ -29,7 +28,7 @@ from kohort.server.topics.shared_metadata import (
     OutcomeLostError,
     SharedMetadata,
 )
-from kohort.types import Timestamp
+from kohort.types import Timestamp, TopicIdPartition
 from server.topics.test_topics import content
 
 NOW = Timestamp(1_700_000_000_000)
@@ -161,7 +160,7 @@ async def test_a_decision_on_less_than_is_logged_is_not_appended(nodes: Nodes) -
 
 
 async def test_decisions_are_made_on_all_that_is_logged(nodes: Nodes) -> None:
-    place = Place(UUID(int=1), 0)
+    place = TopicIdPartition(UUID(int=1), 0)
 
     async def lead(metadata: SharedMetadata) -> None:
         for _ in range(20):

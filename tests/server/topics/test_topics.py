@@ -20,7 +20,6 @@ from kohort.cluster import (
     LeaderChanged,
     NodeFenced,
     NodeRegistered,
-    Place,
     ReassignmentPlanned,
 )
 from kohort.errors import ErrorCode, KafkaError, KohortError
@@ -49,7 +48,7 @@ from kohort.server.topics.cluster_metadata import (
 from kohort.server.topics.metadata_log import METADATA_LOG
 from kohort.server.topics.topic import NewTopic
 from kohort.server.topics.topics import Topics, new_cluster_id
-from kohort.types import Timestamp, TopicPartition
+from kohort.types import Timestamp, TopicIdPartition, TopicPartition
 from server.faulty_logs import EVERY_PARTITION
 from server.handlers.bench import START, HandlerBench
 
@@ -222,7 +221,9 @@ ENTRIES = [
     )
     for number in range(4)
 ]
-PLACES = st.builds(Place, st.integers(0, 1).map(lambda n: UUID(int=n)), st.integers(0, 1))
+PLACES = st.builds(
+    TopicIdPartition, st.integers(0, 1).map(lambda n: UUID(int=n)), st.integers(0, 1)
+)
 RECORDS: st.SearchStrategy[MetadataRecord] = st.one_of(
     st.builds(
         NodeRegistered,

@@ -24,7 +24,6 @@ from kohort.client.membership import (
     Request,
     SyncGroup,
     SyncGroupResponse,
-    TopicIdPartition,
 )
 from kohort.client.net import Connection
 from kohort.client.offset_messages import MAX_VERSION_BY_NAME
@@ -37,6 +36,7 @@ from kohort.protocol.subscription import (
     encode_assignment,
     encode_subscription,
 )
+from kohort.types import TopicIdPartition
 
 PROTOCOL_TYPE: Final = "consumer"
 STATIC_MEMBERS_SINCE: Final = 5

@@ -27,7 +27,6 @@ from kohort.client.membership.events import (
     Start,
     SyncGroup,
     SyncGroupResponse,
-    TopicIdPartition,
 )
 from kohort.client.membership.leaving import LEAVE_TIMEOUT_MS
 from kohort.client.membership.membership import Actions, Membership
@@ -64,6 +63,5 @@ __all__ = [
     "Start",
     "SyncGroup",
     "SyncGroupResponse",
-    "TopicIdPartition",
     "Uniform",
 ]

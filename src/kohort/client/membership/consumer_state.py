@@ -18,11 +18,10 @@ from kohort.client.membership.events import (
     Left,
     Raise,
     Start,
-    TopicIdPartition,
 )
 from kohort.client.membership.session import Uniform
 from kohort.client.membership.state import JOIN_RESERVE_MS, MemberState
-from kohort.types import TopicPartition
+from kohort.types import TopicIdPartition, TopicPartition
 
 MIN_SESSION_INTERVALS: Final = 3
 """Minimum length of a session in heartbeat intervals; the coordinator's is longer."""

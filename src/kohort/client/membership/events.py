@@ -7,12 +7,12 @@ no longer in flight is ignored.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 from uuid import UUID
 
 from kohort.client.group_errors import GroupError
 from kohort.errors import ErrorCode
-from kohort.types import TopicPartition
+from kohort.types import TopicIdPartition, TopicPartition
 
 NONE = ErrorCode.none
 
@@ -26,13 +26,6 @@ class End(Enum):
     """Fenced, expired or deleted: others may own it already, and nothing is committed any more."""
     CLOSED = "closed"
     """This member ends it; its partitions drain as if revoked."""
-
-
-class TopicIdPartition(NamedTuple):
-    """A partition as the consumer protocol names it."""
-
-    topic_id: UUID
-    partition: int
 
 
 # --- requests ---

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from uuid import UUID
 
 from kohort.client.membership.consumer_state import ConsumerPhase, ConsumerState
-from kohort.client.membership.events import End, ResolveTopics, TopicIdPartition
-from kohort.types import TopicPartition
+from kohort.client.membership.events import End, ResolveTopics
+from kohort.types import TopicIdPartition, TopicPartition
 
 
 def handle_assignment(

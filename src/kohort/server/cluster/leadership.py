@@ -41,7 +41,6 @@ from kohort.cluster import (
     NodeFenced,
     NodeRegistered,
     Observed,
-    Place,
     ReassignmentPlanned,
     SharedStorage,
     Situation,
@@ -55,7 +54,7 @@ from kohort.server.cluster.joining import this_machine
 from kohort.server.cluster.node_status import MembershipLogger, NodeStatus
 from kohort.server.logging import fields
 from kohort.server.topics import MetadataRecord, SharedMetadata, SharedTopics
-from kohort.types import Instant, Timestamp, TopicPartition
+from kohort.types import Instant, Timestamp, TopicIdPartition, TopicPartition
 from kohort.util.time_slice import TimeSlices
 
 logger = logging.getLogger("kohort.cluster")
@@ -149,7 +148,7 @@ class LeadershipManager:
         """Whether `work` has succeeded once."""
         self._worked = asyncio.Event()
         """Set whenever `work` has ended."""
-        self._planned: dict[tuple[Place, int], Instant] = {}
+        self._planned: dict[tuple[TopicIdPartition, int], Instant] = {}
         """Planned moves of partitions that this node leads, and when they were first seen."""
         self._in_transition: dict[TopicPartition, Instant] = {}
         """Partitions in their transition period with its start, the latest last."""
@@ -437,7 +436,9 @@ class LeadershipManager:
         if not failures and len(led) == len(mine):
             self._reconciled = end_offset, self._has_lease, topics.taken, topics.given_up
 
-    async def _become_leader(self, place: Place, epoch: int, failures: list[Exception]) -> None:
+    async def _become_leader(
+        self, place: TopicIdPartition, epoch: int, failures: list[Exception]
+    ) -> None:
         """Lead a partition. An error is added to `failures`, and does not stop the others."""
         try:
             await self._topics.become_leader(place, epoch)
@@ -458,7 +459,7 @@ class LeadershipManager:
             del self._in_transition[partition]
             self._topics.end_transition(partition)
 
-    def _assigned_partitions(self) -> Sequence[tuple[Place, int]]:
+    def _assigned_partitions(self) -> Sequence[tuple[TopicIdPartition, int]]:
         """Partitions and epochs that the log assigns to this node in its current session."""
         if not (self._is_registered and self._has_lease):
             return ()
@@ -501,7 +502,7 @@ class LeadershipManager:
             self._last_ready_report = now
             await self._metadata.decide(self._ready_records)
 
-    def _incoming_moves(self) -> list[Place]:
+    def _incoming_moves(self) -> list[TopicIdPartition]:
         """Partitions that this node leads next, and another node leads now."""
         cluster = self._metadata.state.cluster
         return [
@@ -540,7 +541,7 @@ class LeadershipManager:
             goes_on = await self._metadata.decide(handed_over)
         await self._reconcile_leadership()
 
-    def _moves_to_hand_over(self) -> list[tuple[Place, int]]:
+    def _moves_to_hand_over(self) -> list[tuple[TopicIdPartition, int]]:
         """Planned moves that are ready, or have waited for `READY_TIMEOUT_MS`."""
         cluster, now = self._metadata.state.cluster, self._clock.now()
         self._planned = {
@@ -554,7 +555,9 @@ class LeadershipManager:
             if move[0] in cluster.ready or now - since >= READY_TIMEOUT_MS
         ]
 
-    def _handover_records(self, moving: Iterable[tuple[Place, int]]) -> Sequence[MetadataRecord]:
+    def _handover_records(
+        self, moving: Iterable[tuple[TopicIdPartition, int]]
+    ) -> Sequence[MetadataRecord]:
         """Records of the new leaders of these partitions."""
         cluster = self._metadata.state.cluster
         return [

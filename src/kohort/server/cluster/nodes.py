@@ -3,13 +3,13 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
-from kohort.cluster import NO_LEADER, Cluster, Leader, NodeRegistered, Place, worker_of
+from kohort.cluster import NO_LEADER, Cluster, Leader, NodeRegistered, worker_of
 from kohort.coordinator_common import partition_for
 from kohort.log.base import LogState
 from kohort.security.peer import Endpoint
 from kohort.server.addresses import local_socket_of
 from kohort.server.topics import Topic, Topics
-from kohort.types import Instant, TopicPartition
+from kohort.types import Instant, TopicIdPartition, TopicPartition
 
 LISTED_MS: Final = 9_000
 """Time for which Metadata lists a node after it has left: Kafka's `broker.session.timeout.ms`."""
@@ -237,11 +237,11 @@ class ClusterNodes:
         return [self.leader(topic, partition) for partition in range(len(topic.partitions))]
 
     def leader(self, topic: Topic, partition: int) -> Leader:
-        return self._cluster.leader(Place(topic.id, partition))
+        return self._cluster.leader(TopicIdPartition(topic.id, partition))
 
     def coordinator(self, topic: str, key: str) -> int:
         known = self._topics.get(topic)
         if known is None:
             return NO_LEADER
         partition = partition_for(key, len(known.partitions))
-        return self._cluster.leader(Place(known.id, partition)).node
+        return self._cluster.leader(TopicIdPartition(known.id, partition)).node

@@ -29,7 +29,6 @@ from kohort.cluster import (
     LeaderChanged,
     NodeFenced,
     NodeRegistered,
-    Place,
     ReassignmentPlanned,
 )
 from kohort.protocol import batches
@@ -38,7 +37,7 @@ from kohort.security import acls
 from kohort.security.acls import AclBinding, AclOperation, AclPermissionType, Acls, PatternType
 from kohort.security.scram import BY_MECHANISM, ScramCredential, ScramMechanism, ScramUsers
 from kohort.server.config import ResourceType
-from kohort.types import Timestamp, TopicPartition
+from kohort.types import Timestamp, TopicIdPartition, TopicPartition
 
 T = TypeVar("T")
 
@@ -304,10 +303,10 @@ def encode(record: MetadataRecord) -> tuple[bytes, bytes | None]:
             return _json({"node": record.id}), None
         case LeaderChanged(leader=leader):
             led = None if leader == Leader() else _json(leader._asdict())
-            return _key_of("leader of", record.place), led
+            return _key_of("leader of", record.partition), led
         case ReassignmentPlanned(to=to, is_ready=is_ready):
             move = None if to is None else _json({"to": to, "ready": is_ready})
-            return _key_of("move of", record.place), move
+            return _key_of("move of", record.partition), move
 
 
 def _encode_node(node: NodeRegistered) -> bytes:
@@ -324,7 +323,7 @@ def _encode_node(node: NodeRegistered) -> bytes:
     )
 
 
-def _key_of(kind: str, place: Place) -> bytes:
+def _key_of(kind: str, place: TopicIdPartition) -> bytes:
     return _json({kind: str(place.topic_id), "partition": place.partition})
 
 
@@ -363,10 +362,10 @@ def decode(key: bytes, value: bytes | None) -> MetadataRecord:
         case {"node": int(node), **rest} if not rest:
             return NodeFenced(node) if fields is None else _decode_node(node, fields)
         case {"leader of": str(text), "partition": int(partition), **rest} if not rest:
-            place = Place(_id("leader", text), partition)
+            place = TopicIdPartition(_id("leader", text), partition)
             return LeaderChanged(place, Leader() if fields is None else _leader(fields))
         case {"move of": str(text), "partition": int(partition), **rest} if not rest:
-            place = Place(_id("move", text), partition)
+            place = TopicIdPartition(_id("move", text), partition)
             if fields is None:
                 return ReassignmentPlanned(place, None)
             move = _fields("move", fields, {"to": int, "ready": bool})

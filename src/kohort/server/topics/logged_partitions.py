@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable
 
-from kohort.cluster import Leader, Place
+from kohort.cluster import Leader
 from kohort.log.findings import Known
 from kohort.server.topics.cluster_metadata import ClusterState, decode_batches
 from kohort.server.topics.reconciliation import places_of
-from kohort.types import TopicPartition
+from kohort.types import TopicIdPartition, TopicPartition
 
 
 def known_partitions(batches: Iterable[bytes]) -> dict[TopicPartition, Known]:
@@ -18,6 +18,8 @@ def known_partitions(batches: Iterable[bytes]) -> dict[TopicPartition, Known]:
     known: dict[TopicPartition, Known] = {}
     for topic in state.topics.values():
         for partition, topic_id in places_of(topic).items():
-            leader = state.cluster.leaders.get(Place(topic_id, partition.partition), Leader())
+            leader = state.cluster.leaders.get(
+                TopicIdPartition(topic_id, partition.partition), Leader()
+            )
             known[partition] = Known(topic_id, max(leader.epoch, 0))
     return known

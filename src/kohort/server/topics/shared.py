@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Final, TypeVar
 from uuid import UUID
 
-from kohort.cluster import NO_LEADER, FencedError, Place, TopicKind, TopicSize, UnknownOutcomeError
+from kohort.cluster import NO_LEADER, FencedError, TopicKind, TopicSize, UnknownOutcomeError
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log.base import Log
 from kohort.log.remote_log import RemoteLog
@@ -44,7 +44,7 @@ from kohort.server.topics.topics import (
     topic_chars,
     unknown_topic,
 )
-from kohort.types import Timestamp, TopicPartition
+from kohort.types import Timestamp, TopicIdPartition, TopicPartition
 from kohort.util.time_slice import TimeSlices
 
 logger = logging.getLogger("kohort.topics")
@@ -119,14 +119,14 @@ class SharedTopics(FollowingTopics):
         """The partitions that are to be led here next, and are read meanwhile."""
         return MappingProxyType(self._standbys)
 
-    def partition_of(self, place: Place) -> TopicPartition | None:
+    def partition_of(self, place: TopicIdPartition) -> TopicPartition | None:
         """A partition by its topic's id; None if there is no such topic or partition."""
         topic = self.by_id(place.topic_id)
         if topic is None or place.partition >= len(topic.partitions):
             return None
         return TopicPartition(topic.name, place.partition)
 
-    async def become_leader(self, place: Place, epoch: int) -> None:
+    async def become_leader(self, place: TopicIdPartition, epoch: int) -> None:
         """Open a partition as its leader in this epoch: serve its records, load its shard.
 
         No-op if it is led here already, or its topic was deleted. Raises OSError.
@@ -154,7 +154,7 @@ class SharedTopics(FollowingTopics):
         if partition in self._led and (log := self.log(*partition)) is not None:
             log.in_leader_transition = False
 
-    def start_standby(self, place: Place, on_ready: Callable[[], object]) -> None:
+    def start_standby(self, place: TopicIdPartition, on_ready: Callable[[], object]) -> None:
         """Read a partition that another node leads, to lead it soon after that node resigns.
 
         `on_ready` is called when it has been read, if that takes time. No-op if it is led or read
@@ -393,7 +393,7 @@ class SharedTopics(FollowingTopics):
             async with asyncio.timeout(LED_WITHIN_S):
                 for topic in topics:
                     for partition in range(len(topic.partitions)):
-                        place = Place(topic.id, partition)
+                        place = TopicIdPartition(topic.id, partition)
                         while self.by_id(topic.id) and cluster.leader(place).node == NO_LEADER:
                             self._applied.clear()
                             await self._applied.wait()

@@ -61,12 +61,12 @@ def difference(
         if known.get(key) != record:
             changes.append(record)
             if isinstance(record, LeaderChanged):
-                led.add(record.place)
-        elif isinstance(record, ReassignmentPlanned) and record.place in led:
+                led.add(record.partition)
+        elif isinstance(record, ReassignmentPlanned) and record.partition in led:
             changes.append(record)  # a new leader ends the plan that there was
     ended = (
         each
         for each in tombstones
-        if not isinstance(each, ReassignmentPlanned) or each.place not in led
+        if not isinstance(each, ReassignmentPlanned) or each.partition not in led
     )
     return [*ended, *changes]

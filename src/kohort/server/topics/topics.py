@@ -22,7 +22,6 @@ from secrets import token_bytes
 from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
-from kohort.cluster import Place
 from kohort.errors import ErrorCode, KafkaError, fresh
 from kohort.log.base import Log, LogDirectory, OwnedLogDirectory
 from kohort.log.directory_format import METADATA_ID
@@ -70,7 +69,7 @@ from kohort.server.topics.reconciliation import (
 from kohort.server.topics.response_cache import ResponseCache
 from kohort.server.topics.topic import Growth, NewTopic, Topic
 from kohort.server.topics.topic_logs import Placement, TopicLogs, everywhere
-from kohort.types import Timestamp, TopicPartition
+from kohort.types import Timestamp, TopicIdPartition, TopicPartition
 from kohort.util.time_slice import TimeSlices
 
 MAX_PARTITIONS_PER_REQUEST = 10_000
@@ -202,7 +201,7 @@ class Topics:
 
     def leader_epoch(self, topic_id: UUID, partition: int) -> int:
         """The epoch in which a partition is led, as far as the metadata tell; 0 at first."""
-        leader = self._metadata.state.cluster.leaders.get(Place(topic_id, partition))
+        leader = self._metadata.state.cluster.leaders.get(TopicIdPartition(topic_id, partition))
         return 0 if leader is None else leader.epoch
 
     @property
