@@ -3,6 +3,9 @@
 import asyncio
 import errno
 import os
+import shutil
+import threading
+from uuid import UUID
 
 import pytest
 
@@ -13,7 +16,7 @@ from kohort.log.local import LocalDirectory
 from kohort.log.recovery import LastEnd
 from waiting import until
 
-from .conftest import DAY, NOW, ORDERS, batch, fill, from_producer, records_of, values_of
+from .conftest import DAY, NOW, ORDERS, ORDERS_ID, batch, fill, from_producer, records_of, values_of
 
 SMALL = LogConfig(segment_bytes=2_000, index_interval_bytes=200)
 
@@ -385,6 +388,69 @@ class TestSyncing:
         syncs.failing = None
         await until(lambda: log.end_offset == 1)
         assert values_of(log) == [b"a"]
+
+    async def test_a_removed_log_whose_checkpoint_waits_for_a_sync_is_no_problem(self, data, syncs):
+        directory = LocalDirectory(data, durability="fsync")
+        directory.directories.make({ORDERS: ORDERS_ID})
+        log = directory.open(ORDERS, SMALL)
+        await append_durably(log, batch(b"a"))
+        log.append(batch(b"b"), NOW)
+        log.trim(1)
+        directory.remove(ORDERS, ORDERS_ID)
+        await asyncio.wait(asyncio.all_tasks() - {asyncio.current_task()}, timeout=60)
+        assert not directory.problems
+        assert not directory.problems.failed_syncs
+        directory.close()
+
+    async def test_a_sync_of_a_removed_log_that_fails_is_not_retried(self, data, syncs):
+        directory = LocalDirectory(data, durability="fsync")
+        directory.directories.make({ORDERS: ORDERS_ID})
+        log = directory.open(ORDERS, SMALL)
+        await append_durably(log, batch(b"a"))
+        log.append(batch(b"b"), NOW)
+        syncs.failing = OSError(errno.EIO, "broken")
+        waiting = asyncio.ensure_future(log.durable())
+        await asyncio.sleep(0)
+        log.end(ErrorCode.unknown_topic_or_partition)
+        with pytest.raises(OSError):
+            await waiting
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        assert not directory.problems
+        syncs.failing = None
+        directory.close()
+
+    async def test_a_removed_log_leaves_the_checkpoint_of_its_successor_alone(
+        self, data, monkeypatch
+    ):
+        directory = LocalDirectory(data, durability="fsync")
+        directory.directories.make({ORDERS: ORDERS_ID})
+        log = directory.open(ORDERS, SMALL)
+        await append_durably(log, batch(b"a", b"b", b"c"))
+        really, gate, started = durability.sync_path, threading.Event(), asyncio.Event()
+        loop = asyncio.get_running_loop()
+
+        def sync(path):
+            loop.call_soon_threadsafe(started.set)
+            gate.wait(60)
+            really(path)
+
+        monkeypatch.setattr(durability, "sync_path", sync)
+        log.append(batch(b"d"), NOW)
+        log.trim(3)
+        waiting = asyncio.ensure_future(log.durable())
+        await started.wait()
+        monkeypatch.setattr(durability, "sync_path", really)
+        directory.remove(ORDERS, ORDERS_ID)
+        directory.directories.make({ORDERS: UUID(int=8)})
+        await append_durably(directory.open(ORDERS, SMALL), batch(b"new"))
+        gate.set()
+        await asyncio.wait([waiting])
+        data_after_kill = data.with_name("killed")
+        shutil.copytree(data, data_after_kill)
+        again = LocalDirectory(data_after_kill)
+        assert values_of(again.open(ORDERS, SMALL)) == [b"new"]
+        again.close()
+        directory.close()
 
     async def test_and_the_next_start_checks_everything(self, data, syncs):
         directory = LocalDirectory(data, durability="fsync")

@@ -94,6 +94,10 @@ class Backing(Protocol):
         """The records from `end_offset` on were removed."""
         ...
 
+    def removed(self) -> None:
+        """Store nothing more, and report no failure: another log may get the name of this one."""
+        ...
+
     def save_producers(self, snapshot: Buffer) -> None:
         """Store it in place of the one before, at once and whole. Raises OSError."""
         ...
@@ -156,6 +160,9 @@ class UnsyncedBacking:
         pass
 
     def taken_back(self, end_offset: int) -> None:
+        pass
+
+    def removed(self) -> None:
         pass
 
 

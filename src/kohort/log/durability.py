@@ -152,7 +152,9 @@ class Commit(Protocol):
 class GroupCommit:
     """The fsyncs of one log. Lives on the loop thread."""
 
-    __slots__ = ("_executor", "_failures", "_log", "_next", "_retrying", "_running", "failure")
+    __slots__ = (
+        "_executor", "_failures", "_is_closed", "_log", "_next", "_retrying", "_running", "failure",
+    )  # fmt: skip
 
     def __init__(self, log: Syncable, executor: Executor) -> None:
         self._log = log
@@ -161,6 +163,7 @@ class GroupCommit:
         self._next: asyncio.Task[None] | None = None
         self._retrying: asyncio.Task[None] | None = None
         self._failures = 0
+        self._is_closed = False
         self.failure: OSError | None = None
         """Why nothing can be made durable now; None if it can."""
 
@@ -190,6 +193,7 @@ class GroupCommit:
 
     def close(self) -> None:
         """Try the disk no more."""
+        self._is_closed = True
         if self._retrying is not None:
             self._retrying.cancel()
 
@@ -216,7 +220,8 @@ class GroupCommit:
         self.failure = error
         self._failures += 1
         self._log.sync_failed(error)
-        self._retrying = asyncio.get_running_loop().create_task(self._retry())
+        if not self._is_closed:
+            self._retrying = asyncio.get_running_loop().create_task(self._retry())
 
     async def _retry(self) -> None:
         await resumed(self._log, self._executor)

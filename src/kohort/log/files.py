@@ -199,8 +199,8 @@ class FileBacking:
 
     __slots__ = (
         "_discarded", "_executor", "_files", "_has_new_names", "_health",
-        "_is_durable", "_latest_epoch", "_path", "_pending", "_recovery_point", "_storing",
-        "_syncing",
+        "_is_durable", "_is_removed", "_latest_epoch", "_path", "_pending", "_recovery_point",
+        "_storing", "_syncing",
     )  # fmt: skip
 
     def __init__(
@@ -227,6 +227,7 @@ class FileBacking:
         self._files = files
         self._executor = executor
         self._is_durable = durable
+        self._is_removed = False
         self._storing = Lock() if saves_in_sync else None
         self._health = health
         self._recovery_point = checkpoint.recovery_point
@@ -349,11 +350,13 @@ class FileBacking:
             return
         with self._storing:  # one sync at a time, and the end of the log, may come here together
             checkpoint, self._pending = self._pending, None
-            if checkpoint is None:
+            if checkpoint is None or self._is_removed:
                 return
             try:
                 self._store(checkpoint)
             except OSError:
+                if self._is_removed:  # its directory meanwhile, too
+                    return
                 self._pending = self._pending or checkpoint
                 raise
 
@@ -361,6 +364,10 @@ class FileBacking:
         store_checkpoint(self._path, checkpoint, durable=self._is_durable)
         if checkpoint.epochs:
             store_epochs(self._path, checkpoint.epochs, durable=self._is_durable)
+
+    def removed(self) -> None:
+        self._is_removed = True
+        self._health.forget()
 
     def save_producers(self, snapshot: Buffer) -> None:
         replace_file(f"{self._path}/{PRODUCERS}", snapshot, durable=False)

@@ -152,6 +152,8 @@ class SyncedLog(ReadableLog):
     def end(self, code: ErrorCode) -> None:
         if self._commit is not None:
             self._commit.close()
+        if code is ErrorCode.unknown_topic_or_partition:
+            self._backing.removed()
         super().end(code)
 
     def _check_disk(self) -> None:
