@@ -21,7 +21,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from cli.running import runner
 from cli.served import Serve, ask, endpoint
 from kohort.client import ConsumerGroup, Generation
-from kohort.server.supervisor import END_UNSTARTED
+from kohort.server.config import Config
+from kohort.server.supervisor import END_UNSTARTED, Supervisor, worker_process
 from kohort.testing.server_process import ServerProcess
 from kohort.types import TopicPartition as ClientPartition
 from waiting import wait_until
@@ -33,7 +34,10 @@ MANY_PARTITIONS = f"--set=num.partitions={PARTITIONS}"
 
 def workers_of(server: ServerProcess) -> list[int]:
     """The ids of the processes of the workers, in the order of their nodes."""
-    pid = server.process.pid
+    return children_of(server.process.pid)
+
+
+def children_of(pid: int) -> list[int]:
     return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
@@ -187,6 +191,24 @@ def test_a_worker_that_is_killed_comes_back(serve: Serve, killed: int) -> None:
     assert f"node={killed}" in server.line("worker is serving again")
     assert read_on(addresses[killed], 2 * RECORDS) == list(range(2 * RECORDS))
     assert server.stop() == 0
+
+
+async def test_a_worker_that_hangs_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(worker_process, "MAX_MISSED_SIGNS", 5)
+    listen = {"listeners": "127.0.0.1:0", "log.dir": str(tmp_path / "d")}
+    async with Supervisor(Config(listen | {"workers": "2", "num.partitions": 6})) as supervisor:
+        await supervisor.start()
+        addresses = [report.advertised for report in supervisor.reports]
+        await asyncio.to_thread(produce, addresses[0])
+        _, hung = children_of(os.getpid())[-2:]
+        os.kill(hung, signal.SIGSTOP)
+        await asyncio.to_thread(produce, addresses[0], RECORDS)  # waits for the leader of some
+        assert not is_alive(hung)
+        assert "worker hangs, killing it" in caplog.messages
+        found = await asyncio.to_thread(read_on, addresses[1], 2 * RECORDS)
+        assert found == list(range(2 * RECORDS))
 
 
 def test_a_worker_does_not_start_without_its_directory(serve: Serve, tmp_path: Path) -> None:

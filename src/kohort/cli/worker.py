@@ -34,7 +34,10 @@ from kohort.server.broker import Broker  # noqa: E402
 from kohort.server.logging import configure  # noqa: E402
 from kohort.server.net import raise_limit  # noqa: E402
 from kohort.server.supervisor import (  # noqa: E402
+    ALIVE,
+    ALIVE_INTERVAL_S,
     END_UNSTARTED,
+    ENDING,
     MAX_LINE,
     RELOAD,
     Assignment,
@@ -51,6 +54,7 @@ async def run() -> int:
     if not line:
         return 0  # the parent is gone already
     signal.signal(END_UNSTARTED, signal.SIG_IGN)  # what begins here ends cleanly
+    showing_life = asyncio.create_task(_show_life(writer))
     assignment = Assignment.decode(line)
     config = assignment.config
     configure(config["logging.format"], config["logging.level"], config["node.id"])
@@ -73,6 +77,8 @@ async def run() -> int:
     writer.write(_report(broker).encode())
     await first(stop.asked, broker.lost)
     obeying.cancel()
+    showing_life.cancel()
+    writer.write(ENDING)
     return 0 if await close(broker) and not broker.lost.is_set() else FAILED
 
 
@@ -89,6 +95,13 @@ def _report(broker: Broker) -> Report:
         advertised=str(broker.advertised),
         cluster_id=broker.cluster_id,
     )
+
+
+async def _show_life(writer: asyncio.StreamWriter) -> None:
+    """Tell the parent again and again that the event loop runs."""
+    while True:
+        writer.write(ALIVE)
+        await asyncio.sleep(ALIVE_INTERVAL_S)
 
 
 async def _obey(reader: asyncio.StreamReader, broker: Broker, stop: Stop) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import signal
 import sys
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from kohort.server.cluster.workers import Worker
 from kohort.server.config import Config
 from kohort.server.supervisor import worker_process
-from kohort.server.supervisor.assignment import END_UNSTARTED, Assignment, Report
+from kohort.server.supervisor.assignment import ALIVE, END_UNSTARTED, ENDING, Assignment, Report
 from kohort.server.supervisor.worker_process import WorkerProcess
 
 SERVES_AND_ENDS = f"""
@@ -137,3 +138,80 @@ async def test_a_process_that_appears_during_the_stop_ends(
     await asyncio.sleep(0)  # the process is being made
     worker.stop()
     assert await running == 0
+
+
+SERVES = f"""
+import pathlib, socket, sys, time
+parent = socket.socket(fileno=0)
+parent.sendall({Report(cluster_id="c").encode()!r})
+pathlib.Path(sys.argv[1]).touch()
+"""
+HANGS = SERVES + "time.sleep(3600)"
+SHOWS_LIFE = f"""{SERVES}
+for _ in range(60):
+    parent.sendall({ALIVE!r})
+    time.sleep(0.05)
+"""
+CLOSES_FOR_LONG = f"""
+import socket, time
+parent = socket.socket(fileno=0)
+parent.sendall({Report(cluster_id="c").encode() + ENDING!r})
+time.sleep(1)
+"""
+
+
+def few_signs(monkeypatch: pytest.MonkeyPatch, interval_s: float, missed: int) -> None:
+    monkeypatch.setattr(worker_process, "ALIVE_INTERVAL_S", interval_s)
+    monkeypatch.setattr(worker_process, "MAX_MISSED_SIGNS", missed)
+
+
+async def test_a_process_that_hangs_is_killed_and_started_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    few_signs(monkeypatch, 0.01, 5)
+    worker = process(monkeypatch, sys.executable, "-c", HANGS, str(tmp_path / "there"))
+    running = asyncio.create_task(worker.run())
+    while worker.restarts < 1:  # noqa: ASYNC110 (nothing tells of it)
+        await asyncio.sleep(0.01)
+    worker.stop()
+    await running
+    assert caplog.messages[:2] == ["worker hangs, killing it", "worker exited, restarting it"]
+    assert caplog.records[0].levelno == logging.ERROR
+
+
+async def test_a_process_that_hangs_is_killed_during_the_stop(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    few_signs(monkeypatch, 0.01, 5)
+    worker = process(monkeypatch, sys.executable, "-c", HANGS, str(tmp_path / "there"))
+    running = asyncio.create_task(worker.run())
+    await worker.started
+    worker.stop()
+    assert await running == -signal.SIGKILL
+
+
+@pytest.mark.parametrize(
+    ("program", "interval_s", "missed"), [(SHOWS_LIFE, 0.02, 100), (CLOSES_FOR_LONG, 0.01, 5)]
+)
+async def test_a_process_that_shows_life_or_closes_is_not_killed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, program: str, interval_s: float, missed: int
+) -> None:
+    """It lives longer than one that hangs has."""
+    few_signs(monkeypatch, interval_s, missed)
+    worker = process(monkeypatch, sys.executable, "-c", program, str(tmp_path / "there"))
+    running = asyncio.create_task(worker.run())
+    await worker.started
+    worker.stop()
+    assert await running == 0
+
+
+async def test_a_process_that_imports_for_long_is_not_killed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    few_signs(monkeypatch, 0.01, 5)
+    imports = "import time; time.sleep(1)\n" + SERVES
+    worker = process(monkeypatch, sys.executable, "-c", imports, str(tmp_path / "there"))
+    running = asyncio.create_task(worker.run())
+    assert (await worker.started).cluster_id == "c"
+    worker.stop()
+    await running

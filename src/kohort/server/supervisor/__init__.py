@@ -5,7 +5,10 @@ data; it has the HTTP port.
 """
 
 from kohort.server.supervisor.assignment import (
+    ALIVE,
+    ALIVE_INTERVAL_S,
     END_UNSTARTED,
+    ENDING,
     MAX_LINE,
     RELOAD,
     Assignment,
@@ -14,6 +17,9 @@ from kohort.server.supervisor.assignment import (
 from kohort.server.supervisor.supervisor import Supervisor, spread_data
 
 __all__ = [
+    "ALIVE",
+    "ALIVE_INTERVAL_S",
+    "ENDING",
     "END_UNSTARTED",
     "MAX_LINE",
     "RELOAD",

@@ -2,8 +2,10 @@
 
 The parent sends the assignment, one line of JSON, and later perhaps `RELOAD`. The end of the stream
 asks the worker to end, whoever closed it: a parent that is killed has no worker left. The worker
-sends one line, its report, when it serves or cannot. A worker that still imports its modules reads
-nothing, for seconds on a busy machine: `END_UNSTARTED` ends it.
+sends a line of JSON, its report, when it serves or cannot. Its event loop sends `ALIVE` every
+`ALIVE_INTERVAL_S` from its start on, and `ENDING` before it closes: the last syncs may block the
+loop for long. A worker that still imports its modules reads nothing, for seconds on a busy machine:
+`END_UNSTARTED` ends it.
 """
 
 import json
@@ -17,6 +19,11 @@ from kohort.server.config import Config, Given
 
 RELOAD: Final = b"reload\n"
 """Asks for files to be read again, as SIGHUP does."""
+ALIVE: Final = b"alive\n"
+"""Tells that the event loop of the worker runs."""
+ENDING: Final = b"ending\n"
+"""Tells that no `ALIVE` follows."""
+ALIVE_INTERVAL_S: Final = 1.0
 END_UNSTARTED: Final = signal.SIGUSR1
 """Ends a process by default; a worker ignores it from before the first effect of its assignment."""
 MAX_LINE: Final = 16 * 1024 * 1024

@@ -11,7 +11,10 @@ from typing import Final
 
 from kohort.server.logging import fields
 from kohort.server.supervisor.assignment import (
+    ALIVE,
+    ALIVE_INTERVAL_S,
     END_UNSTARTED,
+    ENDING,
     MAX_LINE,
     RELOAD,
     Assignment,
@@ -27,6 +30,12 @@ FIRST_DELAY_S: Final = 0.25
 MAX_DELAY_S: Final = 5.0
 SERVED_WELL_S: Final = 30.0
 """A worker that served for so long is started again at once when it ends."""
+MAX_MISSED_SIGNS: Final = 30
+"""Looks of the parent, `ALIVE_INTERVAL_S` apart, without a sign of life: then a worker hangs.
+
+The parent counts its own looks, not the time. On a machine so busy that a worker gets no turn for
+seconds, or that was suspended, the parent gets none either.
+"""
 GROUP_SIGNAL_S: Final = 1.0
 """Time for the parent to get a signal of its process group that has already ended a worker."""
 _OF_A_GROUP: Final = (signal.SIGTERM, signal.SIGINT)
@@ -43,6 +52,13 @@ class WorkerProcess:
         self.restarts = 0
         self.is_serving = False
         self._line = assignment.encode()
+        self._report: Report | None = None
+        """That of the process that runs."""
+        self._served_since: float | None = None
+        self._signs = 0
+        """Lines that the process has sent."""
+        self._is_ending = False
+        """Whether it has told that it closes, and sends no sign of life any more."""
         self._stopping = asyncio.Event()
         self._process: asyncio.subprocess.Process | None = None
         self._parent: asyncio.StreamWriter | None = None
@@ -94,29 +110,55 @@ class WorkerProcess:
         except OSError as error:
             logger.error("cannot start a worker", extra=fields(node=self.node_id, why=error))
             return None, CANNOT_START, 0.0
-        loop = asyncio.get_running_loop()
-        report = served_since = None
+        self._report = self._served_since = None
+        self._signs, self._is_ending = 0, False
+        watching = asyncio.create_task(self._kill_when_hung(self._process))
         try:
             self._parent.write(self._line)
             if self._stopping.is_set():
                 self._ask_to_end()
             with suppress(OSError):
-                line = await reader.readline()
-                if line.endswith(b"\n"):
-                    report = Report.decode(line)
-                    served_since = loop.time()
-                    self._serves(report)
+                await self._listen(reader)
             code = await self._process.wait()
         finally:
+            watching.cancel()
             self.is_serving = False
             self._parent.close()
             self._parent = None
-        if served_since is None:
+        if self._served_since is None:
             if -code in _OF_A_GROUP:
                 await self._stops_within(GROUP_SIGNAL_S)
             # Ended by a signal before it served: nothing is lost.
-            return report, max(code, 0) if self._stopping.is_set() else code, 0.0
-        return report, code, loop.time() - served_since
+            return self._report, max(code, 0) if self._stopping.is_set() else code, 0.0
+        return self._report, code, asyncio.get_running_loop().time() - self._served_since
+
+    async def _listen(self, reader: asyncio.StreamReader) -> None:
+        """Read what the process tells, until its end. Raises OSError."""
+        while (line := await reader.readline()).endswith(b"\n"):
+            self._signs += 1
+            if line == ENDING:
+                self._is_ending = True
+            elif line != ALIVE:
+                self._report = Report.decode(line)
+                self._served_since = asyncio.get_running_loop().time()
+                self._serves(self._report)
+
+    async def _kill_when_hung(self, process: asyncio.subprocess.Process) -> None:
+        """End the process if its event loop no longer runs.
+
+        Before its first sign of life it is not judged: it imports its modules.
+        """
+        missed = seen = 0
+        while missed < MAX_MISSED_SIGNS:
+            await asyncio.sleep(ALIVE_INTERVAL_S)
+            has_shown_life = self._signs > seen or not self._signs or self._is_ending
+            missed, seen = 0 if has_shown_life else missed + 1, self._signs
+        logger.error(
+            "worker hangs, killing it",
+            extra=fields(node=self.node_id, silent_s=missed * ALIVE_INTERVAL_S),
+        )
+        with suppress(ProcessLookupError):
+            process.kill()
 
     def _serves(self, report: Report) -> None:
         self.is_serving = report.refused is None
