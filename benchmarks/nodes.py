@@ -16,7 +16,7 @@ from benchmarks import processes
 from benchmarks.servers import start_postgres
 from kohort.cluster import LEASE_MS
 from kohort.server.cluster_admin import ClusterAdmin
-from kohort.server.topics import METADATA
+from kohort.server.metadata import METADATA
 from kohort.storage.postgres.cluster.shared_storage import PostgresStorage
 from kohort.storage.postgres.fence import OPERATOR, Fence
 from kohort.testing.server_process import ServerProcess

@@ -30,8 +30,7 @@ with _engine.instrumented():
     from kohort.protocol import records as record_format
     from kohort.runtime.commit_runs import read_batch
     from kohort.security.scram import ScramCredential, ScramMechanism
-    from kohort.server.topics import cluster_metadata
-    from kohort.server.topics.cluster_metadata import (
+    from kohort.server.metadata import (
         ClusterIdRecord,
         ProducerIdsReserved,
         TopicDeleted,
@@ -39,6 +38,7 @@ with _engine.instrumented():
         UndecodableError,
         UserScramCredentialRecord,
     )
+    from kohort.server.metadata import codec as metadata_codec
 
 ID = UUID(int=7)
 
@@ -69,10 +69,10 @@ def check_group_record(key: bytes, value: bytes | None) -> None:
 
 def check_metadata_record(key: bytes, value: bytes | None) -> None:
     try:
-        record = cluster_metadata.decode(key, value)
+        record = metadata_codec.decode(key, value)
     except UndecodableError:
         return
-    assert cluster_metadata.decode(*cluster_metadata.encode(record)) == record
+    assert metadata_codec.decode(*metadata_codec.encode(record)) == record
 
 
 def check_batch(content: bytes, count: int) -> None:
@@ -110,7 +110,7 @@ def seeds() -> list[bytes]:
     credential = ScramCredential(salt=b"s", stored_key=b"k", server_key=b"k", iterations=4_096)
     user = UserScramCredentialRecord("u", ScramMechanism.SHA_256, credential)
     metadata = [
-        cluster_metadata.encode(each)
+        metadata_codec.encode(each)
         for each in (topic, TopicDeleted(ID), ProducerIdsReserved(5), ClusterIdRecord("c"), user)
     ]
     commits = [

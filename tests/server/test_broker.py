@@ -30,8 +30,7 @@ from kohort.server.addresses import Address, cannot_listen
 from kohort.server.broker import Broker, group_config
 from kohort.server.config.config import Config
 from kohort.server.config.resources import ResourceType
-from kohort.server.topics import OFFSETS_TOPIC
-from kohort.server.topics.cluster_metadata import METADATA
+from kohort.server.metadata import METADATA, OFFSETS_TOPIC
 from kohort.server.topics.metadata_log import METADATA_LOG
 from server.cluster.nodes_bench import MovableClock
 from server.net.bench import Peer

@@ -20,7 +20,8 @@ from kohort.errors import KohortError
 from kohort.log.shared_memory import MemoryStorage, SharedMemory
 from kohort.protocol.batches import Record, build
 from kohort.server.cluster_admin import ClusterAdmin
-from kohort.server.topics import MetadataRecord, SharedMetadata, TopicRecord
+from kohort.server.metadata import MetadataRecord, TopicRecord
+from kohort.server.topics import SharedMetadata
 from kohort.types import Timestamp, TopicIdPartition
 
 NOW = Timestamp(1_700_000_000_000)

@@ -12,7 +12,7 @@ from kohort.client import Producer
 from kohort.errors import KohortError
 from kohort.server.broker import Broker
 from kohort.server.config import Config
-from kohort.server.topics import known_partitions
+from kohort.server.metadata import known_partitions
 from kohort.storage.postgres.check import check
 from kohort.storage.postgres.logs.copy import PostgresTarget
 from kohort.storage.postgres.pooler import has_own_session

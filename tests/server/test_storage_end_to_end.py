@@ -23,7 +23,7 @@ from kohort.protocol.batches import decode_records
 from kohort.server.addresses import Address
 from kohort.server.broker import Broker
 from kohort.server.config.config import Config
-from kohort.server.topics import OFFSETS_TOPIC
+from kohort.server.metadata import OFFSETS_TOPIC
 from kohort.testing.server_process import ServerProcess
 from server.handlers.bench import batch_of
 from server.net.bench import Peer

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from kohort.errors import ErrorCode
-from kohort.server.topics.cluster_metadata import METADATA
+from kohort.server.metadata import METADATA
 from server.faulty_logs import IO_ERROR
 from server.handlers.bench import HandlerBench
 

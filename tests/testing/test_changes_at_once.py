@@ -20,23 +20,15 @@ from kohort.cluster import Logged, UnknownOutcomeError
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log.shared_memory import MemoryStorage, SharedMemory
 from kohort.quotas import quota_entity
-from kohort.security.acls import (
-    AclBinding,
-    AclOperation,
-    AclPermissionType,
-    PatternType,
-)
-from kohort.security.acls import (
-    ResourceType as AclResource,
-)
+from kohort.security.acls import AclBinding, AclOperation, AclPermissionType, PatternType
+from kohort.security.acls import ResourceType as AclResource
 from kohort.security.scram import ScramCredential, ScramMechanism
 from kohort.server.config import ResourceType
-from kohort.server.topics import NewTopic, Topic
-from kohort.server.topics.cluster_metadata import (
+from kohort.server.metadata import (
     AclRecord,
     AclRemoved,
-    ClusterState,
     ConfigsRecord,
+    MetadataImage,
     MetadataRecord,
     ProducerIdsReserved,
     QuotasRecord,
@@ -45,6 +37,7 @@ from kohort.server.topics.cluster_metadata import (
     TopicRecord,
     decode_batches,
 )
+from kohort.server.topics import NewTopic, Topic
 from kohort.testing.nodes import Node, Nodes
 
 COORDINATORS = {"offsets_topic_num_partitions": 2, "transaction_state_log_num_partitions": 2}
@@ -230,7 +223,7 @@ class Model:
     """What may be logged, record by record."""
 
     def __init__(self) -> None:
-        self.state = ClusterState()
+        self.state = MetadataImage()
         self.deleted: set[Any] = set()
         self.logged: Counter[tuple[str, str]] = Counter()
         self.of_name: dict[str, Any] = {}

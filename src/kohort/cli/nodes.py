@@ -19,7 +19,7 @@ from kohort.cluster import UnknownOutcomeError
 from kohort.errors import KohortError
 from kohort.server.cluster_admin import ClusterAdmin
 from kohort.server.config import shown_storage
-from kohort.server.topics import METADATA
+from kohort.server.metadata import METADATA
 
 Tell: TypeAlias = Callable[[], None]
 

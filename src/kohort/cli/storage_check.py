@@ -17,7 +17,7 @@ from kohort.cli.output import print_line
 from kohort.cli.storage_places import in_postgres, refused
 from kohort.log import directory_check
 from kohort.log.findings import Finding, Level
-from kohort.server.topics import known_partitions
+from kohort.server.metadata import known_partitions
 
 _CODES = {Level.PROBLEM: FAILED, Level.WARNING: FOUND, Level.OK: 0}
 

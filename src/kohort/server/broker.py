@@ -20,11 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
-from kohort.coordinator.config import (
-    ConsumerGroupConfig,
-    GroupCoordinatorConfig,
-    MigrationPolicy,
-)
+from kohort.coordinator.config import ConsumerGroupConfig, GroupCoordinatorConfig, MigrationPolicy
 from kohort.errors import KafkaError, KohortError
 from kohort.log.base import Log, LogDirectory
 from kohort.log.leader_epochs import MAX_LEADER_EPOCH
@@ -61,6 +57,7 @@ from kohort.server.config import (
 from kohort.server.fetch import FetchSessions
 from kohort.server.handlers import forwarding_handler_module, handler_module
 from kohort.server.logging import AuditLog, fields
+from kohort.server.metadata import METADATA, OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from kohort.server.monitoring import Observer
 from kohort.server.net import (
     ConnectionLimits,
@@ -75,14 +72,7 @@ from kohort.server.net import (
 from kohort.server.services import Services, random_ids
 from kohort.server.throttling import Throttling
 from kohort.server.tls import Certificates
-from kohort.server.topics import (
-    METADATA,
-    OFFSETS_TOPIC,
-    TRANSACTIONS_TOPIC,
-    GroupTopics,
-    Topics,
-    coordinator_topics,
-)
+from kohort.server.topics import GroupTopics, Topics, coordinator_topics
 from kohort.transactions.config import TransactionCoordinatorConfig
 from kohort.types import Timestamp
 from kohort.util.heavy_work import HeavyWork

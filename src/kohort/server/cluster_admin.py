@@ -18,7 +18,8 @@ from kohort.cluster import (
 )
 from kohort.errors import KohortError
 from kohort.runtime.clock import SystemClock
-from kohort.server.topics import MetadataRecord, SharedMetadata
+from kohort.server.metadata import MetadataRecord
+from kohort.server.topics import SharedMetadata
 from kohort.types import TopicIdPartition
 
 _POLL_INTERVAL_S: Final = 0.2

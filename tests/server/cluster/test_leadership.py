@@ -21,13 +21,8 @@ from kohort.server.broker import Broker
 from kohort.server.cluster.leadership import LeadershipManager, _all
 from kohort.server.cluster_admin import ClusterAdmin
 from kohort.server.config import Config
-from kohort.server.topics import (
-    SharedMetadata,
-    SharedTopics,
-    TopicRecord,
-    coordinator_topics,
-    decode_batches,
-)
+from kohort.server.metadata import TopicRecord, decode_batches
+from kohort.server.topics import SharedMetadata, SharedTopics, coordinator_topics
 from kohort.server.topics.shared_metadata import COMPACTED_AFTER
 from kohort.types import TopicPartition
 from server.cluster.nodes_bench import MemoryNode, MovableClock, SharedCluster

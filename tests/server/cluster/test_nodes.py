@@ -9,14 +9,7 @@ from typing import Any
 
 import pytest
 
-from kohort.cluster import (
-    Cluster,
-    Leader,
-    LeaderChanged,
-    NodeFenced,
-    NodeRegistered,
-    worker_of,
-)
+from kohort.cluster import Cluster, Leader, LeaderChanged, NodeFenced, NodeRegistered, worker_of
 from kohort.cluster import Endpoint as NodeEndpoint
 from kohort.errors import ErrorCode
 from kohort.log.local import LocalDirectory
@@ -32,7 +25,8 @@ from kohort.server.cluster.nodes import (
     Workers,
 )
 from kohort.server.handlers.metadata import TOPICS_PER_TURN
-from kohort.server.topics import METADATA, OFFSETS_TOPIC, Topic, Topics
+from kohort.server.metadata import METADATA, OFFSETS_TOPIC
+from kohort.server.topics import Topic, Topics
 from kohort.server.topics.metadata_log import METADATA_LOG, MetadataLog
 from kohort.types import Timestamp, TopicIdPartition, TopicPartition
 from server.handlers.bench import HandlerBench

@@ -15,7 +15,7 @@ from kohort.security.acls import (
     PatternType,
     ResourceType,
 )
-from kohort.server.topics import METADATA
+from kohort.server.metadata import METADATA
 from server.handlers.bench import HandlerBench, HungUpError
 from server.identities import peer
 from turns import BOUND_MS, longest_turn_ms

@@ -9,7 +9,7 @@ import pytest
 from kohort.errors import ErrorCode
 from kohort.quotas import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE
 from kohort.server.handlers.chunked import CHUNK
-from kohort.server.topics.cluster_metadata import METADATA
+from kohort.server.metadata import METADATA
 from server.handlers.bench import HandlerBench
 
 ANY = 2

@@ -20,9 +20,9 @@ from kohort.log.base import LogConfig
 from kohort.log.producers import REMEMBERED_BATCHES
 from kohort.log.scan import headers
 from kohort.log.shared_memory import MemoryStorage, SharedMemory
+from kohort.server.metadata import ClusterIdRecord, TopicRecord
 from kohort.server.refused_batches import RETRIED_ERRORS
-from kohort.server.topics import SharedMetadata, SharedTopics, TopicRecord
-from kohort.server.topics.cluster_metadata import ClusterIdRecord
+from kohort.server.topics import SharedMetadata, SharedTopics
 from kohort.types import TopicIdPartition, TopicPartition
 from server.handlers.bench import START, HandlerBench, batch_of
 from server.handlers.java_producer import EpochBumpError, JavaProducer, ProduceRequest

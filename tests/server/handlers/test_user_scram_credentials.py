@@ -7,7 +7,7 @@ import pytest
 from kohort.errors import ErrorCode
 from kohort.security.scram import ScramMechanism, credential_of, salted_password
 from kohort.server.handlers.chunked import CHUNK
-from kohort.server.topics import METADATA
+from kohort.server.metadata import METADATA
 from server.handlers.bench import HandlerBench
 
 NONE = ErrorCode.none

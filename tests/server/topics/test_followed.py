@@ -17,13 +17,8 @@ from kohort.log.memory import MemoryDirectory
 from kohort.log.remote_log import RemoteLog
 from kohort.server.config import Config
 from kohort.server.config.resources import ResourceType
+from kohort.server.metadata import METADATA, ClusterIdRecord, TopicRecord, decode_batches
 from kohort.server.topics import followed
-from kohort.server.topics.cluster_metadata import (
-    METADATA,
-    ClusterIdRecord,
-    TopicRecord,
-    decode_batches,
-)
 from kohort.server.topics.followed import TOPICS_AT_ONCE, FollowedMetadata, FollowedTopics
 from kohort.server.topics.metadata_log import METADATA_LOG, MetadataLog
 from kohort.server.topics.topic import NewTopic

@@ -11,7 +11,7 @@ import pytest
 from kohort.errors import KafkaError
 from kohort.log.local import LocalDirectory
 from kohort.server.config.config import Config
-from kohort.server.topics.cluster_metadata import METADATA
+from kohort.server.metadata import METADATA
 from kohort.server.topics.topics import Topics
 from kohort.types import TopicPartition
 from server.faulty_logs import FaultyDirectory

@@ -14,7 +14,7 @@ from kohort.log.directory_format import METADATA_ID
 from kohort.log.local import LocalDirectory
 from kohort.log.partition_mark import MARK, read_mark, write_mark
 from kohort.server.config.config import Config
-from kohort.server.topics.cluster_metadata import METADATA
+from kohort.server.metadata import METADATA
 from kohort.server.topics.topic import NewTopic
 from kohort.server.topics.topics import Topics
 from kohort.types import TopicPartition

@@ -7,29 +7,14 @@ from uuid import UUID
 
 import pytest
 
-from kohort.cluster import (
-    FencedError,
-    Leader,
-    LeaderChanged,
-    Logged,
-    UnknownOutcomeError,
-)
+from kohort.cluster import FencedError, Leader, LeaderChanged, Logged, UnknownOutcomeError
 from kohort.log.shared_memory import MemoryStorage, SharedMemory
 from kohort.server.config.resources import ResourceType
-from kohort.server.topics.cluster_metadata import (
-    ConfigsRecord,
-    MetadataRecord,
-    TopicDeleted,
-    TopicRecord,
-)
+from kohort.server.metadata import ConfigsRecord, MetadataRecord, TopicDeleted, TopicRecord
 from kohort.server.topics.metadata_log import SupersededError
-from kohort.server.topics.shared_metadata import (
-    COMPACTED_AFTER,
-    OutcomeLostError,
-    SharedMetadata,
-)
+from kohort.server.topics.shared_metadata import COMPACTED_AFTER, OutcomeLostError, SharedMetadata
 from kohort.types import Timestamp, TopicIdPartition
-from server.topics.test_topics import content
+from server.metadata.test_image import content
 
 NOW = Timestamp(1_700_000_000_000)
 

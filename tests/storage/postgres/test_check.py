@@ -11,7 +11,7 @@ import pytest
 from kohort.errors import KohortError
 from kohort.log.base import LogConfig
 from kohort.log.findings import Level
-from kohort.server.topics import known_partitions
+from kohort.server.metadata import known_partitions
 from kohort.storage.postgres import check as checking
 from kohort.storage.postgres.check import check
 from kohort.storage.postgres.cluster.node import PostgresCluster

@@ -9,7 +9,8 @@ from typing import NamedTuple
 from kohort.cluster import NO_LEADER
 from kohort.runtime.groups import Groups
 from kohort.server.cluster.nodes import Nodes
-from kohort.server.topics import OFFSETS_TOPIC, Topics
+from kohort.server.metadata import OFFSETS_TOPIC
+from kohort.server.topics import Topics
 
 
 class GroupAvailability(NamedTuple):

@@ -14,15 +14,7 @@ partition after the handover. A leader that is gone is replaced without a handov
 
 import asyncio
 import logging
-from collections.abc import (
-    Callable,
-    Collection,
-    Coroutine,
-    Generator,
-    Iterable,
-    Mapping,
-    Sequence,
-)
+from collections.abc import Callable, Collection, Coroutine, Generator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -53,7 +45,8 @@ from kohort.runtime.clock import Clock
 from kohort.server.cluster.joining import this_machine
 from kohort.server.cluster.node_status import MembershipLogger, NodeStatus
 from kohort.server.logging import fields
-from kohort.server.topics import MetadataRecord, SharedMetadata, SharedTopics
+from kohort.server.metadata import MetadataRecord
+from kohort.server.topics import SharedMetadata, SharedTopics
 from kohort.types import Instant, Timestamp, TopicIdPartition, TopicPartition
 from kohort.util.time_slice import TimeSlices
 

@@ -44,10 +44,9 @@ from kohort.server.cluster.node_status import STARTING, NodeStatus
 from kohort.server.cluster.nodes import ClusterNodes, RecentlyDepartedNodes
 from kohort.server.config import Config, shown_storage
 from kohort.server.logging import fields
+from kohort.server.metadata import ClusterIdRecord, MetadataRecord
 from kohort.server.tls import Certificates
 from kohort.server.topics import (
-    ClusterIdRecord,
-    MetadataRecord,
     SharedMetadata,
     SharedTopics,
     Topics,

@@ -4,7 +4,8 @@ from kohort.errors import ErrorCode, KafkaError
 from kohort.runtime.clock import Clock
 from kohort.runtime.groups import Groups
 from kohort.runtime.markers import Marker
-from kohort.server.topics import OFFSETS_TOPIC, Topics
+from kohort.server.metadata import OFFSETS_TOPIC
+from kohort.server.topics import Topics
 from kohort.types import TopicPartition
 
 

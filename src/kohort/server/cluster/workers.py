@@ -35,13 +35,8 @@ from kohort.server.cluster.internode import (
 from kohort.server.cluster.nodes import Nodes, Workers
 from kohort.server.config import Config
 from kohort.server.logging import fields
-from kohort.server.topics import (
-    INTERNAL,
-    METADATA,
-    FollowedMetadata,
-    FollowedTopics,
-    Topics,
-)
+from kohort.server.metadata import INTERNAL, METADATA
+from kohort.server.topics import FollowedMetadata, FollowedTopics, Topics
 from kohort.types import TopicPartition
 
 logger = logging.getLogger("kohort.serve")

@@ -15,9 +15,9 @@ from kohort.errors import ErrorCode
 from kohort.server.authorization import Access
 from kohort.server.handlers import without_fenced
 from kohort.server.handlers.chunked import respond_large
+from kohort.server.metadata import INTERNAL
 from kohort.server.net import Exchange
 from kohort.server.services import Services
-from kohort.server.topics import INTERNAL
 from kohort.transactions.records import Partitions
 from kohort.transactions.requests import TransactionalProducer
 from kohort.transactions.transitions import BUMPS_EPOCH

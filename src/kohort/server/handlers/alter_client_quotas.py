@@ -12,9 +12,9 @@ from kohort.quotas import EMPTY, QuotaEntity, altered_quotas, quota_entity
 from kohort.server.handlers.chunked import Fields, collect_in_chunks, count_in_chunks, respond_large
 from kohort.server.handlers.describe_client_quotas import named
 from kohort.server.handlers.refusing import REFUSAL
+from kohort.server.metadata import in_batches
 from kohort.server.net import Exchange
 from kohort.server.services import Services
-from kohort.server.topics import in_batches
 from kohort.util.time_slice import TimeSlices
 
 if TYPE_CHECKING:

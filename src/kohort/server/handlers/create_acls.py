@@ -13,9 +13,9 @@ from kohort.errors import ErrorCode, KafkaError
 from kohort.security.acls import AclBinding
 from kohort.server.handlers.acl_entries import read_binding, refusal
 from kohort.server.handlers.chunked import respond_large
+from kohort.server.metadata import in_batches
 from kohort.server.net import Exchange
 from kohort.server.services import Services
-from kohort.server.topics import in_batches
 from kohort.util.time_slice import in_slices
 
 if TYPE_CHECKING:

@@ -24,16 +24,12 @@ from kohort.server.handlers.chunked import (
     respond_large,
     split_in_chunks,
 )
+from kohort.server.metadata import TopicRecord
 from kohort.server.net import Exchange
 from kohort.server.responses import validate_replicas
 from kohort.server.services import Services
 from kohort.server.throttling import Mutations
-from kohort.server.topics import (
-    NewTopic,
-    Topic,
-    TopicRecord,
-    too_many_partitions,
-)
+from kohort.server.topics import NewTopic, Topic, too_many_partitions
 from kohort.util.time_slice import TimeSlices, in_slices
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ from kohort.security.acls import AclBinding, AclBindingFilter, Acls
 from kohort.server.handlers.acl_entries import read_filter, refusal, taken
 from kohort.server.handlers.chunked import Fields, collect_in_chunks, respond_large
 from kohort.server.handlers.describe_acls import UNKNOWN, has_unknown
+from kohort.server.metadata import BATCH_RECORDS
 from kohort.server.net import Exchange
 from kohort.server.services import Services
-from kohort.server.topics import BATCH_RECORDS
 from kohort.util.time_slice import in_slices
 
 if TYPE_CHECKING:

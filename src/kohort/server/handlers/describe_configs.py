@@ -29,9 +29,9 @@ from kohort.server.config import (
 from kohort.server.handlers.chunked import Pieces
 from kohort.server.handlers.config_access import authorize
 from kohort.server.logging import levels
+from kohort.server.metadata import validate_name
 from kohort.server.net import Exchange
 from kohort.server.services import Services
-from kohort.server.topics import validate_name
 from kohort.util.time_slice import TimeSlices
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from kohort.errors import ErrorCode
 from kohort.security import Endpoint
 from kohort.server.handlers.chunked import Steps, respond_in_chunks
 from kohort.server.handlers.refusing import NOT_AUTHORIZED, refuse
+from kohort.server.metadata import METADATA
 from kohort.server.net import Exchange
 from kohort.server.services import Services
-from kohort.server.topics import METADATA
 
 if TYPE_CHECKING:
     from kohort.protocol.requests import DescribeQuorumRequest

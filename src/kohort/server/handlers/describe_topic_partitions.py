@@ -11,9 +11,9 @@ from kohort.errors import ErrorCode
 from kohort.server.authorization import TOPIC, Access
 from kohort.server.handlers import metadata
 from kohort.server.handlers.chunked import Steps, respond_in_chunks
+from kohort.server.metadata import INTERNAL
 from kohort.server.net import Exchange
 from kohort.server.services import Services
-from kohort.server.topics import INTERNAL
 
 if TYPE_CHECKING:
     from kohort.protocol.requests import DescribeTopicPartitionsRequest

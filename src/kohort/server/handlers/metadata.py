@@ -8,15 +8,7 @@ The response to a request that creates a topic has UNKNOWN_TOPIC_OR_PARTITION fo
 and the client asks again. The topic exists before the response is sent, so the next one has it.
 """
 
-from collections.abc import (
-    Collection,
-    Coroutine,
-    Generator,
-    Hashable,
-    Iterable,
-    Iterator,
-    Sequence,
-)
+from collections.abc import Collection, Coroutine, Generator, Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
@@ -31,16 +23,11 @@ from kohort.protocol.packing import pack_array, pack_compact_array
 from kohort.server.authorization import CLUSTER, CREATE, DESCRIBE, TOPIC, Access
 from kohort.server.cluster import Node, Nodes
 from kohort.server.handlers.chunked import respond_in_thread
+from kohort.server.metadata import INTERNAL, validate_name
 from kohort.server.net import Exchange
 from kohort.server.responses import OPERATIONS_NOT_REQUESTED
 from kohort.server.services import Services
-from kohort.server.topics import (
-    INTERNAL,
-    MAX_PARTITIONS_PER_REQUEST,
-    NewTopic,
-    Topic,
-    validate_name,
-)
+from kohort.server.topics import MAX_PARTITIONS_PER_REQUEST, NewTopic, Topic
 from kohort.util.time_slice import TimeSlices, in_slices
 
 if TYPE_CHECKING:

@@ -56,6 +56,7 @@ from kohort.server.cluster import NO_LEADERS, CurrentLeaders, current_leaders
 from kohort.server.config import waits_for_disk
 from kohort.server.handlers import without_fenced
 from kohort.server.handlers.chunked import CHUNK, Pieces
+from kohort.server.metadata import MAX_NAME_LENGTH
 from kohort.server.net import Exchange
 from kohort.server.refused_batches import RETRIED_ERRORS, NumberedBatch, RefusedBatches
 from kohort.server.responses import (
@@ -67,7 +68,7 @@ from kohort.server.responses import (
     parts,
 )
 from kohort.server.services import Services
-from kohort.server.topics import MAX_NAME_LENGTH, Topic, Topics
+from kohort.server.topics import Topic, Topics
 from kohort.transactions.requests import TransactionalProducer
 from kohort.transactions.transitions import BUMPS_EPOCH
 from kohort.util.time_slice import SLICE_S, in_slices

@@ -20,6 +20,7 @@ from kohort.server.addresses import Address, cannot_listen
 from kohort.server.authorization import FindAccess
 from kohort.server.cluster import ClusterRole, FindSpans, check_group_availability
 from kohort.server.config import Config
+from kohort.server.metadata import OFFSETS_TOPIC
 from kohort.server.monitoring import group_view
 from kohort.server.monitoring.http_port import HttpPort, HttpResponse, Route, json_response
 from kohort.server.monitoring.links import index_page
@@ -27,7 +28,7 @@ from kohort.server.monitoring.loop_lag import LoopLag
 from kohort.server.monitoring.rebalances import Rebalances
 from kohort.server.monitoring.viewer import Viewer
 from kohort.server.net import ListenerStatistics, Tls
-from kohort.server.topics import OFFSETS_TOPIC, Topic, Topics
+from kohort.server.topics import Topic, Topics
 from kohort.types import TopicPartition
 from kohort.util.histogram import Histogram
 from kohort.util.text import did_you_mean

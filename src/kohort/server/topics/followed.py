@@ -11,17 +11,17 @@ from kohort.errors import ErrorCode, KafkaError
 from kohort.log.base import Log, LogDirectory
 from kohort.server.config import Config
 from kohort.server.logging import fields
-from kohort.server.topics.cluster_metadata import (
+from kohort.server.metadata import (
     AclRecord,
     AclRemoved,
-    ClusterState,
     ConfigsRecord,
+    MetadataImage,
     MetadataRecord,
     TopicDeleted,
     TopicRecord,
+    places_of,
 )
 from kohort.server.topics.metadata_log import Metadata
-from kohort.server.topics.reconciliation import places_of
 from kohort.server.topics.topic import NewTopic, Topic
 from kohort.server.topics.topic_logs import Placement
 from kohort.server.topics.topics import Topics
@@ -40,7 +40,7 @@ class FollowedMetadata:
     """`state` as far as it was read from another node, which is the one that changes it."""
 
     def __init__(self) -> None:
-        self.state = ClusterState()
+        self.state = MetadataImage()
         self.end_offset = 0
         """Offset of the next record to be read."""
         self.last_change = 0

@@ -1,4 +1,4 @@
-"""The log that `ClusterState` is the fold of: one `commit` per change, read once at the start."""
+"""The log that `MetadataImage` is the fold of: one `commit` per change, read once at the start."""
 
 import asyncio
 import contextlib
@@ -14,8 +14,8 @@ from kohort.log.base import Log, LogConfig
 from kohort.log.durability import resumed
 from kohort.protocol import batches
 from kohort.server.logging import fields
-from kohort.server.topics.cluster_metadata import (
-    ClusterState,
+from kohort.server.metadata import (
+    MetadataImage,
     MetadataRecord,
     TopicDeleted,
     TopicRecord,
@@ -38,7 +38,7 @@ _FAILURES_KEPT: Final = 16
 class Metadata(Protocol):
     """What is known of the cluster."""
 
-    state: ClusterState
+    state: MetadataImage
     on_taken_back: Callable[[Collection[UUID]], None]
     """Called with the ids of topics whose changes were taken back, when `state` is as before."""
 
@@ -126,7 +126,7 @@ class MetadataLog:
         if a record cannot be read or the log is not served, OSError.
         """
         log.ensure_open()
-        self.state = ClusterState()
+        self.state = MetadataImage()
         self.on_taken_back: Callable[[Collection[UUID]], None] = _ignore
         self._log = log
         self._now = now

@@ -5,8 +5,7 @@ from typing import Final
 
 from kohort.log.partition_mark import new_topic_id
 from kohort.server.config import Config
-from kohort.server.topics.cluster_metadata import TopicRecord
-from kohort.server.topics.names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from kohort.server.metadata import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, TopicRecord
 
 _SETTINGS: Final = {OFFSETS_TOPIC: "offsets.topic", TRANSACTIONS_TOPIC: "transaction.state.log"}
 """The prefix of the broker's settings for each."""

@@ -25,7 +25,7 @@ from kohort.log.directory_format import METADATA_ID
 from kohort.log.partition_directories import PartitionDirectories, StorageIdentity
 from kohort.log.partition_mark import MARK, base64_id
 from kohort.server.logging import fields
-from kohort.server.topics.cluster_metadata import METADATA, ClusterState, TopicRecord
+from kohort.server.metadata import METADATA, MetadataImage, TopicRecord
 from kohort.types import TopicPartition
 from kohort.util.text import join_names
 
@@ -56,7 +56,7 @@ def ensure_metadata_directory(directories: PartitionDirectories) -> None:
     directories.make({METADATA: METADATA_ID})
 
 
-def ensure_same_cluster(directories: StorageIdentity, state: ClusterState) -> None:
+def ensure_same_cluster(directories: StorageIdentity, state: MetadataImage) -> None:
     """Raise KohortError if the metadata log and what is beside it are of different clusters."""
     if directories.cluster_id not in (None, state.cluster_id):
         raise KohortError(
@@ -66,7 +66,7 @@ def ensure_same_cluster(directories: StorageIdentity, state: ClusterState) -> No
 
 
 def reconcile(
-    directories: PartitionDirectories, state: ClusterState, known: Mapping[TopicPartition, UUID]
+    directories: PartitionDirectories, state: MetadataImage, known: Mapping[TopicPartition, UUID]
 ) -> dict[TopicPartition, str]:
     """Make the directories those of the partitions `known`, which belong here.
 
@@ -97,11 +97,6 @@ def reconcile(
     if missing:
         directories.make(missing)
     return refused
-
-
-def places_of(topic: TopicRecord, first: int = 0) -> dict[TopicPartition, UUID]:
-    """The partitions of a topic from `first` on, as `PartitionDirectories.make` takes them."""
-    return {TopicPartition(topic.name, index): topic.id for index in range(first, topic.partitions)}
 
 
 def _is_of_version_0_1(directories: PartitionDirectories, found: UUID | None) -> bool:

@@ -24,8 +24,10 @@ from kohort.log.remote_log import RemoteLog
 from kohort.log.shared import SharedLogDirectory
 from kohort.log.standby import StandbyLog
 from kohort.server.config import Config, validate_topic_configs
-from kohort.server.topics.cluster_metadata import (
+from kohort.server.metadata import (
     BATCH_RECORDS,
+    OFFSETS_TOPIC,
+    TRANSACTIONS_TOPIC,
     MetadataRecord,
     ProducerIdsReserved,
     TopicDeleted,
@@ -34,7 +36,6 @@ from kohort.server.topics.cluster_metadata import (
 )
 from kohort.server.topics.followed import FollowingTopics
 from kohort.server.topics.metadata_log import storage_error
-from kohort.server.topics.names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from kohort.server.topics.shared_metadata import OutcomeLostError, SharedMetadata
 from kohort.server.topics.topic import Growth, NewTopic, Topic
 from kohort.server.topics.topics import (

@@ -14,15 +14,7 @@ read less than the snapshot does what differs between its state and that one.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import (
-    Awaitable,
-    Callable,
-    Collection,
-    Generator,
-    Iterable,
-    Mapping,
-    Sequence,
-)
+from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn, TypeAlias, TypeVar
 from uuid import UUID
@@ -40,20 +32,21 @@ from kohort.errors import ErrorCode, KafkaError, KohortError, fresh
 from kohort.log.base import Log
 from kohort.protocol.batches import NO_PRODUCER_ID, read_header
 from kohort.server.logging import fields
-from kohort.server.topics.cluster_metadata import (
+from kohort.server.metadata import (
     AclRecord,
-    ClusterState,
+    MetadataImage,
     MetadataRecord,
     TopicDeleted,
     TopicRecord,
     UndecodableError,
     decode_batches,
+    difference,
     encode,
     encode_batch,
     in_batches,
+    records_of,
 )
 from kohort.server.topics.metadata_log import Lost, SupersededError
-from kohort.server.topics.snapshots import difference, records_of
 from kohort.types import Timestamp
 from kohort.util.time_slice import TimeSlices, in_slices
 
@@ -89,7 +82,7 @@ class SharedMetadata:
     """`state` as all nodes agree on it, with the changes of this one."""
 
     def __init__(self, storage: SharedStorage, now: Callable[[], Timestamp]) -> None:
-        self.state = ClusterState()
+        self.state = MetadataImage()
         self.on_taken_back: Callable[[Collection[UUID]], None] = _ignore
         self.end_offset = 0
         """Offset of the next record to be read."""
@@ -368,7 +361,7 @@ class SharedMetadata:
 
         Nobody knows any more whether changes of this node are among them.
         """
-        later = ClusterState()
+        later = MetadataImage()
         for _, record in snapshot:
             later.replay(record)
             await self._slices.give_way()

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from kohort.log.base import Log
-from kohort.server.topics.cluster_metadata import TopicRecord
+from kohort.server.metadata import TopicRecord
 
 
 class NewTopic(NamedTuple):

@@ -29,13 +29,9 @@ from kohort.log.partition_mark import new_cluster_id, new_topic_id
 from kohort.quotas import QuotaEntity, QuotaTable
 from kohort.security.acls import AclBinding, Acls
 from kohort.security.scram import ScramCredential, ScramMechanism, ScramUsers
-from kohort.server.config import (
-    Config,
-    ResourceType,
-    validate_topic_configs,
-)
+from kohort.server.config import Config, ResourceType, validate_topic_configs
 from kohort.server.logging import fields
-from kohort.server.topics.cluster_metadata import (
+from kohort.server.metadata import (
     BATCH_RECORDS,
     METADATA,
     AclRecord,
@@ -50,7 +46,10 @@ from kohort.server.topics.cluster_metadata import (
     TopicRecord,
     UserScramCredentialRecord,
     in_batches,
+    places_of,
+    validate_creatable,
 )
+from kohort.server.topics.claimed_names import ClaimedNames
 from kohort.server.topics.followers import Followers
 from kohort.server.topics.metadata_log import (
     METADATA_LOG,
@@ -59,13 +58,8 @@ from kohort.server.topics.metadata_log import (
     SupersededError,
     storage_error,
 )
-from kohort.server.topics.names import ClaimedNames, validate_creatable
 from kohort.server.topics.producer_ids import IN_HAND, DurableProducerIds, ProducerIdManager
-from kohort.server.topics.reconciliation import (
-    ensure_metadata_directory,
-    places_of,
-    reconcile,
-)
+from kohort.server.topics.reconciliation import ensure_metadata_directory, reconcile
 from kohort.server.topics.response_cache import ResponseCache
 from kohort.server.topics.topic import Growth, NewTopic, Topic
 from kohort.server.topics.topic_logs import Placement, TopicLogs, everywhere

@@ -10,7 +10,7 @@ from kohort.protocol.apis import BY_NAME
 from kohort.server.cluster.internode.connection import NodeConnection
 from kohort.server.cluster.internode.link import NodeUnreachableError
 from kohort.server.logging import fields
-from kohort.server.topics import METADATA, MetadataRecord, decode_batches
+from kohort.server.metadata import METADATA, MetadataRecord, decode_batches
 
 logger = logging.getLogger("kohort.topics")
 

@@ -14,7 +14,8 @@ from kohort.server.cluster.internode.connection import TIMEOUT_S, Connect, NodeC
 from kohort.server.cluster.internode.link import NodeUnreachableError
 from kohort.server.cluster.nodes import Nodes
 from kohort.server.logging import fields
-from kohort.server.topics import TRANSACTIONS_TOPIC, Topics
+from kohort.server.metadata import TRANSACTIONS_TOPIC
+from kohort.server.topics import Topics
 from kohort.transactions.records import Partitions
 from kohort.transactions.requests import TransactionalProducer, VerifyPartitionsResponse
 from kohort.types import TopicPartition

@@ -4,14 +4,15 @@ from collections.abc import Iterable
 
 from kohort.cluster import Leader
 from kohort.log.findings import Known
-from kohort.server.topics.cluster_metadata import ClusterState, decode_batches
-from kohort.server.topics.reconciliation import places_of
+from kohort.server.metadata.batches import decode_batches
+from kohort.server.metadata.image import MetadataImage
+from kohort.server.metadata.records import places_of
 from kohort.types import TopicIdPartition, TopicPartition
 
 
 def known_partitions(batches: Iterable[bytes]) -> dict[TopicPartition, Known]:
     """The `Fold` of the metadata log. Raises UndecodableError."""
-    state = ClusterState()
+    state = MetadataImage()
     for each in batches:
         for _, record in decode_batches(each):
             state.replay(record)

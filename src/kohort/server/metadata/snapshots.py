@@ -4,22 +4,21 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from kohort.cluster import LeaderChanged, ReassignmentPlanned
-from kohort.server.topics.cluster_metadata import (
+from kohort.server.metadata.codec import decode, encode
+from kohort.server.metadata.image import MetadataImage
+from kohort.server.metadata.records import (
     AclRecord,
     ClusterIdRecord,
-    ClusterState,
     ConfigsRecord,
     MetadataRecord,
     ProducerIdsReserved,
     QuotasRecord,
     ScramSecretRecord,
     UserScramCredentialRecord,
-    decode,
-    encode,
 )
 
 
-def records_of(state: ClusterState) -> Iterator[MetadataRecord]:
+def records_of(state: MetadataImage) -> Iterator[MetadataRecord]:
     """The records of which `state` is the fold: one of each key, as it is at the time of the call.
 
     Topics that were deleted are not told of.

@@ -1,29 +1,18 @@
-"""What the server knows of itself and its topics, as records of one log: `__cluster_metadata`.
+"""Keys and values of records of the metadata log.
 
-Each record holds one thing as it is from now on: the cluster's id, one topic, the configs that
-clients have set on another resource, the quotas of one entity, one ACL, the credential of a user,
-how far producer ids were handed out, one node, the leader of one partition, or where that is to
-move. What was deleted is a tombstone: a topic, an ACL, a credential, configs or quotas that were
-all deleted, a node that is fenced, the leader of a partition that is gone. So `replay` in order
-gives the state, compaction keeps the last record of each key, and a topic is created, grown,
-configured or deleted by exactly one append. The keys and values are JSON, so that people can read
-the files. Clients cannot fetch the log, which has credentials.
-
-The same shape as the coordinator: what is decided becomes a record, and `replay` is the only writer
-of state.
+They are JSON, so that people can read the files. Clients cannot fetch the log, which has
+credentials.
 """
 
 import base64
 import binascii
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from enum import IntEnum
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final
 from uuid import UUID
 
 from kohort.cluster import (
-    Cluster,
     Endpoint,
     Leader,
     LeaderChanged,
@@ -31,24 +20,25 @@ from kohort.cluster import (
     NodeRegistered,
     ReassignmentPlanned,
 )
-from kohort.protocol import batches
-from kohort.quotas import QuotaEntity, QuotaTable, quota_entity
+from kohort.quotas import QuotaEntity, quota_entity
 from kohort.security import acls
-from kohort.security.acls import AclBinding, AclOperation, AclPermissionType, Acls, PatternType
-from kohort.security.scram import BY_MECHANISM, ScramCredential, ScramMechanism, ScramUsers
+from kohort.security.acls import AclBinding, AclOperation, AclPermissionType, PatternType
+from kohort.security.scram import BY_MECHANISM, ScramCredential, ScramMechanism
 from kohort.server.config import ResourceType
-from kohort.types import Timestamp, TopicIdPartition, TopicPartition
-
-T = TypeVar("T")
-
-METADATA: Final = TopicPartition("__cluster_metadata", 0)
-"""Kafka's name for its own; no topic of that name can be created."""
-
-BATCH_RECORDS: Final = 500
-BATCH_CHARS: Final = 32 * 1024
-"""Characters of the records of a batch, but one record may have more. A character takes up to 12
-bytes, and the batch must fit into a segment.
-"""
+from kohort.server.metadata.records import (
+    AclRecord,
+    AclRemoved,
+    ClusterIdRecord,
+    ConfigsRecord,
+    MetadataRecord,
+    ProducerIdsReserved,
+    QuotasRecord,
+    ScramSecretRecord,
+    TopicDeleted,
+    TopicRecord,
+    UserScramCredentialRecord,
+)
+from kohort.types import Timestamp, TopicIdPartition
 
 _MAX_SHOWN: Final = 80
 _CREDENTIAL_FIELDS: Final = {"salt": str, "storedKey": str, "serverKey": str, "iterations": int}
@@ -77,192 +67,6 @@ _ACL_WORDS: Final[Mapping[str, Mapping[str, IntEnum]]] = {
 
 class UndecodableError(ValueError):
     """A record that this version did not write; the text continues "the record …"."""
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterIdRecord:
-    """The first record of every log."""
-
-    cluster_id: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicRecord:
-    """A topic as it is from now on."""
-
-    id: UUID
-    name: str
-    partitions: int
-    configs: Mapping[str, str] = field(default_factory=dict)
-    """What was set on the topic itself."""
-    internal: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class TopicDeleted:
-    id: UUID
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigsRecord:
-    """What is set on a resource that is no topic from now on; without configs: nothing."""
-
-    kind: ResourceType
-    name: str
-    configs: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class QuotasRecord:
-    """The quotas of users, client ids or addresses from now on; without quotas: none."""
-
-    entity: QuotaEntity
-    quotas: Mapping[str, float]
-
-
-@dataclass(frozen=True, slots=True)
-class AclRecord:
-    """An entry of the access control lists: Kafka's AccessControlEntryRecord."""
-
-    id: UUID
-    binding: AclBinding
-
-
-@dataclass(frozen=True, slots=True)
-class AclRemoved:
-    """Kafka's RemoveAccessControlEntryRecord."""
-
-    id: UUID
-
-
-@dataclass(frozen=True, slots=True)
-class ProducerIdsReserved:
-    """Producer ids below `end` were handed out, or may have been."""
-
-    end: int
-
-
-@dataclass(frozen=True, slots=True)
-class UserScramCredentialRecord:
-    """The credential of a user for one mechanism from now on, None: it has none."""
-
-    user: str
-    kind: ScramMechanism
-    credential: ScramCredential | None
-
-
-@dataclass(frozen=True, slots=True)
-class ScramSecretRecord:
-    """The secret that the credentials of unknown users are invented by (`ScramUsers`)."""
-
-    secret: bytes = field(repr=False)
-
-
-_OfOneNode: TypeAlias = (
-    ClusterIdRecord
-    | TopicRecord
-    | TopicDeleted
-    | ConfigsRecord
-    | QuotasRecord
-    | AclRecord
-    | AclRemoved
-    | ProducerIdsReserved
-    | UserScramCredentialRecord
-    | ScramSecretRecord
-)
-MetadataRecord: TypeAlias = (
-    _OfOneNode | NodeRegistered | NodeFenced | LeaderChanged | ReassignmentPlanned
-)
-
-
-class ClusterState:
-    """The fold of the records."""
-
-    def __init__(self) -> None:
-        self.cluster_id = ""
-        """"" before the first record."""
-        self.topics: dict[UUID, TopicRecord] = {}
-        self._ids: dict[str, UUID] = {}
-        """The topics by name."""
-        self.deleted: set[UUID] | None = set()
-        """Topics that were deleted; None once nobody looks for their directories any more."""
-        self.configs: dict[tuple[ResourceType, str], Mapping[str, str]] = {}
-        """By resource; those without configs are left out."""
-        self.quotas = QuotaTable()
-        self.acls = Acls()
-        self.producer_ids_end = 0
-        self.scram_users = ScramUsers()
-        self.cluster = Cluster()
-        """Nodes and leaders, where there are several nodes."""
-
-    def replay(self, record: MetadataRecord) -> None:
-        match record:
-            case TopicRecord():
-                # The first creation of a name counts, whatever else was logged before its deletion.
-                if self._ids.setdefault(record.name, record.id) == record.id:
-                    self.topics[record.id] = record
-            case TopicDeleted():
-                self._forget_topic(record.id)
-            case ConfigsRecord() if not record.configs:
-                self.configs.pop((record.kind, record.name), None)
-            case ConfigsRecord():
-                self.configs[record.kind, record.name] = record.configs
-            case QuotasRecord():
-                self.quotas.replace(record.entity, record.quotas)
-            case AclRecord():
-                self.acls.add(record.id, record.binding)
-            case AclRemoved():
-                self.acls.remove(record.id)
-            case ProducerIdsReserved():
-                self.producer_ids_end = record.end
-            case ClusterIdRecord():
-                self.cluster_id = record.cluster_id
-            case UserScramCredentialRecord():
-                self.scram_users.put(record.user, record.kind, record.credential)
-            case ScramSecretRecord():
-                self.scram_users.secret = record.secret
-            case NodeRegistered() | NodeFenced() | LeaderChanged() | ReassignmentPlanned():
-                self.cluster.replay(record)
-
-    def _forget_topic(self, topic_id: UUID) -> None:
-        if topic_id in self.topics:
-            del self._ids[self.topics.pop(topic_id).name]
-        if self.deleted is not None:
-            self.deleted.add(topic_id)
-
-    def inverse(self, record: MetadataRecord) -> tuple[MetadataRecord, ...]:
-        """The records that undo `record`, which is about to be replayed."""
-        match record:
-            case NodeRegistered() | NodeFenced() | LeaderChanged() | ReassignmentPlanned():
-                return self.cluster.inverse(record)
-            case _:
-                return (self._inverse(record),)
-
-    def _inverse(self, record: _OfOneNode) -> MetadataRecord:
-        match record:
-            case TopicRecord(id=topic_id) | TopicDeleted(id=topic_id):
-                return self.topics.get(topic_id, TopicDeleted(topic_id))
-            case ConfigsRecord(kind=kind, name=name):
-                return ConfigsRecord(kind, name, self.configs.get((kind, name), {}))
-            case QuotasRecord(entity=entity):
-                return QuotasRecord(entity, self.quotas.entities.get(entity, {}))
-            case AclRecord(id=acl_id) | AclRemoved(id=acl_id):
-                binding = self.acls.get(acl_id)
-                return AclRemoved(acl_id) if binding is None else AclRecord(acl_id, binding)
-            case ProducerIdsReserved():
-                return ProducerIdsReserved(self.producer_ids_end)
-            case ClusterIdRecord():
-                return ClusterIdRecord(self.cluster_id)
-            case UserScramCredentialRecord(user=user, kind=of):
-                return UserScramCredentialRecord(user, of, self.scram_users.of(user).get(of))
-            case ScramSecretRecord():
-                return ScramSecretRecord(self.scram_users.secret)
-
-    def __repr__(self) -> str:
-        return (
-            f"<ClusterState {self.cluster_id} topics={len(self.topics)} acls={len(self.acls)} "
-            f"producer_ids_end={self.producer_ids_end}>"
-        )
 
 
 def encode(record: MetadataRecord) -> tuple[bytes, bytes | None]:
@@ -525,45 +329,6 @@ def _other_fields(
 def _shown(value: object) -> str:
     text = repr(value)
     return text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + "…"
-
-
-def in_batches(items: Iterable[T], chars: Callable[[T], int]) -> Iterator[list[T]]:
-    """Items whose records fit into one batch together, in order; `chars` are those of a record."""
-    some: list[T] = []
-    total = 0
-    for each in items:
-        total += chars(each)
-        if some and (len(some) >= BATCH_RECORDS or total > BATCH_CHARS):
-            yield some
-            some, total = [], chars(each)
-        some.append(each)
-    if some:
-        yield some
-
-
-def encode_batch(
-    records: Iterable[MetadataRecord], now: int, author: int = batches.NO_PRODUCER_ID
-) -> bytes:
-    """One batch: its records are in the log together or not at all.
-
-    `author` is told in the place of a producer id; it is negative, as is that of no producer.
-    """
-    return batches.pack([encode(record) for record in records], now, producer_id=author)
-
-
-def decode_batches(data: batches.Buffer) -> Iterable[tuple[int, MetadataRecord]]:
-    """(offset, record) of the whole batches in `data`, in order.
-
-    Raises UndecodableError with the offset in its text.
-    """
-    for position, _ in batches.iterate(data):
-        for record in batches.decode_records(data, position):
-            try:
-                if record.key is None:
-                    raise UndecodableError("has no key")
-                yield record.offset, decode(record.key, record.value)
-            except UndecodableError as error:
-                raise UndecodableError(f"the record at offset {record.offset} {error}") from None
 
 
 def _json(value: object) -> bytes:

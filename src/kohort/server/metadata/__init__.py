@@ -1,0 +1,62 @@
+"""The metadata log: its records, their bytes, and the state that they give. No I/O."""
+
+from kohort.server.metadata.batches import BATCH_RECORDS, decode_batches, encode_batch, in_batches
+from kohort.server.metadata.codec import UndecodableError, encode
+from kohort.server.metadata.image import MetadataImage
+from kohort.server.metadata.logged_partitions import known_partitions
+from kohort.server.metadata.records import (
+    METADATA,
+    AclRecord,
+    AclRemoved,
+    ClusterIdRecord,
+    ConfigsRecord,
+    MetadataRecord,
+    ProducerIdsReserved,
+    QuotasRecord,
+    ScramSecretRecord,
+    TopicDeleted,
+    TopicRecord,
+    UserScramCredentialRecord,
+    places_of,
+)
+from kohort.server.metadata.snapshots import difference, records_of
+from kohort.server.metadata.topic_names import (
+    INTERNAL,
+    MAX_NAME_LENGTH,
+    OFFSETS_TOPIC,
+    TRANSACTIONS_TOPIC,
+    validate_creatable,
+    validate_name,
+)
+
+__all__ = [
+    "BATCH_RECORDS",
+    "INTERNAL",
+    "MAX_NAME_LENGTH",
+    "METADATA",
+    "OFFSETS_TOPIC",
+    "TRANSACTIONS_TOPIC",
+    "AclRecord",
+    "AclRemoved",
+    "ClusterIdRecord",
+    "ConfigsRecord",
+    "MetadataImage",
+    "MetadataRecord",
+    "ProducerIdsReserved",
+    "QuotasRecord",
+    "ScramSecretRecord",
+    "TopicDeleted",
+    "TopicRecord",
+    "UndecodableError",
+    "UserScramCredentialRecord",
+    "decode_batches",
+    "difference",
+    "encode",
+    "encode_batch",
+    "in_batches",
+    "known_partitions",
+    "places_of",
+    "records_of",
+    "validate_creatable",
+    "validate_name",
+]
