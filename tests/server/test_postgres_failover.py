@@ -10,7 +10,7 @@ from kohort.client import Consumer, TopicPartition
 from kohort.client.admin import Admin
 from kohort.client.cluster import Cluster
 from kohort.server.broker import Broker
-from kohort.server.topics import Topic
+from kohort.server.replicas import Topic
 from peers.postgres import Backup, Postgres
 from server.postgres_nodes_bench import PARTITIONS, WITHIN_S, Nodes
 from server.test_postgres import config as alone

@@ -37,7 +37,8 @@ from kohort.server.metadata import (
     TopicRecord,
     decode_batches,
 )
-from kohort.server.topics import NewTopic, Topic
+from kohort.server.replicas import Topic
+from kohort.server.topics import NewTopic
 from kohort.testing.nodes import Node, Nodes
 
 COORDINATORS = {"offsets_topic_num_partitions": 2, "transaction_state_log_num_partitions": 2}

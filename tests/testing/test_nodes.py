@@ -16,7 +16,8 @@ from kohort.log.standby import StandbyLog
 from kohort.protocol import batches
 from kohort.protocol.batches import Record, iterate
 from kohort.server.cluster.leadership import READY_TIMEOUT_MS
-from kohort.server.topics import Growth, NewTopic, SharedTopics, Topic
+from kohort.server.replicas import Topic
+from kohort.server.topics import Growth, NewTopic, SharedTopics
 from kohort.testing.nodes import START, Node, Nodes
 from kohort.types import TopicIdPartition
 

@@ -24,7 +24,8 @@ from kohort.security.scram import (
 from kohort.server.broker import open_directory
 from kohort.server.cluster import place_of
 from kohort.server.config import Config
-from kohort.server.topics import Placement, Topics
+from kohort.server.replicas import Placement
+from kohort.server.topics import Topics
 
 
 class OfflineUsers:

@@ -26,7 +26,8 @@ from kohort.server.cluster.nodes import (
 )
 from kohort.server.handlers.metadata import TOPICS_PER_TURN
 from kohort.server.metadata import METADATA, OFFSETS_TOPIC
-from kohort.server.topics import Topic, Topics
+from kohort.server.replicas import Topic
+from kohort.server.topics import Topics
 from kohort.server.topics.metadata_log import METADATA_LOG, MetadataLog
 from kohort.types import Timestamp, TopicIdPartition, TopicPartition
 from server.handlers.bench import HandlerBench

@@ -18,9 +18,8 @@ from kohort.log import durability
 from kohort.log.local import LocalDirectory
 from kohort.server.config.config import Config
 from kohort.server.config.resources import ResourceType
-from kohort.server.metadata import METADATA
-from kohort.server.topics.metadata_log import SupersededError
-from kohort.server.topics.topic import NewTopic
+from kohort.server.metadata import METADATA, SupersededError
+from kohort.server.topics import NewTopic
 from kohort.server.topics.topics import Topics
 from kohort.types import TopicPartition
 from server.handlers.bench import START, batch_of

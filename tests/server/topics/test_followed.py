@@ -18,10 +18,9 @@ from kohort.log.remote_log import RemoteLog
 from kohort.server.config import Config
 from kohort.server.config.resources import ResourceType
 from kohort.server.metadata import METADATA, ClusterIdRecord, TopicRecord, decode_batches
-from kohort.server.topics import followed
+from kohort.server.topics import NewTopic, followed
 from kohort.server.topics.followed import TOPICS_AT_ONCE, FollowedMetadata, FollowedTopics
 from kohort.server.topics.metadata_log import METADATA_LOG, MetadataLog
-from kohort.server.topics.topic import NewTopic
 from kohort.server.topics.topics import Topics
 from kohort.types import Timestamp, TopicPartition
 

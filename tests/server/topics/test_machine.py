@@ -24,7 +24,8 @@ from kohort.log import durability
 from kohort.log.local import LocalDirectory
 from kohort.log.partition_mark import MARK, decode_mark
 from kohort.server.config.config import Config
-from kohort.server.topics.topics import NewTopic, Topics
+from kohort.server.topics import NewTopic
+from kohort.server.topics.topics import Topics
 from log.power_loss import VolatileDisk
 from server.handlers.bench import START, batch_of
 

@@ -10,7 +10,8 @@ from kohort.errors import KafkaError
 from kohort.log.local import LocalDirectory
 from kohort.log.partition_mark import read_mark
 from kohort.server.config.config import Config
-from kohort.server.topics.topic import NewTopic, Topic
+from kohort.server.replicas import Topic
+from kohort.server.topics import NewTopic
 from kohort.server.topics.topics import Topics
 from log.power_loss import VolatileDisk
 from server.handlers.bench import START, batch_of

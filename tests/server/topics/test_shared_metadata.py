@@ -10,8 +10,13 @@ import pytest
 from kohort.cluster import FencedError, Leader, LeaderChanged, Logged, UnknownOutcomeError
 from kohort.log.shared_memory import MemoryStorage, SharedMemory
 from kohort.server.config.resources import ResourceType
-from kohort.server.metadata import ConfigsRecord, MetadataRecord, TopicDeleted, TopicRecord
-from kohort.server.topics.metadata_log import SupersededError
+from kohort.server.metadata import (
+    ConfigsRecord,
+    MetadataRecord,
+    SupersededError,
+    TopicDeleted,
+    TopicRecord,
+)
 from kohort.server.topics.shared_metadata import COMPACTED_AFTER, OutcomeLostError, SharedMetadata
 from kohort.types import Timestamp, TopicIdPartition
 from server.metadata.test_image import content

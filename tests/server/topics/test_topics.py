@@ -10,7 +10,7 @@ import pytest
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.server.metadata import METADATA
-from kohort.server.topics.topic import NewTopic
+from kohort.server.topics import NewTopic
 from kohort.server.topics.topics import Topics, new_cluster_id
 from kohort.types import TopicPartition
 from server.faulty_logs import EVERY_PARTITION

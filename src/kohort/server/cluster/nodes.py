@@ -8,7 +8,8 @@ from kohort.coordinator_common import partition_for
 from kohort.log.base import LogState
 from kohort.security.peer import Endpoint
 from kohort.server.addresses import local_socket_of
-from kohort.server.topics import Topic, Topics
+from kohort.server.replicas import Topic
+from kohort.server.topics import Topics
 from kohort.types import Instant, TopicIdPartition, TopicPartition
 
 LISTED_MS: Final = 9_000

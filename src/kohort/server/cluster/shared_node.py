@@ -45,14 +45,9 @@ from kohort.server.cluster.nodes import ClusterNodes, RecentlyDepartedNodes
 from kohort.server.config import Config, shown_storage
 from kohort.server.logging import fields
 from kohort.server.metadata import ClusterIdRecord, MetadataRecord
+from kohort.server.replicas import ensure_same_cluster
 from kohort.server.tls import Certificates
-from kohort.server.topics import (
-    SharedMetadata,
-    SharedTopics,
-    Topics,
-    coordinator_topics,
-    ensure_same_cluster,
-)
+from kohort.server.topics import SharedMetadata, SharedTopics, Topics, coordinator_topics
 
 logger = logging.getLogger("kohort.cluster")
 

@@ -24,8 +24,8 @@ from kohort.server.handlers.chunked import count_in_chunks, respond_large
 from kohort.server.handlers.config_access import authorize
 from kohort.server.metadata import validate_name
 from kohort.server.net import Exchange
+from kohort.server.replicas import Topic
 from kohort.server.services import Services
-from kohort.server.topics import Topic
 from kohort.util.time_slice import TimeSlices
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from kohort.coordinator.requests import OffsetToCommit
 from kohort.coordinator.responses import OffsetCommitResponse
 from kohort.errors import ErrorCode
 from kohort.server.authorization import Access
+from kohort.server.replicas import Topic
 from kohort.server.responses import PartitionResponses
 from kohort.server.services import Services
-from kohort.server.topics import Topic
 from kohort.types import TopicPartition
 
 if TYPE_CHECKING:

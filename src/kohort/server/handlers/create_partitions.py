@@ -17,10 +17,11 @@ from kohort.server.handlers.chunked import (
     respond_large,
 )
 from kohort.server.net import Exchange
+from kohort.server.replicas import Topic
 from kohort.server.responses import validate_replicas
 from kohort.server.services import Services
 from kohort.server.throttling import Mutations
-from kohort.server.topics import Growth, Topic, too_many_partitions
+from kohort.server.topics import Growth, too_many_partitions
 from kohort.util.time_slice import TimeSlices, in_slices
 
 if TYPE_CHECKING:

@@ -26,10 +26,11 @@ from kohort.server.handlers.chunked import (
 )
 from kohort.server.metadata import TopicRecord
 from kohort.server.net import Exchange
+from kohort.server.replicas import Topic
 from kohort.server.responses import validate_replicas
 from kohort.server.services import Services
 from kohort.server.throttling import Mutations
-from kohort.server.topics import NewTopic, Topic, too_many_partitions
+from kohort.server.topics import NewTopic, too_many_partitions
 from kohort.util.time_slice import TimeSlices, in_slices
 
 if TYPE_CHECKING:

@@ -7,10 +7,9 @@ from kohort.errors import ErrorCode, KafkaError
 from kohort.log.producers import ActiveProducer
 from kohort.server.authorization import Access
 from kohort.server.handlers.chunked import Steps, respond_in_chunks
-from kohort.server.metadata import validate_name
+from kohort.server.metadata import storage_error, validate_name
 from kohort.server.net import Exchange
 from kohort.server.services import Services
-from kohort.server.topics import storage_error
 
 if TYPE_CHECKING:
     from kohort.protocol.requests import DescribeProducersRequest

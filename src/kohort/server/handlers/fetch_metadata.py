@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.protocol.messages import response
-from kohort.server.metadata import METADATA
+from kohort.server.metadata import METADATA, storage_error
 from kohort.server.net import Exchange
 from kohort.server.services import Services
-from kohort.server.topics import Topics, storage_error
+from kohort.server.topics import Topics
 
 if TYPE_CHECKING:
     from kohort.protocol.requests import FetchRequest

@@ -27,8 +27,8 @@ from kohort.server.handlers.altering import (
 )
 from kohort.server.logging import set_level, validate_level
 from kohort.server.net import Exchange
+from kohort.server.replicas import Topic
 from kohort.server.services import Services
-from kohort.server.topics import Topic
 
 if TYPE_CHECKING:
     from kohort.protocol.requests import (

@@ -23,8 +23,8 @@ from kohort.server.handlers.chunked import (
     respond_large,
 )
 from kohort.server.net import Exchange
+from kohort.server.replicas import validate_leader_epoch
 from kohort.server.services import Services
-from kohort.server.topics import validate_leader_epoch
 from kohort.util.time_slice import TimeSlices, in_slices
 
 if TYPE_CHECKING:

@@ -25,9 +25,10 @@ from kohort.server.cluster import Node, Nodes
 from kohort.server.handlers.chunked import respond_in_thread
 from kohort.server.metadata import INTERNAL, validate_name
 from kohort.server.net import Exchange
+from kohort.server.replicas import Topic
 from kohort.server.responses import OPERATIONS_NOT_REQUESTED
 from kohort.server.services import Services
-from kohort.server.topics import MAX_PARTITIONS_PER_REQUEST, NewTopic, Topic
+from kohort.server.topics import MAX_PARTITIONS_PER_REQUEST, NewTopic
 from kohort.util.time_slice import TimeSlices, in_slices
 
 if TYPE_CHECKING:

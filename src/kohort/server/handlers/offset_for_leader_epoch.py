@@ -11,8 +11,8 @@ from kohort.errors import ErrorCode, KafkaError
 from kohort.server.authorization import CLUSTER, CLUSTER_ACTION
 from kohort.server.handlers.chunked import Steps, respond_in_chunks
 from kohort.server.net import Exchange
+from kohort.server.replicas import validate_leader_epoch
 from kohort.server.services import Services
-from kohort.server.topics import validate_leader_epoch
 
 if TYPE_CHECKING:
     from kohort.protocol.requests import OffsetForLeaderEpochRequest

@@ -59,6 +59,7 @@ from kohort.server.handlers.chunked import CHUNK, Pieces
 from kohort.server.metadata import MAX_NAME_LENGTH
 from kohort.server.net import Exchange
 from kohort.server.refused_batches import RETRIED_ERRORS, NumberedBatch, RefusedBatches
+from kohort.server.replicas import Topic
 from kohort.server.responses import (
     CURRENT_LEADER_SINCE,
     TOPIC_IDS_SINCE,
@@ -68,7 +69,7 @@ from kohort.server.responses import (
     parts,
 )
 from kohort.server.services import Services
-from kohort.server.topics import Topic, Topics
+from kohort.server.topics import Topics
 from kohort.transactions.requests import TransactionalProducer
 from kohort.transactions.transitions import BUMPS_EPOCH
 from kohort.util.time_slice import SLICE_S, in_slices

@@ -11,9 +11,9 @@ from kohort.errors import ErrorCode, KafkaError
 from kohort.runtime.markers import Marker
 from kohort.server.authorization import CLUSTER, CLUSTER_ACTION
 from kohort.server.handlers.chunked import respond_large
+from kohort.server.metadata import storage_error
 from kohort.server.net import Exchange
 from kohort.server.services import Services
-from kohort.server.topics import storage_error
 from kohort.types import TopicPartition
 from kohort.util.time_slice import TimeSlices
 

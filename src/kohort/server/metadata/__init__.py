@@ -2,6 +2,7 @@
 
 from kohort.server.metadata.batches import BATCH_RECORDS, decode_batches, encode_batch, in_batches
 from kohort.server.metadata.codec import UndecodableError, encode
+from kohort.server.metadata.errors import SupersededError, storage_error
 from kohort.server.metadata.image import MetadataImage
 from kohort.server.metadata.logged_partitions import known_partitions
 from kohort.server.metadata.records import (
@@ -45,6 +46,7 @@ __all__ = [
     "ProducerIdsReserved",
     "QuotasRecord",
     "ScramSecretRecord",
+    "SupersededError",
     "TopicDeleted",
     "TopicRecord",
     "UndecodableError",
@@ -57,6 +59,7 @@ __all__ = [
     "known_partitions",
     "places_of",
     "records_of",
+    "storage_error",
     "validate_creatable",
     "validate_name",
 ]

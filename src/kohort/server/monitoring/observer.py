@@ -28,7 +28,8 @@ from kohort.server.monitoring.loop_lag import LoopLag
 from kohort.server.monitoring.rebalances import Rebalances
 from kohort.server.monitoring.viewer import Viewer
 from kohort.server.net import ListenerStatistics, Tls
-from kohort.server.topics import Topic, Topics
+from kohort.server.replicas import Topic
+from kohort.server.topics import Topics
 from kohort.types import TopicPartition
 from kohort.util.histogram import Histogram
 from kohort.util.text import did_you_mean

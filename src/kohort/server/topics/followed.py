@@ -21,9 +21,9 @@ from kohort.server.metadata import (
     TopicRecord,
     places_of,
 )
+from kohort.server.replicas import Placement, Topic
 from kohort.server.topics.metadata_log import Metadata
-from kohort.server.topics.topic import NewTopic, Topic
-from kohort.server.topics.topic_logs import Placement
+from kohort.server.topics.new_topic import NewTopic
 from kohort.server.topics.topics import Topics
 from kohort.types import Timestamp, TopicPartition
 from kohort.util.time_slice import TimeSlices

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 from uuid import UUID
 
 from kohort import __version__
-from kohort.errors import ErrorCode, KafkaError, KohortError, fresh
+from kohort.errors import KohortError, fresh
 from kohort.log.base import Log, LogConfig
 from kohort.log.durability import resumed
 from kohort.protocol import batches
@@ -22,6 +22,7 @@ from kohort.server.metadata import (
     UndecodableError,
     decode_batches,
     encode_batch,
+    storage_error,
 )
 from kohort.types import Timestamp
 
@@ -332,23 +333,6 @@ class MetadataLog:
             yield from decode_batches(data)
             *_, (_, last) = batches.iterate(data)
             offset = last.last_offset + 1
-
-
-class SupersededError(OSError):
-    """Another node has changed the same thing before."""
-
-    def __str__(self) -> str:
-        """The message alone: the error has no errno."""
-        return self.strerror or super().__str__()
-
-
-def storage_error(error: OSError) -> KafkaError:
-    """The error for a client whose request the storage failed."""
-    if isinstance(error, SupersededError):
-        return KafkaError(ErrorCode.not_controller, str(error.strerror))  # which clients retry
-    return KafkaError(
-        ErrorCode.kafka_storage_error, (f"The storage failed: {error.strerror or error}")
-    )
 
 
 def _ignore(_: Collection[UUID]) -> None:

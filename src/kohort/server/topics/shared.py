@@ -33,11 +33,12 @@ from kohort.server.metadata import (
     TopicDeleted,
     TopicRecord,
     in_batches,
+    storage_error,
 )
+from kohort.server.replicas import Topic
 from kohort.server.topics.followed import FollowingTopics
-from kohort.server.topics.metadata_log import storage_error
+from kohort.server.topics.new_topic import Growth, NewTopic
 from kohort.server.topics.shared_metadata import OutcomeLostError, SharedMetadata
-from kohort.server.topics.topic import Growth, NewTopic, Topic
 from kohort.server.topics.topics import (
     log_created,
     log_deleted,

@@ -36,6 +36,7 @@ from kohort.server.metadata import (
     AclRecord,
     MetadataImage,
     MetadataRecord,
+    SupersededError,
     TopicDeleted,
     TopicRecord,
     UndecodableError,
@@ -46,7 +47,7 @@ from kohort.server.metadata import (
     in_batches,
     records_of,
 )
-from kohort.server.topics.metadata_log import Lost, SupersededError
+from kohort.server.topics.metadata_log import Lost
 from kohort.types import Timestamp
 from kohort.util.time_slice import TimeSlices, in_slices
 

@@ -42,27 +42,29 @@ from kohort.server.metadata import (
     ProducerIdsReserved,
     QuotasRecord,
     ScramSecretRecord,
+    SupersededError,
     TopicDeleted,
     TopicRecord,
     UserScramCredentialRecord,
     in_batches,
     places_of,
+    storage_error,
     validate_creatable,
+)
+from kohort.server.replicas import (
+    Placement,
+    ResponseCache,
+    Topic,
+    TopicLogs,
+    ensure_metadata_directory,
+    everywhere,
+    reconcile,
 )
 from kohort.server.topics.claimed_names import ClaimedNames
 from kohort.server.topics.followers import Followers
-from kohort.server.topics.metadata_log import (
-    METADATA_LOG,
-    Metadata,
-    MetadataLog,
-    SupersededError,
-    storage_error,
-)
+from kohort.server.topics.metadata_log import METADATA_LOG, Metadata, MetadataLog
+from kohort.server.topics.new_topic import Growth, NewTopic
 from kohort.server.topics.producer_ids import IN_HAND, DurableProducerIds, ProducerIdManager
-from kohort.server.topics.reconciliation import ensure_metadata_directory, reconcile
-from kohort.server.topics.response_cache import ResponseCache
-from kohort.server.topics.topic import Growth, NewTopic, Topic
-from kohort.server.topics.topic_logs import Placement, TopicLogs, everywhere
 from kohort.types import Timestamp, TopicIdPartition, TopicPartition
 from kohort.util.time_slice import TimeSlices
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from uuid import UUID
 
 from kohort.coordinator.topics import TopicImage
-from kohort.server.topics.topic import Topic
+from kohort.server.replicas import Topic
 from kohort.server.topics.topics import Topics
 
 

@@ -1,26 +1,10 @@
 """One topic of this server."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from kohort.log.base import Log
 from kohort.server.metadata import TopicRecord
-
-
-class NewTopic(NamedTuple):
-    """A topic to be created."""
-
-    name: str
-    partitions: int
-    configs: Mapping[str, str | None] = {}
-
-
-class Growth(NamedTuple):
-    """A topic that is to have more partitions."""
-
-    name: str
-    total: int
-    """Number of partitions after it."""
 
 
 class Topic:

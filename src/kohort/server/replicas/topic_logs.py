@@ -12,9 +12,8 @@ from kohort.log.partition_directories import NameTakenError
 from kohort.log.remote_log import RemoteLog
 from kohort.server.config import Config, effective_topic_configs, topic_log_config
 from kohort.server.logging import fields
-from kohort.server.metadata import TopicRecord, places_of
-from kohort.server.topics.metadata_log import storage_error
-from kohort.server.topics.topic import Topic
+from kohort.server.metadata import TopicRecord, places_of, storage_error
+from kohort.server.replicas.topic import Topic
 from kohort.types import TopicPartition
 from kohort.util.time_slice import TimeSlices
 

@@ -11,7 +11,7 @@ import pytest
 from kohort.errors import ErrorCode, KafkaError, KohortError
 from kohort.log.local import LocalDirectory
 from kohort.server.config.config import Config
-from kohort.server.topics.topic import NewTopic
+from kohort.server.topics import NewTopic
 from kohort.server.topics.topics import Topics
 from server.handlers.bench import START, batch_of
 

@@ -15,7 +15,7 @@ from kohort.log.local import LocalDirectory
 from kohort.log.partition_mark import MARK, read_mark, write_mark
 from kohort.server.config.config import Config
 from kohort.server.metadata import METADATA
-from kohort.server.topics.topic import NewTopic
+from kohort.server.topics import NewTopic
 from kohort.server.topics.topics import Topics
 from kohort.types import TopicPartition
 from server.handlers.bench import START, batch_of
