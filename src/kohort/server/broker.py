@@ -309,7 +309,7 @@ class Broker:
             self._state_logs(TRANSACTIONS_TOPIC),
             transaction_config(self.config),
             self.clock,
-            new_producer_id=self.topics.durable_producer_ids.next,
+            new_producer_id=self.topics.producer_ids.next,
             marker_writer=self._cluster.markers(self.topics, self._markers),
             waits_for_disk=self._waits_for_disk,
             expiration_interval_ms=self.config[

@@ -62,7 +62,7 @@ async def tx(bench, topic):
         state.partitions,
         TransactionCoordinatorConfig(),
         bench.clock,
-        new_producer_id=bench.topics.durable_producer_ids.next,
+        new_producer_id=bench.topics.producer_ids.next,
         marker_writer=GatedMarkers(bench),
     )
     bench.transactions.start()

@@ -321,7 +321,7 @@ async def test_a_refused_change_leaves_nothing_behind(server: Server, disk: Disk
     lengths = set()
     for _ in range(20):
         with pytest.raises(KafkaError) as caught:
-            server.topics.producer_ids.next()
+            server.topics.reserve_producer_ids()
         assert caught.value.__cause__ is not None
         lengths.add(len(traceback.extract_tb(caught.value.__cause__.__traceback__)))
     assert len(lengths) == 1, "each failure has its own traceback"
@@ -329,17 +329,17 @@ async def test_a_refused_change_leaves_nothing_behind(server: Server, disk: Disk
 
 async def test_a_producer_id_is_never_given_twice(server: Server, disk: Disk) -> None:
     topics = server.topics
-    refused_id = topics.producer_ids.next()
+    refused_id = topics.reserve_producer_ids().start
     disk.error = OSError(5, "Input/output error")
     with pytest.raises(KafkaError):
         await topics.durable()
     disk.error = None
     await resumed(server)
-    given = topics.producer_ids.next()
+    given = topics.reserve_producer_ids().start
     await topics.durable()
     assert given > refused_id
     server.end()
-    assert server.start().producer_ids.next() > given
+    assert server.start().reserve_producer_ids().start > given
 
 
 def test_an_error_of_the_cluster_has_no_number_of_the_system() -> None:

@@ -252,7 +252,7 @@ async def test_only_the_other_node_changes_anything(pair: "Pair") -> None:
     for change in (
         lambda: pair.follower.create("t", 1),
         lambda: pair.follower.set_configs(ResourceType.BROKER, "", {"num.partitions": "3"}),
-        lambda: pair.follower.producer_ids.next(),
+        lambda: pair.follower.reserve_producer_ids(),
     ):
         with pytest.raises(KafkaError) as caught:
             change()
@@ -299,7 +299,7 @@ async def test_a_topic_is_asked_for_once_while_the_other_node_hangs(
 async def test_producer_ids_are_those_of_the_other_node(pair: "Pair") -> None:
     given = []
     for topics in (pair.leader, pair.follower) * 3:
-        ids = topics.durable_producer_ids
+        ids = topics.producer_ids
         await ids.fill()
         given += [ids.next() for _ in range(50)]
     assert len(set(given)) == 300
@@ -310,7 +310,7 @@ async def test_producers_try_again_while_the_other_node_is_away(
 ) -> None:
     monkeypatch.setattr(pair, "allocate_producer_ids", _is_away)
     with pytest.raises(KafkaError) as caught:
-        await pair.follower.durable_producer_ids.fill()
+        await pair.follower.producer_ids.fill()
     assert caught.value.code is ErrorCode.coordinator_load_in_progress
 
 

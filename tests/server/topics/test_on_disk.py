@@ -61,14 +61,14 @@ def test_what_was_acknowledged_is_there(disk: Disk) -> None:
     topics.add_partitions("orders", 3)
     topics.create("gone", 1)
     topics.delete("gone")
-    first_id = topics.producer_ids.next()
+    first_id = topics.reserve_producer_ids().start
     topics.log("orders", 2).append(batch_of(b"a", b"b"), START)  # type: ignore[union-attr]
     topics = disk.start()
     assert topics.cluster_id == cluster_id
     (orders,) = topics.all()
     assert (orders.name, orders.configs) == ("orders", {"retention.ms": "-1"})
     assert [log.end_offset for log in orders.partitions] == [0, 0, 2]
-    assert topics.producer_ids.next() > first_id
+    assert topics.reserve_producer_ids().start > first_id
 
 
 def test_a_creation_that_was_cut_short_leaves_nothing(disk: Disk) -> None:

@@ -141,7 +141,7 @@ def test_a_record_that_cannot_be_appended_changes_nothing(bench: HandlerBench) -
         lambda: bench.topics.add_partitions("orders", 2),
         lambda: bench.topics.alter_configs("orders", {"retention.ms": "1"}),
         lambda: bench.topics.set_quotas({(("user", "a"),): {"producer_byte_rate": 1.0}}),
-        bench.topics.producer_ids.next,
+        bench.topics.reserve_producer_ids,
     ):
         assert refused(act) is ErrorCode.kafka_storage_error
     assert snapshot(bench.topics) == before
@@ -159,9 +159,9 @@ def test_files_that_could_not_be_removed_do_not_come_back(bench: HandlerBench) -
 
 
 def test_producer_ids_are_never_given_twice(bench: HandlerBench) -> None:
-    given_ids = [bench.topics.producer_ids.next() for _ in range(3)]
+    given_ids = [bench.topics.reserve_producer_ids().start for _ in range(3)]
     bench.restart()
-    given_ids.append(bench.topics.producer_ids.next())
+    given_ids.append(bench.topics.reserve_producer_ids().start)
     assert len(set(given_ids)) == 4
 
 

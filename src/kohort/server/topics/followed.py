@@ -307,7 +307,7 @@ class FollowedTopics(FollowingTopics):
         for task in self._creating.values():
             task.cancel()
 
-    async def _take_producer_ids(self) -> Sequence[int]:
+    async def _take_producer_ids(self) -> Iterable[int]:
         try:
             return await self._controller.allocate_producer_ids()
         except KafkaError as error:

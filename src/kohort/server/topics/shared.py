@@ -216,7 +216,7 @@ class SharedTopics(FollowingTopics):
 
     # Producer ids
 
-    async def _take_producer_ids(self) -> Sequence[int]:
+    async def _take_producer_ids(self) -> Iterable[int]:
         try:
             return await self.allocate_producer_ids()
         except KafkaError as error:
@@ -226,7 +226,7 @@ class SharedTopics(FollowingTopics):
 
     async def _apply(self, record: MetadataRecord) -> None:
         if isinstance(record, ProducerIdsReserved):
-            self.producer_ids.reserved_elsewhere(record.end)
+            self._producer_id_control.replay(record)
         else:
             await super()._apply(record)
             self.responses.clear()

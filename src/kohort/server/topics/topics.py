@@ -30,6 +30,14 @@ from kohort.quotas import QuotaEntity, QuotaTable
 from kohort.security.acls import AclBinding, Acls
 from kohort.security.scram import ScramCredential, ScramMechanism, ScramUsers
 from kohort.server.config import Config, ResourceType, validate_topic_configs
+from kohort.server.controller import (
+    AclControl,
+    ClientQuotaControl,
+    ConfigurationControl,
+    ProducerIdControl,
+    ProducerIdManager,
+    ScramControl,
+)
 from kohort.server.logging import fields
 from kohort.server.metadata import (
     BATCH_RECORDS,
@@ -37,15 +45,9 @@ from kohort.server.metadata import (
     AclRecord,
     AclRemoved,
     ClusterIdRecord,
-    ConfigsRecord,
-    MetadataRecord,
-    ProducerIdsReserved,
-    QuotasRecord,
-    ScramSecretRecord,
     SupersededError,
     TopicDeleted,
     TopicRecord,
-    UserScramCredentialRecord,
     in_batches,
     places_of,
     storage_error,
@@ -64,7 +66,6 @@ from kohort.server.topics.claimed_names import ClaimedNames
 from kohort.server.topics.followers import Followers
 from kohort.server.topics.metadata_log import METADATA_LOG, Metadata, MetadataLog
 from kohort.server.topics.new_topic import Growth, NewTopic
-from kohort.server.topics.producer_ids import IN_HAND, DurableProducerIds, ProducerIdManager
 from kohort.types import Timestamp, TopicIdPartition, TopicPartition
 from kohort.util.time_slice import TimeSlices
 
@@ -139,12 +140,16 @@ class Topics:
         self._metadata = metadata
         metadata.on_taken_back = self._taken_back
         state = metadata.state
+        self._configuration = ConfigurationControl(state)
         self._apply_broker_configs()
         config.on_change.append(self._reconfigure)
         if not state.cluster_id:
             self._metadata.commit(ClusterIdRecord(logs.directories.cluster_id or new_cluster_id()))
-        self.producer_ids = ProducerIdManager(state.producer_ids_end, self._reserve_producer_ids)
-        self.durable_producer_ids = DurableProducerIds(self._take_producer_ids)
+        self._acl_control = AclControl(state, uuid4)
+        self._quota_control = ClientQuotaControl(state)
+        self._scram_control = ScramControl(state, partial(token_bytes, _SECRET_BYTES))
+        self._producer_id_control = ProducerIdControl(state)
+        self.producer_ids = ProducerIdManager(self._take_producer_ids)
         if owned is not None:
             self._reconcile(owned, places)
         state.deleted = None
@@ -728,11 +733,11 @@ class Topics:
 
     def configs_of(self, kind: ResourceType, name: str) -> Mapping[str, str]:
         """What is set on a resource that is no topic."""
-        return self._metadata.state.configs.get((kind, name), {})
+        return self._configuration.configs_of(kind, name)
 
     def configured(self, kind: ResourceType) -> Iterable[str]:
         """The names of resources of this kind on which something is set."""
-        return tuple(name for each, name in self._metadata.state.configs if each is kind)
+        return self._configuration.configured(kind)
 
     def set_configs(self, kind: ResourceType, name: str, configs: Mapping[str, str]) -> None:
         """Replace all configs of a resource that is no topic; they were validated.
@@ -740,8 +745,9 @@ class Topics:
         Those of brokers act at once, and for topics once they are `reconfigured`. Raises KafkaError
         KAFKA_STORAGE_ERROR.
         """
-        if configs != self.configs_of(kind, name):
-            self._metadata.commit(ConfigsRecord(kind, name, configs))
+        records = self._configuration.set_configs(kind, name, configs)
+        if records:
+            self._metadata.commit(*records)
             self._apply_broker_configs()
 
     @property
@@ -754,12 +760,7 @@ class Topics:
 
         Their records are a batch (`in_batches`). Raises KafkaError KAFKA_STORAGE_ERROR.
         """
-        current = self.quotas.entities
-        records = [
-            QuotasRecord(entity, new)
-            for entity, new in quotas.items()
-            if new != current.get(entity, {})
-        ]
+        records = self._quota_control.alter_quotas(quotas)
         if records:
             self._metadata.commit(*records)
 
@@ -773,13 +774,11 @@ class Topics:
 
         Raises KafkaError KAFKA_STORAGE_ERROR.
         """
-        new = [each for each in dict.fromkeys(bindings) if self.acls.id_of(each) is None]
-        self._commit_acls([AclRecord(uuid4(), each) for each in new])
+        self._commit_acls(self._acl_control.create_acls(bindings))
 
     def delete_acls(self, ids: Iterable[UUID]) -> None:
         """Remove entries, at most `BATCH_RECORDS`. Raises as `create_acls` does."""
-        there = (each for each in dict.fromkeys(ids) if self.acls.get(each) is not None)
-        self._commit_acls([AclRemoved(each) for each in there])
+        self._commit_acls(self._acl_control.delete_acls(ids))
 
     def _commit_acls(self, records: Sequence[AclRecord | AclRemoved]) -> None:
         if records:
@@ -801,13 +800,7 @@ class Topics:
 
         They must fit into a segment of the metadata log. Raises KafkaError KAFKA_STORAGE_ERROR.
         """
-        records: list[MetadataRecord] = [
-            UserScramCredentialRecord(user, kind, credential)
-            for (user, kind), credential in credentials.items()
-        ]
-        if not self.scram_users.secret:
-            records.append(ScramSecretRecord(token_bytes(_SECRET_BYTES)))
-        self._metadata.commit(*records)
+        self._metadata.commit(*self._scram_control.alter_credentials(credentials))
 
     def _apply_broker_configs(self) -> None:
         of_all, of_one = (
@@ -854,7 +847,6 @@ class Topics:
         have 10,000 logs.
         """
         self.responses.clear()
-        self.producer_ids.drop_block()
         for topic_id in ids:
             record, topic = self._metadata.state.topics.get(topic_id), self.by_id(topic_id)
             if record is None:
@@ -941,17 +933,18 @@ class Topics:
             del self._to_remove[partition]
             self._logs.remove(partition, topic_id)
 
-    async def _take_producer_ids(self) -> Sequence[int]:
-        ids = [self.producer_ids.next() for _ in range(IN_HAND)]
-        await self.durable()
-        return ids
+    async def _take_producer_ids(self) -> Iterable[int]:
+        return await self.allocate_producer_ids()
 
     async def allocate_producer_ids(self) -> range:
-        """Ids for another node to hand out. Raises KafkaError."""
-        return await self.decided(self.producer_ids.block)
+        """Ids that are given to nobody else; their reservation is durable. Raises KafkaError."""
+        return await self.decided(self.reserve_producer_ids)
 
-    def _reserve_producer_ids(self, end: int) -> None:
-        self._metadata.commit(ProducerIdsReserved(end))
+    def reserve_producer_ids(self) -> range:
+        """`allocate_producer_ids`, whose reservation need not be durable yet."""
+        ids, record = self._producer_id_control.next_block()
+        self._metadata.commit(record)
+        return ids
 
 
 def topic_chars(topic: TopicRecord) -> int:

@@ -1,0 +1,25 @@
+"""Access control lists (Kafka's AclControlManager)."""
+
+from collections.abc import Callable, Iterable, Sequence
+from uuid import UUID
+
+from kohort.security.acls import AclBinding
+from kohort.server.metadata import AclRecord, AclRemoved, MetadataImage
+
+
+class AclControl:
+    """Decides on changes of the access control lists."""
+
+    def __init__(self, image: MetadataImage, new_id: Callable[[], UUID]) -> None:
+        """`new_id` returns the id of a new entry."""
+        self._acls = image.acls
+        self._new_id = new_id
+
+    def create_acls(self, bindings: Iterable[AclBinding]) -> Sequence[AclRecord]:
+        """Records of those entries that do not exist."""
+        new = (each for each in dict.fromkeys(bindings) if self._acls.id_of(each) is None)
+        return [AclRecord(self._new_id(), each) for each in new]
+
+    def delete_acls(self, ids: Iterable[UUID]) -> Sequence[AclRemoved]:
+        """Records that remove those of the entries that exist."""
+        return [AclRemoved(each) for each in dict.fromkeys(ids) if self._acls.get(each) is not None]

@@ -1,0 +1,29 @@
+"""Configs of resources that are no topics (Kafka's ConfigurationControlManager)."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from kohort.server.config import ResourceType
+from kohort.server.metadata import ConfigsRecord, MetadataImage
+
+
+class ConfigurationControl:
+    """Decides on changes of configs."""
+
+    def __init__(self, image: MetadataImage) -> None:
+        self._configs = image.configs
+
+    def configs_of(self, kind: ResourceType, name: str) -> Mapping[str, str]:
+        """What is set on a resource."""
+        return self._configs.get((kind, name), {})
+
+    def configured(self, kind: ResourceType) -> Iterable[str]:
+        """The names of resources of this kind on which something is set."""
+        return tuple(name for each, name in self._configs if each is kind)
+
+    def set_configs(
+        self, kind: ResourceType, name: str, configs: Mapping[str, str]
+    ) -> Sequence[ConfigsRecord]:
+        """Records that replace all configs of a resource; the configs were validated."""
+        return (
+            [] if configs == self.configs_of(kind, name) else [ConfigsRecord(kind, name, configs)]
+        )

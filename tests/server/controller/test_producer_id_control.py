@@ -1,0 +1,45 @@
+"""Producer ids are reserved in blocks, each of which is given once."""
+
+import pytest
+
+from kohort.errors import KafkaError
+from kohort.server.controller.producer_id_control import BLOCK, MAX_ID, ProducerIdControl
+from kohort.server.metadata import MetadataImage, ProducerIdsReserved
+
+
+def image(end: int = 0) -> MetadataImage:
+    made = MetadataImage()
+    made.replay(ProducerIdsReserved(end))
+    return made
+
+
+def test_blocks_follow_one_another() -> None:
+    control = ProducerIdControl(image())
+    assert control.next_block() == (range(BLOCK), ProducerIdsReserved(BLOCK))
+    assert control.next_block() == (range(BLOCK, 2 * BLOCK), ProducerIdsReserved(2 * BLOCK))
+
+
+def test_the_first_block_is_behind_all_that_were_logged() -> None:
+    ids, _ = ProducerIdControl(image(2 * BLOCK)).next_block()
+    assert ids.start == 2 * BLOCK
+
+
+def test_a_block_of_another_node_is_left_out() -> None:
+    control = ProducerIdControl(image())
+    control.replay(ProducerIdsReserved(BLOCK))
+    ids, _ = control.next_block()
+    assert ids.start == BLOCK
+
+
+def test_a_block_that_was_not_logged_is_not_given_again() -> None:
+    control = ProducerIdControl(image())
+    refused, _ = control.next_block()
+    ids, _ = control.next_block()
+    assert not set(ids) & set(refused)
+
+
+def test_the_last_producer_id() -> None:
+    control = ProducerIdControl(image(MAX_ID - 1))
+    assert control.next_block() == (range(MAX_ID - 1, MAX_ID), ProducerIdsReserved(MAX_ID))
+    with pytest.raises(KafkaError):
+        control.next_block()
