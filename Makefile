@@ -88,6 +88,7 @@ lint: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	cd tests && $(CURDIR)/$(BIN)/mypy
 	$(BIN)/lint-imports
 	cd packages/conformance && $(CURDIR)/$(BIN)/lint-imports
 	$(BIN)/bandit --quiet --configfile pyproject.toml --recursive src packages examples

@@ -31,7 +31,8 @@ def instrumented() -> AbstractContextManager[object]:
     if _is_guided():
         import atheris
 
-        return atheris.instrument_imports(include=["kohort"])
+        block: AbstractContextManager[object] = atheris.instrument_imports(include=["kohort"])
+        return block
     return nullcontext()
 
 

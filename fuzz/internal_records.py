@@ -39,6 +39,7 @@ with _engine.instrumented():
         UserScramCredentialRecord,
     )
     from kohort.server.metadata import codec as metadata_codec
+    from kohort.types import Instant, Timestamp
 
 ID = UUID(int=7)
 
@@ -63,7 +64,7 @@ def check_group_record(key: bytes, value: bytes | None) -> None:
         return
     shard = Shard(GroupCoordinatorConfig())
     shard.replay(record)
-    shard.loaded(0, 0)
+    shard.loaded(Instant(0), Timestamp(0))
     assert decode(*encode(record)) == record
 
 

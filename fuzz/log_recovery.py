@@ -17,9 +17,9 @@ with _engine.instrumented():
     from kohort.log.local import LocalDirectory
     from kohort.protocol import batches
     from kohort.protocol.batches import Record
-    from kohort.types import TopicPartition
+    from kohort.types import Timestamp, TopicPartition
 
-NOW = 1_700_000_000_000
+NOW = Timestamp(1_700_000_000_000)
 ORDERS = TopicPartition("orders", 0)
 _FAST = Path("/dev/shm")
 

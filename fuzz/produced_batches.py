@@ -16,9 +16,9 @@ with _engine.instrumented():
     from kohort.log.memory import MemoryDirectory
     from kohort.protocol import batches
     from kohort.protocol.batches import Codec, Record
-    from kohort.types import TopicPartition
+    from kohort.types import Timestamp, TopicPartition
 
-NOW = 1_700_000_000_000
+NOW = Timestamp(1_700_000_000_000)
 CONFIGS = (LogConfig(), LogConfig(cleanup_policy=frozenset({"compact"}), compression=Codec.LZ4))
 _CRC_AT, _CRC_FROM, _SIZE_AT = 17, 21, 8
 

@@ -165,7 +165,7 @@ class Harness:
         assert connection is not None
         assert listener.protection.tls is not None
         handshake = self._loop.create_future()
-        tls = asyncio.sslproto.SSLProtocol(
+        tls = asyncio.sslproto.SSLProtocol(  # type: ignore[attr-defined]
             self._loop,
             Decrypted(connection, self._buffer),
             listener.protection.tls.context,
@@ -230,7 +230,7 @@ def _damaged(flight: bytes, damage: bytes) -> bytes:
 
 
 def _client(authority: Authority, certificate: Path | None, *, is_old: bool) -> ssl.SSLContext:
-    context = authority.client(certificate)
+    context: ssl.SSLContext = authority.client(certificate)
     version = ssl.TLSVersion.TLSv1_2 if is_old else ssl.TLSVersion.TLSv1_3
     context.minimum_version = context.maximum_version = version
     return context

@@ -22,6 +22,7 @@ with _engine.instrumented():
         encode,
     )
     from kohort.transactions.shard import Shard
+    from kohort.types import Instant, Timestamp
 
 
 def check(data: bytes) -> None:
@@ -42,7 +43,7 @@ def check_record(key: bytes, value: bytes | None) -> None:
         return
     shard = Shard(TransactionCoordinatorConfig(), lambda: 7)
     shard.replay(record)
-    shard.resume(tuple(shard.transactions.items()), 0, 0)
+    shard.resume(tuple(shard.transactions.items()), Instant(0), Timestamp(0))
     assert decode(*encode(record)) == record
 
 

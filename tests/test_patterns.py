@@ -21,9 +21,9 @@ def strings_of(source: str) -> Iterator[str]:
         return
     docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
-        is_text = isinstance(node, ast.Constant) and isinstance(node.value, str)
-        if is_text and id(node) not in docstrings:
-            yield node.value
+        match node:
+            case ast.Constant(value=str(text)) if id(node) not in docstrings:
+                yield text
 
 
 def test_no_pattern_has_a_possessive_quantifier_or_an_atomic_group() -> None:

@@ -64,7 +64,7 @@ def test_each_partition_goes_to_one_subscriber_or_is_withheld(
 def test_the_order_of_members_and_topics_does_not_matter(of: Assignor, data: st.DataObject) -> None:
     topics, members = data.draw(TOPICS), data.draw(groups(of))
     shuffled = data.draw(st.permutations(members))
-    again = of.assign(dict(reversed(topics.items())), [*shuffled])
+    again = of.assign(dict(reversed([*topics.items()])), [*shuffled])
     assert again == of.assign(topics, members)
 
 

@@ -88,14 +88,16 @@ def test_as_balanced_and_no_more_moves(name: str, java: Java) -> None:
             history.step()
             topics = snapshot(history)
             own, rounds = settle(
-                history, of, lambda members, topics=topics: ours(of, topics, members)
+                history,
+                of,
+                lambda members, topics=topics: ours(of, topics, members),  # type: ignore[misc]
             )
             assert rounds <= 2
             assert only_subscribed(history, own)
             javas, rounds = settle(
                 history,
                 of,
-                lambda members, topics=topics: read(java.assign(name, topics, members).assignments),
+                lambda members, topics=topics: read(java.assign(name, topics, members).assignments),  # type: ignore[misc]
             )
             if rounds <= ROUNDS and only_subscribed(history, javas):
                 costs.append((Cost.of(history, own), Cost.of(history, javas)))

@@ -2,7 +2,7 @@
 
 import json
 import struct
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from itertools import count
 from typing import Any
 
@@ -185,7 +185,8 @@ async def test_every_number_of_avro_is_json(value: Any) -> None:
     async def deserialize(data: bytes, ctx: SerializationContext) -> Any:
         return value
 
-    text = await _avro_text(deserialize)(b"\0\0\0\0\1", SerializationContext("t", "value", []))
+    as_text: Callable[..., Awaitable[Content]] = _avro_text(deserialize)
+    text = await as_text(b"\0\0\0\0\1", SerializationContext("t", "value", []))
     assert isinstance(text, bytes)
     assert as_floats(json.loads(text, parse_constant=pytest.fail)) == as_floats(value)
 

@@ -1,3 +1,4 @@
+# mypy: disable-error-code="call-arg, misc"
 """Arguments that public classes do not take: the error names them, and says what to write."""
 
 import inspect

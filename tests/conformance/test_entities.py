@@ -92,7 +92,8 @@ def test_an_answer_becomes_plain_values() -> None:
 def test_a_time_that_there_is_not_is_minus_one() -> None:
     empty = {"error_code": ErrorCode.none, "transaction_start_time": -1}
     frame = response("DescribeTransactions", 0, transaction_states=[empty])
-    [state] = decode_response("DescribeTransactions", 0, frame)["transaction_states"]
+    fields: Any = decode_response("DescribeTransactions", 0, frame)
+    [state] = fields["transaction_states"]
     assert state["transaction_start_time"] == -1
 
 

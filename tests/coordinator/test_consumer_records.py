@@ -151,6 +151,8 @@ def test_a_member_without_metadata_of_the_classic_protocol_is_an_empty_classic_m
     """Kafka takes it for one; the mark of a consumer member is a null."""
     key, value, record = WRITTEN_BY_KAFKA["a static member"]
     without = unhex(value).removesuffix(bytes.fromhex("01000100")) + b"\0"
+    assert isinstance(record, ConsumerGroupMemberMetadataRecord)
+    assert record.value is not None
     classic = record.value._replace(classic=ClassicMemberMetadata(0, ()))
     assert decode(unhex(key), without).value == classic
 

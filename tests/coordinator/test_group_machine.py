@@ -104,7 +104,7 @@ def keys(entry: Entry) -> Iterator[OffsetCommitKey | GroupMetadataKey]:
     if isinstance(entry, TransactionalOffsets):
         yield from (row.key for row in entry.commits.rows())
     elif not isinstance(entry, TransactionMarker):
-        yield entry.key
+        yield entry.key  # type: ignore[misc]
 
 
 def compact(log: list[Entry]) -> list[Entry]:
@@ -326,7 +326,9 @@ class GroupMachine(RuleBasedStateMachine):
     def end_transaction(self, producer, commit):
         self.bench.end_transaction(producer, commit=commit)
         said = Committed.of(self.bench.log).offsets
-        self.committed = {tuple(key): offset for key, (_, offset) in said.items()}
+        self.committed = {
+            (key.group, key.topic, key.partition): offset for key, (_, offset) in said.items()
+        }
 
     # --- what administrators do, and what happens to everyone ---
 

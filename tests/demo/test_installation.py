@@ -77,7 +77,7 @@ def test_new_packages_can_be_imported(
 ) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(ImportError):
-        import installed_meanwhile
+        import installed_meanwhile  # type: ignore[import-not-found]
     program = f"open({str(tmp_path / 'installed_meanwhile.py')!r}, 'w').close()"
     with Installation(command(program), tmp_path / "log") as installation:
         assert installation.failure(console) is None

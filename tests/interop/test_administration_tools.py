@@ -129,7 +129,7 @@ def test_kafka_client_metrics_alters_lists_and_deletes(run: Run) -> None:
 class TestConfigs:
     @pytest.fixture
     def configs(self, run: Run, tools: Tools, target: Target) -> Tool:
-        assert run
+        """For the server to which `run` has added the topic."""
         return Tool(tools, CONFIGS, target.address)
 
     @pytest.fixture

@@ -56,11 +56,11 @@ async def fill(address: str) -> None:
             await admin.commit(group, COMMITTED)
         await admin.delete_groups(["gone"])
     options = {"topics": ["orders"], "bootstrap": address, "client_id": "worker"}
-    async with ConsumerGroup("working", **options) as group:
-        generation = await group.next()
+    async with ConsumerGroup("working", **options) as member:
+        generation = await member.next()
         async with generation:
             await generation.commit({TopicPartition("orders", 1): 5})
-            group.stop()
+            member.stop()
 
 
 async def answered(address: str) -> dict[str, dict[TopicPartition, OffsetAndMetadata]]:

@@ -23,6 +23,9 @@ pytestmark = [pytest.mark.interop, each_server]
 class ProgramProducer:
     """A program that takes a step from each line; each returns "done" or the error."""
 
+    def program(self):
+        raise NotImplementedError
+
     def __init__(self, address, transactional_id, timeout_ms=60_000):
         self.process = subprocess.Popen(
             [*self.program(), address, transactional_id, str(timeout_ms)],

@@ -78,18 +78,19 @@ class CountedStore(MemoryStore):
 def test_the_first_reader_of_very_many_reads_no_more_than_a_later_one(is_loaded):
     # one transaction was open all the time, so that no entry tells that later ones are of no use
     transactions = [AbortedTransaction(n, 2 * n + 1, 2 * n + 2, 0) for n in range(20_000)]
-    index = AbortedIndex(CountedStore())
+    store = CountedStore()
+    index = AbortedIndex(store)
     for each in transactions:
         index.add(each)
     if is_loaded:
-        state, store = index.state(), index.store
+        state = index.state()
         index = AbortedIndex(store)
         assert index.begins_with(state)
     first, again = [], []
     for found in (first, again):
-        before = index.store.reads
+        before = store.reads
         list(index.between(30_000, 30_100))
-        found.append(index.store.reads - before)
+        found.append(store.reads - before)
     assert first == again
 
 

@@ -55,7 +55,7 @@ def log_of(*batches):
 
 
 def encoded(*records, producer_id=4, attributes=TRANSACTIONAL):
-    pairs = [Record(*pair, timestamp=NOW) for pair in records]
+    pairs = [Record(key, value, timestamp=NOW) for key, value in records]
     return build(pairs, producer_id=producer_id, producer_epoch=3, attributes=attributes)
 
 

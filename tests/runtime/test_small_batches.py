@@ -59,7 +59,8 @@ def commit(group="g", topic="t", partition=0, value=USUAL):
 
 def batch(*pairs, codec=Codec.NONE, attributes=0, producer_id=-1, headers=(), timestamps=(NOW,)):
     records = [
-        Record(*pair, headers, timestamps[at % len(timestamps)]) for at, pair in enumerate(pairs)
+        Record(key, value, headers, timestamps[number % len(timestamps)])
+        for number, (key, value) in enumerate(pairs)
     ]
     transactional = {"producer_id": producer_id, "producer_epoch": 0} if producer_id >= 0 else {}
     return build(records, codec=codec, attributes=attributes, **transactional)
@@ -84,7 +85,7 @@ def pending(entry, header):
     if not isinstance(entry, OffsetCommitRecord) or entry.value is None:
         return entry
     (group, topic, partition), value = entry
-    commits = OffsetCommits(group, topic, (partition,), (pack_offset(*value),))
+    commits = OffsetCommits(group, topic, (partition,), (pack_offset(*value),))  # type: ignore[misc]
     return TransactionalOffsets(header.producer_id, header.producer_epoch, commits)
 
 
@@ -292,7 +293,7 @@ def transactions_in(log, *, fast):
         found = [each for part in transaction_log.read_records(read_batches(log)) for each in part]
     else:
         found = [
-            transactions.decode(record.key, record.value)
+            transactions.decode(record.key, record.value)  # type: ignore[misc]
             for data in log.batches
             for position, header in iterate(data)
             if not header.is_control

@@ -6,7 +6,7 @@ import asyncio
 import time
 
 from kohort.runtime.timer_driver import MAX_DELAY_MS, TimerDriver
-from runtime.virtual_time import LoopClock, virtual_time
+from runtime.virtual_time import LoopClock, VirtualLoop, virtual_time
 
 
 class Rings:
@@ -100,6 +100,7 @@ async def test_heartbeats_in_time_during_a_pause_of_the_process_come_before_time
     rings.set("session", 10)
     loop.call_later(0.011, rings.alarm.cancel, "session")  # a heartbeat, found behind the timer
     await asyncio.sleep(0.001)
+    assert isinstance(loop, VirtualLoop)
     loop.seconds += 60
     await asyncio.sleep(1)
     assert rings.at == {}

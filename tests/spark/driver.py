@@ -59,7 +59,9 @@ def dying(point: str, jvm: int) -> type:
 
     class DyingDataSource(KohortDataSource):
         def streamWriter(self, schema, overwrite):  # noqa: N802
-            return DyingWriter(super().streamWriter(schema, overwrite)._writing)
+            writer = super().streamWriter(schema, overwrite)
+            assert isinstance(writer, StreamWriter)
+            return DyingWriter(writer._writing)
 
     return DyingDataSource
 

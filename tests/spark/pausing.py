@@ -141,10 +141,13 @@ def pausing(directory: Path) -> type:
     class PausingDataSource(KohortDataSource):
         def streamReader(self, schema):  # noqa: N802
             reader = super().streamReader(schema)
+            assert isinstance(reader, StreamReader)
             is_member = isinstance(reader, MemberStreamReader)
             return reader_of(MemberStreamReader if is_member else StreamReader)(reader.options)
 
         def streamWriter(self, schema, overwrite):  # noqa: N802
-            return PausingWriter(super().streamWriter(schema, overwrite)._writing)
+            writer = super().streamWriter(schema, overwrite)
+            assert isinstance(writer, StreamWriter)
+            return PausingWriter(writer._writing)
 
     return PausingDataSource

@@ -103,6 +103,14 @@ class Judge:
         self._consumer.close()
 
 
+class ChaosDriver(Driver):
+    """With its log, and the points at which it pauses."""
+
+    def __init__(self, *arguments, points, log, **more):
+        super().__init__(*arguments, log=log, **more)
+        self.points, self.log = Points(points), log
+
+
 class Chaos:
     """A query from topic to topic, and what happens to it."""
 
@@ -143,15 +151,14 @@ class Chaos:
         options |= {"settings": {"spark.local.dir": str(files)} | self.settings}
         if self.mode == "member":
             options |= MEMBER | {"group.id": SOURCE, "transactionalSink": TARGET}
-        driver = Driver(
+        driver = ChaosDriver(
             self.server.address,
             place,
             options | more,
+            points=points,
             log=self.directory / f"driver-{number}.log",
             environment={"TMPDIR": str(files)},
         )
-        driver.points = Points(points)
-        driver.log = self.directory / f"driver-{number}.log"
         self.drivers.append(driver)
         driver.await_started()
         return driver

@@ -4,7 +4,7 @@ import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from kohort_demo.errors import DemoError
 from kohort_demo.group import GroupState
@@ -57,7 +57,7 @@ class Queries:
         """Those that have been started again."""
         shutil.rmtree(directory, ignore_errors=True)
 
-    def __enter__(self) -> "Queries":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

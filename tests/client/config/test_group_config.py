@@ -104,7 +104,7 @@ def test_a_pattern_for_the_coordinator_is_in_its_syntax():
 
 def test_an_unknown_option_names_the_nearest():
     with pytest.raises(ConfigError, match=r"session_timout_ms; did you mean session_timeout_ms"):
-        ConsumerGroup("g", topics=["orders"], session_timout_ms=1)
+        ConsumerGroup("g", topics=["orders"], session_timout_ms=1)  # type: ignore[call-arg]
 
 
 def test_options_of_the_client_are_checked_too():

@@ -19,14 +19,14 @@ def simulated(seed=0, **world_options):
             return run(lambda world: test(world, **arguments), seed, **world_options)
 
         _world, *others = inspect.signature(test).parameters.values()
-        in_world.__signature__ = inspect.Signature(others)
+        in_world.__signature__ = inspect.Signature(others)  # type: ignore[attr-defined]
         in_world.__name__, in_world.__doc__, in_world.__module__ = (
             test.__name__,
             test.__doc__,
             test.__module__,
         )
         if hasattr(test, "pytestmark"):
-            in_world.pytestmark = test.pytestmark
+            in_world.pytestmark = test.pytestmark  # type: ignore[attr-defined]
         return in_world
 
     return decorate

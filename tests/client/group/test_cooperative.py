@@ -207,13 +207,13 @@ async def test_a_second_task_of_a_partition_needs_a_name(world):
 async def test_a_lambda_of_a_kept_partition_is_not_started_again(world):
     began = []
 
-    async def work(generation, partition, number):
+    async def work(generation, partition):
         began.append(partition)
         await generation.ending()
 
     async def body(generation):
         for partition in generation.assignment:
-            generation.start(lambda *args: work(*args, 1), partition, name="own")
+            generation.start(lambda *args: work(*args), partition, name="own")
 
     first = App(world, body=body, **COOPERATIVE)
     await first.assigned(4)

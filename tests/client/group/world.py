@@ -89,6 +89,7 @@ class Coordinator:
         self._start = self.bench.now - round(self._loop.time() * 1_000)
         self._waiting = []
         self._alarm = None
+        self.topic_ids = {}
 
     @property
     def rebalances(self):
@@ -138,7 +139,6 @@ class World:
         self.loop = asyncio.get_running_loop()
         self._topics_view = WorldTopics(self)
         self.coordinator = Coordinator(self._topics_view, **coordinator)
-        self.coordinator.topic_ids = {}
         self.is_up = True
         self.topics = {name: [0] * count for name, count in (topics or {"orders": 4}).items()}
         """Topic -> the end offset of each partition."""
@@ -191,6 +191,8 @@ class World:
 
 
 class SimulatedGroup(ConsumerGroup):
+    sim: "FakeCluster"
+
     def _make_fetcher(self, cluster):
         self.fetcher = FakeFetcher(cluster)
         return self.fetcher

@@ -213,7 +213,7 @@ def test_other_errors_end_the_membership(code, stable):
     else:
         bench.join()
     bench.answer(code, message="because")
-    raised = bench.actions[-1]
+    raised = bench.actions[-1]  # type: ignore[misc]
     assert isinstance(raised, Raise)
     assert raised.error.code is code
     assert "because" in str(raised.error)
@@ -227,7 +227,7 @@ def test_a_topic_that_may_not_be_described_ends_a_join():
     bench = ConsumerBench()
     bench.join()
     bench.answer(ErrorCode.topic_authorization_failed)
-    assert isinstance(bench.actions[-1], Raise)
+    assert isinstance(bench.actions[-1], Raise)  # type: ignore[misc]
 
 
 def test_a_topic_that_may_no_longer_be_described_is_logged_and_ends_nothing():

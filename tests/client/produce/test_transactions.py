@@ -254,7 +254,7 @@ async def test_tasks_that_end_a_transaction_at_once(producer, config) -> None:
     async with producer.transaction() as transaction:
         await producer.send_and_wait("orders", b"no")
         calls = (transaction.abort(), transaction.commit())
-        first, other = await asyncio.gather(*calls, return_exceptions=True)
+        first, other = await asyncio.gather(*calls, return_exceptions=True)  # type: ignore[misc]
         assert first is None
         assert isinstance(other, KohortError)
     assert await committed(config) == [b"yes"]
@@ -768,7 +768,7 @@ async def test_a_running_producer_goes_over_to_the_second_protocol(config, monke
                     await transaction.commit_offsets({FIRST: number}, GroupMetadata(group_id="g"))
                     if number == 2:
                         raise ZeroDivisionError
-        (found,) = (await Admin(cluster).describe_producers([FIRST]))[FIRST]
+        (found,) = (await Admin(cluster).describe_producers([FIRST]))[FIRST]  # type: ignore[misc]
         # one by the change of the protocol, and one by each end of the second one
         assert found.producer_epoch == 3
         assert await Admin(cluster).committed(["g"], require_stable=True) == {
@@ -809,7 +809,7 @@ async def test_administration_of_transactions(producer, config) -> None:
             (listed,) = (await admin.list_transactions(pattern="s.*")).transactions
             assert (listed.transactional_id, listed.state) == ("shop", "Ongoing")
             assert (await admin.list_transactions(states=["Empty"])).transactions == ()
-            (found,) = (await admin.describe_producers([FIRST]))[FIRST]
+            (found,) = (await admin.describe_producers([FIRST]))[FIRST]  # type: ignore[misc]
             assert found.transaction_start_offset == 0
             # The coordinator knows it: it does not hang, however old it is.
             assert (
@@ -821,7 +821,7 @@ async def test_administration_of_transactions(producer, config) -> None:
                 producer_epoch=found.producer_epoch,
                 coordinator_epoch=found.coordinator_epoch,
             )
-            (after,) = (await admin.describe_producers([FIRST]))[FIRST]
+            (after,) = (await admin.describe_producers([FIRST]))[FIRST]  # type: ignore[misc]
             assert after.transaction_start_offset is None
     assert await committed(config) == []
 

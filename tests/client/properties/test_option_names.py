@@ -1,3 +1,4 @@
+# mypy: disable-error-code="call-arg"
 """Options by the names that Kafka and other clients give them: the error says what is meant."""
 
 from dataclasses import fields

@@ -24,7 +24,7 @@ from kohort.coordinator.consumer_records import (
     TargetAssignmentMetadataRecord,
     TargetAssignmentMetadataValue,
 )
-from kohort.coordinator.jobs import TargetFailed
+from kohort.coordinator.jobs import ComputeTarget, TargetFailed
 from kohort.coordinator.topics import FixedTopics, TopicImage
 from kohort.testing.bench import Bench
 
@@ -625,6 +625,7 @@ def test_the_target_of_a_deleted_group_is_none_of_its_successor():
     bench.consumer_heartbeat("g", "A", -1)
     bench.delete("g")
     (former,) = bench.jobs
+    assert isinstance(former, ComputeTarget)
     bench.consumer_heartbeat("g", "B", 0, topics=["t"])
     bench.post(former.done())
     assert bench.consumer_group().target_epoch == 1

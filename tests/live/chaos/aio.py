@@ -252,7 +252,7 @@ async def consume_kohort(
         )
         asyncio.get_running_loop().call_later(rng.uniform(*plan.life_seconds), group.stop)
         stopping = asyncio.ensure_future(stop.wait())
-        stopping.add_done_callback(lambda _, group=group: group.stop())
+        stopping.add_done_callback(lambda _, group=group: group.stop())  # type: ignore[misc]
         try:
             await live(group)
         except KohortError as error:

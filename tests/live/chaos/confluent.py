@@ -5,7 +5,6 @@ import random
 import re
 import threading
 import time
-from collections.abc import Sequence
 from concurrent.futures import Future
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
@@ -183,7 +182,7 @@ def _hear(plan: MemberPlan, error: KafkaError, ledger: Ledger) -> None:
         raise GaveUpError(said)
 
 
-def _commit(consumer: Consumer, offsets: Sequence[TopicPartition]) -> list[TopicPartition]:
+def _commit(consumer: Consumer, offsets: list[TopicPartition]) -> list[TopicPartition]:
     """What is committed. Raises KafkaException; TimeoutError if it takes too long."""
     outcome: Future[list[TopicPartition]] = Future()
 

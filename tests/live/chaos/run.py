@@ -74,6 +74,9 @@ class Plans:
     producers: tuple[ProducerPlan, ...] = PRODUCERS
     members: tuple[MemberPlan, ...] = MEMBERS
 
+    def all(self) -> tuple[ProducerPlan | MemberPlan, ...]:
+        return (*self.producers, *self.members)
+
 
 class Run(ABC):
     """One run, whose subclass knows the servers and what is done to them."""
@@ -101,7 +104,7 @@ class Run(ABC):
         self.random = random.Random(seed)
         self.address = address
         self._plans, self._log = plans, log
-        self.clients = {each.name for each in (*plans.producers, *plans.members)}
+        self.clients = {each.name for each in plans.all()}
         """Names of all who have to go on."""
         self.groups = list(GROUPS)
         self.topics = [*TOPICS, GROUP_LOG]
@@ -194,7 +197,7 @@ class Run(ABC):
             asyncio.create_task(self._watch_commits(stop)),
             asyncio.create_task(self._grow(stop, random.Random(self.random.random()))),
         ]
-        for plan in (*self._plans.producers, *self._plans.members):
+        for plan in self._plans.all():
             rng = random.Random(self.random.random())
             is_producer = isinstance(plan, ProducerPlan)
             if plan.client == "confluent":
@@ -214,8 +217,8 @@ class Run(ABC):
         finally:
             stop.set()
             stop_threads.set()
-            ended, running = await asyncio.wait(tasks, timeout=self.recovery_seconds)
-            for task in running:
+            ended, unfinished = await asyncio.wait(tasks, timeout=self.recovery_seconds)
+            for task in unfinished:
                 self.ledger.violation(f"does not end: {task.get_name()}")
                 task.cancel()
             for task in ended:
@@ -314,7 +317,7 @@ class Run(ABC):
     async def _topic_names(self) -> dict[UUID, str]:
         async with Cluster(ClientConfig(bootstrap=self.address)) as cluster:
             topics = (await cluster.metadata()).topics
-            return {topic.id: name for name, topic in topics.items()}
+            return {topic.id: name for name, topic in topics.items()}  # type: ignore[misc]
 
     def check(
         self, contents: dict[str, dict[int, Content]], names: Mapping[UUID, str]

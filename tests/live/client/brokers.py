@@ -80,7 +80,7 @@ def _apache_kafka(version: str) -> Callable[[Path, str, Mapping[str, str]], Apac
     return start
 
 
-BROKERS = {
+BROKERS: Mapping[str, Callable[[Path, str, Mapping[str, str]], KohortServe | ApacheKafka]] = {
     "kohort": _kohort,
     f"kafka-{kafka.VERSION}": _apache_kafka(kafka.VERSION),
     f"kafka-{kafka.LAST_OF_3}": _apache_kafka(kafka.LAST_OF_3),

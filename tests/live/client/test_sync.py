@@ -164,7 +164,7 @@ def test_a_process_that_ends_tells_what_an_open_producer_loses(
     config: ClientConfig, topic: str
 ) -> None:
     ended = subprocess.run(
-        [sys.executable, "-c", LEFT_OPEN, *config.bootstrap.split(), topic],
+        [sys.executable, "-c", LEFT_OPEN, str(config.bootstrap), topic],
         capture_output=True,
         text=True,
         timeout=SOON,

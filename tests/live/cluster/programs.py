@@ -142,8 +142,8 @@ def check_fed(topic: str, sent: Fed, contents: Mapping[int, Content]) -> Iterato
     """Each record of an idempotent producer is there once, those of a key in their order."""
     found = defaultdict(list)
     for content in contents.values():
-        for _, key, value in content:
-            found[(key or b"").decode()].append((value or b"").decode())
+        for _, stored_key, stored in content:
+            found[(stored_key or b"").decode()].append((stored or b"").decode())
     wanted = defaultdict(list)
     for key, value in sent:
         wanted[key].append(value)

@@ -66,7 +66,7 @@ async def test_new_partitions_have_leaders_when_their_creation_is_told() -> None
         ):
             gate, seen = asyncio.Semaphore(0), storage.observations
             storage.gate = gate
-            await until(lambda seen=seen: storage.observations > seen)
+            await until(lambda seen=seen: storage.observations > seen)  # type: ignore[misc]
             creating = asyncio.create_task(told(api, version, topics))
             await until(lambda: NO_LEADER in leading(broker))
             await asyncio.wait((creating,), timeout=0.3)
@@ -191,7 +191,7 @@ async def test_a_log_that_is_opened_again_is_still_newly_led() -> None:
         await cluster.leaders("orders")
         topics = cluster.brokers[3 - former.node].topics
         again = memory_log(TopicPartition("orders", 0))
-        for tell in topics._on_reopened:
+        for tell in topics._on_reopened:  # type: ignore[attr-defined]
             tell(again)
         assert topics.log("orders", 0) is again
         assert again.in_leader_transition

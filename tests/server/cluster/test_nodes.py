@@ -219,7 +219,7 @@ def registered(node: int, host: str) -> NodeRegistered:
 
 class TestANodeThatHasLeft:
     @pytest.fixture(autouse=True)
-    def cluster(self) -> None:
+    def join_cluster(self) -> None:
         self.bench, self.cluster = HandlerBench(), Cluster()
         self.former = RecentlyDepartedNodes(self.bench.clock.now)
         self.nodes = ClusterNodes(self.cluster, self.bench.topics, 1, None, self.former)

@@ -257,7 +257,7 @@ async def test_very_many_topics_are_described_as_few_are(bench: HandlerBench, ve
     names = [f"t{n:03}" for n in range(250)]
     for name in names:
         bench.topics.create(name, 2)
-    asked = [{"name": name} for name in [*names, "missing"]]
+    asked: list[dict[str, str | None]] = [{"name": name} for name in [*names, "missing"]]
     if version >= 10:
         asked = [each | {"topic_id": None} for each in asked]
     fields = {"allow_auto_topic_creation": False} if version >= 4 else {}

@@ -40,6 +40,8 @@ WEIGHTS = {
 class Node(HandlerBench):
     """A node that shares its storage with another one."""
 
+    topics: SharedTopics
+
     def __init__(self, shared: SharedMemory) -> None:
         self._shared = shared
         super().__init__()

@@ -146,12 +146,12 @@ async def test_a_response_that_is_not_read_is_given_up() -> None:
     address = await port.start("127.0.0.1", 0)
     reader, writer = await asyncio.open_connection(*address)
     try:
-        writer.transport.pause_reading()
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
         writer.write(b"GET / HTTP/1.1\r\n\r\n")
         await asked.wait()
         while len(asyncio.all_tasks()) > 1:  # noqa: ASYNC110 the server has given up
             await asyncio.sleep(0.001)
-        writer.transport.resume_reading()
+        writer.transport.resume_reading()  # type: ignore[attr-defined]
         received = 0
         with contextlib.suppress(ConnectionResetError):
             while some := await reader.read(1024 * 1024):

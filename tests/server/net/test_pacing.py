@@ -76,7 +76,7 @@ class Told(asyncio.Protocol):
 
     def drop(self, why: str) -> None:
         self.told.append(why)
-        self.transport.abort()
+        self.transport.abort()  # type: ignore[attr-defined]
 
     async def until(self, word: str) -> None:
         """Wait until that is the last that it was told."""

@@ -42,6 +42,8 @@ class Made(LogRegistry):
 class NodeLogs(SharedPostgresDirectory):
     """The node leads each log that is opened."""
 
+    directories: Made
+
     def __init__(self, url, *, node=1, cached_bytes=None, most_rows=None):
         super().__init__(url, node, METADATA, stray_retention_ms=-1)
         self.directories = Made(self._control)
