@@ -38,7 +38,7 @@ def history(lengths, held):
     return found
 
 
-def test_bytes():
+def test_an_entry_of_the_aborted_index_has_the_bytes_of_kafka():
     index = index_of([AbortedTransaction(7, 2**33, 2**34, 9)])
     content = index.store.read(0, 100)
     assert content == struct.pack(">hqqqq", 0, 7, 2**33, 2**34, 9)

@@ -616,7 +616,7 @@ class TestTransactions:
         await self.compact(log, NOW + 2 * DAY)
         assert marker not in self.headers(log)
 
-    async def test_nothing_from_the_last_stable_offset_on_is_compacted(self, log):
+    async def test_records_from_the_last_stable_offset_on_are_not_compacted(self, log):
         put_many(log, 20)
         opened = self.write(log, b"open", b"1", producer_id=2)
         put_many(log, 40)

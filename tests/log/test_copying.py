@@ -148,7 +148,7 @@ def with_everything(log):
     log.trim(7)
 
 
-def test_everything_is_copied(source, place):
+def test_a_copy_has_the_records_commits_and_lookups_of_its_source(source, place):
     log = source.open(ORDERS, SMALL)
     with_everything(log)
     with copied(source, place) as copy:
@@ -175,7 +175,7 @@ def test_producers_and_transactions_go_on(source, place):
         assert other.ongoing_transaction(4, 0) is None
 
 
-def test_what_compaction_left_is_copied(source, place):
+def test_a_copy_of_a_compacted_log_has_its_records_and_checkpoint(source, place):
     log = source.open(ORDERS, COMPACTED)
     for number in range(100):
         log.append(batch(bytes(50), key=b"%d" % (number % 5)), NOW)
@@ -356,7 +356,7 @@ def test_damage_is_not_copied(source, data, place):
         place.opened()
 
 
-def test_what_differs_is_told(source, place):
+def test_differences_name_the_cluster_and_each_log_that_differs(source, place):
     log = source.open(ORDERS, SMALL)
     fill(log, 20)
     with copied(source, place) as copy:

@@ -372,7 +372,7 @@ class TestLossesThatAreTold:
         opened(stored, LastEnd.CLEAN, INDEXED)
         assert f"{stored}/checkpoint is missing" in caplog.text
 
-    def test_nothing(self, stored, caplog):
+    def test_an_intact_log_is_opened_without_a_log_line(self, stored, caplog):
         for last_end in (LastEnd.CLEAN, LastEnd.KILLED):
             opened(stored, last_end, INDEXED)
         assert not caplog.records
@@ -411,7 +411,7 @@ class TestRepair:
         assert tail in [Path(each).read_bytes() for each in kept]
 
     @pytest.mark.parametrize("at", range(0, 4_000, 131))
-    def test_whatever_is_damaged_can_be_opened_afterwards(self, data, at):
+    def test_a_repaired_log_has_the_records_before_the_damage(self, data, at):
         before = write(data)
         path = data / NAME
         paths = logs_of(path)

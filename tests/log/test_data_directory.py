@@ -69,7 +69,7 @@ class TestWhoseItIs:
         LocalDirectory(data).close()
         assert (data / "lost+found").is_dir()
 
-    def test_what_a_killed_first_start_left_is_accepted(self, data: Path) -> None:
+    def test_the_remains_of_a_killed_first_start_are_accepted(self, data: Path) -> None:
         data.mkdir()
         for name in (".lock", ".clean-shutdown", "kohort.properties.new"):
             (data / name).touch()
@@ -125,7 +125,7 @@ class TestMarks:
          b"\xff",
          b"version: 0\ntopic_id: " + b"\xc3\xa9" * 11, b"version: 0\ntopic_id: " + b"!" * 22],
     )  # fmt: skip
-    def test_anything_else_is_no_mark(self, content: bytes) -> None:
+    def test_a_partition_mark_with_other_content_is_ignored(self, content: bytes) -> None:
         assert decode_mark(content) is None
 
     def test_a_new_place_is_marked_and_empty(self, data: Path) -> None:
@@ -269,7 +269,7 @@ class TestRemoval:
         directory.close()
         assert [each.read_text() for each in data.rglob("file")] == ["keep"]
 
-    def test_what_is_named_like_work_in_progress_and_is_not_stays(self, data: Path) -> None:
+    def test_foreign_directories_named_like_work_in_progress_stay(self, data: Path) -> None:
         LocalDirectory(data).close()
         for name in ("~new-mine", "~removed-mine"):
             (data / name).mkdir()
@@ -279,7 +279,7 @@ class TestRemoval:
         assert len(list(data.rglob("file"))) == 2
         assert len(list(data.glob("~*-empty"))) == 2
 
-    def test_so_it_does_inside_a_partition(self, data: Path) -> None:
+    def test_foreign_files_inside_a_partition_stay(self, data: Path) -> None:
         directory = LocalDirectory(data)
         directory.directories.make({ORDERS: ORDERS_ID})
         fill(directory.open(ORDERS, LogConfig()), 3)

@@ -310,7 +310,7 @@ class TestSyncing:
         await asyncio.gather(first, *later)
         assert len([path for path in rounds if path.endswith(".log")]) == 2
 
-    async def test_nothing_is_synced_when_nothing_was_written(self, log, syncs):
+    async def test_a_log_without_new_records_is_not_synced_again(self, log, syncs):
         log.append(batch(b"a"), NOW)
         await log.durable()
         count = len(syncs)

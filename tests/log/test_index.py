@@ -57,7 +57,7 @@ def test_floor_is_the_last_row_that_is_not_beyond(data: st.DataObject) -> None:
             assert len(table) == len(rows)
 
 
-def test_who_reads_on_seldom_searches() -> None:
+def test_sequential_lookups_read_the_index_seldom() -> None:
     store = CountingStore()
     table = SparseIndex(store, OFFSET_ROW)
     for number in range(20_000):

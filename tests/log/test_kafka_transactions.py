@@ -72,7 +72,7 @@ def stored(path, suffix):
     return b"".join(each.read_bytes() for each in sorted(path.glob(f"*{suffix}")))
 
 
-def test_markers(written):
+def test_markers_are_byte_for_byte_those_of_kafka(written):
     content = stored(written, ".log")
     kinds = set()
     for position, header in batches.iterate(content):

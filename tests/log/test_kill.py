@@ -83,7 +83,7 @@ RUNS = [
 
 
 @pytest.mark.parametrize(("durability", "policy", "lines"), RUNS)
-def test_everything_acknowledged_is_there(data, durability, policy, lines):
+def test_every_acknowledged_append_survives_a_kill(data, durability, policy, lines):
     acknowledged = kill_after(lines, data, durability, policy)
     directory = LocalDirectory(data)
     assert directory.last_end is LastEnd.KILLED

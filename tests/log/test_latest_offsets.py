@@ -11,7 +11,7 @@ updates = st.lists(st.tuples(keys, st.integers(0, 2**62)), max_size=60)
 
 
 @given(updates)
-def test_it_is_as_a_dict(updates):
+def test_latest_offsets_answer_as_a_dict(updates):
     known = dict(updates)
     latest = LatestOffsets(len(known))
     for count, update in enumerate(updates, 1):
@@ -23,7 +23,7 @@ def test_it_is_as_a_dict(updates):
     latest.close()
 
 
-def test_its_size_does_not_depend_on_its_keys():
+def test_latest_offsets_take_the_same_memory_for_keys_of_any_size():
     latest = LatestOffsets(MAX_KEYS)
     size = latest.size
     latest.update([(bytes(1_000_000), 1)])

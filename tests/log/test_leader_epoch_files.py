@@ -101,7 +101,7 @@ def test_a_file_that_is_lost_is_written_again(data, led, durability, content):
     assert decode((led / NAME).read_bytes()) == ENTRIES
 
 
-def test_what_was_left_of_writing_it_is_removed(data, led):
+def test_an_unfinished_leader_epoch_file_is_removed(data, led):
     (led / (NAME + ".new")).write_bytes(b"0\n1\n")
     with closing(LocalDirectory(data)) as directory:
         assert directory.open(ORDERS, SMALL).leader_epoch == 5

@@ -49,7 +49,7 @@ class TestOfFiles:
         assert {each: each.stat().st_mtime_ns for each in data.rglob("*")} == before
         return found
 
-    def test_nothing(self, led):
+    def test_a_check_finds_no_damage_in_intact_files(self, led):
         assert self.check(led) == []
         with closing(LocalDirectory(led)) as directory:
             directory.open(ORDERS, SMALL).trim(25)
@@ -127,7 +127,7 @@ class TestOfTables:
         await connection.close()
         return told(found)
 
-    async def test_nothing(self, tables, database):
+    async def test_a_check_finds_no_damage_in_intact_tables(self, tables, database):
         assert await self.check(database) == []
 
     @pytest.mark.parametrize(

@@ -116,7 +116,7 @@ def test_a_damaged_log_is_refused_and_the_others_are_served(crashed):
     directory.close()
 
 
-def test_it_ends_when_the_server_is_stopped(crashed):
+def test_recovery_ends_when_the_server_is_stopped(crashed):
     directory = LocalDirectory(crashed)
 
     def logs():

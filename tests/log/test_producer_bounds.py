@@ -30,7 +30,7 @@ TRANSACTIONAL_BATCH = read_header(
 )._replace(attributes=TRANSACTIONAL)
 
 
-def test_those_idle_for_longest_are_forgotten() -> None:
+def test_producers_idle_for_longest_are_forgotten() -> None:
     producers = Producers()
     header = read_header(
         build([Record(None, b"v")], producer_id=0, producer_epoch=0, base_sequence=0)

@@ -71,7 +71,7 @@ TABLE = {
 
 
 @pytest.mark.parametrize("row", TABLE.values(), ids=TABLE)
-def test_row(row):
+def test_idempotent_produce_requests_get_the_responses_of_kafka(row):
     log = memory_log(ORDERS)
     for (epoch, sequence, count), answer in row:
         assert produce(log, epoch, sequence, count) == answer
@@ -85,7 +85,7 @@ def test_an_unknown_producer_begins_with_the_batch_that_is_awaited():
     assert [produce(log, 0, 5, 2), produce(log, 0, 7, 1)] == [0, 2]
 
 
-def test_what_follows_is_taken_whatever_is_awaited():
+def test_a_batch_that_continues_the_sequence_is_accepted_whatever_is_awaited():
     """Another leader took the batch that is awaited."""
     log = memory_log(ORDERS)
     produce(log, 0, 5, 2)

@@ -56,7 +56,7 @@ def logs_of(path):
 
 
 @pytest.mark.parametrize("last_end", [LastEnd.KILLED, LastEnd.CRASHED])
-def test_what_a_process_that_was_killed_wrote_is_not_taken_for_durable(data, last_end):
+def test_segments_of_a_killed_process_count_as_unsynced(data, last_end):
     write(data)
     log = opened(data / NAME, last_end)
     assert str(logs_of(data / NAME)[-1]) in log.unsynced()
@@ -89,7 +89,7 @@ class TestTornTail:
     @pytest.mark.parametrize(
         "tail", [b"\x00" * 500, b"\xff" * 500, b"noise", bytes(16) + b"\x02" + bytes(60)]
     )
-    def test_something_else_behind_the_last_batch(self, data, last_end, tail):
+    def test_other_bytes_behind_the_last_batch_are_cut_off(self, data, last_end, tail):
         before = write(data)
         last = logs_of(data / NAME)[-1]
         last.write_bytes(last.read_bytes() + tail)
@@ -190,7 +190,7 @@ class TestTheMachineWentDown:
         assert records_of(directory.open(ORDERS, config)) == before
         directory.close()
 
-    def test_everything_is_lost_but_the_start_offset(self, data):
+    def test_a_log_whose_records_are_all_lost_keeps_its_start_offset(self, data):
         directory = LocalDirectory(data)
         log = directory.open(ORDERS, SMALL)
         fill(log, 60)

@@ -39,7 +39,7 @@ def unreadable(data, monkeypatch):
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.EMFILE, errno.EACCES])
-async def test_it_is_opened_when_it_can_be_read(data, unreadable, number):
+async def test_an_unreadable_log_is_reopened_once_it_can_be_read(data, unreadable, number):
     unreadable.append(number)
     directory = LocalDirectory(data)
     refused = directory.open(ORDERS, LogConfig())

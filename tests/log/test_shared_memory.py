@@ -144,7 +144,7 @@ async def test_a_new_topic_of_the_same_name_has_a_log_of_its_own(nodes):
     assert log.end_offset == 0
 
 
-async def test_who_knows_less_than_the_metadata_log_sets_nothing_aside(nodes):
+async def test_a_node_behind_the_metadata_log_does_not_replace_a_topic(nodes):
     one, two = nodes
     log = await one.logs.take(ORDERS, ORDERS_ID, LogConfig(), 0, 0)
     log.append(batch(b"a"), NOW)
@@ -154,7 +154,7 @@ async def test_who_knows_less_than_the_metadata_log_sets_nothing_aside(nodes):
     assert (await two.logs.take(ORDERS, UUID(int=99), LogConfig(), 0, 1)).end_offset == 0
 
 
-async def test_who_has_read_less_than_a_snapshot_gets_all_of_it(nodes):
+async def test_a_read_from_within_a_snapshot_returns_all_of_it(nodes):
     one, two = nodes
     for offset in range(4):
         assert await one.append(offset, metadata(offset), {})
@@ -204,7 +204,7 @@ async def test_the_checkpoint_tells_that_batches_were_removed(nodes):
     )
 
 
-async def test_there_is_nothing_to_read_before_the_leader_has_made_the_log(nodes):
+async def test_a_standby_reads_nothing_before_the_leader_has_created_the_log(nodes):
     standby = nodes[1].logs.stand_by(ORDERS, ORDERS_ID, LogConfig())
     assert await read_all(standby) == []
     assert await standby.source.checkpoint() == Checkpoint()

@@ -21,7 +21,7 @@ def at_offset(offset, value):
     st.integers(0, 5_000),
     st.integers(0, 7),
 )
-def test_those_around_one_changed_bit(written, is_compacted, at, bit):
+def test_batches_around_one_changed_bit_are_found(written, is_compacted, at, bit):
     data, offset = bytearray(), 0
     for gap, value in written:
         offset += gap if is_compacted else 0

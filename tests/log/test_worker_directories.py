@@ -114,7 +114,7 @@ def test_a_move_that_is_interrupted_is_completed(
 
 @pytest.mark.parametrize("worker", range(3))
 @pytest.mark.parametrize(("boot", "last_end"), [("", LastEnd.CRASHED), (boot_id(), LastEnd.KILLED)])
-def test_what_one_unclean_directory_says_all_say(
+def test_one_unclean_worker_directory_makes_the_last_end_of_all_unclean(
     tmp_path: Path, worker: int, boot: str, last_end: LastEnd
 ) -> None:
     path = tmp_path / "d"
@@ -127,7 +127,7 @@ def test_what_one_unclean_directory_says_all_say(
     check(path, 2, last_end)
 
 
-def test_what_was_set_aside_stays(tmp_path: Path) -> None:
+def test_directories_set_aside_stay_when_workers_are_rearranged(tmp_path: Path) -> None:
     path = tmp_path / "d"
     rearrange(path, 2)
     fill(path, 2)
@@ -150,7 +150,7 @@ def test_a_directory_in_use_is_refused(tmp_path: Path, worker: int) -> None:
     rearrange(path, 1)
 
 
-def test_what_cannot_be_moved_is_refused_and_nothing_has_changed(tmp_path: Path) -> None:
+def test_a_rearrangement_that_cannot_move_a_directory_changes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "d"
     fill(path, 1)
     (path / "foreign-1").mkdir()

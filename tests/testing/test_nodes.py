@@ -25,7 +25,7 @@ COORDINATORS = {"offsets_topic_num_partitions": 3, "transaction_state_log_num_pa
 PARTITIONS = 4
 
 
-async def test_what_a_crashed_node_led_is_led_by_others_with_all_records() -> None:
+async def test_partitions_of_a_crashed_node_are_led_by_others_with_all_records() -> None:
     cluster = Nodes(**COORDINATORS)
     one, two = await cluster.start(1), await cluster.start(2)
     await one.topics.create_each([NewTopic("orders", PARTITIONS)])
@@ -284,7 +284,7 @@ class NodeSimulation:
 
 
 @pytest.mark.parametrize("seed", range(examples(3)))
-async def test_nothing_that_was_appended_is_lost(seed: int) -> None:
+async def test_no_acknowledged_record_is_lost_in_a_simulation_of_failing_nodes(seed: int) -> None:
     simulation = NodeSimulation(seed)
     await simulation.run(1_500)
     assert sum(map(len, simulation.acknowledged.values())) > 100

@@ -87,12 +87,12 @@ def test_a_module_that_is_not_imported_yet() -> None:
     assert ended.stderr.endswith("has no attribute 'client'; import kohort.client first\n")
 
 
-def test_nothing_is_imported_for_it_beforehand() -> None:
+def test_hints_for_missing_names_are_imported_only_when_needed() -> None:
     code = "import kohort, kohort.client, sys; print('kohort.util.missing_names' in sys.modules)"
     assert subprocess.check_output([sys.executable, "-c", code], text=True) == "False\n"
 
 
-def test_what_the_hints_name_is_there() -> None:
+def test_hints_for_missing_names_refer_to_existing_names() -> None:
     tables: Any = missing_names
     for name, hint in tables._OTHER_CLIENTS.items():
         assert not any(hasattr(each, name) for each in PACKAGES)

@@ -84,7 +84,7 @@ def test_large_expressions_are_refused(expression: str, reason: str | None) -> N
         RegularExpression(expression)
 
 
-def test_what_re2_refuses_is_told_in_its_words() -> None:
+def test_an_expression_that_re2_refuses_gets_the_error_of_re2() -> None:
     with pytest.raises(RegularExpressionError, match="invalid perl operator") as refused:
         RegularExpression("(?=é)")
     assert "b'" not in str(refused.value)
@@ -114,5 +114,5 @@ def test_a_match_takes_time_in_proportion_to_the_text() -> None:
 @pytest.mark.parametrize(
     "expression", ["(?<n>a)(?P<n>b)", "a{1,999999999}", "a{999999999,}", "a\\C"]
 )
-def test_what_only_re2_takes_is_refused(expression: str) -> None:
+def test_an_expression_that_only_re2_accepts_is_refused(expression: str) -> None:
     assert is_refused(expression)

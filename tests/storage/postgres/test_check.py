@@ -168,7 +168,9 @@ async def test_tables_of_a_later_version(postgres, tables, schema):
     assert finding.level is Level.PROBLEM
 
 
-async def test_nodes(tables, postgres, schema):
+async def test_the_check_tells_whether_each_node_serves_hangs_or_is_stopped(
+    tables, postgres, schema
+):
     nodes = [PostgresCluster(tables, node, METADATA, stray_retention_ms=-1) for node in (1, 2)]
     for each in nodes:
         await each.open()
@@ -208,18 +210,20 @@ class TestReadOnly:
 
 
 class TestConnections:
-    async def test_of_the_server(self, tables):
+    async def test_connections_are_counted_against_the_limit_of_the_server(self, tables):
         (finding,) = await found(tables, "connections")
         assert finding.level is Level.OK
         assert "of the 57 of the server" in finding.text
 
-    async def test_of_a_role(self, tables, role):
+    async def test_connections_are_counted_against_the_limit_of_the_role(self, tables, role):
         name = role("connection limit 3")
         (finding,) = await found(tables.replace("kohort@", f"{name}@"), "connections")
         assert finding.level is Level.WARNING
         assert finding.text.startswith(f"3 are free of the 3 of the role {name};")
 
-    async def test_of_a_database(self, tables, postgres, role, schema):
+    async def test_connections_are_counted_against_the_limit_of_the_database(
+        self, tables, postgres, role, schema
+    ):
         name, database = role(), f"database_of_{schema}"
         postgres.execute(f"create database {database} connection limit 5")
         url = tables.replace("kohort@", f"{name}@").replace("/postgres", f"/{database}")
@@ -233,7 +237,7 @@ class TestConnections:
         (finding,) = await found(tables.replace("kohort@", f"{name}@"), "connections")
         assert "of the server" in finding.text
 
-    async def test_those_of_others_are_counted(self, tables, as_application):
+    async def test_connections_of_other_roles_are_counted(self, tables, as_application):
         async def free():
             (finding,) = await found(as_application, "connections")
             return int(finding.text.split()[0])
@@ -267,7 +271,9 @@ class TestStandbys:
             ('"first 3 (", b', 1),
         ],
     )
-    def test_how_many_are_needed(self, names, needed):
+    def test_the_standbys_that_a_commit_needs_follow_from_synchronous_standby_names(
+        self, names, needed
+    ):
         commits = Commits(False, False, "on", names, True, 0, 0)
         assert commits.needed == needed
         assert (commits.hindrance is None) == (needed == 0)
@@ -340,7 +346,7 @@ async def test_timeouts_of_a_role_are_named(tables, role):
     assert text.startswith("is 5000 ms, and 0 in the connections of Kohort")
 
 
-async def test_who_keeps_a_server_waiting_is_named(tables):
+async def test_a_process_whose_lock_holds_up_the_server_is_named(tables):
     """By the lane, as a problem of the database, and by the check."""
     with closing(NodeLogs(tables)) as directory:
         directory.directories.make({ORDERS: ORDERS_ID})

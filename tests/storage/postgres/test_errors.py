@@ -50,7 +50,7 @@ async def test_postgresql_ends_what_was_given_up_and_what_a_lost_machine_has(dat
     ],
     ids=["state", "operation", "closed"],
 )
-def test_nobody_is_told_of_states_of_the_driver(error: Exception) -> None:
+def test_internal_states_of_the_driver_read_as_a_lost_connection(error: Exception) -> None:
     with pytest.raises(UnknownOutcomeError, match=r"^the connection was lost$"), outcome():
         raise error
 

@@ -105,9 +105,7 @@ async def test_operations_are_fenced(open_directory, sql):
     assert await sql.fetchval("select max(start_offset) from logs") == 0
 
 
-async def test_what_waits_for_a_server_that_was_replaced_is_told_to_ask_another(
-    open_directory, sql
-):
+async def test_waiters_of_a_replaced_server_get_not_leader_or_follower(open_directory, sql):
     log = open_directory().open(ORDERS, LogConfig())
     log.append(batch(b"a"), NOW)
     await log.durable()

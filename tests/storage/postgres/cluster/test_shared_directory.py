@@ -82,7 +82,7 @@ async def test_the_next_leader_has_all_records_and_knows_the_epochs(node):
     assert [log.leader_epochs.at(offset) for offset in range(3)] == [4, 4, 6]
 
 
-async def test_what_is_appended_before_a_release_is_written(node):
+async def test_a_release_of_a_log_writes_its_pending_appends(node):
     first, second = await node(1), await node(2)
     log = await take(first, 0)
     log.append(batch(b"a"), NOW)
@@ -90,7 +90,7 @@ async def test_what_is_appended_before_a_release_is_written(node):
     assert await read(await take(second, 1)) == [b"a"]
 
 
-async def test_nothing_is_written_once_the_session_is_over(node, sql):
+async def test_no_batch_is_written_after_the_session_ended(node, sql):
     first, second = await node(1), await node(2)
     log = await take(first, 0)
     await write(log, b"a")
@@ -149,7 +149,7 @@ async def test_a_new_session_takes_its_logs_again(node, sql):
     assert await read(log) == [b"a", b"b"]
 
 
-async def test_what_was_lost_while_nothing_was_led_begins_another_epoch(node, sql):
+async def test_records_lost_while_the_log_had_no_leader_end_the_session(node, sql):
     """As when a snapshot of the disk is restored, and all leases are over by then."""
     cluster = await node(1)
     log = await take(cluster, 4)
@@ -167,7 +167,7 @@ async def test_what_was_lost_while_nothing_was_led_begins_another_epoch(node, sq
     assert log.leader_epochs.end_of(4, 0, 1) == (4, 1)
 
 
-async def test_what_was_lost_before_another_epoch_needs_no_session(node, sql):
+async def test_records_lost_before_a_new_leader_epoch_keep_the_session(node, sql):
     cluster = await node(1)
     await write(await take(cluster, 4), b"lost")
     await cluster.logs.release(ORDERS)

@@ -80,14 +80,14 @@ async def known(use, storage):
 
 
 class TestSessions:
-    async def test_they_grow(self, node):
+    async def test_session_numbers_of_a_node_grow(self, node):
         storage = node(1)
         assert storage.session == -1
         first = await storage.claim()
         assert await storage.claim() > first
         assert storage.session > first
 
-    async def test_others_go_on_while_a_node_waits_for_its_own_writes(
+    async def test_a_claim_that_waits_for_writes_holds_up_no_other_node(
         self, pair, node, sql, database
     ):
         writing = await asyncpg.connect(database)
@@ -212,7 +212,7 @@ class TestTheMetadataLog:
             offset, reads = last.last_offset + 1, reads + 1
         assert (offset, reads) == (5, 3)
 
-    async def test_who_has_read_less_than_a_snapshot_gets_all_of_it(self, pair):
+    async def test_a_read_from_within_a_metadata_snapshot_returns_all_of_it(self, pair):
         first, second = pair
         for offset in range(4):
             await first.append(offset, at(offset, b"a"), {})
@@ -245,7 +245,7 @@ class TestTheMetadataLog:
         assert not await second.append(0, at(0, b"b"), {})
         assert await second.append(1, at(1, b"b"), {})
 
-    async def test_who_has_lost_the_session_compacts_nothing(self, pair):
+    async def test_a_fenced_node_does_not_compact_the_metadata_log(self, pair):
         first, second = pair
         await first.append(0, at(0, b"a"), {})
         await second.append(1, at(1, b"b"), {1: first.session})
@@ -329,7 +329,7 @@ class TestTheMetadataLog:
             if (await first.read(0)).data:
                 break
 
-    async def test_what_was_read_after_an_unknown_outcome_is_all_there_is(self, pair, sql):
+    async def test_a_read_after_a_cancelled_append_waits_for_its_outcome(self, pair, sql):
         first, _ = pair
         await first.read(0)
         await sql.execute(SLOW_COMMITS)
@@ -367,7 +367,9 @@ class TestTheMetadataLog:
         ],
         ids=["claim", "renew", "observe", "read", "append"],
     )
-    async def test_what_was_known_is_another_batch_by_now(self, pair, sql, use):
+    async def test_a_read_batch_that_was_replaced_in_the_database_is_lost_history(
+        self, pair, sql, use
+    ):
         first, second = pair
         await first.append(0, at(0, b"a"), {})
         await first.append(1, at(1, b"lost"), {})
@@ -402,7 +404,7 @@ class TestTheMetadataLog:
             await sql.execute(f"drop schema {name} cascade")
 
 
-async def test_who_reads_needs_no_right_to_write(node, pair):
+async def test_reading_cluster_storage_needs_no_right_to_write(node, pair):
     first, _ = pair
     assert await first.append(0, at(0, b"a"), {})
     operator = node(OPERATOR, "&default_transaction_read_only=on")

@@ -119,7 +119,7 @@ async def test_a_statement_whose_answer_was_lost_is_not_repeated(open_directory,
     assert await sql.fetchval("select count(*) from batches") == 3
 
 
-async def test_nothing_is_written_behind_what_is_refused(open_directory, sql):
+async def test_a_batch_behind_a_refused_one_is_not_written(open_directory, sql):
     """A batch that was appended while the refused one was in flight would leave a hole."""
     directory = open_directory()
     log = directory.open(ORDERS, LogConfig())
@@ -150,7 +150,7 @@ async def test_nothing_is_written_behind_what_is_refused(open_directory, sql):
     ]
 
 
-async def test_what_is_refused_ends_the_log_until_it_is_opened_again(open_directory, sql):
+async def test_a_refused_batch_takes_the_log_offline_until_it_is_reopened(open_directory, sql):
     directory = open_directory()
     log = directory.open(ORDERS, LogConfig())
     log.append(batch(b"a"), NOW)

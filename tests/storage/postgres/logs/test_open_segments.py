@@ -47,7 +47,7 @@ async def test_a_sealed_segment_is_stored_whole(open_directory, sql):
     assert [each["is_open"] for each in ends] == [False] * (len(bases) - 1) + [True]
 
 
-async def test_what_was_refused_is_not_stored(open_directory, sql):
+async def test_refused_batches_are_not_in_the_stored_active_segment(open_directory, sql):
     directory = open_directory(most_rows=3)
     log = directory.open(ORDERS, LogConfig())
     await sql.execute("alter table batches add check (base < 3)")
@@ -63,7 +63,7 @@ async def test_what_was_refused_is_not_stored(open_directory, sql):
     assert (again.end_offset, await sql.fetchval("select count(*) from segments")) == (3, 0)
 
 
-async def test_what_was_refused_is_not_stored_later(open_directory, sql):
+async def test_an_active_segment_stored_late_has_no_refused_batches(open_directory, sql):
     """The operation comes to it when the append that it waits for has failed long ago."""
     directory = open_directory(most_rows=3)
     log, other = (directory.open(each, LogConfig()) for each in (ORDERS, OTHER))
@@ -153,7 +153,7 @@ def known(log):
 
 
 @pytest.mark.parametrize("seed", range(12))
-async def test_what_was_stored_says_what_the_batches_do(open_directory, sql, seed):
+async def test_a_stored_active_segment_agrees_with_the_batches(open_directory, sql, seed):
     """After owners that have deleted records, each in an epoch of its own."""
     rng = random.Random(seed)
     config = LogConfig(

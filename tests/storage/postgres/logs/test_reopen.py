@@ -26,7 +26,7 @@ SMALL = LogConfig(segment_bytes=2_000)
 LANES_LOCKED = "select from nodes where lane = any($1) for update"
 
 
-def test_everything_is_there(open_directory, reopened):
+def test_a_reopened_log_has_the_same_records_and_lookups(open_directory, reopened):
     directory = open_directory()
     log = directory.open(ORDERS, SMALL)
     fill(log, 100)
@@ -118,7 +118,7 @@ async def test_a_start_reads_nothing_that_is_yet_to_be_removed(open_directory, r
     assert again.size == size
 
 
-async def test_compaction_survives(open_directory, sql):
+async def test_compacted_records_stay_removed_for_the_next_leader(open_directory, sql):
     config = LogConfig(segment_bytes=20_000, cleanup_policy=frozenset({"compact"}))
     log = open_directory(node=1).open(ORDERS, config)
     for number in range(600):
@@ -133,7 +133,7 @@ async def test_compaction_survives(open_directory, sql):
     assert await offsets_in(await read_by_another(open_directory, config)) == left
 
 
-async def test_what_was_in_flight_of_a_deleted_topic_is_not_left(open_directory, sql):
+async def test_appends_in_flight_of_a_deleted_topic_leave_no_rows(open_directory, sql):
     """Its rows would belong to no log."""
     directory = open_directory()
     log = directory.open(ORDERS, LogConfig())
@@ -167,7 +167,7 @@ def test_rows_that_are_missing_are_told(open_directory, postgres, database):
 
 
 class TestSchema:
-    def test_of_a_later_version_is_refused(self, open_directory, postgres, database):
+    def test_a_schema_of_a_later_version_is_refused(self, open_directory, postgres, database):
         open_directory().close()
         schema_name = database.rpartition("=")[2]
         postgres.execute(f"update {schema_name}.meta set version = {schema.VERSION + 1}")

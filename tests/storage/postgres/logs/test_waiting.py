@@ -30,7 +30,7 @@ async def pair(open_directory):
 
 
 @pytest.mark.parametrize("table", ["logs", "segments", "batches"])
-async def test_nothing_waits_for_removals(pair, sql, table):
+async def test_other_logs_do_not_wait_for_removals(pair, sql, table):
     directory, log, other = pair
     held = {"logs": "id", "segments": "log", "batches": "log"}[table]
     async with asyncio.timeout(60), sql.transaction():
@@ -81,7 +81,7 @@ async def test_no_append_waits_for_a_compaction(pair, sql):
     assert await compacting
 
 
-async def test_who_waits_for_an_operation_comes_first(open_directory):
+async def test_an_awaited_operation_is_run_first(open_directory):
     operations = open_directory()._session.operations
     done, begin = [], asyncio.Event()
 
@@ -103,7 +103,7 @@ async def test_who_waits_for_an_operation_comes_first(open_directory):
     assert done == [1, 4, 2, 3, 1]
 
 
-async def test_nothing_waits_for_what_is_appended_later(open_directory, sql):
+async def test_written_does_not_wait_for_later_appends(open_directory, sql):
     """A log may have appends that are to be written at all times."""
     log = open_directory().open(ORDERS, SMALL)
     async with sql.transaction():
