@@ -23,7 +23,9 @@ def ways(config: ClientConfig, cluster: Cluster) -> list[dict[str, Any]]:
     return [{"bootstrap": config.bootstrap}, {"cluster": config}, {"cluster": cluster}]
 
 
-async def test_admin(topic: TopicPartition, config: ClientConfig, cluster: Cluster) -> None:
+async def test_admin_takes_bootstrap_a_config_or_a_cluster(
+    topic: TopicPartition, config: ClientConfig, cluster: Cluster
+) -> None:
     for way in ways(config, cluster):
         async with Admin(**way) as admin:
             assert (await admin.describe_topics())["orders"].partition(0)  # type: ignore[union-attr]
@@ -40,7 +42,9 @@ async def test_producer_and_consumer(
             assert (await anext(consumer)).value == b"%d" % n
 
 
-async def test_group(topic: TopicPartition, config: ClientConfig, cluster: Cluster) -> None:
+async def test_consumer_group_takes_bootstrap_a_config_or_a_cluster(
+    topic: TopicPartition, config: ClientConfig, cluster: Cluster
+) -> None:
     for n, way in enumerate(ways(config, cluster)):
         async with (
             ConsumerGroup(f"g{n}", topics=["orders"], **way) as group,
@@ -50,7 +54,7 @@ async def test_group(topic: TopicPartition, config: ClientConfig, cluster: Clust
             group.stop()
 
 
-async def test_cluster(broker: Broker, config: ClientConfig) -> None:
+async def test_cluster_takes_bootstrap_and_options(broker: Broker, config: ClientConfig) -> None:
     async with Cluster(bootstrap=broker.bootstrap, client_id="c") as cluster:
         assert (await cluster.metadata()).brokers
         assert cluster.config.client_id == "c"
@@ -74,7 +78,9 @@ async def test_two_ways_at_once_are_refused(of: Callable[..., object]) -> None:
 
 @pytest.mark.parametrize("of", CLASSES)
 @pytest.mark.parametrize("given", ["localhost:9092", {"bootstrap.servers": "localhost:9092"}, 5])
-async def test_something_else_is_refused(of: Callable[..., object], given: object) -> None:
+async def test_another_value_in_place_of_a_config_is_refused(
+    of: Callable[..., object], given: object
+) -> None:
     with pytest.raises(ConfigError, match=r"a ClientConfig or a Cluster .*bootstrap='localhost"):
         of(given)
 

@@ -125,7 +125,7 @@ async def test_a_new_assignment_keeps_positions(consumer: Consumer) -> None:
         consumer.position(FIRST)
 
 
-async def test_of_assignments_at_once_the_last_one_is_read(consumer: Consumer) -> None:
+async def test_the_last_of_concurrent_assignments_is_read(consumer: Consumer) -> None:
     await asyncio.gather(consumer.assign([FIRST]), consumer.assign([SECOND]))
     assert consumer.assignment == {SECOND}
     await asyncio.gather(
@@ -159,7 +159,9 @@ async def test_offsets_by_time(consumer: Consumer) -> None:
         await consumer.offsets_for_times({FIRST: -1})
 
 
-async def test_it_starts_where_its_group_committed(cluster: Cluster, consumer: Consumer) -> None:
+async def test_a_consumer_starts_at_the_committed_offsets_of_its_group(
+    cluster: Cluster, consumer: Consumer
+) -> None:
     await consumer.assign([FIRST, SECOND])
     await consumer.commit({FIRST: 3, SECOND: OffsetAndMetadata(offset=7, metadata="m")})
     found = await consumer.committed(ORDERS)
@@ -172,7 +174,7 @@ async def test_it_starts_where_its_group_committed(cluster: Cluster, consumer: C
 @pytest.mark.parametrize(
     ("start", "position"), [("first", 0), ("earliest", 0), ("last", 10), (1_004, 4), (2_000, 10)]
 )
-async def test_where_it_starts_without_an_offset(
+async def test_a_consumer_without_a_committed_offset_starts_at_start_offset(
     cluster: Cluster, start: StartOffset, position: int
 ) -> None:
     async with (
@@ -300,14 +302,14 @@ async def test_no_offset_and_none_to_take_instead(cluster: Cluster) -> None:
         assert await read(consumer, 1) == [(0, 9)]
 
 
-async def test_nothing_is_assigned(consumer: Consumer) -> None:
+async def test_a_consumer_without_partitions_can_neither_read_nor_seek(consumer: Consumer) -> None:
     with pytest.raises(NotAssignedError, match="assign some first"):
         await anext(consumer)
     with pytest.raises(NotAssignedError):
         consumer.seek(FIRST, 0)
 
 
-async def test_what_is_no_partition_and_no_offset(consumer: Consumer) -> None:
+async def test_invalid_partitions_and_offsets_are_refused(consumer: Consumer) -> None:
     await consumer.assign({FIRST: 3})
     for wrong in ("orders", [("orders", 0)], [TopicPartition("orders", "0")], {"orders": 0}):  # type: ignore[arg-type]
         with pytest.raises(TypeError, match="a TopicPartition expected"):
@@ -348,7 +350,7 @@ async def test_a_second_reader_is_refused(consumer: Consumer) -> None:
 
 
 @pytest.mark.parametrize("closes", [True, False])
-async def test_what_waits_for_a_record_ends_with_the_assignment(
+async def test_waiting_for_a_record_ends_with_the_assignment(
     cluster: Cluster, closes: bool
 ) -> None:
     consumer = Consumer(cluster)
@@ -410,7 +412,7 @@ async def test_values_that_are_refused(
         Consumer(config, **options)
 
 
-async def test_its_own_cluster_is_closed_with_it(config: ClientConfig) -> None:
+async def test_a_consumer_closes_the_cluster_that_it_opened(config: ClientConfig) -> None:
     async with Consumer(config) as consumer:
         await consumer.assign([FIRST])
         await read(consumer, 1)

@@ -116,7 +116,9 @@ async def test_partitions_are_those_assigned(
         }
 
 
-async def test_a_member(config: ClientConfig, registry: CollectorRegistry) -> None:
+async def test_the_metrics_of_a_member_are_exported(
+    config: ClientConfig, registry: CollectorRegistry
+) -> None:
     group = ConsumerGroup(
         "g", topics=["orders"], bootstrap=config.bootstrap, heartbeat_interval_ms=100
     )

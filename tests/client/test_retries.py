@@ -72,7 +72,9 @@ async def test_connections_and_metadata(caplog: pytest.LogCaptureFixture) -> Non
     assert told[2].startswith(f"connecting to {broker.address}: attempt 2")
 
 
-async def test_fetches(caplog: pytest.LogCaptureFixture) -> None:
+async def test_each_retried_fetch_is_logged_with_its_reason(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async with FakeCluster(topics={"orders": 1}) as fake, Cluster(fake.config()) as cluster:
         errors = [(SESSION_LOST, 0), (0, NOT_LEADER), (0, 29)]
 
@@ -94,7 +96,9 @@ async def test_fetches(caplog: pytest.LogCaptureFixture) -> None:
     ]  # fmt: skip
 
 
-async def test_produce_requests(caplog: pytest.LogCaptureFixture) -> None:
+async def test_each_retried_produce_request_is_logged_with_its_reason(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async with FakeCluster(topics={"orders": 1}) as fake:
         told = {
             "responses": [

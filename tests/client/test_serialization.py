@@ -91,7 +91,7 @@ async def test_values_there_and_back(cluster: Cluster, serializer: Any, deserial
     assert [each.value for each in await read(cluster, 3)] == [b'{"price": 3}', None, b"[1]"]
 
 
-async def test_those_of_confluent_kafka_fit(cluster: Cluster) -> None:
+async def test_serializers_of_confluent_kafka_can_be_used(cluster: Cluster) -> None:
     async with Producer(
         cluster, key_serializer=StringSerializer(), value_serializer=IntegerSerializer()
     ) as producer:
@@ -140,7 +140,7 @@ async def test_an_error_of_a_serializer_is_that_of_send_and_nothing_is_sent(
         assert ((await before).offset, after.offset) == (0, 1)
 
 
-async def test_what_a_serializer_returns_is_bytes(cluster: Cluster) -> None:
+async def test_a_serializer_that_does_not_return_bytes_is_an_error(cluster: Cluster) -> None:
     async with Producer[bytes, Any](cluster, value_serializer=lambda value: value) as producer:
         with pytest.raises(SerializationError, match="returned dict, not bytes"):
             await producer.send("orders", {})
@@ -148,7 +148,7 @@ async def test_what_a_serializer_returns_is_bytes(cluster: Cluster) -> None:
         assert (await producer.send_and_wait("orders", memoryview(b"2"))).offset == 1
 
 
-def test_what_is_no_function_is_refused(cluster: Cluster) -> None:
+def test_a_serializer_that_is_no_function_is_refused(cluster: Cluster) -> None:
     with pytest.raises(ConfigError, match="value_serializer: a function expected, not str"):
         Producer(cluster, value_serializer="json")  # type: ignore[arg-type]
 
@@ -237,7 +237,7 @@ async def test_seeking_meanwhile_is_obeyed(cluster: Cluster, plain: Producer) ->
             assert (await reading).offset == 2
 
 
-async def test_others_have_their_turns_while_a_batch_is_deserialized(
+async def test_other_tasks_run_while_a_batch_is_deserialized(
     cluster: Cluster, plain: Producer
 ) -> None:
     await fill(plain, *[b"1"] * 5)

@@ -46,7 +46,9 @@ G = GroupId("g")
         (lambda a: a.describe_transactions("t"), "transactional_ids: a list of names"),
     ],
 )
-async def test_of_admin(cluster: Cluster, call: Callable[[Any], Any], told: str) -> None:
+async def test_wrong_types_given_to_admin_raise_what_is_expected(
+    cluster: Cluster, call: Callable[[Any], Any], told: str
+) -> None:
     with pytest.raises((TypeError, ValueError), match=told):
         await call(Admin(cluster))
 
@@ -75,13 +77,17 @@ async def test_offsets_are_committed_as_ints_too(broker: Broker, cluster: Cluste
         (lambda c: c.read_to([FIRST]), "offsets: a mapping of TopicPartition"),
     ],
 )
-async def test_of_consumer(cluster: Cluster, call: Callable[[Any], Any], told: str) -> None:
+async def test_wrong_types_given_to_consumer_raise_what_is_expected(
+    cluster: Cluster, call: Callable[[Any], Any], told: str
+) -> None:
     consumer = Consumer(cluster, group_id="g")
     with pytest.raises(TypeError, match=told):
         await call(consumer)
 
 
-async def test_of_generations_and_others(broker: Broker, config: ClientConfig) -> None:
+async def test_wrong_types_given_to_generations_and_fetchers_raise_what_is_expected(
+    broker: Broker, config: ClientConfig
+) -> None:
     broker.topics.create("orders", 1)
     wrong: Any
     async with (
@@ -105,7 +111,7 @@ def whole(offset: str) -> Any:
 
 
 @pytest.mark.parametrize("nonsense", ["5", None, 1.5, True, -7, 1 << 63])
-async def test_what_is_no_offset_is_never_read_from(
+async def test_an_invalid_offset_does_not_move_the_position(
     broker: Broker, cluster: Cluster, nonsense: Any
 ) -> None:
     broker.topics.create("orders", 1)
@@ -139,7 +145,9 @@ async def test_a_member_does_not_seek_to_what_is_no_offset(
         group.stop()
 
 
-async def test_what_is_not_assigned_is_to_be_assigned(broker: Broker, cluster: Cluster) -> None:
+async def test_an_error_of_an_unassigned_partition_says_to_assign_it(
+    broker: Broker, cluster: Cluster
+) -> None:
     broker.topics.create("orders", 1)
     async with Consumer(cluster) as consumer:
         with pytest.raises(NotAssignedError, match="assign it to the Consumer"):

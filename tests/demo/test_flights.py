@@ -52,11 +52,11 @@ def test_a_member_is_told_its_job_on_the_command_line(monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(
     ("text", "wanted"), [("127.0.0.1:9092", ("127.0.0.1", 9092)), ("[::1]:1", ("::1", 1))]
 )
-def test_addresses(text: str, wanted: tuple[str, int]) -> None:
+def test_an_address_is_split_into_host_and_port(text: str, wanted: tuple[str, int]) -> None:
     assert address(text) == wanted
 
 
 @pytest.mark.parametrize("text", ["9092", ":9092", "localhost:", "localhost:99999", "localhost:x"])
-def test_what_is_no_address_is_refused_with_an_example(text: str) -> None:
+def test_an_invalid_address_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(DemoError, match=r"such as 127\.0\.0\.1:9092"):
         address(text)

@@ -43,7 +43,7 @@ def console() -> Console:
         ("", ""),
     ],
 )
-def test_what_pip_and_uv_draw_becomes_words(
+def test_the_progress_of_pip_and_uv_is_shown_in_words(
     output: str, doing: str, tmp_path: Path, console: Console
 ) -> None:
     with Installation(command(f"out({output!r})"), tmp_path / "log") as installation:
@@ -60,7 +60,9 @@ def test_an_amount_belongs_to_what_was_named_before() -> None:
     assert named.after("  \x1b") != Doing()
 
 
-def test_its_first_error_is_the_reason(tmp_path: Path, console: Console) -> None:
+def test_the_first_error_of_an_installation_is_its_failure(
+    tmp_path: Path, console: Console
+) -> None:
     program = "out('Collecting x\\nERROR: No matching x\\nmake: *** Error 1\\n'); sys.exit(2)"
     with Installation(command(program), tmp_path / "log") as installation:
         assert installation.failure(console) == f"No matching x; see {tmp_path / 'log'}"
@@ -84,7 +86,9 @@ def test_new_packages_can_be_imported(
     import installed_meanwhile  # noqa: F401
 
 
-def test_it_is_interrupted_with_all_that_it_started(tmp_path: Path, console: Console) -> None:
+def test_an_interrupted_installation_ends_all_its_processes(
+    tmp_path: Path, console: Console
+) -> None:
     """Ctrl-C in the middle of the show: no pip goes on by itself."""
     inner = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(600)"]
     with Installation(

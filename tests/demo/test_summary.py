@@ -78,7 +78,7 @@ def test_a_death_that_the_server_never_noticed_is_not_dated() -> None:
     assert "its session ended" not in " ".join(sentences(outcome(state=state)))
 
 
-def test_what_is_wrong_is_told() -> None:
+def test_the_summary_lists_gaps_missing_records_and_missing_commits() -> None:
     short = tally([*REPORTS[:3], replace(REPORTS[3], first=460, next=490)])
     assert outcome(short, group()).problems() == [
         "partition 1: member-1 went on at offset 460, 450 was reached",
@@ -143,7 +143,7 @@ def test_the_tables_show_rebalances_and_members(width: int) -> None:
     assert "an empty group" in text
 
 
-def test_what_a_round_became() -> None:
+def test_each_rebalance_in_the_summary_has_its_outcome() -> None:
     entry = finished().journal[0]
     assert became(entry) == "generation 1"
     assert became(replace(entry, outcome="empty")) == "an empty group"

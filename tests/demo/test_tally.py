@@ -24,7 +24,7 @@ def test_batches_in_order_count_once() -> None:
     assert result.carriers == {"UA": (12, 12, 30)}
 
 
-def test_what_a_dead_member_did_not_commit_is_done_again_and_counts_once() -> None:
+def test_records_that_a_dead_member_did_not_commit_count_once() -> None:
     """`a` died with offset 5 committed; `b` starts there, in batches of another size."""
     result = tally(
         [report("a", 0, 5, 1), report("a", 5, 8, 2), report("a", 8, 9, 3), report("b", 5, 12, 9)]

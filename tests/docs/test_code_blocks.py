@@ -61,7 +61,9 @@ def programs() -> Iterator[tuple[Block, str]]:
 @pytest.mark.parametrize(
     ("block", "before"), [pytest.param(*each, id=str(each[0])) for each in programs()]
 )
-async def test_it_runs(block: Block, before: str, tmp_path: Path) -> None:
+async def test_every_python_block_of_the_docs_runs(
+    block: Block, before: str, tmp_path: Path
+) -> None:
     how = block.how or STOPPED
     assert how == STOPPED or how.startswith(NEEDS), f"{block}: {how!r} is no way to end a block"
     package = how.removeprefix(NEEDS)

@@ -43,7 +43,7 @@ def offsets(frame):
     return {partition: sorted(some) for partition, some in found.items()}
 
 
-def test_all_columns(read, topics):
+def test_a_batch_read_has_all_columns_of_each_record(read, topics):
     topics.create("columns")
     topics.append(
         "columns",
@@ -73,7 +73,7 @@ def test_without_headers_the_columns_are_seven(read, orders):
 
 
 class TestWhatIsRead:
-    def test_several_topics(self, read, orders, topics):
+    def test_several_topics_are_read_by_name(self, read, orders, topics):
         topics.create(f"{orders}-more")
         topics.fill(f"{orders}-more", {0: [b"x"]})
         found = read(subscribe=f"{orders},{orders}-more").groupBy("topic").count().collect()
@@ -86,14 +86,14 @@ class TestWhatIsRead:
         assert read(subscribePattern=f"{orders}.*").count() == 31
         assert read(subscribePattern="nothing-like-it").count() == 0
 
-    def test_some_partitions(self, read, orders):
+    def test_assigned_partitions_are_read_alone(self, read, orders):
         assert offsets(read(assign={orders: [1, 2]})) == {1: list(range(20))}
 
     def test_an_empty_topic(self, read, topics):
         topics.create("empty", 2)
         assert read(subscribe="empty").count() == 0
 
-    def test_every_codec(self, read, topics):
+    def test_records_of_every_codec_are_read(self, read, topics):
         topics.create("codecs")
         for codec in Codec:
             topics.fill("codecs", {0: [b"v" * 100] * 50}, codec=codec)
@@ -105,13 +105,13 @@ class TestWhatIsRead:
 
 
 class TestBounds:
-    def test_offsets(self, read, orders):
+    def test_a_batch_is_bounded_by_offsets(self, read, orders):
         starting = {orders: {"0": 3, "1": -2, "2": -2}}
         ending = {orders: {"0": 5, "1": 2, "2": -1}}
         found = read(subscribe=orders, startingOffsets=starting, endingOffsets=ending)
         assert offsets(found) == {0: [3, 4], 1: [0, 1]}
 
-    def test_times(self, read, orders):
+    def test_a_batch_is_bounded_by_timestamps(self, read, orders):
         found = read(
             subscribe=orders,
             startingTimestamp=str(NOW + 8),
@@ -156,7 +156,7 @@ class TestTasks:
 
 
 class TestWhatIsGone:
-    def test_is_an_error(self, read, orders, topics):
+    def test_deleted_records_within_the_bounds_are_an_error(self, read, orders, topics):
         topics.trim(orders, 0, 6)
         with pytest.raises(
             Exception,
@@ -193,7 +193,7 @@ class TestWhatIsGone:
             ),
         ],
     )
-    def test_what_is_not_there_yet(self, read, orders, options, says):
+    def test_offsets_behind_the_end_are_refused_or_cut(self, read, orders, options, says):
         options = {name: {orders: some} for name, some in options.items()}
         with pytest.raises(Exception, match=says):
             read(subscribe=orders, **options).count()

@@ -89,7 +89,7 @@ class TestWhileAQueryRuns:
         topics.fill(f"{orders}-more", {0: [b"new"] * EACH})
         wait_for(lambda: found(reading) == [("more", 0, at) for at in range(EACH)], "read", query)
 
-    def test_it_is_also_read_when_offsets_to_start_at_are_told_for_the_others(
+    def test_a_new_topic_is_read_although_starting_offsets_list_only_others(
         self, running, orders, topics
     ):
         reading, query = running(

@@ -145,7 +145,7 @@ def test_a_run_that_was_killed_while_it_wrote_its_first_offsets_is_no_obstacle(
         ),
     ],
 )
-def test_what_goes_wrong_is_one_line(command, arguments, code, told):
+def test_an_error_of_the_command_is_one_line(command, arguments, code, told):
     process = command(*arguments)
     said = process.communicate(timeout=PROGRAM_S)[1]
     assert process.returncode == code, said

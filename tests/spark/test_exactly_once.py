@@ -115,7 +115,7 @@ class TestADriverThatDies:
         wait_for(lambda: values() == EVERY_ROW_ONCE, "every row once")
 
     @pytest.mark.parametrize("point", ["sent", "after"])
-    def test_whose_source_is_a_member(
+    def test_a_driver_that_dies_as_a_member_leaves_every_row_once(
         self, session, topics, source, target, values, tmp_path, point
     ):
         """The offsets of the group tell what is committed, not the checkpoint."""

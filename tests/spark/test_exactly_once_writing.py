@@ -126,7 +126,7 @@ def in_turn(last):
 
 
 class TestTasks:
-    def test_send_nothing(self, target):
+    def test_tasks_send_no_rows_before_the_commit(self, target):
         messages = [target.writing.task(rows(0, 30)), target.elsewhere().task(rows(30, MANY, 1000))]
         assert target.numbers("read_uncommitted") == {}
         target.writing.commit(messages)
@@ -140,7 +140,7 @@ class TestTasks:
         assert {type(each.records) for each in found} == {memoryview}
         target.writing.abort([written])
 
-    def test_of_the_drivers_machine_leave_files(self, target, directory):
+    def test_tasks_on_the_drivers_machine_hand_over_files(self, target, directory):
         messages = [target.writing.task(rows(0, MANY, 1000))]
         assert {Path(each.file) for each in messages} == set(directory.iterdir())
         target.writing.commit(messages)
@@ -233,7 +233,7 @@ class TestMicroBatches:
             target.write(0, 30, 0, plan=f"{many}1")
         assert target.numbers() == in_turn(30)
 
-    def test_of_which_numbers_alone_are_compared(self, target):
+    def test_a_committed_micro_batch_is_skipped_by_its_number_without_verify_plan(self, target):
         target.writing = target.sink(verifyPlan="false")
         target.write(0, 30, 0)
         target.write(0, 60, 0)
@@ -249,7 +249,7 @@ class TestMicroBatches:
             ("dbfs:/checkpoint", "dbfs"),
         ],
     )
-    def test_of_a_checkpoint_that_cannot_be_read_are_refused(self, target, location, says):
+    def test_a_micro_batch_with_an_unreadable_checkpoint_is_refused(self, target, location, says):
         options = replace(target.writing.options, checkpoint=location)
         with pytest.raises(KohortError, match=f"micro-batch 0 cannot be read.*{says}") as refused:
             target.commit(rows(0, 30), 0, options=options)
@@ -257,13 +257,13 @@ class TestMicroBatches:
         assert target.numbers() == {}
 
     @pytest.mark.parametrize("form", ["{}", "file:{}", "file://{}"])
-    def test_of_a_checkpoint_by_any_name(self, target, form):
+    def test_a_checkpoint_may_be_named_by_path_or_file_url(self, target, form):
         target.writing = target.sink(checkpointLocation=form.format(target.checkpoint))
         target.write(0, 30, 0)
         with pytest.raises(KohortError, match="older copy"):
             target.write(0, 60, 0)
 
-    def test_of_a_new_checkpoint_begin_at_zero_again(self, target):
+    def test_micro_batches_of_a_new_checkpoint_begin_at_zero_again(self, target):
         target.write(0, 30, 0, query="a")
         target.write(30, 60, 0, query="b")
         assert target.numbers() == in_turn(60)
@@ -308,7 +308,7 @@ class TestAnotherDriver:
         asyncio.run(goes_on())
         assert target.numbers() == in_turn(30)
 
-    def test_is_not_fenced_by_one_that_wakes_up(self, target, topics):
+    def test_an_old_driver_that_wakes_up_does_not_fence_its_successor(self, target, topics):
         """It was believed dead; its successor has committed its micro-batch, and the next one."""
 
         async def goes_on():
@@ -324,7 +324,7 @@ class TestAnotherDriver:
         asyncio.run(goes_on())
         assert target.numbers() == {0: [*in_turn(60)[0], 60], 1: in_turn(60)[1], 2: in_turn(60)[2]}
 
-    def test_has_committed_since_the_check(self, target, monkeypatch):
+    def test_a_driver_notices_a_commit_of_another_after_its_check(self, target, monkeypatch):
         """One that slept behind its check finds out, once it has fenced its successor."""
         target.write(0, 30, 0)
         target.write(30, 60, 1)

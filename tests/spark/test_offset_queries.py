@@ -51,13 +51,13 @@ def test_addresses_that_refuse_connections_end_a_query_soon(monkeypatch):
         OffsetQueries(parse_read(given, streaming=True)).partitions()
 
 
-def test_those_that_are_there_are_told(options):
+def test_offset_queries_leave_out_missing_partitions(options):
     found = OffsetQueries(options())
     assert found.latest([HERE, GONE]) == {HERE: 2}
     assert found.earliest([GONE]) == {}
 
 
-def test_what_was_to_be_read_of_one_that_goes_is_lost(options):
+def test_unread_records_of_a_deleted_partition_are_data_loss(options):
     at = {HERE: 0, GONE: 5}
     with pytest.raises(DataLossError, match="asking-gone-0 is gone, with what was behind offset 5"):
         StreamReader(options()).ends(tuple(at), at)
@@ -69,7 +69,7 @@ def offsets(planned: Iterable[InputPartition]) -> list[tuple[int, int]]:
     return [(each.start, each.end) for each in planned if isinstance(each, OffsetRange)]
 
 
-def test_it_is_not_planned_either(options):
+def test_a_plan_with_a_deleted_partition_is_data_loss(options):
     reader = StreamReader(options(failOnDataLoss="false"))
     assert offsets(reader.plan_ranges({HERE: 0, GONE: 5}, {HERE: 2, GONE: 9}, {})) == [(0, 2)]
     with pytest.raises(

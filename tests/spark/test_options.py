@@ -36,15 +36,15 @@ def with_dots(more):
 
 
 class TestSubscription:
-    def test_topics(self):
+    def test_subscribe_lists_topics_once(self):
         assert batch(subscribe="a, b,a").subscription == TopicSubscription(topics=("a", "b"))
 
-    def test_a_pattern(self):
+    def test_subscribe_pattern_is_a_pattern(self):
         assert batch(subscribe=None, subscribePattern="a.*").subscription == TopicSubscription(
             pattern="a.*"
         )
 
-    def test_partitions(self):
+    def test_assign_lists_partitions_in_order(self):
         found = batch(subscribe=None, assign='{"b": [1, 0], "a": [2]}').subscription
         assert found.partitions == (
             TopicPartition("a", 2),
@@ -74,13 +74,13 @@ class TestSubscription:
             ({"subscribe": None, "assign": '{"a": [true]}'}, "option assign is not JSON"),
         ],
     )
-    def test_what_is_refused(self, options, says):
+    def test_contradicting_subscriptions_are_refused(self, options, says):
         with pytest.raises(ConfigError, match=says):
             batch(**options)
 
 
 class TestState:
-    def test_it_is_a_members_only_as_it_says(self):
+    def test_stateful_member_is_accepted_for_members_only(self):
         assert not stream(group__id="etl").stateful_member
         given = {"statefulMember": "true"}
         assert stream(group__id="etl", **given).stateful_member
@@ -89,7 +89,7 @@ class TestState:
 
 
 class TestTransactionalSink:
-    def test_it_commits_the_offsets_of_a_member(self):
+    def test_a_transactional_sink_is_accepted_for_a_member(self):
         assert stream(group__id="etl").transactional_sink is None
         assert stream(group__id="etl", transactionalSink="t").transactional_sink == "t"
 
@@ -108,7 +108,7 @@ class TestTransactionalSink:
             ({"group__id": "etl", "transactionalSink": ""}, "is empty; it is the kafka.trans"),
         ],
     )
-    def test_of_others_it_is_refused(self, options, says):
+    def test_a_transactional_sink_is_refused_for_others_than_members(self, options, says):
         with pytest.raises(ConfigError, match=f"option transactionalSink.*{says}"):
             stream(**options)
 
@@ -123,7 +123,7 @@ class TestBounds:
         assert batch().ending.everywhere == LATEST
         assert stream().starting.everywhere == LATEST
 
-    def test_offsets(self):
+    def test_bounds_are_parsed_from_offsets(self):
         found = batch(
             startingOffsets='{"orders": {"0": 23, "1": -2}}',
             endingOffsets='{"orders": {"0": -1, "1": 5}}',
@@ -137,7 +137,7 @@ class TestBounds:
             TopicPartition("orders", 1): 5,
         }
 
-    def test_timestamps(self):
+    def test_bounds_are_parsed_from_timestamps(self):
         assert batch(startingTimestamp="1000").starting == Bound(
             option="startingTimestamp", timestamp=1000
         )
@@ -178,7 +178,7 @@ class TestBounds:
             ),
         ],
     )
-    def test_what_is_refused(self, options, says):
+    def test_invalid_bounds_are_refused(self, options, says):
         with pytest.raises(ConfigError, match=says):
             batch(**options)
 
@@ -255,11 +255,11 @@ class TestTheRest:
             ),
         ],
     )
-    def test_what_is_refused(self, options, says):
+    def test_invalid_values_and_unknown_options_are_refused(self, options, says):
         with pytest.raises(ConfigError, match=says):
             batch(**options)
 
-    def test_how_triggers_and_offset_queries_wait(self):
+    def test_waits_of_triggers_and_offset_queries_are_parsed(self):
         found = stream(
             minOffsetsPerTrigger="10", maxTriggerDelay="2m", maxOffsetsPerTrigger="20",
             kafkaConsumer__pollTimeoutMs="7000",
@@ -302,16 +302,16 @@ class TestTheRest:
             ("kafka.ssl.engine.factory.class", "name stores in kafka.ssl.truststore"),
         ],
     )
-    def test_what_would_change_results_is_refused(self, option, advice):
+    def test_an_unsupported_option_that_would_change_results_is_refused(self, option, advice):
         with pytest.raises(
             ConfigError, match=(f"option {option} is not supported, leave it out: {advice}")
         ):
             stream(**{option: "1"})
 
-    def test_read_committed(self):
+    def test_the_isolation_level_is_that_of_kafka(self):
         assert batch(kafka__isolation__level="read_committed").isolation == "read_committed"
 
-    def test_they_travel_to_workers(self):
+    def test_options_can_be_pickled_for_workers(self):
         found = stream(startingOffsets='{"orders": {"0": 23}}', group__id="etl")
         assert pickle.loads(pickle.dumps(found)) == found
 
@@ -333,13 +333,13 @@ class TestWithoutEffect:
             ("path", "the topics are those of subscribe"),
         ],
     )
-    def test_a_read(self, option, why):
+    def test_options_without_effect_on_a_read_have_a_reason(self, option, why):
         for found in (batch(**{option: "1"}), stream(**{option: "1"})):
             ((name, told),) = found.without_effect
             assert name == option
             assert told.startswith(why)
 
-    def test_a_write(self):
+    def test_options_without_effect_on_a_write_are_named(self):
         found = write(kafka__isolation__level="read_committed", kafka__linger__ms="5")
         assert dict(found.without_effect).keys() == {"kafka.isolation.level", "kafka.linger.ms"}
 
@@ -352,7 +352,7 @@ class TestWithoutEffect:
     def test_members_have_theirs(self):
         assert stream(group__id="etl", kafka__session__timeout__ms="9000").without_effect == ()
 
-    def test_they_are_told_once_and_in_one_line(self, caplog):
+    def test_ignored_options_are_logged_once_and_in_one_line(self, caplog):
         """`load()` asks for the schema, and the action for a reader."""
         source = KohortDataSource(with_dots({"kafka.linger.ms": "5", "kafka.retries": "1"}))
         columns = source.schema()
@@ -384,19 +384,19 @@ def test_a_table_of_a_catalog_comes_without_its_options():
 class TestAllAtOnce:
     """One error has everything that is wrong, already at `load()`."""
 
-    def test_a_read(self):
+    def test_one_error_has_all_wrong_options_of_a_read(self):
         with pytest.raises(RefusedOptionsError) as raised:
             KohortDataSource(with_dots(WRONG)).schema()
         assert str(raised.value).startswith("11 options are refused:\n  option")
         for name in TOLD:
             assert any(name in text for text in raised.value.texts), name
 
-    def test_a_write(self):
+    def test_one_error_has_all_wrong_options_of_a_write(self):
         with pytest.raises(RefusedOptionsError) as raised:
             write(topic=" ", kafka__acks="2", kafka__batch__size="-1", topik="a")
         assert len(raised.value.texts) == 4
 
-    def test_what_fits_one_kind_of_read_is_not_refused_by_load(self):
+    def test_load_accepts_options_of_either_kind_of_read(self):
         for one in ({"endingOffsets": "latest"}, {"group__id": "etl"}):
             KohortDataSource(with_dots(one)).schema()
 
@@ -465,13 +465,13 @@ class TestGroup:
             ),
         ],
     )
-    def test_what_is_refused(self, options, says):
+    def test_contradicting_group_options_are_refused(self, options, says):
         with pytest.raises(ConfigError, match=says):
             stream(**options)
 
 
 class TestMembers:
-    def test_their_settings(self):
+    def test_a_member_gets_its_timeouts_instance_id_and_assignors(self):
         found = group_options(
             stream(
                 group__id="etl", kafka__session__timeout__ms="9000",
@@ -483,7 +483,7 @@ class TestMembers:
         assert (found["session_timeout_ms"], found["rebalance_timeout_ms"]) == (9_000, 45_000)
         assert (found["instance_id"], found["assignors"]) == ("one", ("range", "sticky"))
 
-    def test_their_protocol(self):
+    def test_a_member_gets_its_group_protocol(self):
         assert group_options(stream(group__id="etl"))["protocol"] == "classic"
         found = group_options(
             stream(
@@ -509,7 +509,7 @@ class TestMembers:
             ),
         ],
     )
-    def test_what_is_refused(self, options, says):
+    def test_invalid_settings_of_a_member_are_refused(self, options, says):
         with pytest.raises(ConfigError, match=says):
             validate_group(stream(group__id="etl", **options))
 
@@ -557,7 +557,7 @@ class TestSecurity:
         ).client_config()
         assert (found.security.username, found.security.password) == ("ann", password)
 
-    def test_pem_files(self, certificate):
+    def test_a_truststore_may_be_a_pem_file(self, certificate):
         path = str(certificate[0])
         found = batch(
             kafka__security__protocol="SSL",
@@ -578,7 +578,7 @@ class TestSecurity:
         assert found.security.context().cert_store_stats()["x509"] == 1
         assert "PRIVATE KEY" not in repr(found)
 
-    def test_client_credentials(self):
+    def test_client_credentials_are_read_from_the_jaas_config(self):
         line = (
             "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required "
             'clientId="ann" clientSecret="s3cret" scope="all" extension_logicalCluster="lkc-1";'
@@ -594,7 +594,7 @@ class TestSecurity:
         assert isinstance(found.security.token, ClientCredentials)
         assert "s3cret" not in repr(found)
 
-    def test_a_file(self, tmp_path):
+    def test_security_is_read_from_a_file_and_overridden_by_options(self, tmp_path):
         """Other properties in it are those of other programs."""
         file = tmp_path / "client.properties"
         file.write_text(
@@ -705,7 +705,7 @@ class TestSecurity:
             ),
         ],
     )
-    def test_what_is_refused(self, options, says):
+    def test_missing_and_contradicting_security_options_are_refused(self, options, says):
         with pytest.raises(ConfigError, match=says):
             batch(**options)
 
@@ -718,7 +718,7 @@ EXACTLY_ONCE = {"delivery": "exactly_once", "kafka__transactional__id": "a"}
 
 
 class TestWriting:
-    def test_defaults(self):
+    def test_a_write_has_the_defaults_of_kafka(self):
         found = write()
         assert (found.topic, found.headers, found.batch_size, found.max_request_size) == (
             "orders", None, 262_144, 1_048_576,
@@ -726,7 +726,7 @@ class TestWriting:
         assert dict(found.producing)["acks"] == "all"
         assert write(topic=None).topic is None
 
-    def test_what_a_producer_is_made_with(self):
+    def test_producer_options_of_a_write_are_parsed(self):
         found = write(
             kafka__acks="1", kafka__enable__idempotence="false", kafka__compression__type="ZSTD",
             kafka__batch__size="1000", kafka__buffer__memory="2000",
@@ -742,7 +742,7 @@ class TestWriting:
         }  # fmt: skip
         assert (found.headers, found.batch_size, found.max_request_size) == (True, 1000, 3000)
 
-    def test_exactly_once(self):
+    def test_an_exactly_once_write_has_a_transactional_id(self):
         found = write(**EXACTLY_ONCE, kafka__transaction__timeout__ms="7000")
         assert dict(found.producing)["transaction_timeout_ms"] == 7000
         assert dict(found.producing)["connections_per_broker"] == 2
@@ -802,6 +802,6 @@ class TestWriting:
             ({"kafka__key__serializer": "x"}, "string or binary columns"),
         ],
     )
-    def test_what_is_refused(self, options, says):
+    def test_invalid_options_of_a_write_are_refused(self, options, says):
         with pytest.raises(ConfigError, match=says):
             write(**options)

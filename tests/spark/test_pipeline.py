@@ -46,7 +46,7 @@ def pipeline(**given):
         ),
     ],
 )
-def test_contradictions(given, told):
+def test_contradicting_options_of_a_pipeline_are_refused(given, told):
     with pytest.raises(ConfigError, match=told):
         pipeline(**given)
 

@@ -29,7 +29,7 @@ def run(pipeline, session):
         ({"values": "csv", "schema": "topic string"}, "the table has a column topic of its own"),
     ],
 )
-def test_what_the_pipeline_refuses_once_spark_runs(session, given, told):
+def test_a_pipeline_with_wrong_columns_is_refused_once_spark_runs(session, given, told):
     pipeline = Pipeline(
         topics=("nowhere",), to="table", kafka={"bootstrap.servers": "localhost:9092"}, **given
     )

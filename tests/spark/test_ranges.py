@@ -35,10 +35,10 @@ def ends(found):
 
 class TestAsSparkWritesThem:
     @given(st.dictionaries(partitions, st.integers(0, 2**50)))
-    def test_there_and_back(self, positions):
+    def test_offsets_survive_the_way_to_spark_and_back(self, positions):
         assert from_spark(to_spark(positions)) == positions
 
-    def test_they_are_sorted_by_number(self):
+    def test_offsets_for_spark_are_sorted_by_partition_number(self):
         found = to_spark(
             {TopicPartition("b", 10): 1, TopicPartition("b", 9): 2, TopicPartition("a", 0): 3}
         )
@@ -82,7 +82,7 @@ class TestSplitting:
         ]
 
     @given(spans, st.none() | st.integers(1, 40), st.none() | st.integers(1, 10**6))
-    def test_nothing_is_lost_or_read_twice(self, found, min_partitions, max_records):
+    def test_split_ranges_have_each_offset_once(self, found, min_partitions, max_records):
         span = ends(found)
         whole = ranges(
             {tp: at for tp, (at, _) in span.items()},
@@ -125,13 +125,13 @@ class TestSplitting:
         whole = [OffsetRange("a", at, 100, 100 + size) for at, size in enumerate(sizes)]
         assert [each.size for each in split(whole, min_partitions, None)] == parts
 
-    def test_not_more_than_there_are_records(self):
+    def test_a_range_is_split_into_no_more_parts_than_records(self):
         assert len(split([OffsetRange("a", 0, 0, 3)], 10, None)) == 3
 
 
 class TestLimit:
     @given(spans, st.integers(1, 10**6))
-    def test_it_is_kept_up_to_one_record_per_partition(self, found, limit):
+    def test_a_limit_is_exceeded_by_one_record_per_partition_at_most(self, found, limit):
         start = {tp: at for tp, (at, _) in ends(found).items()}
         end = {tp: at for tp, (_, at) in ends(found).items()}
         got = limited(limit, start, end)

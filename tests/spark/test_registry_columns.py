@@ -92,7 +92,7 @@ def assert_corrupt(rows, *expected):
     assert {*corrupt.found[:-2]} == {None}
 
 
-def test_avro(session, registry):
+def test_avro_columns_of_a_registry_are_written_and_read(session, registry):
     number = str(uuid.UUID(int=7))
     day = date(2026, 1, 2)
     rows = session.createDataFrame([(number, day, {"a": 1}, ["x", "y"], None)], DDL)
@@ -104,7 +104,7 @@ def test_avro(session, registry):
     assert ("POST", "/subjects/orders-value/versions") in registry.requests
 
 
-def test_json_schema(session, registry):
+def test_json_schema_columns_of_a_registry_are_written_and_read(session, registry):
     rows = session.createDataFrame([("tea", None)], "item string, price long")
     encoded = rows.selectExpr("struct(*) row").select(
         to_json_schema("row", registry.url, JSON, topic="orders", field="key").alias("encoded")

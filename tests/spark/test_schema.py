@@ -52,7 +52,7 @@ TEXT = {"value": "string"}
 
 
 class TestWriting:
-    def test_what_is_read_can_be_written(self):
+    def test_the_columns_of_a_read_can_be_written(self):
         assert written(READ | {"headers": headers()}) == (
             "key",
             "value",
@@ -111,6 +111,6 @@ class TestWriting:
             ),
         ],
     )
-    def test_what_is_refused(self, types, options, says):
+    def test_missing_and_mistyped_columns_are_refused(self, types, options, says):
         with pytest.raises(ConfigError, match=says):
             written(types, **options)

@@ -309,7 +309,9 @@ def test_a_file_has_the_secrets_and_no_plan_shows_them(
 
 
 @pytest.mark.parametrize("how", [jks, scram, oauthbearer])
-def test_members(session, connect, kafka, open_topic, tmp_path, how):
+def test_members_read_and_commit_with_every_kind_of_security(
+    session, connect, kafka, open_topic, tmp_path, how
+):
     kafka.fill(open_topic, {0: [b"a", b"b"]})
     options = connect(how) | {"subscribe": open_topic, "group.id": open_topic}
     assert streamed(session, tmp_path, options) == [b"a", b"b"]

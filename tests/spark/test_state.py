@@ -109,7 +109,7 @@ def test_nor_is_state_elsewhere(stream, options):
     validate_plan(plan(windows(stream(**options))))
 
 
-def test_it_is_refused_when_a_query_starts(stream, tmp_path):
+def test_a_stateful_query_of_a_member_is_refused_at_its_start(stream, tmp_path):
     writer = windows(stream()).writeStream.option("checkpointLocation", str(tmp_path / "c"))
     for start in (
         writer.format("console").start,
@@ -132,7 +132,7 @@ class TestATransactionalSink:
             validate_plan(plan(other.union(member)))
         validate_plan(plan(stream().select("timestamp").union(other)))
 
-    def test_of_one_stream_is_not(self, stream, customers):
+    def test_a_transactional_sink_of_one_member_stream_is_accepted(self, stream, customers):
         member = stream(transactionalSink="totals")
         validate_plan(plan(member.union(member)))
         validate_plan(plan(member.join(customers, "key")))

@@ -70,7 +70,9 @@ def run(session, tmp_path):
     return once
 
 
-def test_windows(stream, run, orders, produce, topics):
+def test_windows_are_counted_from_the_checkpoint_in_the_next_run(
+    stream, run, orders, produce, topics
+):
     frame = stream(orders).groupBy(window("timestamp", "1 minute")).count()
     counts = frame.selectExpr(f"(unix_millis(window.start) - {START}) / {MINUTE} minute", "count")
     produce(orders, *((part, None, b"v", 0) for part in (0, 1, 1)), (0, None, b"v", 3))

@@ -34,7 +34,7 @@ def upto(first, second):
 
 
 class TestWhatThereIs:
-    def test_is_read_once_and_then_what_came(self, stream, orders, topics):
+    def test_a_next_run_reads_only_new_records(self, stream, orders, topics):
         reading = stream(subscribe=orders, startingOffsets="earliest")
         reading.run()
         assert reading.offsets() == upto(10, 20)
@@ -58,7 +58,7 @@ class TestWhatThereIs:
         reading.run()
         assert reading.offsets() == {0: [8, 9]}
 
-    def test_by_time(self, stream, orders):
+    def test_a_stream_starts_at_a_timestamp(self, stream, orders):
         reading = stream(
             subscribe=orders,
             startingTimestamp=str(NOW + 15),
@@ -74,7 +74,7 @@ class TestWhatThereIs:
 
 
 class TestBatches:
-    def test_are_limited(self, stream, orders):
+    def test_micro_batches_keep_max_offsets_per_trigger(self, stream, orders):
         reading = stream(subscribe=orders, startingOffsets="earliest", maxOffsetsPerTrigger="9")
         progress = reading.run()
         assert [each["numInputRows"] for each in progress if each["numInputRows"]] == [9, 9, 9, 3]
@@ -173,7 +173,7 @@ class TestWhatIsGone:
 
 
 class TestReporting:
-    def test_what_was_processed_is_committed_when_the_run_ends(self, stream, orders, topics):
+    def test_a_reporting_query_commits_by_the_end_of_its_run(self, stream, orders, topics):
         group = f"lag-{orders}"
         reading = stream(
             subscribe=orders, startingOffsets="earliest", group__id=group, groupMode="reporting"

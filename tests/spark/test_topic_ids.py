@@ -115,7 +115,9 @@ def has_read_all(query):
 
 @pytest.mark.parametrize("restarted", [False, True])
 class TestBetweenTwoTriggers:
-    def test_it_ends_the_query(self, query, orders, create_again, restarted):
+    def test_a_topic_recreated_between_two_triggers_ends_the_query(
+        self, query, orders, create_again, restarted
+    ):
         first = query()
         end = has_read_all(first)
         create_again()
@@ -144,7 +146,7 @@ class TestBetweenTwoTriggers:
 
 
 class TestTheBatchThatARestartRepeats:
-    def test_is_data_loss_if_its_topic_is_gone(self, query, orders, create_again):
+    def test_a_repeated_batch_of_a_recreated_topic_is_data_loss(self, query, orders, create_again):
         start = query().begin()
         end = query().trigger(start)
         create_again()
@@ -169,7 +171,7 @@ class TestTheBatchThatARestartRepeats:
         assert again.read(start, end) == []
         assert again.read(end, again.trigger(end)) == NEW
 
-    def test_is_the_same_where_it_began_in_the_new_topic(self, query, create_again):
+    def test_a_repeated_batch_begun_in_the_recreated_topic_is_the_same(self, query, create_again):
         first = query(failOnDataLoss="false", maxOffsetsPerTrigger="4")
         start = has_read_all(first)
         create_again()
@@ -244,7 +246,7 @@ class TestCheckpointsWithoutIds:
         assert topic_ids(later) == topic_ids(end) != {}
 
     @pytest.mark.parametrize("mode", ["none", "reporting"], indirect=True)
-    def test_are_written_for_sparks_own_source(self, query, orders, create_again):
+    def test_checkpoints_for_sparks_own_source_have_no_topic_ids(self, query, orders, create_again):
         end = has_read_all(query())
         plain = query(checkpointTopicIds="false")
         assert plain.begin() == {orders: {"0": 0}}
@@ -252,7 +254,7 @@ class TestCheckpointsWithoutIds:
         assert without == {orders: {"0": 5}}
         assert plain.trigger(without) == without
 
-    def test_are_those_of_brokers_without_ids(self):
+    def test_checkpoints_of_brokers_without_topic_ids_have_none(self):
         fake = FakeCluster(topics={"orders": 1})
         fake.brokers[0].versions["metadata"] = (4, 9)
         with running(fake):

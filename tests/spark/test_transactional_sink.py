@@ -347,11 +347,11 @@ class TestASourceThatEndsWhileTasksRun:
             query.commit()
         assert pipe.rows() == {}
 
-    def test_killed(self, pipe, query):
+    def test_a_killed_source_lets_its_query_commit_nothing(self, pipe, query):
         query.is_killed()
         self.commits_nothing(pipe, query)
 
-    def test_in_order(self, pipe, query):
+    def test_a_source_that_ends_in_order_lets_its_query_commit_nothing(self, pipe, query):
         query.dies()
         self.commits_nothing(pipe, query)
 
@@ -585,7 +585,7 @@ class TestPlans:
     def test_without_a_member(self):
         assert plan_token("totals-1") is None
 
-    def test_have_offsets_for_one_micro_batch(self, source):
+    def test_a_plan_has_the_offsets_of_one_micro_batch(self, source):
         assert plan_of("totals-1").offsets == {}
         assert plan_token("totals-2") is None
         source.hand_over(GROUP, OFFSETS, TOPIC_IDS)
@@ -598,7 +598,7 @@ class TestPlans:
         with pytest.raises(KohortError, match="the source of this micro-batch has ended"):
             member_plan("totals-1", found.token)
 
-    def test_that_are_not_committed_are_an_error(self, source):
+    def test_a_plan_whose_offsets_are_not_committed_is_an_error(self, source):
         source.hand_over(GROUP, OFFSETS, TOPIC_IDS)
         plan_of("totals-1").taken((7, 1))
         source.end_micro_batch()
@@ -630,13 +630,13 @@ class TestPlans:
         source.close()
         assert plan_token("totals-1") is None
 
-    def test_are_of_one_source(self, source):
+    def test_plans_of_a_sink_have_one_source(self, source):
         with pytest.raises(KohortError, match="another source of this driver has the sink"):
             SinkOffsets("totals-1").open(0)
         source.close()
         SinkOffsets("totals-1").open(0)
 
-    def test_of_another_driver_are_not_seen(self, source, in_another_driver):
+    def test_plans_of_another_driver_are_not_seen(self, source, in_another_driver):
         with in_another_driver():
             assert plan_token("totals-1") is None
             SinkOffsets("totals-1").open(0)

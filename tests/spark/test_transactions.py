@@ -140,7 +140,7 @@ class TestBatches:
         written.commit_begun()
         assert read(**READ_COMMITTED) == [*written.committed, *begun]
 
-    def test_nothing_but_aborted_ones(self, read, written):
+    def test_a_topic_with_aborted_transactions_only_reads_as_empty(self, read, written):
         written.abort()
         assert read(**READ_COMMITTED) == []
 

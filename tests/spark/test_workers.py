@@ -52,7 +52,7 @@ def _settled(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_settled")
-def test_what_is_there_when_a_worker_settles_is_out_of_the_collectors_reach_once() -> None:
+def test_objects_of_a_settled_worker_are_frozen_once() -> None:
     frozen = gc.get_freeze_count()
     assert frozen > 10_000
     later: list[list[int]] = [[] for _ in range(1000)]
@@ -62,7 +62,7 @@ def test_what_is_there_when_a_worker_settles_is_out_of_the_collectors_reach_once
 
 
 @pytest.mark.usefixtures("_settled")
-def test_what_a_task_imported_at_its_end_is_out_of_reach_in_the_next(
+def test_modules_imported_late_are_frozen_in_the_next_task(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     module = ModuleType("imported_late")
@@ -104,5 +104,5 @@ def test_a_task_has_its_first_part_acknowledged_at_once() -> None:
 
 
 @pytest.mark.parametrize("kind", TASKS)
-def test_everything_that_tasks_receive_is_acknowledged(kind: type) -> None:
+def test_every_object_that_tasks_receive_is_a_task_object(kind: type) -> None:
     assert issubclass(kind, workers.TaskObject)

@@ -54,7 +54,7 @@ def values(frame):
     return found
 
 
-def test_all_columns(session, save, read, topic):
+def test_a_write_stores_all_columns_of_each_row(session, save, read, topic):
     rows = [
         ("k", b"v", topic, 2, [("h", b"1"), ("h", None)], NOW),
         (None, None, topic, 2, None, NOW + 1),
@@ -204,7 +204,7 @@ class TestPartitionsThatAreNotThere:
         ("select 'v' value, cast(null as string) topic", {}, "a row has no topic"),
     ],
 )
-def test_what_cannot_be_written(session, save, query, options, told):
+def test_rows_that_cannot_be_written_are_refused(session, save, query, options, told):
     with pytest.raises(Exception, match=told.replace("?", r"\?")):
         save(session.sql(query), **options)
 
@@ -218,7 +218,7 @@ def test_overwriting_is_refused(session, topics):
 
 
 @pytest.mark.parametrize("codec", [codec.name.lower() for codec in Codec])
-def test_every_codec(session, save, read, topic, codec):
+def test_rows_are_written_with_every_codec(session, save, read, topic, codec):
     save(
         session.sql("select rpad('v', 500, 'x') value"), topic=topic, kafka__compression__type=codec
     )

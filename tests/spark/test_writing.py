@@ -109,7 +109,7 @@ class TestManyRowsOnTheDriversMachine:
         assert target.numbers() == in_turn(2 * MANY)
         assert list(directory.iterdir()) == []
 
-    def test_nothing_is_sent_if_another_task_fails(self, target, directory):
+    def test_no_row_is_sent_if_another_task_fails(self, target, directory):
         target.near.task(rows(0, MANY, 1000))
         with pytest.raises(
             ConfigError, match=(f"a row is for partition 7 of topic {target.name}, which has the")
@@ -141,7 +141,7 @@ class TestManyRowsOnTheDriversMachine:
 
 
 class TestManyRowsElsewhere:
-    def test_are_sent_by_the_task(self, target):
+    def test_rows_for_another_machine_are_sent_by_the_task(self, target):
         assert target.far.task(rows(0, MANY, 1000)) == Written()
         assert target.numbers() == in_turn(MANY)
 

@@ -19,7 +19,7 @@ from kohort.errors import ConfigError
         (["[::1]:9092", "PLAINTEXT://c:3"], (("::1", 9092), ("c", 3))),
     ],
 )
-def test_bootstrap_servers(bootstrap: Any, servers: Any) -> None:
+def test_bootstrap_accepts_one_or_several_servers(bootstrap: Any, servers: Any) -> None:
     assert parse_bootstrap(bootstrap) == servers
     assert ClientConfig(bootstrap=bootstrap).servers == servers
 

@@ -69,7 +69,7 @@ def test_defaults_are_kafka_gos():
         ({"isolation_level": "serializable"}, "isolation_level"),
     ],
 )
-def test_what_is_out_of_bounds_is_refused_by_name(options, told):
+def test_options_out_of_bounds_are_refused_by_name(options, told):
     with pytest.raises(ConfigError, match=told):
         config(**options)
 
@@ -123,7 +123,7 @@ def test_assignors_are_checked(assignors):
         ConsumerGroup("g", topics=["orders"], assignors=assignors)
 
 
-def test_it_has_to_be_entered():
+def test_a_consumer_group_has_to_be_entered_before_use():
     group = ConsumerGroup("g", topics=["orders"])
     with pytest.raises(KohortError, match="async with ConsumerGroup"):
         group.stop()

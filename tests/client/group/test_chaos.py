@@ -99,7 +99,7 @@ async def _at_once(_tasks, _seconds):
     """What a client does that does not drain."""
 
 
-def test_it_sees_work_that_is_not_drained():
+def test_the_proof_fails_if_work_is_not_drained():
     with (
         patch.object(draining, "drain", _at_once),
         pytest.raises((AssertionError, BaseExceptionGroup)),
@@ -107,7 +107,7 @@ def test_it_sees_work_that_is_not_drained():
         witness(1, EAGER, 100)
 
 
-def test_it_sees_members_that_do_not_notice_that_their_session_is_over():
+def test_the_proof_fails_if_members_miss_the_end_of_their_session():
     endless = property(lambda self: None)
     with (
         patch.object(Membership, "expires_at", endless),

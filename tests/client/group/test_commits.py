@@ -54,7 +54,7 @@ def answering(monkeypatch, *codes, api="offset_commit"):
 
 
 @simulated()
-async def test_what_is_asked_together_is_sent_together(world):
+async def test_concurrent_commits_share_a_request(world):
     async def do(generation):
         await asyncio.gather(
             *(
@@ -121,7 +121,7 @@ async def test_errors_are_told_by_partition(world):
     ],
 )
 @simulated()
-async def test_what_passes_is_tried_again(world, code, monkeypatch):
+async def test_a_commit_is_retried_after_a_retriable_error(world, code, monkeypatch):
     left = answering(monkeypatch, code, code)
 
     async def do(generation):
@@ -132,7 +132,7 @@ async def test_what_passes_is_tried_again(world, code, monkeypatch):
 
 
 @simulated()
-async def test_it_is_not_tried_for_ever(world, monkeypatch):
+async def test_a_commit_is_retried_for_a_minute_only(world, monkeypatch):
     answering(monkeypatch, *[ErrorCode.coordinator_load_in_progress] * 1_000)
 
     async def do(generation):
@@ -149,7 +149,7 @@ async def test_it_is_not_tried_for_ever(world, monkeypatch):
     "code", [ErrorCode.invalid_commit_offset_size, ErrorCode.topic_authorization_failed]
 )
 @simulated()
-async def test_what_concerns_a_partition_is_told_at_once(world, code, monkeypatch):
+async def test_an_error_of_a_partition_is_raised_without_a_retry(world, code, monkeypatch):
     answering(monkeypatch, code)
 
     async def do(generation):
@@ -248,7 +248,7 @@ async def test_with_an_interval_commits_return_at_once_and_are_sent_together(wor
 
 
 @simulated()
-async def test_what_waits_for_the_interval_is_committed_when_the_member_leaves(world):
+async def test_offsets_waiting_for_the_commit_interval_are_committed_on_leaving(world):
     async def do(generation):
         await generation.commit({ORDERS[0]: 7})
 
@@ -399,7 +399,7 @@ async def test_a_fault_of_the_client_is_told_to_who_commits_and_ends_there(world
 )
 @pytest.mark.parametrize("interval_ms", [0, 1_000])
 @simulated()
-async def test_what_is_no_offset_is_refused_before_anything_is_sent(world, wrong, interval_ms):
+async def test_an_invalid_offset_is_refused_before_a_request_is_sent(world, wrong, interval_ms):
     async def do(generation):
         with pytest.raises(ValueError, match="orders-1"):
             await generation.commit({ORDERS[0]: 3, ORDERS[1]: wrong})

@@ -48,7 +48,7 @@ async def test_tasks_of_kept_partitions_run_on(world):
 
 
 @simulated()
-async def test_what_a_generation_tells_of_the_differences(world):
+async def test_a_generation_lists_kept_added_and_revoked_partitions(world):
     first, second = await two_members(world)
     kept = first.generations[1]
     assert (set(kept.kept), kept.added) == (set(first.assignment), ())
@@ -64,7 +64,7 @@ async def test_what_a_generation_tells_of_the_differences(world):
 
 
 @simulated()
-async def test_what_a_running_task_has_is_always_the_present_generation(world):
+async def test_a_task_of_a_kept_partition_sees_the_current_generation(world):
     given = {}
 
     async def work(generation, partition):
@@ -294,7 +294,7 @@ async def test_the_next_owner_starts_behind_what_was_drained(world):
 
 
 @simulated()
-async def test_what_a_kept_task_raises_comes_out_and_ends_the_rest(world):
+async def test_an_error_of_a_kept_task_is_raised_and_ends_the_member(world):
     async def work(generation, partition):
         await until(lambda: generation.id > 1)
         raise ValueError(partition)

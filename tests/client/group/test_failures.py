@@ -511,7 +511,7 @@ async def test_a_fault_of_the_client_is_raised_and_no_silence(world, api, monkey
 
 
 @simulated()
-async def test_what_on_event_raises_ends_nothing(world, caplog):
+async def test_an_error_of_on_event_is_logged_and_the_member_continues(world, caplog):
     def broken(event):
         raise ZeroDivisionError(event.what)
 
@@ -543,7 +543,7 @@ class Touchy(Assignor):
 
 @pytest.mark.parametrize("method", ["subscription_user_data", "on_assignment"])
 @simulated()
-async def test_what_an_own_assignor_raises_in_any_member_is_raised(world, method):
+async def test_an_error_of_a_custom_assignor_is_the_cause_of_the_group_error(world, method):
     touchy = Touchy()
     app = App(world, assignors=[touchy])
     await app.assigned(4)

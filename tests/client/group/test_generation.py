@@ -28,7 +28,7 @@ async def two_members(world, work=None, **options):
 
 
 @simulated()
-async def test_it_tells_what_it_is(world):
+async def test_a_generation_has_its_id_protocol_leader_and_assignment(world):
     app = App(world)
     await app.assigned(4)
     generation = app.generation
@@ -110,7 +110,7 @@ async def test_revoked_work_finishes_and_commits(world):
 
 
 @simulated()
-async def test_what_does_not_return_is_cancelled_after_the_drain_timeout(world):
+async def test_tasks_that_do_not_return_are_cancelled_after_the_drain_timeout(world):
     ends = []
 
     async def work(generation, partition):
@@ -453,7 +453,7 @@ async def test_only_assigned_partitions_can_be_worked_on(world):
 
 
 @simulated()
-async def test_nothing_is_started_in_a_generation_that_has_ended(world):
+async def test_no_task_is_started_in_an_ended_generation(world):
     async def body(generation):
         app.group.stop()
         await generation.ending()

@@ -54,7 +54,7 @@ TWOS = VALID | {"heartbeat_interval_ms": 1, "session_timeout_ms": 2, "rebalance_
         TWOS | {"retention_ms": 1, "join_group_backoff_ms": -1},
     ],
 )
-def test_validate_refuses(options):
+def test_validation_refuses_what_kafka_go_refuses(options):
     with pytest.raises(ConfigError):
         GroupConfig(**options)
 
@@ -64,11 +64,11 @@ def test_validate_refuses_a_group_without_brokers():
         ConsumerGroup(**VALID, bootstrap=[])
 
 
-def test_validate_accepts():
+def test_validation_accepts_what_kafka_go_accepts():
     GroupConfig(**TWOS, retention_ms=1, partition_watch_interval_ms=1, join_group_backoff_ms=1)
 
 
-def test_defaults():
+def test_the_defaults_are_those_of_kafka_go():
     of = GroupConfig(**VALID)
     assert (of.heartbeat_interval_ms, of.session_timeout_ms, of.rebalance_timeout_ms) == (
         3_000,
@@ -384,7 +384,7 @@ async def test_join_group_backoff_bounds_the_pause_between_tries(world):
 
 @pytest.mark.parametrize(("start", "offset"), [("first", 0), ("last", 25)])
 @simulated(topics={"orders": 1})
-async def test_start_offset(world, start, offset):
+async def test_a_group_without_offsets_starts_at_start_offset(world, start, offset):
     world.produce(25)
     app = App(world, idle, start_offset=start)
     await app.assigned(1)

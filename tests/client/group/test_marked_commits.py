@@ -58,7 +58,7 @@ async def test_the_latest_of_a_partition_is_sent_once():
     assert at.committer.asked == [{0: 10}]
 
 
-async def test_what_failed_is_sent_with_the_next():
+async def test_failed_offsets_are_sent_with_the_next_commit():
     at = Setting()
     at.marked.mark({at.other: FIVE})
     at.committer.answers.put_nowait(at.refusal())
@@ -69,7 +69,7 @@ async def test_what_failed_is_sent_with_the_next():
     assert at.committer.asked == [{1: 5}, {1: 5}]
 
 
-async def test_what_failed_does_not_come_after_a_newer_offset_that_was_marked():
+async def test_failed_offsets_do_not_replace_a_newer_marked_offset():
     at = Setting()
     at.marked.mark({at.one: FIVE})
     task = await at.under_way()
@@ -82,7 +82,7 @@ async def test_what_failed_does_not_come_after_a_newer_offset_that_was_marked():
     assert at.committer.asked[-1] == {0: 10}
 
 
-async def test_what_failed_does_not_come_after_a_newer_offset_that_was_waited_for():
+async def test_failed_offsets_do_not_replace_a_newer_awaited_offset():
     at = Setting()
     at.marked.mark({at.one: FIVE, at.other: FIVE})
     task = await at.under_way()
@@ -95,7 +95,7 @@ async def test_what_failed_does_not_come_after_a_newer_offset_that_was_waited_fo
     assert at.committer.asked[-1] == {1: 5}
 
 
-async def test_what_was_not_answered_in_time_is_kept():
+async def test_offsets_of_a_cancelled_commit_are_sent_again():
     at = Setting()
     at.marked.mark({at.one: FIVE})
     task = await at.under_way()
@@ -106,7 +106,7 @@ async def test_what_was_not_answered_in_time_is_kept():
     assert at.committer.asked == [{0: 5}, {0: 5}]
 
 
-async def test_what_is_over_is_neither_marked_nor_sent():
+async def test_offsets_of_an_ended_partition_are_neither_marked_nor_sent():
     at = Setting()
     at.marked.mark({at.one: FIVE, at.other: FIVE})
     at.one.ending.begin(End.LOST, "fenced")

@@ -61,7 +61,7 @@ async def test_offsets_are_told_although_their_topic_was_made_anew_meanwhile():
 
 
 @pytest.mark.parametrize("told", [(), (RETURNS,)])
-async def test_what_the_answer_leaves_out_is_not_taken_for_uncommitted(told):
+async def test_a_partition_missing_in_the_response_is_an_error_and_not_uncommitted(told):
     group = SimpleNamespace(error_code=ErrorCode.none, topics=topics(*told))
     connection = Connection(SimpleNamespace(groups=[group]), lambda: None)
     with pytest.raises(KafkaError, match="leaves out orders-0"):

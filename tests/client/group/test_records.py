@@ -48,7 +48,7 @@ async def test_each_record_once_and_all_is_committed(cluster: Cluster) -> None:
     assert await committed(cluster) == [10, 10]
 
 
-async def test_what_was_in_work_comes_again(cluster: Cluster) -> None:
+async def test_the_record_whose_processing_failed_is_delivered_again(cluster: Cluster) -> None:
     read: list[tuple[int, int]] = []
     with suppress(ZeroDivisionError):
         async with member(cluster) as group:
@@ -95,7 +95,7 @@ async def test_a_second_member_gets_a_partition_behind_the_record_in_work(
     assert sorted(read) == [(p, n) for p in range(2) for n in range(10)]
 
 
-async def test_it_needs_an_entered_group_and_survives_time_limits(cluster: Cluster) -> None:
+async def test_records_needs_an_entered_group_and_survives_time_limits(cluster: Cluster) -> None:
     with pytest.raises(KohortError, match="enter the group first"):
         member(cluster).records()
     async with member(cluster, start_offset="last") as group:

@@ -295,7 +295,7 @@ async def test_max_wait_ms_yields_none_and_leaves_the_loop_to_others():
         RecordStream(source, owned, lambda *_: None, lambda _: None, max_wait_ms=-1)
 
 
-async def test_what_a_break_leaves_is_not_in_work():
+async def test_a_partition_whose_loop_was_left_by_break_is_not_busy():
     source = Source(Random(0))
     source.append(9)
     owned = OwnedPartition(TP, lambda _: None, lambda: None)

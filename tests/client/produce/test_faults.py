@@ -254,7 +254,7 @@ async def test_the_first_batch_goes_alone(logs: Logs, cluster: Cluster) -> None:
     assert logs[0].values == numbers(100)
 
 
-async def test_nothing_is_due_while_sequences_that_were_lost_are_in_flight() -> None:
+async def test_no_batch_is_due_while_batches_with_old_sequences_are_in_flight() -> None:
     """Nothing could be taken then: a sender that tried again at once would do nothing else."""
     partition = ProducePartition(TopicPartition("orders", 0), 5)
     for number in range(2):
@@ -318,7 +318,7 @@ async def _outcome(delivery: Any) -> Any:
         return error
 
 
-async def test_what_cannot_be_delivered_in_time_is_told(
+async def test_a_record_not_delivered_in_time_raises_with_the_last_error(
     fake: FakeCluster, logs: Logs, cluster: Cluster
 ) -> None:
     logs.before = [NOT_ENOUGH_REPLICAS] * 1000
@@ -494,7 +494,7 @@ async def test_refused_credentials_are_told(
     moves=st.lists(st.integers(0, 1), max_size=4),
     seed=st.integers(0, 99),
 )
-async def test_whatever_happens_every_record_is_there_once_and_in_order(
+async def test_every_record_is_stored_once_and_in_order_whatever_fails(
     before: list[Any], after: list[Any], moves: list[int], seed: int
 ) -> None:
     async with FakeCluster(nodes=2, topics={"orders": 2}) as fake:
@@ -518,9 +518,7 @@ async def test_whatever_happens_every_record_is_there_once_and_in_order(
             assert offsets[partition::2] == list(range(60))
 
 
-async def test_what_cannot_be_sent_is_told_and_holds_up_nothing(
-    logs: Logs, cluster: Cluster
-) -> None:
+async def test_a_batch_that_cannot_be_encoded_fails_alone(logs: Logs, cluster: Cluster) -> None:
     async with asyncio.timeout(60), Producer(cluster, linger_ms=20) as producer:
         payload = batches.build([batches.Record(None, b"bad")])[HEADER_SIZE:]
         tp = TopicPartition("orders", 0)

@@ -46,7 +46,9 @@ async def everything(cluster: Cluster, topic: str = "orders", partitions: int = 
 
 
 @pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
-async def test_every_codec(broker: Broker, cluster: Cluster, compression: str) -> None:
+async def test_records_of_every_codec_are_stored_and_read(
+    broker: Broker, cluster: Cluster, compression: str
+) -> None:
     headers = (("a", b"1"), ("b", None), ("a", b""))
     async with Producer(cluster, compression=compression) as producer:
         deliveries = [
@@ -112,7 +114,7 @@ async def test_leaving_the_block_sends_what_is_left(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("acks", [0, 1, "all", "-1"])
-async def test_acks(cluster: Cluster, acks: Any) -> None:
+async def test_every_acks_setting_stores_the_record(cluster: Cluster, acks: Any) -> None:
     async with Producer(cluster, acks=acks) as producer:
         metadata = await (await producer.send("orders", b"x", partition=1))
     assert metadata.offset == (-1 if acks == 0 else 0)
@@ -275,7 +277,7 @@ async def test_callbacks_get_the_outcome_of_each_record(broker: Broker, cluster:
     assert "INVALID_RECORD" in str(errors[0])
 
 
-async def test_what_a_closed_producer_dropped_is_named(
+async def test_a_closed_producer_counts_the_undelivered_records_by_partition(
     broker: Broker, cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     producer = Producer(cluster, linger_ms=60_000)
@@ -317,7 +319,7 @@ NO_RECORDS: list[tuple[dict[str, Any], type[Exception], str]] = [
 
 
 @pytest.mark.parametrize(("changed", "kind", "told"), NO_RECORDS)
-async def test_what_cannot_be_a_record_is_refused_and_the_rest_goes_on(
+async def test_an_invalid_record_is_refused_and_others_are_delivered(
     producer: Producer, changed: dict[str, Any], kind: type[Exception], told: str
 ) -> None:
     arguments = {"topic": "orders", "value": b"v", "key": b"k"} | changed
@@ -350,7 +352,7 @@ async def test_a_partitioner_that_is_wrong(cluster: Cluster) -> None:
                 await producer.send("orders", b"x")
 
 
-async def test_no_cluster() -> None:
+async def test_a_producer_without_a_config_or_cluster_is_refused() -> None:
     for wrong in ("localhost:9092", 5):
         with pytest.raises(ConfigError, match="a ClientConfig or a Cluster is needed"):
             Producer(wrong)  # type: ignore[arg-type]
@@ -385,7 +387,9 @@ async def test_a_fault_of_our_own_ends_what_waits_for_it(config: ClientConfig) -
 
 
 @pytest.mark.parametrize(("codec", "most"), [("gzip", 9), ("zstd", 22)])
-async def test_compression_levels(broker: Broker, cluster: Cluster, codec: str, most: int) -> None:
+async def test_a_higher_compression_level_makes_smaller_batches(
+    broker: Broker, cluster: Cluster, codec: str, most: int
+) -> None:
     words = [b"%d %s" % (n, b"abcdefgh"[: n % 8] * (n % 5)) for n in range(3_000)]
     sizes = []
     for level in (1, most):
@@ -517,7 +521,7 @@ async def test_several_connections_share_the_partitions(cluster: Cluster) -> Non
     assert values == [b"%d" % number for _ in (0, 1) for number in range(100)]
 
 
-async def test_what_cannot_be_compressed_leaves_nothing(cluster: Cluster) -> None:
+async def test_a_payload_that_cannot_be_compressed_frees_its_memory(cluster: Cluster) -> None:
     payload = batches.build([batches.Record(b"k", b"v", (), 1000)])[batches.HEADER_SIZE :]
     no_bytes: Any = ["no", "bytes"]
     tp = TopicPartition("orders", 1)
@@ -537,7 +541,7 @@ async def test_log_append_time_is_told(broker: Broker, cluster: Cluster) -> None
     assert record.timestamp == metadata.timestamp > 1_600_000_000_000
 
 
-async def test_its_own_cluster_is_closed_with_it(config: ClientConfig) -> None:
+async def test_a_producer_closes_the_cluster_that_it_opened(config: ClientConfig) -> None:
     async with Producer(config) as producer:
         await producer.send("orders", b"x")
     assert producer.cluster.purposes == frozenset()

@@ -336,7 +336,7 @@ async def test_offsets_commit_with_the_records(producer, config) -> None:
         ({FIRST: 1}, None, "a Generation, Consumer or GroupMetadata expected, not None"),
     ],
 )
-async def test_what_is_no_offset_ends_the_transaction_but_not_the_producer(
+async def test_an_invalid_offset_ends_the_transaction_but_not_the_producer(
     producer, config, offsets, owner, error
 ) -> None:
     with pytest.raises((TypeError, ValueError), match=error):
@@ -421,7 +421,9 @@ async def test_an_administrator_fences(producer, config) -> None:
                 assert await Admin(cluster).fence_producers(["shop"]) == {"shop": None}
 
 
-async def test_who_fenced_is_told_also_after_a_refused_batch(producer, config) -> None:
+async def test_a_fenced_transaction_raises_the_fencing_also_after_a_refused_batch(
+    producer, config
+) -> None:
     with pytest.raises(ProducerFencedError, match="another producer was started"):
         async with producer.transaction():
             async with Producer(config, transactional_id="shop") as other, other.transaction():

@@ -110,7 +110,7 @@ async def test_an_endpoint_that_speaks_no_http(endpoint: Endpoint, raw: bytes) -
 
 
 @pytest.mark.parametrize("url", ["file:///t", "https:///t", "http://[::1/t", "issuer.test"])
-def test_what_is_no_url(url: str) -> None:
+def test_a_token_endpoint_that_is_no_url_is_refused(url: str) -> None:
     with pytest.raises(ConfigError, match=r"token endpoint .* is not a URL such as https"):
         ClientCredentials(url, "ann", "x")
 

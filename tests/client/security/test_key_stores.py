@@ -81,7 +81,7 @@ def test_a_store_that_was_cut(stores: Path, tmp_path: Path) -> None:
             read_key_store(str(tmp_path / "cut"), PASSWORD, KEY_PASSWORD)
 
 
-def test_other_files(tmp_path: Path) -> None:
+def test_files_that_are_no_key_store_are_read_as_pem_or_refused(tmp_path: Path) -> None:
     (tmp_path / "a.pem").write_text("hello\n-----BEGIN CERTIFICATE-----\n")
     assert read_key_store(str(tmp_path / "a.pem"), None, None) is None
     (tmp_path / "a.txt").write_text("hello")

@@ -54,7 +54,7 @@ async def test_a_token_in_a_file_is_read_for_each_authentication(tmp_path: Path)
         assert await first(found.exchange()) == f"n,,\x01auth=Bearer {token}\x01\x01".encode()
 
 
-def test_a_file(tmp_path: Path) -> None:
+def test_security_is_read_from_a_properties_file(tmp_path: Path) -> None:
     file = tmp_path / "client.properties"
     file.write_text(
         "group.id=etl\n# goes on \\\n# and on \\\nsecurity.protocol=SASL_PLAINTEXT\n"
@@ -94,7 +94,9 @@ def test_a_file_that_is_wrong_is_named(tmp_path: Path) -> None:
         ({"ssl.ca.pem": "x"}, "ssl.truststore.certificates has no effect"),
     ],
 )
-def test_what_is_refused(given: dict[str, str], told: str) -> None:
+def test_contradicting_and_unsupported_properties_are_refused(
+    given: dict[str, str], told: str
+) -> None:
     with pytest.raises(ConfigError, match=told):
         security_of_properties(given)
 

@@ -89,7 +89,7 @@ def scram_server(digest: str, password: str) -> Callable[[bytes], bytes]:
     return answer
 
 
-async def test_plain() -> None:
+async def test_plain_sends_the_user_and_password_in_utf_8() -> None:
     wanted = Security(protocol="SASL_PLAINTEXT", mechanism="PLAIN", username="ü", password="p")
     assert await spoken(wanted.exchange(), b"") == ["\0ü\0p".encode()]
 

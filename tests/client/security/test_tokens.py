@@ -30,7 +30,7 @@ EXTENDED = Token(value="t", extensions=EXTENSIONS)
         (SimpleNamespace(**ALL), EXTENDED),
     ],
 )
-async def test_what_a_function_gives(given: Any, token: Token) -> None:
+async def test_a_token_function_may_return_any_known_form(given: Any, token: Token) -> None:
     async def coroutine(_config: str) -> Any:
         return given
 
@@ -85,7 +85,7 @@ async def test_extensions_of_a_token_join_those_of_the_configuration() -> None:
         (("s3cret", 0, "ann", {"a": 1}), "extensions are no mapping"),
     ],
 )
-async def test_what_is_no_token_is_final(given: Any, told: str) -> None:
+async def test_an_invalid_token_is_a_final_error_without_the_secret(given: Any, told: str) -> None:
     with pytest.raises(AuthenticationError, match=f"OAUTHBEARER: {told}") as raised:
         await token_of(lambda: given)
     assert "s3cret" not in str(raised.value)
@@ -100,7 +100,7 @@ async def test_a_source_that_fails_is_asked_again() -> None:
 
 
 @pytest.mark.parametrize("source", ["a token", lambda one, two: "t", lambda one, *, two: "t"])
-def test_what_is_no_source(source: Any) -> None:
+def test_a_token_source_of_another_kind_is_refused(source: Any) -> None:
     with pytest.raises(ConfigError, match=r"token is a (str|function with several arguments): it "):
         validate_source(source)
     with pytest.raises(ConfigError):
