@@ -21,8 +21,7 @@ from kohort.security.scram import (
     credential_of,
     salted_password,
 )
-from kohort.server.broker import open_directory
-from kohort.server.cluster import place_of
+from kohort.server.cluster import open_directory, place_of
 from kohort.server.config import Config
 from kohort.server.replicas import Placement
 from kohort.server.topics import Topics

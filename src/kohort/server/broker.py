@@ -18,12 +18,11 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Self
 
 from kohort.coordinator.config import ConsumerGroupConfig, GroupCoordinatorConfig, MigrationPolicy
 from kohort.errors import KafkaError, KohortError
 from kohort.log.base import Log, LogDirectory
-from kohort.log.leader_epochs import MAX_LEADER_EPOCH
 from kohort.log.unusable import unusable
 from kohort.protocol.apis import APIS
 from kohort.quotas import ClientQuotas, Windows
@@ -38,12 +37,12 @@ from kohort.server.background_tasks import BackgroundTasks
 from kohort.server.cluster import (
     ClusterBackend,
     ClusterRole,
+    LocalNode,
     Nodes,
     PartitionMarkers,
     SharedNode,
-    StandaloneRole,
     Worker,
-    WorkerRole,
+    shows_restarts,
 )
 from kohort.server.config import (
     Config,
@@ -61,6 +60,7 @@ from kohort.server.metadata import METADATA, OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from kohort.server.monitoring import Observer
 from kohort.server.net import (
     ConnectionLimits,
+    Dispatch,
     Dispatcher,
     HandlerModule,
     Listeners,
@@ -74,7 +74,6 @@ from kohort.server.throttling import Throttling
 from kohort.server.tls import Certificates
 from kohort.server.topics import GroupTopics, Topics, coordinator_topics
 from kohort.transactions.config import TransactionCoordinatorConfig
-from kohort.types import Timestamp
 from kohort.util.heavy_work import HeavyWork
 
 if TYPE_CHECKING:
@@ -83,7 +82,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kohort.serve")
 
-_EPOCH_ZERO_S: Final = 1_750_000_000
 RESPONSES_WITHIN_S = 3.0
 """Time that requests in progress have when the server ends; `kohort serve` has 5 s for all of it.
 """
@@ -125,11 +123,13 @@ class Broker:
         self.node_id = self.config["node.id"]
         if shared is None and in_postgres(self.config["storage"]):
             shared = _postgres_cluster(self.config)
-        self._shared = shared
         self.certificates = Certificates(self.config)
-        self._cluster: ClusterRole = StandaloneRole(self.config, self.clock)
-        if shared is not None:
-            self._cluster = SharedNode(
+        self._cluster: ClusterRole
+        self._shared_node: SharedNode | None = None
+        if shared is None:
+            self._cluster = LocalNode(self.config, self.clock, worker)
+        else:
+            self._cluster = self._shared_node = SharedNode(
                 shared,
                 sockets,
                 self.config,
@@ -137,8 +137,6 @@ class Broker:
                 self.certificates,
                 http_socket=None if worker is None else worker.http_socket,
             )
-        elif worker is not None:
-            self._cluster = WorkerRole(worker, self.config, self.clock)
         self.listener = Listeners(ConnectionLimits.of(self.config))
         self.addresses: dict[str, Address] = {}
         """The addresses that the server listens on, by the names of its listeners."""
@@ -175,10 +173,6 @@ class Broker:
         """Open everything, and listen. Raises KohortError, and then nothing stays open."""
         try:
             await ensure_can_listen(self.config)
-            if self._shared is not None:
-                self._opened.push_async_callback(self._shared.close)
-            self._opened.callback(self._cluster.close)
-            await self._cluster.join_cluster()
             await self._open_storage()
             self._open_audit_log()
             self._open_groups()
@@ -186,15 +180,11 @@ class Broker:
             self._open_observer()
             await self._settle()
             self.dispatcher = Dispatcher(await self._bind(), self._handler_module)
-            dispatch = self._cluster.with_lease_check(self.dispatcher.dispatch)
-            self.listener.serve(dispatch, self._throttling)
+            self.listener.serve(self._dispatch, self._throttling)
             self._opened.push_async_callback(self.observer.close)
             self.http_address = await self.observer.start()
             self.config.on_change.append(self._configure)
-            self._opened.push_async_callback(self._cluster.leave)
-            endpoints = [each.endpoint for each in self.listener.listeners]
-            self._cluster.start(self.topics, endpoints, self.lost.set)
-            await self._cluster.wait_until_leading()
+            await self._take_part()
             self._start_background_tasks()
             self._confirm_start()
         except BaseException:
@@ -209,6 +199,12 @@ class Broker:
         await self._opened.aclose()
 
     @property
+    def _dispatch(self) -> Dispatch:
+        dispatch = self.dispatcher.dispatch
+        node = self._shared_node
+        return dispatch if node is None else node.with_lease_check(dispatch)
+
+    @property
     def _handler_module(self) -> HandlerModule:
         """Where the dispatcher finds handlers: those of changes may forward to the controller."""
         is_controller = self._cluster.controller is None
@@ -216,15 +212,15 @@ class Broker:
 
     async def _open_storage(self) -> None:
         try:
-            self.logs = self._open_directory()
+            self.logs = await self._cluster.open_logs(self._opened)
             self._opened.callback(self.logs.close)
             await self._open_topics()
         except OSError as error:
             raise self._unusable(error) from error
         self._opened.callback(self.topics.close)
+        self._opened.callback(self._cluster.routes.close)
         self.listener.limit(ConnectionLimits.of(self.config))  # with what clients have set
         self.cluster_id = self.topics.cluster_id
-        self._cluster.bind_topics(self.topics)
 
     def _unusable(self, error: object) -> KohortError:
         storage = self.config["storage"]
@@ -233,16 +229,6 @@ class Broker:
         if isinstance(error, OSError):
             return KohortError(unusable(Path(self.config["log.dir"]), error))
         return KohortError(f"the data directory cannot be used: {error}")
-
-    def _open_directory(self) -> LogDirectory:
-        """The logs."""
-        if self._shared is not None:
-            return self._shared.logs
-        cluster = self._cluster
-        epoch = 0
-        if _shows_restarts(self.config) and cluster.directories == 1:  # workers would have to agree
-            epoch = _epoch_of_start(self.clock.timestamp())
-        return open_directory(self.config, cluster.cluster_id, cluster.directories, epoch)
 
     async def _open_topics(self) -> None:
         """Open every log, in another thread because checks after a crash may take long.
@@ -258,6 +244,14 @@ class Broker:
             await asyncio.wait((opening,))
             opening.exception()
             raise
+
+    async def _take_part(self) -> None:
+        """Follow the controller, or lead partitions beside other nodes."""
+        participant = self._cluster.participant
+        if participant is not None:
+            self._opened.push_async_callback(participant.leave)
+            endpoints = [each.endpoint for each in self.listener.listeners]
+            await participant.start(endpoints, self.lost.set)
 
     def _confirm_start(self) -> None:
         if self.logs.owned is None:
@@ -310,7 +304,7 @@ class Broker:
             transaction_config(self.config),
             self.clock,
             new_producer_id=self.topics.producer_ids.next,
-            marker_writer=self._cluster.markers(self.topics, self._markers),
+            marker_writer=self._cluster.routes.markers(self._markers),
             waits_for_disk=self._waits_for_disk,
             expiration_interval_ms=self.config[
                 "transaction.remove.expired.transaction.cleanup.interval.ms"
@@ -330,9 +324,9 @@ class Broker:
             self.transactions,
             self.logs.problems,
             self.listener.statistics,
-            self._cluster.spans(self.topics),
             self._access,
             self._cluster,
+            self._shared_node,
             None if self.config.https is None else self.certificates.open(self.config.https),
         )
         self.groups.on_rebalance.append(self.observer.on_rebalance)
@@ -387,7 +381,7 @@ class Broker:
             groups=self.groups,
             transactions=self.transactions,
             markers=self._markers,
-            verifier=self._cluster.verifier(self.transactions),
+            verifier=self._cluster.routes.verifier(self.transactions),
             controller=self._cluster.controller,
             fetch_sessions=FetchSessions(self.config["max.incremental.fetch.session.cache.slots"]),
             throttling=self._throttling,
@@ -466,45 +460,6 @@ class Broker:
         tasks.start()
 
 
-def open_directory(
-    config: Config, cluster_id: str | None = None, workers: int = 1, leader_epoch: int = 0
-) -> LogDirectory:
-    """The logs of a server that shares no storage, on disk or in memory.
-
-    Without `cluster_id`, new ones are of a new cluster. A directory on disk has to be spread over
-    so many workers. Logs in memory are led in `leader_epoch`.
-
-    Raises OSError, and KohortError if another server uses the directory.
-    """
-    if config["storage"] == "memory":
-        from kohort.log.memory import MemoryDirectory
-
-        return MemoryDirectory(cluster_id, leader_epoch)
-    from kohort.log.local import LocalDirectory
-
-    return LocalDirectory(
-        config["log.dir"],
-        durability=config["durability"],
-        stray_retention_ms=config["stray.retention.ms"],
-        recovery_threads=config["num.recovery.threads.per.data.dir"],
-        cluster_id=cluster_id,
-        workers=workers,
-    )
-
-
-def _shows_restarts(config: Config) -> bool:
-    """Whether clients shall notice that the server before had other records and groups."""
-    return config["storage"] == "memory" and bool(config["memory.restart.visible"])
-
-
-def _epoch_of_start(now: Timestamp) -> int:
-    """Leader epoch of logs in memory by a server that starts `now`: higher than any before.
-
-    Clients notice by it that their positions are those of an earlier server (KIP-320).
-    """
-    return min(max(now // 1_000 - _EPOCH_ZERO_S, 0), MAX_LEADER_EPOCH)
-
-
 def _postgres_cluster(config: Config) -> ClusterBackend:
     """Raises KohortError for what is not installed."""
     try:
@@ -542,7 +497,7 @@ def group_config(config: Config) -> GroupCoordinatorConfig:
         // (2 * config["offsets.topic.num.partitions"]),
         consumer=consumer_group_config(config, {}),
         consumer_max_size=config["group.consumer.max.size"],
-        consumer_rejoin_lost=_shows_restarts(config),
+        consumer_rejoin_lost=shows_restarts(config),
         consumer_assignors=config["group.consumer.assignors"],
     )
 

@@ -19,10 +19,9 @@ from kohort.server.cluster.nodes import (
     LISTED_MS,
     NO_NODE,
     ClusterNodes,
+    LocalNodes,
     Node,
-    OneNode,
     RecentlyDepartedNodes,
-    Workers,
 )
 from kohort.server.handlers.metadata import TOPICS_PER_TURN
 from kohort.server.metadata import METADATA, OFFSETS_TOPIC
@@ -30,13 +29,13 @@ from kohort.server.replicas import Topic
 from kohort.server.topics import Topics
 from kohort.server.topics.metadata_log import METADATA_LOG, MetadataLog
 from kohort.types import Timestamp, TopicIdPartition, TopicPartition
-from server.handlers.bench import HandlerBench
+from server.handlers.bench import HandlerBench, alone
 from server.identities import ENDPOINT
 
 WORKERS = 3
 
 
-class NoLeaders(OneNode):
+class NoLeaders(LocalNodes):
     def leaders(self, topic: Topic) -> list[Leader]:
         return [Leader(-1, 7) for _ in topic.partitions]
 
@@ -50,7 +49,7 @@ def bench_of(index: int) -> HandlerBench:
         bench.clock.timestamp,
         lambda partition: worker_of(partition, WORKERS) == index,
     )
-    bench.nodes = Workers(bench.topics, count=WORKERS, index=index, first_id=10, rack="r1")
+    bench.nodes = LocalNodes(bench.topics, count=WORKERS, index=index, first_id=10, rack="r1")
     bench.peer = replace(bench.peer, endpoint=replace(ENDPOINT, port=9092 + index))
     return bench
 
@@ -143,7 +142,7 @@ async def test_the_leader_of_its_partition_coordinates_a_group() -> None:
 async def test_a_partition_without_a_leader_and_its_groups() -> None:
     bench = HandlerBench()
     bench.topics.create("t", 1)
-    bench.nodes = NoLeaders(0, None)
+    bench.nodes = NoLeaders(bench.topics, count=1, index=0, first_id=0, rack=None)
     answer = await bench.ask("metadata", 12, topics=[{"name": "t"}])
     (partition,) = answer.topics[0].partitions
     assert partition.error_code is ErrorCode.leader_not_available
@@ -156,8 +155,8 @@ async def test_a_partition_without_a_leader_and_its_groups() -> None:
 
 
 def test_a_node_that_is_not_there() -> None:
-    assert OneNode(1, None).node(2, ENDPOINT) is NO_NODE
-    assert Workers(HandlerBench().topics, count=2, index=0, first_id=1, rack=None).node(
+    assert alone(HandlerBench().topics, node_id=1).node(2, ENDPOINT) is NO_NODE
+    assert LocalNodes(HandlerBench().topics, count=2, index=0, first_id=1, rack=None).node(
         3, ENDPOINT
     ) is (NO_NODE)
 
@@ -208,7 +207,7 @@ class TestLeaderEpochs:
 
     async def test_each_worker_tells_those_of_all(self, bench: HandlerBench) -> None:
         bench.topics = Topics(bench.directory, bench.config, bench.clock.timestamp, lambda _: False)
-        bench.nodes = Workers(bench.topics, count=WORKERS, index=1, first_id=10, rack=None)
+        bench.nodes = LocalNodes(bench.topics, count=WORKERS, index=1, first_id=10, rack=None)
         assert await epochs_told(bench) == [5, 6, 7]
 
 
@@ -275,7 +274,7 @@ class TestANodeThatHasLeft:
         assert told == [[1, 2], [1, 2], [1]]
 
 
-class ComesAndGoes(OneNode):
+class ComesAndGoes(LocalNodes):
     """Another node is there whenever it is asked for the second time."""
 
     asked = 0
@@ -292,7 +291,7 @@ async def test_a_node_that_comes_while_a_long_response_is_made(version: int) -> 
     names = {f"t{number}" for number in range(3 * TOPICS_PER_TURN)}
     for name in names:
         bench.topics.create(name, 1)
-    bench.nodes = ComesAndGoes(0, None)
+    bench.nodes = ComesAndGoes(bench.topics, count=1, index=0, first_id=0, rack=None)
     answer = await bench.ask("metadata", version, topics=None)
     assert {each.name for each in answer.topics} == names
     assert [each.node_id for each in answer.brokers] in ([0], [0, 1])

@@ -58,6 +58,19 @@ WITH_ACLS = {
 }
 
 
+async def test_workers_agree_on_leader_epochs() -> None:
+    async with Crew(memory_restart_visible=True) as crew:
+        asked = {"topics": [{"name": "__consumer_offsets"}]}
+        told = [
+            {
+                each.partition_index: (each.leader_id, each.leader_epoch)
+                for each in (await peer.ask("metadata", 12, **asked)).topics[0].partitions
+            }
+            for peer in [await crew.peer(index) for index in range(COUNT)]
+        ]
+        assert told == [told[0]] * COUNT
+
+
 async def test_a_change_of_a_topic_is_logged_by_one_worker(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

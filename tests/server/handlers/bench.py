@@ -25,7 +25,7 @@ from kohort.quotas import ClientQuotas
 from kohort.runtime.transactions import TransactionVerifier
 from kohort.security import Peer
 from kohort.server.authorization import access_of
-from kohort.server.cluster.nodes import Nodes, OneNode
+from kohort.server.cluster.nodes import LocalNodes, Nodes
 from kohort.server.cluster.transaction_markers import PartitionMarkers
 from kohort.server.config.config import Config
 from kohort.server.fetch import FetchSessions
@@ -131,6 +131,11 @@ class HandClock:
         return Timestamp(self.ms + self.ahead_ms)
 
 
+def alone(topics: Topics, rack: str | None = None, node_id: int = 0) -> LocalNodes:
+    """The nodes of a server without others."""
+    return LocalNodes(topics, count=1, index=0, first_id=node_id, rack=rack)
+
+
 class HandlerBench:
     """A server's services in memory, without a listener; `groups` and `transactions` are whatever a
     test puts there.
@@ -178,7 +183,7 @@ class HandlerBench:
             throttling=self.throttling,
             clock=self.clock,
             new_id=lambda: "an-id",
-            nodes=self.nodes or OneNode(0, self.config["broker.rack"]),
+            nodes=self.nodes or alone(self.topics, self.config["broker.rack"]),
             node_id=0,
             cluster_id=self.topics.cluster_id,
             access=access_of(self.config, self.topics.acls, self.audit),

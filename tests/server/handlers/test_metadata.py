@@ -52,6 +52,7 @@ async def test_a_topic(bench: HandlerBench, topic: str, version: int) -> None:
 async def test_the_broker_has_the_address_of_the_listener_that_is_asked(
     bench: HandlerBench, topic: str
 ) -> None:
+    bench.topics.create("__consumer_offsets", 1, internal=True)
     outside = replace(ENDPOINT, listener="OUTSIDE", host="outside.test", port=19092)
     for endpoint in (ENDPOINT, outside, ENDPOINT):
         bench.peer = replace(bench.peer, endpoint=endpoint)

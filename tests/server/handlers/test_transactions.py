@@ -8,7 +8,7 @@ import pytest
 from kohort.errors import ErrorCode
 from kohort.protocol.batches import TRANSACTIONAL
 from kohort.runtime.transactions import TransactionCoordinator
-from kohort.server.cluster.internode import RoutedVerifier
+from kohort.server.cluster.internode.transactions import RoutedVerifier
 from kohort.server.cluster.transaction_markers import PartitionMarkers
 from kohort.transactions.config import TransactionCoordinatorConfig
 from kohort.transactions.requests import TransactionalProducer

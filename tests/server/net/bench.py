@@ -26,10 +26,11 @@ from kohort.quotas import ClientQuotas, QuotaTable
 from kohort.runtime.clock import SystemClock
 from kohort.security import SecurityProtocol
 from kohort.server.addresses import Address
-from kohort.server.cluster.nodes import OneNode
+from kohort.server.cluster.nodes import LocalNodes
 from kohort.server.config import Config, ListenerConfig
 from kohort.server.fetch import FetchSessions
 from kohort.server.handlers import handler_module
+from kohort.server.metadata import INTERNAL
 from kohort.server.net import ConnectionLimits, Dispatcher, Listeners, Protection, Sasl
 from kohort.server.services import Services, random_ids
 from kohort.server.throttling import Throttling
@@ -86,13 +87,14 @@ class FakeGroups:
 
 
 class FakeTopics:
-    """One topic, "orders", with three partitions."""
+    """One topic, "orders", with three partitions, and those of the coordinators."""
 
     def __init__(self) -> None:
         self.orders = SimpleNamespace(name="orders", id=TOPIC_ID, partitions=(None,) * 3)
+        self._internal = {name: SimpleNamespace(partitions=(None,) * 3) for name in INTERNAL}
 
     def get(self, name: str) -> Any:
-        return self.orders if name == "orders" else None
+        return self.orders if name == "orders" else self._internal.get(name)
 
     def all(self) -> Any:
         return (self.orders,)
@@ -208,7 +210,7 @@ class Wire:
             throttling=self.throttling,
             clock=SystemClock(),
             new_id=random_ids().__next__,
-            nodes=OneNode(0, None),
+            nodes=LocalNodes(topics, count=1, index=0, first_id=0, rack=None),
             node_id=0,
             cluster_id="cluster",
         )

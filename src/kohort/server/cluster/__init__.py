@@ -1,10 +1,10 @@
 """A server's part in its cluster: leaders, and requests between nodes.
 
-A server is alone (`StandaloneRole`), one of several workers of a machine (`WorkerRole`), or a node
-on a shared storage (`SharedNode`). The pure decisions are in `kohort.cluster`.
+A server has logs of its own (`LocalNode`), alone or as one of several workers of a machine, or is a
+node on a shared storage (`SharedNode`). The pure decisions are in `kohort.cluster`.
 """
 
-from kohort.server.cluster.cluster_role import ClusterRole, StandaloneRole
+from kohort.server.cluster.cluster_role import ClusterRole
 from kohort.server.cluster.group_availability import check_group_availability
 from kohort.server.cluster.internode import FindSpans, RemoteController, Span
 from kohort.server.cluster.leader_discovery import (
@@ -14,11 +14,12 @@ from kohort.server.cluster.leader_discovery import (
     current_leaders,
 )
 from kohort.server.cluster.leadership import LeadershipManager
+from kohort.server.cluster.local_node import LocalNode, open_directory, shows_restarts
 from kohort.server.cluster.node_status import NodeStatus
 from kohort.server.cluster.nodes import NO_NODE, Node, Nodes
 from kohort.server.cluster.shared_node import ClusterBackend, SharedNode
 from kohort.server.cluster.transaction_markers import PartitionMarkers
-from kohort.server.cluster.workers import Worker, WorkerRole, http_socket_of, place_of
+from kohort.server.cluster.workers import Worker, http_socket_of, place_of
 
 __all__ = [
     "MOVED",
@@ -29,6 +30,7 @@ __all__ = [
     "CurrentLeaders",
     "FindSpans",
     "LeadershipManager",
+    "LocalNode",
     "Node",
     "NodeStatus",
     "Nodes",
@@ -36,11 +38,11 @@ __all__ = [
     "RemoteController",
     "SharedNode",
     "Span",
-    "StandaloneRole",
     "Worker",
-    "WorkerRole",
     "check_group_availability",
     "current_leaders",
     "http_socket_of",
+    "open_directory",
     "place_of",
+    "shows_restarts",
 ]

@@ -64,42 +64,10 @@ class Nodes(Protocol):
         ...
 
 
-class OneNode:
-    """The `Nodes` of a standalone server, which leads all partitions."""
-
-    def __init__(self, node_id: int, rack: str | None) -> None:
-        self.ids: Collection[int] = (node_id,)
-        self._node_id = node_id
-        self._rack = rack
-
-    def controller(self, endpoint: Endpoint) -> int:  # noqa: ARG002
-        return self._node_id
-
-    def all(self, endpoint: Endpoint) -> Sequence[Node]:
-        return (self.node(self._node_id, endpoint),)
-
-    def node(self, node_id: int, endpoint: Endpoint) -> Node:
-        if node_id != self._node_id:
-            return NO_NODE
-        return Node(node_id, endpoint.host, endpoint.port, self._rack)
-
-    def leaders(self, topic: Topic) -> Sequence[Leader]:
-        return [self._leader(log) for log in topic.partitions]
-
-    def leader(self, topic: Topic, partition: int) -> Leader:
-        return self._leader(topic.partitions[partition])
-
-    def _leader(self, log: LogState) -> Leader:
-        return Leader(self._node_id, max(log.leader_epoch, 0))
-
-    def coordinator(self, topic: str, key: str) -> int:  # noqa: ARG002
-        return self._node_id
-
-
-class Workers:
+class LocalNodes:
     """The workers of one machine, each of which leads a fixed share of the partitions.
 
-    Their ids and ports are consecutive.
+    Their ids and ports are consecutive. A server alone is the only one of them.
     """
 
     def __init__(

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any, Final, NoReturn, Protocol
 
@@ -14,22 +14,14 @@ from kohort.log.base import LogDirectory
 from kohort.log.partition_mark import new_cluster_id
 from kohort.log.shared import SharedLogDirectory
 from kohort.runtime.clock import Clock
-from kohort.runtime.markers import MarkerWriter
-from kohort.runtime.transactions import TransactionVerifier
 from kohort.security.peer import Endpoint
-from kohort.server.cluster.cluster_role import Dispatch, RequestT
+from kohort.server.cluster.cluster_role import Dispatch, Participant, RequestT
 from kohort.server.cluster.internode import (
     ByListener,
     Connect,
-    FindSpans,
-    GroupsElsewhere,
-    NodeConnections,
     NodeUnreachableError,
     RemoteController,
-    RoutedGroups,
-    RoutedMarkers,
-    RoutedSpans,
-    RoutedVerifier,
+    Routes,
     by_socket,
 )
 from kohort.server.cluster.joining import (
@@ -41,7 +33,7 @@ from kohort.server.cluster.joining import (
 )
 from kohort.server.cluster.leadership import LeadershipManager
 from kohort.server.cluster.node_status import STARTING, NodeStatus
-from kohort.server.cluster.nodes import ClusterNodes, RecentlyDepartedNodes
+from kohort.server.cluster.nodes import ClusterNodes, Nodes, RecentlyDepartedNodes
 from kohort.server.config import Config, shown_storage
 from kohort.server.logging import fields
 from kohort.server.metadata import ClusterIdRecord, MetadataRecord
@@ -78,7 +70,6 @@ class ClusterBackend(Protocol):
 class SharedNode:
     """The `ClusterRole` of a node on a shared storage."""
 
-    directories = 1
     controller: RemoteController | None = None
     """Any node changes topics itself."""
 
@@ -113,15 +104,15 @@ class SharedNode:
         )
         self._no_connection_reason = config.no_inter_broker if sockets is None else None
         """Reason why this node cannot connect to others; None: it can."""
-        self._connections = NodeConnections(self._connect)
-        self._groups = RoutedGroups(self._connect)
-        self._spans: RoutedSpans | None = None
         self._startup_error: str | None = None
         """Last error that delayed the startup."""
         self._leadership: LeadershipManager | None = None
         self._recently_departed = RecentlyDepartedNodes(clock.now)
-        self.cluster_id: str | None = None
-        self.nodes: ClusterNodes
+        self._topics: SharedTopics
+        self.node_socket = None if sockets is None else self._socket_of(sockets, self._node_id)
+        self.participant: Participant | None = self
+        self.nodes: Nodes
+        self.routes: Routes
 
     def _connect(self, node_id: int) -> Connect:
         if self._sockets is not None:
@@ -141,13 +132,12 @@ class SharedNode:
     def _socket_of(self, sockets: Path, node_id: int) -> str:
         return str(sockets / f"{node_id}.sock")
 
-    @property
-    def node_socket(self) -> str | None:
-        """The path of the socket for other nodes, None without any."""
-        return None if self._sockets is None else self._socket_of(self._sockets, self._node_id)
+    async def open_logs(self, opened: AsyncExitStack) -> LogDirectory:
+        """Claim the node id, and read the cluster's metadata; the logs, of which none is led yet.
 
-    async def join_cluster(self) -> None:
-        """Claim the node id, and read the cluster's metadata. Raises KohortError."""
+        `opened` closes the storage. Raises KohortError.
+        """
+        opened.push_async_callback(self.shared.close)
         place = shown_storage(self._config["storage"])
         try:
             await self.shared.open()
@@ -159,7 +149,7 @@ class SharedNode:
         except TimeoutError as error:
             why = f": {self._startup_error}" if self._startup_error else ""
             raise KohortError(f"{place} does not respond{why}") from error
-        self.cluster_id = self._metadata.state.cluster_id
+        return self.shared.logs
 
     async def _join_when_possible(self) -> None:
         while True:
@@ -229,35 +219,31 @@ class SharedNode:
             missing.insert(0, ClusterIdRecord(cluster_id))
         return missing
 
-    def open_topics(self, logs: LogDirectory) -> Topics:  # noqa: ARG002
+    def open_topics(self, logs: LogDirectory) -> Topics:  # noqa: ARG002 (those of `shared`)
         """The topics. This node leads none of their partitions yet."""
-        return SharedTopics(self.shared.logs, self._config, self._clock.timestamp, self._metadata)
-
-    def bind_topics(self, topics: Topics) -> None:
-        """Set the topics whose leaders `nodes` reports."""
+        self._topics = SharedTopics(
+            self.shared.logs, self._config, self._clock.timestamp, self._metadata
+        )
         self.nodes = ClusterNodes(
             self._metadata.state.cluster,
-            topics,
+            self._topics,
             self._node_id,
             self._config["broker.rack"],
             self._recently_departed,
         )
+        self.routes = Routes(self._node_id, self.nodes, self._topics, self._connect)
+        return self._topics
 
-    def start(
-        self,
-        topics: Topics,
-        endpoints: Iterable[Endpoint],
-        lost: Callable[[], object],
-    ) -> None:
+    async def start(self, endpoints: Iterable[Endpoint], lost: Callable[[], object]) -> None:
         """Register in the cluster and lead partitions. `endpoints` are what clients connect to.
 
-        `lost` is called when the node cannot continue.
+        Returns when this node leads its partitions, or after `LEADING_TIMEOUT_S`. `lost` is called
+        when the node cannot continue.
         """
-        assert isinstance(topics, SharedTopics)
         self._leadership = LeadershipManager(
             self.shared.storage,
             self._metadata,
-            topics,
+            self._topics,
             self._clock,
             endpoints=[NodeEndpoint(each.listener, each.host, each.port) for each in endpoints],
             rack=self._config["broker.rack"],
@@ -268,10 +254,6 @@ class SharedNode:
             on_membership_change=self._recently_departed.update,
         )
         self._leadership.start(lost)
-
-    async def wait_until_leading(self) -> None:
-        """Return when this node leads its partitions, or after `LEADING_TIMEOUT_S`."""
-        assert self._leadership is not None
         with suppress(TimeoutError):
             async with asyncio.timeout(LEADING_TIMEOUT_S):
                 await self._leadership.wait_for_first_pass()
@@ -297,35 +279,11 @@ class SharedNode:
         if later is not None:
             await later
 
-    def markers(self, topics: Topics, local: MarkerWriter) -> MarkerWriter:
-        """Writer of transaction markers to the partitions of all nodes."""
-        return RoutedMarkers(self._node_id, self.nodes, topics, local, self._connections)
-
-    def verifier(self, local: TransactionVerifier) -> TransactionVerifier:
-        """Verifier of transactions that any node coordinates."""
-        return RoutedVerifier(self._node_id, self.nodes, local, self._connections)
-
-    def spans(self, topics: Topics) -> FindSpans:
-        """Lookup of the first and last offsets of logs on all nodes."""
-        self._spans = RoutedSpans(self.nodes, topics, self._connect)
-        return self._spans.find
-
     def status(self) -> NodeStatus:
         """Current status of this node."""
         return STARTING if self._leadership is None else self._leadership.status()
-
-    async def groups_elsewhere(self) -> GroupsElsewhere:
-        """Groups that other nodes coordinate."""
-        return await self._groups.list(sorted(set(self.nodes.ids) - {self._node_id}))
 
     async def leave(self) -> None:
         """Hand the partitions of this node over to other nodes. Idempotent."""
         if self._leadership is not None:
             await self._leadership.leave()
-
-    def close(self) -> None:
-        """Close the connections to other nodes. Idempotent."""
-        if self._spans is not None:
-            self._spans.close()
-        self._groups.close()
-        self._connections.close()

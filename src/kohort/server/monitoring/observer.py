@@ -18,7 +18,7 @@ from kohort.runtime.shard_host import HostState
 from kohort.runtime.transactions import TransactionCoordinator
 from kohort.server.addresses import Address, cannot_listen
 from kohort.server.authorization import FindAccess
-from kohort.server.cluster import ClusterRole, FindSpans, check_group_availability
+from kohort.server.cluster import ClusterRole, NodeStatus, SharedNode, check_group_availability
 from kohort.server.config import Config
 from kohort.server.metadata import OFFSETS_TOPIC
 from kohort.server.monitoring import group_view
@@ -54,14 +54,15 @@ class Observer:
         transactions: TransactionCoordinator,
         problems: Problems,
         traffic: Callable[[], ListenerStatistics],
-        find_spans: FindSpans,
         find_access: FindAccess,
         cluster: ClusterRole,
+        shared_node: SharedNode | None,
         tls: Tls | None = None,
     ) -> None:
         """`find_access` says what the HTTP port shows; with `tls`, it is one of HTTPS.
 
         With `http_socket` of `cluster`, the port is a Unix socket there, for whoever may open it.
+        `shared_node` is `cluster`, if that shares a storage.
         """
         self._config = config
         self._topics = topics
@@ -69,8 +70,9 @@ class Observer:
         self._transactions = transactions
         self._problems = problems
         self._traffic = traffic
-        self._find_spans = find_spans
+        self._find_spans = cluster.routes.find_spans
         self._cluster = cluster
+        self._shared_node = shared_node
         self._tls = tls
         self._viewer = Viewer(config["http.principal"], find_access)
         self._rebalances = Rebalances()
@@ -147,8 +149,12 @@ class Observer:
         """Whether something is well, with the reasons for who may see them."""
         return _of_reasons(reasons) if self._viewer.sees_cluster() else _status_alone(reasons)
 
+    def _status(self) -> NodeStatus | None:
+        """Status of this node on a shared storage; None: it shares none."""
+        return None if self._shared_node is None else self._shared_node.status()
+
     def _unready(self) -> list[str]:
-        reasons, status = self._loading(), self._cluster.status()
+        reasons, status = self._loading(), self._status()
         if status is not None and not status.is_ready:
             reasons += status.reasons() or [
                 f"{status.awaited} partitions are yet to be taken"
@@ -171,7 +177,7 @@ class Observer:
             rebalances=self._rebalances,
             loop_lag=self._loop_lag,
             access=self._viewer.access(),
-            node=self._cluster.status(),
+            node=self._status(),
             database_appends=self.database_appends,
         )
         return HttpResponse(HTTPStatus.OK, await exposition(sources), CONTENT_TYPE)
@@ -189,7 +195,9 @@ class Observer:
             await slices.give_way()
         spans = await self._find_spans(partitions)
         shows = await self._viewer.topics({each.topic for each in partitions})
-        elsewhere = await self._cluster.groups_elsewhere()
+        # Of workers, the parent process puts the groups together.
+        node = self._shared_node
+        elsewhere = None if node is None else await node.routes.groups_elsewhere()
         if reasons := self._unlisted():  # others had time to respond
             return self._of_reasons(reasons)
         access, shown = self._viewer.access(), {}
@@ -282,7 +290,7 @@ class Observer:
         """The response for a group that this node does not have."""
         coordinator = self._cluster.nodes.coordinator(OFFSETS_TOPIC, group_id)
         is_here = coordinator == self._config["node.id"]
-        if self._cluster.status() is None or (is_here and self._serves(group_id)):
+        if self._status() is None or (is_here and self._serves(group_id)):
             return await self._no_group(group_id)
         if is_here:
             coordinator = NO_LEADER
@@ -295,7 +303,7 @@ class Observer:
     @property
     def _has_lease(self) -> bool:
         """Whether no other node can have what this one leads."""
-        status = self._cluster.status()
+        status = self._status()
         return status is None or status.has_lease
 
     def _serves(self, group_id: str) -> bool:
@@ -308,7 +316,7 @@ class Observer:
         A node that has not registered has not followed the cluster: it knows neither all nodes nor
         who leads what.
         """
-        status = self._cluster.status()
+        status = self._status()
         is_known = status is None or (status.has_lease and status.is_registered)
         if not (is_known and self._groups.is_loaded):
             return self._unready()
@@ -321,7 +329,7 @@ class Observer:
 
     def _reasons(self) -> list[str]:
         reasons = self._loading()
-        status = self._cluster.status()
+        status = self._status()
         if status is not None:
             reasons += status.reasons()
         reasons += self._problems.texts(_PROBLEMS_TOLD)

@@ -9,14 +9,10 @@ from kohort.server.cluster.internode.by_listener import ByListener
 from kohort.server.cluster.internode.connection import Connect, NodeConnection, by_socket
 from kohort.server.cluster.internode.controller import RemoteController
 from kohort.server.cluster.internode.following import MetadataFollower
-from kohort.server.cluster.internode.groups import GroupsElsewhere, RoutedGroups
+from kohort.server.cluster.internode.groups import GroupsElsewhere
 from kohort.server.cluster.internode.link import NodeUnreachableError
-from kohort.server.cluster.internode.spans import FindSpans, RoutedSpans, Span, local_spans
-from kohort.server.cluster.internode.transactions import (
-    NodeConnections,
-    RoutedMarkers,
-    RoutedVerifier,
-)
+from kohort.server.cluster.internode.routes import Routes
+from kohort.server.cluster.internode.spans import FindSpans, Span
 
 __all__ = [
     "ByListener",
@@ -25,14 +21,9 @@ __all__ = [
     "GroupsElsewhere",
     "MetadataFollower",
     "NodeConnection",
-    "NodeConnections",
     "NodeUnreachableError",
     "RemoteController",
-    "RoutedGroups",
-    "RoutedMarkers",
-    "RoutedSpans",
-    "RoutedVerifier",
+    "Routes",
     "Span",
     "by_socket",
-    "local_spans",
 ]

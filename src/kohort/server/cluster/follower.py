@@ -1,0 +1,110 @@
+"""The part of worker 1 and later ones: they follow the metadata log of worker 0."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Final
+
+from kohort.errors import KafkaError
+from kohort.log.base import LogDirectory
+from kohort.security.peer import Endpoint
+from kohort.server.cluster.internode import (
+    Connect,
+    MetadataFollower,
+    NodeConnection,
+    NodeUnreachableError,
+    RemoteController,
+)
+from kohort.server.config import Config
+from kohort.server.logging import fields
+from kohort.server.metadata import INTERNAL
+from kohort.server.replicas import Placement
+from kohort.server.topics import FollowedMetadata, FollowedTopics
+from kohort.types import Timestamp
+
+logger = logging.getLogger("kohort.serve")
+
+_RETRY_AFTER_S: Final = 0.05
+_WARN_AFTER_S: Final = 10.0
+"""Time without a response of worker 0 after which a warning is logged."""
+
+
+class Follower:
+    """A `Participant`: what worker 0 logs is done here, too."""
+
+    def __init__(self, node_id: int, connect: Connect) -> None:
+        """`connect` connects to worker 0."""
+        self.controller = RemoteController(node_id, NodeConnection(connect))
+        self._log = MetadataFollower(node_id, NodeConnection(connect))
+        self._metadata = FollowedMetadata()
+        self._topics: FollowedTopics
+        self._following: asyncio.Task[None] | None = None
+
+    @property
+    def cluster_id(self) -> str:
+        """Of the cluster, once its metadata is read."""
+        return self._metadata.state.cluster_id
+
+    async def read_all(self) -> None:
+        """Read the metadata log of worker 0 up to its current end.
+
+        Waits without a limit until worker 0 has checked its logs. A prefix of the metadata log is
+        not enough: partitions of topics that are missing in it would be moved aside as strays.
+        """
+        loop = asyncio.get_running_loop()
+        warn_at: float | None = loop.time() + _WARN_AFTER_S
+        known, end_offset = self._metadata, None
+        while (
+            end_offset is None or known.end_offset < end_offset or not self._has_bootstrap_records()
+        ):
+            try:
+                fetched = await self._log.read(known.end_offset)
+            except (NodeUnreachableError, KafkaError) as error:
+                if warn_at is not None and loop.time() > warn_at:
+                    logger.warning("worker 0 is not serving yet", extra=fields(why=error))
+                    warn_at = None
+                await asyncio.sleep(_RETRY_AFTER_S)
+                continue
+            for offset, record in fetched.records:
+                known.replay(offset, record)
+            if not fetched.records:
+                known.skip(fetched.end_offset)
+            end_offset = end_offset or fetched.end_offset
+
+    def _has_bootstrap_records(self) -> bool:
+        names = {topic.name for topic in self._metadata.state.topics.values()}
+        return bool(self._metadata.state.cluster_id) and names >= INTERNAL
+
+    def open_topics(
+        self,
+        logs: LogDirectory,
+        config: Config,
+        now: Callable[[], Timestamp],
+        placement: Placement,
+    ) -> FollowedTopics:
+        """The topics that were read. Blocks on the disk; raises as `Topics`."""
+        self._topics = FollowedTopics(logs, config, now, placement, self._metadata, self.controller)
+        return self._topics
+
+    async def start(self, endpoints: Iterable[Endpoint], lost: Callable[[], object]) -> None:  # noqa: ARG002
+        """Follow the metadata log; `lost` is called when that fails for good."""
+        self._following = asyncio.create_task(self._log.run(self._topics))
+        self._following.add_done_callback(partial(_ended, lost))
+
+    async def leave(self) -> None:
+        """Follow no more. Idempotent."""
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.wait((self._following,))
+
+    def close(self) -> None:
+        """Close the connections to worker 0. Idempotent."""
+        self._log.close()
+        self.controller.close()
+
+
+def _ended(lost: Callable[[], object], following: asyncio.Task[None]) -> None:
+    if not following.cancelled() and (error := following.exception()) is not None:
+        logger.error("cannot follow the controller; stopping", exc_info=error)
+        lost()
