@@ -107,7 +107,7 @@ def test_a_flag_wins_over_the_environment_and_set_over_the_flag(
     assert load("--dev", "--set", f"{delay}=20")[delay] == 20
 
 
-def test_of_one_name_set_twice_the_later_wins() -> None:
+def test_the_last_value_of_a_name_set_twice_wins() -> None:
     assert load("--set", "num.partitions=2", "--set", "num.partitions=3")["num.partitions"] == 3
 
 

@@ -166,7 +166,7 @@ def test_a_topic_that_left_it_alone_follows_the_broker() -> None:
     assert values["max.message.bytes"] == 7
 
 
-def test_what_a_log_acts_by() -> None:
+def test_the_config_of_a_log_follows_the_topic_configs() -> None:
     configs = {
         "cleanup.policy": "compact,delete",
         "message.timestamp.type": "LogAppendTime",
@@ -196,7 +196,7 @@ class TestDescribe:
         assert (entry.value, entry.source) == ("1048588", Source.DEFAULT)
         assert entry.synonyms == (("message.max.bytes", "1048588", Source.DEFAULT),)
 
-    def test_no_synonym(self) -> None:
+    def test_a_config_without_a_broker_synonym_has_none(self) -> None:
         entry = self.entry("flush.ms", {})
         assert (entry.source, entry.synonyms) == (Source.DEFAULT, ())
 
@@ -254,13 +254,13 @@ class TestAltered:
             {"cleanup.policy": "compact"}, ("cleanup.policy", 2, "compact,delete")
         ) == {"cleanup.policy": "compact,delete"}
 
-    def test_subtract(self) -> None:
+    def test_subtract_removes_a_value_from_a_list(self) -> None:
         assert self.changed({}, ("cleanup.policy", 3, "delete")) == {"cleanup.policy": ""}
         assert self.changed({"cleanup.policy": "compact"}, ("cleanup.policy", 3, "x")) == {
             "cleanup.policy": "compact"
         }
 
-    def test_refusals(self) -> None:
+    def test_refused_changes_have_the_errors_of_kafka(self) -> None:
         assert self.refused(("retention.ms", 0, "5"), ("retention.ms", 0, "6")) == (
             ErrorCode.invalid_request,
             "Error due to duplicate config keys",

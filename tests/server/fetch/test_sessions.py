@@ -98,7 +98,7 @@ def test_a_full_fetch_makes_no_session() -> None:
     assert len(sessions) == 0
 
 
-def test_of_a_partition_that_is_named_twice_the_last_counts() -> None:
+def test_the_last_offset_of_a_partition_named_twice_counts() -> None:
     context = begin(FetchSessions(10), 0, -1, [*wanted(0, offset=3), *wanted(0, offset=10)])
     assert [each.offset for each in context.due] == [10]
 
@@ -152,7 +152,7 @@ def test_partitions_are_added_and_forgotten() -> None:
     assert [each.request.partition for each in answer(context, idle(context))[1]] == [7]
 
 
-def test_who_gave_records_is_read_last_next_time() -> None:
+def test_a_partition_that_gave_records_is_read_last_next_time() -> None:
     sessions = FetchSessions(10)
     session_id = opened(sessions, 0, 1, 2)
     context = begin(sessions, session_id, 1)
@@ -161,7 +161,7 @@ def test_who_gave_records_is_read_last_next_time() -> None:
     assert due(begin(sessions, session_id, 2)) == [1, 2, 0]
 
 
-def test_what_is_wrong_with_a_session() -> None:
+def test_wrong_session_ids_and_epochs_are_refused_and_change_nothing() -> None:
     sessions = FetchSessions(10)
     session_id = opened(sessions, 0)
     assert refused(sessions, session_id + 1, 1) is ErrorCode.fetch_session_id_not_found
@@ -242,7 +242,7 @@ class TestDue:
         logs[0].append()
         assert logs[0].callbacks == []
 
-    def test_what_the_client_asks_anew_is_read(self) -> None:
+    def test_a_partition_requested_again_is_read(self) -> None:
         sessions, logs = FetchSessions(1), [FakeLog(), FakeLog()]
         context = begin(sessions, opened_on(sessions, logs), 1, wanted(1))
         assert due(context) == [1]
@@ -256,7 +256,7 @@ class TestDue:
         answer(context, read([new := FakeLog()], context))
         assert (len(logs[0].callbacks), len(new.callbacks)) == (0, 1)
 
-    def test_what_was_said_since_it_was_read_is_read(self) -> None:
+    def test_a_partition_changed_by_a_later_request_is_read_again(self) -> None:
         """A request that waited is overtaken by the next of its session, on another connection."""
         sessions, logs = FetchSessions(1), [FakeLog(), FakeLog()]
         session_id = opened_on(sessions, logs)
@@ -320,7 +320,7 @@ class TestMore:
         context.close()
         assert not any(log.callbacks for log in logs)
 
-    async def test_it_lasts_until_all_that_is_missing_came(self) -> None:
+    async def test_a_wait_lasts_until_all_missing_bytes_arrived(self) -> None:
         sessions, logs = FetchSessions(1), [FakeLog(), FakeLog()]
         context = begin(sessions, opened_on(sessions, logs), 1)
         task = await self.wait(context, logs, missing=10)
@@ -482,7 +482,7 @@ class TestEvictionForPartitions:
         assert len(sessions) == 2
         begin(sessions, gone[0], 2, now=later)
 
-    def test_there_is_no_session_if_too_few_are_idle(self) -> None:
+    def test_no_session_is_opened_if_too_few_are_idle(self) -> None:
         sessions = FetchSessions(100)
         opened(sessions, *range(3))
         later = Instant(T0 + EVICTION_MS + 1)

@@ -83,7 +83,7 @@ async def names(bench: HandlerBench, **changes: Any) -> list[str]:
         ({"authorizer_class_name": STANDARD}, ErrorCode.cluster_authorization_failed),
     ],
 )
-async def test_nobody_asks_without_an_authorizer_or_its_permission(
+async def test_acl_requests_need_an_authorizer_and_its_permission(
     api: str, fields: dict[str, Any], settings: dict[str, str], error: ErrorCode
 ) -> None:
     bench = HandlerBench(**settings)
@@ -216,7 +216,7 @@ async def test_entries_with_long_names_are_made_together(secured: HandlerBench) 
     assert len(secured.topics.acls) == 20
 
 
-async def test_others_may_ask_whom_an_entry_allows(secured: HandlerBench) -> None:
+async def test_a_user_with_alter_on_the_cluster_may_change_acls(secured: HandlerBench) -> None:
     for_all = {"resource_type": 4, "resource_name": "kafka-cluster", "principal": "User:*"}
     await create(secured, entry(**for_all, operation=AclOperation.ALTER))
     secured.peer = peer(ALICE)

@@ -83,7 +83,7 @@ class TestDescribeQuorum:
         "asked",
         [[("orders", [0])], [("__cluster_metadata", [1])], [("__cluster_metadata", [0])] * 2],
     )
-    async def test_other_partitions(
+    async def test_describe_quorum_of_other_partitions_is_unknown(
         self, bench: HandlerBench, asked: list[tuple[str, list[int]]]
     ) -> None:
         topics = [
@@ -118,14 +118,18 @@ class TestElectLeaders:
         return getattr(answer, "error_code", None), results
 
     @pytest.mark.parametrize("version", range(3))
-    async def test_never_needed(self, bench: HandlerBench, topic: str, version: int) -> None:
+    async def test_elections_of_leaders_are_never_needed(
+        self, bench: HandlerBench, topic: str, version: int
+    ) -> None:
         asked = [{"topic": topic, "partitions": [0, 9]}, {"topic": "nope", "partitions": [0]}]
         code, results = await self.elect(bench, asked, version)
         assert code in (None, ErrorCode.none)
         needless = ErrorCode.election_not_needed
         assert results == [(topic, [(0, needless), (9, UNKNOWN)]), ("nope", [(0, UNKNOWN)])]
 
-    async def test_of_all_partitions(self, bench: HandlerBench, topic: str) -> None:
+    async def test_an_election_for_all_partitions_lists_no_partition(
+        self, bench: HandlerBench, topic: str
+    ) -> None:
         assert await self.elect(bench, None) == (ErrorCode.none, [(topic, [])])
 
     async def test_an_unknown_type(self, bench: HandlerBench, topic: str) -> None:
@@ -179,7 +183,9 @@ class TestDescribeProducers:
         batch = build(records, producer_id=producer_id, producer_epoch=4, base_sequence=0)
         log.append(batch, bench.clock.timestamp())
 
-    async def test_what_a_partition_remembers(self, bench: HandlerBench, topic: str) -> None:
+    async def test_active_producers_of_a_partition_are_described(
+        self, bench: HandlerBench, topic: str
+    ) -> None:
         self.produce(bench, topic, 17)
         (told,) = await self.describe(bench, (topic, [0, 1, 9]))
         (producer,) = told.partitions[0].active_producers
@@ -194,7 +200,9 @@ class TestDescribeProducers:
         assert told.partitions[1].active_producers == ()
         assert told.partitions[2].error_code is UNKNOWN
 
-    async def test_transactions(self, bench: HandlerBench, topic: str) -> None:
+    async def test_producers_of_open_and_ended_transactions_are_described(
+        self, bench: HandlerBench, topic: str
+    ) -> None:
         log = bench.topics.log(topic, 0)
         assert log is not None
         ongoing = {"producer_id": 17, "producer_epoch": 4, "attributes": TRANSACTIONAL}
@@ -270,7 +278,7 @@ async def test_filters_of_quotas_are_validated(
         ),
     ],
 )
-async def test_there_are_no_credentials(
+async def test_scram_credentials_of_unknown_users_are_not_found(
     bench: HandlerBench, names: list[str] | None, results: list[tuple[str, ErrorCode]]
 ) -> None:
     users = None if names is None else [{"name": name} for name in names]
@@ -279,7 +287,7 @@ async def test_there_are_no_credentials(
     assert [(each.user, each.error_code) for each in answer.results] == results
 
 
-async def test_there_is_no_authorizer(bench: HandlerBench) -> None:
+async def test_describe_acls_without_an_authorizer_is_disabled(bench: HandlerBench) -> None:
     any_acl = {
         "resource_type_filter": 1,
         "pattern_type_filter": 1,

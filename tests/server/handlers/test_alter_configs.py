@@ -22,7 +22,7 @@ async def replace(
 
 
 @pytest.mark.parametrize("version", range(3))
-async def test_what_is_left_out_is_deleted(bench: HandlerBench, topic: str, version: int) -> None:
+async def test_configs_left_out_are_deleted(bench: HandlerBench, topic: str, version: int) -> None:
     for configs in ({"retention_ms": "5", "segment_ms": "6"}, {"segment_ms": "7"}, {}):
         assert await replace(bench, TOPIC, topic, version, **configs) is ErrorCode.none
         assert bench.topics.get(topic).configs == {  # type: ignore[union-attr]
@@ -30,7 +30,7 @@ async def test_what_is_left_out_is_deleted(bench: HandlerBench, topic: str, vers
         }
 
 
-async def test_validate_only(bench: HandlerBench, topic: str) -> None:
+async def test_a_validated_change_of_configs_is_not_set(bench: HandlerBench, topic: str) -> None:
     assert await replace(bench, TOPIC, topic, only=True, retention_ms="5") is ErrorCode.none
     assert bench.topics.get(topic).configs == {}  # type: ignore[union-attr]
 
@@ -50,7 +50,7 @@ async def test_validate_only(bench: HandlerBench, topic: str) -> None:
         (77, "x", "a", "b", ErrorCode.invalid_request),
     ],
 )
-async def test_refused(
+async def test_invalid_changes_of_configs_are_refused(
     bench: HandlerBench,
     topic: str,
     kind: int,
@@ -82,7 +82,9 @@ class TestListConfigResources:
             for each in answer.config_resources
         ]
 
-    async def test_by_type(self, bench: HandlerBench, topic: str) -> None:
+    async def test_config_resources_are_listed_by_type(
+        self, bench: HandlerBench, topic: str
+    ) -> None:
         metrics = ResourceType.CLIENT_METRICS
         await replace(bench, GROUP, "g", share_delivery_count_limit="7")
         await replace(bench, metrics, "m", metrics="a")
@@ -98,6 +100,8 @@ class TestListConfigResources:
         await replace(bench, metrics, "m")
         assert await self.names(bench, 0) == []
 
-    async def test_unknown_types(self, bench: HandlerBench) -> None:
+    async def test_listing_an_unknown_type_is_an_unsupported_version(
+        self, bench: HandlerBench
+    ) -> None:
         answer = await bench.ask("list_config_resources", 1, resource_types=[2, 77])
         assert answer.error_code is ErrorCode.unsupported_version

@@ -221,7 +221,7 @@ async def test_all_topics_are_those_that_the_client_may_describe(secured: Handle
 
 
 @pytest.mark.parametrize("grows", [False, True])
-async def test_what_was_revoked_is_not_read_by_the_session_that_was_opened_before(
+async def test_a_fetch_session_stops_reading_a_topic_whose_permission_was_revoked(
     secured: HandlerBench, grows: bool
 ) -> None:
     """It is told at its next request, whether or not there is anything to read."""

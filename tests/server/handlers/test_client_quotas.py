@@ -120,7 +120,7 @@ async def test_an_entity_is_altered_as_a_whole(bench: HandlerBench) -> None:
     assert await quotas(bench) == {(("user", "d"),): {PRODUCER_BYTE_RATE: 1.0}}
 
 
-async def test_what_is_only_validated_is_not_set(bench: HandlerBench) -> None:
+async def test_a_validated_quota_is_not_set(bench: HandlerBench) -> None:
     change = entry([("user", "a")], (PRODUCER_BYTE_RATE, 1.0))
     assert await alter(bench, change, validate_only=True) == [([("user", "a")], ErrorCode.none)]
     assert await quotas(bench) == {}
@@ -163,7 +163,7 @@ async def test_long_names_are_altered_together(bench: HandlerBench) -> None:
     assert len(await quotas(bench)) == 20
 
 
-async def test_hostile_sizes(bench: HandlerBench) -> None:
+async def test_many_quotas_are_set_and_a_huge_entry_is_refused(bench: HandlerBench) -> None:
     many = [entry([("user", f"u{number}")], (PRODUCER_BYTE_RATE, 1.0)) for number in range(1_200)]
     assert {error for _, error in await alter(bench, *many)} == {ErrorCode.none}
     assert len(await quotas(bench)) == 1_200

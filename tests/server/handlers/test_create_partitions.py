@@ -34,14 +34,16 @@ def count(bench: HandlerBench, topic: str) -> int:
 
 
 @pytest.mark.parametrize("version", range(4))
-async def test_grown(bench: HandlerBench, topic: str, version: int) -> None:
+async def test_created_partitions_accept_records_and_survive_a_restart(
+    bench: HandlerBench, topic: str, version: int
+) -> None:
     assert await grow(bench, (topic, 5), version=version) == [(topic, ErrorCode.none, None)]
     bench.fill(topic, 4)
     bench.restart()
     assert count(bench, topic) == 5
 
 
-async def test_validate_only(bench: HandlerBench, topic: str) -> None:
+async def test_validated_partitions_are_not_created(bench: HandlerBench, topic: str) -> None:
     assert await grow(bench, (topic, 5), validate_only=True) == [(topic, ErrorCode.none, None)]
     assert count(bench, topic) == 3
 
@@ -63,7 +65,7 @@ async def test_validate_only(bench: HandlerBench, topic: str) -> None:
         (20_000, ErrorCode.policy_violation, "Excessively large number of partitions per request."),
     ],
 )
-async def test_totals(
+async def test_invalid_totals_of_partitions_are_refused(
     bench: HandlerBench, topic: str, total: int, code: ErrorCode, message: str
 ) -> None:
     assert await grow(bench, (topic, total)) == [(topic, code, message)]
@@ -95,7 +97,9 @@ async def test_unknown_and_twice_and_late(bench: HandlerBench, topic: str) -> No
     assert count(bench, topic) == 3
 
 
-async def test_assignments(bench: HandlerBench, topic: str) -> None:
+async def test_invalid_assignments_of_new_partitions_are_refused(
+    bench: HandlerBench, topic: str
+) -> None:
     assert await grow(bench, (topic, 5, [[0], [0]])) == [(topic, ErrorCode.none, None)]
     for total, assignments, message in (
         (

@@ -47,7 +47,9 @@ async def refused(bench: HandlerBench, topic: dict[str, Any]) -> tuple[ErrorCode
 
 
 @pytest.mark.parametrize("version", range(2, 8))
-async def test_created(bench: HandlerBench, version: int) -> None:
+async def test_a_created_topic_has_its_partitions_and_configs(
+    bench: HandlerBench, version: int
+) -> None:
     (result,) = await create(bench, wanted("orders", 3, retention_ms=" 7 "), version=version)
     assert (result.name, result.error_code, result.error_message) == (
         "orders",
@@ -71,13 +73,13 @@ async def test_created(bench: HandlerBench, version: int) -> None:
     assert bench.topics.get("orders") is not None
 
 
-async def test_defaults() -> None:
+async def test_a_topic_without_numbers_gets_the_default_of_the_broker() -> None:
     bench = HandlerBench(num_partitions=4)
     (result,) = await create(bench, wanted("orders", -1, -1))
     assert (result.error_code, result.num_partitions) == (ErrorCode.none, 4)
 
 
-async def test_validate_only(bench: HandlerBench) -> None:
+async def test_a_validated_topic_is_not_created(bench: HandlerBench) -> None:
     (result,) = await create(bench, wanted("orders", 3, retention_ms="7"), validate_only=True)
     assert (result.error_code, result.num_partitions, len(result.configs)) == (
         ErrorCode.none,
@@ -90,7 +92,7 @@ async def test_validate_only(bench: HandlerBench) -> None:
     assert result.error_code is ErrorCode.invalid_config
 
 
-async def test_what_fails_does_not_stop_the_others(bench: HandlerBench) -> None:
+async def test_a_refused_topic_does_not_stop_the_others(bench: HandlerBench) -> None:
     results = await create(
         bench, wanted("a"), wanted("b c"), wanted("d"), wanted("e"), wanted("e", 2)
     )
@@ -109,7 +111,7 @@ async def test_what_fails_does_not_stop_the_others(bench: HandlerBench) -> None:
     assert {topic.name for topic in bench.topics.all()} == {"a", "d"}
 
 
-async def test_nothing(bench: HandlerBench) -> None:
+async def test_a_request_without_topics_creates_nothing(bench: HandlerBench) -> None:
     assert await create(bench) == []
 
 
@@ -119,7 +121,7 @@ async def test_the_time_is_up(bench: HandlerBench) -> None:
     assert bench.topics.get("a") is None
 
 
-async def test_exists(bench: HandlerBench) -> None:
+async def test_an_existing_or_colliding_name_is_refused(bench: HandlerBench) -> None:
     await create(bench, wanted("a.b"))
     (result,) = await create(bench, wanted("a.b"))
     assert (result.error_code, result.error_message) == (
@@ -167,7 +169,7 @@ BAD_FACTOR = "Replication factor must be larger than 0, or -1 to use the default
         ),
     ],
 )
-async def test_numbers(
+async def test_invalid_numbers_of_partitions_and_replicas_are_refused(
     bench: HandlerBench, partitions: int, factor: int, code: ErrorCode, message: str
 ) -> None:
     assert await refused(bench, wanted("a", partitions, factor)) == (code, message)
@@ -190,11 +192,13 @@ async def test_too_many_partitions_together(bench: HandlerBench) -> None:
         ),
     ],
 )
-async def test_configs(bench: HandlerBench, name: str, value: str | None, message: str) -> None:
+async def test_invalid_configs_of_a_new_topic_are_refused(
+    bench: HandlerBench, name: str, value: str | None, message: str
+) -> None:
     assert await refused(bench, wanted("a", **{name: value})) == (ErrorCode.invalid_config, message)
 
 
-async def test_of_a_config_that_is_given_twice_the_last_counts(bench: HandlerBench) -> None:
+async def test_the_last_value_of_a_config_given_twice_counts(bench: HandlerBench) -> None:
     topic = wanted("a")
     topic["configs"] = [{"name": "retention.ms", "value": value} for value in ("1", "2")]
     await create(bench, topic)
@@ -202,7 +206,7 @@ async def test_of_a_config_that_is_given_twice_the_last_counts(bench: HandlerBen
 
 
 class TestAssignments:
-    async def test_any_order(self, bench: HandlerBench) -> None:
+    async def test_assignments_may_be_in_any_order(self, bench: HandlerBench) -> None:
         (result,) = await create(bench, wanted("a", -1, -1, [(1, [0]), (0, [0])]))
         assert (result.error_code, result.num_partitions) == (ErrorCode.none, 2)
 
@@ -224,7 +228,7 @@ class TestAssignments:
             ),
         ],
     )
-    async def test_numbers_besides(
+    async def test_numbers_beside_manual_assignments_are_refused(
         self,
         bench: HandlerBench,
         partitions: int,
@@ -258,7 +262,7 @@ class TestAssignments:
             ([(0, [])], "The manual partition assignment includes an empty replica list."),
         ],
     )
-    async def test_refused(
+    async def test_invalid_manual_assignments_are_refused(
         self, bench: HandlerBench, assignments: Assignments, message: str
     ) -> None:
         topic = wanted("a", -1, -1, assignments)

@@ -21,7 +21,9 @@ async def delete(
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-async def test_deleted(bench: HandlerBench, topic: str, version: int) -> None:
+async def test_records_below_an_offset_are_deleted(
+    bench: HandlerBench, topic: str, version: int
+) -> None:
     for _ in range(3):
         bench.fill(topic, records=4)
     log = bench.topics.log(topic, 0)
@@ -38,12 +40,16 @@ async def test_deleted(bench: HandlerBench, topic: str, version: int) -> None:
     assert log.end_offset == 13
 
 
-async def test_of_two_wishes_the_last_counts(bench: HandlerBench, topic: str) -> None:
+async def test_the_last_offset_of_a_partition_named_twice_counts(
+    bench: HandlerBench, topic: str
+) -> None:
     bench.fill(topic, records=4)
     assert await delete(bench, (0, 1), (0, 3)) == [(ErrorCode.none, 3)]
 
 
-async def test_unknown(bench: HandlerBench, topic: str) -> None:
+async def test_deleting_records_of_an_unknown_partition_is_an_error(
+    bench: HandlerBench, topic: str
+) -> None:
     unknown = [(ErrorCode.unknown_topic_or_partition, -1)]
     assert await delete(bench, (0, 0), topic="nope") == unknown
     assert await delete(bench, (3, 0)) == unknown

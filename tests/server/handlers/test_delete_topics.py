@@ -33,7 +33,9 @@ async def delete_by_id(bench: HandlerBench, *ids: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("version", range(1, 7))
-async def test_deleted(bench: HandlerBench, topic: str, version: int) -> None:
+async def test_a_deleted_topic_is_gone_after_a_restart(
+    bench: HandlerBench, topic: str, version: int
+) -> None:
     topic_id = bench.topics.get(topic).id  # type: ignore[union-attr]
     told: list[frozenset[str]] = []
     bench.topics.on_deleted.append(told.append)
@@ -50,7 +52,7 @@ async def test_deleted(bench: HandlerBench, topic: str, version: int) -> None:
     assert list(bench.topics.all()) == []
 
 
-async def test_by_id(bench: HandlerBench, topic: str) -> None:
+async def test_topics_are_deleted_by_id(bench: HandlerBench, topic: str) -> None:
     topic_id, unknown = bench.topics.get(topic).id, uuid4()  # type: ignore[union-attr]
     results = await delete_by_id(bench, topic_id, unknown)
     assert [
@@ -77,7 +79,7 @@ async def test_neither_and_both(bench: HandlerBench, topic: str) -> None:
     assert bench.topics.get(topic) is not None
 
 
-async def test_twice(bench: HandlerBench, topic: str) -> None:
+async def test_a_topic_named_twice_is_not_deleted(bench: HandlerBench, topic: str) -> None:
     (result,) = await delete(bench, topic, topic)
     assert (result.error_code, result.error_message) == (
         ErrorCode.invalid_request,
@@ -95,7 +97,7 @@ async def test_the_time_is_up(bench: HandlerBench, topic: str) -> None:
 @pytest.mark.parametrize(
     ("version", "code"), [(1, ErrorCode.invalid_request), (3, ErrorCode.topic_deletion_disabled)]
 )
-async def test_switched_off(version: int, code: ErrorCode) -> None:
+async def test_topics_are_kept_while_deletion_is_disabled(version: int, code: ErrorCode) -> None:
     bench = HandlerBench(delete_topic_enable=False)
     bench.topics.create("a", 1)
     (result,) = await delete(bench, "a", version=version)

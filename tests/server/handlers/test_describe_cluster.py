@@ -11,7 +11,7 @@ NOT_ASKED = -(2**31)
 
 
 @pytest.mark.parametrize("version", range(3))
-async def test_the_cluster(bench: HandlerBench, version: int) -> None:
+async def test_the_cluster_is_described_with_its_brokers(bench: HandlerBench, version: int) -> None:
     answer = await bench.ask("describe_cluster", version, endpoint_type=1)
     assert (answer.error_code, answer.cluster_id, answer.controller_id) == (
         ErrorCode.none,
@@ -52,7 +52,7 @@ async def test_the_rack_of_the_broker(version: int) -> None:
         (3, ErrorCode.unsupported_endpoint_type, "Unsupported endpoint type 3"),
     ],
 )
-async def test_other_endpoints(
+async def test_other_endpoint_types_are_refused(
     bench: HandlerBench, version: int, wanted: int, code: ErrorCode, message: str
 ) -> None:
     answer = await bench.ask("describe_cluster", version, endpoint_type=wanted)
@@ -65,7 +65,7 @@ async def test_other_endpoints(
     )
 
 
-async def test_nothing_is_ever_reassigned(bench: HandlerBench, topic: str) -> None:
+async def test_no_partition_is_ever_listed_as_reassigned(bench: HandlerBench, topic: str) -> None:
     for topics in (None, (), [{"name": topic, "partition_indexes": [0, 9]}], [{"name": "nope"}]):
         answer = await bench.ask("list_partition_reassignments", 0, topics=topics, timeout_ms=1_000)
         assert (answer.error_code, answer.error_message, answer.topics) == (
@@ -111,7 +111,7 @@ class TestDescribeTopicPartitions:
             following and (following.topic_name, following.partition_index),
         )
 
-    async def test_a_topic(self, bench: HandlerBench) -> None:
+    async def test_a_topic_is_described_with_leader_and_replicas(self, bench: HandlerBench) -> None:
         (topic,) = (await self.ask(bench, "a")).topics
         assert (topic.error_code, topic.name, topic.is_internal) == (ErrorCode.none, "a", False)
         assert topic.topic_id == bench.topics.get("a").id  # type: ignore[union-attr]
@@ -130,7 +130,7 @@ class TestDescribeTopicPartitions:
             == ()
         )
 
-    async def test_unknown_topics(self, bench: HandlerBench) -> None:
+    async def test_unknown_and_invalid_topics_get_their_errors(self, bench: HandlerBench) -> None:
         answer = await self.ask(bench, "u", "nope", "bad name")
         assert [(each.name, each.error_code) for each in answer.topics] == [
             ("bad name", ErrorCode.invalid_topic_exception),
@@ -144,7 +144,7 @@ class TestDescribeTopicPartitions:
         assert await self.page(bench, "uv", "a", "uv", "u") == (pages, None)
         assert await self.page(bench) == (pages, None)
 
-    async def test_pages(self, bench: HandlerBench) -> None:
+    async def test_partitions_are_described_in_pages(self, bench: HandlerBench) -> None:
         assert await self.page(bench, "u", "uv", limit=3) == ({"u": [0, 1, 2]}, ("u", 3))
         assert await self.page(bench, "u", "uv", limit=3, cursor=("u", 3)) == (
             {"u": [3, 4], "uv": [0]},
@@ -164,7 +164,7 @@ class TestDescribeTopicPartitions:
         pages, following = await self.page(bench, "large", limit=5_000)
         assert (len(pages["large"]), following) == (2_000, ("large", 2_000))
 
-    async def test_cursors(self, bench: HandlerBench) -> None:
+    async def test_a_cursor_of_no_described_partition_is_refused(self, bench: HandlerBench) -> None:
         assert await self.page(bench, "u", cursor=("u", 9)) == ({"u": []}, None)
         assert await self.page(bench, cursor=("b", 3)) == (
             {"u": [0, 1, 2, 3, 4], "uv": [0, 1]},

@@ -42,7 +42,9 @@ async def refused(bench: HandlerBench, kind: int, name: str) -> tuple[ErrorCode,
 
 
 @pytest.mark.parametrize("version", range(1, 5))
-async def test_a_topic(bench: HandlerBench, version: int) -> None:
+async def test_configs_of_a_topic_have_source_synonyms_and_type(
+    bench: HandlerBench, version: int
+) -> None:
     bench.topics.create("orders", 1, {"cleanup.policy": "compact, delete"})
     result = await describe(bench, TOPIC, "orders", version=version, include_synonyms=True)
     assert (result.error_code, result.error_message) == (ErrorCode.none, "")
@@ -88,7 +90,7 @@ async def test_documentation_and_synonyms_are_only_given_if_asked_for(
     assert all(each.documentation for each in full.configs)
 
 
-async def test_some_names(bench: HandlerBench, topic: str) -> None:
+async def test_only_the_named_configs_are_described(bench: HandlerBench, topic: str) -> None:
     for keys, names in (
         (["retention.ms"], ["retention.ms"]),
         (["nope"], []),
@@ -108,7 +110,7 @@ async def test_topics_that_there_are_not(bench: HandlerBench) -> None:
 
 
 @pytest.mark.parametrize("version", range(1, 5))
-async def test_the_broker(version: int) -> None:
+async def test_configs_of_the_broker_have_source_synonyms_and_documentation(version: int) -> None:
     bench = HandlerBench(num_partitions=4)
     result = await describe(
         bench, BROKER, "0", version=version, include_synonyms=True, include_documentation=True
@@ -172,7 +174,7 @@ async def test_groups_subscriptions_and_all_brokers_without_configs(bench: Handl
     ]
 
 
-async def test_loggers(bench: HandlerBench) -> None:
+async def test_loggers_are_described_with_their_levels(bench: HandlerBench) -> None:
     logging.getLogger("kohort.test").setLevel(logging.DEBUG)
     result = await describe(bench, ResourceType.BROKER_LOGGER, "0")
     levels = {each.name: each.value for each in result.configs}
@@ -188,7 +190,7 @@ async def test_resources_that_cannot_have_configs(bench: HandlerBench) -> None:
         assert (await refused(bench, kind, "x"))[0] is ErrorCode.invalid_request
 
 
-async def test_many_resources(bench: HandlerBench, topic: str) -> None:
+async def test_each_of_several_resources_has_its_result(bench: HandlerBench, topic: str) -> None:
     resources = [{"resource_type": TOPIC, "resource_name": name} for name in (topic, "nope", topic)]
     results = (await bench.ask("describe_configs", 4, resources=resources)).results
     assert [each.error_code for each in results] == [

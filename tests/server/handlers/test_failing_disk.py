@@ -111,7 +111,7 @@ async def stored(tmp_path: Path, disk: Disk) -> Any:
 
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("number", [5, 28])
-async def test_what_was_refused_did_not_happen_and_then_it_works(
+async def test_a_change_refused_by_the_disk_is_rolled_back_and_works_later(
     stored: Stored, disk: Disk, change: str, number: int
 ) -> None:
     before = stored.state()

@@ -99,7 +99,7 @@ def batch_size(bench: HandlerBench) -> int:
 
 
 @pytest.mark.parametrize("version", ALL)
-async def test_records(filled: HandlerBench, version: int) -> None:
+async def test_records_are_fetched_in_every_version(filled: HandlerBench, version: int) -> None:
     answer = await fetch(filled, p(0), p(1), p(2), version=version)
     (topic,) = answer.responses
     if version < 13:
@@ -139,7 +139,9 @@ class TestErrors:
     """They are answered at once, however long the client would wait."""
 
     @pytest.mark.parametrize("version", ALL)
-    async def test_unknown(self, filled: HandlerBench, version: int) -> None:
+    async def test_fetching_an_unknown_partition_is_an_error(
+        self, filled: HandlerBench, version: int
+    ) -> None:
         nowhere: Any = "nope" if version < 13 else uuid4()
         unknown = (
             ErrorCode.unknown_topic_or_partition if version < 13 else ErrorCode.unknown_topic_id
@@ -175,7 +177,9 @@ class TestErrors:
             (partition,) = found(await fetch(filled, p(0, offset), version=version))
             assert partition.error_code is NONE
 
-    async def test_leader_epochs(self, filled: HandlerBench) -> None:
+    async def test_fetching_with_an_unknown_leader_epoch_is_an_error(
+        self, filled: HandlerBench
+    ) -> None:
         async def error(**epochs: int) -> ErrorCode:
             (partition,) = found(await fetch(filled, p(0, 5, **epochs)))
             return partition.error_code  # type: ignore[no-any-return]
@@ -189,7 +193,7 @@ class TestErrors:
         ("version", "who"),
         [(12, {"replica_id": 5}), (15, {"replica_state": {"replica_id": 1, "replica_epoch": 0}})],
     )
-    async def test_nobody_replicates(
+    async def test_a_fetch_of_a_follower_is_refused(
         self, filled: HandlerBench, version: int, who: dict[str, Any]
     ) -> None:
         (partition,) = found(await fetch(filled, p(0), version=version, **who))
@@ -262,14 +266,16 @@ class TestWaiting:
         assert [(each.error_code, each.high_watermark) for each in found(answer)] == [(NONE, 50)]
 
     @pytest.mark.parametrize("fields", [{"max_wait_ms": 0}, {"max_wait_ms": -5}, {"min_bytes": 0}])
-    async def test_who_does_not_want_to_wait(
+    async def test_a_fetch_without_max_wait_or_min_bytes_is_answered_at_once(
         self, filled: HandlerBench, fields: dict[str, Any]
     ) -> None:
         exchange, task = begin(filled, p(0, 50), **fields)
         assert task is None
         assert sizes(exchange.outcome) == [0]
 
-    async def test_nothing_to_wait_for(self, filled: HandlerBench) -> None:
+    async def test_a_fetch_without_partitions_is_answered_at_once(
+        self, filled: HandlerBench
+    ) -> None:
         exchange, task = begin(filled)
         assert task is None
         assert exchange.outcome.responses == ()
@@ -288,7 +294,9 @@ class TestWaiting:
         answer = await fetch(filled, p(0, 40), min_bytes=1 << 20, max_wait_ms=3)
         assert sizes(answer) == [1]
 
-    async def test_what_a_limit_holds_back_is_not_waited_for(self, filled: HandlerBench) -> None:
+    async def test_a_fetch_does_not_wait_for_records_beyond_its_limits(
+        self, filled: HandlerBench
+    ) -> None:
         size = batch_size(filled)
         exchange, task = begin(
             filled, p(0, partition_max_bytes=2 * size + 50), min_bytes=2 * size + 50
@@ -326,7 +334,7 @@ class TestWaiting:
         await asyncio.wait_for(asyncio.gather(*(task for _, task in waiting)), 60)
         assert all(sizes(exchange.outcome) == [1] for exchange, _ in waiting)
 
-    async def test_who_gives_up_leaves_nothing_behind(self, filled: HandlerBench) -> None:
+    async def test_a_fetch_that_gives_up_removes_its_callbacks(self, filled: HandlerBench) -> None:
         log = filled.topics.log("orders", 0)
         assert log is not None
         calls = 0
@@ -383,7 +391,7 @@ class TestSessions:
         answer = await fetch(filled, p(1, 21), session_epoch=4, **session)
         assert answer.responses == ()
 
-    async def test_it_waits_for_what_it_knows(self, filled: HandlerBench) -> None:
+    async def test_a_session_waits_for_its_partitions(self, filled: HandlerBench) -> None:
         session_id = await self.open(filled, p(0, 50), p(1, 20))
         exchange, task = begin(filled, session_id=session_id, session_epoch=1)
         await turns(5)
@@ -408,7 +416,9 @@ class TestSessions:
         assert answer.responses == ()
 
     @pytest.mark.parametrize("version", [7, 12, 18])
-    async def test_what_is_wrong_with_it(self, filled: HandlerBench, version: int) -> None:
+    async def test_wrong_session_ids_and_epochs_are_refused(
+        self, filled: HandlerBench, version: int
+    ) -> None:
         session_id = await self.open(filled, p(0, 50), version=version)
         for session, epoch, code in (
             (session_id + 1, 1, ErrorCode.fetch_session_id_not_found),
@@ -431,7 +441,7 @@ class TestSessions:
         answer = await fetch(filled, version=13, session_id=session_id, session_epoch=1)
         assert answer.error_code is NONE
 
-    async def test_it_is_ended(self, filled: HandlerBench) -> None:
+    async def test_a_session_is_ended_by_the_final_epoch(self, filled: HandlerBench) -> None:
         session_id = await self.open(filled, p(0, 50))
         answer = await fetch(filled, p(0, 50), session_id=session_id, session_epoch=-1)
         assert (answer.error_code, answer.session_id) == (NONE, 0)
@@ -533,7 +543,7 @@ async def test_very_many_partitions_have_one_response(wide: HandlerBench) -> Non
     assert filled == [3, MANY - 1]
 
 
-async def test_of_very_many_partitions_only_the_first_batch_exceeds_the_limit(
+async def test_only_the_first_batch_of_many_partitions_exceeds_the_limit(
     wide: HandlerBench,
 ) -> None:
     for partition in (3, MANY - 1):
@@ -610,7 +620,9 @@ class TestReadersOfCommittedRecords:
         return found(await fetch(bench, p(0, offset), isolation_level=level, **fields))[0]
 
     @pytest.mark.parametrize("version", ALL)
-    async def test_what_each_reads(self, filled: HandlerBench, log: Log, version: int) -> None:
+    async def test_readers_by_isolation_level_get_their_records_and_aborted_transactions(
+        self, filled: HandlerBench, log: Log, version: int
+    ) -> None:
         def told(each: Any) -> tuple[Any, ...]:
             aborted = each.aborted_transactions
             return (
@@ -648,7 +660,7 @@ class TestReadersOfCommittedRecords:
         await task
         assert sizes(exchange.outcome) == [5]
 
-    async def test_is_not_woken_by_records_that_are_not_stable(
+    async def test_a_committed_reader_is_not_woken_by_unstable_records(
         self, filled: HandlerBench, log: Log, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         self.write(log, 1)

@@ -68,7 +68,7 @@ async def test_altered_at_once_and_for_good(bench: HandlerBench, topic: str, ver
     assert configs_of(bench, topic) == {"cleanup.policy": "compact"}
 
 
-async def test_validate_only(bench: HandlerBench, topic: str) -> None:
+async def test_a_validated_change_is_not_set(bench: HandlerBench, topic: str) -> None:
     assert await alter(bench, TOPIC, topic, ("retention.ms", SET, "5"), validate_only=True) == NONE
     assert configs_of(bench, topic) == {}
     refusal = await alter(bench, TOPIC, topic, ("retention.ms", SET, "x"), validate_only=True)
@@ -119,7 +119,9 @@ async def test_a_resource_twice(bench: HandlerBench, topic: str) -> None:
         ),
     ],
 )
-async def test_names(bench: HandlerBench, name: str, code: ErrorCode, message: str) -> None:
+async def test_an_empty_or_invalid_topic_name_is_refused(
+    bench: HandlerBench, name: str, code: ErrorCode, message: str
+) -> None:
     assert await alter(bench, TOPIC, name, ("retention.ms", SET, "5")) == (code, message)
 
 
@@ -130,7 +132,7 @@ async def test_operations_that_do_not_exist(bench: HandlerBench, topic: str) -> 
         ] is ErrorCode.invalid_request
 
 
-async def test_nothing_to_alter(bench: HandlerBench, topic: str) -> None:
+async def test_a_resource_without_changes_is_no_error(bench: HandlerBench, topic: str) -> None:
     assert await alter(bench, TOPIC, topic) == NONE
     assert await alter(bench, BROKER, "0") == NONE
 
@@ -190,7 +192,7 @@ class TestBrokers:
             0
         ] is ErrorCode.invalid_config
 
-    async def test_what_is_set_at_the_start_is_refused(self, bench: HandlerBench) -> None:
+    async def test_read_only_broker_configs_are_refused(self, bench: HandlerBench) -> None:
         for name in ("0", ""):
             assert await alter(
                 bench, BROKER, name, ("max.connections", SET, "5"), ("node.id", SET, "5")
@@ -251,7 +253,9 @@ class TestLoggers:
             (("root", APPEND, "INFO"), ErrorCode.invalid_request),
         ],
     )
-    async def test_refused(self, bench: HandlerBench, change: Config, code: ErrorCode) -> None:
+    async def test_invalid_log_levels_are_refused(
+        self, bench: HandlerBench, change: Config, code: ErrorCode
+    ) -> None:
         kind, before = ResourceType.BROKER_LOGGER, logging.getLogger().level
         assert (await alter(bench, kind, "0", change))[0] is code
         assert (await alter(bench, kind, "2", change))[0] is ErrorCode.invalid_request
@@ -315,7 +319,7 @@ async def test_consumer_groups_are_within_the_bounds_of_the_broker(
         assert (text or "").startswith(reason)
 
 
-async def test_other_resources(bench: HandlerBench) -> None:
+async def test_unknown_resource_types_are_refused(bench: HandlerBench) -> None:
     for kind in (0, 3, 77):
         assert await alter(bench, kind, "x", ("a", SET, "b")) == (
             ErrorCode.invalid_request,

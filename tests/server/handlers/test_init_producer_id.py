@@ -38,5 +38,7 @@ async def test_a_producer_that_says_who_it_was_gets_a_new_id(bench: HandlerBench
         {"producer_id": -1, "producer_epoch": 3},
     ],
 )
-async def test_invalid(bench: HandlerBench, fields: dict[str, Any]) -> None:
+async def test_an_empty_transactional_id_or_half_a_producer_id_is_invalid(
+    bench: HandlerBench, fields: dict[str, Any]
+) -> None:
     assert await ask(bench, **fields) == (ErrorCode.invalid_request, -1, -1)

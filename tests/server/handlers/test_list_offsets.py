@@ -93,7 +93,7 @@ async def test_readers_of_committed_records(filled: HandlerBench, version: int) 
 
 
 @pytest.mark.parametrize("version", range(1, 12))
-async def test_ends(filled: HandlerBench, version: int) -> None:
+async def test_the_first_and_last_offset_are_listed(filled: HandlerBench, version: int) -> None:
     assert await find(filled, -1, version=version) == (ErrorCode.none, -1, 12, 0)
     assert await find(filled, -2, version=version) == (ErrorCode.none, -1, 0, 0)
     filled.topics.log("orders", 0).trim(4)  # type: ignore[union-attr]
@@ -101,7 +101,7 @@ async def test_ends(filled: HandlerBench, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(1, 12))
-async def test_by_timestamp(filled: HandlerBench, version: int) -> None:
+async def test_offsets_are_looked_up_by_timestamp(filled: HandlerBench, version: int) -> None:
     for asked, timestamp, offset in (
         (0, 1000, 0),
         (1000, 1000, 0),
@@ -145,14 +145,16 @@ async def test_an_empty_log(bench: HandlerBench, topic: str) -> None:
         assert await find(bench, name) == NOTHING
 
 
-async def test_unknown(bench: HandlerBench, topic: str) -> None:
+async def test_offsets_of_an_unknown_partition_are_an_error(
+    bench: HandlerBench, topic: str
+) -> None:
     unknown = (ErrorCode.unknown_topic_or_partition, -1, -1, -1)
     assert await find(bench, -1, topic="nope") == unknown
     assert await find(bench, -1, partition=3) == unknown
     assert await find(bench, -1, partition=-1) == unknown
 
 
-async def test_leader_epochs(filled: HandlerBench) -> None:
+async def test_listing_with_a_newer_leader_epoch_is_an_error(filled: HandlerBench) -> None:
     assert (await find(filled, -1, current_leader_epoch=1))[0] is ErrorCode.unknown_leader_epoch
     assert await find(filled, -1, current_leader_epoch=0) == (ErrorCode.none, -1, 12, 0)
     assert await find(filled, -1, version=4, current_leader_epoch=-1) == (ErrorCode.none, -1, 12, 0)
@@ -212,7 +214,9 @@ class TestOffsetForLeaderEpoch:
         for epoch in (-1, 1, 5):
             assert await self.end(filled, epoch) == (ErrorCode.none, -1, -1)
 
-    async def test_errors(self, filled: HandlerBench) -> None:
+    async def test_an_unknown_partition_or_leader_epoch_is_an_error(
+        self, filled: HandlerBench
+    ) -> None:
         unknown = (ErrorCode.unknown_topic_or_partition, -1, -1)
         assert await self.end(filled, 0, topic="nope") == unknown
         assert await self.end(filled, 0, partition=9) == unknown

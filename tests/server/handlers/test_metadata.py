@@ -28,7 +28,9 @@ async def test_the_rack_of_the_broker(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", ALL)
-async def test_a_topic(bench: HandlerBench, topic: str, version: int) -> None:
+async def test_a_topic_is_described_with_partitions_and_leaders(
+    bench: HandlerBench, topic: str, version: int
+) -> None:
     answer = await bench.ask("metadata", version, topics=[{"name": topic}])
     (broker,) = answer.brokers
     assert (broker.node_id, broker.host, broker.port) == (0, "broker.test", 9092)
@@ -66,7 +68,7 @@ async def test_the_broker_has_the_address_of_the_listener_that_is_asked(
             assert (node.host, node.port) == (endpoint.host, endpoint.port)
 
 
-async def test_all_topics(bench: HandlerBench) -> None:
+async def test_all_topics_are_described_by_null(bench: HandlerBench) -> None:
     bench.topics.create("a", 1)
     bench.topics.create("__consumer_offsets", 1, internal=True)
     for version, everything in ((0, ()), (1, None), (12, None)):
@@ -151,7 +153,7 @@ async def test_names_that_no_topic_can_have(bench: HandlerBench, allowed: bool) 
 
 
 @pytest.mark.parametrize("version", [12, 13])
-async def test_by_id(bench: HandlerBench, topic: str, version: int) -> None:
+async def test_topics_are_described_by_id(bench: HandlerBench, topic: str, version: int) -> None:
     topic_id, unknown = bench.topics.get(topic).id, uuid4()  # type: ignore[union-attr]
     wanted = [
         {"topic_id": topic_id, "name": None},
@@ -191,7 +193,9 @@ async def test_neither_name_nor_id(bench: HandlerBench) -> None:
     assert answer.error_code is ErrorCode.invalid_request
 
 
-async def test_authorized_operations(bench: HandlerBench, topic: str) -> None:
+async def test_authorized_operations_are_included_on_request(
+    bench: HandlerBench, topic: str
+) -> None:
     asked = {
         "include_cluster_authorized_operations": True,
         "include_topic_authorized_operations": True,

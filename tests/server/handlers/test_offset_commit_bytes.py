@@ -253,7 +253,7 @@ def test_the_same_commit_again_is_answered_as_the_first_one(connections: list[li
     asyncio.run(both_ways(turns))
 
 
-async def test_what_comes_again_is_known() -> None:
+async def test_a_repeated_commit_is_recognized() -> None:
     turns = [
         [commit(9, [orders(0, 1, offset=n)]), commit(10, [orders(1, offset=n)], group="h")]
         for n in range(5)
@@ -315,7 +315,7 @@ async def test_bytes_behind_a_request_are_nothing_that_comes_again() -> None:
     assert (connection.repeat, len(connection.answers)) == (None, 1)
 
 
-async def test_what_is_usual_is_taken_from_its_bytes() -> None:
+async def test_a_usual_commit_is_taken_from_its_bytes() -> None:
     usual = [
         commit(8, [orders(0)]),
         commit(
@@ -333,7 +333,7 @@ async def test_what_is_usual_is_taken_from_its_bytes() -> None:
     assert from_bytes.taken + from_bytes.again == 2 * len(usual)
 
 
-async def test_what_is_not_is_left_to_the_decoder() -> None:
+async def test_an_unusual_commit_is_left_to_the_decoder() -> None:
     unusual = [
         commit(7, [orders(0)]),
         commit(9, [orders(0, metadata="note")]),

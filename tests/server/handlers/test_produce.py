@@ -84,7 +84,9 @@ def end(bench: HandlerBench, partition: int = 0, topic: str = "orders") -> int:
 
 @pytest.mark.parametrize("version", ALL)
 @pytest.mark.parametrize("acks", [-1, 1])
-async def test_appended(bench: HandlerBench, topic: str, version: int, acks: int) -> None:
+async def test_produced_batches_are_appended_with_their_base_offsets(
+    bench: HandlerBench, topic: str, version: int, acks: int
+) -> None:
     bench.fill(topic, records=3)
     bench.topics.log(topic, 0).trim(2)  # type: ignore[union-attr]
     first, second = await produce(
@@ -116,7 +118,9 @@ async def test_topics_are_answered_as_they_were_named(
 
 
 @pytest.mark.parametrize("version", ALL)
-async def test_what_does_not_exist(bench: HandlerBench, topic: str, version: int) -> None:
+async def test_producing_to_an_unknown_partition_is_an_error_of_its_own(
+    bench: HandlerBench, topic: str, version: int
+) -> None:
     nowhere = "nope" if version < 13 else uuid4()
     unknown = ErrorCode.unknown_topic_or_partition if version < 13 else ErrorCode.unknown_topic_id
     result = await produce(bench, batch_of(b"a"), topic=nowhere, version=version)
@@ -138,7 +142,7 @@ async def test_the_zero_topic_id(bench: HandlerBench) -> None:
     )
 
 
-async def test_nothing_at_all(bench: HandlerBench) -> None:
+async def test_a_produce_request_without_topics_has_an_empty_response(bench: HandlerBench) -> None:
     assert (await bench.ask("produce", 9, acks=-1, topic_data=())).responses == ()
 
 
@@ -301,7 +305,9 @@ class TestIdempotence:
             assert (result.error_code, result.base_offset) == (ErrorCode.none, offset)
         assert end(bench) == 6
 
-    async def test_a_gap(self, bench: HandlerBench, topic: str) -> None:
+    async def test_a_gap_in_the_sequence_is_out_of_order(
+        self, bench: HandlerBench, topic: str
+    ) -> None:
         await produce(bench, self.batch(0))
         assert await error(bench, self.batch(5)) is ErrorCode.out_of_order_sequence_number
         assert end(bench) == 2
@@ -332,7 +338,9 @@ class TestTransactions:
 
 
 class TestWithoutAcks:
-    async def test_no_answer(self, bench: HandlerBench, topic: str) -> None:
+    async def test_a_produce_request_without_acks_has_no_response(
+        self, bench: HandlerBench, topic: str
+    ) -> None:
         assert await produce(bench, GOOD, acks=0) is NO_ANSWER
         assert end(bench) == 1
 
@@ -390,7 +398,7 @@ class TestDurable:
         codes = [each.error_code for each in exchange.outcome.responses[0].partition_responses]
         assert codes == [ErrorCode.none, ErrorCode.none, ErrorCode.unknown_topic_or_partition]
 
-    async def test_what_did_not_reach_the_disk_is_not_acknowledged(
+    async def test_a_batch_that_did_not_reach_the_disk_is_not_acknowledged(
         self, slow: HandlerBench
     ) -> None:
         exchange, task = self.begin(slow)
@@ -478,7 +486,7 @@ class TestFromBytes:
             pytest.param(batch_of(bytes(MAX_FAST_PATH_BYTES)), {}, False, id="large"),
         ],
     )  # fmt: skip
-    async def test_it_does_the_same(
+    async def test_the_fast_path_does_the_same_as_the_decoder_or_nothing(
         self, tmp_path: Path, version: int, batch: bytes, fields: dict[str, Any], taken: bool
     ) -> None:
         """`taken`: whether it takes the request."""

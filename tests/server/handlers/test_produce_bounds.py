@@ -87,7 +87,7 @@ async def test_very_many_partitions_take_many_turns(
     assert turns >= 5
 
 
-async def test_what_a_request_unpacks_to_is_bounded(topic: str) -> None:
+async def test_the_decompressed_size_of_a_request_is_bounded(topic: str) -> None:
     bench = HandlerBench(produce_inflated_max_bytes=5 * 1024 * 1024)
     bench.topics.create("orders", 3)
     batch = bomb(2)

@@ -132,7 +132,7 @@ async def test_an_unknown_producer_may_begin_anywhere_if_nothing_was_refused() -
     assert await node.produce(13) is NONE
 
 
-async def test_what_another_node_took_meanwhile_is_not_waited_for() -> None:
+async def test_batches_that_another_leader_appended_are_not_awaited() -> None:
     node = Node()
     node.stop_leading()
     assert await node.produce(85) is NOT_LEADER

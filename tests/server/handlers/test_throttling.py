@@ -36,7 +36,9 @@ async def produce(bench: HandlerBench, topic: str, size: int, acks: int = 1) -> 
 
 
 @pytest.mark.parametrize("acks", [0, 1])
-async def test_produce(bench: HandlerBench, topic: str, acks: int) -> None:
+async def test_produce_requests_above_the_quota_are_throttled(
+    bench: HandlerBench, topic: str, acks: int
+) -> None:
     assert await produce(bench, topic, 100_000, acks) == 0
     give(bench, PRODUCER_BYTE_RATE, 1_000)
     assert await produce(bench, topic, 9_500, acks) == 0

@@ -511,7 +511,7 @@ async def test_markers_of_no_producer_are_refused(tx, wild, error):
 # --- DescribeTransactions, ListTransactions ---
 
 
-async def test_describe(tx):
+async def test_transactions_are_described_by_id(tx):
     producer = await tx.init()
     await tx.produce(producer, partitions=(1, 0))
     response = await tx.ask("describe_transactions", 0, transactional_ids=["tx", "unknown", ""])
@@ -531,7 +531,7 @@ async def listed(tx, version=2, **fields):
     return {each.transactional_id: each.transaction_state for each in response.transaction_states}
 
 
-async def test_list(tx):
+async def test_transactions_are_listed_by_state_producer_pattern_and_duration(tx):
     producer = await tx.init()
     await tx.produce(producer)
     other = await tx.init(name="other")

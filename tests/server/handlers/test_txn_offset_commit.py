@@ -103,7 +103,7 @@ def topic(name: str, *partitions: int) -> dict[str, Any]:
     }
 
 
-async def test_what_markers_ended_meanwhile_is_verified_again(
+async def test_a_commit_whose_transaction_was_ended_by_markers_is_verified_again(
     bench: HandlerBench, coordinators: Coordinators
 ) -> None:
     coordinators.ended_by_markers = 2
@@ -180,7 +180,7 @@ async def test_a_transaction_that_is_not_verified_is_refused(
         ("invalid_producer_epoch", 5, "invalid_producer_epoch"),
     ],
 )
-async def test_what_the_group_says(
+async def test_the_error_of_the_group_is_translated_for_old_versions(
     bench: HandlerBench, coordinators: Coordinators, told: str, version: int, error: str
 ) -> None:
     coordinators.error = ErrorCode[told]
