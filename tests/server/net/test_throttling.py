@@ -14,6 +14,7 @@ from kohort.protocol.messages import response
 from kohort.quotas import EMPTY, REQUEST_PERCENTAGE, quota_entity
 from kohort.server.net import creation_rate
 from kohort.server.net.file_descriptors import first_reserved
+from kohort.util.eager import start
 from server.net.bench import Peer, Wire
 
 HEARTBEAT: dict[str, Any] = {"group_id": "g", "generation_id": 1, "member_id": "m"}
@@ -165,7 +166,8 @@ async def test_time_on_the_loop_counts_for_its_client(is_coroutine: bool) -> Non
         assert await ask_metadata(await wire.peer()) == 0
 
 
-async def test_the_time_of_a_thread_counts_for_its_client() -> None:
+@pytest.mark.parametrize("is_begun_without_task", [False, True])
+async def test_the_time_of_a_thread_counts_for_its_client(is_begun_without_task: bool) -> None:
     """A large request is decoded there, and its response encoded."""
 
     def compute() -> None:
@@ -178,7 +180,10 @@ async def test_the_time_of_a_thread_counts_for_its_client() -> None:
         exchange.respond(response(3, exchange.version, brokers=(), topics=(), cluster_id="c"))
 
     async with Wire() as wire:
-        wire.handle("metadata", work)
+        wire.handle(
+            "metadata",
+            (lambda *request: start(work(*request))) if is_begun_without_task else work,
+        )
         # 11 windows of 0.05 % are 5 ms, half of what the thread works.
         wire.quotas.replace(TEST_CLIENT, {REQUEST_PERCENTAGE: 0.05})
         assert await ask_metadata(await wire.peer()) > 0

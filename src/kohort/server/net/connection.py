@@ -25,6 +25,7 @@ import os
 import socket
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final, TypeAlias, cast
 
 from kohort.errors import ErrorCode
@@ -435,10 +436,9 @@ class Connection(asyncio.Protocol):
     ) -> None:
         """Serve a request whose time counts for its client."""
         self._work = work = WorkTime()
-        later = dispatch(exchange, frame, body_at)
-        work.pause()
+        later = work.begin(partial(dispatch, exchange, frame, body_at))
         if later is not None:
-            self._run(work.of(later))
+            self._run(later)
 
     def _take_token(self, frame: bytes, login: Login) -> None:
         """Take a message of a SASL mechanism, as it comes after SaslHandshake v0."""

@@ -1,7 +1,7 @@
 """The time that the server works on a request, for clients with a quota of it (KIP-124)."""
 
 import types
-from collections.abc import Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator
 from time import perf_counter
 from typing import Any
 
@@ -26,8 +26,19 @@ class WorkTime:
         """The loop works on something else."""
         self._seconds, self._begun = self.seconds, 0.0
 
-    async def of(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run `work` in a task of its own, and count what is done for it."""
+    def begin(
+        self, begin: Callable[[], Coroutine[Any, Any, None] | None]
+    ) -> Coroutine[Any, Any, None] | None:
+        """Call `begin`, and count what it does; what it returns counts its time as well."""
+        token = on_work.set(self._add)
+        try:
+            later = begin()
+        finally:
+            on_work.reset(token)
+        self.pause()
+        return None if later is None else self._in_task(later)
+
+    async def _in_task(self, work: Coroutine[Any, Any, None]) -> None:
         on_work.set(self._add)
         await self._steps(work)
 
