@@ -57,7 +57,7 @@ def test_access_follows_the_acls_and_the_principal() -> None:
     assert not authorization.access(alice).group("billing")
 
 
-def test_what_many_connections_were_told_is_forgotten_and_told_again() -> None:
+def test_decisions_for_many_connections_are_dropped_and_made_again() -> None:
     acls = Acls()
     acls.add(UUID(int=1), may_read(ALICE, "billing"))
     authorization = Authorization(Authorizer(acls))

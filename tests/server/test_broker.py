@@ -48,7 +48,7 @@ async def request(address: Address, data: bytes = API_VERSIONS) -> bytes:
     return answer
 
 
-async def test_it_answers_once_it_is_open() -> None:
+async def test_a_broker_answers_while_it_is_open() -> None:
     async with Broker(Config(MEMORY)) as broker:
         assert broker.address.port
         assert broker.advertised == broker.address
@@ -197,7 +197,7 @@ async def test_a_name_with_port_0_is_one_address() -> None:
         ).start()
 
 
-async def test_what_cannot_be_opened_leaves_nothing_open(tmp_path: Path) -> None:
+async def test_a_broker_that_cannot_open_leaves_no_file_or_lock(tmp_path: Path) -> None:
     async with Broker(Config(MEMORY)) as other:
         settings = {"listeners": str(other.address), "log.dir": str(tmp_path)}
         with pytest.raises(
@@ -278,12 +278,12 @@ def test_the_coordinator_goes_by_the_configuration() -> None:
 @pytest.mark.parametrize(
     ("number", "told"), [(98, "in use"), (13, "permission denied"), (99, "Cannot assign")]
 )
-def test_why_an_address_cannot_be_had(number: int, told: str) -> None:
+def test_the_error_of_an_address_names_its_cause(number: int, told: str) -> None:
     error = OSError(number, "Cannot assign requested address")
     assert told in cannot_listen(Address("127.0.0.1", 9092), error, "--listen")
 
 
-async def test_what_clients_have_set_is_in_force_after_the_next_start(tmp_path: Path) -> None:
+async def test_broker_configs_set_by_clients_are_in_force_after_a_restart(tmp_path: Path) -> None:
     """Without a change of the configuration that the program gave."""
     given = Config({"listeners": "127.0.0.1:0", "log.dir": str(tmp_path)})
     async with Broker(given) as broker:

@@ -119,7 +119,7 @@ async def test_a_drain_ends_when_the_node_is_started_again(node: Node) -> None:
             await draining
 
 
-async def test_what_is_not_there_is_refused_by_what_there_is(node: Node) -> None:
+async def test_unknown_nodes_and_partitions_are_refused_with_the_known_ones(node: Node) -> None:
     admin = ClusterAdmin(MemoryStorage(node.shared, 3))
     with pytest.raises(KohortError, match="there is no node 9, only 1, 2"):
         await admin.drain(9)

@@ -70,9 +70,7 @@ async def test_groups_and_open_transactions_go_on(database: str, tmp_path: Path)
     await broker.close()
 
 
-async def test_what_a_cluster_has_goes_to_a_directory_and_back(
-    database: str, tmp_path: Path
-) -> None:
+async def test_data_of_a_cluster_is_copied_to_a_directory(database: str, tmp_path: Path) -> None:
     address = f"127.0.0.1:{free_port()}"
     client = ClientConfig(bootstrap=address)
     nodes = {"storage": database}

@@ -240,7 +240,7 @@ def test_a_cluster_needs_a_database() -> None:
         Config({"cluster.enabled": "true", "storage": "memory"})
 
 
-async def test_nothing_is_lost_when_nodes_are_killed_under_load(
+async def test_no_record_is_lost_when_nodes_are_killed_under_load(
     database: str, tmp_path: Path
 ) -> None:
     async with AsyncExitStack() as stack:

@@ -50,7 +50,7 @@ def epochs(nodes: Nodes) -> list[int]:
 
 
 @pytest.mark.parametrize("promoted", [True, False])
-async def test_what_a_database_has_lost_is_told_and_not_written_behind(
+async def test_records_lost_by_the_database_are_logged_and_begin_a_new_epoch(
     primary: Postgres, caplog: pytest.LogCaptureFixture, promoted: bool
 ) -> None:
     backup = Backup(primary)

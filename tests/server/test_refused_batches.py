@@ -32,7 +32,7 @@ def test_later_batches_wait_for_that_one(sequence: int, awaited: int | None) -> 
     assert refused_at(5).before(numbered(sequence)) == awaited
 
 
-def test_nobody_waits_for_a_batch_that_came_again() -> None:
+def test_a_batch_that_was_retried_is_not_awaited() -> None:
     refused = refused_at(5)
     assert refused.before(numbered(5)) is None
     assert refused.before(numbered(6)) is None
@@ -115,7 +115,7 @@ def test_one_that_comes_again_waits_for_what_was_refused_again_before_it() -> No
     assert refused.before(numbered(6)) == 5
 
 
-def test_those_behind_it_are_waited_for_in_turn() -> None:
+def test_refused_batches_are_awaited_in_the_order_of_their_sequences() -> None:
     refused = refused_at(5)
     for sequence in (6, 7, 8, 9):
         refused.before(numbered(sequence))
@@ -124,7 +124,7 @@ def test_those_behind_it_are_waited_for_in_turn() -> None:
     assert [refused.before(numbered(10)) for _ in range(2)] == [6, 6]
 
 
-def test_what_the_log_took_ends_the_wait_for_those_before_it() -> None:
+def test_an_appended_batch_ends_the_wait_for_those_before_it() -> None:
     """Another leader has them."""
     refused = refused_at(5)
     refused.add(numbered(8), NOT_LEADER)
@@ -134,7 +134,7 @@ def test_what_the_log_took_ends_the_wait_for_those_before_it() -> None:
     assert refused.before(numbered(9)) == 8
 
 
-def test_what_another_leader_took_is_not_waited_for_at_last() -> None:
+def test_batches_appended_by_another_leader_are_awaited_for_some_responses_only() -> None:
     """Two that were refused long ago, of which this node saw no more."""
     refused = refused_at(5)
     refused.add(numbered(50), NOT_LEADER)

@@ -188,7 +188,7 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
 
 
 @pytest.mark.parametrize("fails", [False, True])
-async def test_nothing_is_visible_that_is_not_durable(
+async def test_no_record_or_commit_is_visible_before_it_is_durable(
     tmp_path: Path, gate: Gate, *, fails: bool
 ) -> None:
     config = Config(settings(tmp_path / "data", durability="fsync"))

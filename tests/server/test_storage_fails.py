@@ -54,7 +54,7 @@ async def test_a_change_of_topics(failing: HandlerBench, api: str) -> None:
     )
 
 
-async def test_what_went_wrong_before_is_told_as_it_was(failing: HandlerBench) -> None:
+async def test_an_error_found_before_the_write_keeps_its_code(failing: HandlerBench) -> None:
     topics = [
         {"name": name, "num_partitions": 1, "replication_factor": 1} for name in ("orders", "new")
     ]

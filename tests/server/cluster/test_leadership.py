@@ -197,7 +197,7 @@ async def test_a_log_that_is_opened_again_is_still_newly_led() -> None:
         assert again.in_leader_transition
 
 
-async def test_who_asks_a_former_leader_is_told_the_new_one() -> None:
+async def test_a_former_leader_names_the_current_leader() -> None:
     async with SharedCluster(2) as cluster:
         await create(cluster, 1)
         place, former = cluster.place("orders"), (await cluster.leaders("orders"))[0]
@@ -362,7 +362,7 @@ async def test_a_drained_node_gets_nothing_in_its_next_session() -> None:
         assert known[1].is_draining
 
 
-async def test_what_is_not_read_in_time_is_taken_over_when_a_node_is_gone() -> None:
+async def test_partitions_not_read_within_the_drain_are_taken_over_after_the_node_left() -> None:
     async with SharedCluster(2, cluster_drain_timeout_ms=200) as cluster:
         await create(cluster, 1)
         await cluster.leaders("orders")
@@ -650,7 +650,7 @@ async def test_a_long_metadata_log_is_compacted_for_nodes_that_come() -> None:
         assert len(cluster.shared.metadata) < 20
 
 
-async def test_others_are_looked_at_more_often_than_leases_are_renewed() -> None:
+async def test_nodes_are_observed_more_often_than_leases_are_renewed() -> None:
     async with SharedCluster(2) as cluster:
         await create(cluster, 1)
         await cluster.leaders("orders")
@@ -767,7 +767,7 @@ async def test_partitions_are_opened_once_though_one_of_them_fails(
     assert len(topics.led) == topics.taken == 3
 
 
-async def test_what_was_begun_ends_with_a_cancellation() -> None:
+async def test_tasks_begun_together_have_ended_after_a_cancellation() -> None:
     running: set[int] = set()
 
     async def take(number: int) -> None:

@@ -25,7 +25,7 @@ class TestNews:
             ([1], [], []),
         ],
     )
-    def test_of_others(
+    def test_joining_and_leaving_nodes_are_logged(
         self,
         before: list[int],
         after: list[int],
@@ -38,7 +38,7 @@ class TestNews:
         logger.update({node: registered(node) for node in after})
         assert caplog.messages == told
 
-    def test_of_a_node_that_is_drained_and_of_one_that_began_again(
+    def test_draining_and_restarted_nodes_are_logged_once(
         self, caplog: pytest.LogCaptureFixture
     ) -> None:
         caplog.set_level(logging.INFO)
@@ -56,7 +56,9 @@ class TestNews:
         told = caplog.records[0].__dict__["kohort_fields"]
         assert told == {"other": 2, "addresses": ["node2.example:9092"]}
 
-    def test_of_those_that_were_there_first(self, caplog: pytest.LogCaptureFixture) -> None:
+    def test_nodes_that_were_there_first_are_logged_in_one_line(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
         caplog.set_level(logging.INFO)
         MembershipLogger(1).update({each: registered(each) for each in (1, 3, 2)})
         (line,) = caplog.records

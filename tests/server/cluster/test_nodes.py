@@ -110,7 +110,7 @@ async def test_logs_that_are_led_elsewhere_are_not_here() -> None:
     assert set(bench.directory.names()) == {TopicPartition("__cluster_metadata", 0)}
 
 
-async def test_what_is_led_elsewhere_is_refused() -> None:
+async def test_a_partition_led_by_another_node_is_refused() -> None:
     bench = bench_of(0)
     topic = bench.topics.create("t", 3)
     (elsewhere, *_) = [
@@ -230,7 +230,7 @@ class TestANodeThatHasLeft:
     def listed(self) -> list[tuple[int, str]]:
         return [(each.id, each.host) for each in self.nodes.all(ENDPOINT)]
 
-    def test_is_listed_a_little_longer(self) -> None:
+    def test_a_fenced_node_is_listed_a_little_longer(self) -> None:
         self.replay(registered(2, "two"))
         self.replay(registered(3, "three"))
         self.replay(NodeFenced(2))
@@ -243,7 +243,7 @@ class TestANodeThatHasLeft:
         self.bench.clock.ms += 1
         assert self.listed() == [(1, ENDPOINT.host), (3, "three")]
 
-    def test_is_listed_as_it_is_when_it_is_back(self) -> None:
+    def test_a_returned_node_is_listed_with_its_new_address(self) -> None:
         self.replay(registered(2, "two"))
         self.replay(NodeFenced(2))
         self.replay(registered(2, "elsewhere"))
@@ -251,14 +251,14 @@ class TestANodeThatHasLeft:
         self.replay(NodeFenced(2))
         assert self.listed() == [(1, ENDPOINT.host), (2, "elsewhere")]
 
-    def test_is_listed_before_this_node_has_looked(self) -> None:
+    def test_a_fenced_node_is_listed_before_the_first_update(self) -> None:
         self.replay(registered(2, "two"))
         self.cluster.replay(NodeFenced(2))
         assert self.listed() == [(1, ENDPOINT.host), (2, "two")]
         self.bench.clock.ms += LISTED_MS
         assert self.listed() == [(1, ENDPOINT.host)]
 
-    async def test_is_in_no_response_of_before(self) -> None:
+    async def test_a_kept_metadata_response_loses_a_departed_node_in_time(self) -> None:
         """Responses are kept as long as nothing is logged."""
         topic = self.bench.topics.create("t", 1)
         self.bench.nodes = self.nodes

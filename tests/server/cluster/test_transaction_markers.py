@@ -439,7 +439,7 @@ def run(test):
 @pytest.mark.parametrize("durability", ["os", "fsync"])
 @settings(max_examples=examples(25))
 @given(history=st.lists(steps, min_size=15, max_size=50))
-def test_of_each_transaction_all_or_nothing(durability, history):
+def test_each_transaction_is_stored_whole_or_not_at_all(durability, history):
     async def play():
         async with beginning(durability) as it:
             for step in history:

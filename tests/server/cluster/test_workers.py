@@ -93,7 +93,7 @@ def test_every_change_is_forwarded() -> None:
     assert CHANGES.keys() == FORWARDED
 
 
-async def test_what_one_worker_is_asked_to_change_all_know_when_it_responds() -> None:
+async def test_a_change_by_one_worker_is_known_to_all_when_it_responds() -> None:
     async with Crew(**WITH_ACLS) as crew:
         peer = await crew.peer(LAST)
         for api, (version, fields) in CHANGES.items():

@@ -140,7 +140,7 @@ OTHER_MECHANISM = {"sasl.mechanism.inter.broker.protocol": "PLAIN"}
         ),
     ],
 )
-def test_what_cannot_connect_nodes_is_refused_with_what_to_do(
+def test_settings_by_which_nodes_cannot_connect_are_refused_with_a_remedy(
     settings: dict[str, object], told: str
 ) -> None:
     with pytest.raises(ConfigError, match=re.escape(told)) as refused:

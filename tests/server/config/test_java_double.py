@@ -40,7 +40,7 @@ from kohort.server.config.java_double import java_double
         (math.nan, "NaN"),
     ],
 )
-def test_known_values(value: float, text: str) -> None:
+def test_known_doubles_have_the_text_of_java(value: float, text: str) -> None:
     assert java_double(value) == text
 
 

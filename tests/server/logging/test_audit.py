@@ -97,7 +97,9 @@ def test_lines_beyond_those_of_a_second_are_counted(
     assert told[-2]["left_out"] == 7
 
 
-def test_it_goes_on_in_a_new_file_after_a_rotation(log: AuditLog, tmp_path: Path) -> None:
+def test_the_audit_log_continues_in_a_new_file_after_a_rotation(
+    log: AuditLog, tmp_path: Path
+) -> None:
     denied(log, "first")
     log.flush()
     (tmp_path / "audit").rename(tmp_path / "audit.1")
@@ -165,7 +167,7 @@ def test_decisions_are_told_again_each_time(
     log.close()
 
 
-def test_what_a_list_leaves_out_is_not_told(log: AuditLog, tmp_path: Path) -> None:
+def test_entries_left_out_of_a_list_are_not_audited(log: AuditLog, tmp_path: Path) -> None:
     assert not access(log).quietly().group("other")
     assert lines(log, tmp_path / "audit") == []
 

@@ -66,7 +66,7 @@ def test_debug_shows_the_traceback() -> None:
 
 
 @given(st.text(), st.text())
-def test_what_others_choose_cannot_forge_a_line(message: str, value: str) -> None:
+def test_values_chosen_by_clients_cannot_forge_a_line(message: str, value: str) -> None:
     made = record(message, group=value, members=[value])
     for formatter in (TextFormatter(), JsonFormatter()):
         assert len(formatter.format(made).splitlines()) == 1

@@ -9,7 +9,7 @@ from kohort.server.metadata import validate_creatable, validate_name
 @pytest.mark.parametrize(
     "name", ["a", "a.b", "_x", "__consumer_offsets", "A-1_b.C", "x" * 249, "...", "-"]
 )
-def test_legal(name: str) -> None:
+def test_legal_topic_names_are_accepted(name: str) -> None:
     validate_creatable(name)
 
 
@@ -41,7 +41,7 @@ def test_legal(name: str) -> None:
         ),
     ],
 )
-def test_illegal(name: str, why: str) -> None:
+def test_illegal_topic_names_are_refused_with_the_reason(name: str, why: str) -> None:
     with pytest.raises(KafkaError) as caught:
         validate_name(name)
     assert caught.value.code is ErrorCode.invalid_topic_exception

@@ -92,7 +92,7 @@ async def test_head_has_no_body_and_other_methods_are_refused(address: tuple[str
 
 
 @pytest.mark.parametrize("data", [b"", b"GET /health HTTP/1.1\r\n", b"x" * 100_000])
-async def test_what_is_no_request_only_ends_its_connection(
+async def test_bytes_that_are_no_request_end_their_connection_alone(
     address: tuple[str, int], data: bytes
 ) -> None:
     try:
@@ -110,7 +110,7 @@ async def test_what_is_no_request_only_ends_its_connection(
     ],
     ids=["kafka", "tls"],
 )
-async def test_who_speaks_another_protocol_and_waits_is_told_so(
+async def test_a_client_of_another_protocol_gets_bad_request(
     address: tuple[str, int], hello: bytes
 ) -> None:
     reader, writer = await asyncio.open_connection(*address)

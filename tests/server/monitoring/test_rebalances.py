@@ -76,7 +76,7 @@ async def test_groups_do_not_take_lines_of_each_other(lines) -> None:
 
 
 @virtual_time
-async def test_what_has_no_line_yet_is_logged_at_the_end(lines) -> None:
+async def test_unlogged_rebalances_are_logged_at_the_end(lines) -> None:
     rebalances = Rebalances()
     observe(rebalances, LINES + 1)
     lines()

@@ -8,7 +8,7 @@ from server.net.group_requests import versions
 
 
 @versions("api_versions")
-async def test_api_versions(version: int) -> None:
+async def test_api_versions_lists_every_api_in_every_version(version: int) -> None:
     async with Wire() as wire:
         answer = await (await wire.peer()).ask(
             "api_versions",

@@ -10,7 +10,7 @@ from server.net.group_requests import submitted, versions
 
 
 @versions("join_group")
-async def test_join_group(version: int) -> None:
+async def test_join_group_is_decoded_and_answered_in_every_version(version: int) -> None:
     async with Wire() as wire:
         peer = await wire.peer()
         request = await submitted(
@@ -112,7 +112,7 @@ async def test_every_join_gets_its_own_fresh_id() -> None:
 
 
 @versions("sync_group")
-async def test_sync_group(version: int) -> None:
+async def test_sync_group_is_decoded_and_answered_in_every_version(version: int) -> None:
     async with Wire() as wire:
         peer = await wire.peer()
         request = await submitted(
@@ -151,7 +151,7 @@ async def test_sync_group(version: int) -> None:
 
 
 @versions("heartbeat")
-async def test_heartbeat(version: int) -> None:
+async def test_heartbeat_is_decoded_and_answered_in_every_version(version: int) -> None:
     async with Wire() as wire:
         wire.groups.answers[asked.Heartbeat] = answered.HeartbeatResponse(
             ErrorCode.rebalance_in_progress
@@ -172,7 +172,7 @@ async def test_heartbeat(version: int) -> None:
 
 
 @versions("leave_group")
-async def test_leave_group(version: int) -> None:
+async def test_leave_group_is_decoded_and_answered_in_every_version(version: int) -> None:
     async with Wire() as wire:
         peer = await wire.peer()
         members = [

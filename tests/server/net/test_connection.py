@@ -130,7 +130,7 @@ async def test_no_answer_lets_the_next_request_come() -> None:
         assert (await peer.ask("heartbeat", 4, **HEARTBEAT)).error_code == 0
 
 
-async def test_what_the_exchange_says_of_its_request() -> None:
+async def test_an_exchange_has_the_header_and_the_peer_of_its_request() -> None:
     seen = []
 
     def look(_services, exchange, _request) -> None:
@@ -199,7 +199,9 @@ def test_addresses_look_as_in_java() -> None:
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"tls" * 20,
     ],
 )
-async def test_what_is_no_request_closes_the_connection_with_one_line(data: bytes, caplog) -> None:
+async def test_bytes_that_are_no_request_close_the_connection_with_one_log_line(
+    data: bytes, caplog
+) -> None:
     async with Wire(request_bytes=1000) as wire:
         serve_heartbeats(wire)
         peer, other = await wire.peer(), await wire.peer()
@@ -778,7 +780,7 @@ async def test_all_that_was_sent_before_the_end_is_worked_on() -> None:
         assert await peer.closed() == b""
 
 
-async def test_what_is_behind_a_request_in_progress_too() -> None:
+async def test_requests_behind_one_in_progress_are_answered_after_the_end_of_input() -> None:
     async with Wire() as wire:
         wire.handle("heartbeat", slowly)
         peer = await wire.peer()

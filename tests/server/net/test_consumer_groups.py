@@ -30,7 +30,9 @@ versions = pytest.mark.parametrize("version", [0, 1])
 
 
 @versions
-async def test_heartbeat(version: int) -> None:
+async def test_consumer_group_heartbeat_is_decoded_and_answered_in_every_version(
+    version: int,
+) -> None:
     async with Wire() as wire:
         wire.groups.answers[asked.ConsumerGroupHeartbeat] = answered.ConsumerGroupHeartbeatResponse(
             member_id="m",
@@ -103,7 +105,7 @@ async def test_a_steady_heartbeat_is_answered_without_a_request(version: int) ->
 
 
 @versions
-async def test_describe(version: int) -> None:
+async def test_consumer_group_describe_is_answered_in_every_version(version: int) -> None:
     described = answered.DescribeConsumerGroupResponse(
         group="g",
         state="Stable",

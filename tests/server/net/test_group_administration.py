@@ -37,7 +37,9 @@ def described(request: asked.DescribeGroup) -> answered.DescribeGroupResponse:
 
 @versions("describe_groups")
 @pytest.mark.parametrize("with_operations", [False, True])
-async def test_describe_groups(version: int, with_operations: bool) -> None:
+async def test_describe_groups_is_answered_in_every_version(
+    version: int, with_operations: bool
+) -> None:
     async with Wire() as wire:
         wire.groups.answers[asked.DescribeGroup] = described
         answer = await (await wire.peer()).ask(
@@ -67,7 +69,7 @@ async def test_describe_groups(version: int, with_operations: bool) -> None:
 
 
 @versions("list_groups")
-async def test_list_groups(version: int) -> None:
+async def test_list_groups_is_answered_in_every_version(version: int) -> None:
     async with Wire() as wire:
         wire.groups.answers[asked.ListGroups] = answered.ListGroupsResponse(
             groups=(
@@ -100,7 +102,7 @@ async def test_list_groups_while_loading(version: int) -> None:
 
 
 @versions("delete_groups")
-async def test_delete_groups(version: int) -> None:
+async def test_delete_groups_is_answered_in_every_version(version: int) -> None:
     async with Wire() as wire:
         wire.groups.answers[asked.DeleteGroup] = lambda request: answered.DeleteGroupResponse(
             ErrorCode.none if request.group == "a" else ErrorCode.group_id_not_found
@@ -125,7 +127,7 @@ def all_deleted(request: asked.OffsetDelete) -> answered.OffsetDeleteResponse:
     )
 
 
-async def test_offset_delete() -> None:
+async def test_offset_delete_answers_each_partition() -> None:
     async with Wire() as wire:
         wire.groups.answers[asked.OffsetDelete] = all_deleted
         answer = await (await wire.peer()).ask(

@@ -189,7 +189,7 @@ async def test_a_failure_is_told_counted_and_logged_without_the_password(
         assert "wrong" not in caplog.text.replace("a wrong", "")
 
 
-def test_how_clients_authenticate_is_shown_without_passwords() -> None:
+def test_the_repr_of_a_sasl_has_no_password() -> None:
     sasl = secured(mechanisms={"PLAIN": partial(PlainServer, {"alice": "secret"})})
     assert "secret" not in repr(sasl)
 
@@ -218,7 +218,9 @@ async def test_before_the_handshake_nothing_else_is_parsed(api: str, after_versi
 
 
 @pytest.mark.parametrize("content", [b"", b"\0", b"\x7f\xff\0\0\0\0\0\0"])
-async def test_what_is_no_request_closes_the_connection(content: bytes) -> None:
+async def test_bytes_that_are_no_request_close_the_connection_before_the_login(
+    content: bytes,
+) -> None:
     async with Wire(sasl=secured()) as wire:
         peer = await wire.peer()
         peer.send(token(content))

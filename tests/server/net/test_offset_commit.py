@@ -17,7 +17,7 @@ def all_committed(request: asked.OffsetCommit) -> answered.OffsetCommitResponse:
 
 
 @versions("offset_commit")
-async def test_offset_commit(version: int) -> None:
+async def test_offset_commit_is_decoded_and_answered_in_every_version(version: int) -> None:
     async with Wire() as wire:
         wire.groups.answers[asked.OffsetCommit] = all_committed
         offsets = [

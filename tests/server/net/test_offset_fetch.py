@@ -44,7 +44,7 @@ def group_of(answer: Any) -> Any:
 
 
 @versions("offset_fetch")
-async def test_offset_fetch(version: int) -> None:
+async def test_offset_fetch_is_decoded_and_answered_in_every_version(version: int) -> None:
     async with Wire() as wire:
         wire.groups.answers[asked.OffsetFetch] = fetched
         topics = [

@@ -125,7 +125,7 @@ async def test_large_responses_wait_until_the_client_reads() -> None:
     assert bench.tls.is_closed
 
 
-def test_what_is_written_meanwhile_follows() -> None:
+def test_bytes_written_during_a_large_response_follow_it() -> None:
     bench = PacingBench()
     large = bytes(200_000)
     bench.transport.writelines([large])
@@ -244,7 +244,7 @@ class TestRecordsInAFile:
             await bench.connection.until("resume")
             assert bench.connection.told == ["pause", "resume"]
 
-    async def test_it_closes_when_all_is_sent(
+    async def test_a_closed_transport_sends_the_rest_of_its_file(
         self, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
         async with Sending(tmp_path / "log") as bench:
@@ -253,7 +253,9 @@ class TestRecordsInAFile:
             assert await bench.reader.read(-1) == bench.sent
         assert not caplog.records
 
-    async def test_it_is_dropped_when_its_file_cannot_be_read(self, tmp_path: Path) -> None:
+    async def test_a_connection_is_dropped_when_its_file_cannot_be_read(
+        self, tmp_path: Path
+    ) -> None:
         async with Sending(tmp_path / "log") as bench:
             bench.send()
             os.truncate(bench.path, 0)

@@ -146,7 +146,7 @@ def test_a_throttled_client_is_read_up_to_the_read_ahead() -> None:
 class TestEndOfInput:
     """The client sends no more."""
 
-    def test_nothing_is_left_at_rest(self) -> None:
+    def test_an_empty_queue_has_no_requests_left_at_the_end_of_input(self) -> None:
         assert not queue().end()
 
     def test_the_request_in_progress_is_served(self) -> None:
@@ -178,7 +178,7 @@ class TestEndOfInput:
         requests.is_writable = False
         assert requests.end()
 
-    def test_nothing_is_left_of_a_throttled_client_without_requests(self) -> None:
+    def test_a_throttled_empty_queue_has_no_requests_left_at_the_end_of_input(self) -> None:
         requests = queue()
         requests.throttle()
         assert not requests.end()

@@ -9,7 +9,7 @@ from kohort.server.net.unparsed_response import unparsed_response
 
 
 @pytest.mark.parametrize("api_key", APIS, ids=lambda each: APIS[each].name)
-def test_it_has_the_error_where_there_is_one_for_the_whole_response(api_key: int) -> None:
+def test_a_response_during_a_login_has_the_sasl_error_where_it_has_one(api_key: int) -> None:
     api = APIS[api_key]
     for version in range(api.min_version, api.max_version + 1):
         answer = unparsed_response(api_key, version)

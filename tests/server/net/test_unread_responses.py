@@ -36,7 +36,7 @@ class Reader:
         self.dropped = True
 
 
-def test_what_is_left_is_shared_and_given_back() -> None:
+def test_memory_for_unread_responses_is_shared_and_given_back() -> None:
     memory = ResponseMemory(40 * MEBI)
     assert memory.largest == 10 * MEBI
     first, second = Reader(), Reader()

@@ -77,7 +77,7 @@ def fill_two(server: Server) -> None:
 
 
 class TestForeignDirectories:
-    def test_they_are_left_as_they_are(
+    def test_foreign_directories_are_left_unchanged(
         self, server: Server, caplog: pytest.LogCaptureFixture
     ) -> None:
         server.start().create("orders", 1)
@@ -170,7 +170,7 @@ class TestForeignDirectories:
         assert server.start().log("orders", 0).end_offset == 1  # type: ignore[union-attr]
 
     @pytest.mark.parametrize("kind", ["file", "dangling link"])
-    def test_something_else_in_the_place_of_a_known_partition(
+    def test_a_file_in_the_place_of_a_partition_makes_it_alone_unreadable(
         self, server: Server, kind: str
     ) -> None:
         fill_two(server)
@@ -186,7 +186,7 @@ class TestForeignDirectories:
         assert topics.log("more", 0).end_offset == 0  # type: ignore[union-attr]
         assert os.path.lexists(place)
 
-    def test_whose_mark_is_restored(self, server: Server) -> None:
+    def test_a_directory_whose_mark_is_restored_is_served_again(self, server: Server) -> None:
         fill_two(server)
         mark = server.path / "orders-0" / MARK
         content = mark.read_bytes()
@@ -249,7 +249,7 @@ class TestLeftovers:
 
 
 class TestVersion01:
-    def test_it_is_marked_at_the_first_start(self, server: Server) -> None:
+    def test_partitions_of_version_0_1_are_marked_at_the_first_start(self, server: Server) -> None:
         topics = server.start()
         orders = topics.create("orders", 2)
         fill(topics, "orders")
@@ -278,7 +278,7 @@ class TestVersion01:
         assert topics.log("orders", 0).end_offset == 1  # type: ignore[union-attr]
         assert read_mark(str(server.path / "orders-1")) == orders.id
 
-    def test_its_interrupted_removals_are_completed(self, server: Server) -> None:
+    def test_interrupted_removals_of_version_0_1_are_completed(self, server: Server) -> None:
         server.start()
         server.stop()
         as_version_0_1(server.path)
@@ -326,7 +326,7 @@ class TestCase:
             "Orders",
         }
 
-    def test_where_case_matters_both_are_kept_apart(self, server: Server) -> None:
+    def test_topics_that_differ_in_case_are_kept_apart(self, server: Server) -> None:
         topics = server.start()
         for name in ("orders", "Orders"):
             topics.create(name, 1)

@@ -69,7 +69,7 @@ def produce_entity(
 
 
 @pytest.mark.parametrize("version", range(3, 14))
-def test_produce(version: int) -> None:
+def test_packed_produce_responses_are_those_of_kio(version: int) -> None:
     topics = [("orders", ID, PRODUCED), ("payments", None, PRODUCED[:1]), ("none", ID, [])]
     packed = produce.pack(
         version,
@@ -151,7 +151,7 @@ def fetch_entity(version: int, isolation_level: int, session_id: int) -> bytes:
 
 @pytest.mark.parametrize("isolation_level", [0, 1])
 @pytest.mark.parametrize("version", range(4, 19))
-def test_fetch(version: int, isolation_level: int) -> None:
+def test_packed_fetch_responses_are_those_of_kio(version: int, isolation_level: int) -> None:
     packed = b"".join(fetch.pack(version, fetched(version, isolation_level), session_id=99))
     assert packed == fetch_entity(version, isolation_level, 99)
 

@@ -35,7 +35,7 @@ async def sasl_of(settings: dict[str, object], listener: str = "INTERNAL") -> Sa
         await listeners.close()
 
 
-async def test_defaults() -> None:
+async def test_the_defaults_of_sasl_are_those_of_kafka() -> None:
     sasl = await sasl_of({})
     assert list(sasl.mechanisms) == ["SCRAM-SHA-256", "SCRAM-SHA-512"]
     assert (sasl.receive_bytes, sasl.failure_delay_ms, sasl.timeout_ms) == (524_288, 100, 30_000)

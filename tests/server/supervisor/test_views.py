@@ -119,7 +119,7 @@ async def test_the_list_of_workers_without_a_lease_is_not_empty(tmp_path: Path) 
         ((1, 0), 1),
     ],
 )
-async def test_who_coordinates_a_group_is_what_the_named_worker_says(
+async def test_the_coordinator_of_a_group_is_that_named_by_its_worker(
     shown: Shown, named: tuple[int, int], told: int
 ) -> None:
     shown.responses = {node: (421, {"coordinator": each}) for node, each in enumerate(named)}

@@ -700,7 +700,7 @@ async def test_a_change_that_is_only_validated_replaces_nothing(
         assert await serial_number(broker, authority.client()) == before
 
 
-async def test_of_changes_at_once_the_last_one_is_served(
+async def test_the_last_of_concurrent_key_store_changes_is_served(
     start: Start, authority: Authority
 ) -> None:
     async with start() as broker, contextlib.AsyncExitStack() as peers:
@@ -769,7 +769,7 @@ async def test_keys_as_text_and_with_a_password(start: Start, authority: Authori
         ({"ssl.enabled.protocols": ""}, "a version is needed"),
     ],
 )
-async def test_what_cannot_be_used_ends_the_start(
+async def test_unusable_tls_settings_end_the_start(
     start: Start, settings: dict[str, object], why: str
 ) -> None:
     with pytest.raises(ConfigError, match=f"listener SSL: .*{why}"):

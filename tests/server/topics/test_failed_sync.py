@@ -116,7 +116,7 @@ def as_it_is(topics: Topics) -> list[Any]:
 
 @pytest.mark.parametrize("change", [create, grow, alter, alter_broker, delete])
 @pytest.mark.parametrize("number", [5, 28])
-async def test_what_was_refused_did_not_happen(
+async def test_a_change_whose_sync_failed_is_rolled_back(
     server: Server, disk: Disk, change: Callable[[Topics], None], number: int
 ) -> None:
     topics = server.topics
@@ -156,7 +156,7 @@ async def test_broker_configs_that_are_taken_back_act_no_more(server: Server, di
     assert log.config.segment_bytes == 1 << 30
 
 
-async def test_it_is_told_and_service_resumes(
+async def test_a_failed_sync_is_reported_and_service_resumes(
     server: Server, disk: Disk, caplog: pytest.LogCaptureFixture
 ) -> None:
     topics = server.topics
@@ -181,7 +181,7 @@ async def test_it_is_told_and_service_resumes(
     assert {each.name for each in server.start().all()} == {"orders", "more"}
 
 
-async def test_it_is_not_visible_after_a_kill_either(
+async def test_a_change_whose_sync_failed_is_not_visible_after_a_kill(
     server: Server, disk: Disk, tmp_path: Path
 ) -> None:
     server.topics.create("orders", 1)

@@ -318,7 +318,7 @@ async def _is_away() -> range:
     raise KafkaError(ErrorCode.not_controller)
 
 
-async def test_what_is_not_durable_is_not_told() -> None:
+async def test_metadata_that_is_not_durable_is_not_read() -> None:
     log: Any = MemoryDirectory().open(METADATA, METADATA_LOG)
     metadata = MetadataLog(log, lambda: NOW, "0.2")
 

@@ -54,7 +54,7 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
     made.close()
 
 
-def test_what_was_acknowledged_is_there(disk: Disk) -> None:
+def test_acknowledged_changes_are_on_the_disk(disk: Disk) -> None:
     topics = disk.start()
     cluster_id = topics.cluster_id
     topics.create("orders", 2, {"retention.ms": "-1"})

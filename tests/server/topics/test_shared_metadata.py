@@ -96,7 +96,7 @@ async def test_changes_of_different_things_stay(nodes: Nodes) -> None:
         lambda number: ConfigsRecord(ResourceType.BROKER, "", {"a": str(number)}),
     ],
 )
-async def test_of_two_changes_of_the_same_thing_one_is_taken_back(
+async def test_one_of_two_concurrent_changes_of_the_same_entity_is_rolled_back(
     nodes: Nodes, change: Callable[[int], MetadataRecord]
 ) -> None:
     one, two = nodes.metadata
@@ -126,7 +126,7 @@ async def test_an_append_whose_outcome_is_unknown_is_made_once(
     assert nodes.shared.end_offset == 2
 
 
-async def test_who_has_lost_the_session_changes_nothing(nodes: Nodes) -> None:
+async def test_a_node_without_a_session_changes_no_metadata(nodes: Nodes) -> None:
     one, two = nodes.metadata
     nodes.shared.fence(1)
     one.commit(topic(1, "a"))
@@ -166,7 +166,7 @@ async def test_decisions_are_made_on_all_that_is_logged(nodes: Nodes) -> None:
     assert nodes.metadata[0].state.cluster.leaders[place].epoch == nodes.shared.end_offset - 1
 
 
-async def test_who_lags_behind_a_snapshot_misses_nothing(nodes: Nodes) -> None:
+async def test_a_node_behind_a_snapshot_misses_no_change(nodes: Nodes) -> None:
     one, two = nodes.metadata
     one.commit(topic(1, "a"), topic(2, "b"))
     await one.durable()
@@ -284,7 +284,7 @@ async def test_a_compacted_log_may_not_tell_whether_a_decision_was_logged(nodes:
 
 @pytest.mark.parametrize("is_logged", [True, False])
 @pytest.mark.parametrize("reads", [[], [OSError(None, "away")]])
-async def test_who_loses_the_session_after_an_append_of_unknown_outcome_tells_what_became_of_it(
+async def test_an_append_of_unknown_outcome_is_resolved_after_the_session_is_lost(
     nodes: Nodes, monkeypatch: pytest.MonkeyPatch, is_logged: bool, reads: list[OSError]
 ) -> None:
     async def fenced() -> None:

@@ -30,7 +30,7 @@ def refused(act: Callable[[], object]) -> ErrorCode:
     return caught.value.code
 
 
-def test_everything_survives_a_restart(bench: HandlerBench) -> None:
+def test_topics_configs_and_records_survive_a_restart(bench: HandlerBench) -> None:
     bench.topics.create("orders", 3, {"retention.ms": "7"})
     bench.topics.create("__consumer_offsets", 2, {"cleanup.policy": "compact"}, internal=True)
     bench.topics.create("gone", 1)
@@ -59,7 +59,7 @@ def test_a_topic_takes_appends_as_soon_as_it_is_there(bench: HandlerBench) -> No
         assert bench.topics.log(*missing) is None
 
 
-def test_refused_topics(bench: HandlerBench) -> None:
+def test_invalid_changes_of_topics_are_refused(bench: HandlerBench) -> None:
     create = bench.topics.create
     create("a.b", 1)
     assert refused(lambda: create("a.b", 1)) is ErrorCode.topic_already_exists

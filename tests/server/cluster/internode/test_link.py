@@ -46,7 +46,7 @@ async def connect(tmp_path: Path) -> Link:
     return Link(*await asyncio.open_unix_connection(tmp_path / "s"))
 
 
-async def test_what_is_in_flight_has_its_response_when_a_session_is_followed_by_another(
+async def test_requests_in_flight_of_an_expired_session_get_their_responses(
     tmp_path: Path, other: Other
 ) -> None:
     async def one_session() -> Link:
