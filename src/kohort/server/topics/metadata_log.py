@@ -17,13 +17,12 @@ from kohort.server.logging import fields
 from kohort.server.metadata import (
     MetadataImage,
     MetadataRecord,
-    TopicDeleted,
-    TopicRecord,
     UndecodableError,
     decode_batches,
     encode_batch,
     storage_error,
 )
+from kohort.server.topics.pending_changes import PendingChanges
 from kohort.types import Timestamp
 
 METADATA_LOG: Final = LogConfig(cleanup_policy=frozenset({"compact"}), segment_bytes=1 << 20)
@@ -32,8 +31,6 @@ METADATA_LOG: Final = LogConfig(cleanup_policy=frozenset({"compact"}), segment_b
 logger = logging.getLogger("kohort.topics")
 
 _READ_SIZE: Final = 1 << 20
-_FAILURES_KEPT: Final = 16
-"""Failed syncs whose changes are told apart; between two of them the disk has worked again."""
 
 
 class Metadata(Protocol):
@@ -87,28 +84,6 @@ class Metadata(Protocol):
         ...
 
 
-class Lost:
-    """The changes that were taken back, and why."""
-
-    def __init__(self) -> None:
-        self._lost: list[tuple[range, OSError]] = []
-        """Oldest first."""
-
-    def note(self, changes: range, error: OSError) -> None:
-        """Changes with these numbers were taken back."""
-        self._lost.append((changes, error))
-        if len(self._lost) > _FAILURES_KEPT:
-            # The oldest ones become one, with all between them: nobody waits for those any more.
-            (first, _), (second, why) = self._lost[:2]
-            self._lost[:2] = [(range(first.start, second.stop), why)]
-
-    def ensure_kept(self, changes: range) -> None:
-        """Raise the OSError of the first of these changes that was taken back."""
-        for lost, error in self._lost:
-            if lost.start < changes.stop and changes.start < lost.stop:
-                raise fresh(error)
-
-
 class MetadataLog:
     """`state`, and the one way to change it.
 
@@ -133,17 +108,11 @@ class MetadataLog:
         self._now = now
         self._disk = Lock()
         """Held by each sync: of two at a time, only one would meet an error of the disk."""
-        self._appended = self._settled = 0
-        """Changes of this process. The settled ones are durable, or were taken back."""
+        self._changes = PendingChanges(self.state)
+        """Those that are appended, and not durable."""
         self._durable_end = log.end_offset
         self._grown = asyncio.Event()
         """Set, and replaced, when more is durable."""
-        self._undo: list[tuple[int, MetadataRecord]] = []
-        """Replayed in reverse order, they restore `state` as of the last durable change.
-
-        Each has the number of the change that it takes back.
-        """
-        self._lost = Lost()
         self._unsynced: set[str] = set()
         self._failure: OSError | None = None
         """Why nothing can be changed now. Threads that sync set it."""
@@ -172,7 +141,7 @@ class MetadataLog:
     @property
     def last_change(self) -> int:
         """Number of the latest change, for `durable`."""
-        return self._appended
+        return self._changes.last
 
     def read(self, offset: int) -> bytes:
         """Batches from the one with that offset on, as far as they are durable: a megabyte or less.
@@ -205,37 +174,32 @@ class MetadataLog:
             if self._failure is not None:
                 self._retry_soon()
                 raise fresh(self._failure)
-            if self._settled < self._appended and not self._log.syncs_in_order:
+            if self._changes and not self._log.syncs_in_order:
                 self.flush()
             self._log.append(encode_batch(records, now), now)
         except OSError as error:
             raise storage_error(error) from error
-        self._appended += 1
-        for record in records:
-            inverse = reversed(self.state.inverse(record))
-            self._undo += ((self._appended, each) for each in inverse)
-            self.state.replay(record)
+        self._changes.make(records)
 
     async def durable(self, change: int | None = None) -> None:
         """Return when that change, or every change made by now, is on the disk.
 
         Raises OSError if it was taken back.
         """
-        first = self._settled + 1 if change is None else change
-        pending = range(first, (self._appended if change is None else change) + 1)
-        while pending and self._settled < pending[-1]:
-            if self._round is None:
-                self._round = asyncio.create_task(self._sync_once())
-            await asyncio.shield(self._round)
-        self._lost.ensure_kept(pending)
+        await self._changes.kept(change, self._sync_round)
+
+    async def _sync_round(self) -> None:
+        if self._round is None:
+            self._round = asyncio.create_task(self._sync_once())
+        await asyncio.shield(self._round)
 
     async def _sync_once(self) -> None:
         # A task of its own: the failure of a sync is met once, whoever was cancelled meanwhile.
         try:
-            appended, end = self._appended, self._log.end_offset
+            last, end = self._changes.last, self._log.end_offset
             paths = self._to_sync()
             await asyncio.to_thread(self._sync, paths)
-            self._synced(paths, appended, end)
+            self._synced(paths, last, end)
         except OSError as error:
             self._take_back(error)
         finally:
@@ -252,7 +216,7 @@ class MetadataLog:
         except OSError as error:
             self._take_back(error)
             raise
-        self._synced(paths, self._appended, self._log.end_offset)
+        self._synced(paths, self._changes.last, self._log.end_offset)
 
     def _to_sync(self) -> tuple[str, ...]:
         self._unsynced.update(self._log.unsynced())
@@ -270,36 +234,28 @@ class MetadataLog:
 
     def _synced(self, paths: tuple[str, ...], change: int, end_offset: int) -> None:
         self._unsynced.difference_update(paths)
-        self._settled = max(self._settled, change)
+        self._changes.settle(change)
         if end_offset > self._durable_end:
             self._durable_end = end_offset
             self._grown.set()
             self._grown = asyncio.Event()
-        self._undo = [each for each in self._undo if each[0] > self._settled]
 
     # After a sync that failed
 
     def _take_back(self, error: OSError) -> None:
         """Have `state` and log as they were at the last durable change."""
         self._failure = error
-        lost = range(self._settled + 1, self._appended + 1)
-        if lost:
-            self._lost.note(lost, error)
-            self._settled = self._appended
-        elif self._retrying is not None:
+        lost = len(self._changes)
+        if not lost and self._retrying is not None:
             return  # another sync has met the same error
-        undo, self._undo = [record for _, record in reversed(self._undo)], []
-        for record in undo:
-            self.state.replay(record)
+        topics = self._changes.undo(error)
         self._log.owner_sync_failed(error, self._durable_end)
         logger.error(
             "metadata changes were rolled back; further changes are rejected until the disk "
             "accepts writes",
-            extra=fields(changes=len(lost), why=error),
+            extra=fields(changes=lost, why=error),
         )
-        self.on_taken_back(
-            [each.id for each in undo if isinstance(each, TopicRecord | TopicDeleted)]
-        )
+        self.on_taken_back(topics)
         self._retry_soon()
 
     def _retry_soon(self) -> None:

@@ -13,9 +13,7 @@ read less than the snapshot does what differs between its state and that one.
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, NoReturn, TypeAlias, TypeVar
 from uuid import UUID
 
@@ -47,7 +45,7 @@ from kohort.server.metadata import (
     in_batches,
     records_of,
 )
-from kohort.server.topics.metadata_log import Lost
+from kohort.server.topics.pending_changes import Change, PendingChanges
 from kohort.types import Timestamp
 from kohort.util.time_slice import TimeSlices, in_slices
 
@@ -68,17 +66,6 @@ class OutcomeLostError(Exception):
     """Whether a change was logged cannot be found out any more: the log was compacted."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Change:
-    """What one `commit` has replayed, and not appended yet."""
-
-    number: int
-    records: Sequence[MetadataRecord]
-    undo: Sequence[MetadataRecord]
-    """In this order."""
-    subjects: frozenset[object]
-
-
 class SharedMetadata:
     """`state` as all nodes agree on it, with the changes of this one."""
 
@@ -93,9 +80,8 @@ class SharedMetadata:
         """Called when this node has appended a change."""
         self._storage = storage
         self._now = now
-        self._pending: deque[_Change] = deque()
-        self._appended = self._settled = 0
-        self._lost = Lost()
+        self._changes = PendingChanges(self.state)
+        """Those that are not appended."""
         self._snapshot_end = 0
         """Where the log was compacted up to, as far as this node knows."""
         self._slices = TimeSlices()
@@ -116,7 +102,7 @@ class SharedMetadata:
 
     @property
     def last_change(self) -> int:
-        return self._appended
+        return self._changes.last
 
     def read(self, _: int) -> NoReturn:
         raise KafkaError(ErrorCode.unsupported_version)
@@ -128,13 +114,7 @@ class SharedMetadata:
 
     def commit(self, *records: MetadataRecord) -> None:
         """Replay the records, which are appended together soon, or taken back."""
-        undo: list[MetadataRecord] = []
-        for record in records:
-            undo += reversed(self.state.inverse(record))
-            self.state.replay(record)
-        self._appended += 1
-        subjects = frozenset(each for record in records for each in _subjects(record))
-        self._pending.append(_Change(self._appended, records, undo[::-1], subjects))
+        self._changes.make(records)
         self._write_soon()
 
     def _write_soon(self) -> asyncio.Task[None]:
@@ -147,11 +127,7 @@ class SharedMetadata:
 
         Raises OSError if it was taken back.
         """
-        first = self._settled + 1 if change is None else change
-        pending = range(first, (self._appended if change is None else change) + 1)
-        while pending and self._settled < pending[-1]:
-            await asyncio.shield(self._write_soon())
-        self._lost.ensure_kept(pending)
+        await self._changes.kept(change, lambda: asyncio.shield(self._write_soon()))
 
     async def _write(self) -> None:
         try:
@@ -161,8 +137,7 @@ class SharedMetadata:
             self._writing = None
 
     async def _append_pending(self) -> None:
-        while self._pending:
-            change = self._pending[0]
+        while (change := self._changes.first) is not None:
             try:
                 if await self._append(change.records, {}):
                     self._settle(change)
@@ -173,14 +148,13 @@ class SharedMetadata:
             except UnknownOutcomeError:
                 await self._find_out(change)
 
-    def _settle(self, change: _Change) -> None:
+    def _settle(self, change: Change) -> None:
         """A change is in the log, at the end as it was known."""
-        self._pending.popleft()
-        self._settled = change.number
+        self._changes.settle(change.number)
         self.end_offset += len(change.records)
         self.on_change()
 
-    async def _find_out(self, change: _Change) -> None:
+    async def _find_out(self, change: Change) -> None:
         """Read on after an append whose outcome is unknown: then it is there, or never will be."""
         while True:
             try:
@@ -189,7 +163,7 @@ class SharedMetadata:
             except (OSError, UnknownOutcomeError):
                 await asyncio.sleep(_RETRY_AFTER_S)
         count = len(change.records)
-        if self._are_mine(records[:count], change.records) and change in self._pending:
+        if self._are_mine(records[:count], change.records) and change in self._changes:
             self._settle(change)
             records = records[count:]
         await self.follow(records)
@@ -305,10 +279,8 @@ class SharedMetadata:
 
     def replay(self, offset: int, record: MetadataRecord) -> None:
         """Replay a record that another node has logged."""
-        if self._pending:
-            subjects = _subjects(record)
-            if any(not change.subjects.isdisjoint(subjects) for change in self._pending):
-                self._take_back(SupersededError(None, "another node has changed the same"))
+        if self._changes and self._changes.affects(_subjects(record), _subjects):
+            self._take_back(SupersededError(None, "another node has changed the same"))
         self.state.replay(record)
         self.end_offset = offset + 1
 
@@ -376,7 +348,7 @@ class SharedMetadata:
         return [*enumerate(changes, self.end_offset)]
 
     def _take_back_superseded(self) -> None:
-        if self._pending:
+        if self._changes:
             self._take_back(SupersededError(None, "other nodes have changed much meanwhile"))
 
     async def compact(self, after: int = COMPACTED_AFTER) -> None:
@@ -386,7 +358,7 @@ class SharedMetadata:
         """
         async with self._turn:  # else the state may be that in the midst of a batch
             end_offset = self.end_offset
-            if self._pending or end_offset - self._snapshot_end <= after:
+            if self._changes or end_offset - self._snapshot_end <= after:
                 return
             records = records_of(self.state)
         batches = await asyncio.to_thread(_snapshot, records, end_offset, self._now())
@@ -441,20 +413,11 @@ class SharedMetadata:
 
     def _take_back(self, error: Exception) -> None:
         """Have `state` as if the changes that were not appended had not been made."""
-        lost = [*self._pending]
-        self._pending.clear()
-        undo = [record for change in reversed(lost) for record in change.undo]
-        for record in undo:
-            self.state.replay(record)
+        lost = len(self._changes)
         why = error if isinstance(error, OSError) else OSError(None, str(error))
-        self._lost.note(range(self._settled + 1, self._appended + 1), why)
-        self._settled = self._appended
-        logger.warning(
-            "metadata changes were rolled back", extra=fields(changes=len(lost), why=error)
-        )
-        self.on_taken_back(
-            [each.id for each in undo if isinstance(each, TopicRecord | TopicDeleted)]
-        )
+        topics = self._changes.undo(why)
+        logger.warning("metadata changes were rolled back", extra=fields(changes=lost, why=error))
+        self.on_taken_back(topics)
 
     def flush(self) -> None:
         """What is read from the log is in it."""
@@ -488,16 +451,16 @@ def _snapshot(records: Iterable[MetadataRecord], end_offset: int, now: int) -> l
     return batches
 
 
-def _subjects(record: MetadataRecord) -> tuple[object, ...]:
+def _subjects(record: MetadataRecord) -> set[object]:
     """What a record says something of; a topic has a name too, and an ACL is what it allows."""
     key = encode(record)[0]
     match record:
         case TopicRecord(name=name):
-            return key, name
+            return {key, name}
         case AclRecord(binding=binding):
-            return key, binding
+            return {key, binding}
         case _:
-            return (key,)
+            return {key}
 
 
 def _chars(record: MetadataRecord) -> int:
