@@ -14,6 +14,7 @@ it its they their them this that these those such there we
 what whatever who whoever whose whom which where how why
 nobody nothing everybody everything anybody anything somebody something others
 is are was were has have had do does did can may must not never so of
+and or but also unless whether wherever by for to with
 """
 """Words that begin a name whose subject is elsewhere: in the class, the module or the head."""
 

@@ -103,9 +103,7 @@ def test_a_record_that_does_not_fit_ends_it_behind_those_before(call: Run, boots
     assert "the end expected, but 1 bytes remain" in done.stderr
 
 
-def test_with_e_the_error_is_reported_and_other_records_are_written(
-    call: Run, bootstrap: str
-) -> None:
+def test_option_e_reports_the_error_and_writes_other_records(call: Run, bootstrap: str) -> None:
     topic = topic_of(bootstrap, *((None, data) for data in (b"\0\1", b"x", b"\0\2")))
     done = call("consume", "-t", topic, "-e", "-q", "-s", "value=h", "-E")
     assert (done.exit_code, done.output) == (0, "1\n2\n")

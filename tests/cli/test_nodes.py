@@ -105,20 +105,22 @@ class TestRefused:
         assert done.exit_code == 2
         assert "the schema has no tables of Kohort: name that of the cluster" in done.stderr
 
-    def test_tables_without_a_node(self, nodes: Run, database: str) -> None:
+    def test_tables_without_a_node_are_refused(self, nodes: Run, database: str) -> None:
         make_tables(database)
         done = nodes("list")
         assert done.exit_code == 2
         assert "no node of a cluster serves from this database: start one" in done.stderr
 
-    def test_tables_of_a_later_version(self, nodes: Run, postgres: Postgres, database: str) -> None:
+    def test_tables_of_a_later_version_are_refused(
+        self, nodes: Run, postgres: Postgres, database: str
+    ) -> None:
         make_tables(database)
         postgres.execute(f"update {database.rpartition('=')[2]}.meta set version = 1000")
         done = nodes("list")
         assert done.exit_code == 2
         assert "start a later one" in done.stderr
 
-    def test_tables_of_a_copy_that_was_not_completed(
+    def test_tables_of_an_incomplete_copy_are_refused(
         self, nodes: Run, postgres: Postgres, database: str
     ) -> None:
         make_tables(database)

@@ -55,7 +55,7 @@ def test_a_socket_that_does_not_exist_is_told_at_once(capsys: pytest.CaptureFixt
     assert (done.exit_code, "no server listens at unix:/nowhere/socket" in done.stderr) == (1, True)
 
 
-def test_with_a_timeout_a_server_is_waited_for(
+def test_a_command_with_a_timeout_waits_for_the_server(
     closed_port: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ("topics", "list", "-b", f"127.0.0.1:{closed_port}", "--timeout", "300")

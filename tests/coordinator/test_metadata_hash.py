@@ -31,6 +31,8 @@ def test_the_hash_without_racks_is_that_of_kafka() -> None:
         ([], 0),
     ],
 )
-def test_with_the_rack_of_the_broker(names: list[str], expected: int) -> None:
+def test_hashes_with_the_rack_of_the_broker_are_those_of_kafka(
+    names: list[str], expected: int
+) -> None:
     hashes = {name: topic_hash(TOPICS[name][0], name, TOPICS[name][1], RACK) for name in names}
     assert group_hash(hashes) == expected

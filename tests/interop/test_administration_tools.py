@@ -147,7 +147,7 @@ class TestConfigs:
         assert config not in configs(*entity, "--describe")
         return described
 
-    def test_topics_and_groups(self, configs: Tool) -> None:
+    def test_kafka_configs_alters_topic_and_group_configs(self, configs: Tool) -> None:
         name = ("--entity-name", TOPIC)
         assert "DYNAMIC_TOPIC_CONFIG:retention.ms=5000" in self.altered(
             configs, "topics", name, "retention.ms=5000"

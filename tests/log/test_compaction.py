@@ -149,7 +149,7 @@ class TestWhatStays:
 
 
 class TestTombstones:
-    async def test_kept_until_readers_have_seen_them(self, directory):
+    async def test_tombstones_are_kept_until_readers_have_seen_them(self, directory):
         log = directory.open(
             ORDERS, compacted(delete_retention_ms=1_000, min_cleanable_dirty_ratio=0)
         )

@@ -230,7 +230,7 @@ class TestTrim:
         log.trim(2)
         assert log.start_offset == 4
 
-    def test_to_the_end_and_not_beyond(self, log):
+    def test_a_log_is_trimmed_to_its_end_and_not_beyond(self, log):
         fill(log, 10)
         assert code_of(log.trim, 11) is ErrorCode.offset_out_of_range
         log.trim(10)
@@ -238,7 +238,7 @@ class TestTrim:
         assert bytes(log.read(10, 1000)) == b""
         assert log.append(batch(b"a"), NOW).base_offset == 10
 
-    def test_timestamps_of_what_is_left(self, log):
+    def test_lookups_by_time_leave_out_trimmed_records(self, log):
         content = [Record(b"k", b"v", (), time) for time in (90, 10, 20)]
         log.append(batches.build(content), NOW)
         log.trim(1)
@@ -258,7 +258,7 @@ class TestWaiting:
         log.append(batch(b"c"), NOW)
         await asyncio.wait_for(waiting, 60)
 
-    async def test_callbacks_until_they_are_stopped(self, log):
+    async def test_callbacks_are_called_for_appends_until_they_are_stopped(self, log):
         seen = []
         stop = log.on_append(lambda: seen.append(log.end_offset))
         log.append(batch(b"a"), NOW)

@@ -308,7 +308,7 @@ class TestACopyThatWasInterrupted:
             copy_all(other, target)
         assert go_on(source, place).there == logs[0].size
 
-    def test_leaves_nothing_that_is_not_in_the_source(self, source, place):
+    def test_a_resumed_copy_removes_logs_that_the_source_does_not_have(self, source, place):
         log = source.open(ORDERS, SMALL)
         fill(log, 20)
         with closing(place.target()) as target:

@@ -130,7 +130,9 @@ class TestWriting:
         log.append(batch(bytes(500)), NOW)
         assert not directory.problems
 
-    async def test_and_until_the_disk_has_as_much_room(self, log, directory, disk):
+    async def test_a_full_disk_is_a_problem_until_it_has_room_for_the_batch(
+        self, log, directory, disk
+    ):
         disk.room = 200
         with pytest.raises(OSError):
             log.append(batch(bytes(500)), NOW)
@@ -346,7 +348,7 @@ class TestSyncing:
         assert await log.retain(NOW + 30 * DAY) > 1
         assert log.start_offset == log.high_watermark == 41
 
-    async def test_and_the_log_goes_on_when_the_disk_works_again(
+    async def test_the_log_continues_once_the_disk_syncs_again(
         self, data, syncs, monkeypatch, caplog
     ):
         monkeypatch.setattr(durability, "RETRY_BACKOFF_S", 0.01)
@@ -452,7 +454,7 @@ class TestSyncing:
         again.close()
         directory.close()
 
-    async def test_and_the_next_start_checks_everything(self, data, syncs):
+    async def test_the_start_after_a_failed_sync_checks_all_records(self, data, syncs):
         directory = LocalDirectory(data, durability="fsync")
         log = directory.open(ORDERS, SMALL)
         log.append(batch(b"a"), NOW)

@@ -194,7 +194,9 @@ class TestCrash:
         return "local"
 
     @pytest.mark.parametrize("left", [*range(0, 40, 3)])
-    async def test_when_so_many_files_were_deleted(self, directory, data, monkeypatch, left):
+    async def test_a_retention_that_crashed_after_any_number_of_files_can_be_reopened(
+        self, directory, data, monkeypatch, left
+    ):
         log = directory.open(ORDERS, SMALL)
         fill(log, 20)
         unlink, calls = os.unlink, []

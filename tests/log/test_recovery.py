@@ -352,7 +352,9 @@ class TestTheRecoveryPointWaits:
         monkeypatch.setattr(log_files, "sync_all", found)
         return found
 
-    def test_for_a_segment_whose_sync_failed(self, data, synced, monkeypatch):
+    def test_the_recovery_point_waits_for_a_segment_whose_sync_failed(
+        self, data, synced, monkeypatch
+    ):
         written = []
         monkeypatch.setattr(log_files, "rewrite", written.append)
         directory = LocalDirectory(data)
@@ -367,7 +369,9 @@ class TestTheRecoveryPointWaits:
         assert directory.problems.failed_syncs == 1
         directory.close()
 
-    def test_for_segments_of_a_process_that_was_killed(self, data, synced, monkeypatch):
+    def test_the_recovery_point_waits_for_segments_of_a_killed_process(
+        self, data, synced, monkeypatch
+    ):
         killed = LocalDirectory(data)
         with monkeypatch.context() as patch:
             # it did not come to that

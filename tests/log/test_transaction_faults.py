@@ -84,7 +84,9 @@ async def one(monkeypatch, path, refused):
 
 
 @pytest.mark.parametrize("lasting", [1, 1_000])
-async def test_at_every_second_operation(tmp_path, monkeypatch, lasting):
+async def test_transactions_are_right_after_a_fault_at_every_second_operation(
+    tmp_path, monkeypatch, lasting
+):
     count = await one(monkeypatch, tmp_path / "none", ())
     for at in range(1, count + 1, 2):
         await one(monkeypatch, tmp_path / str(at), range(at, at + lasting))

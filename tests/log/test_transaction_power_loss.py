@@ -75,7 +75,9 @@ def told_by_batches(log):
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2, 3])
-async def test_at_every_fourth_write(tmp_path, monkeypatch, seed):
+async def test_transactions_are_right_after_a_power_loss_at_every_fourth_write(
+    tmp_path, monkeypatch, seed
+):
     monkeypatch.setattr("os.fsync", lambda _: None)  # the disk is simulated, and this is faster
     disk = VolatileDisk(tmp_path / "data")
     with disk.recording():

@@ -150,7 +150,9 @@ async def test_the_node_id_is_taken(database: str) -> None:
 
 
 @pytest.mark.parametrize("setting", ["true", "false"])
-async def test_whether_nodes_form_a_cluster_is_no_setting(database: str, setting: str) -> None:
+async def test_nodes_on_one_database_form_a_cluster_whatever_cluster_enabled_is(
+    database: str, setting: str
+) -> None:
     async with Broker(config(database, {"cluster.enabled": setting})) as broker:
         await produce(broker, b"1")
         async with Broker(config(database, {"node.id": "5"})) as other:

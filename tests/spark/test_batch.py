@@ -100,7 +100,7 @@ class TestWhatIsRead:
         found = read(subscribe="codecs").selectExpr("count(*)", "sum(length(value))").collect()
         assert tuple(found[0]) == (250, 25_000)
 
-    def test_under_read_committed(self, read, orders):
+    def test_a_topic_without_transactions_is_read_whole_under_read_committed(self, read, orders):
         assert read(subscribe=orders, kafka__isolation__level="read_committed").count() == 30
 
 
@@ -148,7 +148,7 @@ class TestTasks:
     def test_one_for_each_partition_that_has_something(self, read, orders):
         assert read(subscribe=orders).rdd.getNumPartitions() == 2
 
-    def test_or_as_many_as_are_asked_for(self, read, orders):
+    def test_min_partitions_and_max_records_give_the_number_of_tasks(self, read, orders):
         frame = read(subscribe=orders, minPartitions="6")
         assert frame.rdd.getNumPartitions() == 6
         assert offsets(frame) == {0: list(range(10)), 1: list(range(20))}
@@ -164,7 +164,7 @@ class TestWhatIsGone:
         ):
             read(subscribe=orders, startingOffsets={orders: {"0": 2, "1": -2, "2": -2}}).count()
 
-    def test_unless_it_may_be(self, read, orders, topics):
+    def test_deleted_records_are_skipped_without_fail_on_data_loss(self, read, orders, topics):
         topics.trim(orders, 0, 6)
         starting = {orders: {"0": 2, "1": -2, "2": -2}}
         found = read(subscribe=orders, startingOffsets=starting, failOnDataLoss="false")

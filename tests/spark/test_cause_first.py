@@ -49,7 +49,7 @@ def test_spark_gets_the_cause_of_an_error_alone(in_spark):
     assert shown(Source().plan) == CAUSE
 
 
-def test_also_of_a_task_that_has_begun(in_spark):
+def test_the_cause_comes_first_for_a_task_that_has_begun(in_spark):
     assert shown(lambda: list(Source().read())) == CAUSE
 
 

@@ -112,9 +112,7 @@ class TestWhileAQueryRuns:
         wait_for(lambda: query.exception() is not None, "ended")
         assert f"{orders}-0 is gone, with what was behind offset {EACH}" in str(query.exception())
 
-    def test_unless_data_may_be_lost_and_then_it_is_read_when_it_comes_again(
-        self, running, orders, topics
-    ):
+    def test_a_recreated_topic_is_read_without_fail_on_data_loss(self, running, orders, topics):
         reading, query = running(
             subscribePattern=f"{orders}.*", startingOffsets="earliest", failOnDataLoss="false"
         )
@@ -146,7 +144,7 @@ class TestWhatIsGone:
 
         return make
 
-    def test_ends_the_query(self, stopped, orders):
+    def test_records_deleted_between_two_runs_end_the_query(self, stopped, orders):
         reading = stopped()
         gone = (
             f"{orders}-0 was to be read from offset {EACH}, its first record has offset "
@@ -155,7 +153,7 @@ class TestWhatIsGone:
         with pytest.raises(Exception, match=gone):
             reading.run()
 
-    def test_unless_it_may_be_lost(self, stopped):
+    def test_records_deleted_between_two_runs_are_skipped_without_fail_on_data_loss(self, stopped):
         reading = stopped(failOnDataLoss="false")
         reading.run()
         assert reading.offsets() == {0: [*range(EACH), 2 * EACH - 1]}

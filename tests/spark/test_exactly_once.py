@@ -98,7 +98,9 @@ class TestADriverThatDies:
     @pytest.mark.parametrize(
         "point", [pytest.param("before", marks=pytest.mark.long), "sent", "after"]
     )
-    def test_and_is_started_again(self, topics, source, target, stream, values, tmp_path, point):
+    def test_a_driver_that_dies_and_restarts_leaves_every_row_once(
+        self, topics, source, target, stream, values, tmp_path, point
+    ):
         """Before it begins the transaction; with the transaction open; and when the transaction is
         committed, but not the checkpoint.
         """
@@ -132,7 +134,7 @@ class TestADriverThatDies:
         begun = json.loads(offsets).get("@begin", {}).get(source, {})
         assert sum(begun.values()) == (0 if point == "after" else committed)
 
-    def test_while_another_query_of_the_group_goes_on(
+    def test_a_driver_that_dies_leaves_its_partitions_to_another_query(
         self, session, topics, source, target, values, tmp_path
     ):
         """The other one takes its partitions over, with what it had sent but not committed."""
@@ -232,7 +234,7 @@ class TestBatches:
         wait_for(lambda: values().total() == 12_000, "committed")
         assert set(values().values()) == {2}
 
-    def test_none_if_one_task_fails(self, session, save, values):
+    def test_no_row_of_a_batch_is_written_if_one_task_fails(self, session, save, values):
         rows = session.range(6_000, numPartitions=5)
         failing = rows.selectExpr(
             "if(id = 5999, raise_error('this task fails'), rpad(id, 300, 'x')) value"
@@ -241,7 +243,9 @@ class TestBatches:
             save(failing)
         assert values("read_uncommitted") == {}
 
-    def test_none_if_a_partition_is_not_there(self, session, save, values):
+    def test_no_row_of_a_batch_is_written_if_a_partition_does_not_exist(
+        self, session, save, values
+    ):
         rows = session.range(6_000, numPartitions=5)
         with pytest.raises(Exception, match="a row is for partition 9"):
             save(

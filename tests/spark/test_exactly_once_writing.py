@@ -132,7 +132,7 @@ class TestTasks:
         target.writing.commit(messages)
         assert target.numbers() == in_turn(MANY)
 
-    def test_leave_batches_that_are_read_without_a_copy(self, target):
+    def test_batches_in_a_file_are_read_without_a_copy(self, target):
         written = target.writing.task(rows(0, MANY, 1000))
         found = list(unpack(read_file(written.file)))
         assert sum(each.rows for each in found) == MANY
@@ -198,7 +198,7 @@ class TestMicroBatches:
             target.write(number * 30, number * 30 + 30, number)
         assert target.numbers() == in_turn(90)
 
-    def test_with_another_plan_under_a_committed_number_is_refused(self, target):
+    def test_a_committed_micro_batch_with_another_plan_is_refused(self, target):
         """Planned from an older copy of the checkpoint: more records were there by then."""
         target.write(0, 30, 0)
         target.write(30, 60, 1)
@@ -211,20 +211,20 @@ class TestMicroBatches:
         assert target.numbers() == in_turn(90)
 
     @pytest.mark.parametrize(("number", "rows"), [(0, 30), (0, 0), (1, 0)])
-    def test_before_the_committed_one_or_without_its_rows_is_refused(self, target, number, rows):
+    def test_a_micro_batch_before_the_committed_one_is_refused(self, target, number, rows):
         target.write(0, 30, 0)
         target.write(30, 60, 1)
         with pytest.raises(KohortError, match="the checkpoint is an older copy"):
             target.write(0, rows, number)
         assert target.numbers() == in_turn(60)
 
-    def test_without_rows_commits_nothing(self, target):
+    def test_a_micro_batch_without_rows_commits_nothing(self, target):
         target.write(0, 30, 0)
         target.write(30, 30, 1)
         target.write(30, 60, 1, plan="more than before")
         assert target.numbers() == in_turn(60)
 
-    def test_with_offsets_of_many_partitions(self, target):
+    def test_plans_of_many_partitions_are_compared_by_their_digest(self, target):
         """Their digest is compared."""
         many = ", ".join(f'"{partition}": 1000000' for partition in range(1_000))
         for _ in range(2):
@@ -268,7 +268,7 @@ class TestMicroBatches:
         target.write(30, 60, 0, query="b")
         assert target.numbers() == in_turn(60)
 
-    def test_to_a_topic_for_each_row(self, target, topics):
+    def test_a_micro_batch_may_be_written_to_a_topic_for_each_row(self, target, topics):
         """The number is beside one of them, which another micro-batch need not have."""
         topics.create(f"{target.name}-other")
         options = replace(target.writing.options, topic=None)
@@ -281,7 +281,7 @@ class TestMicroBatches:
 
 
 class TestAnotherDriver:
-    def test_begins_where_one_died_in_the_midst(self, target, topics):
+    def test_a_driver_continues_where_one_died_within_a_transaction(self, target, topics):
         """Its transaction is open, with records that nobody reads."""
 
         async def dies():
@@ -294,7 +294,7 @@ class TestAnotherDriver:
         target.write(0, 30, 0)
         assert target.numbers() == in_turn(30)
 
-    def test_fences_one_that_still_runs(self, target, topics):
+    def test_a_new_driver_fences_one_that_still_runs(self, target, topics):
         """A driver that was believed dead goes on: its rows are not written."""
 
         async def goes_on():
@@ -334,7 +334,7 @@ class TestAnotherDriver:
         target.write(30, 60, 1)
         assert target.numbers() == in_turn(60)
 
-    def test_knows_the_plan_in_a_group(self, target, topics):
+    def test_the_plan_of_a_micro_batch_is_committed_in_a_group(self, target, topics):
         target.write(0, 30, 4, query="q")
 
         async def committed():

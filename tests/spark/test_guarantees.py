@@ -104,13 +104,13 @@ class TestASinkThatFailsAfterItWrote:
         return {"groupMode": mode, "group__id": orders}
 
     @MODES
-    def test_exactly_once_by_batch_ids(self, sink, fill, group):
+    def test_a_sink_that_knows_batch_ids_gets_each_record_once(self, sink, fill, group):
         found = sink(True, **group)
         fail_in_the_midst(found, fill)
         assert found.records() == all_of(0, 3 * EACH)
 
     @MODES
-    def test_at_least_once_without(self, sink, fill, group):
+    def test_a_sink_without_batch_ids_gets_each_record_at_least_once(self, sink, fill, group):
         """Only the batch that had failed comes twice, and that exactly: what came since is no part
         of it.
         """

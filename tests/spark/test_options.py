@@ -114,7 +114,7 @@ class TestTransactionalSink:
 
 
 class TestBounds:
-    def test_offsets_of_a_checkpoint(self):
+    def test_offsets_of_a_checkpoint_can_be_starting_offsets(self):
         text = '{"@ids": {"a": "x"}, "@begin": {"a": {"0": 1}}, "a": {"0": 5}}'
         assert stream(startingOffsets=text).starting.at == {TopicPartition("a", 0): 5}
 
@@ -188,7 +188,7 @@ class TestBounds:
 
 
 class TestTheRest:
-    def test_numbers_and_flags(self):
+    def test_numbers_and_flags_are_parsed(self):
         found = stream(
             maxOffsetsPerTrigger="10",
             minPartitions="4",
@@ -289,7 +289,7 @@ class TestTheRest:
             ({"fetchOffset__retryIntervalMs": "-1"}, "option fetchOffset.retryIntervalMs is '-1'"),
         ],
     )
-    def test_waits_that_are_refused(self, options, says):
+    def test_invalid_waits_are_refused(self, options, says):
         with pytest.raises(ConfigError, match=says):
             stream(**options)
 
@@ -343,13 +343,13 @@ class TestWithoutEffect:
         found = write(kafka__isolation__level="read_committed", kafka__linger__ms="5")
         assert dict(found.without_effect).keys() == {"kafka.isolation.level", "kafka.linger.ms"}
 
-    def test_triggers_of_a_batch(self):
+    def test_trigger_options_have_no_effect_on_a_batch(self):
         assert dict(batch(maxOffsetsPerTrigger="5").without_effect) == {
             "maxOffsetsPerTrigger": "a batch read has no triggers"
         }
         assert stream(maxOffsetsPerTrigger="5").without_effect == ()
 
-    def test_members_have_theirs(self):
+    def test_member_options_have_an_effect_on_a_member(self):
         assert stream(group__id="etl", kafka__session__timeout__ms="9000").without_effect == ()
 
     def test_ignored_options_are_logged_once_and_in_one_line(self, caplog):
@@ -413,10 +413,10 @@ class TestAllAtOnce:
 
 
 class TestGroup:
-    def test_without_a_name_there_is_none(self):
+    def test_a_query_without_a_group_id_has_no_group(self):
         assert (stream().group_id, stream().group_mode) == (None, GroupMode.NONE)
 
-    def test_with_a_name_the_query_is_a_member(self):
+    def test_a_query_with_a_group_id_is_a_member(self):
         assert (stream(group__id="etl").group_id, stream(group__id="etl").group_mode) == (
             "etl",
             GroupMode.MEMBER,
@@ -428,7 +428,7 @@ class TestGroup:
         found = stream(kafka__group__id="etl", groupMode="member")
         assert (found.group_id, found.group_mode) == ("etl", GroupMode.MEMBER)
 
-    def test_or_what_is_said(self):
+    def test_group_mode_overrides_the_default_of_a_group(self):
         assert stream(group__id="etl", groupMode="reporting").group_mode is GroupMode.REPORTING
         assert stream(group__id="etl", groupMode="none").group_mode is GroupMode.NONE
 
@@ -567,7 +567,7 @@ class TestSecurity:
         ).client_config()
         assert (found.security.ssl_cafile, found.security.ssl_check_hostname) == (path, False)
 
-    def test_pem_text_in_one_line(self, certificate):
+    def test_pem_text_may_be_in_one_line(self, certificate):
         cert, key = (" ".join(path.read_text().split("\n")) for path in certificate)
         found = batch(
             kafka__security__protocol="SSL",

@@ -51,7 +51,7 @@ class TestAsSparkWritesThem:
         assert batch_start(offset) == {A1: 50}
         assert batch_start({"a": {"0": 60}}) == {}
 
-    def test_ids_of_topics_are_beside_them(self):
+    def test_offsets_for_spark_have_topic_ids_beside_them(self):
         offset = to_spark({A1: 70, A0: 60, B0: 1}, {"b": "y", "a": "x"})
         assert json.dumps(offset) == (
             '{"@ids": {"a": "x", "b": "y"}, "a": {"0": 60, "1": 70}, "b": {"0": 1}}'
@@ -71,12 +71,12 @@ class TestAsSparkWritesThem:
         assert recreated(before, {"a": "x", "b": "other", "d": "new"}) == {"b"}
         assert without_topics({A0: 1, B0: 2}, {"b"}) == {A0: 1}
 
-    def test_none_is_nothing(self):
+    def test_no_offsets_of_spark_are_no_positions(self):
         assert from_spark(None) == from_spark({}) == {}
 
 
 class TestSplitting:
-    def test_only_what_has_something(self):
+    def test_ranges_are_planned_for_partitions_with_records_only(self):
         assert ranges({A0: 3, A1: 5, B0: 1}, {A0: 7, A1: 5}, {"a": "x"}) == [
             OffsetRange("a", 0, 3, 7, "x")
         ]
@@ -106,7 +106,7 @@ class TestSplitting:
         if max_records is not None:
             assert all(part.size <= max_records for part in parts)
 
-    def test_large_ones_get_more_tasks(self):
+    def test_large_ranges_get_more_tasks(self):
         parts = split([OffsetRange("a", 0, 0, 900), OffsetRange("a", 1, 0, 100)], 10, None)
         assert len(parts) == 10
         assert [part.partition for part in parts].count(1) == 1
@@ -121,7 +121,7 @@ class TestSplitting:
             ([3, 3, 2], 4, [1, 2, 1, 2, 2]),
         ],
     )
-    def test_as_spark_does(self, sizes, min_partitions, parts):
+    def test_ranges_are_split_as_by_spark(self, sizes, min_partitions, parts):
         whole = [OffsetRange("a", at, 100, 100 + size) for at, size in enumerate(sizes)]
         assert [each.size for each in split(whole, min_partitions, None)] == parts
 
@@ -154,7 +154,7 @@ class TestPartitionsOfAnOption:
         with pytest.raises(ConfigError, match="option startingOffsets has no offset for a-1"):
             validate_partitions("startingOffsets", [A0], [A0, A1])
 
-    def test_and_no_others(self):
+    def test_an_offset_of_another_partition_is_refused(self):
         with pytest.raises(
             ConfigError,
             match=("option startingOffsets names b-0, which is not read or does not exist"),

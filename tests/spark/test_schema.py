@@ -74,7 +74,7 @@ class TestWriting:
         assert written(TEXT | {"headers": headers()}) == ("value", "headers")
         assert written(TEXT | {"headers": headers()}, includeHeaders="false") == ("value",)
 
-    def test_whether_they_may_be_null_does_not_matter(self):
+    def test_columns_that_cannot_be_null_are_written(self):
         assert written(TEXT | {"headers": headers(key_is_nullable=False)}) == ("value", "headers")
 
     def test_other_columns_are_left_out(self):

@@ -331,7 +331,7 @@ class TestErrorsNameTheAddressAndTheCause:
         told = self.said(session, connect(plain, **{"sasl.jaas.config": line}))
         assert "PLAIN: Authentication failed: Invalid username or password" in told
 
-    def test_tls_to_a_plain_port(self, session, connect, kafka):
+    def test_an_error_of_tls_to_a_plain_port_says_so(self, session, connect, kafka):
         told = self.said(session, connect(pem_text, **{"bootstrap.servers": kafka.address}))
         assert "TLS handshake; is this a listener without TLS" in told
 

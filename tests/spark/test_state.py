@@ -122,7 +122,7 @@ def test_a_stateful_query_of_a_member_is_refused_at_its_start(stream, tmp_path):
 
 
 class TestATransactionalSink:
-    def test_beside_another_stream_is_refused(self, session, stream):
+    def test_a_transactional_sink_beside_another_stream_is_refused(self, session, stream):
         member = stream(transactionalSink="totals").select("timestamp")
         other = session.readStream.format("rate").load().select("timestamp")
         says = "option transactionalSink totals: the query reads 2 streams"

@@ -53,7 +53,7 @@ class TestWhatThereIs:
         finally:
             query.stop()
 
-    def test_offsets_of_an_option(self, stream, orders):
+    def test_a_stream_starts_at_the_offsets_of_an_option(self, stream, orders):
         reading = stream(subscribe=orders, startingOffsets={orders: {"0": 8, "1": -1}})
         reading.run()
         assert reading.offsets() == {0: [8, 9]}
@@ -80,7 +80,7 @@ class TestBatches:
         assert [each["numInputRows"] for each in progress if each["numInputRows"]] == [9, 9, 9, 3]
         assert reading.offsets() == upto(10, 20)
 
-    def test_none_is_made_of_nothing(self, stream, orders):
+    def test_no_micro_batch_is_run_without_new_records(self, stream, orders):
         reading = stream(subscribe=orders, startingOffsets="earliest")
         reading.run()
         query = reading.start(processingTime="0 seconds")
@@ -124,7 +124,7 @@ class TestTopics:
         ):
             reading.run()
 
-    def test_unless_data_may_be_lost(self, stream, orders, topics):
+    def test_a_topic_created_again_is_read_from_its_first_record(self, stream, orders, topics):
         stream(subscribePattern=f"{orders}|other", startingOffsets="earliest").run()
         topics.delete(orders)
         reading = stream(
@@ -152,7 +152,7 @@ class TestTopics:
 
 
 class TestWhatIsGone:
-    def test_ends_the_query(self, stream, orders, topics):
+    def test_records_deleted_before_they_are_read_end_the_query(self, stream, orders, topics):
         reading = stream(
             subscribe=orders, startingOffsets={orders: {"0": 2, "1": 0}}, maxOffsetsPerTrigger="3"
         )
@@ -163,7 +163,9 @@ class TestWhatIsGone:
         ):
             reading.run()
 
-    def test_unless_it_may_be_lost(self, stream, orders, topics):
+    def test_records_deleted_before_they_are_read_are_skipped_without_fail_on_data_loss(
+        self, stream, orders, topics
+    ):
         topics.trim(orders, 0, 6)
         reading = stream(
             subscribe=orders, startingOffsets={orders: {"0": 2, "1": 20}}, failOnDataLoss="false"
@@ -181,7 +183,7 @@ class TestReporting:
         reading.run()
         assert topics.committed(group) == {orders: {0: 10, 1: 20}}
 
-    def test_and_at_the_next_trigger_while_it_runs(self, stream, orders, topics):
+    def test_a_running_reporting_query_commits_at_the_next_trigger(self, stream, orders, topics):
         group = f"lag-{orders}"
         reading = stream(
             subscribe=orders, startingOffsets="earliest", group__id=group, groupMode="reporting"

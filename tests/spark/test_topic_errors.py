@@ -83,7 +83,7 @@ def test_a_topic_without_a_leader_is_asked_again(cluster, queries):
     assert list(queries.partitions()) == [ORDERS]
 
 
-def test_as_long_as_the_limit_says(cluster, queries):
+def test_queries_are_retried_until_the_time_limit(cluster, queries):
     tell(cluster, ErrorCode.leader_not_available, 10_000)
     with pytest.raises(KohortError, match=r"gave up .*LEADER_NOT_AVAILABLE: topic orders"):
         queries.partitions()

@@ -128,7 +128,7 @@ class TestBetweenTwoTriggers:
             (query() if restarted else first).trigger(end)
 
     @pytest.mark.parametrize("records", [NEW[:2], NEW[:5], NEW, []])
-    def test_unless_data_may_be_lost_and_then_all_of_it_is_read(
+    def test_a_topic_recreated_between_two_triggers_is_read_whole_without_fail_on_data_loss(
         self, query, orders, create_again, restarted, records, caplog
     ):
         first = query(failOnDataLoss="false", startingOffsets="earliest")
@@ -159,7 +159,7 @@ class TestTheBatchThatARestartRepeats:
         ):
             query().read(start, end)
 
-    def test_reads_nothing_and_the_next_one_begins_at_the_first_record(
+    def test_a_repeated_batch_of_a_recreated_topic_is_empty_without_fail_on_data_loss(
         self, query, orders, create_again
     ):
         first = query()
@@ -208,7 +208,9 @@ class TestWhatATaskFinds:
     """Created again after the plan: the task reads what was planned, or nothing."""
 
     @pytest.mark.parametrize("mode", ["none"], indirect=True)
-    def test_in_a_stream(self, query, orders, create_again):
+    def test_a_topic_recreated_after_the_plan_is_not_read_by_a_stream(
+        self, query, orders, create_again
+    ):
         for fail in ("true", "false"):
             one = query(failOnDataLoss=fail)
             start = one.begin()
@@ -224,7 +226,9 @@ class TestWhatATaskFinds:
             else:
                 assert values(one.reader, planned) == []
 
-    def test_in_a_batch(self, topics, orders, create_again):
+    def test_a_topic_recreated_after_the_plan_is_data_loss_for_a_batch(
+        self, topics, orders, create_again
+    ):
         given = {"kafka.bootstrap.servers": topics.address, "subscribe": orders}
         reader = BatchReader(parse_read(given, streaming=False))
         planned = reader.partitions()
@@ -234,7 +238,9 @@ class TestWhatATaskFinds:
 
 
 class TestCheckpointsWithoutIds:
-    def test_go_on_and_get_them_with_the_next_change(self, query, orders, topics, mode):
+    def test_checkpoints_without_topic_ids_get_them_with_the_next_change(
+        self, query, orders, topics, mode
+    ):
         going = query()
         end = has_read_all(going)
         older = {orders: end[orders]}

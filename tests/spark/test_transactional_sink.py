@@ -248,7 +248,7 @@ def test_a_micro_batch_without_rows_is_committed(pipe):
 
 
 class TestADriverThatDies:
-    def test_before_it_commits(self, pipe):
+    def test_a_driver_that_dies_before_its_commit_writes_each_row_once(self, pipe):
         """Spark's checkpoint has the end of the micro-batch, which nobody has written."""
         query = pipe.query()
         query.plan()
@@ -258,7 +258,7 @@ class TestADriverThatDies:
         again.again()
         assert pipe.rows() == pipe.written
 
-    def test_before_it_commits_the_last_records(self, pipe):
+    def test_a_driver_that_dies_before_the_commit_of_the_last_records_writes_them_once(self, pipe):
         """They are read again up to the same end, which Spark has to take for another one."""
         query = pipe.query()
         query.run()
@@ -269,7 +269,7 @@ class TestADriverThatDies:
         pipe.query(checkpoint=query.checkpoint).again()
         assert pipe.rows() == pipe.written
 
-    def test_after_it_committed(self, pipe):
+    def test_a_driver_that_dies_after_its_commit_writes_each_row_once(self, pipe):
         query = pipe.query()
         query.plan()
         query.read()
@@ -278,7 +278,7 @@ class TestADriverThatDies:
         pipe.query(checkpoint=query.checkpoint).again()
         assert pipe.rows() == pipe.written
 
-    def test_with_an_open_transaction_that_ends_before_the_group_is_joined(self, pipe):
+    def test_an_open_transaction_of_a_dead_driver_ends_before_the_group_is_joined(self, pipe):
         """Otherwise the group's offsets would not be known until it times out."""
         query = pipe.query()
         query.plan()
@@ -297,7 +297,7 @@ class TestADriverThatDies:
         pipe.query(checkpoint=query.checkpoint).again()
         assert pipe.rows() == pipe.written
 
-    def test_and_another_query_takes_over(self, pipe):
+    def test_records_of_a_dead_driver_are_written_by_another_query(self, pipe):
         """The records of its unfinished micro-batch are the other's, also when it comes back."""
         query = pipe.query()
         query.plan()
@@ -355,12 +355,14 @@ class TestASourceThatEndsWhileTasksRun:
         query.dies()
         self.commits_nothing(pipe, query)
 
-    def test_and_its_files_are_removed(self, pipe, query, tmp_path):
+    def test_a_source_whose_files_are_removed_lets_its_query_commit_nothing(
+        self, pipe, query, tmp_path
+    ):
         for path in tmp_path.glob("userFiles-*/*"):
             path.unlink()
         self.commits_nothing(pipe, query)
 
-    def test_and_the_query_is_started_again_meanwhile(self, pipe, query):
+    def test_a_query_started_again_meanwhile_lets_the_late_sink_commit_nothing(self, pipe, query):
         """In the same driver, whose first sink is late."""
         query.dies()
         again = pipe.query(checkpoint=list(query.checkpoint))
@@ -582,7 +584,7 @@ class TestPlans:
         yield found
         found.close()
 
-    def test_without_a_member(self):
+    def test_a_sink_without_a_member_has_no_plan(self):
         assert plan_token("totals-1") is None
 
     def test_a_plan_has_the_offsets_of_one_micro_batch(self, source):
@@ -606,7 +608,7 @@ class TestPlans:
         with pytest.raises(KohortError, match="its offsets are not committed"):
             source.end_micro_batch()
 
-    def test_go_on_although_the_generation_ends_meanwhile(self, source):
+    def test_a_plan_is_renewed_in_the_next_generation(self, source):
         source.hand_over(GROUP, OFFSETS, TOPIC_IDS)
         found, later = plan_of("totals-1"), replace(GROUP, generation_id=3)
         assert found.renewed(0) is None
@@ -617,7 +619,7 @@ class TestPlans:
         source.renew(GROUP)
         assert plan_of("totals-1").group is None
 
-    def test_in_flight_outlast_their_source(self, source):
+    def test_a_plan_in_flight_outlasts_its_source(self, source):
         """A sink without a plan is one without a member, which writes."""
         source.hand_over(GROUP, OFFSETS, TOPIC_IDS)
         source.close()
@@ -626,7 +628,7 @@ class TestPlans:
         with pytest.raises(KohortError, match="the source of this micro-batch has ended"):
             member_plan("totals-1", token)
 
-    def test_between_micro_batches_do_not(self, source):
+    def test_no_plan_outlasts_its_source_between_micro_batches(self, source):
         source.close()
         assert plan_token("totals-1") is None
 

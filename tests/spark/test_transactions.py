@@ -116,15 +116,15 @@ def both(found):
 
 
 class TestBatches:
-    def test_only_what_was_committed(self, read, written):
+    def test_read_committed_reads_only_committed_records(self, read, written):
         written.interleave()
         assert read(**READ_COMMITTED) == written.committed
 
-    def test_or_all_of_it(self, read, written):
+    def test_read_uncommitted_reads_all_records(self, read, written):
         written.interleave()
         assert read() == written.all
 
-    def test_wherever_a_task_begins(self, read, written):
+    def test_tasks_that_begin_within_a_transaction_read_committed_records(self, read, written):
         """Tasks of two offsets: most begin inside a transaction, some have only markers."""
         written.interleave()
         assert read(**READ_COMMITTED, maxRecordsPerPartition="2") == written.committed
@@ -132,7 +132,7 @@ class TestBatches:
         starting = json.dumps({written.topic: {"0": start, "1": start}})
         assert read(**READ_COMMITTED, startingOffsets=starting) == written.committed[2:]
 
-    def test_up_to_a_transaction_that_is_open(self, read, written):
+    def test_read_committed_ends_at_an_open_transaction(self, read, written):
         written.commit()
         begun = written.begin()
         assert read(**READ_COMMITTED) == written.committed
@@ -163,7 +163,7 @@ class TestStreams:
         assert reading.offsets() == {}
         assert topics.committed(written.topic) == {written.topic: {0: written.end, 1: written.end}}
 
-    def test_small_micro_batches(self, stream, written):
+    def test_small_micro_batches_read_only_committed_records(self, stream, written):
         """Some of them have nothing but markers and aborted records."""
         written.interleave()
         reading = stream(maxOffsetsPerTrigger="6")

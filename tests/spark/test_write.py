@@ -127,7 +127,9 @@ class TestWhere:
 
 
 class TestPartitionsThatAreNotThere:
-    def test_few_rows_nothing_is_written_by_any_task(self, session, save, read, topic):
+    def test_no_task_writes_few_rows_if_a_partition_does_not_exist(
+        self, session, save, read, topic
+    ):
         frame = (
             session.range(40)
             .repartition(4)
@@ -140,7 +142,9 @@ class TestPartitionsThatAreNotThere:
             save(frame, topic=topic)
         assert read(topic).count() == 0
 
-    def test_many_rows_nothing_is_written_by_any_task(self, session, save, read, topic):
+    def test_no_task_writes_many_rows_if_a_partition_does_not_exist(
+        self, session, save, read, topic
+    ):
         frame = session.range(2_000).repartition(2)
         save(
             frame.selectExpr("rpad('v', 1000, 'x') value", "cast(id % 3 as int) partition"),

@@ -85,7 +85,7 @@ def in_turn(last):
 
 
 class TestFewRows:
-    def test_travel_with_the_message_and_are_sent_by_the_driver(self, target):
+    def test_few_rows_travel_with_the_message_to_the_driver(self, target):
         messages = [
             target.far.task(rows(0, 30)),
             target.far.task(rows(30, 60)),
@@ -98,7 +98,7 @@ class TestFewRows:
 
 
 class TestManyRowsOnTheDriversMachine:
-    def test_wait_in_a_file_for_the_driver(self, target, directory):
+    def test_many_rows_wait_in_a_file_for_the_driver(self, target, directory):
         messages = [
             target.near.task(rows(0, MANY, 1000)),
             target.near.task(rows(MANY, 2 * MANY, 1000)),
@@ -120,7 +120,7 @@ class TestManyRowsOnTheDriversMachine:
         assert list(directory.iterdir()) == []
         assert target.numbers() == {}
 
-    def test_and_are_removed_by_the_writer_that_a_streams_driver_makes(self, target, directory):
+    def test_files_of_rows_are_removed_by_another_writer_of_the_driver(self, target, directory):
         messages = [target.near.task(rows(0, MANY, 1000))]
         replace(target.near, spool_directory=SpoolDirectory()).commit(messages)
         assert list(directory.iterdir()) == []
@@ -145,7 +145,7 @@ class TestManyRowsElsewhere:
         assert target.far.task(rows(0, MANY, 1000)) == Written()
         assert target.numbers() == in_turn(MANY)
 
-    def test_but_not_one_if_one_is_wrong(self, target, directory, monkeypatch):
+    def test_no_row_is_sent_if_one_is_for_a_wrong_partition(self, target, directory, monkeypatch):
         monkeypatch.setattr(writing, "SPOOL_BYTES", 5_000)
         with pytest.raises(ConfigError, match="a row is for partition 7"):
             target.far.task(rows(0, MANY, 1000, wrong=MANY - 1))
@@ -172,7 +172,7 @@ def test_a_topic_that_nobody_makes_is_waited_for_as_long_as_max_block_ms_says():
 
 class TestSpool:
     @pytest.mark.parametrize("memory_bytes", [0, 500, 1_000_000])
-    def test_keeps_the_order_in_memory_and_on_disk(self, memory_bytes, directory):
+    def test_a_spool_keeps_the_order_in_memory_and_on_disk(self, memory_bytes, directory):
         with RowSpool(memory_bytes, SpoolDirectory()) as spool:
             for batch in rows(0, 200):
                 spool.add(batch)
@@ -180,7 +180,7 @@ class TestSpool:
             assert len(list(directory.iterdir())) == (memory_bytes < 1_000_000)
         assert list(directory.iterdir()) == []
 
-    def test_gets_to_the_driver_either_way(self):
+    def test_a_spool_gets_to_the_driver_in_a_message_or_a_file(self):
         with RowSpool(1_000_000, SpoolDirectory()) as spool:
             for batch in rows(0, 30):
                 spool.add(batch)

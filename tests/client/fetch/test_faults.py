@@ -377,7 +377,7 @@ async def test_truncated_records_are_an_error(
         assert await values(fetcher, TP, 2) == [b"1", b"2"]
 
 
-async def test_with_a_reset_policy_reading_continues_at_the_truncation(
+async def test_a_fetcher_with_a_reset_policy_continues_at_the_truncation(
     fake: FakeCluster, log: Log, cluster: Cluster
 ) -> None:
     fake.lead("orders", 0, node=0, epoch=4)

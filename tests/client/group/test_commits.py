@@ -233,7 +233,7 @@ async def test_after_the_generation_nothing_is_committed(world):
 
 
 @simulated()
-async def test_with_an_interval_commits_return_at_once_and_are_sent_together(world):
+async def test_commits_with_an_interval_return_at_once_and_share_a_request(world):
     async def do(generation):
         began = world.now
         for offset in range(100):
@@ -257,7 +257,7 @@ async def test_offsets_waiting_for_the_commit_interval_are_committed_on_leaving(
 
 
 @simulated()
-async def test_and_when_partitions_are_revoked(world):
+async def test_offsets_waiting_for_the_commit_interval_are_committed_on_revocation(world):
     async def work(generation, partition):
         await generation.ending()
         await generation.commit({partition: 7})

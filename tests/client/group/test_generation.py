@@ -278,7 +278,9 @@ async def test_a_cancelled_application_leaves_too(world):
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 @pytest.mark.parametrize("again", [False, True], ids=["once", "twice"])
 @simulated()
-async def test_at_whatever_moment_it_is_cancelled(world, protocol, again):
+async def test_a_member_cancelled_at_any_moment_leaves_its_partitions_to_the_next(
+    world, protocol, again
+):
     """Nothing of it runs on, and the next one has all partitions."""
     for after_ms in range(0, 120, 4):
         world.produce(10)

@@ -191,7 +191,7 @@ class TestDescribe:
             entry for entry in describe_topic_configs(overrides, broker) if entry.name == name
         )
 
-    def test_default_of_the_broker(self) -> None:
+    def test_an_unset_config_has_the_default_of_the_broker(self) -> None:
         entry = self.entry("max.message.bytes", {})
         assert (entry.value, entry.source) == ("1048588", Source.DEFAULT)
         assert entry.synonyms == (("message.max.bytes", "1048588", Source.DEFAULT),)
@@ -200,7 +200,7 @@ class TestDescribe:
         entry = self.entry("flush.ms", {})
         assert (entry.source, entry.synonyms) == (Source.DEFAULT, ())
 
-    def test_set_on_the_broker(self) -> None:
+    def test_a_config_set_on_the_broker_has_it_as_a_synonym(self) -> None:
         entry = self.entry("max.message.bytes", {}, Config({"message.max.bytes": 5}))
         assert (entry.value, entry.source) == ("5", Source.BROKER)
         assert entry.synonyms == (
@@ -208,7 +208,7 @@ class TestDescribe:
             ("message.max.bytes", "1048588", Source.DEFAULT),
         )
 
-    def test_set_on_the_topic_and_shown_as_it_is_read(self) -> None:
+    def test_a_config_of_the_topic_is_described_in_its_parsed_form(self) -> None:
         entry = self.entry("cleanup.policy", {"cleanup.policy": "compact, delete"})
         assert (entry.value, entry.source) == ("compact,delete", Source.TOPIC)
         assert entry.synonyms == (
@@ -241,7 +241,7 @@ class TestAltered:
             self.changed({}, *changes)
         return caught.value.code, caught.value.message
 
-    def test_set_and_delete(self) -> None:
+    def test_configs_of_a_topic_are_set_and_deleted(self) -> None:
         assert self.changed({}, ("retention.ms", 0, "5")) == {"retention.ms": "5"}
         assert self.changed({"retention.ms": "5"}, ("retention.ms", 1, None)) == {}
         assert self.changed({}, ("nope", 1, None)) == {}

@@ -14,7 +14,7 @@ UNKNOWN = ErrorCode.unknown_topic_or_partition
 
 class TestDescribeLogDirs:
     @pytest.mark.parametrize("version", range(1, 6))
-    async def test_sizes_of_the_partitions_that_exist(
+    async def test_log_dirs_have_the_sizes_of_the_partitions_that_exist(
         self, bench: HandlerBench, topic: str, version: int
     ) -> None:
         bench.fill(topic, 1, records=3)
@@ -224,7 +224,7 @@ class TestDescribeProducers:
             for each in told.partitions[0].active_producers
         ] == [(17, 4, -1, START, -1, 0), (18, 6, -1, START, 3, -1)]
 
-    async def test_topics_that_do_not_exist(self, bench: HandlerBench) -> None:
+    async def test_producers_of_missing_topics_are_an_error(self, bench: HandlerBench) -> None:
         none, bad = await self.describe(bench, ("nope", [0]), ("bad name", [0]))
         assert none.partitions[0].error_code is UNKNOWN
         assert bad.partitions[0].error_code is ErrorCode.invalid_topic_exception

@@ -72,7 +72,9 @@ async def test_invalid_totals_of_partitions_are_refused(
     assert count(bench, topic) == 3
 
 
-async def test_too_many_partitions_of_all_topics_together(bench: HandlerBench, topic: str) -> None:
+async def test_too_many_partitions_of_all_topics_together_are_refused(
+    bench: HandlerBench, topic: str
+) -> None:
     bench.topics.create("more", 1)
     refused = "Excessively large number of partitions per request."
     before = count(bench, topic)

@@ -175,7 +175,7 @@ async def test_invalid_numbers_of_partitions_and_replicas_are_refused(
     assert await refused(bench, wanted("a", partitions, factor)) == (code, message)
 
 
-async def test_too_many_partitions_together(bench: HandlerBench) -> None:
+async def test_too_many_partitions_of_one_request_are_refused(bench: HandlerBench) -> None:
     results = await create(bench, wanted("a", 6_000), wanted("b", 6_000))
     assert [each.error_code for each in results] == [ErrorCode.policy_violation] * 2
 

@@ -122,7 +122,7 @@ async def test_records_are_fetched_in_every_version(filled: HandlerBench, versio
     assert [each.aborted_transactions for each in topic.partitions] == [None, None, None]
 
 
-async def test_from_the_middle_of_a_batch(filled: HandlerBench) -> None:
+async def test_a_fetch_from_the_middle_of_a_batch_returns_all_of_it(filled: HandlerBench) -> None:
     (partition,) = found(await fetch(filled, p(0, 15)))
     assert [each.offset for each in decode_records(partition.records)] == list(range(10, 20))
 
@@ -164,7 +164,9 @@ class TestErrors:
         assert partition.error_code is ErrorCode.unknown_topic_id
 
     @pytest.mark.parametrize("version", ALL)
-    async def test_out_of_range(self, filled: HandlerBench, version: int) -> None:
+    async def test_an_offset_out_of_range_is_an_error(
+        self, filled: HandlerBench, version: int
+    ) -> None:
         filled.topics.log("orders", 0).trim(10)  # type: ignore[union-attr]
         for offset in (-1, 9, 51):
             (partition,) = found(
@@ -227,7 +229,9 @@ class TestLimits:
     ) -> None:
         assert sizes(await fetch(filled, p(2), p(0, 50), p(1), max_bytes=10)) == [0, 0, 1]
 
-    async def test_whole_batches_within_the_limits(self, filled: HandlerBench) -> None:
+    async def test_a_fetch_returns_whole_batches_within_its_limits(
+        self, filled: HandlerBench
+    ) -> None:
         size = batch_size(filled)
         assert sizes(await fetch(filled, p(0, partition_max_bytes=2 * size + 9), p(1))) == [2, 2]
         assert sizes(await fetch(filled, p(0), p(1), max_bytes=6 * size + 9)) == [5, 1]
@@ -290,7 +294,9 @@ class TestWaiting:
         await asyncio.wait_for(task, 60)
         assert sizes(exchange.outcome) == [2, 1]
 
-    async def test_min_bytes_that_never_come(self, filled: HandlerBench) -> None:
+    async def test_a_fetch_returns_fewer_than_min_bytes_after_max_wait(
+        self, filled: HandlerBench
+    ) -> None:
         answer = await fetch(filled, p(0, 40), min_bytes=1 << 20, max_wait_ms=3)
         assert sizes(answer) == [1]
 
@@ -376,7 +382,9 @@ class TestSessions:
         return answer.session_id  # type: ignore[no-any-return]
 
     @pytest.mark.parametrize("version", range(7, 19))
-    async def test_only_what_is_new(self, filled: HandlerBench, version: int) -> None:
+    async def test_a_session_returns_only_changed_partitions(
+        self, filled: HandlerBench, version: int
+    ) -> None:
         session_id = await self.open(filled, p(0, 50), p(1, 20), p(2), version=version)
         assert session_id > 0
         session = {"session_id": session_id, "version": version}
@@ -448,7 +456,7 @@ class TestSessions:
         answer = await fetch(filled, session_id=session_id, session_epoch=1)
         assert answer.error_code is ErrorCode.fetch_session_id_not_found
 
-    async def test_without_slots_there_are_none(self) -> None:
+    async def test_no_session_is_opened_without_slots(self) -> None:
         bench = HandlerBench(max_incremental_fetch_session_cache_slots=0)
         bench.topics.create("orders", 1)
         assert await self.open(bench, p(0)) == 0
@@ -499,7 +507,7 @@ async def test_nor_is_it_kept_from_a_session(bench: HandlerBench, topic: str) ->
 
 class TestTurns:
     @pytest.mark.parametrize("batch_bytes", [100, 1 << 20])
-    async def test_as_much_as_a_client_may_ask_for(
+    async def test_a_fetch_of_the_largest_size_takes_a_bounded_turn(
         self, bench: HandlerBench, topic: str, batch_bytes: int
     ) -> None:
         """One turn reads 16 MiB, and does not step over each batch to see whether it is all."""
@@ -644,7 +652,9 @@ class TestReadersOfCommittedRecords:
         assert told(await self.read(filled, 40, 0, version=version)) == (54, 54, 5, None)
         assert told(await self.read(filled, 53, 1, version=version)) == (54, 54, 1, ())
 
-    async def test_waits_until_the_transaction_ends(self, filled: HandlerBench, log: Log) -> None:
+    async def test_a_committed_reader_waits_until_the_transaction_ends(
+        self, filled: HandlerBench, log: Log
+    ) -> None:
         self.write(log, 1, size=5_000)
         committed = {"isolation_level": 1, "min_bytes": 5_000}
         exchange, task = begin(filled, p(0, 50), **committed)

@@ -214,7 +214,7 @@ class TestBrokers:
             ("log.cleanup.policy", "shrink"),
         ],
     )
-    async def test_values_that_are_refused(
+    async def test_invalid_values_of_broker_configs_are_refused(
         self, bench: HandlerBench, key: str, value: str | None
     ) -> None:
         before = bench.topics.last_change

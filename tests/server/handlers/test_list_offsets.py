@@ -241,7 +241,7 @@ class TestTurns:
         return bench
 
     @pytest.mark.parametrize(("timestamp", "offset"), [(-3, 50_001), (7_000, -1), (6_000, 50_001)])
-    async def test_headers_of_a_whole_segment(
+    async def test_a_lookup_through_a_whole_segment_takes_bounded_turns(
         self, behind_the_largest: HandlerBench, timestamp: int, offset: int
     ) -> None:
         await find(behind_the_largest, -2)  # what is imported once does not count

@@ -64,7 +64,7 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", "--lazy", str(mounted)], capture_output=True)
 
 
-async def test_names_that_differ_only_in_case(folder: Path, tmp_path: Path) -> None:
+async def test_topic_names_that_differ_only_in_case_collide(folder: Path, tmp_path: Path) -> None:
     logs = LocalDirectory(folder / "data")
     topics = Topics(logs, Config(), lambda: START)
     topics.create("orders", 1)

@@ -108,7 +108,9 @@ class TestForeignDirectories:
             topics.add_partitions("experiment", 2)
         assert {each.name for each in server.start().all()} == {"a", "b", "experiment"}
 
-    def test_in_the_place_of_a_known_partition(self, server: Server) -> None:
+    def test_a_foreign_directory_in_the_place_of_a_partition_makes_it_alone_unreadable(
+        self, server: Server
+    ) -> None:
         fill_two(server)
         mark = server.path / "orders-0" / MARK
         content = mark.read_bytes()
@@ -133,14 +135,16 @@ class TestForeignDirectories:
         server.start()
         assert len(server.strays()) == 1, "its topic is gone"
 
-    def test_in_the_place_of_the_metadata(self, server: Server) -> None:
+    def test_a_foreign_directory_in_the_place_of_the_metadata_ends_the_start(
+        self, server: Server
+    ) -> None:
         server.start()
         server.stop()
         (server.path / str(METADATA) / MARK).unlink()
         with pytest.raises(KohortError, match="the directory __cluster_metadata-0 has the name"):
             server.start()
 
-    def test_with_a_flipped_bit_in_its_mark(self, server: Server) -> None:
+    def test_a_directory_with_a_flipped_bit_in_its_mark_is_foreign(self, server: Server) -> None:
         fill_two(server)
         content = flip_a_bit(server.path / "orders-0" / MARK)
         with pytest.raises(KafkaError, match="the directory orders-0 has the name of"):
@@ -290,7 +294,7 @@ class TestVersion01:
 
 
 class TestMixedDirectories:
-    def test_without_its_metadata(self, server: Server) -> None:
+    def test_a_data_directory_without_its_metadata_is_refused(self, server: Server) -> None:
         server.start().create("orders", 1)
         server.stop()
         shutil.rmtree(server.path / str(METADATA))
@@ -298,7 +302,9 @@ class TestMixedDirectories:
             server.start()
         assert (server.path / "orders-0").is_dir()
 
-    def test_with_the_metadata_of_another_cluster(self, server: Server, tmp_path: Path) -> None:
+    def test_a_data_directory_with_the_metadata_of_another_cluster_is_refused(
+        self, server: Server, tmp_path: Path
+    ) -> None:
         server.start().create("orders", 1)
         server.stop()
         other = Server(tmp_path / "other")
@@ -312,7 +318,9 @@ class TestMixedDirectories:
 
 
 class TestCase:
-    async def test_names_that_differ_only_in_case(self, server: Server) -> None:
+    async def test_topic_names_that_differ_only_in_case_collide_without_case(
+        self, server: Server
+    ) -> None:
         topics = server.start(is_case_insensitive=True)
         topics.create("orders", 1)
         with pytest.raises(KafkaError, match="Topic 'Orders' collides with existing topic: orders"):

@@ -117,7 +117,7 @@ def hold(topic: Topic | None, promise: Promise) -> None:
 
 @pytest.mark.parametrize("durability", ["os", "fsync"])
 @pytest.mark.parametrize("seed", [0, 1, 2, 3])
-async def test_at_every_write(
+async def test_promises_hold_after_a_power_loss_at_every_write(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, durability: str, seed: int
 ) -> None:
     monkeypatch.setattr("os.fsync", lambda _: None)  # the disk is simulated, and this is faster

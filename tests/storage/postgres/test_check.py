@@ -162,7 +162,7 @@ async def test_lost_settings_of_autovacuum(postgres, tables, schema):
     assert finding.level is Level.WARNING
 
 
-async def test_tables_of_a_later_version(postgres, tables, schema):
+async def test_tables_of_a_later_version_are_a_problem(postgres, tables, schema):
     postgres.execute(f"update {schema}.meta set version = 999")
     (finding,) = await found(tables, "schema")
     assert finding.level is Level.PROBLEM
@@ -191,12 +191,12 @@ async def test_a_session_for_each_connection(tables):
 
 
 class TestReadOnly:
-    async def test_by_the_url(self, tables):
+    async def test_a_url_that_is_read_only_is_a_problem(self, tables):
         (finding,) = await found(f"{tables}&default_transaction_read_only=on", "writes")
         assert finding.level is Level.PROBLEM
         assert "default_transaction_read_only is on" in finding.text
 
-    async def test_for_the_role(self, tables, postgres, role):
+    async def test_a_role_that_is_read_only_is_a_problem(self, tables, postgres, role):
         name = role("superuser")
         postgres.execute(f"alter role {name} set default_transaction_read_only = on")
         found = await levels(tables.replace("kohort@", f"{name}@"))
@@ -324,7 +324,7 @@ class TestStandbys:
             assert finding.level is Level.PROBLEM
             assert finding.text.startswith("none returns within 0.5 s")
 
-    async def test_none_is_synchronous(self, tables):
+    async def test_the_check_accepts_a_server_without_synchronous_standbys(self, tables):
         (finding,) = await found(tables, "standbys")
         assert finding.level is Level.OK
         assert "of 0 connected: a failover can lose" in finding.text

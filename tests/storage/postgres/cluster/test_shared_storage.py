@@ -138,7 +138,7 @@ class TestSessions:
 
 
 class TestObserving:
-    async def test_leases_and_locks(self, pair, sql):
+    async def test_an_observation_has_the_lease_and_lock_of_each_node(self, pair, sql):
         first, second = pair
         seen = await second.observe()
         assert {number: each.session for number, each in seen.nodes.items()} == {
@@ -182,7 +182,7 @@ class TestObserving:
 
 
 class TestTheMetadataLog:
-    async def test_compare_and_append(self, pair):
+    async def test_an_append_at_another_offset_than_the_end_fails(self, pair):
         first, second = pair
         assert not (await second.read(0)).data
         assert await first.append(0, at(0, b"a", b"b"), {})
