@@ -30,6 +30,7 @@ from kohort.client import (
     UndeliveredError,
 )
 from kohort.client.metrics import samples
+from kohort.client.produce.transaction_requests import TransactionRequests
 from kohort.client.produce.transactions import Transactions
 from kohort.errors import ConfigError, ErrorCode
 from kohort.server.broker import Broker
@@ -133,16 +134,16 @@ async def test_markers_that_are_written_while_an_abort_is_refused_fence_nobody(
 ) -> None:
     """The description that is asked for then is of the transaction that has ended."""
     written, refused = asyncio.Event(), []
-    write, describe = PartitionMarkers.write, Transactions._ask_description
+    write, describe = PartitionMarkers.write, TransactionRequests._ask_description
 
     async def write_later(*arguments: Any) -> None:
         await written.wait()
         await write(*arguments)
 
-    async def describe_later(transactions: Transactions) -> Any:
+    async def describe_later(requests: TransactionRequests) -> Any:
         written.set()
         while (  # noqa: ASYNC110 - the coordinator tells of it only when it is asked
-            found := await describe(transactions)
+            found := await describe(requests)
         ).transaction_state == "PrepareCommit":
             await asyncio.sleep(0.01)
         refused.append(found.transaction_state)
@@ -153,7 +154,7 @@ async def test_markers_that_are_written_while_an_abort_is_refused_fence_nobody(
     async with producer.transaction():
         await producer.send_and_wait("orders", b"yes", partition=0)
         monkeypatch.setattr(PartitionMarkers, "write", write_later)
-    monkeypatch.setattr(Transactions, "_ask_description", describe_later)
+    monkeypatch.setattr(TransactionRequests, "_ask_description", describe_later)
     asyncio.get_running_loop().call_later(1.0, written.set)  # if nobody asks
     with pytest.raises(ZeroDivisionError):
         async with producer.transaction():
