@@ -10,7 +10,7 @@ from kohort.client.admin import Admin
 from kohort.client.cluster import Cluster
 from kohort.client.config import UNIX, Address, ClientConfig
 from kohort.client.errors import BrokerUnreachableError
-from kohort.client.net import Connection, Connections, Key, Outages, named
+from kohort.client.net import Connection, Connections, Key, Outages, format_address
 from kohort.errors import KafkaError, KohortError
 
 
@@ -56,7 +56,7 @@ class _ImpatientConnections(Connections):
 
     def __init__(self, config: ClientConfig) -> None:
         super().__init__(config, outages=_LaterOutages())
-        self._servers = ", ".join(map(named, config.servers))
+        self._servers = ", ".join(map(format_address, config.servers))
         self._has_connected = False
 
     async def first_of(self, candidates: Iterable[tuple[Key, Address]]) -> Connection:

@@ -26,7 +26,8 @@ from kohort.client.errors import (
     RequestTimeoutError,
     UnsupportedVersionError,
 )
-from kohort.client.net.connection import MAX_JOINED_SIZE, Connection, joined
+from kohort.client.net.connection import Connection
+from kohort.client.net.sending import MAX_JOINED_SIZE, join_pieces
 from kohort.client.security import Security
 from kohort.errors import ErrorCode
 from kohort.server.broker import Broker
@@ -625,8 +626,8 @@ async def test_no_request_is_sent_between_the_messages_of_a_renewal(fake: FakeBr
 
 def test_only_small_pieces_of_a_request_are_joined() -> None:
     first, second = bytes(MAX_JOINED_SIZE + 1), memoryview(bytes(MAX_JOINED_SIZE + 1))
-    found = list(joined((b"a", b"b", first, b"c", b"d", second, second)))
+    found = list(join_pieces((b"a", b"b", first, b"c", b"d", second, second)))
     assert found == [b"ab", first, b"cd", second, second]
     assert found[1] is first
     assert found[3] is second
-    assert list(joined((first, b"a"))) == [first, b"a"]
+    assert list(join_pieces((first, b"a"))) == [first, b"a"]

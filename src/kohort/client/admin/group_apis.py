@@ -19,7 +19,7 @@ from kohort.client.admin.values import (
     MemberDescription,
 )
 from kohort.client.cluster import Cluster
-from kohort.client.net import named
+from kohort.client.net import format_address
 from kohort.errors import ErrorCode, KafkaError, KohortError, fresh, unless_error
 from kohort.protocol.framing import MalformedError
 from kohort.protocol.subscription import (
@@ -141,7 +141,7 @@ def _description(group: Any, coordinator: Coordinator) -> GroupDescription | Kaf
         assignor=group.protocol_data,
         members=tuple(_member(member, group.protocol_type) for member in group.members),
         coordinator=coordinator.node_id,
-        coordinator_address=named(coordinator.connection.address),
+        coordinator_address=format_address(coordinator.connection.address),
     )
 
 
@@ -211,7 +211,7 @@ def _consumer_group_description(
         assignor=group.assignor_name,
         members=tuple(map(_consumer_group_member, group.members)),
         coordinator=coordinator.node_id,
-        coordinator_address=named(coordinator.connection.address),
+        coordinator_address=format_address(coordinator.connection.address),
         type=CONSUMER_TYPE,
         epoch=group.group_epoch,
         assignment_epoch=group.assignment_epoch,

@@ -36,7 +36,7 @@ from kohort.client.concurrency import own_loop
 from kohort.client.config import Address, ClientConfig, ClientOptions
 from kohort.client.errors import BrokerUnreachableError, ClientClosedError
 from kohort.client.metrics import ClusterMetrics
-from kohort.client.net import Connection, Connections, Key, named
+from kohort.client.net import Connection, Connections, Key, format_address
 from kohort.client.properties import checks_arguments, shows_options
 from kohort.errors import ConfigError, ErrorCode, KafkaError, fresh
 from kohort.types import TopicPartition
@@ -152,7 +152,7 @@ class Cluster:
         requested = None if topics is None else tuple(dict.fromkeys(topics))
         return await retrying(
             lambda: self.request_metadata(requested, allow_auto_create=allow_auto_create),
-            what=f"metadata from {', '.join(map(named, self.config.servers))}",
+            what=f"metadata from {', '.join(map(format_address, self.config.servers))}",
             timeout_ms=self.config.default_api_timeout_ms,
             backoff=self.backoff(),
             advice=_ADVICE,

@@ -10,73 +10,34 @@ times out closes the connection: responses arrive in order, so a late one would 
 """
 
 import asyncio
-import os
-import re
-import socket
 import ssl
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any, Final, Self, cast
 
 from kohort.client.config import UNIX, Address, ClientConfig
-from kohort.client.errors import AuthenticationError, BrokerUnreachableError, RequestTimeoutError
+from kohort.client.errors import BrokerUnreachableError, RequestTimeoutError
+from kohort.client.net.connect_errors import format_address, protocol_hint, raises_unreachable
 from kohort.client.net.counters import NetCounters
-from kohort.client.net.handshake import (
-    ASSUMED_VERSIONS,
-    VersionRanges,
-    authenticate,
-    request_versions,
-)
+from kohort.client.net.handshake import ASSUMED_VERSIONS, VersionRanges, request_versions
+from kohort.client.net.in_flight_requests import InFlightRequests
 from kohort.client.net.receiving import Receiver
+from kohort.client.net.sasl_session import SaslSession
 from kohort.client.net.send_gate import BlockReason, SendGate
-from kohort.client.net.tls_errors import (
-    CONNECTION_ENDED,
-    NO_TLS,
-    certificate_hint,
-    describe_tls_error,
-)
+from kohort.client.net.sending import join_pieces
+from kohort.client.net.tls_errors import CONNECTION_ENDED
 from kohort.client.net.versions import (
     Frame,
     Wire,
     common_version,
-    correlation_id,
     unsupported,
     wire,
 )
-from kohort.client.security import Security
-from kohort.errors import KafkaError, fresh
+from kohort.errors import fresh
 from kohort.protocol.compression import Buffer
 from kohort.protocol.framing import MalformedError, OtherProtocolError
 
-MAX_JOINED_SIZE: Final = 32 * 1024
-"""Size in bytes up to which a request, or a piece of a larger one, is joined to others."""
-
 CLOSE_TIMEOUT_S: Final = 1.0
 """Time limit for sending written bytes before a close."""
-
-REAUTHENTICATION_FRACTION: Final = 0.85
-"""Part of a SASL session's lifetime after which it is renewed, as in Java's client (KIP-368)."""
-
-
-class _Call:
-    """A request in flight."""
-
-    __slots__ = ("api", "correlation_id", "deadline", "frame", "sent")
-
-    def __init__(
-        self,
-        api: str,
-        correlation_id: int,
-        frame: "asyncio.Future[Frame]",
-        sent: float,
-        deadline: float,
-    ):
-        self.api = api
-        self.correlation_id = correlation_id
-        self.frame = frame
-        self.sent = sent
-        self.deadline = deadline
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -104,16 +65,13 @@ class Connection(asyncio.BufferedProtocol):
         self._client_id = (
             len(config.client_id.encode()).to_bytes(2, "big") + config.client_id.encode()
         )
-        self._pending: deque[_Call] = deque()
-        self._next_id = 0
+        self._in_flight = InFlightRequests(self.fail)
         self._slots = asyncio.Semaphore(config.max_in_flight_requests_per_connection)
         self._gate = SendGate()
-        self._renewing: asyncio.Task[None] | None = None
-        self._emptied = asyncio.Event()
-        """Set when no request is in flight, for a renewal that waits."""
-        self._timer: asyncio.TimerHandle | None = None
+        self._sasl = SaslSession(
+            self._send_now, config.security, self._gate, self._in_flight, self.fail
+        )
         self._idle_timer: asyncio.TimerHandle | None = None
-        self._renew_timer: asyncio.TimerHandle | None = None
         self._last_used = self._loop.time()
         self._lost = asyncio.Event()
         self._refused: ssl.SSLError | None = None
@@ -121,8 +79,8 @@ class Connection(asyncio.BufferedProtocol):
         1.3)."""
 
     def __repr__(self) -> str:
-        state = f"closed: {self.reason}" if self.closed else f"{len(self._pending)} in flight"
-        return f"<Connection {named(self.address)} {state}>"
+        state = f"closed: {self.reason}" if self.closed else f"{len(self._in_flight)} in flight"
+        return f"<Connection {format_address(self.address)} {state}>"
 
     @classmethod
     async def open(
@@ -153,7 +111,8 @@ class Connection(asyncio.BufferedProtocol):
         except TimeoutError:
             silent = "" if connection is None else connection._silence_hint()
             failed = BrokerUnreachableError(
-                f"{named(address)} did not complete a connection within {limit_s:g} s{silent}"
+                f"{format_address(address)} did not complete a connection within {limit_s:g} s"
+                f"{silent}"
             )
             if connection is not None:
                 connection.fail(failed)
@@ -193,7 +152,7 @@ class Connection(asyncio.BufferedProtocol):
                 raise fresh(self._refused) from None
             raise
         if self._config.security.is_sasl:
-            await self._authenticate()
+            await self._sasl.authenticate()
         self._watch_idleness()
 
     # Requests of callers
@@ -309,7 +268,9 @@ class Connection(asyncio.BufferedProtocol):
     async def close(self) -> None:
         """Close the connection; requests in flight raise BrokerUnreachableError."""
         self.fail(
-            BrokerUnreachableError(f"the connection to {named(self.address)} was closed by us"),
+            BrokerUnreachableError(
+                f"the connection to {format_address(self.address)} was closed by us"
+            ),
             abort=False,
         )
         try:
@@ -322,7 +283,7 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def in_flight(self) -> int:
         """Number of requests without a response so far."""
-        return len(self._pending)
+        return len(self._in_flight)
 
     def fail(self, error: BrokerUnreachableError, *, abort: bool = True) -> BrokerUnreachableError:
         """Close the connection and fail all requests in flight with that error; returns it."""
@@ -330,20 +291,16 @@ class Connection(asyncio.BufferedProtocol):
             self.closed = True
             self.reason = str(error)
             self.is_useless = isinstance(error, RequestTimeoutError)
-            for timer in (self._timer, self._idle_timer, self._renew_timer):
-                if timer is not None:
-                    timer.cancel()
+            self._sasl.stop()
+            if self._idle_timer is not None:
+                self._idle_timer.cancel()
             self._gate.release_all()
-            self._emptied.set()
-            pending, self._pending = self._pending, deque()
-            for call in pending:
-                if abort:
-                    self._counters.failures.count(call.api)
-                if not call.frame.done():
-                    call.frame.set_exception(
-                        type(error)(f"{call.api} to {named(self.address)}: {error}")
-                    )
-                    call.frame.exception()  # mark it as read: no caller may be waiting
+            failed = self._in_flight.fail(
+                lambda api: type(error)(f"{api} to {format_address(self.address)}: {error}")
+            )
+            if abort:
+                for api in failed:
+                    self._counters.failures.count(api)
             if self._transport is not None:
                 self._transport.abort() if abort else self._transport.close()
         return error
@@ -361,51 +318,23 @@ class Connection(asyncio.BufferedProtocol):
     def _post(
         self, encoding: Wire, body: tuple[Buffer, ...], timeout_ms: int | None
     ) -> "asyncio.Future[Frame]":
-        self._next_id = (self._next_id + 1) & 0x7FFFFFFF
-        now = self._loop.time()
-        deadline = (
-            now + (self._config.request_timeout_ms if timeout_ms is None else timeout_ms) / 1000
-        )
-        frame: asyncio.Future[Frame] = self._loop.create_future()
-        self._write(encoding, body, self._next_id)
-        self._pending.append(_Call(encoding.api, self._next_id, frame, now, deadline))
-        if self._timer is None or deadline < self._timer.when():
-            self._set_timer(deadline)
-        return frame
+        correlation_id = self._in_flight.next_id()
+        self._write(encoding, body, correlation_id)
+        limit_ms = self._config.request_timeout_ms if timeout_ms is None else timeout_ms
+        return self._in_flight.add(encoding.api, correlation_id, limit_ms / 1000)
 
     def _write(self, encoding: Wire, body: tuple[Buffer, ...], number: int) -> None:
         if self.closed or self._transport is None:
             raise BrokerUnreachableError(
-                f"{encoding.api} to {named(self.address)} cannot be sent: {self.reason}"
+                f"{encoding.api} to {format_address(self.address)} cannot be sent: {self.reason}"
             )
         self._last_used = self._loop.time()
         size = sum(map(len, body))
         head = encoding.head(number, self._client_id, size)
         self._counters.sent_bytes += len(head) + size
         # The transport's writelines copies all of it before Python 3.12.
-        for piece in joined((head, *body)):
+        for piece in join_pieces((head, *body)):
             self._transport.write(piece)
-
-    def _set_timer(self, deadline: float) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = self._loop.call_at(deadline, self._check_deadlines)
-
-    def _check_deadlines(self) -> None:
-        """Handle the timer of the earliest deadline; usually its request has its response."""
-        self._timer = None
-        if not self._pending:
-            return
-        first = min(self._pending, key=lambda call: call.deadline)
-        if first.deadline > self._loop.time():
-            self._set_timer(first.deadline)
-            return
-        waited = self._loop.time() - first.sent
-        self.fail(
-            RequestTimeoutError(
-                f"{first.api} got no response within {waited:.1f} s; the connection is closed"
-            )
-        )
 
     # Calls of the transport
 
@@ -439,29 +368,21 @@ class Connection(asyncio.BufferedProtocol):
             and self._broker_versions is ASSUMED_VERSIONS
         ):
             self._refused = error
-        self.fail(BrokerUnreachableError(f"{named(self.address)} closed the connection{why}"))
+        self.fail(
+            BrokerUnreachableError(f"{format_address(self.address)} closed the connection{why}")
+        )
         self._lost.set()
 
     def _complete_request(self, frame: Frame) -> None:
-        if self.closed:
-            return
-        if not self._pending:
-            raise MalformedError("a response to no request")
-        call = self._pending.popleft()
-        if (received_id := correlation_id(frame)) != call.correlation_id:
-            self._pending.appendleft(call)
-            raise MalformedError(f"correlation id {received_id} instead of {call.correlation_id}")
-        if not self._pending:
-            self._emptied.set()
-        self._counters.responded(call.api, self._loop.time() - call.sent, 4 + len(frame))
-        if not call.frame.done():
-            call.frame.set_result(frame)
+        if not self.closed:
+            api, seconds = self._in_flight.complete(frame)
+            self._counters.responded(api, seconds, 4 + len(frame))
 
     def _garbage(self, error: MalformedError) -> BrokerUnreachableError:
         is_foreign = isinstance(error, OtherProtocolError) and not error.is_tls
         hint = "; give the port of a Kafka listener" if is_foreign else self._protocol_hint()
         return BrokerUnreachableError(
-            f"{named(self.address)} sent a response that cannot be decoded: {error}{hint}"
+            f"{format_address(self.address)} sent a response that cannot be decoded: {error}{hint}"
         )
 
     def _silence_hint(self) -> str:
@@ -474,113 +395,16 @@ class Connection(asyncio.BufferedProtocol):
         """Possible cause if a listener does not respond to the first request."""
         if self._broker_versions is not ASSUMED_VERSIONS:
             return ""
-        if self._config.security.is_tls:
-            hint = "; is this a Kafka listener with that security protocol?"
-            return hint + certificate_hint(self._config.security)
-        return "; does this listener need TLS (security protocol SSL or SASL_SSL)?"
+        return protocol_hint(self._config.security)
 
-    # Idleness, authentication
+    # Idleness
 
     def _watch_idleness(self) -> None:
         limit_s = self._config.connections_max_idle_ms / 1000
         remaining_s = self._last_used + limit_s - self._loop.time()
-        if remaining_s <= 0 and not self._pending:
+        if remaining_s <= 0 and not self._in_flight:
             self.fail(BrokerUnreachableError(f"idle for {limit_s:g} s"), abort=False)
         else:
             self._idle_timer = self._loop.call_later(
                 remaining_s if remaining_s > 0 else limit_s, self._watch_idleness
             )
-
-    async def _authenticate(self) -> None:
-        lifetime_ms = await authenticate(self._send_now, self._config.security)
-        if lifetime_ms > 0:
-            self._renew_timer = self._loop.call_later(
-                lifetime_ms / 1000 * REAUTHENTICATION_FRACTION, self._start_renewing
-            )
-
-    def _start_renewing(self) -> None:
-        self._gate.block(BlockReason.RENEWING)
-        self._renewing = self._loop.create_task(self._renew())
-
-    async def _renew(self) -> None:
-        """Authenticate again while no other request is sent.
-
-        A broker accepts no other request between the messages of an authentication. It also accepts
-        none before all requests in flight have their responses, and a JoinGroup may wait for longer
-        than `request_timeout_ms`: until then the handshake is not sent. The session may end
-        meanwhile.
-        """
-        try:
-            self._emptied.clear()
-            if self._pending:
-                await self._emptied.wait()
-            await self._authenticate()
-        except (AuthenticationError, BrokerUnreachableError, KafkaError) as error:
-            self.fail(BrokerUnreachableError(f"authentication could not be renewed: {error}"))
-        finally:
-            self._renewing = None
-            self._gate.unblock(BlockReason.RENEWING)
-
-
-def named(address: Address) -> str:
-    """The address as HOST:PORT, or unix:/PATH."""
-    host, port = address
-    if host.startswith(UNIX):
-        return host
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def joined(pieces: Iterable[Buffer]) -> Iterator[Buffer]:
-    """The same bytes, with consecutive small pieces joined."""
-    small: list[Buffer] = []
-    for piece in pieces:
-        if len(piece) <= MAX_JOINED_SIZE:
-            small.append(piece)
-            continue
-        if small:
-            yield b"".join(small)
-            small.clear()
-        yield piece
-    if small:
-        yield b"".join(small)
-
-
-@contextmanager
-def raises_unreachable(address: Address, security: Security) -> Iterator[None]:
-    """Turn errors of connecting into KohortErrors. TimeoutError passes unchanged."""
-    try:
-        yield
-    except TimeoutError:
-        raise
-    except (ConnectionResetError, *CONNECTION_ENDED) as error:
-        hint = (
-            f" during the TLS handshake; {NO_TLS}{certificate_hint(security)}"
-            if security.is_tls
-            else ""
-        )
-        raise BrokerUnreachableError(f"{named(address)} closed the connection{hint}") from error
-    except ssl.SSLError as error:
-        raise AuthenticationError(
-            f"TLS with {named(address)} failed: {describe_tls_error(error)}"
-        ) from error
-    except OSError as error:
-        unreachable = BrokerUnreachableError(f"{named(address)}: {_system_message(error)}")
-        # Without a file there is no Unix socket.
-        unreachable.is_refused = isinstance(error, ConnectionRefusedError | FileNotFoundError)
-        raise fresh(unreachable) from error
-    except (KafkaError, MalformedError) as error:
-        raise BrokerUnreachableError(
-            f"{named(address)} is no Kafka broker, or of an unsupported version: {error}"
-        ) from error
-
-
-def _system_message(error: OSError) -> str:
-    """The operating system's message, which asyncio replaces with its own.
-
-    After several addresses of a name were tried, asyncio has the error numbers in the text only.
-    """
-    if error.errno is None:
-        numbers = dict.fromkeys(re.findall(r"\[Errno (\d+)\]", str(error)))
-        return ", ".join(os.strerror(int(number)) for number in numbers) or str(error)
-    has_errno = not isinstance(error, socket.gaierror)
-    return os.strerror(error.errno) if has_errno else error.strerror or str(error)

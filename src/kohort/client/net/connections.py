@@ -19,7 +19,8 @@ from kohort.client.errors import (
     UnsupportedVersionError,
 )
 from kohort.client.metrics import ConnectionMetrics
-from kohort.client.net.connection import Connection, named
+from kohort.client.net.connect_errors import format_address
+from kohort.client.net.connection import Connection
 from kohort.client.net.counters import NetCounters
 from kohort.client.net.happy_eyeballs import open_connection
 from kohort.client.net.outages import Outages
@@ -71,7 +72,8 @@ class Connections:
             self._avoid_if_useless(self._open.pop(key))
             connection.fail(
                 BrokerUnreachableError(
-                    f"the broker moved from {named(connection.address)} to {named(address)}"
+                    f"the broker moved from {format_address(connection.address)} to "
+                    f"{format_address(address)}"
                 )
             )
         attempt = self._attempt(key, address)
@@ -207,7 +209,7 @@ class Connections:
         except (BrokerUnreachableError, AuthenticationError) as error:
             self._counters.failed += 1
             backoff = self._failed[address][0] if address in self._failed else self.backoff()
-            delay_s = backoff.after(error, f"connecting to {named(address)}")
+            delay_s = backoff.after(error, f"connecting to {format_address(address)}")
             self._failed[address] = backoff, loop.time() + delay_s
             if isinstance(error, BrokerUnreachableError):
                 self._outages.failed(address, error, loop.time())
@@ -261,4 +263,4 @@ def _all_failed(failures: dict[Address, BaseException]) -> BaseException:
 
 def _describe_failure(address: Address, error: BaseException) -> str:
     text = described(error)
-    return text if named(address) in text else f"{named(address)}: {text}"
+    return text if format_address(address) in text else f"{format_address(address)}: {text}"

@@ -19,7 +19,8 @@ from typing import Final
 
 from kohort.client.config import UNIX, Address, ClientConfig
 from kohort.client.errors import BrokerUnreachableError
-from kohort.client.net.connection import Connection, named, raises_unreachable
+from kohort.client.net.connect_errors import format_address, raises_unreachable
+from kohort.client.net.connection import Connection
 from kohort.client.net.counters import NetCounters
 from kohort.errors import fresh
 
@@ -113,7 +114,7 @@ async def _resolved(address: Address, config: ClientConfig) -> list[str]:
                 )
     except TimeoutError:
         raise BrokerUnreachableError(
-            f"{named(address)}: the name was not resolved within {limit_s:g} s"
+            f"{format_address(address)}: the name was not resolved within {limit_s:g} s"
         ) from None
     by_family: dict[int, list[str]] = {}
     for family, _, _, _, sockaddr in resolved:
@@ -137,6 +138,8 @@ def _all_failed(
     if len(texts) == 1:
         return next(iter(failures.values()))
     attempts = "; ".join(f"{host}: {error}" for host, error in failures.items())
-    unreachable = BrokerUnreachableError(f"{named(address)}, all addresses of the name: {attempts}")
+    unreachable = BrokerUnreachableError(
+        f"{format_address(address)}, all addresses of the name: {attempts}"
+    )
     unreachable.is_refused = all(failure.is_refused for failure in failures.values())
     return unreachable

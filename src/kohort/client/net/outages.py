@@ -9,7 +9,7 @@ from typing import Final
 
 from kohort.client.backoff import described
 from kohort.client.config import Address
-from kohort.client.net.connection import named
+from kohort.client.net.connect_errors import format_address
 
 LOG_INTERVAL_S: Final = 10.0
 
@@ -32,4 +32,4 @@ class Outages:
     def reached(self, address: Address) -> None:
         """An attempt succeeded."""
         if self._last_logged.pop(address, None) is not None:
-            log.warning("broker reachable again: %s", named(address))
+            log.warning("broker reachable again: %s", format_address(address))
