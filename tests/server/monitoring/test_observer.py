@@ -30,7 +30,7 @@ from kohort.security.acls import (
 from kohort.server.broker import Broker
 from kohort.server.cluster.nodes import ClusterNodes
 from kohort.server.config.config import Config
-from kohort.server.config.table import STANDARD_AUTHORIZER
+from kohort.server.config.security_configs import STANDARD_AUTHORIZER
 from kohort.server.logging.formats import TextFormatter
 from kohort.server.monitoring.observer import Observer
 from kohort.server.supervisor.exposition import RESTARTS, UP

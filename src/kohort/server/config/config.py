@@ -14,6 +14,7 @@ from typing import Any
 from kohort.errors import ConfigError
 from kohort.security import SecurityProtocol
 from kohort.server.addresses import Address, is_loopback, parse_http
+from kohort.server.config.coordinator_configs import GROUP_BOUNDED
 from kohort.server.config.definition import ConfigDef, Value, as_text
 from kohort.server.config.inter_broker import (
     LISTENER,
@@ -22,6 +23,7 @@ from kohort.server.config.inter_broker import (
     inter_broker_listener,
     node_login,
 )
+from kohort.server.config.kohort_configs import number_of_workers
 from kohort.server.config.listeners import (
     HTTP,
     PREFIX,
@@ -32,14 +34,10 @@ from kohort.server.config.listeners import (
     read_listeners,
     too_close,
 )
+from kohort.server.config.socket_configs import connections_of_ip
 from kohort.server.config.sources import ALL_BROKERS, DEFAULT, ONE_BROKER, SET, Given
 from kohort.server.config.storage import in_postgres
-from kohort.server.config.table import (
-    GROUP_BOUNDED,
-    TABLE,
-    connections_of_ip,
-    number_of_workers,
-)
+from kohort.server.config.table import TABLE
 from kohort.server.logging import fields
 from kohort.util.text import did_you_mean
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from kohort.coordinator.config import ConsumerGroupConfig
 from kohort.errors import ErrorCode, KafkaError
 from kohort.server.config.config import Config
-from kohort.server.config.table import GROUP_BOUNDED
+from kohort.server.config.coordinator_configs import GROUP_BOUNDED
 
 
 def consumer_group_config(config: Config, own: Mapping[str, str]) -> ConsumerGroupConfig:
