@@ -6,6 +6,7 @@ from typing import Final, NamedTuple, Protocol
 from kohort.cluster import NO_LEADER, Cluster, Leader, NodeRegistered, worker_of
 from kohort.coordinator_common import partition_for
 from kohort.log.base import LogState
+from kohort.log.offline_log import UNKNOWN
 from kohort.security.peer import Endpoint
 from kohort.server.addresses import local_socket_of
 from kohort.server.replicas import Topic
@@ -110,8 +111,10 @@ class LocalNodes:
         return self._node_of(TopicPartition(topic, partition))
 
     def _leader(self, topic: Topic, log: LogState) -> Leader:
+        if (epoch := log.leader_epoch) != UNKNOWN:  # it is open here
+            return Leader(self._first_id + self._index, epoch)
         epoch = self._topics.leader_epoch(topic.id, log.topic_partition.partition)
-        return Leader(self._node_of(log.topic_partition), max(epoch, log.leader_epoch))
+        return Leader(self._node_of(log.topic_partition), epoch)
 
     def _node_of(self, partition: TopicPartition) -> int:
         return self._first_id + worker_of(partition, self._count)
