@@ -8,6 +8,7 @@ import pytest
 
 from interop import programs, targets
 from interop.built import FLINK, SPARK, STREAMS_AND_CONNECT
+from interop.processes import PATIENCE_S
 from interop.programs import KOHORT, Client, java_missing
 from interop.roster import CLIENTS
 from interop.targets import Target
@@ -19,13 +20,18 @@ HERE = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Allow one rerun for the tests of this directory that run a client or tool of another project.
+    """Give the tests of this directory time for several waits, and one rerun to those that run a
+    client or tool of another project.
 
     Those have races of their own, and a busy machine shows them. The end of the run lists each
     rerun.
     """
     for item in items:
-        if HERE in item.path.parents and item.get_closest_marker("interop") and is_foreign(item):
+        if HERE not in item.path.parents:
+            continue
+        if not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(5 * PATIENCE_S))
+        if item.get_closest_marker("interop") and is_foreign(item):
             item.add_marker(pytest.mark.flaky(reruns=1))
 
 

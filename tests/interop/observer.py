@@ -14,8 +14,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.admin import OffsetSpec
 from kafka.errors import KafkaError
 
-PATIENCE = 90.0
-"""Seconds in which a server that restarts must answer again."""
+from interop.processes import PATIENCE_S
 
 
 class Observer:
@@ -73,7 +72,7 @@ class Observer:
             consumer.close()
 
     def _ask(self, question: Callable[[Any], Any]) -> Any:
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + PATIENCE_S
         while True:
             try:
                 return self._ask_once(question)

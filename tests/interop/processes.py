@@ -14,9 +14,9 @@ from kohort.testing.child_processes import die_with_parent
 
 Listener: TypeAlias = Callable[[str], None]
 
-SOON = 90.0
-"""Seconds in which a group must have settled or a process ended: most of it for a machine with ten
-processes for each core, or with slow ones.
+PATIENCE_S = 240.0
+"""Seconds in which a group must have settled or a process ended: most of it for a machine with
+twenty processes for each core, or with slow ones. A test that succeeds waits for none of it.
 """
 
 
@@ -132,7 +132,7 @@ class Feed:
     def is_over(self) -> bool:
         return self._over.is_set()
 
-    def end(self, seconds: float = SOON) -> list[str]:
+    def end(self, seconds: float = PATIENCE_S) -> list[str]:
         """All values sent; AssertionError unless the server acknowledged every one."""
         self._over.set()
         self._thread.join(10)
@@ -145,7 +145,7 @@ def write_lines(producer: Process, records: Iterable[tuple[str, str]]) -> None:
     producer.stdin.flush()
 
 
-def finish(producer: Process, seconds: float = SOON) -> None:
+def finish(producer: Process, seconds: float = PATIENCE_S) -> None:
     """End of input; AssertionError unless the producer says that every record was acknowledged."""
     producer.stdin.close()
     code = producer.wait(seconds)

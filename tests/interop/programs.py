@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from interop.processes import SOON, now
+from interop.processes import PATIENCE_S, now
 from interop.timeline import Began, Committed, Ended, Event, Failed, Gone, Owns, Records
 from peers import kafka
 
@@ -23,7 +23,7 @@ PROGRAMS = Path(__file__).parent / "clients"
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 SESSION_MS = 6_000
 HEARTBEAT_MS = 500
-BEYOND_SOON_MS = round(2_000 * SOON)
+BEYOND_PATIENCE_MS = round(2_000 * PATIENCE_S)
 """The session of a member that loses its partitions only by leaving, however slow the machine."""
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from interop.built import streams_and_connect as command
 from interop.observer import Observer
-from interop.processes import SOON
+from interop.processes import PATIENCE_S
 from interop.targets import Target, each_server
 from interop.tools import TOPICS, Tool, Tools
 from interop.trial import PARTITIONS, Trial
@@ -59,7 +59,7 @@ class Worker:
     def ask(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
         """The first response that is not CONFLICT, as all are while the workers rebalance."""
         found = self.rest(method, path, body)
-        deadline = time.monotonic() + SOON
+        deadline = time.monotonic() + PATIENCE_S
         while found[0] == HTTPStatus.CONFLICT and time.monotonic() < deadline:
             time.sleep(0.2)
             found = self.rest(method, path, body)

@@ -8,14 +8,11 @@ import pytest
 
 from interop.built import flink as command
 from interop.observer import Observer
-from interop.processes import Process
+from interop.processes import PATIENCE_S, Process
 from interop.programs import KOHORT
 from interop.targets import Target, each_server
 from interop.trial import PARTITIONS, Trial
 from waiting import wait_until
-
-WAIT_SECONDS = 60.0
-"""A job that begins again aborts what the last one left open, and waits for checkpoints."""
 
 pytestmark = [pytest.mark.interop, pytest.mark.clients]
 
@@ -43,7 +40,7 @@ def test_exactly_once_copies_each_record_once(
 
     def await_more() -> None:
         before = len(copied())
-        wait_until(lambda: len(copied()) > before, trial.tails, seconds=WAIT_SECONDS)
+        wait_until(lambda: len(copied()) > before, trial.tails, seconds=PATIENCE_S)
 
     feed = trial.feed(KOHORT)
     job = start("job")
@@ -55,5 +52,5 @@ def test_exactly_once_copies_each_record_once(
     restartable.restart(signal.SIGKILL)
     await_more()
     feed.end()
-    wait_until(lambda: {*copied()} == {*feed.sent}, trial.tails, seconds=WAIT_SECONDS)
+    wait_until(lambda: {*copied()} == {*feed.sent}, trial.tails, seconds=PATIENCE_S)
     assert sorted(copied()) == sorted(feed.sent)

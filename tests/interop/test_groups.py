@@ -6,7 +6,7 @@ import pytest
 
 from interop.conftest import need
 from interop.processes import Process
-from interop.programs import BEYOND_SOON_MS, Client
+from interop.programs import BEYOND_PATIENCE_MS, Client
 from interop.roster import each_client, each_client_and_assignor, named
 from interop.targets import Target
 from interop.trial import Trial
@@ -33,7 +33,7 @@ def test_every_record_is_processed_across_rebalances(
     trial = trial_on(target)
     feed = trial.feed(client)
     first = trial.member(client, "first", assignor)
-    second = trial.member(client, "second", assignor, session=str(BEYOND_SOON_MS))
+    second = trial.member(client, "second", assignor, session=str(BEYOND_PATIENCE_MS))
     trial.await_balanced(first, second)
     third = trial.member(client, "third", assignor)
     trial.await_balanced(first, second, third)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from interop.processes import SOON, Process, finish, write_lines
+from interop.processes import PATIENCE_S, Process, finish, write_lines
 from interop.programs import CODECS, JAVA, java
 from interop.targets import Target
 from interop.tools import TOPICS, Tool, Tools
@@ -180,7 +180,7 @@ def verifiable(trial: Trial, name: str, *flags: str) -> list[dict[str, Any]]:
     process = trial.start(
         name, command, lambda line: told.append(json.loads(line)) if line.startswith("{") else None
     )
-    assert process.wait(SOON) == 0, process.tail()
+    assert process.wait(PATIENCE_S) == 0, process.tail()
     return told
 
 

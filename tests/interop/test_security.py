@@ -13,7 +13,7 @@ import pytest
 
 from cli.running import Run, runner
 from interop.conftest import need
-from interop.processes import SOON, Process, finish, write_lines
+from interop.processes import PATIENCE_S, Process, finish, write_lines
 from interop.programs import HEARTBEAT_MS, SESSION_MS, Client
 from interop.roster import CERTIFICATE, each_login_in_a_group, each_other_login
 from interop.timeline import Records
@@ -218,7 +218,7 @@ def test_a_client_produces_and_consumes(
     consumer = start(client, "consume", options | consuming, received)
     wait_until(lambda: received == sent, consumer.tail)
     consumer.ask_to_leave()
-    assert consumer.wait(SOON) in (0, 143), consumer.tail()
+    assert consumer.wait(PATIENCE_S) in (0, 143), consumer.tail()
 
 
 @each_other_login

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from interop.built import SPARK, spark_job
-from interop.processes import Process
+from interop.processes import PATIENCE_S, Process
 from interop.targets import Target
 from interop.trial import RUN, Trial
 
@@ -20,7 +20,6 @@ pytestmark = [pytest.mark.interop, pytest.mark.clients]
 PARTITIONS = 2
 ROWS = 200
 """Of each batch that the job writes: one with each of five codecs, and a late one."""
-PATIENCE = 90.0
 
 
 @pytest.fixture
@@ -45,10 +44,10 @@ class Job:
 
     def step(self, name: str) -> dict[str, Any]:
         try:
-            said = self._said.get(timeout=PATIENCE)
+            said = self._said.get(timeout=PATIENCE_S)
         except queue.Empty:
             raise AssertionError(
-                f"no step {name} after {PATIENCE:g} s\n{self.process.tail()}"
+                f"no step {name} after {PATIENCE_S:g} s\n{self.process.tail()}"
             ) from None
         assert said.pop("step") == name
         return said
@@ -77,7 +76,7 @@ def test_spark_reads_and_writes(spark: None, restartable: Target, tmp_path: Path
         job.go_on()
         assert job.step("stream again") == {"batches": [ROWS]}
         assert job.step("copied") == {"rows": 6 * ROWS, "values": 6 * ROWS, "whole": True}
-        assert job.process.wait(PATIENCE) == 0
+        assert job.process.wait(PATIENCE_S) == 0
     finally:
         job.process.popen.kill()
 
@@ -97,6 +96,6 @@ def test_a_checkpoint_goes_on_in_both_directions(
         assert job.step("kafka") == {"batches": [[2, 2], [3, 3]]}
         assert job.step("kafka") == {"batches": None}
         assert job.step("kohort") == {"batches": [[4, 4], [5, 5]]}
-        assert job.process.wait(PATIENCE) == 0
+        assert job.process.wait(PATIENCE_S) == 0
     finally:
         job.process.popen.kill()

@@ -6,8 +6,8 @@ from collections.abc import Callable
 import pytest
 
 from interop.conftest import need
-from interop.processes import SOON
-from interop.programs import BEYOND_SOON_MS, JAVA, KOHORT, Client
+from interop.processes import PATIENCE_S
+from interop.programs import BEYOND_PATIENCE_MS, JAVA, KOHORT, Client
 from interop.targets import Target
 from interop.timeline import Owns
 from interop.trial import Trial
@@ -39,7 +39,7 @@ def assignments_told(trial: Trial, member: str) -> int:
 
 def test_static_members_come_back_to_what_they_owned(trial: Trial, client: Client) -> None:
     """Stopped or killed, a static member takes up its partitions again and nobody else notices."""
-    trial.session_ms = BEYOND_SOON_MS
+    trial.session_ms = BEYOND_PATIENCE_MS
     feed = trial.feed(client)
     first, second = (
         trial.member(client, "first", "range", instance="one"),
@@ -85,9 +85,9 @@ def test_the_first_of_two_static_members_with_one_id_is_fenced(
     elder = trial.member(client, "elder", "range", instance="one")
     trial.await_balanced(elder)
     younger = trial.member(client, "younger", "range", instance="one")
-    assert elder.wait(SOON) == 1
+    assert elder.wait(PATIENCE_S) == 1
     assert re.search("FencedInstanceIdException|FENCED_INSTANCE_ID", elder.tail())
     trial.timeline.wait_until(
-        lambda: bool(owned_by(trial, "younger")), "the younger owns the topic", SOON
+        lambda: bool(owned_by(trial, "younger")), "the younger owns the topic", PATIENCE_S
     )
     trial.leave(younger)

@@ -9,7 +9,7 @@ import pytest
 
 from interop.built import streams_and_connect as command
 from interop.observer import Observer
-from interop.processes import SOON, Process
+from interop.processes import PATIENCE_S, Process
 from interop.programs import KOHORT
 from interop.targets import Target, each_server
 from interop.tools import Tool, Tools
@@ -19,7 +19,7 @@ from waiting import wait_until
 RESETTER = "org.apache.kafka.tools.StreamsResetter"
 TASKS = 2 * PARTITIONS
 """One of each partition of the input, and of the repartition topic."""
-SESSION_MS = 10_000
+SESSION_MS = 45_000
 """More than the restart of an instance takes."""
 
 pytestmark = [pytest.mark.interop, pytest.mark.clients]
@@ -80,7 +80,7 @@ class Application:
                 and sum(each.tasks for each in instances) == TASKS
             ),
             lambda: f"{[each.said for each in instances]}\n{self._trial.tails()}",
-            seconds=SOON,
+            seconds=PATIENCE_S,
         )
 
     def await_counts(self, keys: Iterable[str], right: Callable[[int, int], bool]) -> None:
@@ -139,7 +139,7 @@ def test_instances_restart_and_take_over(
     application.await_tasks(first, second)
     told = len(second.said)
     first.process.ask_to_leave()
-    first.process.wait(SOON)
+    first.process.wait(PATIENCE_S)
     again = application.start("first")
     application.await_tasks(again, second)
     assert len(second.said) == told, "the others notice nothing of a static member's restart"

@@ -12,7 +12,7 @@ import pytest
 
 from interop.built import streams_and_connect as command
 from interop.observer import Observer
-from interop.processes import SOON, Process
+from interop.processes import PATIENCE_S, Process
 from interop.targets import KohortInPostgres, Target
 from interop.trial import PARTITIONS, Trial
 from kohort.client.sync import Producer
@@ -104,7 +104,7 @@ class Application:
 
     def await_windows(self, number: int) -> None:
         """Wait until so many windows have come."""
-        wait_until(lambda: len(self.windows()) >= number, self._trial.tails, seconds=2 * SOON)
+        wait_until(lambda: len(self.windows()) >= number, self._trial.tails, seconds=2 * PATIENCE_S)
 
 
 @pytest.mark.parametrize(
@@ -126,13 +126,13 @@ def test_each_window_comes_once(
         application.await_windows(KEYS * (number * WINDOWS + chance.randrange(WINDOWS - 3)))
         name = chance.choice(sorted(instances))
         instances[name].popen.send_signal(chance.choice(ENDS))
-        instances[name].wait(SOON)
+        instances[name].wait(PATIENCE_S)
         instances[name] = application.start(name)
     application.close_windows()
     application.await_windows(len(application.written))
     for instance in instances.values():
         instance.popen.send_signal(signal.SIGTERM)
-        instance.wait(SOON)
+        instance.wait(PATIENCE_S)
     wanted = {window: [count] for window, count in application.written.items()}
     found = application.windows()
     assert {key: found[key] for key in found if found[key] != wanted.get(key)} == {}

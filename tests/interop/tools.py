@@ -6,16 +6,13 @@ import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from interop.processes import PATIENCE_S
 from interop.programs import java
 from kohort.testing.child_processes import die_with_parent
 
 TOPICS = "org.apache.kafka.tools.TopicCommand"
 GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 CONFIGS = "kafka.admin.ConfigCommand"
-
-
-PATIENCE = 90.0
-"""Seconds in which a tool must have ended."""
 
 
 class Tools:
@@ -44,11 +41,11 @@ class Tools:
         self._jvm.stdin.write("\t".join(words) + "\n")
         self._jvm.stdin.flush()
         try:
-            return self._printed.get(timeout=PATIENCE)
+            return self._printed.get(timeout=PATIENCE_S)
         except queue.Empty:
             self.close()
             self._start()
-            raise AssertionError(f"not ended after {PATIENCE:g} s: {' '.join(words)}") from None
+            raise AssertionError(f"not ended after {PATIENCE_S:g} s: {' '.join(words)}") from None
 
     def close(self) -> None:
         self._jvm.kill()

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Self
 
 from interop.observer import Observer
-from interop.processes import SOON, Feed, Listener, Process, finish, now, write_lines
+from interop.processes import PATIENCE_S, Feed, Listener, Process, finish, now, write_lines
 from interop.programs import HEARTBEAT_MS, SESSION_MS, Client
 from interop.targets import Target
 from interop.timeline import OBSERVER, Committed, Gone, Timeline, violations
@@ -123,7 +123,7 @@ class Trial:
             for member in members:
                 member.ask_to_leave()
             for member in members:
-                code = member.wait(SOON)
+                code = member.wait(PATIENCE_S)
                 # 143: the JVM's own way
                 assert code in (0, 143), f"{member.name} left with {code}\n{member.tail()}"
                 self.timeline.add(Gone(member.name, now()))
@@ -161,7 +161,7 @@ class Trial:
     # --- what is seen
     # --------------------------------------------------------------------------------------------
 
-    def await_balanced(self, *members: Process, seconds: float = SOON) -> None:
+    def await_balanced(self, *members: Process, seconds: float = PATIENCE_S) -> None:
         """Wait until exactly these members own the topic's partitions, each at least one, none
         owned twice.
         """
@@ -175,7 +175,7 @@ class Trial:
 
         self.wait_until(balanced, f"{sorted(names)} share {self.topic}", seconds)
 
-    def await_all_processed(self, seconds: float = SOON) -> dict[str, int]:
+    def await_all_processed(self, seconds: float = PATIENCE_S) -> dict[str, int]:
         """Wait until all of the topic was processed; its end offsets, which a good leave will have
         committed.
         """
@@ -189,16 +189,16 @@ class Trial:
         self.wait_until(all_processed, f"all records processed, up to {ends}", seconds)
         return ends
 
-    def await_committed(self, ends: dict[str, int], seconds: float = SOON) -> None:
+    def await_committed(self, ends: dict[str, int], seconds: float = PATIENCE_S) -> None:
         """Wait until the group has committed all of the topic."""
         self.wait_until(lambda: self.observe() == ends, f"commits of {ends}", seconds)
 
-    def await_commit(self, seconds: float = SOON) -> None:
+    def await_commit(self, seconds: float = PATIENCE_S) -> None:
         """Wait until something more is committed than now (kcat commits every 5 s)."""
         before = sum(self.observe().values())
         self.wait_until(lambda: sum(self.observe().values()) > before, "one more commit", seconds)
 
-    def await_more(self, records: int, seconds: float = SOON) -> None:
+    def await_more(self, records: int, seconds: float = PATIENCE_S) -> None:
         """Wait until so many records more than now were processed."""
         wanted = len(self.timeline.values()) + records
         self.wait_until(
@@ -221,7 +221,9 @@ class Trial:
             } == {}, how.name
             self.await_more(50)
 
-    def wait_until(self, condition: Callable[[], bool], what: str, seconds: float = SOON) -> None:
+    def wait_until(
+        self, condition: Callable[[], bool], what: str, seconds: float = PATIENCE_S
+    ) -> None:
         """Come back once `condition` holds, which is looked at with each event; AssertionError with
         all that is known after `seconds`.
         """

@@ -6,7 +6,7 @@ from itertools import count
 
 import pytest
 
-from interop.processes import SOON
+from interop.processes import PATIENCE_S
 from interop.programs import SESSION_MS
 from interop.roster import named
 from interop.timeline import Records
@@ -66,7 +66,7 @@ class Mixed:
     def start_query(self):
         self.query = self.reading.start(processingTime="100 milliseconds")
 
-    def await_shares(self, *sizes, within_s=SOON):
+    def await_shares(self, *sizes, within_s=PATIENCE_S):
         wait_for(
             lambda: sorted(map(len, self.topics.members(self.trial.group))) == [*sizes],
             f"{sizes}",
@@ -160,7 +160,7 @@ def test_a_plain_member_that_is_killed_repeats_only_what_it_had_not_committed(mi
     mixed.await_shares(HALF, HALF)
     trial.kill(plain)
     told = trial.timeline.committed()
-    mixed.await_shares(PARTITIONS, within_s=SESSION_MS / 1000 + SOON)
+    mixed.await_shares(PARTITIONS, within_s=SESSION_MS / 1000 + PATIENCE_S)
     sent = feed.end()
     mixed.await_all()
     mixed.judge(sent, told)

@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
-from interop.processes import SOON
+from interop.processes import PATIENCE_S
 from kohort.errors import ErrorCode
 from kohort.protocol.messages import encode, frame_head, read_header, response
 from live.chaos.confluent import consume
@@ -42,10 +42,10 @@ class Run:
         self.admin = AdminClient({"bootstrap.servers": site.server.address})
         for topic in MEMBER.topics:
             partitions = 1 if topic == GROWING else 3
-            self.admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(SOON)
+            self.admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(PATIENCE_S)
         producer = Producer({"bootstrap.servers": site.server.address})
         producer.produce(GROWING, b"1", partition=0)
-        assert producer.flush(SOON) == 0
+        assert producer.flush(PATIENCE_S) == 0
 
     def start(self) -> None:
         self._thread.start()
@@ -56,7 +56,7 @@ class Run:
     def end(self) -> None:
         self._stop.set()
         if self._thread.ident is not None:
-            self._thread.join(SOON)
+            self._thread.join(PATIENCE_S)
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def test_a_member_that_lost_its_query_of_offsets_is_replaced(run):
         run.start()
         run.wait_until(lost.is_set)
         # The assignment changes, while the member waits for its offsets.
-        run.admin.create_partitions([NewPartitions(GROWING, 2)])[GROWING].result(SOON)
+        run.admin.create_partitions([NewPartitions(GROWING, 2)])[GROWING].result(PATIENCE_S)
         run.wait_until(lambda: len(run.ledger.owned) > 1)
     run.wait_until(lambda: bool(run.ledger.read))
     assert run.ledger.replaced == {MEMBER.name: 1}

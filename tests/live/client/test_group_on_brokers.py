@@ -15,8 +15,8 @@ from uuid import uuid4
 
 import pytest
 
-from interop.processes import SOON, Feed, Process
-from interop.programs import BEYOND_SOON_MS, KOHORT, SESSION_MS
+from interop.processes import PATIENCE_S, Feed, Process
+from interop.programs import BEYOND_PATIENCE_MS, KOHORT, SESSION_MS
 from interop.timeline import Began, Ended, Event
 from interop.trial import Trial
 from kohort.client import End
@@ -96,7 +96,7 @@ def test_members_join_leave_and_crash(trial: NewTrial, assignor: str) -> None:
     group.await_balanced(first, second, third)
     group.kill(first)
     group.kill(second)
-    fourth = group.member(KOHORT, "fourth", assignor, session=str(BEYOND_SOON_MS))
+    fourth = group.member(KOHORT, "fourth", assignor, session=str(BEYOND_PATIENCE_MS))
     fifth = group.member(KOHORT, "fifth", assignor)
     group.await_balanced(third, fourth, fifth)
     group.leave(fourth)
@@ -134,7 +134,7 @@ def test_a_slow_member_keeps_its_membership_and_gives_way_within_its_drain_timeo
 
 def test_static_members_restart_without_a_rebalance(trial: NewTrial) -> None:
     """Stopped or killed, and back within the session: nobody notices, and the generation stays."""
-    group = trial(session_ms=BEYOND_SOON_MS)
+    group = trial(session_ms=BEYOND_PATIENCE_MS)
     feed = group.feed(KOHORT)
     first = group.member(KOHORT, "first", "range", instance="one")
     second = group.member(KOHORT, "second", "range", instance="two")
@@ -275,7 +275,7 @@ async def test_topics_grow_and_are_deleted_and_made_anew(site: Site) -> None:
 
     # Lost by the member that saw the deletion, revoked by one that was told to join before it did.
     await until(
-        lambda: all(ends(each) & {End.LOST, End.REVOKED} for each in range(5)), seconds=SOON
+        lambda: all(ends(each) & {End.LOST, End.REVOKED} for each in range(5)), seconds=PATIENCE_S
     )
     assert any(End.LOST in ends(each) for each in range(5))
     await site.administer(lambda admin: admin.create_topic(changing, partitions=3))

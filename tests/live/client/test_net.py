@@ -9,7 +9,7 @@ from uuid import uuid4
 import confluent_kafka
 import pytest
 
-from interop.processes import SOON
+from interop.processes import PATIENCE_S
 from kohort.client.admin.admin import Admin
 from kohort.client.cluster.cluster import Cluster
 from kohort.client.cluster.offsets import Offset, list_offsets
@@ -57,7 +57,7 @@ def partitions(topic: str) -> list[TopicPartition]:
 async def read(fetcher: Fetcher, count: int) -> list[Record]:
     """The next records of all partitions, exactly so many."""
     found: list[Record] = []
-    async with asyncio.timeout(SOON):
+    async with asyncio.timeout(PATIENCE_S):
         while len(found) < count:
             batch = await fetcher.next_any(max_wait_ms=1_000)
             found += batch.records if batch is not None else []
@@ -108,7 +108,7 @@ async def test_batches_become_arrow(cluster: Cluster, topic: str) -> None:
     values: list[bytes] = []
     async with Fetcher(cluster) as fetcher:
         fetcher.add(TopicPartition(topic, 0), EARLIEST)
-        async with asyncio.timeout(SOON):
+        async with asyncio.timeout(PATIENCE_S):
             while len(values) < 1_000:
                 batch = await fetcher.next_any(max_wait_ms=1_000)
                 values += batch.to_arrow().column("value").to_pylist() if batch is not None else []
@@ -241,7 +241,7 @@ async def test_errors_of_the_broker_are_raised_with_their_code(
 async def test_groups_and_offsets_administered(site: Site, admin: Admin, topic: str) -> None:
     name, tps = GroupId(f"group-{uuid4().hex}"), partitions(topic)
     app = App(site.address, name, topics=[topic])
-    await until(lambda: len(app.assignment) == 3, SOON)
+    await until(lambda: len(app.assignment) == 3, PATIENCE_S)
     described = (await admin.describe_groups([name]))[name]
     assert not isinstance(described, Exception)
     assert described.state == "Stable"

@@ -15,7 +15,7 @@ from uuid import uuid4
 
 import pytest
 
-from interop.processes import SOON
+from interop.processes import PATIENCE_S
 from kohort.client.admin.admin import Admin
 from kohort.client.cluster.cluster import Cluster
 from kohort.client.config import ClientConfig
@@ -69,7 +69,7 @@ def test_records_are_sent_and_read(config: ClientConfig, topic: str) -> None:
         first = producer.send_and_wait(topic, b"first", partition=0)
         assert (first.topic, first.partition, first.offset) == (topic, 0, 0)
         deliveries = [producer.send(topic, b"%d" % n, partition=0) for n in range(2_000)]
-        assert [each.result(SOON).offset for each in deliveries] == list(range(1, 2_001))
+        assert [each.result(PATIENCE_S).offset for each in deliveries] == list(range(1, 2_001))
         assert all(each.done() for each in deliveries)
         assert producer.metrics().records == 2_001
     with Consumer(config) as consumer:
@@ -106,7 +106,7 @@ def test_a_refused_record_is_told_once(
 ) -> None:
     with Producer(config) as producer:
         with pytest.raises(KafkaError, match="MESSAGE_TOO_LARGE"):
-            producer.send(topic, bytes(2_000_000)).result(SOON)
+            producer.send(topic, bytes(2_000_000)).result(PATIENCE_S)
         producer.flush()
     gc.collect()
     assert caplog.text == ""
@@ -118,7 +118,7 @@ def test_no_record_is_lost_without_an_error(config: ClientConfig) -> None:
     with Producer(config) as producer:
         heard = producer.send(name, b"no key")
         with pytest.raises(KafkaError, match="INVALID_RECORD"):
-            heard.result(SOON)
+            heard.result(PATIENCE_S)
         producer.send(name, b"no key")
         producer.send(name, bytes(2_000_000))
         with pytest.raises(KafkaError, match="INVALID_TOPIC_EXCEPTION"):
@@ -167,7 +167,7 @@ def test_a_process_that_ends_tells_what_an_open_producer_loses(
         [sys.executable, "-c", LEFT_OPEN, str(config.bootstrap), topic],
         capture_output=True,
         text=True,
-        timeout=SOON,
+        timeout=PATIENCE_S,
     )
     assert "3 records were not delivered" in ended.stderr
 
@@ -186,7 +186,7 @@ def test_positions_of_a_consumer_follow_each_record(config: ClientConfig, filled
         consumer.pause(first)
         consumer.resume(first)
         assert next(consumer).offset == 9
-        batch = consumer.next_batch(max_wait_ms=SOON * 1_000)
+        batch = consumer.next_batch(max_wait_ms=PATIENCE_S * 1_000)
         assert batch is not None
         assert [record.offset for record in batch] == list(range(10, 20))
         consumer.seek(first, 2)
@@ -224,7 +224,7 @@ def test_values_are_serialized_and_deserialized(
         consumer.assign([TopicPartition(topic, 0)])
         found = [next(consumer) for _ in range(4)]
         consumer.seek_to_beginning()
-        batch = consumer.next_batch(max_wait_ms=SOON * 1_000)
+        batch = consumer.next_batch(max_wait_ms=PATIENCE_S * 1_000)
         assert batch is not None
         assert batch.records[0].value == {"n": 0}
     assert [each.value for each in found[:3]] == [{"n": 0}, None, {"n": 2}]
@@ -404,7 +404,7 @@ def test_a_batch_in_work_is_finished_before_a_partition_moves(
     group.stop()
     assert list(group) == []
     group.close()
-    thread.join(SOON)
+    thread.join(PATIENCE_S)
     assert sorted(mine + found) == [(partition, n) for partition in range(3) for n in range(20)]
 
 
@@ -451,7 +451,7 @@ def in_a_fork(work: Callable[[], object]) -> str:
     ours, theirs = os.pipe()
     child = os.fork()
     if child == 0:
-        signal.alarm(int(SOON))
+        signal.alarm(int(PATIENCE_S))
         try:
             work()
         except KohortError as error:
@@ -470,7 +470,7 @@ def test_a_fork_while_records_are_taken(config: ClientConfig, topic: str) -> Non
         refused = producer.send(topic, b"v", partition=99)
         assert "open one in each process" in in_a_fork(lambda: producer.send(topic, b"v"))
         with pytest.raises(GaveUpError, match="the topic has 3 partitions"):
-            refused.result(SOON)
+            refused.result(PATIENCE_S)
 
 
 def test_a_fork_of_a_member(group: ConsumerGroup) -> None:

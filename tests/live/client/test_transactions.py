@@ -141,7 +141,8 @@ async def test_a_delivery_that_takes_too_long(site, config, topic) -> None:
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "stopped"])
 async def test_the_server_starts_again_during_a_transaction(site, config, topic, how) -> None:
-    async with Producer(config, transactional_id=topic) as producer:
+    options = {"transactional_id": topic, "transaction_timeout_ms": 600_000}  # Kafka starts slowly
+    async with Producer(config, **options) as producer:
         async with producer.transaction() as transaction:
             await producer.send_and_wait(topic, b"before", partition=0)
             site.restart(how)  # in this thread, with whose end the server would end
