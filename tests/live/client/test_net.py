@@ -241,7 +241,7 @@ async def test_errors_of_the_broker_are_raised_with_their_code(
 async def test_groups_and_offsets_administered(site: Site, admin: Admin, topic: str) -> None:
     name, tps = GroupId(f"group-{uuid4().hex}"), partitions(topic)
     app = App(site.address, name, topics=[topic])
-    await until(lambda: len(app.assignment) == 3, PATIENCE_S)
+    await until(lambda: len(app.assignment) == 3, seconds=PATIENCE_S)
     described = (await admin.describe_groups([name]))[name]
     assert not isinstance(described, Exception)
     assert described.state == "Stable"
