@@ -148,9 +148,8 @@ class Shard:
             producer_id = self._new_producer_id()
             new = transitions.new_id(producer_id, request.timeout_ms, timestamp)
             return self._initialized(request, new, NO_EPOCH)
+        _validate_ended(known)
         _validate_producer(request, known)
-        if known.state in transitions.ENDING:
-            raise KafkaError(ErrorCode.concurrent_transactions)
         if known.state is TransactionState.ONGOING:
             return self._fence(request, known, timestamp)
         given, current = request.producer_epoch, known.producer_epoch
@@ -188,6 +187,9 @@ class Shard:
         return _end(request.transactional_id, new, Reply(request.on_response, refused))
 
     def _add_partitions(self, request: AddPartitions, now: Instant, timestamp: Timestamp) -> Result:
+        known = self.transactions.get(request.transactional_id)
+        if known is not None:
+            _validate_ended(known)
         known = self._of_producer(request)
         is_open = known.state is TransactionState.ONGOING
         if is_open and not transitions.missing(known, request.partitions):
@@ -306,6 +308,15 @@ def _reply(request: Request, response: Response, *records: TransactionRecord) ->
 
 def _is_open(metadata: TransactionMetadata | None) -> bool:
     return metadata is not None and metadata.state is TransactionState.ONGOING
+
+
+def _validate_ended(known: TransactionMetadata) -> None:
+    """Raises KafkaError CONCURRENT_TRANSACTIONS while markers are being written.
+
+    Before the producer is validated, as in Kafka: it may have the next id from EndTxn v5 already.
+    """
+    if known.state in transitions.ENDING:
+        raise KafkaError(ErrorCode.concurrent_transactions)
 
 
 def _validate_producer(request: InitProducerId, known: TransactionMetadata) -> None:

@@ -35,6 +35,8 @@ from kohort.client.produce.transactions import Transactions
 from kohort.errors import ConfigError, ErrorCode
 from kohort.server.broker import Broker
 from kohort.server.cluster.transaction_markers import PartitionMarkers
+from kohort.transactions.records import TransactionRecord
+from kohort.transactions.transitions import LAST_EPOCH
 from runtime.virtual_time import LoopClock
 
 FIRST = TopicPartition("orders", 0)
@@ -126,6 +128,47 @@ async def test_an_abort_while_the_commit_before_is_written_waits(
     async with producer.transaction():
         await producer.send("orders", b"again", partition=0)
     assert await committed(config) == [b"again", b"yes"]
+
+
+async def test_an_abort_at_the_next_producer_id_waits_for_the_markers(
+    config, broker, monkeypatch
+) -> None:
+    """EndTxn at the last epoch gives the id of the next transaction, which the first one delays."""
+    written, held = asyncio.Event(), asyncio.Event()
+    write = PartitionMarkers.write
+
+    async def write_later(*arguments: Any) -> None:
+        held.set()
+        await written.wait()
+        await write(*arguments)
+
+    async with Producer(config, transactional_id="shop", linger_ms=0) as producer:
+        async with producer.transaction():
+            await producer.send_and_wait("orders", b"yes", partition=0)
+        machine = producer._transactions.machine
+        last = machine.producer._replace(epoch=LAST_EPOCH)
+        (shard,) = (
+            host.shard for host in broker.transactions._hosts if "shop" in host.shard.transactions
+        )
+        while shard.transactions["shop"].partitions:  # noqa: ASYNC110 - it tells nobody
+            await asyncio.sleep(0.01)
+        value = shard.transactions["shop"]._replace(producer_epoch=LAST_EPOCH)
+        shard.replay(TransactionRecord("shop", value))
+        machine.producer = last
+        async with producer.transaction():
+            await producer.send_and_wait("orders", b"last", partition=0)
+            monkeypatch.setattr(PartitionMarkers, "write", write_later)
+        assert (machine.producer.epoch, machine.producer.id != last.id) == (0, True)
+        await held.wait()
+        asyncio.get_running_loop().call_later(1.0, written.set)
+        with pytest.raises(ZeroDivisionError):
+            async with producer.transaction():
+                await producer.send("orders", b"no", partition=0)
+                await asyncio.sleep(0.1)
+                raise ZeroDivisionError
+        async with producer.transaction():
+            await producer.send("orders", b"again", partition=0)
+    assert await committed(config) == [b"again", b"last", b"yes"]
 
 
 @pytest.mark.parametrize("is_unreachable", [False, True])

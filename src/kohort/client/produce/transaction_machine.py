@@ -108,6 +108,8 @@ class TransactionMachine:
     def __init__(self) -> None:
         self.state = State.UNINITIALIZED
         self.producer = NOBODY
+        self.ended_producer = NOBODY
+        """The id and epoch before the last ones."""
         self.error: KohortError | None = None
         """Why the transaction has to be aborted, or the producer cannot go on."""
         self.adds_by_request = True
@@ -194,6 +196,8 @@ class TransactionMachine:
 
     def end_acknowledged(self, producer: ProducerId) -> None:
         """EndTxn succeeded, and is not sent again; `producer` is the id from now on."""
+        if producer != self.producer:
+            self.ended_producer = self.producer
         self.producer = producer
         self._has_sent = False
         self._partitions.clear()

@@ -35,6 +35,10 @@ _BUMPS_SINCE: Final = 3
 """Version of InitProducerId that gives a producer its next epoch (KIP-360)."""
 _FIRST_RETRY_BACKOFF_MS: Final = 20
 """A coordinator that still writes markers is done soon; Java's ADD_PARTITIONS_RETRY_BACKOFF_MS."""
+_BEFORE_MARKERS: Final = frozenset(
+    {ErrorCode.producer_fenced, ErrorCode.invalid_producer_id_mapping}
+)
+"""An abort may get these while markers of the transaction before are written: see `_is_current`."""
 
 
 class TransactionRequests:
@@ -194,7 +198,7 @@ class TransactionRequests:
             code = response.error_code
             if commit:
                 self._progress.commit_answered(code)
-            elif code is ErrorCode.producer_fenced and await self._is_current():
+            elif code in _BEFORE_MARKERS and await self._is_current():
                 code = ErrorCode.concurrent_transactions
             _raise_for(code, "end_txn")
             if not machine.adds_by_request:
@@ -292,7 +296,9 @@ class TransactionRequests:
         EndTxn v5 gives the next epoch before all markers are written. Until then Apache Kafka 4.3
         refuses an abort in that epoch by PRODUCER_FENCED, where it refuses all other requests by
         CONCURRENT_TRANSACTIONS. The markers may be written by the time of the description.
-        Raises KohortError, which is retriable.
+        After the last epoch EndTxn v5 gives the next producer id. Until all markers are written,
+        the coordinator has the former one at the epoch after the last, and refuses an abort by
+        INVALID_PRODUCER_ID_MAPPING. Raises KohortError, which is retriable.
         """
         try:
             found = await self._ask_description()
@@ -300,7 +306,9 @@ class TransactionRequests:
             if is_retriable(error):
                 raise
             return False
-        return ProducerId(found.producer_id, found.producer_epoch) == self._machine.producer
+        former = self._machine.ended_producer
+        current = ProducerId(found.producer_id, found.producer_epoch)
+        return current in (self._machine.producer, ProducerId(former.id, former.epoch + 1))
 
     async def _describe(self) -> Any:
         """The coordinator's description of the transactional id; None if it cannot be had."""
