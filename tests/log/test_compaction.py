@@ -5,6 +5,7 @@ time.
 import asyncio
 import threading
 from time import process_time
+from uuid import UUID
 
 import pytest
 from hypothesis import given, settings
@@ -48,6 +49,12 @@ def put_many(log, count, keys=7, first=0):
         put(log, b"k%d" % (at % keys), b"%d" % at + bytes(30))
 
 
+async def compact(log, now):
+    """Compact what was appended, which has to be durable."""
+    await log.durable()
+    return await log.compact(now)
+
+
 def latest(records):
     """What a reader makes of a log: the value of each key."""
     return {record.key: record.value for record in records}
@@ -63,7 +70,7 @@ class TestWhatStays:
         before = records_of(log)
         size = log.size
         active = log.segments[-1].base_offset
-        assert await log.compact(NOW)
+        assert await compact(log, NOW)
         after = records_of(log)
         assert latest(after) == latest(before)
         assert set(after) <= set(before), "same offsets, keys, values, timestamps"
@@ -74,7 +81,7 @@ class TestWhatStays:
 
     async def test_compacted_log_is_read_from_any_offset(self, log):
         put_many(log, 100)
-        await log.compact(NOW)
+        await compact(log, NOW)
         after = records_of(log)
         for offset in range(101):
             assert records_of(log, offset) == [
@@ -84,15 +91,15 @@ class TestWhatStays:
     async def test_compaction_joins_small_segments(self, log):
         put_many(log, 100)
         count = len(log.segments)
-        await log.compact(NOW)
+        await compact(log, NOW)
         assert len(log.segments) < count / 2
 
     async def test_next_run_begins_where_the_last_one_stopped(self, log):
         put_many(log, 100)
-        await log.compact(NOW)
-        assert not await log.compact(NOW), "nothing is dirty"
+        await compact(log, NOW)
+        assert not await compact(log, NOW), "nothing is dirty"
         put_many(log, 100, keys=3, first=100)
-        assert await log.compact(NOW)
+        assert await compact(log, NOW)
         assert {record.key for record in records_of(log)} == {b"k%d" % at for at in range(7)}
 
     @pytest.mark.parametrize("codec", Codec)
@@ -102,7 +109,7 @@ class TestWhatStays:
         put(log, b"3", b"second")
         put(log, b"9", b"second")
         put(log, b"filler", bytes(900))
-        assert await log.compact(NOW)
+        assert await compact(log, NOW)
         data = log.read(0, 10_000)
         header = batches.read_header(data)
         assert (header.base_offset, header.last_offset, header.record_count, header.codec) == (
@@ -123,7 +130,7 @@ class TestWhatStays:
         put(log, b"b", b"2", codec=Codec.GZIP)
         before = bytes(log.read(0, 10_000))
         put(log, b"filler", bytes(900))
-        await log.compact(NOW)
+        await compact(log, NOW)
         assert bytes(log.read(0, 10_000))[: len(before)] == before
 
     async def test_compaction_keeps_batches_that_cannot_be_read(self, log):
@@ -136,7 +143,7 @@ class TestWhatStays:
         log.append(bytes(broken), NOW)
         put(log, b"a", b"2")
         put(log, b"filler", bytes(900))
-        await log.compact(NOW)
+        await compact(log, NOW)
         assert batches.read_header(log.read(0, 10_000)).codec == Codec.ZSTD
 
     async def test_records_without_a_key_go(self, directory):
@@ -144,7 +151,7 @@ class TestWhatStays:
         log.append(batch(b"x", b"y", key=None), NOW)
         put(log, b"a", b"1")
         put(log, b"filler", bytes(200))
-        await log.compact(NOW)
+        await compact(log, NOW)
         assert [record.key for record in records_of(log)] == [b"a", b"filler"]
 
 
@@ -157,7 +164,7 @@ class TestTombstones:
         put(log, b"a", None)
         put(log, b"b", b"2")
         put(log, b"filler", bytes(900))
-        assert await log.compact(NOW)
+        assert await compact(log, NOW)
         assert [(r.key, r.value, r.timestamp) for r in records_of(log)][:2] == [
             (b"a", None, NOW),
             (b"b", b"2", NOW),
@@ -166,13 +173,13 @@ class TestTombstones:
         assert horizon == NOW + 1_000
 
         put(log, b"filler", bytes(900))
-        assert await log.compact(NOW + 999)
+        assert await compact(log, NOW + 999)
         assert b"a" in latest(records_of(log))
         assert batches.read_header(log.read(1, 10_000)).delete_horizon == horizon, (
             "the first time counts"
         )
         put(log, b"filler", bytes(900))
-        assert await log.compact(NOW + 1_000)
+        assert await compact(log, NOW + 1_000)
         assert b"a" not in latest(records_of(log))
         assert records_of(log)[0] == Record(b"b", b"2", (), NOW, 2)
 
@@ -180,7 +187,7 @@ class TestTombstones:
         put(log, b"a", None)
         put(log, b"a", b"1")
         put(log, b"filler", bytes(900))
-        await log.compact(NOW)
+        await compact(log, NOW)
         assert latest(records_of(log))[b"a"] == b"1"
 
 
@@ -192,7 +199,7 @@ class TestEmptyBatches:
             log.append(from_producer(5, 0, at), NOW)
         log.append(batch(b"new", key=b"k"), NOW)
         put(log, b"filler", bytes(900))
-        await log.compact(NOW)
+        await compact(log, NOW)
         headers = [header for _, header in batches.iterate(log.read(0, 10_000))]
         assert [
             (h.base_offset, h.record_count, h.producer_id, h.base_sequence) for h in headers[:2]
@@ -213,7 +220,7 @@ class TestEmptyBatches:
         put(log, b"a", b"1" * 150)
         put(log, b"a", b"2" * 150)
         put(log, b"a", b"3" * 150)
-        assert await log.compact(NOW)
+        assert await compact(log, NOW)
         headers = [header for _, header in batches.iterate(log.read(0, 10_000))]
         assert headers[-1].last_offset == log.segments[0].end_offset - 1
         assert [record.offset for record in records_of(log)] == [1, 2]
@@ -223,20 +230,20 @@ class TestWhenItIsDue:
     async def test_no_compaction_without_the_policy(self, directory):
         log = directory.open(ORDERS, LogConfig(segment_bytes=1_000))
         put_many(log, 100)
-        assert not await log.compact(NOW)
+        assert not await compact(log, NOW)
 
     async def test_active_segment_is_not_compacted(self, log):
         put(log, b"a", b"1")
         put(log, b"a", b"2")
-        assert not await log.compact(NOW)
+        assert not await compact(log, NOW)
 
     async def test_compaction_waits_for_the_dirty_ratio(self, directory):
         log = directory.open(ORDERS, compacted(min_cleanable_dirty_ratio=0.5))
         put_many(log, 100, keys=1_000)
-        assert await log.compact(NOW)
+        assert await compact(log, NOW)
         clean = log.size
         at = 100
-        while not await log.compact(NOW):
+        while not await compact(log, NOW):
             put_many(log, 1, keys=1_000, first=at)
             at += 1
         assert log.size > 1.9 * clean
@@ -244,8 +251,8 @@ class TestWhenItIsDue:
     async def test_compaction_waits_for_min_compaction_lag(self, directory):
         log = directory.open(ORDERS, compacted(min_compaction_lag_ms=1_000))
         put_many(log, 100)
-        assert not await log.compact(NOW + 999)
-        assert await log.compact(NOW + 1_000)
+        assert not await compact(log, NOW + 999)
+        assert await compact(log, NOW + 1_000)
 
     async def test_compaction_is_due_after_max_compaction_lag(self, directory):
         log = directory.open(
@@ -259,7 +266,7 @@ class TestWhenItIsDue:
         assert len(log.segments) == 2, (
             "an active segment cannot be compacted, so it ends with the lag"
         )
-        assert await log.compact(NOW + 1_001)
+        assert await compact(log, NOW + 1_001)
 
     async def test_log_is_compacted_and_deleted_by_both_policies(self, directory):
         both = frozenset({"compact", "delete"})
@@ -267,7 +274,7 @@ class TestWhenItIsDue:
             ORDERS, LogConfig(cleanup_policy=both, segment_bytes=1_000, retention_ms=1_000)
         )
         put_many(log, 100)
-        assert await log.compact(NOW)
+        assert await compact(log, NOW)
         await log.durable()
         assert await log.retain(NOW + 2_000)
         assert log.start_offset == 100
@@ -278,7 +285,7 @@ class TestWhenItIsDue:
         before = latest(records_of(log))
         runs = 0
         log.configure(compacted(min_cleanable_dirty_ratio=0))
-        while await log.compact(NOW):
+        while await compact(log, NOW):
             runs += 1
         assert runs > 1
         assert latest(records_of(log)) == before
@@ -293,7 +300,7 @@ class TestWhenItIsDue:
         assert len(log.segments) == 2
         before = latest(records_of(log))
         ends = []
-        while await log.compact(NOW):
+        while await compact(log, NOW):
             ends.append(log.checkpoint.cleaned)
             assert latest(records_of(log)) == before
         assert ends == [*range(10, 201, 10)]
@@ -306,7 +313,7 @@ class TestWhenItIsDue:
         log.append(batches.build([Record(b"k%d" % at, b"new", (), NOW) for at in range(7)]), NOW)
         put(log, b"filler", bytes(900))
         before = latest(records_of(log))
-        while await log.compact(NOW):
+        while await compact(log, NOW):
             assert latest(records_of(log)) == before
         assert [each.offset for each in records_of(log)] == [*range(8, 16)]
 
@@ -321,7 +328,7 @@ class TestMemory:
         for log in (offsets, users):
             for _ in range(5):
                 put_many(log, 5_000)
-                await log.compact(NOW)
+                await compact(log, NOW)
         assert offsets.size < 2 * INTERNAL_SEGMENT < users.size
         assert latest(records_of(offsets)) == latest(records_of(users))
 
@@ -338,6 +345,7 @@ class TestMeanwhile:
         """Every read is consistent while appends go on and another thread compacts."""
         put_many(log, 400)
         expected = latest(records_of(log))
+        await log.durable()
         compacting = asyncio.ensure_future(log.compact(NOW))
         at = 400
         while not compacting.done():
@@ -353,6 +361,7 @@ class TestMeanwhile:
     async def test_segments_that_are_deleted_meanwhile_stay_deleted(self, log):
         put_many(log, 200)
         await log.durable()
+        await log.durable()
         compacting = asyncio.ensure_future(log.compact(NOW))
         await asyncio.sleep(0)
         log.trim(150)
@@ -364,10 +373,12 @@ class TestMeanwhile:
 
     async def test_a_log_that_is_removed_meanwhile(self, directory, log):
         put_many(log, 200)
+        await log.durable()
         compacting = asyncio.ensure_future(log.compact(NOW))
         await asyncio.sleep(0)
         directory.remove(ORDERS, ORDERS_ID)
         await asyncio.gather(compacting, return_exceptions=True)
+        directory.directories.make({ORDERS: UUID(int=8)})
         again = directory.open(ORDERS, compacted())
         assert (again.start_offset, again.end_offset) == (0, 0)
 
@@ -386,6 +397,7 @@ class TestMeanwhile:
                 yield found
 
         monkeypatch.setattr(compaction.scan, "intact", slow)
+        await log.durable()
         compacting = asyncio.ensure_future(log.compact(NOW))
         await running.wait()
         if how == "closed":
@@ -401,6 +413,7 @@ class TestMeanwhile:
 
     async def test_one_compaction_of_a_log_at_a_time(self, log):
         put_many(log, 200)
+        await log.durable()
         assert sorted(await asyncio.gather(log.compact(NOW), log.compact(NOW))) == [False, True]
 
     async def test_the_directory_cleans_all_and_survives_one_that_fails(
@@ -409,6 +422,7 @@ class TestMeanwhile:
         put_many(log, 100)
         other = directory.open(ORDERS._replace(partition=1), compacted())
         put_many(other, 100)
+        await asyncio.gather(log.durable(), other.durable())
         broken = log.segments[0].log
         broken.size -= 1
         await directory.compact(NOW)
@@ -421,7 +435,7 @@ class TestMeanwhile:
         before = records_of(log)
         log.segments[2].log.size -= 1
         with pytest.raises(KafkaError):
-            await log.compact(NOW)
+            await compact(log, NOW)
         log.segments[2].log.size += 1
         assert records_of(log) == before
 
@@ -450,6 +464,7 @@ class TestTurns:
         log.configure(compacted(segment_bytes=1_000))
         put(log, b"filler", b"")
         log.configure(compacted(segment_bytes=50_000_000))
+        await log.durable()
         worst, compacted_it = await longest_turn_ms(log.compact(NOW), process_time)
         print(f"{worst:.0f} ms")
         assert compacted_it
@@ -482,7 +497,7 @@ async def test_a_tombstone_stays_until_a_run_has_reached_it(
     for key, value in [*others, (b"a", b"value"), (b"a", None), (b"next", b"x" * 350)]:
         log.append(batches.build([Record(key, value, (), NOW)]), NOW)
     for run in range(6):
-        await log.compact(NOW + 2_000 * run)
+        await compact(log, NOW + 2_000 * run)
         assert b"a" not in living(records_of(log))
 
 
@@ -515,7 +530,7 @@ class TestProperty:
             for step, argument, codec in steps:
                 if step == "compact":
                     now += argument
-                    await log.compact(now)
+                    await compact(log, now)
                 else:
                     content = [Record(key, value, (), now) for key, value in argument]
                     base = log.append(batches.build(content, codec=codec), now).base_offset
@@ -564,7 +579,7 @@ class TestTransactions:
     async def compact(log, now=NOW):
         put_many(log, 40, keys=7)  # something is dirty, and nothing else is the last of a segment
         await log.durable()
-        assert await log.compact(now)
+        assert await compact(log, now)
 
     @staticmethod
     def headers(log):

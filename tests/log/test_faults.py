@@ -1,6 +1,7 @@
 """A storage that fails: the log is as it was before, and says so."""
 
 import asyncio
+import contextlib
 import errno
 import os
 import shutil
@@ -12,6 +13,7 @@ import pytest
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log import durability, storage
 from kohort.log.base import LogConfig
+from kohort.log.compaction import Compaction
 from kohort.log.local import LocalDirectory
 from kohort.log.recovery import LastEnd
 from waiting import until
@@ -19,6 +21,10 @@ from waiting import until
 from .conftest import DAY, NOW, ORDERS, ORDERS_ID, batch, fill, from_producer, records_of, values_of
 
 SMALL = LogConfig(segment_bytes=2_000, index_interval_bytes=200)
+
+COMPACTED = LogConfig(
+    segment_bytes=600, cleanup_policy=frozenset({"compact"}), min_cleanable_dirty_ratio=0.0
+)
 
 
 @pytest.fixture
@@ -246,6 +252,16 @@ async def append_durably(log, content):
     await log.durable()
 
 
+async def test_a_compacted_segment_with_a_wrong_index_is_read(directory, data):
+    log = directory.open(ORDERS, COMPACTED)
+    for at in range(10):
+        log.append(batch(bytes(100), key=b"%d" % at), NOW)
+    assert await log.compact(NOW)
+    index = data / "orders-0" / f"{0:020}.timeindex"
+    index.write_bytes(bytes(index.stat().st_size))
+    assert [record.offset for record in records_of(log)] == [*range(10)]
+
+
 class TestSyncing:
     """Durability "fsync"."""
 
@@ -276,6 +292,27 @@ class TestSyncing:
             directory.close()
         except OSError:
             pass
+
+    @pytest.fixture
+    def broken_later(self, monkeypatch):
+        """Within it no sync of a segment ends before the event is set, and then each fails."""
+        really = durability.sync_path
+
+        @contextlib.contextmanager
+        def broken_later():
+            breaks = threading.Event()
+
+            def sync(path):
+                if path.endswith(".log"):
+                    breaks.wait(60)
+                    raise OSError(errno.EIO, "broken")
+                really(path)
+
+            with monkeypatch.context() as patch:
+                patch.setattr(durability, "sync_path", sync)
+                yield breaks
+
+        return broken_later
 
     async def test_one_sync_serves_all_waiting_appends(self, log, syncs):
         waiting = []
@@ -453,6 +490,67 @@ class TestSyncing:
         assert values_of(again.open(ORDERS, SMALL)) == [b"new"]
         again.close()
         directory.close()
+
+    async def test_an_append_to_a_log_that_failed_is_not_acknowledged(self, log):
+        log.append(batch(b"a"), NOW)
+        log.fail("an index cannot be written")
+        with pytest.raises(KafkaError) as refused:
+            await log.durable()
+        assert refused.value.code is ErrorCode.kafka_storage_error
+
+    async def test_records_appended_after_one_are_not_lost_to_a_compaction(
+        self, data, broken_later, monkeypatch
+    ):
+        """The last of the segments that it reads is appended to again."""
+        monkeypatch.setattr(durability, "RETRY_BACKOFF_S", 0.01)
+        directory = LocalDirectory(data, durability="fsync")
+        log = directory.open(ORDERS, COMPACTED)
+        while len(log.segments) < 3:
+            await append_durably(log, batch(bytes(100)))
+        goes_on, has_read, loop = threading.Event(), asyncio.Event(), asyncio.get_running_loop()
+        run = Compaction.run
+
+        def run_slowly(*arguments):
+            pieces = run(*arguments)
+            loop.call_soon_threadsafe(has_read.set)
+            goes_on.wait(60)
+            return pieces
+
+        monkeypatch.setattr(Compaction, "run", run_slowly)
+        with broken_later() as breaks:
+            log.append(batch(bytes(500)), NOW)  # which begins a segment
+            compacting = asyncio.ensure_future(log.compact(NOW))
+            await asyncio.wait_for(has_read.wait(), 60)
+            breaks.set()
+            with pytest.raises(OSError):
+                await log.durable()
+        await until(lambda: not directory.problems)
+        for at in range(6):
+            await append_durably(log, batch(bytes(100), key=b"%d" % at))
+        goes_on.set()
+        await compacting
+        await append_durably(log, batch(b"last", key=b"last"))
+        kept = [bytes(100)] * 6 + [b"last"]
+        assert values_of(log)[-7:] == kept
+        directory.close()
+        again = LocalDirectory(data)
+        assert values_of(again.open(ORDERS, COMPACTED))[-7:] == kept
+        again.close()
+
+    async def test_no_durable_record_is_compacted_away_by_one_that_is_not(self, data, broken_later):
+        directory = LocalDirectory(data, durability="fsync")
+        log = directory.open(ORDERS, COMPACTED)
+        await append_durably(log, batch(b"durable"))
+        with broken_later() as breaks:
+            while len(log.segments) < 3:
+                log.append(batch(bytes(100)), NOW)
+            await log.compact(NOW)
+            breaks.set()
+            with pytest.raises(OSError):
+                await log.durable()
+        assert values_of(log) == [b"durable"]
+        with pytest.raises(OSError):
+            directory.close()
 
     async def test_the_start_after_a_failed_sync_checks_all_records(self, data, syncs):
         directory = LocalDirectory(data, durability="fsync")

@@ -336,12 +336,6 @@ class PartitionLog(SyncedLog):
         finally:
             self._cleaner = None
 
-    @property
-    def stable_end(self) -> int:
-        """Offset up to which compaction may go."""
-        is_transactional = self._producers.is_transactional
-        return self.last_stable_offset if is_transactional else self.end_offset
-
     def compacted(self) -> None:
         """Store that a compaction has replaced segments. Raises OSError."""
         self._save()

@@ -31,8 +31,11 @@ class CleanableLog(Protocol):
     def config(self) -> LogConfig: ...
 
     @property
-    def stable_end(self) -> int:
-        """Offset up to which its transactions are decided, durable or not."""
+    def last_stable_offset(self) -> int:
+        """Offset up to which its records are durable, and its transactions decided.
+
+        No record supersedes another one before, as its append may still fail.
+        """
         ...
 
     def fail(self, problem: str) -> None:
@@ -47,7 +50,7 @@ class CleanableLog(Protocol):
 class PartitionCleaner:
     """One compaction of one log."""
 
-    __slots__ = ("_backing", "_compaction", "_log", "_producers", "_segments")
+    __slots__ = ("_backing", "_compaction", "_cuts", "_log", "_producers", "_segments")
 
     def __init__(
         self,
@@ -62,6 +65,8 @@ class PartitionCleaner:
         self._backing = backing
         self._compaction: Compaction | None = None
         """None until it is planned."""
+        self._cuts = segments.cuts
+        """Those before the run: after another one, a source may have been appended to."""
 
     def stop(self) -> None:
         """Make a run in its thread end soon, without effect."""
@@ -98,7 +103,9 @@ class PartitionCleaner:
         Raises KafkaError, OSError.
         """
         log, changes = self._log, self._segments.changes
-        plan = Compaction.plan(tuple(self._segments), log.config, log.cleaned, now, log.stable_end)
+        plan = Compaction.plan(
+            tuple(self._segments), log.config, log.cleaned, now, log.last_stable_offset
+        )
         try:
             compaction = await in_slices(plan)
             if compaction is not None:
@@ -143,5 +150,6 @@ class PartitionCleaner:
         self._log.cleaned = max(self._log.cleaned, piece.end)
 
     def _has_sources(self, piece: Cleaned) -> bool:
-        """Whether the log still has the segments that a piece was made from."""
-        return not self._log.is_closed and self._segments.has_run(piece.sources)
+        """Whether the log still has the segments that a piece was made from, as they were."""
+        is_uncut = not self._log.is_closed and self._segments.cuts == self._cuts
+        return is_uncut and self._segments.has_run(piece.sources)

@@ -208,6 +208,8 @@ class Segment(RecoverableSegment):
         try:
             if position is None:
                 position = self.position(offset)
+                if self._verified is None:  # the index was rebuilt, which checks all batches
+                    return position, self.log.size - position
             return position, self._verify(position, count, offset)
         except CorruptLogError:
             return self._whole_from(offset)

@@ -14,7 +14,7 @@ class SegmentList(list[Segment]):
     """The segments of one log in order, the last one active; changed by the methods below alone."""
 
     # A list itself, and not beside one: there may be very many logs.
-    __slots__ = ("_backing", "active", "changes", "roll_bytes", "roll_ms", "size")
+    __slots__ = ("_backing", "active", "changes", "cuts", "roll_bytes", "roll_ms", "size")
 
     def __init__(self, segments: Sequence[Segment], backing: Backing) -> None:
         """`segments` are in order, the last one ready to append."""
@@ -26,6 +26,8 @@ class SegmentList(list[Segment]):
         """Bytes of all batches."""
         self.changes = 0
         """Counts removals, replacements and cuts of segments, and moves of the start offset."""
+        self.cuts = 0
+        """Counts cuts, which may make a segment active again."""
         self.roll_bytes = MAX_SEGMENT_SIZE
         """Bytes of a segment from which on a new one begins."""
         self.roll_ms = 0
@@ -103,6 +105,7 @@ class SegmentList(list[Segment]):
         Must be repeated if it raises OSError.
         """
         self.changes += 1
+        self.cuts += 1
         while len(self) > 1 and self.active.base_offset >= end_offset:
             if (remove := self._backing.discard(self[-1:])) is not None:
                 remove()

@@ -90,8 +90,12 @@ class SyncedLog(ReadableLog):
     # Syncs
 
     async def durable(self) -> None:
-        if self._commit is not None and self._closed is None:
+        if self._commit is None:
+            return
+        if self._closed is None:
             await self._commit.wait()
+        elif self.can_reopen:
+            raise self._refusal()
 
     def unsynced(self) -> list[str]:
         if not self.end_offset:
