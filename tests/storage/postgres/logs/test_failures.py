@@ -19,6 +19,7 @@ from log.conftest import NOW, ORDERS, ORDERS_ID, batch, fill, records_of, values
 from peers.postgres import Postgres
 from storage.postgres.conftest import waiting
 from storage.postgres.node_logs import NodeLogs
+from waiting import until
 
 TINY = LogConfig(segment_bytes=500)
 """A segment has a batch of `fill`, or two."""
@@ -358,3 +359,49 @@ async def test_a_removal_that_is_refused_to_the_end_does_not_hold_up_the_end(
     await sql.execute(KEPT)
     await asyncio.to_thread(directory.close)
     assert await sql.fetchval("select state from logs") == "live"
+
+
+@pytest.mark.parametrize("state", ["marked", "removed"])
+async def test_one_removal_that_is_refused_holds_up_no_other(open_directory, sql, caplog, state):
+    directory = open_directory()
+    partitions = [ORDERS._replace(partition=at) for at in range(20)]
+    directory.directories.make(dict.fromkeys(partitions, ORDERS_ID))
+    for partition in partitions:
+        directory.open(partition, LogConfig())
+    if state == "marked":
+        await sql.execute(
+            "alter table logs add constraint kept check (state <> 'removed' or partition <> 7)"
+        )
+    else:
+        await sql.execute("create table keeping (id int references logs)")
+        await sql.execute("insert into keeping select id from logs where partition = 7")
+    for partition in partitions:
+        directory.remove(partition, ORDERS_ID)
+    while await sql.fetchval("select count(*) from logs") > 1:  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    assert await sql.fetchval("select partition from logs") == 7
+    await until(lambda: "failed" in caplog.text)
+    assert caplog.text.count("failed") == 1, "of the one alone"
+    if state == "marked":
+        await sql.execute("alter table logs drop constraint kept")
+        await directory.retain(NOW)
+        while await sql.fetchval("select exists (select from logs)"):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+async def test_removals_that_are_all_refused_are_not_tried_one_by_one(open_directory, sql, caplog):
+    directory = open_directory()
+    partitions = [ORDERS._replace(partition=at) for at in range(100)]
+    directory.directories.make(dict.fromkeys(partitions, ORDERS_ID))
+    for partition in partitions:
+        directory.open(partition, LogConfig())
+    await sql.execute(KEPT)
+    for partition in partitions:
+        directory.remove(partition, ORDERS_ID)
+    deletions = directory._session.deletions
+    await until(lambda: not deletions._deleted)
+    assert caplog.text.count("removing deleted partitions failed") == 10
+    await sql.execute("alter table logs drop constraint kept")
+    await directory.retain(NOW)
+    while await sql.fetchval("select exists (select from logs)"):  # noqa: ASYNC110
+        await asyncio.sleep(0.01)

@@ -1,8 +1,9 @@
 """Deletion of the rows of deleted partitions.
 
 It has a connection and a lane of its own, so that nothing else waits for large deletions. Each
-transaction is short. The next sweep retries refused deletions, and other nodes find those that a
-process left behind.
+transaction is short. What the database refuses for many logs at once is tried with fewer, down to
+one: a row that cannot be changed holds up no other. The next sweep retries refused deletions, and
+other nodes find those that a process left behind.
 """
 
 import asyncio
@@ -30,6 +31,8 @@ FindStrays: TypeAlias = Callable[[Connection], Awaitable[bool]]
 
 _MARKED_AT_ONCE: Final = 1000
 _REMOVED_AT_ONCE: Final = 100
+_MAX_REFUSALS: Final = 10
+"""Single logs refused in a row after which the others wait for the next sweep: it may be all."""
 _MARK: Final = (
     "update logs l set state = 'removed', state_since = now() "
     "from unnest($1::text[], $2::int[], $3::uuid[]) i (topic, partition, topic_id) "
@@ -41,9 +44,13 @@ _MARK_STRAYS: Final = (
     "and state_since < now() - make_interval(secs => $1)"
 )
 _LEFT: Final = (
-    "select id from logs where state = 'removed' and state_since < now() - interval '1 minute'"
+    "select id from logs where state = 'removed' and state_since < now() - interval '1 minute' "
+    "order by random()"
 )
-"""Also those of other nodes, whose last appends are over by then: no statement takes so long."""
+"""Also those of other nodes, whose last appends are over by then: no statement takes so long.
+
+In another order each time: those that are refused are not always the first ones.
+"""
 _SMALL: Final = (
     "select l.id from logs l cross join lateral ("
     "  select count(*) as batches, coalesce(sum(octet_length(data)), 0) as bytes "
@@ -68,6 +75,31 @@ async def remove_some(connection: Connection, log: int) -> bool:
         return True
 
 
+class _Chunk:
+    """Number of logs in one transaction: halved by each refusal, and doubled again after it."""
+
+    def __init__(self, largest: int) -> None:
+        self._largest = self.size = largest
+        self._refusals = 0
+        """Single logs that were refused in a row."""
+
+    def accepted(self) -> None:
+        self.size, self._refusals = min(2 * self.size, self._largest), 0
+
+    def is_retried(self, count: int) -> bool:
+        """After a refusal of `count` logs: whether fewer of them are tried."""
+        self.size = max(count // 2, 1)
+        self._refusals += count == 1
+        return count > 1
+
+    def gives_up(self) -> bool:
+        """Whether the others wait for the next sweep, too, which begins anew."""
+        if self._refusals < _MAX_REFUSALS:
+            return False
+        self.size, self._refusals = self._largest, 0
+        return True
+
+
 class LogDeletions:
     """The removals of a node. Lives on the loop thread, and is started by the first one."""
 
@@ -86,6 +118,7 @@ class LogDeletions:
         """Logs that are marked as removed, by their numbers."""
         self._large: deque[int] = deque()
         """Marked logs that are removed in several transactions."""
+        self._marking, self._removing = _Chunk(_MARKED_AT_ONCE), _Chunk(_REMOVED_AT_ONCE)
         self._stray_retention_ms: int | None = None
         """Retention of the sweep that is due; None if none is due."""
         self._find_strays = find_strays
@@ -130,12 +163,12 @@ class LogDeletions:
         elif self._stray_retention_ms is not None:
             await self._find_left(self._stray_retention_ms)
         elif self._marked:
-            await self._remove_small([*self._marked][:_REMOVED_AT_ONCE])
+            await self._remove_small([*self._marked][: self._removing.size])
         else:
             await self._remove_large(self._large[0])
 
     async def _mark(self) -> None:
-        some = [*self._deleted][:_MARKED_AT_ONCE]
+        some = [*self._deleted][: self._marking.size]
         topics = [partition.topic for partition, _ in some]
         numbers = [partition.partition for partition, _ in some]
         topic_ids = [topic_id for _, topic_id in some]
@@ -144,13 +177,19 @@ class LogDeletions:
             found = await connection.fetch(_MARK, topics, numbers, topic_ids)
             return [number for (number,) in found]
 
-        marked = await self._do("removing deleted partitions", mark)
+        marked = await self._do("removing deleted partitions", mark, retried=len(some) > 1)
+        if marked is None and self._marking.is_retried(len(some)):
+            return
         for _ in some:
             self._deleted.popleft()
-        if marked is None:
-            self._refused += some
-        else:
+        if marked is not None:
+            self._marking.accepted()
             self._marked += marked
+            return
+        self._refused += some
+        if self._marking.gives_up():
+            self._refused[:0] = self._deleted
+            self._deleted.clear()
 
     async def _find_left(self, stray_retention_ms: int) -> None:
         find_strays = self._find_strays
@@ -181,11 +220,16 @@ class LogDeletions:
             await connection.execute("delete from logs where id = any($1::int[])", small)
             return small
 
-        removed = await self._do("removing logs", remove)
+        removed = await self._do("removing logs", remove, retried=len(some) > 1)
+        if removed is None and self._removing.is_retried(len(some)):
+            return
         for _ in some:
             self._marked.popleft()
         if removed is not None:
+            self._removing.accepted()
             self._large += sorted({*some}.difference(removed))
+        elif self._removing.gives_up():
+            self._marked.clear()  # the next sweep finds them
 
     async def _remove_large(self, log: int) -> None:
         async def remove(connection: Connection) -> bool:
@@ -194,10 +238,12 @@ class LogDeletions:
         if not await self._do(f"removing log {log}", remove):
             self._large.popleft()
 
-    async def _do(self, what: str, work: Callable[[Connection], Awaitable[T]]) -> T | None:
+    async def _do(
+        self, what: str, work: Callable[[Connection], Awaitable[T]], *, retried: bool = False
+    ) -> T | None:
         """The result of a transaction that may be repeated; None if it was refused.
 
-        Raises FencedError.
+        `retried`: a refusal is no error yet. Raises FencedError.
         """
         delays = iter(retry_delays())
         delay = next(delays)
@@ -213,7 +259,8 @@ class LogDeletions:
             except FencedError:
                 raise
             except (OSError, KohortError) as error:
-                logger.error("%s failed: %s", what, error)
+                if not retried:
+                    logger.error("%s failed: %s", what, error)
                 return None
             await asyncio.sleep(delay)
             delay = next(delays, delay)
