@@ -23,6 +23,19 @@ from peers.postgres import make_tables
 from storage.postgres.node_logs import METADATA, NodeLogs
 
 
+@pytest.fixture(autouse=True)
+def commits_in_time(monkeypatch):
+    """A busy machine may take a second for a commit."""
+    monkeypatch.setattr(checking, "_SLOW_MS", 60_000.0)
+
+
+async def test_slow_commits(tables, monkeypatch):
+    monkeypatch.setattr(checking, "_SLOW_MS", 0.0)
+    (finding,) = await found(tables, "commit")
+    assert finding.level is Level.WARNING
+    assert re.fullmatch(r"[\d.]+ ms, [\d.]+ ms at most of \d+", finding.text)
+
+
 @pytest.fixture
 def schema(database):
     return database.rpartition("=")[2]
