@@ -10,7 +10,7 @@ import pytest
 from effort import examples
 from kohort.client.cluster import Cluster
 from kohort.errors import ErrorCode
-from kohort.server.cluster.leadership import LeadershipManager
+from kohort.server.cluster.leadership import LeadershipLoop
 from server.postgres_nodes_bench import WITHIN_S, Nodes
 
 MS = 20_000
@@ -217,15 +217,15 @@ async def test_a_topic_does_not_shrink(nodes: Nodes) -> None:
 async def test_a_change_follows_those_that_another_node_has_told_to_be_done(
     nodes: Nodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    work, idle = LeadershipManager.work, asyncio.Event()
+    work, idle = LeadershipLoop.work, asyncio.Event()
 
-    async def work_elsewhere(self: LeadershipManager) -> None:
-        if self._node_id == 2:
+    async def work_elsewhere(self: LeadershipLoop) -> None:
+        if self._registration.node_id == 2:
             idle.set()
         else:
             await work(self)
 
-    monkeypatch.setattr(LeadershipManager, "work", work_elsewhere)
+    monkeypatch.setattr(LeadershipLoop, "work", work_elsewhere)
     none = ErrorCode.none
     async with Cluster(nodes.client) as cluster, asyncio.timeout(WITHIN_S):
         await cluster.metadata(())

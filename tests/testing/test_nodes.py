@@ -15,7 +15,7 @@ from kohort.log.shared_memory import MemoryStorage, SharedMemory
 from kohort.log.standby import StandbyLog
 from kohort.protocol import batches
 from kohort.protocol.batches import Record, iterate
-from kohort.server.cluster.leadership import READY_TIMEOUT_MS
+from kohort.server.cluster.handover import READY_TIMEOUT_MS
 from kohort.server.replicas import Topic
 from kohort.server.topics import Growth, NewTopic, SharedTopics
 from kohort.testing.nodes import START, Node, Nodes

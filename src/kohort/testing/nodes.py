@@ -17,7 +17,7 @@ from collections.abc import Callable
 from kohort.cluster import Leader
 from kohort.log.base import Log
 from kohort.log.shared_memory import MemoryStorage, SharedMemory
-from kohort.server.cluster import LeadershipManager
+from kohort.server.cluster import LeadershipLoop
 from kohort.server.config import Config
 from kohort.server.topics import SharedMetadata, SharedTopics, coordinator_topics
 from kohort.types import Instant, Timestamp, TopicIdPartition
@@ -50,7 +50,7 @@ class Node:
         self.metadata = SharedMetadata(self.storage, self.clock.timestamp)
         self.topics: SharedTopics
         self._config = Config({"node.id": node_id, "storage": "memory"} | cluster.settings)
-        self._leadership: LeadershipManager
+        self._leadership: LeadershipLoop
 
     async def start(self) -> None:
         """Join the cluster. Raises KohortError if another process has this id."""
@@ -62,7 +62,7 @@ class Node:
         self.topics = SharedTopics(
             self.storage.logs, self._config, self.clock.timestamp, self.metadata
         )
-        self._leadership = LeadershipManager(
+        self._leadership = LeadershipLoop(
             self.storage,
             self.metadata,
             self.topics,

@@ -18,7 +18,8 @@ from kohort.log.memory import memory_log
 from kohort.log.shared_memory import MemoryStorage, SharedMemory
 from kohort.protocol.batches import Record, build, iterate
 from kohort.server.broker import Broker
-from kohort.server.cluster.leadership import LeadershipManager, _all
+from kohort.server.cluster.leadership import LeadershipLoop
+from kohort.server.cluster.led_partitions import run_all
 from kohort.server.cluster_admin import ClusterAdmin
 from kohort.server.config import Config
 from kohort.server.metadata import TopicRecord, decode_batches
@@ -177,7 +178,7 @@ async def test_an_unknown_producer_begins_anywhere_once_a_new_leader_is_settled(
         assert (await produce_numbered(peer, 6, producer_id=1)).error_code == 0
         refused = await produce_numbered(peer, 7)
         assert refused.error_code is ErrorCode.not_leader_or_follower
-        monkeypatch.setattr("kohort.server.cluster.leadership.PRODUCER_TRANSITION_MS", 0)
+        monkeypatch.setattr("kohort.server.cluster.led_partitions.PRODUCER_TRANSITION_MS", 0)
         log = cluster.brokers[3 - former.node].topics.log("orders", 0)
         await until(lambda: not log.in_leader_transition)
         assert (await produce_numbered(peer, 7)).error_code == 0
@@ -663,9 +664,9 @@ async def test_nodes_are_observed_more_often_than_leases_are_renewed() -> None:
 
 def owning(
     node: MemoryNode, metadata: SharedMetadata, topics: SharedTopics, clock: MovableClock
-) -> LeadershipManager:
-    """The `LeadershipManager` of a node with a session; it does only what the test calls."""
-    return LeadershipManager(
+) -> LeadershipLoop:
+    """The `LeadershipLoop` of a node with a session; it does only what the test calls."""
+    return LeadershipLoop(
         node.storage, metadata, topics, clock, endpoints=[], rack=None, rebalance_delay_ms=0,
         drained_within_ms=0, claimed_at=clock.now(),
     )  # fmt: skip
@@ -780,7 +781,7 @@ async def test_tasks_begun_together_have_ended_after_a_cancellation() -> None:
             running.remove(number)
 
     for turns in range(6):
-        cancelled = asyncio.create_task(_all(map(take, range(45))))
+        cancelled = asyncio.create_task(run_all(map(take, range(45))))
         for _ in range(turns):
             await asyncio.sleep(0)
         cancelled.cancel()

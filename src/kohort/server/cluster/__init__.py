@@ -13,7 +13,7 @@ from kohort.server.cluster.leader_discovery import (
     CurrentLeaders,
     current_leaders,
 )
-from kohort.server.cluster.leadership import LeadershipManager
+from kohort.server.cluster.leadership import LeadershipLoop
 from kohort.server.cluster.local_node import LocalNode, open_directory, shows_restarts
 from kohort.server.cluster.node_status import NodeStatus
 from kohort.server.cluster.nodes import NO_NODE, Node, Nodes
@@ -29,7 +29,7 @@ __all__ = [
     "ClusterRole",
     "CurrentLeaders",
     "FindSpans",
-    "LeadershipManager",
+    "LeadershipLoop",
     "LocalNode",
     "Node",
     "NodeStatus",

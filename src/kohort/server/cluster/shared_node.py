@@ -31,7 +31,7 @@ from kohort.server.cluster.joining import (
     this_machine,
     warn_of_other_counts,
 )
-from kohort.server.cluster.leadership import LeadershipManager
+from kohort.server.cluster.leadership import LeadershipLoop
 from kohort.server.cluster.node_status import STARTING, NodeStatus
 from kohort.server.cluster.nodes import ClusterNodes, Nodes, RecentlyDepartedNodes
 from kohort.server.config import Config, shown_storage
@@ -106,7 +106,7 @@ class SharedNode:
         """Reason why this node cannot connect to others; None: it can."""
         self._startup_error: str | None = None
         """Last error that delayed the startup."""
-        self._leadership: LeadershipManager | None = None
+        self._leadership: LeadershipLoop | None = None
         self._recently_departed = RecentlyDepartedNodes(clock.now)
         self._topics: SharedTopics
         self.node_socket = None if sockets is None else self._socket_of(sockets, self._node_id)
@@ -240,7 +240,7 @@ class SharedNode:
         Returns when this node leads its partitions, or after `LEADING_TIMEOUT_S`. `lost` is called
         when the node cannot continue.
         """
-        self._leadership = LeadershipManager(
+        self._leadership = LeadershipLoop(
             self.shared.storage,
             self._metadata,
             self._topics,
@@ -264,7 +264,7 @@ class SharedNode:
         def guard(
             exchange: RequestT, frame: bytes, body_at: int
         ) -> Coroutine[Any, Any, None] | None:
-            if self._leadership is None or self._leadership.may_serve:
+            if self._leadership is None or self._leadership.lease.may_serve:
                 return dispatch(exchange, frame, body_at)
             return self._dispatch_with_lease(dispatch, exchange, frame, body_at)
 
@@ -274,7 +274,7 @@ class SharedNode:
         self, dispatch: Dispatch[RequestT], exchange: RequestT, frame: bytes, body_at: int
     ) -> None:
         assert self._leadership is not None
-        await self._leadership.wait_until_may_serve()
+        await self._leadership.lease.wait_until_may_serve()
         later = dispatch(exchange, frame, body_at)
         if later is not None:
             await later

@@ -1,0 +1,150 @@
+"""Partitions that a node leads: opened and closed as the metadata log says."""
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from contextlib import suppress
+from itertools import islice, takewhile
+from typing import Any, Final
+
+from kohort.cluster import LEASE_MS, UnknownOutcomeError
+from kohort.errors import KafkaError, fresh
+from kohort.runtime.clock import Clock
+from kohort.server.logging import fields
+from kohort.server.topics import SharedMetadata, SharedTopics
+from kohort.types import Instant, TopicIdPartition, TopicPartition
+from kohort.util.time_slice import TimeSlices
+
+logger = logging.getLogger("kohort.cluster")
+
+PRODUCER_TRANSITION_MS: Final = 30_000 + LEASE_MS
+"""Time in which a producer retries a batch that it sent to the previous leader of a partition.
+
+A leader that hangs has it for the `request.timeout.ms` of Kafka's producers. A client with older
+metadata may still ask that one later: its next batch is then taken first, as in Kafka.
+"""
+TRANSITION_BATCH: Final = 5_000
+"""Partitions whose transition ends in one tick."""
+_OPEN_BATCH: Final = 100
+_TASK_BATCH: Final = 20
+"""Tasks that start in one turn of the event loop: each takes up to 1 ms."""
+
+
+class LedPartitions:
+    """Those of one node."""
+
+    def __init__(
+        self, node_id: int, metadata: SharedMetadata, topics: SharedTopics, clock: Clock
+    ) -> None:
+        self._node_id = node_id
+        self._metadata = metadata
+        self._topics = topics
+        self._clock = clock
+        self._reconciled: tuple[int, bool, int, int] | None = None
+        """Inputs of the last full reconciliation: log end, lease, counts of opened and closed."""
+        self._last_open_error: str | None = None
+        """Last error of a partition that could not be opened."""
+        self._in_transition: dict[TopicPartition, Instant] = {}
+        """Partitions in their transition period with its start, the latest last."""
+
+    @property
+    def led(self) -> Mapping[TopicPartition, int]:
+        """The partitions that are open here, with their leader epochs."""
+        return self._topics.led
+
+    def assigned(self) -> Sequence[tuple[TopicIdPartition, int]]:
+        """Partitions and epochs that the metadata log assigns to this node."""
+        leaders = self._metadata.state.cluster.leaders.items()
+        return [(place, epoch) for place, (node, epoch) in leaders if node == self._node_id]
+
+    async def reconcile(self, *, may_lead: bool) -> None:
+        """Lead the assigned partitions, and no others; none unless `may_lead`. Raises OSError."""
+        topics, end_offset = self._topics, self._metadata.end_offset
+        if self._reconciled == (end_offset, may_lead, topics.taken, topics.given_up):
+            return
+        slices, mine = TimeSlices(), dict[TopicPartition, int]()
+        wanted, led = [], topics.led
+        for place, epoch in self.assigned() if may_lead else ():
+            partition = topics.partition_of(place)
+            if partition is not None:
+                mine[partition] = epoch
+                if led.get(partition) != epoch:
+                    wanted.append((place, epoch))
+            await slices.give_way()
+        await self.resign([each for each, epoch in led.items() if mine.get(each) != epoch])
+        is_complete = await self._open(wanted)
+        # Fewer are led if the lease was over meanwhile.
+        if is_complete and len(led) == len(mine):
+            self._reconciled = end_offset, may_lead, topics.taken, topics.given_up
+
+    async def _open(self, wanted: Sequence[tuple[TopicIdPartition, int]]) -> bool:
+        """Open partitions in these epochs; False, with a line in the log, if some cannot be."""
+        failures: list[Exception] = []
+        for start in range(0, len(wanted), _OPEN_BATCH):
+            some = wanted[start : start + _OPEN_BATCH]
+            await run_all(self._become_leader(place, epoch, failures) for place, epoch in some)
+        error = str(failures[0]) if failures else None
+        if error not in (None, self._last_open_error):
+            logger.error(
+                "cannot open partitions, retrying",
+                extra=fields(partitions=len(failures), why=error),
+            )
+        self._last_open_error = error
+        return not failures
+
+    async def _become_leader(
+        self, place: TopicIdPartition, epoch: int, failures: list[Exception]
+    ) -> None:
+        """Lead a partition. An error is added to `failures`, and does not stop the others."""
+        try:
+            await self._topics.become_leader(place, epoch)
+        except (OSError, KafkaError) as error:
+            failures.append(error.with_traceback(None))
+            return
+        if (partition := self._topics.partition_of(place)) is not None:
+            self._in_transition.pop(partition, None)
+            self._in_transition[partition] = self._clock.now()
+
+    def end_transitions(self) -> None:
+        """End the transition of partitions that are led for `PRODUCER_TRANSITION_MS`."""
+        now = self._clock.now()
+        old = takewhile(
+            lambda each: now - each[1] >= PRODUCER_TRANSITION_MS, self._in_transition.items()
+        )
+        for partition, _ in list(islice(old, TRANSITION_BATCH)):
+            del self._in_transition[partition]
+            self._topics.end_transition(partition)
+
+    async def resign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Close partitions.
+
+        Raises OSError if what was appended to one of them last is not known to be written.
+        """
+        await run_all(self._topics.resign(each) for each in partitions)
+
+    async def resign_all(self) -> None:
+        """Close all partitions: other nodes may have taken them over."""
+        with suppress(OSError, UnknownOutcomeError, TimeoutError):
+            await self.resign(tuple(self._topics.led))
+
+
+async def run_all(work: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """Return when all coroutines have ended, then raise the first failure.
+
+    When cancelled, cancel the tasks that have started, and wait for them.
+    """
+    tasks: list[asyncio.Task[None]] = []
+    try:
+        for each in work:
+            tasks.append(asyncio.create_task(each))
+            if not len(tasks) % _TASK_BATCH:
+                await asyncio.sleep(0)
+        ended = await asyncio.gather(*tasks, return_exceptions=True)
+    except asyncio.CancelledError:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        raise
+    for failure in ended:
+        if failure is not None:
+            raise fresh(failure)

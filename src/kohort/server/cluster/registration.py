@@ -1,0 +1,50 @@
+"""Registration of a node: what the metadata log says of its current session."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from kohort.cluster import Endpoint, NodeFenced, NodeRegistered, SharedStorage
+from kohort.server.cluster.joining import this_machine
+from kohort.server.topics import SharedMetadata
+from kohort.types import Timestamp
+
+
+@dataclass(slots=True, kw_only=True)
+class Registration:
+    """Of this node."""
+
+    storage: SharedStorage
+    metadata: SharedMetadata
+    endpoints: Sequence[Endpoint]
+    rack: str | None
+    can_connect: bool
+    """As of `NodeRegistered`."""
+    is_draining: bool = False
+    """Whether this node gives up its leaderships: it stops, or an operator drains it."""
+
+    @property
+    def node_id(self) -> int:
+        return self.storage.node_id
+
+    @property
+    def is_logged(self) -> bool:
+        """Whether the metadata log has this node with its current session."""
+        known = self.metadata.state.cluster.nodes.get(self.node_id)
+        return known is not None and known.session == self.storage.session
+
+    def record(self, now: Timestamp) -> NodeRegistered:
+        """The record that registers the current session; `now` is the storage's clock."""
+        return NodeRegistered(
+            *(self.node_id, self.storage.session, tuple(self.endpoints), now, self.rack),
+            machine=this_machine(),
+            is_draining=self.is_draining,
+            can_connect=self.can_connect,
+        )
+
+    def drained(self) -> NodeRegistered:
+        """The logged record, as of a node that gives up its leaderships."""
+        return replace(self.metadata.state.cluster.nodes[self.node_id], is_draining=True)
+
+    def fenced(self) -> Sequence[NodeFenced]:
+        """The record that ends the registration, if there is one."""
+        return [NodeFenced(self.node_id)] if self.is_logged else ()
