@@ -112,7 +112,7 @@ async def test_partitions_are_those_assigned(
         assert value(found, "assigned_partitions") == 2
         await consumer.assign([SECOND])
         assert ("partition", "0") not in {
-            each for _, labels in scraped(registry) for each in labels
+            label for _, labels in scraped(registry) for label in labels
         }
 
 

@@ -242,8 +242,8 @@ ENDS = ("commit", "close", "flush", "run_to_its_end", "run_uncancelled", "_drop"
 
 def feed(config: ClientConfig, values: Iterable[bytes]) -> None:
     with Producer(config, batch_size=1) as feeder:
-        for each in values:
-            feeder.send("orders", each)
+        for value in values:
+            feeder.send("orders", value)
 
 
 def committed(admin: Admin) -> int | None:
@@ -289,7 +289,7 @@ def connections(monkeypatch: pytest.MonkeyPatch) -> list[Connection]:
 
 
 def still_open(connections: list[Connection]) -> list[Connection]:
-    return [each for each in connections if not each.closed]
+    return [connection for connection in connections if not connection.closed]
 
 
 def busy_client(kind: str, config: ClientConfig) -> Any:

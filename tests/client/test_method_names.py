@@ -96,9 +96,9 @@ def test_every_method_of_another_client_is_here_or_has_a_hint(
 ) -> None:
     theirs = getattr(pytest.importorskip(module), name)
     methods = {each for each in dir(theirs) if not each.startswith("_")}
-    methods = {each for each in methods if callable(getattr(theirs, each))} - NOTHING_LIKE_IT
+    methods = {method for method in methods if callable(getattr(theirs, method))} - NOTHING_LIKE_IT
     for owner in here:
-        assert {each for each in methods if not hasattr(owner, each)} <= HINTS[owner].keys()
+        assert {method for method in methods if not hasattr(owner, method)} <= HINTS[owner].keys()
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ def test_partitions_of_a_topic_share_an_entry_of_the_commit() -> None:
         (
             topic["name"],
             topic["topic_id"],
-            [each["partition_index"] for each in topic["partitions"]],
+            [partition["partition_index"] for partition in topic["partitions"]],
         )
         for topic in topics
     ]

@@ -28,7 +28,7 @@ def at_debug(caplog: pytest.LogCaptureFixture) -> None:
 
 def retries(caplog: pytest.LogCaptureFixture) -> list[str]:
     """The retries that were logged, without their pauses; all are at DEBUG."""
-    told = [each for each in caplog.records if each.name == "kohort.client.retries"]
+    told = [line for line in caplog.records if line.name == "kohort.client.retries"]
     assert {each.levelno for each in told} <= {logging.DEBUG}
     matches = [re.fullmatch(r"(.*); next attempt in \d+ ms", each.getMessage()) for each in told]
     return [match[1] for match in matches if match]
@@ -141,7 +141,7 @@ async def test_joins_are_events(caplog: pytest.LogCaptureFixture) -> None:
         async with ConsumerGroup("g", topics=["orders"], **options) as group:
             with pytest.raises(KohortError, match="GROUP_AUTHORIZATION_FAILED"):
                 await group.next()
-    told = [each.getMessage() for each in caplog.records if ": retry: " in each.getMessage()]
+    told = [line.getMessage() for line in caplog.records if ": retry: " in line.getMessage()]
     failed = "g: retry: JoinGroup failed with COORDINATOR_NOT_AVAILABLE"
     assert [each.partition(", next attempt in")[0] for each in told] == [
         f"{failed}; attempt 1 failed", f"{failed}; attempt 2 failed",

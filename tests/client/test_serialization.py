@@ -184,7 +184,9 @@ async def test_batches_have_deserialized_records_and_the_bytes(
         await consumer.assign([ORDERS])
         batch = await consumer.next_batch(max_wait_ms=5_000)
         assert batch is not None
-        assert [each.value for each in batch] == [each.value for each in batch.records] == [1, 2]
+        assert (
+            [each.value for each in batch] == [record.value for record in batch.records] == [1, 2]
+        )
         assert batch.to_arrow().column("value").to_pylist() == [b"1", b"2"]
 
 

@@ -13,8 +13,8 @@ from kohort.log.storage import MemoryStore
 
 def index_of(transactions):
     index = AbortedIndex(MemoryStore())
-    for each in transactions:
-        index.add(each)
+    for transaction in transactions:
+        index.add(transaction)
     return index
 
 
@@ -59,7 +59,9 @@ def test_a_reader_learns_of_all(lengths, held, choices):
         start = choices.draw(st.integers(0, last))
         end = choices.draw(st.integers(start, last))
         wanted = [
-            each for each in transactions if each.marker_offset >= start and each.first_offset < end
+            transaction
+            for transaction in transactions
+            if transaction.marker_offset >= start and transaction.first_offset < end
         ]
         found = [each for each in index.between(start, end) if each.first_offset < end]
         assert found == wanted
@@ -80,8 +82,8 @@ def test_the_first_reader_of_very_many_reads_no_more_than_a_later_one(is_loaded)
     transactions = [AbortedTransaction(n, 2 * n + 1, 2 * n + 2, 0) for n in range(20_000)]
     store = CountedStore()
     index = AbortedIndex(store)
-    for each in transactions:
-        index.add(each)
+    for transaction in transactions:
+        index.add(transaction)
     if is_loaded:
         state = index.state()
         index = AbortedIndex(store)
@@ -101,8 +103,8 @@ def test_state_cut_and_replacement(size):
     before = index.state()
     assert before.size == 34 * size
     assert index.begins_with(IndexState())
-    for each in transactions[size:]:
-        index.add(each)
+    for transaction in transactions[size:]:
+        index.add(transaction)
     assert index.begins_with(before)
     index.replace_from(before, transactions[size : size + 3])
     assert list(index.entries()) == transactions[: size + 3]

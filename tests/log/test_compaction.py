@@ -304,7 +304,7 @@ class TestWhenItIsDue:
             ends.append(log.checkpoint.cleaned)
             assert latest(records_of(log)) == before
         assert ends == [*range(10, 201, 10)]
-        assert [each.offset for each in records_of(log)] == [*range(100, 201)]
+        assert [record.offset for record in records_of(log)] == [*range(100, 201)]
 
     async def test_a_batch_with_more_keys_than_fit(self, log, monkeypatch):
         monkeypatch.setattr(compaction, "MAX_KEYS", 3)
@@ -315,7 +315,7 @@ class TestWhenItIsDue:
         before = latest(records_of(log))
         while await compact(log, NOW):
             assert latest(records_of(log)) == before
-        assert [each.offset for each in records_of(log)] == [*range(8, 16)]
+        assert [record.offset for record in records_of(log)] == [*range(8, 16)]
 
 
 class TestMemory:
@@ -337,7 +337,7 @@ class TestMemory:
         log = memory_log(TopicPartition("__transaction_state", 0), config)
         put(log, b"a", bytes(2 * INTERNAL_SEGMENT))
         put(log, b"a", b"1")
-        assert [each.key for each in records_of(log)] == [b"a", b"a"]
+        assert [record.key for record in records_of(log)] == [b"a", b"a"]
 
 
 class TestMeanwhile:
@@ -584,7 +584,7 @@ class TestTransactions:
     @staticmethod
     def headers(log):
         """Header of each batch, by base offset."""
-        data = b"".join(bytes(log.read(each.base_offset, 1 << 20)) for each in log.segments)
+        data = b"".join(bytes(log.read(segment.base_offset, 1 << 20)) for segment in log.segments)
         return {header.base_offset: header for _, header in batches.iterate(data)}
 
     @staticmethod

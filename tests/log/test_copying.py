@@ -263,7 +263,7 @@ class TestACopyThatWasInterrupted:
         partitions = [TopicPartition("payments", number) for number in range(3)]
         source.directories.remove(ORDERS, ORDERS_ID)
         source.directories.make(dict.fromkeys(partitions, ORDERS_ID))
-        logs = [source.open(each, SMALL) for each in partitions]
+        logs = [source.open(partition, SMALL) for partition in partitions]
         for log in logs:
             with_everything(log)
         return logs

@@ -195,7 +195,7 @@ class TestStrays:
         directory = LocalDirectory(data)
         names = {self.set_aside(directory), self.set_aside(directory)}
         assert len(names) == 2
-        assert {each.name for each in data.glob("*-stray")} == names
+        assert {path.name for path in data.glob("*-stray")} == names
         assert list(directory.names()) == []
         directory.close()
 
@@ -267,7 +267,7 @@ class TestRemoval:
         (data / "orders-0" / "mine" / "file").write_text("keep")
         directory.remove(ORDERS, ORDERS_ID)
         directory.close()
-        assert [each.read_text() for each in data.rglob("file")] == ["keep"]
+        assert [path.read_text() for path in data.rglob("file")] == ["keep"]
 
     def test_foreign_directories_named_like_work_in_progress_stay(self, data: Path) -> None:
         LocalDirectory(data).close()

@@ -104,8 +104,8 @@ def test_recovery_makes_the_same_index(written, data):
     log = directory.open(ORDERS, CONFIG)
     assert log.last_stable_offset <= log.end_offset
     directory.close()
-    made = {each.name: each.read_bytes() for each in (data / "orders-0").glob("*.txnindex")}
-    theirs = {each.name: each.read_bytes() for each in written.glob("*.txnindex")}
+    made = {path.name: path.read_bytes() for path in (data / "orders-0").glob("*.txnindex")}
+    theirs = {path.name: path.read_bytes() for path in written.glob("*.txnindex")}
     assert made == {name: content for name, content in theirs.items() if content}
     assert made
 
@@ -136,7 +136,7 @@ def test_the_same_appends_make_the_same_files(written, data):
     directory.close()
     assert stored(data / "orders-0", ".log") == content
     assert stored(data / "orders-0", ".txnindex") == stored(written, ".txnindex")
-    listed = [(each.producer_id, each.first_offset) for each in aborted]
+    listed = [(transaction.producer_id, transaction.first_offset) for transaction in aborted]
     steps = [
         int(next(batches.decode_records(content, position)).value.rstrip(b"\0"))
         for position, header in committed_batches(content, listed)

@@ -58,11 +58,11 @@ class KafkaEpochs:
 
     def assign(self, epoch, start_offset):
         if not self.entries or epoch > self.entries[-1][0]:
-            self.entries = [each for each in self.entries if each[1] < start_offset]
+            self.entries = [entry for entry in self.entries if entry[1] < start_offset]
             self.entries.append((epoch, start_offset))
 
     def truncate_from_start(self, start_offset):
-        before = [each for each in self.entries if each[1] <= start_offset]
+        before = [entry for entry in self.entries if entry[1] <= start_offset]
         if before:
             rest = self.entries[len(before) :]
             self.entries = [(before[-1][0], start_offset), *rest]
@@ -72,8 +72,8 @@ class KafkaEpochs:
             return -1, -1
         if epoch == self.entries[-1][0]:
             return epoch, end_offset
-        following = next(each for each in self.entries if each[0] > epoch)
-        floor = [each for each in self.entries if each[0] <= epoch]
+        following = next(entry for entry in self.entries if entry[0] > epoch)
+        floor = [entry for entry in self.entries if entry[0] <= epoch]
         return (floor[-1][0] if floor else epoch), following[1]
 
 

@@ -126,14 +126,14 @@ def test_a_check_that_is_stopped_is_made_again(crashed):
 def test_a_clean_end_syncs_only_what_was_written(data, monkeypatch, level):
     partitions = [TopicPartition("orders", number) for number in range(20)]
     directory = LocalDirectory(data, durability=level)
-    logs = [directory.open(each, LogConfig()) for each in partitions]
+    logs = [directory.open(partition, LogConfig()) for partition in partitions]
     for log in logs[:10]:
         fill(log, 5)
     directory.confirm_start()
     directory.close()
 
     directory = LocalDirectory(data, durability=level)
-    logs = [directory.open(each, LogConfig()) for each in partitions]
+    logs = [directory.open(partition, LogConfig()) for partition in partitions]
     fill(logs[0], 1)  # has a file
     for log in logs[10:15]:
         fill(log, 1)  # gets its first one

@@ -28,7 +28,11 @@ KNOWN = {ORDERS: Known(ORDERS_ID, 5)}
 
 def told(findings):
     """The findings that are no good news, with the words that tell them apart."""
-    return [(each.level, each.what, each.text) for each in findings if each.level is not Level.OK]
+    return [
+        (finding.level, finding.what, finding.text)
+        for finding in findings
+        if finding.level is not Level.OK
+    ]
 
 
 @pytest.fixture
@@ -44,9 +48,9 @@ def led(data):
 
 class TestOfFiles:
     def check(self, data, known=KNOWN):
-        before = {each: each.stat().st_mtime_ns for each in data.rglob("*")}
+        before = {path: path.stat().st_mtime_ns for path in data.rglob("*")}
         found = told(directory_check.check(data, lambda _: known))
-        assert {each: each.stat().st_mtime_ns for each in data.rglob("*")} == before
+        assert {path: path.stat().st_mtime_ns for path in data.rglob("*")} == before
         return found
 
     def test_a_check_finds_no_damage_in_intact_files(self, led):

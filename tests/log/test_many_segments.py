@@ -77,7 +77,7 @@ async def test_retention_holds_up_nobody(log, why):
     assert deleted == count - 1
     assert worst < BOUND_MS
     assert (log.start_offset, log.end_offset) == (count - 1, count)
-    assert [each.offset for each in records_of(log)] == [count - 1]
+    assert [record.offset for record in records_of(log)] == [count - 1]
 
 
 async def test_compaction_holds_up_nobody(log):
@@ -88,7 +88,7 @@ async def test_compaction_holds_up_nobody(log):
     assert compacted
     assert worst < BOUND_MS
     assert len(log.segments) < count / 50
-    assert [each.offset for each in records_of(log)][-8:-1] == list(range(count - 8, count - 1))
+    assert [record.offset for record in records_of(log)][-8:-1] == list(range(count - 8, count - 1))
 
 
 def test_closing_holds_up_nobody(log):
@@ -104,7 +104,7 @@ async def test_opening_again_holds_up_nobody(directory, log):
     assert worst < BOUND_MS
     again = directory.open(ORDERS, SMALL)
     assert again is not log
-    assert [each.offset for each in records_of(again)] == [*range(count)]
+    assert [record.offset for record in records_of(again)] == [*range(count)]
 
 
 class Slow(TimeSlices):
@@ -144,7 +144,7 @@ class TestMeanwhile:
         while not retaining.done():
             await asyncio.sleep(0)
             seen.add(log.start_offset)
-            assert [each.offset for each in records_of(log)] == [*range(log.start_offset, 30)]
+            assert [record.offset for record in records_of(log)] == [*range(log.start_offset, 30)]
         assert await retaining == 30
         assert seen >= {*range(1, 31)}
 
@@ -173,7 +173,7 @@ class TestMeanwhile:
         again = directory.open(ORDERS, SMALL)
         fill(again, 30)
         assert await retaining == 10
-        assert [each.offset for each in records_of(again)] == [*range(30)]
+        assert [record.offset for record in records_of(again)] == [*range(30)]
 
     async def test_a_compaction_at_the_same_time(self, log):
         log.configure(replace(log.config, cleanup_policy=frozenset({"compact", "delete"})))
@@ -182,7 +182,7 @@ class TestMeanwhile:
         log.trim(20)
         await asyncio.gather(retaining, log.compact(NOW), log.retain(NOW))
         await log.retain(NOW)
-        assert [each.offset for each in records_of(log)][-1] == 29
+        assert [record.offset for record in records_of(log)][-1] == 29
         assert (log.start_offset, log.end_offset) == (20, 30)
 
 

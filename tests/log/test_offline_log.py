@@ -31,8 +31,10 @@ def remote():
 def call(log, name):
     """Call a method with the parameters of the interface."""
     _, *parameters = inspect.signature(getattr(Log, name)).parameters.values()
-    given = [None for each in parameters if each.kind is not each.KEYWORD_ONLY]
-    named = {each.name: None for each in parameters if each.kind is each.KEYWORD_ONLY}
+    given = [None for parameter in parameters if parameter.kind is not parameter.KEYWORD_ONLY]
+    named = {
+        parameter.name: None for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY
+    }
     result = getattr(log, name)(*given, **named)
     return run(result) if iscoroutine(result) else result
 

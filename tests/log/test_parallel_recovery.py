@@ -70,8 +70,8 @@ def config():
 def crashed(data, monkeypatch, config):
     """A directory of six logs whose machine went down."""
     directory = LocalDirectory(data)
-    for each in LOGS:
-        fill(directory.open(each, config), 60)
+    for partition in LOGS:
+        fill(directory.open(partition, config), 60)
     directory.close()
     for checkpoint in data.glob("*/checkpoint"):  # of a clean end
         checkpoint.unlink()
@@ -84,7 +84,7 @@ def test_a_recovered_log_is_opened_without_another_check(crashed, monkeypatch):
     torn = max((crashed / "orders-1").glob("*.log"))
     os.truncate(torn, torn.stat().st_size - 1)
     directory = LocalDirectory(crashed)
-    directory.recover((each, SMALL, 0) for each in LOGS)
+    directory.recover((partition, SMALL, 0) for partition in LOGS)
     monkeypatch.delattr(RecoverableSegment, "recover")
     for each in LOGS:
         log = directory.open(each, SMALL)
@@ -103,7 +103,7 @@ def test_a_damaged_log_is_refused_and_the_others_are_served(crashed):
     (crashed / "orders-2" / "checkpoint").write_text("recovery_point 60\n")
     os.truncate(first, first.stat().st_size // 2)
     directory = LocalDirectory(crashed)
-    directory.recover((each, SMALL, 0) for each in LOGS)
+    directory.recover((partition, SMALL, 0) for partition in LOGS)
     for each in LOGS:
         log = directory.open(each, SMALL)
         if each == LOGS[2]:
@@ -120,8 +120,8 @@ def test_recovery_ends_when_the_server_is_stopped(crashed):
     directory = LocalDirectory(crashed)
 
     def logs():
-        for each in LOGS:
-            yield each, SMALL, 0
+        for partition in LOGS:
+            yield partition, SMALL, 0
         directory.stop_opening()
 
     with pytest.raises(OpeningStoppedError):
@@ -133,7 +133,7 @@ def test_recovery_ends_when_the_server_is_stopped(crashed):
 @pytest.mark.parametrize("config", [LogConfig(index_interval_bytes=200)])
 def test_files_that_are_open_stay_bounded(crashed, config):
     directory = LocalDirectory(crashed, max_open_files=4)
-    directory.recover((each, config, 0) for each in LOGS)
+    directory.recover((partition, config, 0) for partition in LOGS)
     for each in LOGS:
         records_of(directory.open(each, config))
     links = (f"/proc/self/fd/{number}" for number in os.listdir("/proc/self/fd"))
@@ -151,8 +151,8 @@ def test_records_that_are_not_read_keep_few_files_open(data, monkeypatch):
     (data / ".clean-shutdown").unlink()
     monkeypatch.setattr(lock, "boot_id", lambda: "after the crash")
     directory = LocalDirectory(data)
-    directory.recover((each, config, 0) for each in LOGS[:2])
-    logs = [directory.open(each, config) for each in LOGS[:2]]
+    directory.recover((partition, config, 0) for partition in LOGS[:2])
+    logs = [directory.open(partition, config) for partition in LOGS[:2]]
     fetched = [log.fetch(0, 2 * MIN_SLICE_BYTES) for log in logs for _ in range(MAX_SLICES)]
     assert sum(isinstance(each, FileSlice) for each in fetched) == MAX_SLICES
     directory.close()
@@ -164,6 +164,6 @@ def test_after_another_end_nothing_is_checked_beforehand(data, caplog):
     directory.close()
     directory = LocalDirectory(data)
     with caplog.at_level("INFO", "kohort.log"):
-        directory.recover((each, SMALL, 0) for each in LOGS)
+        directory.recover((partition, SMALL, 0) for partition in LOGS)
     assert not caplog.messages
     directory.close()

@@ -138,7 +138,7 @@ async def test_a_log_whose_index_a_read_finds_wrong(data, segment_bytes, monkeyp
     assert noted.count(threading.get_ident()) < 10, "the index was rebuilt on the event loop"
     assert len(noted) > 2_000
     log = directory.open(ORDERS, config)
-    assert [each.offset for each in records_of(log, 1_000)] == list(range(1_000, 2_800))
+    assert [record.offset for record in records_of(log, 1_000)] == list(range(1_000, 2_800))
     assert not directory.problems
     directory.close()
 

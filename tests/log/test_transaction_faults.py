@@ -62,7 +62,7 @@ def check(log):
     assert log.last_stable_offset == stable
     found = [each[:3] for segment in log.segments for each in segment.aborted.entries()]
     assert found == aborted
-    assert committed_offsets(log, [each[:2] for each in aborted]) == committed
+    assert committed_offsets(log, [transaction[:2] for transaction in aborted]) == committed
 
 
 async def one(monkeypatch, path, refused):

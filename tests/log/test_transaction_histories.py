@@ -173,12 +173,14 @@ class History:
                 assert offset >= self.log.last_stable_offset
                 return found
             data = bytes(data)
-            listed = [(each.producer_id, each.first_offset) for each in aborted]
+            listed = [
+                (transaction.producer_id, transaction.first_offset) for transaction in aborted
+            ]
             for position, _ in committed_batches(data, listed):
                 found += [
-                    (each.offset, each.key, each.value)
-                    for each in batches.decode_records(data, position)
-                    if each.offset >= offset
+                    (record.offset, record.key, record.value)
+                    for record in batches.decode_records(data, position)
+                    if record.offset >= offset
                 ]
             offset = [header for _, header in batches.iterate(data)][-1].last_offset + 1
 
@@ -199,7 +201,9 @@ def test_a_log_that_is_not_compacted(operations, segment_bytes):
             assert history.log.high_watermark == history.model.end
         assert history.read(1 << 20) == history.read(1) == history.model.readable()
         first = history.log.segments[0].base_offset
-        assert indexed(history.log) == [each for each in history.model.aborted if each[2] >= first]
+        assert indexed(history.log) == [
+            transaction for transaction in history.model.aborted if transaction[2] >= first
+        ]
         history.directory.close()
 
 

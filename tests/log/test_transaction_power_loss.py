@@ -97,7 +97,7 @@ async def test_transactions_are_right_after_a_power_loss_at_every_fourth_write(
         assert log.last_stable_offset == stable
         found = [each[:3] for segment in log.segments for each in segment.aborted.entries()]
         assert found == aborted
-        listed = [(each[0], each[1]) for each in aborted]
+        listed = [(transaction[0], transaction[1]) for transaction in aborted]
         assert committed_offsets(log, listed) == committed
         directory.close()
 
@@ -111,7 +111,7 @@ def committed_offsets(log, expected):
             assert named <= set(expected)
             return found
         data = bytes(data)
-        listed = [(each.producer_id, each.first_offset) for each in aborted]
+        listed = [(transaction.producer_id, transaction.first_offset) for transaction in aborted]
         named |= set(listed)
         found += [header.base_offset for _, header in committed_batches(data, listed)]
         offset = [header for _, header in batches.iterate(data)][-1].last_offset + 1

@@ -71,10 +71,10 @@ def committed(log, max_bytes=1 << 20):
         if not data:
             return found
         data = bytes(data)
-        listed = [(each.producer_id, each.first_offset) for each in aborted]
+        listed = [(transaction.producer_id, transaction.first_offset) for transaction in aborted]
         for position, _ in committed_batches(data, listed):
             records = batches.decode_records(data, position)
-            found += [each.offset for each in records if each.offset >= offset]
+            found += [record.offset for record in records if record.offset >= offset]
         offset = [header for _, header in batches.iterate(data)][-1].last_offset + 1
 
 
@@ -184,7 +184,7 @@ class TestStability:
         data, aborted = log.read_committed(0, 1 << 24)
         assert 0 < len(aborted) <= 5_000
         last = [header for _, header in batches.iterate(loaded(data, len(data)))][-1].last_offset
-        assert {each.first_offset for each in aborted} == set(range(0, last + 1, 2))
+        assert {transaction.first_offset for transaction in aborted} == set(range(0, last + 1, 2))
 
 
 class TestMarkers:
@@ -373,8 +373,8 @@ class TestReopening:
             return directories[-1].open(ORDERS, SMALL)
 
         yield reopened
-        for each in directories:
-            each.close()
+        for directory in directories:
+            directory.close()
 
     @pytest.fixture
     def log(self, data):
@@ -479,8 +479,8 @@ class TestReopening:
         write(log, 1)
         fill(log, 3)
         self.directory.close()
-        for each in (data / "orders-0").glob("0*"):
-            each.unlink()
+        for path in (data / "orders-0").glob("0*"):
+            path.unlink()
         (data / "orders-0" / "checkpoint").unlink()
         again = reopened(LastEnd.CLEAN)
         fill(again, 20)

@@ -153,7 +153,7 @@ async def test_offsets_of_a_topic_whose_deletion_a_crash_cut_short_are_forgotten
         await broker.groups.loaded()
         await asyncio.sleep(0)
         fetched = await ask(broker, OffsetFetch, partitions=None)
-        assert [each.topic for each in fetched.offsets] == ["here"]
+        assert [offset.topic for offset in fetched.offsets] == ["here"]
 
 
 async def test_consumer_groups_know_the_rack_of_the_broker() -> None:
@@ -322,7 +322,7 @@ async def brokers_by(host: str, port: int) -> set[tuple[str, int]]:
     peer = Peer(*await asyncio.open_connection(host, port))
     try:
         answer = await peer.ask("metadata", 12, topics=[])
-        return {(each.host, each.port) for each in answer.brokers}
+        return {(broker.host, broker.port) for broker in answer.brokers}
     finally:
         peer.leave()
 

@@ -99,7 +99,7 @@ async def test_a_change_times_out_and_is_settled_before_the_next_one() -> None:
     one.storage.answers.clear()
     changes = [one.topics.create_each([NewTopic("orders", n)], soon()) for n in (1, 2)]
     outcomes = await asyncio.gather(*changes, return_exceptions=True)
-    assert [each.code for each in outcomes if isinstance(each, KafkaError)] == [
+    assert [outcome.code for outcome in outcomes if isinstance(outcome, KafkaError)] == [
         ErrorCode.request_timed_out
     ] * 2
     with pytest.raises(KafkaError) as late:
@@ -170,7 +170,7 @@ def read(node: Node, partition: int) -> list[bytes]:
     data = node.log("orders", partition).read(0, 1 << 20)
     values = []
     for position, _ in iterate(data):
-        values += [bytes(each.value or b"") for each in batches.decode_records(data, position)]
+        values += [bytes(record.value or b"") for record in batches.decode_records(data, position)]
     return values
 
 

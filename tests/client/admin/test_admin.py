@@ -46,7 +46,9 @@ async def test_groups_are_listed_with_state_and_type(admin: Admin, cluster: Clus
     await commit(admin, "b", orders_0=0)
     await join(cluster, "a", {"orders": [0, 1]})
     listing = await admin.list_groups()
-    assert [(each.group, each.state, each.type, each.protocol_type) for each in listing.groups] == [
+    assert [
+        (group.group, group.state, group.type, group.protocol_type) for group in listing.groups
+    ] == [
         ("a", "Stable", "Classic", "consumer"),
         ("b", "Empty", "Classic", ""),
     ]
@@ -58,7 +60,7 @@ async def test_groups_are_selected_in_any_case(admin: Admin, cluster: Cluster) -
     await join(cluster, "a", {"orders": [0]})
 
     async def names(**filters: list[str]) -> list[str]:
-        return [each.group for each in (await admin.list_groups(**filters)).groups]
+        return [group.group for group in (await admin.list_groups(**filters)).groups]
 
     assert await names(states=["stable"]) == ["a"]
     assert await names(states=["Empty", "Dead"]) == ["b"]
@@ -74,8 +76,8 @@ async def test_groups_of_a_broker_without_filters_are_filtered_by_the_client(
     await commit(admin, "b", orders_0=0)
     await join(cluster, "a", {"orders": [0]})
     speak(monkeypatch, "list_groups", 4)
-    assert [each.group for each in (await admin.list_groups(types=["consumer"])).groups] == []
-    assert [each.group for each in (await admin.list_groups(types=["classic"])).groups] == [
+    assert [group.group for group in (await admin.list_groups(types=["consumer"])).groups] == []
+    assert [group.group for group in (await admin.list_groups(types=["classic"])).groups] == [
         "a",
         "b",
     ]
@@ -106,7 +108,7 @@ async def test_subscriptions_of_a_consumer_group_are_described(
 ) -> None:
     await consumer_heartbeat(cluster, G, "a", 0, topics=["orders"])
     await consumer_heartbeat(cluster, G, "b", 0, topics=[], regex="ord.*")
-    members = {each.member_id: each for each in (await describe(admin)).members}
+    members = {member.member_id: member for member in (await describe(admin)).members}
     a, b = members[MemberId("a")], members[MemberId("b")]
     assert (a.topics, a.topic_regex) == (("orders",), None)
     assert (b.topics, b.topic_regex) == ((), "ord.*")
@@ -148,7 +150,7 @@ async def test_groups_are_deleted_unless_they_have_members(admin: Admin, cluster
         ErrorCode.non_empty_group,
         ErrorCode.group_id_not_found,
     ]
-    assert [each.group for each in (await admin.list_groups()).groups] == ["busy"]
+    assert [group.group for group in (await admin.list_groups()).groups] == ["busy"]
 
 
 def _code(error: object) -> ErrorCode:
@@ -279,7 +281,7 @@ async def test_the_lag_of_a_deleted_topic_is_unknown_at_once(
 ) -> None:
     """Asking its leader would mean to wait for one until the time is up."""
     partition_lags = await admin.partition_lags(G, [tp(0, "never"), tp(7), tp(0)])
-    assert [(each.start, each.lag) for each in partition_lags.values()] == [
+    assert [(found.start, found.lag) for found in partition_lags.values()] == [
         (None, None),
         (0, None),
         (None, None),
@@ -371,11 +373,11 @@ async def test_records_are_deleted_by_leaders_that_moved() -> None:
                     "name": topic.name,
                     "partitions": [
                         {
-                            "partition_index": each.partition_index,
-                            "low_watermark": each.offset,
+                            "partition_index": partition.partition_index,
+                            "low_watermark": partition.offset,
                             "error_code": NOT_LEADER if moved else 0,
                         }
-                        for each in topic.partitions
+                        for partition in topic.partitions
                     ],
                 }
                 for topic in request.body.topics
@@ -477,7 +479,7 @@ async def test_a_broker_that_is_down_is_named_beside_the_other_results(
     monkeypatch.setattr(cluster, "metadata", with_another)
     monkeypatch.setattr(cluster, "connection", down)
     listing = await admin.list_groups()
-    assert [each.group for each in listing.groups] == [G]
+    assert [group.group for group in listing.groups] == [G]
     assert {node: str(error) for node, error in listing.failures.items()} == {
         7: "connection refused"
     }

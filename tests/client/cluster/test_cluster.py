@@ -30,7 +30,7 @@ async def test_metadata_of_a_kohort_server(broker: Broker, cluster: Cluster) -> 
     broker.topics.create("orders", 3)
     metadata = await cluster.metadata(["orders", "nowhere"])
     orders, nowhere = metadata.topics["orders"], metadata.topics["nowhere"]
-    assert [each.index for each in orders.partitions] == [0, 1, 2]
+    assert [partition.index for partition in orders.partitions] == [0, 1, 2]
     assert orders.id is not None
     assert nowhere.error is ErrorCode.unknown_topic_or_partition
     assert metadata.brokers[broker.node_id].port == broker.address.port
@@ -48,9 +48,9 @@ async def test_metadata_of_every_version(version: int) -> None:
         fake.brokers[0].versions["metadata"] = (0, version)
         async with Cluster(fake.config()) as cluster:
             topic = (await cluster.metadata(["orders"])).topics["orders"]
-            assert [each.leader for each in topic.partitions] == [0, 0]
+            assert [partition.leader for partition in topic.partitions] == [0, 0]
             assert (topic.id is not None) == (version >= 10)
-            assert [each.leader_epoch for each in topic.partitions] == (
+            assert [partition.leader_epoch for partition in topic.partitions] == (
                 [0, 0] if version >= 7 else [-1, -1]
             )
 
@@ -208,7 +208,7 @@ async def test_a_bootstrap_server_that_hangs_does_not_delay_the_next() -> None:
     async with FakeCluster(nodes=2, topics={"orders": 1}) as fake:
         fake.brokers[0].on("api_versions", lambda _request: HANG)
         config = fake.config(
-            bootstrap=[each.address for each in fake.brokers],
+            bootstrap=[broker.address for broker in fake.brokers],
             socket_connection_setup_timeout_ms=120_000,
             default_api_timeout_ms=60_000,
         )

@@ -52,9 +52,9 @@ async def test_another_threads_loop_is_refused(broker: Broker, config: ClientCon
 
 async def test_a_closed_client_may_be_closed_from_anywhere(config: ClientConfig) -> None:
     clients = (Producer(config), Consumer(config), Cluster(config), Admin(config))
-    for each in clients:
-        await each.close()
-        elsewhere(each.close())
+    for client in clients:
+        await client.close()
+        elsewhere(client.close())
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,9 @@ class Log:
                 body, request.version, lambda _offset: {"error_code": self.errors.pop(0)}
             )
         if not any(
-            each.fetch_offset < self.end for topic in body.topics for each in topic.partitions
+            partition.fetch_offset < self.end
+            for topic in body.topics
+            for partition in topic.partitions
         ):
             await asyncio.sleep(0.02)
         return self.answer(body, request.version, lambda offset: {"records": self.records(offset)})
@@ -61,14 +63,14 @@ class Log:
                 **({"topic_id": topic.topic_id} if version >= 13 else {"topic": topic.topic}),
                 "partitions": [
                     {
-                        "partition_index": each.partition,
+                        "partition_index": partition.partition,
                         "high_watermark": self.end,
                         "last_stable_offset": self.end,
                         "log_start_offset": 0,
                         "aborted_transactions": None,
-                        **of(each.fetch_offset),
+                        **of(partition.fetch_offset),
                     }
-                    for each in topic.partitions
+                    for partition in topic.partitions
                 ],
             }
             for topic in body.topics
@@ -213,7 +215,9 @@ def epoch_ends(log: Log, end: Callable[[], tuple[int, int]], asked: list[int] | 
     def answer(request: SimpleNamespace) -> dict[str, Any]:
         if asked is not None:
             asked.extend(
-                each.leader_epoch for topic in request.body.topics for each in topic.partitions
+                partition.leader_epoch
+                for topic in request.body.topics
+                for partition in topic.partitions
             )
         epoch, offset = end()
         return {
@@ -221,8 +225,12 @@ def epoch_ends(log: Log, end: Callable[[], tuple[int, int]], asked: list[int] | 
                 {
                     "topic": topic.topic,
                     "partitions": [
-                        {"partition": each.partition, "leader_epoch": epoch, "end_offset": offset}
-                        for each in topic.partitions
+                        {
+                            "partition": partition.partition,
+                            "leader_epoch": epoch,
+                            "end_offset": offset,
+                        }
+                        for partition in topic.partitions
                     ],
                 }
                 for topic in request.body.topics
@@ -329,8 +337,12 @@ async def test_offset_queries_are_retried_until_they_succeed(
                 {
                     "name": topic.name,
                     "partitions": [
-                        {"partition_index": each.partition_index, "error_code": code, "offset": 2}
-                        for each in topic.partitions
+                        {
+                            "partition_index": partition.partition_index,
+                            "error_code": code,
+                            "offset": 2,
+                        }
+                        for partition in topic.partitions
                     ],
                 }
                 for topic in request.body.topics
@@ -342,10 +354,10 @@ async def test_offset_queries_are_retried_until_they_succeed(
         fetcher.add(TP, LATEST)
         assert await values(fetcher, TP, 1) == [b"2"]
         assert [
-            each.timestamp
+            partition.timestamp
             for r in fake.asked("list_offsets")
             for t in r.topics
-            for each in t.partitions
+            for partition in t.partitions
         ] == [-1] * 3
 
 
@@ -514,7 +526,9 @@ async def test_read_committed_skips_aborted_records(
 
     async def fetch(request: SimpleNamespace) -> Any:
         if all(
-            each.fetch_offset >= 4 for topic in request.body.topics for each in topic.partitions
+            partition.fetch_offset >= 4
+            for topic in request.body.topics
+            for partition in topic.partitions
         ):
             await asyncio.sleep(0.02)
         return log.answer(

@@ -334,7 +334,7 @@ async def test_closing_leaves_neither_tasks_nor_connections(
         for task in asyncio.all_tasks() - before
         if "BrokerFetcher" in repr(task) or "PositionResolver" in repr(task)
     ]
-    assert not [each for each in cluster.purposes if each.startswith("fetch")]
+    assert not [purpose for purpose in cluster.purposes if purpose.startswith("fetch")]
 
 
 @pytest.mark.parametrize(

@@ -54,8 +54,8 @@ def fields(topics: list[dict[str, Any]], version: int) -> dict[str, Any]:
             topic
             | {
                 "partitions": [
-                    {k: v for k, v in each.items() if k not in left_out}
-                    for each in topic["partitions"]
+                    {k: v for k, v in partition.items() if k not in left_out}
+                    for partition in topic["partitions"]
                 ]
             }
             for topic in topics
@@ -71,7 +71,7 @@ def test_responses_written_by_kio_are_read(
     answer = read_fetch_response(bytes(at) + encode(made), version, at)
     if version >= 7:
         assert (answer.error, answer.session_id) == (71, 12345)
-    expected = [(topic, each) for topic in made.responses for each in topic.partitions]
+    expected = [(topic, partition) for topic in made.responses for partition in topic.partitions]
     assert len(answer.partitions) == len(expected)
     for told, (topic, each) in zip(answer.partitions, expected, strict=True):
         assert told.topic == (topic.topic_id if version >= 13 else topic.topic)

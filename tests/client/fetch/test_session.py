@@ -130,4 +130,4 @@ def test_fields_have_topic_names_or_ids() -> None:
     by_id, by_name = request.fields(by_id=True), request.fields(by_id=False)
     assert [topic["topic_id"] for topic in by_id["topics"]] == [ID]
     assert [topic["topic"] for topic in by_name["topics"]] == ["orders"]
-    assert [each["fetch_offset"] for each in by_name["topics"][0]["partitions"]] == [1, 2]
+    assert [partition["fetch_offset"] for partition in by_name["topics"][0]["partitions"]] == [1, 2]

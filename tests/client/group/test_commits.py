@@ -45,8 +45,8 @@ def answering(monkeypatch, *codes, api="offset_commit"):
         if left:
             code = left.pop(0)
             for topic in told.topics:
-                for each in topic.partitions:
-                    each.error_code = code
+                for partition in topic.partitions:
+                    partition.error_code = code
         return told
 
     monkeypatch.setitem(ANSWERS, api, answer)
@@ -88,7 +88,9 @@ async def test_the_epoch_of_a_batch_goes_with_its_end(world):
     await until(lambda: len(world.committed()) == 4)
     _, fields = app.sent("offset_commit")[-1]
     assert {
-        each["committed_leader_epoch"] for topic in fields["topics"] for each in topic["partitions"]
+        partition["committed_leader_epoch"]
+        for topic in fields["topics"]
+        for partition in topic["partitions"]
     } == {0}
     await app.stop()
 

@@ -341,7 +341,7 @@ async def test_an_unknown_commit_is_settled_by_the_next_batch(
         async with asyncio.timeout(600):
             await during(owner, done.wait())
         await ended(owner)
-    assert [each.outcome for each in scopes] == [TransactionOutcome.COMMITTED] * 2
+    assert [scope.outcome for scope in scopes] == [TransactionOutcome.COMMITTED] * 2
     assert await totals(config) == [b"1", b"2"]
 
 

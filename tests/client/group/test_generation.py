@@ -196,7 +196,7 @@ async def test_one_generation_at_a_time(world):
         await asyncio.sleep(20)
         others.append(App(world))
     await asyncio.sleep(20)
-    await asyncio.gather(first.stop(), *(each.stop() for each in others))
+    await asyncio.gather(first.stop(), *(other.stop() for other in others))
     ids = [generation.id for generation in first.generations]
     assert ids == sorted(set(ids))
     assert len(ids) >= 4

@@ -264,7 +264,7 @@ async def left_once(app):
     member_id = app.group.member_id
     await app.stop()
     assert [
-        [each["member_id"] for each in sent["members"]] for _, sent in app.sent("leave_group")
+        [member["member_id"] for member in sent["members"]] for _, sent in app.sent("leave_group")
     ] == [[member_id]]
 
 
@@ -408,7 +408,7 @@ def test_join_and_sync_have_deadlines_that_include_the_timeouts():
 async def test_assignors_are_offered_in_the_order_of_their_priority(world):
     app = App(world, assignors=["sticky", "roundrobin"])
     await app.assigned(4)
-    assert [each["name"] for each in app.sent("join_group")[0][1]["protocols"]] == [
+    assert [protocol["name"] for protocol in app.sent("join_group")[0][1]["protocols"]] == [
         "sticky",
         "roundrobin",
     ]

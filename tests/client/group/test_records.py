@@ -57,7 +57,7 @@ async def test_the_record_whose_processing_failed_is_delivered_again(cluster: Cl
                 if len(read) == 8:
                     raise ZeroDivisionError
     offsets = await committed(cluster)
-    assert sum(each or 0 for each in offsets) == 7  # all but the one in work
+    assert sum(offset or 0 for offset in offsets) == 7  # all but the one in work
     async with member(cluster) as group:
         record = await anext(group.records())
         again = [(record.partition, record.offset)]

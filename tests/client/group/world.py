@@ -341,7 +341,7 @@ async def _join(coordinator, connection, fields):
         fields["group_id"],
         fields["member_id"],
         instance_id=fields["group_instance_id"],
-        protocols=[(each["name"], each["metadata"]) for each in fields["protocols"]],
+        protocols=[(protocol["name"], protocol["metadata"]) for protocol in fields["protocols"]],
         session_timeout_ms=fields["session_timeout_ms"],
         rebalance_timeout_ms=fields["rebalance_timeout_ms"],
         client_id=connection.cluster.config.client_id,
@@ -357,9 +357,11 @@ async def _join(coordinator, connection, fields):
         member_id=answer.member_id,
         members=[
             SimpleNamespace(
-                member_id=each.member_id, group_instance_id=each.instance_id, metadata=each.metadata
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                metadata=member.metadata,
             )
-            for each in answer.members
+            for member in answer.members
         ],
     )
 
@@ -370,7 +372,10 @@ async def _sync(coordinator, _connection, fields):
         fields["group_id"],
         fields["member_id"],
         fields["generation_id"],
-        [(each["member_id"], each["assignment"]) for each in fields["assignments"]],
+        [
+            (assignment["member_id"], assignment["assignment"])
+            for assignment in fields["assignments"]
+        ],
         instance_id=fields["group_instance_id"],
         protocol_name=fields["protocol_name"],
     )
@@ -389,11 +394,11 @@ async def _heartbeat(coordinator, _connection, fields):
 
 
 async def _leave(coordinator, _connection, fields):
-    members = [(each["member_id"], each["group_instance_id"]) for each in fields["members"]]
+    members = [(member["member_id"], member["group_instance_id"]) for member in fields["members"]]
     answer = await coordinator.ask("leave", fields["group_id"], *members)
     return SimpleNamespace(
         error_code=answer.error,
-        members=[SimpleNamespace(error_code=each.error) for each in answer.members],
+        members=[SimpleNamespace(error_code=member.error) for member in answer.members],
     )
 
 
@@ -434,21 +439,21 @@ async def _consumer_heartbeat(coordinator, connection, fields):
 async def _commit(coordinator, _connection, fields):
     ids = coordinator.topic_ids
     offsets = {
-        (topic["name"], each["partition_index"]): OffsetToCommit(
+        (topic["name"], partition["partition_index"]): OffsetToCommit(
             topic["name"],
-            each["partition_index"],
-            each["committed_offset"],
-            each["committed_leader_epoch"],
-            each["committed_metadata"],
+            partition["partition_index"],
+            partition["committed_offset"],
+            partition["committed_leader_epoch"],
+            partition["committed_metadata"],
         )
         for topic in fields["topics"]
-        for each in topic["partitions"]
+        for partition in topic["partitions"]
         if ids.get(topic["name"]) == topic["topic_id"]
     }
     unknown = [
-        (TopicPartition(topic["name"], each["partition_index"]), ErrorCode.unknown_topic_id)
+        (TopicPartition(topic["name"], partition["partition_index"]), ErrorCode.unknown_topic_id)
         for topic in fields["topics"]
-        for each in topic["partitions"]
+        for partition in topic["partitions"]
         if ids.get(topic["name"]) != topic["topic_id"]
     ]
     answer = await coordinator.ask(
@@ -473,16 +478,16 @@ async def _fetch(coordinator, _connection, fields):
     answer = await coordinator.ask("fetch", group["group_id"], *asked)
     told = _by_topic(
         (
-            TopicPartition(each.topic, each.partition),
+            TopicPartition(offset.topic, offset.partition),
             SimpleNamespace(
-                partition_index=each.partition,
-                committed_offset=each.offset,
-                committed_leader_epoch=each.leader_epoch,
-                metadata=each.metadata,
-                error_code=each.error,
+                partition_index=offset.partition,
+                committed_offset=offset.offset,
+                committed_leader_epoch=offset.leader_epoch,
+                metadata=offset.metadata,
+                error_code=offset.error,
             ),
         )
-        for each in answer.offsets
+        for offset in answer.offsets
     )
     return SimpleNamespace(groups=[SimpleNamespace(error_code=answer.error, topics=told.topics)])
 

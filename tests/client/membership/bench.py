@@ -94,12 +94,14 @@ class MachineBench:
     def ends(self):
         """(end, partitions) of what the last event ends."""
         return [
-            (each.end, each.partitions) for each in self.actions if isinstance(each, EndPartitions)
+            (action.end, action.partitions)
+            for action in self.actions
+            if isinstance(action, EndPartitions)
         ]
 
     @property
     def grants(self):
-        return [each.grant for each in self.actions if isinstance(each, Start)]
+        return [action.grant for action in self.actions if isinstance(action, Start)]
 
     # --- events ---
 

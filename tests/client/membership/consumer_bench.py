@@ -28,7 +28,7 @@ INTERVAL_MS = 5_000
 
 
 def ids(*partitions, topic_id=TOPIC_ID):
-    return frozenset(TopicIdPartition(topic_id, each) for each in partitions)
+    return frozenset(TopicIdPartition(topic_id, partition) for partition in partitions)
 
 
 class ConsumerBench(MachineBench):
@@ -59,11 +59,11 @@ class ConsumerBench(MachineBench):
 
     @property
     def drain_ms(self):
-        return [each.drain_ms for each in self.actions if isinstance(each, EndPartitions)]
+        return [action.drain_ms for action in self.actions if isinstance(action, EndPartitions)]
 
     @property
     def asked_names(self):
-        return [each.topic_ids for each in self.actions if isinstance(each, ResolveTopics)]
+        return [action.topic_ids for action in self.actions if isinstance(action, ResolveTopics)]
 
     # --- events ---
 

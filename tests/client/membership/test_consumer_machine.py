@@ -117,7 +117,7 @@ class ConsumerMembershipMachine(RuleBasedStateMachine):
         ending = (
             set(self.works_on)
             if action.partitions is None
-            else set(ids(*(each.partition for each in action.partitions)))
+            else set(ids(*(partition.partition for partition in action.partitions)))
         )
         if action.end is End.LOST:
             self.works_on -= ending  # cancelled, and none of their commits is accepted

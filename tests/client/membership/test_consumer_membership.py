@@ -390,7 +390,7 @@ def test_a_static_member_leaves_with_minus_2_unless_configured(leave_group_on_cl
     bench = ConsumerBench(instance_id="i", leave_group_on_close=leave_group_on_close).stable(0)
     bench.leave()
     bench.drained()
-    assert [each.epoch for each in bench.requests] == ([] if epoch is None else [epoch])
+    assert [request.epoch for request in bench.requests] == ([] if epoch is None else [epoch])
     assert (Left() in bench.actions) == (epoch is None)
 
 
@@ -484,11 +484,11 @@ def test_a_member_that_has_joined_retries_without_limit():
     bench = ConsumerBench(retry_timeout_ms=10_000).stable(0)
     until = bench.now + 100_000
     while bench.now < until:
-        if any(isinstance(each, EndPartitions) for each in bench.actions):
+        if any(isinstance(action, EndPartitions) for action in bench.actions):
             bench.drained()
         bench.fail() if bench.sent else bench.advance()
     assert not bench.member.is_over
-    assert [each.event for each in bench.reports].count("unavailable") >= 3
+    assert [report.event for report in bench.reports].count("unavailable") >= 3
     bench.until_heartbeat()
     bench.answer(epoch=9, assignment=ids(0))
     assert bench.grants[0].assignment == (tp(0),)

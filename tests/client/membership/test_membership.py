@@ -391,7 +391,7 @@ def test_the_drain_is_shorter_when_the_group_has_been_waiting_while_heartbeats_f
     heard = bench.now
     assert bench.let_pass(20_000) == []
     bench.heartbeat(ErrorCode.rebalance_in_progress)
-    (end,) = (each for each in bench.actions if isinstance(each, EndPartitions))
+    (end,) = (action for action in bench.actions if isinstance(action, EndPartitions))
     assert end.end is End.REVOKED
     assert bench.now + end.drain_ms == heard + 30_000 - 500
 
@@ -490,7 +490,7 @@ def test_a_cooperative_member_whose_joins_fail_loses_its_partitions_despite_hear
     assert cooperative.let_pass(
         100, heartbeats=ErrorCode.rebalance_in_progress, joins_fail=True
     ) == [(End.LOST, None)]
-    cause = next(each.detail for each in cooperative.reports if each.event == "lost")
+    cause = next(report.detail for report in cooperative.reports if report.event == "lost")
     assert "the group waits 30000 ms for a member" in cause
 
 

@@ -280,7 +280,7 @@ async def test_large_requests_and_responses_arrive(fake: FakeBroker) -> None:
     answers = await asyncio.gather(
         *(connection.send("sasl_authenticate", auth_bytes=sent) for _ in range(3))
     )
-    assert [each.auth_bytes == sent[::-1] for each in answers] == [True] * 3
+    assert [answer.auth_bytes == sent[::-1] for answer in answers] == [True] * 3
     await connection.close()
 
 
@@ -403,7 +403,7 @@ async def test_a_renewal_that_waits_ends_with_its_connection(fake: FakeBroker) -
     with pytest.raises(BrokerUnreachableError, match="closed by us"):
         await waiting
     others = asyncio.all_tasks() - {asyncio.current_task()}
-    assert not [each for each in others if "_renew" in repr(each)]
+    assert not [other for other in others if "_renew" in repr(other)]
 
 
 async def test_a_session_that_cannot_be_renewed_ends_the_connection(fake: FakeBroker) -> None:

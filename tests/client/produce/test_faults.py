@@ -155,7 +155,7 @@ async def test_every_version_of_produce(
         broker.versions["produce"] = (0, version)
     async with Producer(cluster) as producer:
         deliveries = await send(producer, 5)
-        assert [(await each).offset for each in deliveries] == [0, 1, 2, 3, 4]
+        assert [(await delivery).offset for delivery in deliveries] == [0, 1, 2, 3, 4]
     assert {request.__version__ for request in fake.asked("produce")} == {version}
 
 
@@ -180,7 +180,7 @@ async def test_errors_that_pass_are_tried_again_in_order(
     logs.before = [code, None, code]
     async with Producer(cluster, batch_size=150, linger_ms=0) as producer:
         deliveries = await send(producer, 40)
-        assert [(await each).offset for each in deliveries] == list(range(40))
+        assert [(await delivery).offset for delivery in deliveries] == list(range(40))
     assert logs[0].values == numbers(40)
 
 
@@ -241,7 +241,7 @@ async def test_several_batches_are_in_flight(
         await asyncio.sleep(0.1)  # enough for a sixth to come, if it were sent
         assert connection.in_flight == 5
         gate.set()
-        assert [(await each).offset for each in deliveries] == list(range(1, 201))
+        assert [(await delivery).offset for delivery in deliveries] == list(range(1, 201))
 
 
 async def test_the_first_batch_goes_alone(logs: Logs, cluster: Cluster) -> None:
@@ -304,7 +304,7 @@ async def test_a_refused_batch_does_not_stop_those_behind_it(logs: Logs, cluster
     logs.before = [87]
     async with Producer(cluster, batch_size=150, linger_ms=0) as producer:
         deliveries = await send(producer, 40)
-        outcomes = await asyncio.gather(*(_outcome(each) for each in deliveries))
+        outcomes = await asyncio.gather(*(_outcome(delivery) for delivery in deliveries))
     lost = [n for n, each in enumerate(outcomes) if isinstance(each, KafkaError)]
     assert lost
     assert lost == list(range(len(lost)))
@@ -512,7 +512,7 @@ async def test_every_record_is_stored_once_and_in_order_whatever_fails(
                     await asyncio.sleep(0.001)
                     if moves:
                         fake.lead("orders", n % 2, node=moves.pop(), epoch=n)
-            offsets = [(await each).offset for each in deliveries]
+            offsets = [(await delivery).offset for delivery in deliveries]
         for partition in (0, 1):
             assert logs[partition].values == [b"%d" % n for n in range(partition, 120, 2)]
             assert offsets[partition::2] == list(range(60))
@@ -592,7 +592,7 @@ async def test_an_error_that_nobody_awaited_is_raised_by_flush(
         deliveries = [await producer.send("orders", b"x" * 10_000) for _ in range(10)]
         with pytest.raises(ExceptionGroup, match="10 records were not delivered"):
             await producer.flush()
-        assert all(each.done() for each in deliveries)
+        assert all(delivery.done() for delivery in deliveries)
 
 
 async def test_no_room_for_too_long(fake: FakeCluster, logs: Logs, cluster: Cluster) -> None:

@@ -515,8 +515,8 @@ async def test_several_connections_share_the_partitions(cluster: Cluster) -> Non
             for partition in (0, 1):
                 await producer.send("orders", b"%d" % number, partition=partition)
         await producer.flush()
-        assert len([each for each in cluster.purposes if each.startswith("produce")]) == 2
-    assert not [each for each in cluster.purposes if each.startswith("produce")]
+        assert len([purpose for purpose in cluster.purposes if purpose.startswith("produce")]) == 2
+    assert not [purpose for purpose in cluster.purposes if purpose.startswith("produce")]
     values = [record.value for record in await everything(cluster)]
     assert values == [b"%d" % number for _ in (0, 1) for number in range(100)]
 

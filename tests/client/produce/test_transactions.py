@@ -835,7 +835,7 @@ async def test_metrics_and_log_lines(producer, caplog) -> None:
     found = producer.metrics().transactions
     assert (found.transactional_id, found.state) == ("shop", "Ready")
     counts = (found.initializations, found.offset_commits, found.commits, found.aborts)
-    assert [each.count for each in counts] == [1, 1, 1, 1]
+    assert [marker.count for marker in counts] == [1, 1, 1, 1]
     labels = {each.labels for each in samples(producer.metrics()) if "transaction" in each.family}
     assert labels == {("Ready",), ("init",), ("send_offsets",), ("commit",), ("abort",)}
     told = [record.getMessage() for record in caplog.records]

@@ -38,7 +38,7 @@ async def test_a_token_function_may_return_any_known_form(given: Any, token: Tok
         lambda: given, lambda _config: given, lambda config="": given, lambda *_, **__: given,
         coroutine,
     ]  # fmt: skip
-    assert [await token_of(each) for each in functions] == [token] * len(functions)
+    assert [await token_of(function) for function in functions] == [token] * len(functions)
 
 
 class OfKafkaPython:

@@ -40,7 +40,7 @@ class JavaProducer:
 
     def drain(self) -> ProduceRequest | None:
         """The next request, None if nothing may be sent now."""
-        if sum(each.node == self.leader for each in self.in_flight) >= MAX_IN_FLIGHT:
+        if sum(batch.node == self.leader for batch in self.in_flight) >= MAX_IN_FLIGHT:
             return None
         sequence = self._next_sequence()
         if sequence is None:
@@ -52,7 +52,7 @@ class JavaProducer:
         if not self._to_retry:
             return self._unsent.popleft() if self._unsent else None
         lowest = min(self._to_retry)
-        if any(each.sequence < lowest for each in self.in_flight):
+        if any(batch.sequence < lowest for batch in self.in_flight):
             return None
         self._to_retry.remove(lowest)
         return lowest
@@ -70,5 +70,5 @@ class JavaProducer:
 
     def disconnect(self, node: int) -> None:
         """The responses of that node are lost."""
-        self._to_retry |= {each.sequence for each in self.in_flight if each.node == node}
-        self.in_flight = [each for each in self.in_flight if each.node != node]
+        self._to_retry |= {batch.sequence for batch in self.in_flight if batch.node == node}
+        self.in_flight = [batch for batch in self.in_flight if batch.node != node]

@@ -59,13 +59,13 @@ def wanted(**changes: Any) -> dict[str, Any]:
 
 async def create(bench: HandlerBench, *entries: dict[str, Any]) -> list[ErrorCode]:
     told = await bench.ask("create_acls", 3, creations=entries)
-    return [each.error_code for each in told.results]
+    return [result.error_code for result in told.results]
 
 
 async def names(bench: HandlerBench, **changes: Any) -> list[str]:
     told = await bench.ask("describe_acls", 3, **wanted(**changes))
     assert told.error_code is ErrorCode.none
-    return [each.resource_name for each in told.resources]
+    return [resource.resource_name for resource in told.resources]
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ async def test_acl_requests_need_an_authorizer_and_its_permission(
     bench = HandlerBench(**settings)
     told = await bench.ask(api, 3, **fields)
     rows = getattr(told, "results", None) or getattr(told, "filter_results", None) or [told]
-    assert [each.error_code for each in rows] == [error] * (1 if api == "describe_acls" else 2)
+    assert [row.error_code for row in rows] == [error] * (1 if api == "describe_acls" else 2)
     assert not len(bench.topics.acls)
 
 
@@ -102,7 +102,7 @@ async def test_an_entry_that_is_made_is_shown_and_decides(secured: HandlerBench)
         "orders",
         PatternType.LITERAL,
     )
-    assert [each.operation for each in resource.acls] == [AclOperation.READ, AclOperation.WRITE]
+    assert [acl.operation for acl in resource.acls] == [AclOperation.READ, AclOperation.WRITE]
 
 
 async def test_entries_are_there_after_a_restart_until_they_are_deleted(
@@ -143,7 +143,7 @@ async def test_an_invalid_entry_is_refused_and_the_others_are_made(
     secured: HandlerBench, changes: dict[str, Any], message: str
 ) -> None:
     told = await secured.ask("create_acls", 3, creations=[entry(), entry(**changes)])
-    assert [each.error_code for each in told.results] == [0, ErrorCode.invalid_request]
+    assert [result.error_code for result in told.results] == [0, ErrorCode.invalid_request]
     assert message in told.results[1].error_message
     assert len(secured.topics.acls) == 1
 
@@ -192,10 +192,10 @@ async def test_filters_tell_what_they_matched_even_if_another_did_before(
         ],
     )
     results = told.filter_results
-    assert [[each.resource_name for each in one.matching_acls] for one in results] == [
+    assert [[acl.resource_name for acl in one.matching_acls] for one in results] == [
         ["a"], ["a", "b"], [], [], [],
     ]  # fmt: skip
-    assert [each.error_code for each in results] == [0, 0, 0, 42, 42]
+    assert [result.error_code for result in results] == [0, 0, 0, 42, 42]
     assert not len(secured.topics.acls)
 
 
@@ -230,7 +230,7 @@ async def test_filters_that_match_too_many_entries_together_delete_nothing(
     monkeypatch.setattr(acl_search, "MAX_MATCHES", 0)
     await create(secured, entry())
     told = await secured.ask("delete_acls", 3, filters=[wanted(), wanted(), wanted(operation=99)])
-    assert [each.error_message for each in told.filter_results] == [
+    assert [result.error_message for result in told.filter_results] == [
         "The filters match too many ACLs together.",
         "The filters match too many ACLs together.",
         "Unknown entryFilter.",
@@ -244,8 +244,8 @@ async def test_entries_that_a_failing_disk_keeps_are_told_one_by_one(secured: Ha
     told = await secured.ask("delete_acls", 3, filters=[wanted()])
     (result,) = told.filter_results
     assert result.error_code is ErrorCode.none
-    kept = [each.resource_name for each in result.matching_acls if each.error_code]
-    assert {each.error_code for each in result.matching_acls} == {0, ErrorCode.kafka_storage_error}
+    kept = [acl.resource_name for acl in result.matching_acls if acl.error_code]
+    assert {acl.error_code for acl in result.matching_acls} == {0, ErrorCode.kafka_storage_error}
     secured.directory.heal()
     secured.restart()
     assert await names(secured) == kept

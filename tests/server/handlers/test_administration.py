@@ -26,8 +26,13 @@ class TestDescribeLogDirs:
         size = bench.topics.log(topic, 1).size  # type: ignore[union-attr]
         assert size > 0
         assert [
-            (each.partition_index, each.partition_size, each.offset_lag, each.is_future_key)
-            for each in directory.topics[0].partitions
+            (
+                partition.partition_index,
+                partition.partition_size,
+                partition.offset_lag,
+                partition.is_future_key,
+            )
+            for partition in directory.topics[0].partitions
         ] == [(0, 0, 0, False), (1, size, 0, False)]
         if version >= 4:
             assert (directory.total_bytes, directory.usable_bytes) == (-1, -1)
@@ -87,17 +92,20 @@ class TestDescribeQuorum:
         self, bench: HandlerBench, asked: list[tuple[str, list[int]]]
     ) -> None:
         topics = [
-            {"topic_name": name, "partitions": [{"partition_index": each} for each in indexes]}
+            {"topic_name": name, "partitions": [{"partition_index": index} for index in indexes]}
             for name, indexes in asked
         ]
         answer = await bench.ask("describe_quorum", 2, topics=topics)
         assert [
             (
                 topic.topic_name,
-                [(each.partition_index, each.error_code) for each in topic.partitions],
+                [
+                    (partition.partition_index, partition.error_code)
+                    for partition in topic.partitions
+                ],
             )
             for topic in answer.topics
-        ] == [(name, [(each, UNKNOWN) for each in indexes]) for name, indexes in asked]
+        ] == [(name, [(index, UNKNOWN) for index in indexes]) for name, indexes in asked]
 
 
 class TestElectLeaders:
@@ -112,8 +120,8 @@ class TestElectLeaders:
             timeout_ms=1_000,
         )
         results = [
-            (each.topic, [(one.partition_id, one.error_code) for one in each.partition_result])
-            for each in answer.replica_election_results
+            (result.topic, [(one.partition_id, one.error_code) for one in result.partition_result])
+            for result in answer.replica_election_results
         ]
         return getattr(answer, "error_code", None), results
 
@@ -160,7 +168,7 @@ async def test_replicas_stay_where_they_are(bench: HandlerBench, topic: str, ver
     )
     assert (answer.error_code, answer.error_message) == (ErrorCode.none, None)
     invalid = ErrorCode.invalid_replica_assignment
-    assert [each.error_code for each in answer.responses[0].partitions] == [
+    assert [partition.error_code for partition in answer.responses[0].partitions] == [
         ErrorCode.none,
         ErrorCode.no_reassignment_in_progress,
         invalid,
@@ -168,7 +176,7 @@ async def test_replicas_stay_where_they_are(bench: HandlerBench, topic: str, ver
         invalid,
         UNKNOWN,
     ]
-    assert [each.error_code for each in answer.responses[1].partitions] == [UNKNOWN]
+    assert [partition.error_code for partition in answer.responses[1].partitions] == [UNKNOWN]
 
 
 class TestDescribeProducers:
@@ -214,14 +222,14 @@ class TestDescribeProducers:
         (told,) = await self.describe(bench, (topic, [0]))
         assert [
             (
-                each.producer_id,
-                each.producer_epoch,
-                each.last_sequence,
-                each.last_timestamp,
-                each.coordinator_epoch,
-                each.current_txn_start_offset,
+                producer.producer_id,
+                producer.producer_epoch,
+                producer.last_sequence,
+                producer.last_timestamp,
+                producer.coordinator_epoch,
+                producer.current_txn_start_offset,
             )
-            for each in told.partitions[0].active_producers
+            for producer in told.partitions[0].active_producers
         ] == [(17, 4, -1, START, -1, 0), (18, 6, -1, START, 3, -1)]
 
     async def test_producers_of_missing_topics_are_an_error(self, bench: HandlerBench) -> None:
@@ -235,7 +243,11 @@ class TestDescribeProducers:
         for producer_id in range(10_000):
             self.produce(bench, topic, producer_id)
         (told,) = await self.describe(bench, (topic, [0, 0, 0]))
-        assert [len(each.active_producers) for each in told.partitions] == [10_000, 10_000, 0]
+        assert [len(partition.active_producers) for partition in told.partitions] == [
+            10_000,
+            10_000,
+            0,
+        ]
         assert told.partitions[2].error_code is ErrorCode.invalid_request
 
 
@@ -284,7 +296,7 @@ async def test_scram_credentials_of_unknown_users_are_not_found(
     users = None if names is None else [{"name": name} for name in names]
     answer = await bench.ask("describe_user_scram_credentials", 0, users=users)
     assert answer.error_code is ErrorCode.none
-    assert [(each.user, each.error_code) for each in answer.results] == results
+    assert [(result.user, result.error_code) for result in answer.results] == results
 
 
 async def test_describe_acls_without_an_authorizer_is_disabled(bench: HandlerBench) -> None:
@@ -305,8 +317,8 @@ async def test_describe_acls_without_an_authorizer_is_disabled(bench: HandlerBen
 def levels(answer: Any) -> list[tuple[str, int, int]]:
     """The features in force."""
     return [
-        (each.name, each.min_version_level, each.max_version_level)
-        for each in answer.finalized_features
+        (feature.name, feature.min_version_level, feature.max_version_level)
+        for feature in answer.finalized_features
     ]
 
 
@@ -322,8 +334,8 @@ class TestFeatures:
             "update_features", version, feature_updates=updates, timeout_ms=1_000
         )
         if version < 2:
-            named = () if answer.error_code else tuple(each["feature"] for each in updates)
-            assert tuple(each.feature for each in answer.results) == named
+            named = () if answer.error_code else tuple(update["feature"] for update in updates)
+            assert tuple(result.feature for result in answer.results) == named
         code: ErrorCode = answer.error_code
         return code
 
@@ -332,7 +344,8 @@ class TestFeatures:
             "api_versions", 4, client_software_name="t", client_software_version="1"
         )
         assert [
-            (each.name, each.min_version, each.max_version) for each in answer.supported_features
+            (feature.name, feature.min_version, feature.max_version)
+            for feature in answer.supported_features
         ] == [("group.version", 0, 1), ("metadata.version", 7, 30), ("transaction.version", 0, 2)]
         assert levels(answer) == LEVELS
 
@@ -342,7 +355,7 @@ class TestFeatures:
         answer = await bench.ask(
             "api_versions", 3, client_software_name="t", client_software_version="1"
         )
-        assert [each.name for each in answer.supported_features] == ["metadata.version"]
+        assert [feature.name for feature in answer.supported_features] == ["metadata.version"]
         assert levels(answer) == LEVELS
 
     @pytest.mark.parametrize("version", range(3))

@@ -78,8 +78,11 @@ class TestListConfigResources:
         answer = await bench.ask("list_config_resources", version, resource_types=kinds)
         assert answer.error_code is ErrorCode.none
         return [
-            (each.resource_name, getattr(each, "resource_type", ResourceType.CLIENT_METRICS))
-            for each in answer.config_resources
+            (
+                resource.resource_name,
+                getattr(resource, "resource_type", ResourceType.CLIENT_METRICS),
+            )
+            for resource in answer.config_resources
         ]
 
     async def test_config_resources_are_listed_by_type(

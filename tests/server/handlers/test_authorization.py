@@ -204,7 +204,7 @@ async def test_a_topic_is_not_created_by_who_may_only_describe_it(secured: Handl
     told = await secured.ask(
         "metadata", 9, topics=[{"name": "new"}], allow_auto_topic_creation=True
     )
-    assert [each.error_code for each in told.topics] == [TOPIC]
+    assert [topic.error_code for topic in told.topics] == [TOPIC]
     assert secured.topics.get("new") is None
 
 
@@ -213,10 +213,10 @@ async def test_all_topics_are_those_that_the_client_may_describe(secured: Handle
     allow(secured, AclOperation.DESCRIBE, ResourceType.TOPIC, "billing")
     for _ in range(2):  # no response to somebody else is kept
         told = await secured.ask("metadata", 9, topics=None)
-        assert [each.name for each in told.topics] == ["billing"]
+        assert [topic.name for topic in told.topics] == ["billing"]
         secured.peer = peer(KafkaPrincipal("User", "admin"))
         told = await secured.ask("metadata", 9, topics=None)
-        assert [each.name for each in told.topics] == ["orders", "billing"]
+        assert [topic.name for topic in told.topics] == ["orders", "billing"]
         secured.peer = peer(ALICE)
 
 
@@ -266,7 +266,7 @@ async def test_a_page_may_begin_at_a_topic_that_is_denied(
         response_partition_limit=10,
         cursor=cursor and {"topic_name": cursor[0], "partition_index": cursor[1]},
     )
-    assert {each.name: each.error_code for each in answer.topics} == told
+    assert {topic.name: topic.error_code for topic in answer.topics} == told
 
 
 @pytest.mark.parametrize(

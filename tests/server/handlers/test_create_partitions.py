@@ -19,14 +19,18 @@ async def grow(
     **fields: Any,
 ) -> list[tuple[str, ErrorCode, str | None]]:
     asked = [
-        {"name": each[0], "count": each[1], "assignments": [{"broker_ids": ids} for ids in each[2]]}
-        if len(each) == 3
-        else {"name": each[0], "count": each[1], "assignments": None}
-        for each in topics
+        {
+            "name": topic[0],
+            "count": topic[1],
+            "assignments": [{"broker_ids": ids} for ids in topic[2]],
+        }
+        if len(topic) == 3
+        else {"name": topic[0], "count": topic[1], "assignments": None}
+        for topic in topics
     ]
     fields = {"timeout_ms": 5_000} | fields
     results = (await bench.ask("create_partitions", version, topics=asked, **fields)).results
-    return [(each.name, each.error_code, each.error_message) for each in results]
+    return [(result.name, result.error_code, result.error_message) for result in results]
 
 
 def count(bench: HandlerBench, topic: str) -> int:

@@ -62,11 +62,11 @@ async def test_a_created_topic_has_its_partitions_and_configs(
     assert topic.partitions[0].config.retention_ms == 7
     if version >= 5:
         assert (result.num_partitions, result.replication_factor) == (3, 1)
-        assert [each.name for each in result.configs] == sorted(TOPIC_CONFIGS)
-        shown = {each.name: (each.value, each.config_source) for each in result.configs}
+        assert [config.name for config in result.configs] == sorted(TOPIC_CONFIGS)
+        shown = {config.name: (config.value, config.config_source) for config in result.configs}
         assert shown["retention.ms"] == (" 7 ", 1)
         assert shown["max.message.bytes"] == ("1048588", 5)
-        assert not any(each.read_only or each.is_sensitive for each in result.configs)
+        assert not any(config.read_only or config.is_sensitive for config in result.configs)
     if version >= 7:
         assert result.topic_id == topic.id
     bench.restart()
@@ -96,7 +96,7 @@ async def test_a_refused_topic_does_not_stop_the_others(bench: HandlerBench) -> 
     results = await create(
         bench, wanted("a"), wanted("b c"), wanted("d"), wanted("e"), wanted("e", 2)
     )
-    assert [(each.name, each.error_code, each.error_message) for each in results] == [
+    assert [(result.name, result.error_code, result.error_message) for result in results] == [
         ("a", ErrorCode.none, None),
         (
             "b c",
@@ -177,7 +177,7 @@ async def test_invalid_numbers_of_partitions_and_replicas_are_refused(
 
 async def test_too_many_partitions_of_one_request_are_refused(bench: HandlerBench) -> None:
     results = await create(bench, wanted("a", 6_000), wanted("b", 6_000))
-    assert [each.error_code for each in results] == [ErrorCode.policy_violation] * 2
+    assert [result.error_code for result in results] == [ErrorCode.policy_violation] * 2
 
 
 @pytest.mark.parametrize(

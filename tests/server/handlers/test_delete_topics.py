@@ -56,7 +56,8 @@ async def test_topics_are_deleted_by_id(bench: HandlerBench, topic: str) -> None
     topic_id, unknown = bench.topics.get(topic).id, uuid4()  # type: ignore[union-attr]
     results = await delete_by_id(bench, topic_id, unknown)
     assert [
-        (each.name, each.topic_id, each.error_code, each.error_message) for each in results
+        (result.name, result.topic_id, result.error_code, result.error_message)
+        for result in results
     ] == [
         (topic, topic_id, ErrorCode.none, None),
         (None, unknown, ErrorCode.unknown_topic_id, "This server does not host this topic ID."),
@@ -114,7 +115,7 @@ async def test_the_log_of_groups_stays(bench: HandlerBench) -> None:
 
 async def test_names_no_topic_can_have_are_unknown(bench: HandlerBench) -> None:
     results = await delete(bench, "bad name", "")
-    assert [each.error_code for each in results] == [ErrorCode.unknown_topic_or_partition] * 2
+    assert [result.error_code for result in results] == [ErrorCode.unknown_topic_or_partition] * 2
     assert await delete(bench) == []
 
 

@@ -18,9 +18,9 @@ async def test_the_cluster_is_described_with_its_brokers(bench: HandlerBench, ve
         bench.topics.cluster_id,
         0,
     )
-    assert [(each.broker_id, each.host, each.port, each.rack) for each in answer.brokers] == [
-        (0, "broker.test", 9092, None)
-    ]
+    assert [
+        (broker.broker_id, broker.host, broker.port, broker.rack) for broker in answer.brokers
+    ] == [(0, "broker.test", 9092, None)]
     assert answer.cluster_authorized_operations == NOT_ASKED
     answer = await bench.ask(
         "describe_cluster", version, endpoint_type=1, include_cluster_authorized_operations=True
@@ -36,7 +36,7 @@ async def test_the_cluster_is_described_with_its_brokers(bench: HandlerBench, ve
 async def test_the_rack_of_the_broker(version: int) -> None:
     bench = HandlerBench(broker_rack="r1")
     answer = await bench.ask("describe_cluster", version, endpoint_type=1)
-    assert [each.rack for each in answer.brokers] == ["r1"]
+    assert [broker.rack for broker in answer.brokers] == ["r1"]
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -105,8 +105,8 @@ class TestDescribeTopicPartitions:
         following = answer.next_cursor
         return (
             {
-                each.name: [partition.partition_index for partition in each.partitions]
-                for each in answer.topics
+                topic.name: [partition.partition_index for partition in topic.partitions]
+                for topic in answer.topics
             },
             following and (following.topic_name, following.partition_index),
         )
@@ -132,12 +132,12 @@ class TestDescribeTopicPartitions:
 
     async def test_unknown_and_invalid_topics_get_their_errors(self, bench: HandlerBench) -> None:
         answer = await self.ask(bench, "u", "nope", "bad name")
-        assert [(each.name, each.error_code) for each in answer.topics] == [
+        assert [(topic.name, topic.error_code) for topic in answer.topics] == [
             ("bad name", ErrorCode.invalid_topic_exception),
             ("nope", ErrorCode.unknown_topic_or_partition),
             ("u", ErrorCode.none),
         ]
-        assert {each.topic_authorized_operations for each in answer.topics} == {3576}
+        assert {topic.topic_authorized_operations for topic in answer.topics} == {3576}
 
     async def test_each_once_in_the_order_of_names(self, bench: HandlerBench) -> None:
         pages = {"a": [0], "u": [0, 1, 2, 3, 4], "uv": [0, 1]}
@@ -172,7 +172,9 @@ class TestDescribeTopicPartitions:
         )
         for cursor in (("nope", 0), ("zzz", 0), ("u", -1)):
             answer = await self.ask(bench, "u", "uv", cursor=cursor)
-            assert [(each.name, each.error_code, each.partitions) for each in answer.topics] == [
+            assert [
+                (topic.name, topic.error_code, topic.partitions) for topic in answer.topics
+            ] == [
                 ("u", ErrorCode.invalid_request, ()),
                 ("uv", ErrorCode.invalid_request, ()),
             ]

@@ -48,7 +48,7 @@ async def test_configs_of_a_topic_have_source_synonyms_and_type(
     bench.topics.create("orders", 1, {"cleanup.policy": "compact, delete"})
     result = await describe(bench, TOPIC, "orders", version=version, include_synonyms=True)
     assert (result.error_code, result.error_message) == (ErrorCode.none, "")
-    configs = {each.name: each for each in result.configs}
+    configs = {config.name: config for config in result.configs}
     assert configs.keys() == TOPIC_CONFIGS.keys()
     policy = configs["cleanup.policy"]
     assert (policy.value, policy.config_source, policy.read_only, policy.is_sensitive) == (
@@ -57,7 +57,7 @@ async def test_configs_of_a_topic_have_source_synonyms_and_type(
         False,
         False,
     )
-    assert [(each.name, each.value, each.source) for each in policy.synonyms] == [
+    assert [(synonym.name, synonym.value, synonym.source) for synonym in policy.synonyms] == [
         ("cleanup.policy", "compact,delete", 1),
         ("log.cleanup.policy", "delete", 5),
     ]
@@ -78,16 +78,16 @@ async def test_doubles_are_written_as_java_does(bench: HandlerBench) -> None:
     result = await describe(bench, TOPIC, "orders", key, include_synonyms=True)
     (ratio,) = result.configs
     assert ratio.value == "1.0E-4"
-    assert [each.value for each in ratio.synonyms] == ["1.0E-4", "0.5"]
+    assert [synonym.value for synonym in ratio.synonyms] == ["1.0E-4", "0.5"]
 
 
 async def test_documentation_and_synonyms_are_only_given_if_asked_for(
     bench: HandlerBench, topic: str
 ) -> None:
     plain = await describe(bench, TOPIC, topic)
-    assert all(each.documentation is None and each.synonyms == () for each in plain.configs)
+    assert all(config.documentation is None and config.synonyms == () for config in plain.configs)
     full = await describe(bench, TOPIC, topic, include_documentation=True)
-    assert all(each.documentation for each in full.configs)
+    assert all(config.documentation for config in full.configs)
 
 
 async def test_only_the_named_configs_are_described(bench: HandlerBench, topic: str) -> None:
@@ -98,7 +98,7 @@ async def test_only_the_named_configs_are_described(bench: HandlerBench, topic: 
         (None, list(TOPIC_CONFIGS)),
     ):
         result = await describe(bench, TOPIC, topic, keys)
-        assert [each.name for each in result.configs] == names
+        assert [config.name for config in result.configs] == names
 
 
 async def test_topics_that_there_are_not(bench: HandlerBench) -> None:
@@ -115,15 +115,15 @@ async def test_configs_of_the_broker_have_source_synonyms_and_documentation(vers
     result = await describe(
         bench, BROKER, "0", version=version, include_synonyms=True, include_documentation=True
     )
-    configs = {each.name: each for each in result.configs}
+    configs = {config.name: config for config in result.configs}
     assert configs.keys() == TABLE.keys()
     assert {name for name, each in configs.items() if not each.read_only} == DYNAMIC
     assert all(
-        each.is_sensitive is (TABLE[each.name].kind == "password") for each in result.configs
+        config.is_sensitive is (TABLE[config.name].kind == "password") for config in result.configs
     )
     changed, default = configs["num.partitions"], configs["message.max.bytes"]
     assert (changed.value, changed.config_source) == ("4", 4)
-    assert [(each.value, each.source) for each in changed.synonyms] == [("4", 4), ("1", 5)]
+    assert [(synonym.value, synonym.source) for synonym in changed.synonyms] == [("4", 4), ("1", 5)]
     assert (default.value, default.config_source) == ("1048588", 5)
     assert configs["auto.create.topics.enable"].value == "true"
     if version >= 3:
@@ -152,22 +152,25 @@ async def test_brokers_that_there_are_not(bench: HandlerBench) -> None:
 async def test_a_config_of_another_unit_stands_behind_one_without_a_value() -> None:
     bench = HandlerBench(log_retention_hours=5)
     result = await describe(bench, BROKER, "0", include_synonyms=True)
-    configs = {each.name: each for each in result.configs}
+    configs = {config.name: config for config in result.configs}
     given, behind = configs["log.retention.ms"], configs["log.retention.hours"]
     assert (given.value, given.config_source, given.synonyms) == (None, 5, ())
     assert (behind.value, behind.config_source) == ("5", 4)
-    assert [(each.value, each.source) for each in behind.synonyms] == [("5", 4), ("168", 5)]
+    assert [(synonym.value, synonym.source) for synonym in behind.synonyms] == [
+        ("5", 4),
+        ("168", 5),
+    ]
 
 
 async def test_groups_subscriptions_and_all_brokers_without_configs(bench: HandlerBench) -> None:
     of_all = await describe(bench, BROKER, "")
-    assert [each.name for each in of_all.configs] == ["min.insync.replicas"]
+    assert [config.name for config in of_all.configs] == ["min.insync.replicas"]
     group = await describe(bench, ResourceType.GROUP, "g", include_synonyms=True)
-    timeout = {each.name: each for each in group.configs}["consumer.session.timeout.ms"]
+    timeout = {config.name: config for config in group.configs}["consumer.session.timeout.ms"]
     assert (timeout.value, timeout.config_source, timeout.read_only) == ("45000", 5, False)
-    assert [each.name for each in timeout.synonyms] == ["group.consumer.session.timeout.ms"]
+    assert [synonym.name for synonym in timeout.synonyms] == ["group.consumer.session.timeout.ms"]
     metrics = await describe(bench, ResourceType.CLIENT_METRICS, "m", include_synonyms=True)
-    assert [(each.name, each.value) for each in metrics.configs] == [
+    assert [(config.name, config.value) for config in metrics.configs] == [
         ("interval.ms", "300000"),
         ("match", ""),
         ("metrics", ""),
@@ -177,10 +180,10 @@ async def test_groups_subscriptions_and_all_brokers_without_configs(bench: Handl
 async def test_loggers_are_described_with_their_levels(bench: HandlerBench) -> None:
     logging.getLogger("kohort.test").setLevel(logging.DEBUG)
     result = await describe(bench, ResourceType.BROKER_LOGGER, "0")
-    levels = {each.name: each.value for each in result.configs}
+    levels = {config.name: config.value for config in result.configs}
     assert levels["root"] in ("FATAL", "ERROR", "WARN", "INFO", "DEBUG", "TRACE")
     assert levels["kohort.test"] == "DEBUG"
-    assert {(each.config_source, each.config_type) for each in result.configs} == {(6, 0)}
+    assert {(config.config_source, config.config_type) for config in result.configs} == {(6, 0)}
 
 
 async def test_resources_that_cannot_have_configs(bench: HandlerBench) -> None:
@@ -193,7 +196,7 @@ async def test_resources_that_cannot_have_configs(bench: HandlerBench) -> None:
 async def test_each_of_several_resources_has_its_result(bench: HandlerBench, topic: str) -> None:
     resources = [{"resource_type": TOPIC, "resource_name": name} for name in (topic, "nope", topic)]
     results = (await bench.ask("describe_configs", 4, resources=resources)).results
-    assert [each.error_code for each in results] == [
+    assert [result.error_code for result in results] == [
         ErrorCode.none,
         ErrorCode.unknown_topic_or_partition,
         ErrorCode.none,
@@ -238,7 +241,7 @@ async def test_a_resource_is_not_described_again_and_again(bench: HandlerBench) 
             include_documentation=True,
         )
     ).results
-    outcomes = [each.error_code for each in results]
+    outcomes = [result.error_code for result in results]
     described = outcomes.count(ErrorCode.none)
     assert outcomes.count(ErrorCode.invalid_request) == 2_001 - described
     assert 10 < described < 400
@@ -252,9 +255,13 @@ async def test_min_insync_replicas_is_set_on_the_cluster(bench: HandlerBench, to
         result = await describe(bench, kind, resource, [name], include_synonyms=True)
         (found,) = result.configs
         assert (found.name, found.value, found.config_source) == (name, "1", 3)
-        assert [(each.name, each.value, each.source) for each in found.synonyms] == [
+        assert [(synonym.name, synonym.value, synonym.source) for synonym in found.synonyms] == [
             (name, "1", source) for source in sources
         ]
     bench.topics.create("own", 1, {name: "2"})
     (found,) = (await describe(bench, TOPIC, "own", [name], include_synonyms=True)).configs
-    assert [(each.value, each.source) for each in found.synonyms] == [("2", 1), ("1", 3), ("1", 5)]
+    assert [(synonym.value, synonym.source) for synonym in found.synonyms] == [
+        ("2", 1),
+        ("1", 3),
+        ("1", 5),
+    ]

@@ -29,7 +29,9 @@ WAIT_MS = 60_000
 def ask_for(
     bench: HandlerBench, version: int, *partitions: dict[str, Any], topic: Any = "orders"
 ) -> list[dict[str, Any]]:
-    asked = [{"fetch_offset": 0, "partition_max_bytes": 1 << 20} | each for each in partitions]
+    asked = [
+        {"fetch_offset": 0, "partition_max_bytes": 1 << 20} | partition for partition in partitions
+    ]
     if version < 13:
         return [{"topic": topic, "partitions": asked}]
     found = bench.topics.get(topic) if isinstance(topic, str) else None
@@ -78,7 +80,7 @@ def found(answer: Any) -> list[Any]:
 
 def sizes(answer: Any) -> list[int]:
     """Batches of each partition."""
-    return [len(list(iterate(each.records))) for each in found(answer)]
+    return [len(list(iterate(partition.records))) for partition in found(answer)]
 
 
 def p(index: int, offset: int = 0, **more: Any) -> dict[str, Any]:
@@ -109,22 +111,27 @@ async def test_records_are_fetched_in_every_version(filled: HandlerBench, versio
     assert getattr(answer, "error_code", NONE) is NONE
     assert getattr(answer, "session_id", 0) == 0
     assert [
-        (each.partition_index, each.error_code, each.high_watermark) for each in topic.partitions
+        (partition.partition_index, partition.error_code, partition.high_watermark)
+        for partition in topic.partitions
     ] == [
         (0, NONE, 50),
         (1, NONE, 20),
         (2, NONE, 0),
     ]
-    assert [each.last_stable_offset for each in topic.partitions] == [50, 20, 0]
-    assert [getattr(each, "log_start_offset", 0) for each in topic.partitions] == [0, 0, 0]
+    assert [partition.last_stable_offset for partition in topic.partitions] == [50, 20, 0]
+    assert [getattr(partition, "log_start_offset", 0) for partition in topic.partitions] == [
+        0,
+        0,
+        0,
+    ]
     assert sizes(answer) == [5, 2, 0]
     assert topic.partitions[2].records == b""
-    assert [each.aborted_transactions for each in topic.partitions] == [None, None, None]
+    assert [partition.aborted_transactions for partition in topic.partitions] == [None, None, None]
 
 
 async def test_a_fetch_from_the_middle_of_a_batch_returns_all_of_it(filled: HandlerBench) -> None:
     (partition,) = found(await fetch(filled, p(0, 15)))
-    assert [each.offset for each in decode_records(partition.records)] == list(range(10, 20))
+    assert [record.offset for record in decode_records(partition.records)] == list(range(10, 20))
 
 
 async def test_read_committed_lists_no_aborted_transactions(filled: HandlerBench) -> None:
@@ -205,7 +212,10 @@ class TestErrors:
         self, filled: HandlerBench
     ) -> None:
         answer = await fetch(filled, p(0, 51), p(1), max_wait_ms=WAIT_MS)
-        assert [each.error_code for each in found(answer)] == [ErrorCode.offset_out_of_range, NONE]
+        assert [partition.error_code for partition in found(answer)] == [
+            ErrorCode.offset_out_of_range,
+            NONE,
+        ]
         assert sizes(answer) == [0, 2]
 
     async def test_a_storage_that_fails(self, filled: HandlerBench) -> None:
@@ -256,7 +266,7 @@ class TestWaiting:
         filled.fill("orders", 1)
         await asyncio.wait_for(task, 60)
         assert sizes(exchange.outcome) == [0, 1]
-        assert [each.high_watermark for each in found(exchange.outcome)] == [50, 21]
+        assert [partition.high_watermark for partition in found(exchange.outcome)] == [50, 21]
 
     async def test_an_append_elsewhere_does_not(self, filled: HandlerBench) -> None:
         exchange, task = begin(filled, p(0, 50))
@@ -267,7 +277,9 @@ class TestWaiting:
 
     async def test_the_time_is_up(self, filled: HandlerBench) -> None:
         answer = await fetch(filled, p(0, 50), max_wait_ms=3)
-        assert [(each.error_code, each.high_watermark) for each in found(answer)] == [(NONE, 50)]
+        assert [
+            (partition.error_code, partition.high_watermark) for partition in found(answer)
+        ] == [(NONE, 50)]
 
     @pytest.mark.parametrize("fields", [{"max_wait_ms": 0}, {"max_wait_ms": -5}, {"min_bytes": 0}])
     async def test_a_fetch_without_max_wait_or_min_bytes_is_answered_at_once(
@@ -322,14 +334,14 @@ class TestWaiting:
             await turns(5)
             filled.topics.delete("gone")
             await asyncio.wait_for(task, 60)
-            assert [each.error_code for each in found(exchange.outcome)] == [code]
+            assert [partition.error_code for partition in found(exchange.outcome)] == [code]
 
     async def test_records_that_are_deleted_end_it(self, filled: HandlerBench) -> None:
         exchange, task = begin(filled, p(0, 40), min_bytes=1 << 20)
         await turns(5)
         filled.topics.log("orders", 0).trim(45)  # type: ignore[union-attr]
         await asyncio.wait_for(task, 60)
-        assert [each.error_code for each in found(exchange.outcome)] == [
+        assert [partition.error_code for partition in found(exchange.outcome)] == [
             ErrorCode.offset_out_of_range
         ]
 
@@ -393,9 +405,9 @@ class TestSessions:
         filled.fill("orders", 1)
         for epoch in (2, 3):
             answer = await fetch(filled, session_epoch=epoch, **session)
-            assert [(each.partition_index, each.high_watermark) for each in found(answer)] == [
-                (1, 21)
-            ]
+            assert [
+                (partition.partition_index, partition.high_watermark) for partition in found(answer)
+            ] == [(1, 21)]
         answer = await fetch(filled, p(1, 21), session_epoch=4, **session)
         assert answer.responses == ()
 
@@ -406,7 +418,7 @@ class TestSessions:
         assert exchange.packed is None
         filled.fill("orders", 0)
         await asyncio.wait_for(task, 60)
-        assert [each.partition_index for each in found(exchange.outcome)] == [0]
+        assert [partition.partition_index for partition in found(exchange.outcome)] == [0]
         answer = await fetch(
             filled, p(0, 51), session_id=session_id, session_epoch=2, max_wait_ms=2
         )
@@ -467,7 +479,7 @@ class TestSessions:
         turns = []
         for epoch in range(1, 5):
             answer = await fetch(filled, session_id=session_id, session_epoch=epoch, **limit)
-            turns += [each.partition_index for each in found(answer) if each.records]
+            turns += [partition.partition_index for partition in found(answer) if partition.records]
         assert turns == [1, 0, 1, 0]
 
     async def test_a_deleted_topic_is_told_until_it_is_forgotten(
@@ -477,7 +489,9 @@ class TestSessions:
         filled.topics.delete("orders")
         for epoch in (1, 2):
             answer = await fetch(filled, version=13, session_id=session_id, session_epoch=epoch)
-            assert [each.error_code for each in found(answer)] == [ErrorCode.unknown_topic_id]
+            assert [partition.error_code for partition in found(answer)] == [
+                ErrorCode.unknown_topic_id
+            ]
 
 
 # What comes in the turn of the loop in which a fetch begins to wait
@@ -546,7 +560,7 @@ async def test_very_many_partitions_have_one_response(wide: HandlerBench) -> Non
     wide.fill("orders", 3, records=10)
     wide.fill("orders", MANY - 1, records=10)
     answer = await fetch(wide, *(p(n) for n in range(MANY)))
-    assert [each.partition_index for each in found(answer)] == list(range(MANY))
+    assert [partition.partition_index for partition in found(answer)] == list(range(MANY))
     filled = [index for index, batches in enumerate(sizes(answer)) if batches]
     assert filled == [3, MANY - 1]
 
@@ -587,13 +601,13 @@ async def test_a_session_of_very_many_partitions(wide: HandlerBench) -> None:
     session = {"session_id": first.session_id, "max_wait_ms": WAIT_MS}
     wide.fill("orders", 9)
     second = await fetch(wide, **session, session_epoch=1)
-    assert [each.partition_index for each in found(second)] == [9]
+    assert [partition.partition_index for partition in found(second)] == [9]
     exchange, task = begin(wide, p(9, 1), **session, session_epoch=2)
     assert task is not None
     await asyncio.sleep(0)
     wide.fill("orders", 11)
     await asyncio.wait_for(task, 60)
-    assert [each.partition_index for each in found(exchange.outcome)] == [11]
+    assert [partition.partition_index for partition in found(exchange.outcome)] == [11]
 
 
 class TestReadersOfCommittedRecords:

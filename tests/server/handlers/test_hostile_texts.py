@@ -133,7 +133,7 @@ async def test_values_of_new_topics(bench: HandlerBench, setting: str) -> None:
         for number, text in enumerate(HOSTILE)
     ]
     created = await bench.ask("create_topics", 7, topics=topics, timeout=9_000, validate_only=False)
-    assert {each.error_code for each in created.topics} <= ANSWERS
+    assert {topic.error_code for topic in created.topics} <= ANSWERS
     # What was accepted is described, and acts.
     for each in bench.topics.all():
         resource = {"resource_type": ResourceType.TOPIC, "resource_name": each.name}
@@ -212,7 +212,7 @@ async def test_names_and_values_of_quotas(bench: HandlerBench, entity_type: str)
             for value in values[: None if name is None else 1]
         ]
         answer = await bench.ask("alter_client_quotas", 1, entries=entries, validate_only=True)
-        assert {each.error_code for each in answer.entries} <= ANSWERS
+        assert {entry.error_code for entry in answer.entries} <= ANSWERS
         component = {"entity_type": entity_type, "match_type": 0, "match": name}
         described = await bench.ask(
             "describe_client_quotas", 1, components=[component], strict=False

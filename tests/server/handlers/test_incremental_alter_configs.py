@@ -32,8 +32,8 @@ async def alter_all(
     fields = {"resources": resources, "validate_only": validate_only}
     responses = (await bench.ask("incremental_alter_configs", version, **fields)).responses
     asked = [(each["resource_type"], each["resource_name"]) for each in resources]
-    assert [(each.resource_type, each.resource_name) for each in responses] == asked
-    return [(each.error_code, each.error_message) for each in responses]
+    assert [(response.resource_type, response.resource_name) for response in responses] == asked
+    return [(response.error_code, response.error_message) for response in responses]
 
 
 async def alter(
@@ -143,9 +143,9 @@ class TestBrokers:
         resource = {"resource_type": BROKER, "resource_name": name, "configuration_keys": [key]}
         answer = await bench.ask("describe_configs", 4, resources=[resource], include_synonyms=True)
         return [
-            (each.value, each.source)
+            (synonym.value, synonym.source)
             for config in answer.results[0].configs
-            for each in config.synonyms
+            for synonym in config.synonyms
         ]
 
     async def test_a_change_acts_and_stays(self, bench: HandlerBench, topic: str) -> None:

@@ -163,7 +163,9 @@ async def test_listing_with_a_newer_leader_epoch_is_an_error(filled: HandlerBenc
 @pytest.mark.parametrize("version", [1, 11])
 async def test_a_partition_twice_is_refused_once(filled: HandlerBench, version: int) -> None:
     (topic,) = await ask(filled, (0, -1), (0, -2), (1, -1), version=version)
-    assert [(each.partition_index, each.error_code) for each in topic.partitions] == [
+    assert [
+        (partition.partition_index, partition.error_code) for partition in topic.partitions
+    ] == [
         (0, ErrorCode.invalid_request),
         (1, ErrorCode.none),
     ]
@@ -176,7 +178,10 @@ async def test_a_topic_twice_is_answered_once(filled: HandlerBench) -> None:
     ]
     answer = await filled.ask("list_offsets", 11, replica_id=-1, topics=asked)
     ((topic),) = answer.topics
-    assert [(each.partition_index, each.offset) for each in topic.partitions] == [(0, 12), (1, 0)]
+    assert [(partition.partition_index, partition.offset) for partition in topic.partitions] == [
+        (0, 12),
+        (1, 0),
+    ]
 
 
 async def test_a_storage_that_fails(filled: HandlerBench) -> None:

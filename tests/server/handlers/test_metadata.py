@@ -24,7 +24,7 @@ def by_name(answer: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("version", ALL[1:])
 async def test_the_rack_of_the_broker(version: int) -> None:
     answer = await HandlerBench(broker_rack="r1").ask("metadata", version, topics=[])
-    assert [each.rack for each in answer.brokers] == ["r1"]
+    assert [broker.rack for broker in answer.brokers] == ["r1"]
 
 
 @pytest.mark.parametrize("version", ALL)
@@ -36,7 +36,7 @@ async def test_a_topic_is_described_with_partitions_and_leaders(
     assert (broker.node_id, broker.host, broker.port) == (0, "broker.test", 9092)
     (found,) = answer.topics
     assert (found.error_code, found.name) == (ErrorCode.none, topic)
-    assert [each.partition_index for each in found.partitions] == [0, 1, 2]
+    assert [partition.partition_index for partition in found.partitions] == [0, 1, 2]
     for each in found.partitions:
         assert (each.error_code, each.leader_id) == (ErrorCode.none, 0)
         assert each.replica_nodes == each.isr_nodes == (0,)

@@ -24,7 +24,9 @@ class Deleted:
     def submit(self, request: Any) -> None:
         self.asked.append(len(request.partitions))
         codes = (ErrorCode.none, ErrorCode.none, ErrorCode.group_subscribed_to_topic)
-        results = tuple((each, codes[each.partition % 3]) for each in request.partitions)
+        results = tuple(
+            (partition, codes[partition.partition % 3]) for partition in request.partitions
+        )
         if self.error:
             results = ()
         request.on_response(OffsetDeleteResponse(error=self.error, results=results))

@@ -48,7 +48,7 @@ async def test_each_group_has_its_entry_in_order(
     bench.groups = Committed(3)
     names = [f"g{n}" for n in range(count)]
     response = await bench.ask("offset_fetch", version, groups=groups(*names))
-    assert [each.group_id for each in response.groups] == names
+    assert [group.group_id for group in response.groups] == names
     for each in response.groups:
         (topic,) = each.topics
         assert [p.committed_offset for p in topic.partitions] == [7, 8, 9]
@@ -62,7 +62,7 @@ async def test_each_partition_says_that_another_coordinator_has_to_be_asked(
     topics = [{"name": "orders", "partition_indexes": [0, 1]}]
     response = await bench.ask("offset_fetch", version, group_id="unknown", topics=topics)
     (topic,) = response.topics
-    errors = [each.error_code for each in topic.partitions]
+    errors = [partition.error_code for partition in topic.partitions]
     assert errors == [ErrorCode.not_coordinator] * 2
     assert version == 1 or response.error_code == ErrorCode.not_coordinator
 
@@ -77,7 +77,7 @@ async def test_a_group_that_is_named_again_is_refused_in_a_large_response(
 ) -> None:
     bench.groups = Committed(1_000)
     response = await bench.ask("offset_fetch", 8, groups=groups(*["g"] * 400, "unknown", "h"))
-    *errors, unknown, other = [each.error_code for each in response.groups]
+    *errors, unknown, other = [group.error_code for group in response.groups]
     asked = len(bench.groups.asked) - 2
     assert 20 < asked < 100
     assert errors == [ErrorCode.none] * asked + [ErrorCode.invalid_request] * (400 - asked)
@@ -131,8 +131,8 @@ async def test_a_very_large_group_among_others(bench: HandlerBench, version: int
     bench.topics.create("orders", 1)
     bench.groups = Large(Everything())
     response = await bench.ask("offset_fetch", version, groups=groups("a", "b"))
-    assert [each.group_id for each in response.groups] == ["a", "b"]
-    assert [len(each.topics) for each in response.groups] == [3 if version < 10 else 1] * 2
+    assert [group.group_id for group in response.groups] == ["a", "b"]
+    assert [len(group.topics) for group in response.groups] == [3 if version < 10 else 1] * 2
 
 
 async def test_all_offsets_of_a_very_large_group(bench: HandlerBench) -> None:

@@ -101,7 +101,10 @@ async def test_produced_batches_are_appended_with_their_base_offsets(
         assert (first.record_errors, first.error_message) == ((), None)
     assert (end(bench), end(bench, 2)) == (5, 1)
     stored = bench.topics.log(topic, 0).read(3, 1_000)  # type: ignore[union-attr]
-    assert [(each.offset, each.value) for each in decode_records(stored)] == [(3, b"a"), (4, b"b")]
+    assert [(record.offset, record.value) for record in decode_records(stored)] == [
+        (3, b"a"),
+        (4, b"b"),
+    ]
 
 
 @pytest.mark.parametrize("version", ALL)
@@ -112,9 +115,11 @@ async def test_topics_are_answered_as_they_were_named(
     asked = [data(bench, version, {0: batch_of(b"a")}, name) for name in ("other", "orders")]
     answer = await bench.ask("produce", version, acks=1, topic_data=asked)
     if version < 13:
-        assert [each.name for each in answer.responses] == ["other", "orders"]
+        assert [response.name for response in answer.responses] == ["other", "orders"]
     else:
-        assert [each.topic_id for each in answer.responses] == [each["topic_id"] for each in asked]
+        assert [response.topic_id for response in answer.responses] == [
+            each["topic_id"] for each in asked
+        ]
 
 
 @pytest.mark.parametrize("version", ALL)
@@ -154,7 +159,7 @@ async def test_acks_that_do_not_exist(
     results = await produce(
         bench, {0: batch_of(b"a"), 7: batch_of(b"a")}, acks=acks, version=version
     )
-    assert [each.error_code for each in results] == [ErrorCode.invalid_required_acks] * 2
+    assert [result.error_code for result in results] == [ErrorCode.invalid_required_acks] * 2
     assert end(bench) == 0
 
 
@@ -207,7 +212,9 @@ def test_any_bytes_are_answered_and_the_log_stays_readable(
         log = bench.topics.log("orders", 0)
         assert log is not None
         stored = log.read(0, 10_000)
-        offsets = [each.offset for at, _ in iterate(stored) for each in decode_records(stored, at)]
+        offsets = [
+            record.offset for at, _ in iterate(stored) for record in decode_records(stored, at)
+        ]
         assert offsets == list(range(log.end_offset))
 
     asyncio.run(answers())
@@ -217,7 +224,7 @@ async def test_one_partition_that_is_refused_does_not_stop_the_others(
     bench: HandlerBench, topic: str
 ) -> None:
     results = await produce(bench, {0: GOOD, 1: b"", 2: GOOD})
-    assert [each.error_code for each in results] == [
+    assert [result.error_code for result in results] == [
         ErrorCode.none,
         ErrorCode.invalid_record,
         ErrorCode.none,
@@ -255,7 +262,7 @@ async def test_log_append_time(bench: HandlerBench, version: int) -> None:
     result = await produce(bench, batch_of(b"a", timestamp=1), topic="stamped", version=version)
     assert result.log_append_time.timestamp() * 1000 == START + 5
     stored = bench.topics.log("stamped", 0).read(0, 1_000)  # type: ignore[union-attr]
-    assert [each.timestamp for each in decode_records(stored)] == [START + 5]
+    assert [record.timestamp for record in decode_records(stored)] == [START + 5]
 
 
 async def test_zstd_since_v7(bench: HandlerBench, topic: str) -> None:
@@ -277,7 +284,7 @@ async def test_codecs_pass_untouched_unless_the_topic_has_one(
     await produce(bench, batch)
     stored = log.read(1, 10_000)
     assert read_header(stored).codec == Codec.GZIP
-    assert [each.value for each in decode_records(stored)] == [b"a" * 1000]
+    assert [record.value for record in decode_records(stored)] == [b"a" * 1000]
 
 
 async def test_internal_topics_are_not_for_clients(bench: HandlerBench) -> None:
@@ -318,7 +325,7 @@ class TestIdempotence:
 
     async def test_partitions_count_by_themselves(self, bench: HandlerBench, topic: str) -> None:
         results = await produce(bench, {0: self.batch(0), 1: self.batch(0)})
-        assert [each.base_offset for each in results] == [0, 0]
+        assert [result.base_offset for result in results] == [0, 0]
 
 
 class TestTransactions:
@@ -395,7 +402,9 @@ class TestDurable:
             assert exchange.packed is None
             log.written.set_result(None)  # type: ignore[attr-defined]
         await task
-        codes = [each.error_code for each in exchange.outcome.responses[0].partition_responses]
+        codes = [
+            partition.error_code for partition in exchange.outcome.responses[0].partition_responses
+        ]
         assert codes == [ErrorCode.none, ErrorCode.none, ErrorCode.unknown_topic_or_partition]
 
     async def test_a_batch_that_did_not_reach_the_disk_is_not_acknowledged(
@@ -407,7 +416,7 @@ class TestDurable:
         second.written.set_exception(OSError(5, "Input/output error"))  # type: ignore[attr-defined]
         await task
         results = exchange.outcome.responses[0].partition_responses
-        assert [each.error_code for each in results[:2]] == [
+        assert [result.error_code for result in results[:2]] == [
             ErrorCode.none,
             ErrorCode.kafka_storage_error,
         ]

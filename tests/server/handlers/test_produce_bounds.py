@@ -93,7 +93,7 @@ async def test_the_decompressed_size_of_a_request_is_bounded(topic: str) -> None
     batch = bomb(2)
     response = await bench.ask("produce", 9, **data({0: batch, 1: batch, 2: batch}, topic))
     results = response.responses[0].partition_responses
-    assert [each.error_code for each in results] == [
+    assert [result.error_code for result in results] == [
         ErrorCode.none,
         ErrorCode.none,
         ErrorCode.message_too_large,
@@ -123,7 +123,7 @@ async def test_batches_of_one_request_keep_their_order(bench: HandlerBench, topi
     response = await bench.ask("produce", 9, **request)
     results = response.responses[0].partition_responses
     count = read_header(heavy).record_count
-    assert [each.base_offset for each in results] == [0, 1, 1 + count]
+    assert [result.base_offset for result in results] == [0, 1, 1 + count]
 
 
 async def test_many_batches_give_way(bench: HandlerBench, topic: str) -> None:
@@ -135,7 +135,7 @@ async def test_many_batches_give_way(bench: HandlerBench, topic: str) -> None:
     ]
     worst, response = await longest_turn_ms(bench.ask("produce", 9, **request))
     results = response.responses[0].partition_responses
-    assert {each.error_code for each in results} == {ErrorCode.none}
+    assert {result.error_code for result in results} == {ErrorCode.none}
     assert worst < BOUND_MS
 
 

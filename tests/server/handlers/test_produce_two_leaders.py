@@ -139,7 +139,7 @@ class History:
             self._expect(error is not GAP or not follows, "it follows the last one in the log")
 
     async def receive(self, at: int) -> None:
-        request = next((each for each in self._producer.in_flight if each.node == at), None)
+        request = next((batch for batch in self._producer.in_flight if batch.node == at), None)
         if request is not None and request.error is not None:
             self._told.append(f"receive the response of {at} to {request.sequence}")
             self._producer.complete(request)
@@ -188,7 +188,7 @@ class History:
 
     async def settle(self, _: int) -> None:
         """All that was sent to the former leader has its response by now, or has timed out."""
-        elsewhere = [each for each in self._producer.in_flight if each.node != self._leader]
+        elsewhere = [batch for batch in self._producer.in_flight if batch.node != self._leader]
         if not elsewhere and not any(node.requests for node in self._nodes):
             self._nodes[self._leader].topics.end_transition(ORDERS)
             self._told.append(f"{self._leader} has settled")

@@ -60,7 +60,9 @@ def fetching(topic: str, **more: Any) -> dict[str, Any]:
 
 
 def size_of(answer: Any) -> int:
-    return sum(len(each.records or b"") for one in answer.responses for each in one.partitions)
+    return sum(
+        len(partition.records or b"") for one in answer.responses for partition in one.partitions
+    )
 
 
 @pytest.mark.parametrize("version", [4, 11])
@@ -122,7 +124,7 @@ async def create(
         timeout_ms=1_000,
         validate_only=validate_only,
     )
-    return [each.error_code for each in answer.topics], wait
+    return [topic.error_code for topic in answer.topics], wait
 
 
 async def test_topics_beyond_the_quota_are_refused(bench: HandlerBench) -> None:

@@ -118,11 +118,12 @@ async def produce(bench, topic, producer, version, sequence=0, partitions=(0,), 
         ],
     )
     results = response.responses[0].partition_responses
-    assert all(each.log_start_offset == (-1 if each.error_code else 0) for each in results)
+    assert all(result.log_start_offset == (-1 if result.error_code else 0) for result in results)
     assert all(
-        (each.error_message is None) == (each.error_code not in TRANSLATED) for each in results
+        (result.error_message is None) == (result.error_code not in TRANSLATED)
+        for result in results
     )
-    return [each.error_code for each in results]
+    return [result.error_code for result in results]
 
 
 async def add(bench, topic, producer, version, partitions=(0,), name="tx", topics=None):
@@ -361,8 +362,8 @@ async def test_batches_of_two_producers_in_one_request_are_refused(tx):
         topic_data=[{"name": "orders", "partition_data": partitions}],
     )
     results = response.responses[0].partition_responses
-    assert [each.error_code for each in results] == [ErrorCode.invalid_producer_id_mapping] * 2
-    assert all(each.error_message for each in results)
+    assert [result.error_code for result in results] == [ErrorCode.invalid_producer_id_mapping] * 2
+    assert all(result.error_message for result in results)
 
 
 @pytest.mark.parametrize("version", [9, 12])
@@ -449,7 +450,9 @@ async def test_an_aborted_transaction(tx):
     await turns(20)
     log = tx.bench.topics.log("orders", 0)
     _, aborted = log.read_committed(0, 1 << 20)
-    assert [(each.producer_id, each.first_offset) for each in aborted] == [(producer[0], 0)]
+    assert [(transaction.producer_id, transaction.first_offset) for transaction in aborted] == [
+        (producer[0], 0)
+    ]
 
 
 # --- WriteTxnMarkers ---
@@ -477,7 +480,7 @@ async def test_markers_of_an_administrator_end_a_transaction_that_hangs(tx, vers
     )
     (marker,) = response.markers
     assert marker.producer_id == producer[0]
-    assert [each.error_code for each in marker.topics[0].partitions] == [
+    assert [partition.error_code for partition in marker.topics[0].partitions] == [
         OK,
         ErrorCode.unknown_topic_or_partition,
     ]
@@ -519,7 +522,7 @@ async def test_transactions_are_described_by_id(tx):
     assert (known.error_code, known.transaction_state) == (OK, "Ongoing")
     assert (known.producer_id, known.producer_epoch) == producer
     assert known.transaction_start_time.timestamp() * 1_000 == tx.bench.clock.timestamp()
-    assert [(each.topic, each.partitions) for each in known.topics] == [("orders", (0, 1))]
+    assert [(topic.topic, topic.partitions) for topic in known.topics] == [("orders", (0, 1))]
     assert unknown.error_code is ErrorCode.transactional_id_not_found
     assert empty.error_code is ErrorCode.invalid_request
 
@@ -528,7 +531,9 @@ async def listed(tx, version=2, **fields):
     response = await tx.ask("list_transactions", version, **fields)
     if response.error_code:
         return response.error_code
-    return {each.transactional_id: each.transaction_state for each in response.transaction_states}
+    return {
+        state.transactional_id: state.transaction_state for state in response.transaction_states
+    }
 
 
 async def test_transactions_are_listed_by_state_producer_pattern_and_duration(tx):

@@ -55,7 +55,7 @@ class Coordinators:
 
     def submit(self, commit: Any) -> None:
         self.asked.append(commit)
-        partitions = (TopicPartition(each.topic, each.partition) for each in commit.offsets)
+        partitions = (TopicPartition(offset.topic, offset.partition) for offset in commit.offsets)
         results = tuple((partition, self.error) for partition in partitions)
         asyncio.get_running_loop().call_soon(commit.on_response, OffsetCommitResponse(results))
 
@@ -83,7 +83,10 @@ async def commit(
     exchange = FakeExchange(KEY, version)
     await txn_offset_commit.handle(services, exchange, request(KEY, version, **asked))  # type: ignore[arg-type]
     return [
-        [(each.partition_index, ErrorCode(each.error_code).name) for each in topic.partitions]
+        [
+            (partition.partition_index, ErrorCode(partition.error_code).name)
+            for partition in topic.partitions
+        ]
         for topic in exchange.outcome.topics
     ]
 

@@ -31,7 +31,7 @@ async def altered(
     answer = await bench.ask(
         "alter_user_scram_credentials", 0, deletions=deletions, upsertions=upsertions
     )
-    return {each.user: (each.error_code, each.error_message) for each in answer.results}
+    return {result.user: (result.error_code, result.error_message) for result in answer.results}
 
 
 async def described(bench: HandlerBench, *names: str) -> dict[str, Any]:
@@ -39,9 +39,9 @@ async def described(bench: HandlerBench, *names: str) -> dict[str, Any]:
     answer = await bench.ask("describe_user_scram_credentials", 0, users=users)
     assert answer.error_code is NONE
     return {
-        each.user: {info.mechanism: info.iterations for info in each.credential_infos}
-        or each.error_code
-        for each in answer.results
+        result.user: {info.mechanism: info.iterations for info in result.credential_infos}
+        or result.error_code
+        for result in answer.results
     }
 
 
@@ -141,7 +141,7 @@ async def test_all_users_are_told_as_of_one_moment(bench: HandlerBench) -> None:
     kind = ScramMechanism.SHA_256
     bench.topics.set_scram_credentials({(names[-1], kind): None, (names[0], kind): None})
     await task
-    assert [(each.user, each.error_code) for each in exchange.outcome.results] == [
+    assert [(result.user, result.error_code) for result in exchange.outcome.results] == [
         (name, NONE) for name in names
     ]
 

@@ -112,7 +112,7 @@ class NodeLogs(SharedPostgresDirectory):
         session = self._session
         if session is None:
             return True
-        lanes = [each._writing for each in session._lanes.values()]
+        lanes = [lane._writing for lane in session._lanes.values()]
         working = (session.operations._working, session.deletions._working, *lanes)
         return any(each._task is not None for each in working)
 

@@ -140,7 +140,7 @@ async def test_each_missing_privilege_is_named_by_all_that_need_it(
         texts = [each.text async for each in check(as_application, known_partitions)]
     except KohortError as error:
         texts = [str(error)]
-    assert any(re.search(named, each) for each in texts)
+    assert any(re.search(named, text) for text in texts)
 
 
 async def test_a_role_that_may_not_make_tables(postgres, database, schema):
@@ -259,8 +259,8 @@ class TestConnections:
         others = [await asyncpg.connect(tables) for _ in range(20)]
         # Autovacuum and those that have just ended come and go.
         assert await free() < before - 10
-        for each in others:
-            await each.close()
+        for other in others:
+            await other.close()
 
     async def test_one_that_is_too_many_ends_what_is_told(self, tables, role):
         name = role("connection limit 1")

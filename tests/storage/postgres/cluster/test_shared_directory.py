@@ -201,7 +201,7 @@ async def test_many_logs_are_taken_by_few_statements(node, database, postgres):
     cluster = await node(1, f"{database}&log_statement=all")
     places = [TopicPartition("orders", number) for number in range(2 * TAKEN_AT_ONCE)]
     before = postgres.log.count("execute ")
-    taking = [cluster.logs.take(each, ORDERS_ID, CONFIG, 3, 0) for each in places]
+    taking = [cluster.logs.take(place, ORDERS_ID, CONFIG, 3, 0) for place in places]
     logs = await asyncio.gather(*taking)
     assert [log.topic_partition for log in logs] == places
     assert postgres.log.count("execute ") - before < 50

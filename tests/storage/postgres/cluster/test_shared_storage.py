@@ -176,7 +176,7 @@ class TestObserving:
         async with asyncio.timeout(60):
             while await sql.fetchval(LOCKED_BY, name) in (None, former):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
-        assert [each.message for each in caplog.records] == [
+        assert [line.message for line in caplog.records] == [
             "lost the connection that holds the lock of this node"
         ]
 

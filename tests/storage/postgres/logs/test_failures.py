@@ -35,8 +35,8 @@ class Producing:
 
     def __init__(self, directory):
         directory.directories.make(dict.fromkeys(LOGS, ORDERS_ID))
-        self.logs = [directory.open(each, LogConfig()) for each in LOGS]
-        self.acknowledged = {each: [] for each in LOGS}
+        self.logs = [directory.open(partition, LogConfig()) for partition in LOGS]
+        self.acknowledged = {partition: [] for partition in LOGS}
         self._ending = False
 
     async def run(self, log):
@@ -173,7 +173,7 @@ async def test_a_refused_batch_takes_the_log_offline_until_it_is_reopened(open_d
     assert again.end_offset == 1
     again.append(batch(b"b"), NOW)
     await again.durable()
-    assert [each.value for each in records_of(again, 1)] == [b"b"]
+    assert [record.value for record in records_of(again, 1)] == [b"b"]
     assert not directory.problems.texts(9)
 
 
@@ -181,7 +181,7 @@ async def test_a_release_writes_nothing_behind_what_was_refused(open_directory, 
     """While other logs of the lane are still written."""
     monkeypatch.setattr(shared_directory, "RELEASED_WITHIN_S", 60)
     directory = open_directory()
-    log, _, other = (directory.open(each, LogConfig()) for each in LOGS[:3])
+    log, _, other = (directory.open(partition, LogConfig()) for partition in LOGS[:3])
     assert lane_of("orders", log.number) == lane_of("orders", other.number)
     await sql.execute("alter table batches add check (octet_length(data) < 1000000)")
     async with sql.transaction():
@@ -202,7 +202,7 @@ async def test_a_release_writes_nothing_behind_what_was_refused(open_directory, 
 async def test_a_segment_with_refused_batches_is_not_stored(open_directory, sql):
     """A segment that is full is stored behind its batches, some of which never will be there."""
     directory = open_directory()
-    log, other = (directory.open(each, TINY) for each in LOGS[:2])
+    log, other = (directory.open(partition, TINY) for partition in LOGS[:2])
     fill(other, 2)
     await other.durable()
     await sql.execute("alter table batches add check (base < 3)")

@@ -97,10 +97,10 @@ async def operations_end(log):
 def seen(log):
     """All that readers and producers see of a log."""
     return {
-        "offsets": [each.offset for each in records_of(log)],
+        "offsets": [record.offset for record in records_of(log)],
         "committed": committed(log),
         "ends": (log.start_offset, log.last_stable_offset, log.end_offset, log.size),
-        "segments": [(each.base_offset, each.size) for each in log.segments],
+        "segments": [(segment.base_offset, segment.size) for segment in log.segments],
         "latest": looked_up(log.max_timestamp()),
         "times": [looked_up(log.offset_for_timestamp(NOW + at)) for at in range(0, 900, 30)],
     }
@@ -147,8 +147,10 @@ def known(log):
     return seen(log) | {
         "producers": [*log.active_producers()],
         "epochs": log.leader_epochs.entries(log.start_offset),
-        "aborted": [[*each.aborted.entries()] for each in log.segments],
-        "timestamps": [(each.first_timestamp, each.max_timestamp) for each in log.segments],
+        "aborted": [[*segment.aborted.entries()] for segment in log.segments],
+        "timestamps": [
+            (segment.first_timestamp, segment.max_timestamp) for segment in log.segments
+        ],
     }
 
 

@@ -36,8 +36,8 @@ def test_a_reopened_log_has_the_same_records_and_lookups(open_directory, reopene
     assert (again.start_offset, again.end_offset, again.high_watermark) == (7, 100, 100)
     assert records_of(again) == before
     assert again.size == log.size
-    assert [each.base_offset for each in again.segments] == [
-        each.base_offset for each in log.segments
+    assert [segment.base_offset for segment in again.segments] == [
+        segment.base_offset for segment in log.segments
     ]
     assert looked_up(again.offset_for_timestamp(NOW + 50)) == (50, NOW + 50)
     assert looked_up(again.max_timestamp()) == (99, NOW + 99)
