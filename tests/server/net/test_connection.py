@@ -506,6 +506,19 @@ def test_memory_is_first_come_first_served() -> None:
     assert memory.used == 70
 
 
+def test_a_lost_connection_does_not_hold_up_those_that_waited_behind_it() -> None:
+    memory, big, gone, small = RequestMemory(100), Waiter(), Waiter(), Waiter()
+    assert memory.take(60, big)
+    assert not memory.take(99, gone)
+    assert not memory.take(10, small)
+    gone.is_open = False
+    memory.forget(gone)
+    memory.forget(big)  # it does not wait
+    assert (gone.granted, small.granted) == ([], [10])
+    assert memory.take(30, gone)
+    assert memory.used == 100
+
+
 def test_more_than_all_memory_is_given_to_one_at_a_time() -> None:
     memory, waiter = RequestMemory(100), Waiter()
     assert memory.take(500, waiter)

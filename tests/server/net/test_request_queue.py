@@ -121,7 +121,25 @@ def test_a_large_frame_waits_for_memory_and_gives_it_back() -> None:
     assert waiting.granted == [len(large)]
     second.memory_granted(len(large))
     assert second.wants_bytes(waiting)
-    second.clear()
+    second.clear(Reader())
+    assert memory.used == 0
+
+
+def test_a_lost_connection_waits_for_no_memory() -> None:
+    memory = RequestMemory(5 * UNMETERED)
+    queues = [RequestQueue(memory, LARGEST) for _ in range(3)]
+    readers = [Reader() for _ in queues]
+    for requests, reader, parts in zip(queues, readers, (6, 6, 3), strict=True):
+        requests.feed(frame(bytes(parts * UNMETERED // 2))[:8])
+        assert requests.next_frame() is None
+        requests.wants_bytes(reader)
+    assert [reader.granted for reader in readers] == [[], [], []]
+    readers[1].is_open = False
+    queues[1].clear(readers[1])
+    assert [reader.granted for reader in readers] == [[], [], [3 * UNMETERED // 2 + 4]]
+    queues[2].memory_granted(3 * UNMETERED // 2 + 4)
+    for requests, reader in zip(queues, readers, strict=True):
+        requests.clear(reader)
     assert memory.used == 0
 
 
@@ -183,11 +201,20 @@ class TestEndOfInput:
         requests.throttle()
         assert not requests.end()
 
+    def test_a_response_that_throttles_is_the_last_one(self) -> None:
+        requests = queue()
+        serve(requests)
+        assert requests.end()
+        requests.in_progress = None
+        requests.throttle()
+        assert requests.is_over
+
     def test_the_requests_of_a_throttled_client_are_served(self) -> None:
         requests = queue()
         requests.throttle()
         requests.feed(frame(b"a"))
         assert requests.end()
+        assert not requests.is_over
 
 
 class TestDrain:

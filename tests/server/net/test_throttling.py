@@ -78,6 +78,35 @@ async def test_a_client_that_goes_and_a_server_that_stops_do_not_wait() -> None:
         assert await stays.closed() == b""
 
 
+@pytest.mark.parametrize("end", ["the server stops", "the client sends no more"])
+async def test_a_request_that_ends_with_a_wait_is_the_last_one(end: str) -> None:
+    begun, may_end = asyncio.Event(), asyncio.Event()
+
+    async def handle(_services: Any, exchange: Any, _request: Any) -> None:
+        begun.set()
+        await may_end.wait()
+        exchange.throttle(LONG_MS)
+        exchange.respond(response(3, exchange.version, brokers=(), topics=(), cluster_id="c"))
+
+    async with Wire() as wire:
+        wire.handle("metadata", handle)
+        peer = await wire.peer()
+        peer.send(peer.request("metadata", 12, topics=()))
+        await begun.wait()
+        closing = None
+        if end == "the server stops":
+            closing = asyncio.create_task(wire.listener.close(LONG_MS / 1000))
+            await asyncio.sleep(0.01)
+        else:
+            peer.writer.write_eof()
+            await asyncio.sleep(0.05)
+        may_end.set()
+        assert (await peer.answer("metadata", 12)).throttle_time.total_seconds() == 60
+        assert await asyncio.wait_for(peer.closed(), 20) == b""
+        if closing is not None:
+            await asyncio.wait_for(closing, 20)
+
+
 async def test_requests_before_the_end_are_served_after_the_wait() -> None:
     async with Wire() as wire:
         throttle_metadata(wire, 100)

@@ -184,7 +184,9 @@ class Connection(asyncio.Protocol):
         # The coordinator knows the connection of a pending member id for as long as that is valid.
         # No bytes are kept so long.
         self._repeated = self._transport = None
-        self._queue.clear()  # the request in progress refers to this, and is perhaps never ended
+        self._queue.clear(
+            self
+        )  # the request in progress refers to this, and is perhaps never ended
         self._out.clear()
         self._shared.unread.set(self, 0)
         if self._throttle_timer is not None:
@@ -347,8 +349,10 @@ class Connection(asyncio.Protocol):
 
     def _go_on(self) -> None:
         if self._queue.is_throttled:
-            self._flush()
-            self._keep_reading_or_pause()
+            if self._queue.is_over:
+                self._close()
+            else:
+                self._rest()
         elif not self._next_turn_is_set and self._queue.rest():
             self._rest()
         else:

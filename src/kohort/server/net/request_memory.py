@@ -6,14 +6,14 @@ one can never lock each other out. Requests of up to `UNMETERED` bytes are not c
 `max.connections` bounds those.
 """
 
-from collections import deque
+from collections import OrderedDict
 from typing import Final, Protocol
 
 UNMETERED: Final = 64 * 1024
 
 
 class Waiter(Protocol):
-    """A connection that waits for memory."""
+    """A connection that waits for the memory of one request; hashed by identity."""
 
     is_open: bool
     """False: it needs no memory any more."""
@@ -28,7 +28,7 @@ class RequestMemory:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._waiting: deque[tuple[int, Waiter]] = deque()
+        self._waiting: OrderedDict[Waiter, int] = OrderedDict()
         self.used = 0
 
     def take(self, size: int, waiter: Waiter) -> bool:
@@ -37,7 +37,7 @@ class RequestMemory:
         A request larger than the limit gets its memory when no other request holds any.
         """
         if self._waiting or not self._fits(size):
-            self._waiting.append((size, waiter))
+            self._waiting[waiter] = size
             return False
         self.used += size
         return True
@@ -45,14 +45,22 @@ class RequestMemory:
     def give_back(self, size: int) -> None:
         """Give memory back that was taken or granted."""
         self.used -= size
+        self._grant()
+
+    def forget(self, waiter: Waiter) -> None:
+        """A connection is lost: those that waited behind it may get memory now."""
+        if self._waiting.pop(waiter, None) is not None:
+            self._grant()
+
+    def _grant(self) -> None:
         while self._waiting:
-            wanted, waiter = self._waiting[0]
-            if waiter.is_open and not self._fits(wanted):
+            waiter, size = next(iter(self._waiting.items()))
+            if waiter.is_open and not self._fits(size):
                 return
-            self._waiting.popleft()
+            del self._waiting[waiter]
             if waiter.is_open:
-                self.used += wanted
-                waiter.memory_granted(wanted)
+                self.used += size
+                waiter.memory_granted(size)
 
     def _fits(self, size: int) -> bool:
         return self._limit <= 0 or self.used == 0 or self.used + size <= self._limit

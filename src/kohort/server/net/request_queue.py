@@ -132,7 +132,12 @@ class RequestQueue:
         """Whether to close the connection: no request is taken any more, none is to be awaited."""
         if self.in_progress is not None:
             return self.has_ended and self.is_parked
-        return self.is_draining or (self.has_ended and self.needs_bytes)
+        return self.is_draining or (self.has_ended and self._has_no_frame)
+
+    @property
+    def _has_no_frame(self) -> bool:
+        """Whether no whole frame waits, as far as it is known."""
+        return self.needs_bytes or (self.is_throttled and self._reader.is_empty)
 
     # Events
 
@@ -152,17 +157,16 @@ class RequestQueue:
             is_done = self.is_parked
         else:
             # A client that does not read still has responses to get, or is idle.
-            is_done = self.is_writable and (
-                self.needs_bytes or (self.is_throttled and self._reader.is_empty)
-            )
+            is_done = self.is_writable and self._has_no_frame
         self.has_ended = not is_done
         return self.has_ended
 
-    def clear(self) -> None:
-        """The connection is lost: drop bytes, requests and memory."""
+    def clear(self, waiter: Waiter) -> None:
+        """The connection is lost: drop bytes, requests and memory, also what `waiter` waits for."""
         self.in_progress = None
         self._reader = FrameReader(self._reader.limit)
         self.give_memory_back()
+        self._memory.forget(waiter)
 
     # Memory
 
