@@ -421,6 +421,76 @@ async def test_a_session_that_cannot_be_renewed_ends_the_connection(fake: FakeBr
         await connection.send("heartbeat", **HEARTBEAT)
 
 
+def bearer(source: Any) -> Security:
+    return Security(protocol="SASL_PLAINTEXT", mechanism="OAUTHBEARER", token=source)
+
+
+class Source:
+    """Gives a token, and never returns the next time."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    async def token(self) -> str:
+        self.calls += 1
+        if self.calls > 1:
+            await asyncio.get_running_loop().create_future()
+        return "token"
+
+
+def renewals() -> list[asyncio.Task[Any]]:
+    return [each for each in asyncio.all_tasks() if "_renew" in repr(each)]
+
+
+async def test_a_source_of_tokens_that_never_returns_ends_the_connection(fake: FakeBroker) -> None:
+    fake.on("sasl_handshake", {})
+    fake.on("sasl_authenticate", {"auth_bytes": b"", "session_lifetime_ms": 20})
+    connection = await opened(fake, security=bearer(Source()), request_timeout_ms=200)
+    await asyncio.sleep(0.05)
+    async with asyncio.timeout(60):
+        with pytest.raises(BrokerUnreachableError, match=r"0\.2 s: the source of its tokens \(tok"):
+            await connection.send("heartbeat", **HEARTBEAT)
+    assert not renewals()
+
+
+async def test_a_connection_that_is_closed_does_not_wait_for_a_token(fake: FakeBroker) -> None:
+    fake.on("sasl_handshake", {})
+    fake.on("sasl_authenticate", {"auth_bytes": b"", "session_lifetime_ms": 20})
+    source = Source()
+    connection = await opened(fake, security=bearer(source))
+    async with asyncio.timeout(60):
+        while source.calls < 2:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+    await connection.close()
+    await asyncio.sleep(0)
+    assert not renewals()
+
+
+async def test_a_first_token_that_never_comes_is_named(fake: FakeBroker) -> None:
+    fake.on("sasl_handshake", {})
+    source = Source()
+    source.calls = 1
+    with pytest.raises(BrokerUnreachableError, match=r"within .* the source of its tokens"):
+        await opened(fake, security=bearer(source), socket_connection_setup_timeout_ms=200)
+
+
+async def test_no_request_is_sent_after_a_renewal_that_failed(
+    fake: FakeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the error: the broker would refuse all requests of the old session."""
+    fake.on("sasl_handshake", {})
+    fake.on("sasl_authenticate", {"auth_bytes": b"", "session_lifetime_ms": 20})
+    connection = await opened(fake, security=sasl())
+
+    def fault(_security: Security) -> Any:
+        raise RuntimeError("a fault")
+
+    monkeypatch.setattr(Security, "exchange", fault)
+    await asyncio.sleep(0.1)
+    with pytest.raises(BrokerUnreachableError, match="could not be renewed: a fault"):
+        await connection.send("heartbeat", **HEARTBEAT)
+
+
 @pytest.fixture
 async def tls(certificate: tuple[Path, Path]) -> AsyncIterator[FakeBroker]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

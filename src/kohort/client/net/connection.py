@@ -18,7 +18,12 @@ from kohort.client.config import UNIX, Address, ClientConfig
 from kohort.client.errors import BrokerUnreachableError, RequestTimeoutError
 from kohort.client.net.connect_errors import format_address, protocol_hint, raises_unreachable
 from kohort.client.net.counters import NetCounters
-from kohort.client.net.handshake import ASSUMED_VERSIONS, VersionRanges, request_versions
+from kohort.client.net.handshake import (
+    ASSUMED_VERSIONS,
+    VersionRanges,
+    request_versions,
+    source_hint,
+)
 from kohort.client.net.in_flight_requests import InFlightRequests
 from kohort.client.net.receiving import Receiver
 from kohort.client.net.sasl_session import SaslSession
@@ -69,7 +74,12 @@ class Connection(asyncio.BufferedProtocol):
         self._slots = asyncio.Semaphore(config.max_in_flight_requests_per_connection)
         self._gate = SendGate()
         self._sasl = SaslSession(
-            self._send_now, config.security, self._gate, self._in_flight, self.fail
+            self._send_now,
+            config.security,
+            self._gate,
+            self._in_flight,
+            self.fail,
+            message_timeout_s=config.request_timeout_ms / 1000,
         )
         self._idle_timer: asyncio.TimerHandle | None = None
         self._last_used = self._loop.time()
@@ -386,10 +396,10 @@ class Connection(asyncio.BufferedProtocol):
         )
 
     def _silence_hint(self) -> str:
-        """Possible cause if a port accepts connections and sends no bytes."""
-        if self._broker_versions is not ASSUMED_VERSIONS:
-            return ""
-        return ": it sent no response to the first request; is this a Kafka listener?"
+        """Possible cause if a connection is not complete in time."""
+        if self._broker_versions is ASSUMED_VERSIONS:
+            return ": it sent no response to the first request; is this a Kafka listener?"
+        return "" if len(self._in_flight) else source_hint(self._config.security)
 
     def _protocol_hint(self) -> str:
         """Possible cause if a listener does not respond to the first request."""

@@ -4,13 +4,18 @@ ApiVersions is sent in the highest version that kio has. A broker without that v
 v0 with UNSUPPORTED_VERSION and its own versions; then the request is repeated.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
 from kohort import __version__
-from kohort.client.errors import AuthenticationError, UnsupportedVersionError
+from kohort.client.errors import (
+    AuthenticationError,
+    BrokerUnreachableError,
+    UnsupportedVersionError,
+)
 from kohort.client.net.versions import (
     API_VERSIONS,
     Frame,
@@ -84,10 +89,11 @@ async def _request_in_version(submit: Submit, version: int) -> Any:
     return (wire("api_versions", 0) if refused else encoding).read(bytes(frame), 4)
 
 
-async def authenticate(send: Send, security: Security) -> int:
+async def authenticate(send: Send, security: Security, timeout_s: float) -> int:
     """Authenticate by SASL; returns the session's lifetime in ms (KIP-368), 0 without an end.
 
-    Raises AuthenticationError, BrokerUnreachableError.
+    `timeout_s`: limit for a message of the client, such as for the source of its tokens. Raises
+    AuthenticationError, BrokerUnreachableError.
     """
     # After SaslHandshake v0, messages would have no Kafka framing.
     try:
@@ -104,7 +110,7 @@ async def authenticate(send: Send, security: Security) -> int:
         )
     exchange = security.exchange()
     try:
-        message = await anext(exchange)
+        message = await _within(timeout_s, anext(exchange), security)
         for _ in range(_MAX_STEPS):
             response = await send("sasl_authenticate", auth_bytes=message)
             if response.error_code is not ErrorCode.none:
@@ -114,7 +120,7 @@ async def authenticate(send: Send, security: Security) -> int:
                     f"{_advice(security)}"
                 )
             try:
-                message = await exchange.asend(response.auth_bytes)
+                message = await _within(timeout_s, exchange.asend(response.auth_bytes), security)
             except StopAsyncIteration:
                 return int(getattr(response, "session_lifetime", _NO_TIME) // _MS)
     except (UnicodeDecodeError, ValueError) as error:
@@ -124,6 +130,24 @@ async def authenticate(send: Send, security: Security) -> int:
     finally:
         await exchange.aclose()
     raise AuthenticationError(f"{security.mechanism}: no end after {_MAX_STEPS} messages")
+
+
+async def _within(timeout_s: float, message: Awaitable[bytes], security: Security) -> bytes:
+    try:
+        async with asyncio.timeout(timeout_s):
+            return await message
+    except TimeoutError:
+        raise BrokerUnreachableError(
+            f"{security.mechanism}: the client's message took longer than {timeout_s:g} s"
+            f"{source_hint(security)}"
+        ) from None
+
+
+def source_hint(security: Security) -> str:
+    """Possible cause if the client itself is slow to authenticate."""
+    if security.mechanism == "OAUTHBEARER":
+        return ": the source of its tokens (token) did not return"
+    return ""
 
 
 def _advice(security: Security) -> str:
