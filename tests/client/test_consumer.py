@@ -133,10 +133,21 @@ async def test_the_last_of_concurrent_assignments_is_read(consumer: Consumer) ->
     )
     assert consumer.assignment == {SECOND}
     assert await read(consumer, 1) == [(1, 4)]
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("turns", range(12))
+async def test_a_cancelled_assignment_changes_nothing_and_leaves_nothing(
+    consumer: Consumer, turns: int
+) -> None:
+    """Wherever it waits, also before the first request begins."""
+    await consumer.assign([SECOND])
     removing = asyncio.create_task(consumer.assign([FIRST]))
-    await asyncio.sleep(0)
+    for _ in range(turns):
+        await asyncio.sleep(0)
     removing.cancel()
     await asyncio.wait([removing])
+    assert consumer.assignment == ({SECOND} if removing.cancelled() else {FIRST})
     await consumer.assign([FIRST, SECOND])
     assert consumer.assignment == {FIRST, SECOND}
 

@@ -7,6 +7,7 @@ other error is the group's result. The error of one group does not affect anothe
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from kohort.client.admin.changes import repeated
@@ -99,7 +100,8 @@ async def _attempt(
 ) -> dict[GroupId, T | KohortError]:
     responses: dict[GroupId, T | KohortError] = {}
     by_node: dict[int, list[GroupId]] = {}
-    (coordinators,) = await _results_until([cluster.coordinators(groups, key_type)], deadline)
+    find = partial(cluster.coordinators, groups, key_type)
+    (coordinators,) = await _results_until([find], deadline)
     for group in groups:
         node = coordinators if isinstance(coordinators, KohortError) else coordinators[group]
         if isinstance(node, KohortError):
@@ -107,7 +109,10 @@ async def _attempt(
         else:
             by_node.setdefault(node, []).append(group)
     outcomes = await _results_until(
-        (_send_to_node(cluster, node, node_groups, send) for node, node_groups in by_node.items()),
+        [
+            partial(_send_to_node, cluster, node, node_groups, send)
+            for node, node_groups in by_node.items()
+        ],
         deadline,
     )
     for requested, response in zip(by_node.values(), outcomes, strict=True):
@@ -127,19 +132,22 @@ async def _send_to_node(
     return {group: responses.get(group, missing) for group in groups}
 
 
-async def _results_until(waits: Iterable[Awaitable[T]], deadline: float) -> list[T | KohortError]:
-    """The result or KohortError of each wait; `_TimeUpError` at the deadline."""
+async def _results_until(
+    requests: Iterable[Callable[[], Awaitable[T]]], deadline: float
+) -> list[T | KohortError]:
+    """The result or KohortError of each request; `_TimeUpError` at the deadline."""
 
-    async def result_of(wait: Awaitable[T]) -> T | KohortError:
+    # Functions, as a coroutine would never be awaited if its task is cancelled before it begins.
+    async def result_of(request: Callable[[], Awaitable[T]]) -> T | KohortError:
         try:
             async with asyncio.timeout(max(deadline - _now(), 0.001)):
-                return await wait
+                return await request()
         except TimeoutError:
             return _TimeUpError("no response at all")
         except KohortError as error:
             return error.with_traceback(None)
 
-    return await asyncio.gather(*map(result_of, waits))
+    return await asyncio.gather(*map(result_of, requests))
 
 
 def _now() -> float:

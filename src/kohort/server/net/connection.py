@@ -442,7 +442,7 @@ class Connection(asyncio.Protocol):
         self._work = work = WorkTime()
         later = work.begin(partial(dispatch, exchange, frame, body_at))
         if later is not None:
-            self._run(later)
+            self._run(later).add_done_callback(lambda _: work.close())
 
     def _take_token(self, frame: bytes, login: Login) -> None:
         """Take a message of a SASL mechanism, as it comes after SaslHandshake v0."""
@@ -469,10 +469,11 @@ class Connection(asyncio.Protocol):
         self._queue.is_throttled = False
         self._pump()
 
-    def _run(self, coroutine: Coroutine[Any, Any, None]) -> None:
+    def _run(self, coroutine: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         task = asyncio.get_running_loop().create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._done)
+        return task
 
     def _done(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
