@@ -555,6 +555,7 @@ async def test_a_producer_closes_the_cluster_that_it_opened(config: ClientConfig
         ({"compression": "brotli"}, "one of none, gzip, snappy, lz4, zstd"),
         ({"acks": 1, "enable_idempotence": True}, "idempotence needs acks=all"),
         ({"max_in_flight_requests_per_connection": 6}, "max_in_flight"),
+        ({"connections_per_broker": 1_001}, "connections_per_broker is 1001"),
         ({"buffer_memory": 0}, "buffer_memory"),
         ({"linger_ms": "5"}, "linger_ms is '5'"),
         ({"linger_ms": -1}, "linger_ms is -1"),

@@ -29,6 +29,7 @@ _HIGHEST_LEVEL: Final = {Codec.GZIP: 9, Codec.ZSTD: 22}
 _REMEMBERED: Final = 5
 """Batches of a producer id that a broker remembers, to recognise duplicates."""
 _MOST_IN_FLIGHT: Final = 1_000
+_MAX_CONNECTIONS: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +53,7 @@ class ProducerConfig:
     transactional_id: str | None = None
     transaction_timeout_ms: int = 60_000
     connections_per_broker: int = 1
-    """Each has its share of the partitions.
+    """1 to 1,000; each has its share of the partitions.
 
     A broker handles one request of a connection at a time.
     """
@@ -94,12 +95,12 @@ class ProducerConfig:
             1,
             most,
         )
+        validate_int("connections_per_broker", self.connections_per_broker, 1, _MAX_CONNECTIONS)
         for name, least in (
             ("max_request_size", 1),
             ("buffer_memory", 1),
             ("delivery_timeout_ms", 1),
             ("transaction_timeout_ms", 1),
-            ("connections_per_broker", 1),
             ("batch_size", 0),
             ("max_block_ms", 0),
         ):

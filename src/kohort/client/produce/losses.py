@@ -46,9 +46,13 @@ class Losses:
         self._failed: deque[ProduceBatch] = deque(maxlen=_MAX_BATCHES)
 
     def add(self, batch: ProduceBatch) -> None:
-        """Remember a failed batch; the oldest one is logged if there are too many."""
-        if len(self._failed) == _MAX_BATCHES:
-            log.error("%s", undelivered([self._failed[0]]))
+        """Remember a failed batch.
+
+        If there are too many, the oldest one is forgotten, and logged unless its errors were
+        raised.
+        """
+        if len(self._failed) == _MAX_BATCHES and (lost := undelivered([self._failed[0]])):
+            log.error("%s", lost)
         self._failed.append(batch)
 
     def clear(self) -> None:
