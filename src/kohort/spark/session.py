@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kohort.errors import ConfigError
 from kohort.spark.java import java_environment
+from kohort.spark.java_process import java_ends_if_not_connected
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,7 +55,8 @@ def spark_session(
     chosen: dict[str, bool | float | int | str | None] = {**_settings(master), **(settings or {})}
     builder = configured(SparkSession.builder.master(master).appName(name))
     try:
-        spark = builder.config(map=chosen).getOrCreate()
+        with java_ends_if_not_connected():
+            spark = builder.config(map=chosen).getOrCreate()
     except PySparkRuntimeError as error:
         raise ConfigError(f"Spark did not start with master {master}: {error}") from error
     try:
