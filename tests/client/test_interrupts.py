@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
@@ -28,8 +28,9 @@ from kohort.client import (
 from kohort.client.concurrency import background_loop
 from kohort.client.group import OfferedBatch
 from kohort.client.net import Connection
+from kohort.client.produce.batch import ProduceBatch
 from kohort.client.sync import Consumer, ConsumerGroup, Producer, run
-from kohort.errors import unless_error
+from kohort.errors import ErrorCode, KafkaError, unless_error
 from kohort.server.broker import Broker
 from kohort.server.config.config import Config
 from kohort.types import TopicPartition
@@ -175,7 +176,12 @@ def test_each_record_counts_once(config: ClientConfig, interrupts: Interrupts, w
     assert totals(config) == fed
 
 
-READS = ("client/sync/group.py", "client/sync/consumer.py", "client/concurrency/background.py")
+READS = (
+    "client/sync/group.py",
+    "client/sync/consumer.py",
+    "client/sync/producer.py",
+    "client/concurrency/background.py",
+)
 
 
 @contextmanager
@@ -259,12 +265,12 @@ def admin(config: ClientConfig) -> Iterator[Admin]:
 
 
 @contextmanager
-def each_line(points: Points) -> Iterator[None]:
-    """Count the lines in which this thread ends something of a blocking client."""
+def each_line(points: Points, names: Collection[str] = ENDS) -> Iterator[None]:
+    """Count the lines of these functions of the blocking clients in this thread."""
 
     def trace(frame: FrameType, event: str, _argument: object) -> Any:
         code = frame.f_code
-        if not code.co_filename.endswith((*READS, *LINES)) or code.co_name not in ENDS:
+        if not code.co_filename.endswith((*READS, *LINES)) or code.co_name not in names:
             return None
         if event == "line":
             points.count()
@@ -489,4 +495,117 @@ def tells_of_losses(error: BaseException | None) -> bool:
     """Whether it, or what came before it, has the errors of records."""
     return error is not None and (
         isinstance(error, UndeliveredError) or tells_of_losses(error.__cause__ or error.__context__)
+    )
+
+
+STDLIB = ("/threading.py", "/futures/_base.py", "/asyncio/base_events.py")
+
+
+@contextmanager
+def each_instruction_of(points: Points, *files: str) -> Iterator[None]:
+    """Count the instructions that this thread executes in these files and the standard library."""
+
+    def trace(frame: FrameType, event: str, _argument: object) -> Any:
+        if not frame.f_code.co_filename.endswith((*files, *STDLIB)):
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            points.count()
+        return trace
+
+    with tracing(trace):
+        yield
+
+
+def answers(loop: asyncio.AbstractEventLoop) -> bool:
+    """Whether the loop still runs what it is given."""
+    alive = threading.Event()
+    loop.call_soon_threadsafe(alive.set)
+    return alive.wait(60)
+
+
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
+def test_an_interrupted_call_leaves_no_lock_locked() -> None:
+    """In any instruction, also of the standard library: the loop would wait for the lock."""
+    at, is_struck = 0, True
+
+    async def soon() -> int:
+        await asyncio.sleep(0)
+        return 1
+
+    while is_struck:
+        at += 1
+        points = Points(at, interrupt)
+        with suppress(KeyboardInterrupt), each_instruction_of(points, "concurrency/background.py"):
+            assert run(soon()) == 1
+        is_struck = points.is_struck
+        assert answers(background_loop().loop), f"after an interrupt at instruction {at}"
+        assert run(soon()) == 1
+
+
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
+def test_an_interrupted_send_leaves_no_lock_locked(config: ClientConfig) -> None:
+    at, is_struck = 0, True
+    with Producer(config, linger_ms=0) as producer:
+        producer.send_and_wait("orders", b"first")
+        while is_struck:
+            at += 1
+            points = Points(at, interrupt)
+            delivery = None
+            with (
+                suppress(KeyboardInterrupt),
+                each_instruction_of(points, "sync/producer.py"),
+            ):
+                delivery = producer.send("orders", b"value")
+            is_struck = points.is_struck
+            assert answers(background_loop().loop), f"after an interrupt at instruction {at}"
+            assert producer.send("orders", b"next").result(timeout_s=60).offset > 0
+            assert delivery is None or delivery.done()
+
+
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
+@pytest.mark.parametrize("why", ["refused", "undelivered"])
+def test_the_error_of_an_interrupted_result_is_not_lost(
+    config: ClientConfig, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    """The interrupt has it as its cause, or `flush` raises it."""
+    feed(config, [b"first"])
+    at, is_struck = 0, True
+    with Producer(config, linger_ms=0) as producer:
+        while is_struck:
+            at += 1
+            value = b"x" * (2_000_000 + at)
+            if why == "refused":
+                text = f"{len(value) + 32} bytes"
+                delivery = producer.send("orders", value)
+            else:
+                text = f"attempt {at}"
+                fail_batches(monkeypatch, text)
+                delivery = producer.send("orders", b"second")
+            points = Points(at, interrupt)
+            with each_line(points, ("result", "run_to_its_end", "start", "wait", "exception")):
+                try:
+                    delivery.result()
+                except (KeyboardInterrupt, KafkaError) as error:
+                    told: BaseException = error
+            is_struck = points.is_struck
+            if not tells(told, text):
+                with pytest.raises(UndeliveredError, match=text):
+                    producer.flush()
+        producer.flush()
+
+
+def fail_batches(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """No batch that is sent from now on gets into the log."""
+
+    def fail(batch: ProduceBatch, _base_offset: int, _append_time: int) -> None:
+        batch.fail(KafkaError(ErrorCode.invalid_record, text))
+
+    monkeypatch.setattr(ProduceBatch, "succeed", fail)
+
+
+def tells(error: BaseException | None, text: str) -> bool:
+    """Whether it, or what came before it, has that text."""
+    return error is not None and (
+        text in str(error) or tells(error.__cause__, text) or tells(error.__context__, text)
     )

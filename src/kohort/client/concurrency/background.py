@@ -1,16 +1,81 @@
-"""The event loop of a program that has none: one for each process, on a daemon thread."""
+"""The event loop of a program that has none: one for each process, on a daemon thread.
+
+An interrupt (KeyboardInterrupt) may hit a caller between any two instructions. One inside
+`Condition.__enter__` or `__exit__` leaves the lock locked, and the loop would then wait for it
+forever. So a caller's thread takes no lock that the loop takes too: not that of a
+`concurrent.futures.Future` either. It waits on a `SimpleQueue`, whose lock is no Python code's.
+"""
 
 import asyncio
 import os
+import queue
 import threading
 from collections.abc import Awaitable, Coroutine
-from concurrent.futures import CancelledError, Future, wait
-from typing import Any, TypeVar
+from concurrent.futures import CancelledError, Future
+from typing import Any, Final, Generic, TypeVar
 
 from kohort.client.concurrency.cancellation import to_its_end
 from kohort.errors import KohortError
 
 T = TypeVar("T")
+
+
+class _Work(Generic[T]):
+    """Work on the loop, for which one thread waits."""
+
+    __slots__ = ("_ended", "_loop", "_task", "_work")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> None:
+        self._loop = loop
+        self._work = work
+        self._task: asyncio.Task[T] | None = None
+        self._ended: queue.SimpleQueue[None] = queue.SimpleQueue()
+
+    # In the thread that waits
+
+    def start(self) -> None:
+        self._loop.call_soon_threadsafe(self._begin)
+
+    def cancel(self) -> None:
+        """Cancel the work where it waits first, also if `start` was interrupted before it began."""
+        self._loop.call_soon_threadsafe(self._cancel)
+
+    @property
+    def is_done(self) -> bool:
+        return self._task is not None and self._task.done()
+
+    def wait(self) -> None:
+        """Wait until the work has ended."""
+        while not self.is_done:
+            self._ended.get()
+
+    def result(self) -> T:
+        """Wait for the result. Raises what the work raised, and CancelledError."""
+        try:
+            self.wait()
+            assert self._task is not None
+            if self._task.cancelled():
+                raise CancelledError
+            return self._task.result()
+        finally:
+            del self  # it refers to the error, and the error to this frame
+
+    def exception(self) -> BaseException | None:
+        """The error of work that has ended, if any."""
+        assert self._task is not None
+        return CancelledError() if self._task.cancelled() else self._task.exception()
+
+    # On the loop
+
+    def _begin(self) -> None:
+        if self._task is None:
+            self._task = self._loop.create_task(self._work)
+            self._task.add_done_callback(lambda _: self._ended.put(None))
+
+    def _cancel(self) -> None:
+        self._begin()
+        assert self._task is not None
+        self._loop.call_soon(self._task.cancel)  # once it has begun
 
 
 class BackgroundLoop:
@@ -47,13 +112,16 @@ class BackgroundLoop:
 
         Raises what `work` raises, and KohortError on the loop's own thread or after a fork.
         """
-        self._validate_thread(work)
-        future = self.start(work)
+        begun = self._prepared(work)
         try:
-            return future.result()
+            begun.start()
+            return begun.result()
         except BaseException:
-            future.cancel()
+            if not begun.is_done:
+                begun.cancel()
             raise
+        finally:
+            del begun  # it refers to the error, and the error to this frame
 
     def run_to_its_end(self, work: Coroutine[Any, Any, T]) -> T:
         """As `run`, but an interrupt is raised when `work` has ended, and its outcome is known.
@@ -61,35 +129,23 @@ class BackgroundLoop:
         `work` is cancelled where it waits first, and decides when it ends. The error with which it
         ended is the cause of the interrupt. A second interrupt is raised at once.
         """
-        self._validate_thread(work)
+        begun = self._prepared(work)
         try:
-            self.validate_process()
-        except KohortError:
-            work.close()
-            raise
-        tasks: list[asyncio.Task[T]] = []
-        result: Future[T] = Future()
-
-        def start() -> None:
-            if not tasks:
-                tasks.append(self.loop.create_task(work))
-                tasks[0].add_done_callback(lambda task: _copy(task, result))
-
-        def cancel() -> None:
-            start()  # interrupted before it was begun
-            self.loop.call_soon(tasks[0].cancel)  # once it has begun, so that it can decide
-
-        try:
-            self.loop.call_soon_threadsafe(start)
-            return result.result()
+            begun.start()
+            return begun.result()
         except BaseException as error:
-            if not result.done():
-                self.loop.call_soon_threadsafe(cancel)
-                wait([result])
-            failure = result.exception()
-            if failure is error or isinstance(failure, CancelledError):
-                raise
-            raise error from failure
+            if not begun.is_done:
+                begun.cancel()
+                begun.wait()
+            failure = begun.exception()
+            try:
+                if failure is error or isinstance(failure, CancelledError):
+                    raise
+                raise error from failure
+            finally:
+                del failure
+        finally:
+            del begun  # it refers to the error, and the error to this frame
 
     def run_uncancelled(self, work: Coroutine[Any, Any, None]) -> None:
         """As `run_to_its_end`, for work that an interrupt does not cancel."""
@@ -99,10 +155,22 @@ class BackgroundLoop:
 
         self.run_to_its_end(uncancelled())
 
-    def _validate_thread(self, work: Coroutine[Any, Any, Any]) -> None:
-        if threading.current_thread() is self._thread:
+    def _prepared(self, work: Coroutine[Any, Any, T]) -> _Work[T]:
+        """Raises KohortError on the loop's own thread, and as `validate_process`."""
+        try:
+            if threading.current_thread() is self._thread:
+                raise KohortError(
+                    "a callback on the client's own thread cannot wait for the client"
+                )
+            self.validate_process()
+        except KohortError:
             work.close()
-            raise KohortError("a callback on the client's own thread cannot wait for the client")
+            raise
+        return _Work(self.loop, work)
+
+    def stop(self) -> None:
+        """End the loop's thread."""
+        self.loop.call_soon_threadsafe(self.loop.stop)
 
     async def wait(self, result: Awaitable[T]) -> T:
         """Wait on the loop, while the caller's thread is blocked: this suspends nothing."""
@@ -111,15 +179,6 @@ class BackgroundLoop:
             return await result
 
         return self.run(waiting())
-
-
-def _copy(task: asyncio.Task[T], result: "Future[T]") -> None:
-    if task.cancelled():
-        result.set_exception(CancelledError())
-    elif (error := task.exception()) is not None:
-        result.set_exception(error)
-    else:
-        result.set_result(task.result())
 
 
 def run_here(work: Coroutine[Any, Any, T]) -> T:
@@ -133,17 +192,20 @@ def run_here(work: Coroutine[Any, Any, T]) -> T:
     raise KohortError("work that is to run without an event loop waited for something else")
 
 
-_lock = threading.Lock()
-_of_this_process: BackgroundLoop | None = None
+_loops: Final[dict[int, BackgroundLoop]] = {}
+"""By process. No lock: `setdefault` is atomic, and a fork would copy a lock as it is."""
 
 
 def background_loop() -> BackgroundLoop:
     """The loop of this process, which is started if it does not run yet."""
-    global _of_this_process
-    with _lock:
-        if _of_this_process is None or not _of_this_process.is_of_this_process:
-            _of_this_process = BackgroundLoop()
-        return _of_this_process
+    pid = os.getpid()
+    found = _loops.get(pid)
+    if found is None:
+        started = BackgroundLoop()
+        found = _loops.setdefault(pid, started)
+        if found is not started:  # another thread was faster
+            started.stop()
+    return found
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:

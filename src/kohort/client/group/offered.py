@@ -6,14 +6,16 @@ not taken is withdrawn then, and also when another offset is sought.
 """
 
 import asyncio
-import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from kohort.client.fetch import Batch
 from kohort.client.group.generation import Generation
 from kohort.client.group_errors import GenerationEndedError
 from kohort.types import TopicPartition
+
+_TAKEN: Final = "taken"
+_WITHDRAWN: Final = "withdrawn"
 
 
 class OfferedBatch:
@@ -30,25 +32,21 @@ class OfferedBatch:
         self.is_sought = False
         """Whether another offset was sought meanwhile."""
         self.is_abandoned = False
-        self._taken = False
-        self._withdrawn = False
-        self._lock = threading.Lock()
+        self._fate: dict[None, str] = {}
+        """Taken or withdrawn, whichever came first. No lock: an interrupt might leave it locked."""
 
     def take(self) -> bool:
         """Whether the application has it now; False if it was withdrawn."""
-        with self._lock:
-            self._taken = not self._withdrawn
-            return self._taken
+        return self._fate.setdefault(None, _TAKEN) is _TAKEN
 
     def withdraw(self) -> bool:
         """Whether the application does not get it; False if it has it already."""
-        with self._lock:
-            self._withdrawn = not self._taken
-            return self._withdrawn
+        return self._fate.setdefault(None, _WITHDRAWN) is _WITHDRAWN
 
     def undelivered(self) -> int:
         """Offsets of the batch if the application has not taken it, else 0."""
-        return 0 if self._taken else self.batch.next_offset - self.batch.first_offset
+        is_taken = self._fate.get(None) is _TAKEN
+        return 0 if is_taken else self.batch.next_offset - self.batch.first_offset
 
 
 class OfferedBatches:

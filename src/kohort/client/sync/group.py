@@ -18,7 +18,6 @@ import signal
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, Generic, Self, TypeVar, Unpack, cast
 
@@ -102,7 +101,7 @@ class ConsumerGroup(MethodHints, Generic[K, V]):
         """That batch once the application has it; not while it is deserialized."""
         self._generations: dict[TopicPartition, Generation] = {}
         """The generation of each partition's last batch, to commit offsets after it."""
-        self._serving: Future[None] | None = None
+        self._serving: asyncio.Task[None] | None = None
         self._closed = False
         self._stops = False
         """Whether `stop` was called: batches on their way are not taken any more."""
@@ -274,7 +273,7 @@ class ConsumerGroup(MethodHints, Generic[K, V]):
             offered = self._offered[0]
             if offered is None:
                 if not self._closed:
-                    serving.result()
+                    self._loop.run(_result_of(serving))
                 raise StopIteration
             if self._stops:
                 self._refuse(offered)
@@ -334,7 +333,7 @@ class ConsumerGroup(MethodHints, Generic[K, V]):
         """
         return self._group.metrics()
 
-    def _entered(self) -> "Future[None]":
+    def _entered(self) -> asyncio.Task[None]:
         self._loop.validate_process()
         if self._serving is None:
             raise KohortError("enter the group first: with ConsumerGroup(...) as group")
@@ -379,7 +378,7 @@ class ConsumerGroup(MethodHints, Generic[K, V]):
 
     async def _begin(self) -> None:
         await self._group.__aenter__()
-        self._serving = self._loop.start(self._serve())
+        self._serving = asyncio.create_task(self._serve())
 
     async def _serve(self) -> None:
         try:
@@ -391,7 +390,7 @@ class ConsumerGroup(MethodHints, Generic[K, V]):
         finally:
             self._offer(None)
 
-    async def _end(self, serving: "Future[None]") -> None:
+    async def _end(self, serving: asyncio.Task[None]) -> None:
         self._group.stop("the application closes")
         for each in tuple(self._offered):
             if each is not None:
@@ -400,9 +399,16 @@ class ConsumerGroup(MethodHints, Generic[K, V]):
         try:
             await self._group.close()
         finally:  # also if it is cancelled, which closes all the same
-            if not serving.done():
-                await asyncio.wait([asyncio.wrap_future(serving)])
+            await asyncio.wait([serving])
+            if not serving.cancelled():
+                serving.exception()  # mark it as read: the iteration has raised it, or nobody asks
             self._closed = True
+
+
+async def _result_of(serving: asyncio.Task[None]) -> None:
+    """Wait for the end of a task that goes on if the caller is interrupted. Raises its error."""
+    await asyncio.wait([serving])
+    serving.result()
 
 
 def _minus(offset: int | None, difference: int) -> int | None:

@@ -13,11 +13,9 @@ times as much as the record.
 import asyncio
 import atexit
 import logging
-import threading
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
-from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Final, Generic, NamedTuple, Self, Unpack
 
@@ -55,44 +53,65 @@ _OVERHEAD: Final = 200
 class Delivery:
     """The outcome of one record."""
 
-    __slots__ = ("_loop", "is_heard", "queued")
+    __slots__ = ("_accepted", "_change", "_loop", "is_heard", "refusal")
 
     def __init__(self, loop: BackgroundLoop) -> None:
         self._loop = loop
-        self.queued: Future[AsyncDelivery] = Future()
-        """Set when the producer took the record, or refused it."""
+        self._accepted: AsyncDelivery | None = None
+        self._change: asyncio.Event | None = None
+        """Set when the producer took or refused the record, if that is waited for."""
+        self.refusal: Exception | None = None
+        """The error with which the producer refused the record."""
         self.is_heard = False
-        """Whether somebody got the error with which it was refused."""
+        """Whether a caller got that error."""
 
     def result(self, timeout_s: float | None = None) -> RecordMetadata:
         """Wait for the place of the record in the log.
 
-        Raises the error of its delivery, and TimeoutError after `timeout_s`.
+        Raises the error of its delivery, and TimeoutError after `timeout_s`. An interrupt has the
+        error as its cause if it was known by then.
         """
-        return self._loop.run(self._wait(timeout_s))
-
-    async def queued_or_refused(self) -> None:
-        """Wait until `queued` is set; raises nothing of it."""
-        queued = asyncio.wrap_future(self.queued)
-        queued.add_done_callback(_mark_as_read)
-        await asyncio.wait([queued])
-
-    async def _wait(self, timeout_s: float | None) -> RecordMetadata:
-        async with asyncio.timeout(timeout_s):
-            await self.queued_or_refused()
-            self.is_heard = True
-            return await self.queued.result()
+        return self._loop.run_to_its_end(self._wait(timeout_s))
 
     def done(self) -> bool:
         """Whether the outcome is known."""
-        if not self.queued.done():
-            return False
-        return self.queued.exception() is not None or self.queued.result().done()
+        if self._accepted is not None:
+            return self._accepted.done()
+        return self.refusal is not None
 
+    # On the loop
 
-def _mark_as_read(future: "asyncio.Future[AsyncDelivery]") -> None:
-    if not future.cancelled():
-        future.exception()
+    def accept(self, accepted: AsyncDelivery) -> None:
+        """The producer took the record."""
+        self._accepted = accepted
+        if self._change is not None:
+            self._change.set()
+
+    def refuse(self, error: Exception) -> None:
+        """The producer did not take the record."""
+        self.refusal = error
+        if self._change is not None:
+            self._change.set()
+
+    async def queued_or_refused(self) -> None:
+        """Wait until the producer took or refused the record."""
+        if self._accepted is None and self.refusal is None:
+            if self._change is None:
+                self._change = asyncio.Event()
+            await self._change.wait()
+
+    async def raise_refusal(self) -> None:
+        """Wait until the producer took the record. Raises the error with which it refused it."""
+        await self.queued_or_refused()
+        if self.refusal is not None:
+            self.is_heard = True
+            raise fresh(self.refusal)
+
+    async def _wait(self, timeout_s: float | None) -> RecordMetadata:
+        async with asyncio.timeout(timeout_s):
+            await self.raise_refusal()
+            assert self._accepted is not None
+            return await self._accepted
 
 
 class _Gathered(NamedTuple):
@@ -135,10 +154,12 @@ class Producer(MethodHints, Generic[K_in, V_in]):
         self._producer = AsyncProducer(config, **options)
         self._gathered: deque[_Gathered] = deque()
         self._size = 0
-        self._is_taking = False
+        """Bytes of it, or a little more or less: threads add to it without a lock."""
+        self._is_woken = False
         """Whether the loop takes what is gathered, or was told to."""
         self._taking: asyncio.Task[None] | None = None
-        self._changed = threading.Condition()
+        self._room = asyncio.Event()
+        """Set when the loop has taken records, or takes no more; for `send`, which waits for it."""
         self._last: Delivery | None = None
         """Of the last record that the loop took."""
         self._known: set[str] = set()
@@ -211,26 +232,46 @@ class Producer(MethodHints, Generic[K_in, V_in]):
             None if partition is None else as_partition(partition),
             time.time_ns() // 1_000_000 if timestamp is None else as_timestamp(timestamp),
         )
-        with self._changed:
-            self._wait_for_room(topic)
-            if self._closed:
-                raise KohortError(f"{topic}: the producer is closed, and sends no more records")
-            self._gathered.append(record)
-            self._size += record.size
-            if not self._is_taking:
-                self._loop.loop.call_soon_threadsafe(self._begin_taking)
-                self._is_taking = True  # after it: an interrupt may come between the two
+        if not self._has_room():
+            self._loop.run(self._wait_for_room(topic))
+        if self._closed:
+            raise KohortError(f"{topic}: the producer is closed, and sends no more records")
+        self._gathered.append(record)
+        self._size += record.size
+        self._wake()
+        if self._closed:  # by another thread meanwhile, which perhaps took the record
+            self._loop.run(delivery.raise_refusal())
         return delivery
 
-    def _wait_for_room(self, topic: str) -> None:
+    # An interrupt may come between any two instructions of the caller's thread, which therefore
+    # takes no lock: a lock that stays locked would hold up the loop. A deque needs none.
+
+    def _has_room(self) -> bool:
+        return self._size < _GATHERED_BYTES or not self._gathered
+
+    def _wake(self) -> None:
+        """Have the loop take what is gathered."""
+        if not self._is_woken:
+            try:
+                self._is_woken = True  # before the loop sets it back
+                self._loop.loop.call_soon_threadsafe(self._begin_taking)
+            except BaseException:  # interrupted
+                self._is_woken = False
+                raise
+
+    async def _wait_for_room(self, topic: str) -> None:
         limit_s = self._producer.config.max_block_ms / 1000
-        if not self._changed.wait_for(
-            lambda: self._closed or self._size < _GATHERED_BYTES, limit_s
-        ):
+        try:
+            async with asyncio.timeout(limit_s):
+                while not (self._closed or self._has_room()):
+                    self._begin_taking()
+                    self._room.clear()
+                    await self._room.wait()
+        except TimeoutError:
             raise BufferFullError(
                 f"{topic}: the records sent before were not taken within {limit_s:g} s, as "
                 "buffer_memory is full; send more slowly, or raise buffer_memory or max_block_ms"
-            )
+            ) from None
 
     def send_and_wait(
         self,
@@ -321,9 +362,8 @@ class Producer(MethodHints, Generic[K_in, V_in]):
         return lost
 
     async def _close(self) -> None:
-        with self._changed:  # here, as an interrupt in the caller's thread might leave it locked
-            self._closed = True
-            self._changed.notify_all()
+        self._closed = True
+        self._room.set()
         await self._settled(self._producer.close)
 
     async def _close_at_once(self) -> UndeliveredError | None:
@@ -343,28 +383,35 @@ class Producer(MethodHints, Generic[K_in, V_in]):
     async def _take(self) -> None:
         """Give the producer all that is gathered, in order, until nothing is left."""
         while True:
-            with self._changed:
-                records, self._size = tuple(self._gathered), 0
-                self._gathered.clear()
-                self._changed.notify_all()
-                if not records:
-                    self._is_taking = False
-                    return
+            self._is_woken = True
+            records = self._ungathered()
+            if records:
                 self._last = records[-1].delivery
-            for record in records:
-                await self._queue(record)
+                for record in records:
+                    await self._queue(record)
+                continue
+            self._is_woken = False
+            if not self._gathered:  # from now on a thread that gathers a record wakes the loop
+                return
+
+    def _ungathered(self) -> list[_Gathered]:
+        """What is gathered by now; threads gather more meanwhile."""
+        self._size = 0
+        records = [self._gathered.popleft() for _ in range(len(self._gathered))]
+        self._room.set()
+        return records
 
     async def _queue(self, record: _Gathered) -> None:
         delivery, topic, value, key, headers, partition, timestamp = record
         try:
-            queued = await self._producer.send(
+            accepted = await self._producer.send(
                 topic, value, key=key, headers=headers, partition=partition, timestamp=timestamp
             )
         except Exception as error:
-            delivery.queued.set_exception(error)
+            delivery.refuse(error)
             self._refused.append(delivery)
         else:
-            delivery.queued.set_result(queued)
+            delivery.accept(accepted)
 
     async def _settled(self, end: Callable[[], Awaitable[None]]) -> None:
         """Call `end` once all is queued. Raises its UndeliveredError with the refused records."""
@@ -380,8 +427,7 @@ class Producer(MethodHints, Generic[K_in, V_in]):
 
     async def _taken(self) -> None:
         """Wait until the producer took or refused what was gathered by now."""
-        with self._changed:
-            last = self._gathered[-1].delivery if self._gathered else self._last
+        last = self._gathered[-1].delivery if self._gathered else self._last
         self._begin_taking()
         if last is not None:
             await last.queued_or_refused()
@@ -389,7 +435,7 @@ class Producer(MethodHints, Generic[K_in, V_in]):
     def _with_refusals(self, lost: UndeliveredError | None) -> UndeliveredError | None:
         """The error that names also the records that the producer did not take."""
         refused, self._refused = self._refused, []
-        errors = [each.queued.exception() for each in refused if not each.is_heard]
+        errors = [delivery.refusal for delivery in refused if not delivery.is_heard]
         found = [error for error in errors if isinstance(error, Exception)]
         if not found:
             return lost
