@@ -8,7 +8,7 @@ import pytest
 
 from kohort.cli import reading_progress
 from kohort.cli.generation_words import changes
-from kohort.cli.group_log import SHOWN_UNREADABLE, TOPIC, GroupLog, read_group_log
+from kohort.cli.group_log import MAX_UNREADABLE_SHOWN, TOPIC, GroupLog, read_group_log
 from kohort.client.admin import Admin
 from kohort.client.cluster import Cluster
 from kohort.client.config import ClientConfig
@@ -92,7 +92,7 @@ async def test_broken_records_are_passed_over_and_told(broker: Broker, admin: Ad
     append(broker, generation(1, clients=["anna"]), *broken, cut, generation(2))
     log = await read(admin)
     assert [each.generation for each in log.generations] == [1, 2]
-    assert (log.unreadable_count, len(log.unreadable)) == (4, SHOWN_UNREADABLE)
+    assert (log.unreadable_count, len(log.unreadable)) == (4, MAX_UNREADABLE_SHOWN)
     assert log.unreadable[1].startswith("offset 2: ")
 
 
@@ -121,7 +121,7 @@ class Terminal(io.StringIO):
 
 
 def test_progress_is_shown_on_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading_progress, "AFTER_S", -1)
+    monkeypatch.setattr(reading_progress, "PROGRESS_DELAY_S", -1)
     for stderr, is_shown in ((Terminal(), True), (io.StringIO(), False)):
         monkeypatch.setattr(sys, "stderr", stderr)
         with reading_progress.reading_progress("t-0", 100, 300) as show:
@@ -131,7 +131,7 @@ def test_progress_is_shown_on_terminals(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_progress_waits_for_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading_progress, "AFTER_S", 3_600)
+    monkeypatch.setattr(reading_progress, "PROGRESS_DELAY_S", 3_600)
     monkeypatch.setattr(sys, "stderr", terminal := Terminal())
     with reading_progress.reading_progress("t-0", 0, 10) as show:
         show(10)

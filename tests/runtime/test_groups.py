@@ -10,7 +10,7 @@ import pytest
 
 from kohort.coordinator import jobs
 from kohort.coordinator.config import GroupCoordinatorConfig
-from kohort.coordinator.consumer.target import MOST_AT_ONCE
+from kohort.coordinator.consumer.target import MAX_IMMEDIATE_SIZE
 from kohort.coordinator.journal import Cause
 from kohort.coordinator.offsets import offset_tombstone
 from kohort.coordinator.records import (
@@ -540,7 +540,7 @@ async def test_a_target_that_cannot_be_computed_is_logged_once_and_tried_again(m
     def broken(*_, **__):
         raise ZeroDivisionError
 
-    topics = FixedTopics([TopicImage("t", UUID(int=1), 2 * MOST_AT_ONCE)], 1)
+    topics = FixedTopics([TopicImage("t", UUID(int=1), 2 * MAX_IMMEDIATE_SIZE)], 1)
     async with serving(topics=topics) as served:
         with monkeypatch.context() as patch:
             patch.setattr(jobs, "assign", broken)

@@ -18,7 +18,7 @@ Division = Mapping[MemberId, tuple[TopicPartition, ...]]
 GENERATION = 1
 """The generation in which each member got its partitions: one for all, so every claim counts."""
 
-MOST_ROUNDS = 5
+MAX_ROUNDS = 5
 """Rebalances that a plan follows; Kafka's cooperative assignor needs two."""
 
 
@@ -143,7 +143,7 @@ def _settle(assignor: Assignor, topics: Topics, members: Sequence[Member]) -> tu
 
     The last assignment and the number of rounds.
     """
-    for rounds in range(1, MOST_ROUNDS + 1):
+    for rounds in range(1, MAX_ROUNDS + 1):
         assigned = assignor.assign(topics, [_joining(assignor, member) for member in members])
         after = {
             member.member_id: tuple(sorted(assigned[member.member_id].partitions))
@@ -156,7 +156,7 @@ def _settle(assignor: Assignor, topics: Topics, members: Sequence[Member]) -> tu
             return after, rounds
         members = [replace(member, owned_partitions=after[member.member_id]) for member in members]
     raise ConfigError(
-        f"{assignor.name} still revokes partitions after {MOST_ROUNDS} rebalances: it has to settle"
+        f"{assignor.name} still revokes partitions after {MAX_ROUNDS} rebalances: it has to settle"
     )
 
 

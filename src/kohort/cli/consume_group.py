@@ -20,7 +20,7 @@ from kohort.errors import ConfigError
 from kohort.types import TopicPartition
 
 COMMIT_INTERVAL_MS: Final = 1_000
-LOOK_S: Final = 0.2
+POLL_INTERVAL_S: Final = 0.2
 PROPERTIES: Final = {
     "auto.offset.reset": "start_offset",
     "group.instance.id": "instance_id",
@@ -148,7 +148,7 @@ class GroupConsumer:
             if self._sink.output.is_broken:
                 raise BrokenPipeError
             with suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_S):
+                async with asyncio.timeout(POLL_INTERVAL_S):
                     await generation.ending()
 
     def _note_end(self, generation: Generation, partition: TopicPartition) -> None:

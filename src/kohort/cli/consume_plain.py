@@ -13,7 +13,7 @@ from kohort.client.fetch import Fetcher
 from kohort.errors import KafkaError, KohortError, fresh
 from kohort.types import TopicPartition
 
-LOOK_MS = 200
+POLL_INTERVAL_MS = 200
 """How often it is looked whether to go on, while nothing comes."""
 
 
@@ -36,7 +36,7 @@ async def consume(
     """
     offsets = await start_offsets(admin, start, await _partitions(admin, topic, partition), group)
     stop = stop_on_signal()
-    wait_ms = LOOK_MS // 2 if exit_at_end else 500
+    wait_ms = POLL_INTERVAL_MS // 2 if exit_at_end else 500
     async with Fetcher(
         admin.cluster, isolation=isolation, out_of_range="earliest", fetch_max_wait_ms=wait_ms
     ) as fetcher:
@@ -66,7 +66,7 @@ class _Reading:
 
     async def run(self, stop: asyncio.Event) -> None:
         while not stop.is_set() and not self._sink.is_full and self._fetcher.assignment:
-            batch = await self._fetcher.next_any(max_wait_ms=LOOK_MS)
+            batch = await self._fetcher.next_any(max_wait_ms=POLL_INTERVAL_MS)
             if batch is not None:
                 tp = batch.topic_partition
                 self._at_end.discard(tp)

@@ -10,9 +10,9 @@ from kohort.coordinator.history import GroupMember, LoggedGeneration
 from kohort.types import TopicPartition
 from kohort.util.text import join_names
 
-MOST_PARTITIONS: Final = 10
+MAX_PARTITIONS_SHOWN: Final = 10
 """Partitions that are listed for one member; more are counted."""
-MOST_MEMBERS: Final = 4
+MAX_MEMBERS_SHOWN: Final = 4
 """Members whose new partitions are told one by one."""
 _HEADS: Final = {
     "created": "the group was created",
@@ -79,7 +79,7 @@ def _parts(of: LoggedGeneration) -> Iterator[str]:
 
 
 def _moves(of: LoggedGeneration, name: Callable[[GroupMember], str]) -> Iterator[str]:
-    if len(of.gained) > MOST_MEMBERS:
+    if len(of.gained) > MAX_MEMBERS_SHOWN:
         count = sum(map(len, of.gained.values()))
         yield f"{len(of.gained)} members got {count:,} partitions"
     else:
@@ -90,7 +90,7 @@ def _moves(of: LoggedGeneration, name: Callable[[GroupMember], str]) -> Iterator
 
 
 def _listed(partitions: tuple[TopicPartition, ...]) -> str:
-    if len(partitions) > MOST_PARTITIONS:
+    if len(partitions) > MAX_PARTITIONS_SHOWN:
         return f"{len(partitions):,} partitions"
     return f"{partition_list(partitions)}".replace(";", " ")
 

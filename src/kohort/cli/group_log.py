@@ -29,10 +29,10 @@ from kohort.protocol.packing import pack_string
 from kohort.types import GroupId, Timestamp, TopicPartition
 
 TOPIC: Final = "__consumer_offsets"
-BUFFERED_BYTES: Final = 16 * 1024 * 1024
+MAX_BUFFERED_BYTES: Final = 16 * 1024 * 1024
 """Fetched ahead of what is decoded."""
-LOOK_MS: Final = 200
-SHOWN_UNREADABLE: Final = 3
+POLL_INTERVAL_MS: Final = 200
+MAX_UNREADABLE_SHOWN: Final = 3
 """Records that cannot be read, of which the reasons are kept."""
 _OFFSETS: Final = frozenset({0, 1})
 _GROUP_METADATA: Final = 2
@@ -153,13 +153,13 @@ async def _batches(admin: Admin, partition: TopicPartition) -> AsyncIterator[Bat
     async with Fetcher(
         admin.cluster,
         out_of_range="earliest",
-        fetch_max_wait_ms=LOOK_MS,
-        max_buffered_bytes=BUFFERED_BYTES,
+        fetch_max_wait_ms=POLL_INTERVAL_MS,
+        max_buffered_bytes=MAX_BUFFERED_BYTES,
     ) as fetcher:
         fetcher.add(partition, start if start >= 0 else EARLIEST)
         with reading_progress(str(partition), start, end) as show:
             while (position := fetcher.position(partition)) is None or position < end:
-                batch = await fetcher.next(partition, max_wait_ms=LOOK_MS)
+                batch = await fetcher.next(partition, max_wait_ms=POLL_INTERVAL_MS)
                 if batch is not None:
                     yield batch
                     show(batch.next_offset)
@@ -212,5 +212,5 @@ def _decode(
 
 def _note_unreadable(log: GroupLog, offset: int, error: CorruptRecordError) -> None:
     log.unreadable_count += 1
-    if len(log.unreadable) < SHOWN_UNREADABLE:
+    if len(log.unreadable) < MAX_UNREADABLE_SHOWN:
         log.unreadable.append(f"offset {offset}: {error}")

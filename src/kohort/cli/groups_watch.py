@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 NOTES: Final = 8
 """Changes that the picture keeps."""
-MOST_LINES: Final = 40
+MAX_LINES: Final = 40
 _BAR: Final = 12
 FRAME: Final = 8
 """Lines of the picture besides those of partitions and notes."""
@@ -116,7 +116,7 @@ def changes(before: Described | None, now: Described) -> Iterator[str]:
         yield "the lag is 0"
 
 
-def picture(of: Described, notes: list[str], most: int = MOST_LINES) -> "RenderableType":
+def picture(of: Described, notes: list[str], most: int = MAX_LINES) -> "RenderableType":
     """The group for a terminal: `most` lines for partitions, and for the notes at the end.
 
     If there are more partitions, those with the most lag are shown.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-AFTER_S: Final = 1.0
+PROGRESS_DELAY_S: Final = 1.0
 
 
 @contextmanager
@@ -21,7 +21,11 @@ def reading_progress(name: str, start: int, end: int) -> Iterator[Callable[[int]
 
         def show(offset: int) -> None:
             nonlocal drawn
-            if drawn is None and sys.stderr.isatty() and time.monotonic() - since > AFTER_S:
+            if (
+                drawn is None
+                and sys.stderr.isatty()
+                and time.monotonic() - since > PROGRESS_DELAY_S
+            ):
                 drawn = stack.enter_context(_progress())
                 drawn.add_task(f"reading {name}", total=end - start)
             if drawn is not None:

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
     from kohort.spark.pipeline import Pipeline
 
-STOP_S: Final = 60.0
-POLL_S: Final = 0.5
+STOP_TIMEOUT_S: Final = 60.0
+POLL_INTERVAL_S: Final = 0.5
 _CAUSE: Final = re.compile(r"\bkohort(?:\.\w+)*\.[A-Z]\w*: (.+)")
 """An error of ours as Python writes it, with the name of its class."""
 _SETTINGS: Final = {
@@ -269,7 +269,7 @@ def _watched(query: Any, unfit: str, came: list[int]) -> bool:
 
     with progress(query.name, unfit) as show:
         while query.isActive and not came:
-            time.sleep(POLL_S)
+            time.sleep(POLL_INTERVAL_S)
             show(query.recentProgress)
         if came:
             query.stop()
@@ -283,9 +283,9 @@ def _watched(query: Any, unfit: str, came: list[int]) -> bool:
 
 def _await_end(query: Any) -> None:
     """A member leaves its group meanwhile."""
-    deadline = time.monotonic() + STOP_S
+    deadline = time.monotonic() + STOP_TIMEOUT_S
     while query.isActive and time.monotonic() < deadline:
-        time.sleep(POLL_S)
+        time.sleep(POLL_INTERVAL_S)
 
 
 def _failure(error: str) -> str:

@@ -27,7 +27,7 @@ from kohort.log.worker_logs import WorkerLogs
 
 T = TypeVar("T")
 
-_LINE_EVERY_S: Final = 5.0
+_PROGRESS_INTERVAL_S: Final = 5.0
 _MB: Final = 1_000_000
 
 
@@ -51,7 +51,7 @@ class _Progress:
     def __call__(self, count: int) -> None:
         self._done += count
         now = time.monotonic()
-        if now - self._told >= _LINE_EVERY_S:
+        if now - self._told >= _PROGRESS_INTERVAL_S:
             self._told = now
             total = f"{self._total / _MB:.0f} MB"
             print_line(f"{self._what} {self._done / _MB:.0f} of {total}", to=sys.stderr)

@@ -21,7 +21,7 @@ from kohort.errors import KohortError, fresh
 
 _PAUSE_S: Final = 1.0
 """Time in which a request that could not be sent is not tried again."""
-_MOST_FAILED: Final = 1_000
+_MAX_FAILED: Final = 1_000
 _SUBJECT_NAMES: Final = {"subject.name.strategy.type": "TOPIC"}
 """confluent-kafka's default asks the registry for associations first, which others do not have."""
 
@@ -183,7 +183,7 @@ class SchemaRegistry:
             return UnknownSchemaError(f"schema registry {self.url}: {told}")
         explained = SchemaRegistryError(f"schema registry {self.url}: {told}")
         if _is_unreachable(error):
-            if len(self._failed) >= _MOST_FAILED:
+            if len(self._failed) >= _MAX_FAILED:
                 self._failed.clear()
             self._failed[of] = asyncio.get_running_loop().time() + _PAUSE_S, explained
         return explained

@@ -11,7 +11,7 @@ from kohort.columnar.schema import HEADERS
 
 Array: TypeAlias = Any
 
-_LEAST_TOPICS: Final = 1 << 14
+_MIN_TOPICS: Final = 1 << 14
 
 
 class Buffer:
@@ -60,7 +60,7 @@ def bitmap(rows: int) -> Buffer:
 
 def topic_column(topic: str, rows: int) -> pa.Array:
     """`topic`, `rows` times, as a slice of a column cached for each topic and power of two."""
-    return _topics(topic, max(_LEAST_TOPICS, 1 << (rows - 1).bit_length() if rows else 0)).slice(
+    return _topics(topic, max(_MIN_TOPICS, 1 << (rows - 1).bit_length() if rows else 0)).slice(
         0, rows
     )
 

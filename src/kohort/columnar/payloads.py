@@ -20,7 +20,7 @@ from kohort.protocol.compression import MAX_INFLATED, Buffer, decompress
 
 Array: TypeAlias = Any
 
-_LEAST_RECORD: Final = 7
+_MIN_RECORD_BYTES: Final = 7
 """Bytes of a record with neither key, value nor headers."""
 _CHECKED: Final = [kernels.POSITION, kernels.SIZE, kernels.CRC]
 
@@ -172,7 +172,7 @@ def _validate_crc(view: memoryview, batch: list[int]) -> None:
 
 def _validate_counts(records: Table) -> None:
     counts, sizes = records[:, kernels.COUNT], records[:, kernels.SIZE]
-    wrong = np.flatnonzero((counts <= 0) | (counts * _LEAST_RECORD > sizes))
+    wrong = np.flatnonzero((counts <= 0) | (counts * _MIN_RECORD_BYTES > sizes))
     if len(wrong):
         raise corrupt(
             int(records[wrong[0], kernels.BASE_OFFSET]),

@@ -19,7 +19,7 @@ from kohort.coordinator.fold import AnyGroup
 from kohort.coordinator.offsets import offset_tombstone
 from kohort.coordinator.records import GroupMetadataKey, GroupMetadataRecord
 from kohort.coordinator.requests import (
-    TOMBSTONES_AT_ONCE,
+    TOMBSTONE_CHUNK,
     DeleteGroup,
     DescribeGroup,
     DiscardOffsets,
@@ -86,7 +86,7 @@ def delete_group(group: AnyGroup | None, request: DeleteGroup, step: Step) -> No
         error = ErrorCode.non_empty_group
     else:
         error = ErrorCode.none
-        if len(group.offsets) + len(group.offsets.pending or ()) > TOMBSTONES_AT_ONCE:
+        if len(group.offsets) + len(group.offsets.pending or ()) > TOMBSTONE_CHUNK:
             _delete_large_group(group, request, step)
             return
         tombstones(group, step)
@@ -107,7 +107,7 @@ def _delete_large_group(group: AnyGroup, request: DeleteGroup, step: Step) -> No
 
 def discard_offsets(group: AnyGroup | None, event: DiscardOffsets, step: Step) -> None:
     """Write some of the tombstones; `group` is one that was made since."""
-    for partition in event.offsets.take(TOMBSTONES_AT_ONCE):
+    for partition in event.offsets.take(TOMBSTONE_CHUNK):
         if group is None or partition not in group.offsets:
             step.record(offset_tombstone(event.group, partition))
     if event.offsets or event.offsets.pending:

@@ -63,11 +63,11 @@ from kohort.protocol.subscription import subscribed_topics
 from kohort.types import Instant, Reply, Timestamp, TopicPartition
 
 GROUP_ID_NOT_FOUND_SINCE = 9
-FETCHED_AT_ONCE = 500
+FETCH_CHUNK = 500
 """Offsets of a response to an OffsetFetch of everything that are unpacked at once."""
 RECORD_OVERHEAD = 32
 """Most bytes of a record of an offset beside its group, topic and value."""
-LEAST_RECORD_BYTES = 1 + 24 + RECORD_OVERHEAD
+MIN_RECORD_BYTES = 1 + 24 + RECORD_OVERHEAD
 """Bytes of a record with an empty group id: a topic of one character, the shortest value."""
 _LAST_TIMESTAMP = 2**63 - 1
 _EMPTY = State.EMPTY
@@ -241,7 +241,7 @@ def _validate_size(
     request: OffsetCommit | TxnOffsetCommit, config: GroupCoordinatorConfig
 ) -> ErrorCode:
     """Refuse a commit that is too large for one batch even if all its strings are empty."""
-    least = len(request.offsets) * (len(request.group) + LEAST_RECORD_BYTES)
+    least = len(request.offsets) * (len(request.group) + MIN_RECORD_BYTES)
     return ErrorCode.unknown_server_error if least > config.max_commit_bytes else NONE
 
 
@@ -304,7 +304,7 @@ def fetch_offsets(group: AnyGroup | None, request: OffsetFetch) -> OffsetFetchRe
     offsets = CommittedOffsets() if group is None else group.offsets
     ids, unstable = request.topic_ids, _unstable(offsets, request)
     if request.partitions is None:
-        if len(offsets) > FETCHED_AT_ONCE:
+        if len(offsets) > FETCH_CHUNK:
             return OffsetFetchResponse(offsets=_Everything(offsets.snapshot(), ids, unstable))
         return OffsetFetchResponse(offsets=tuple(_Everything(offsets, ids, unstable)))
     return OffsetFetchResponse(

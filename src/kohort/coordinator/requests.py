@@ -242,7 +242,7 @@ Request: TypeAlias = (
 )
 
 
-TOMBSTONES_AT_ONCE: Final = 1_000
+TOMBSTONE_CHUNK: Final = 1_000
 """Offsets that one event deletes: some milliseconds of deciding and appending."""
 
 
@@ -260,7 +260,7 @@ class ConnectionClosed:
 class TopicsDeleted:
     """Topics are gone, and so are the offsets committed for them.
 
-    One event deletes at most `TOMBSTONES_AT_ONCE` offsets: it is repeated until none is left.
+    One event deletes at most `TOMBSTONE_CHUNK` offsets: it is repeated until none is left.
     """
 
     topics: frozenset[str]

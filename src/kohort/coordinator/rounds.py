@@ -14,7 +14,7 @@ from typing import Final
 from kohort.coordinator.journal import Cause, Rebalance
 from kohort.types import Instant, OnResponse, Timestamp
 
-MOST_CAUSES: Final = 32
+MAX_CAUSES: Final = 32
 
 
 @dataclass(slots=True)
@@ -54,7 +54,7 @@ class Round:
 
     def note(self, causes: Sequence[Cause]) -> None:
         """Keep the first causes and count the rest: a thousand members have a thousand causes."""
-        kept = causes[: max(MOST_CAUSES - len(self.causes), 0)]
+        kept = causes[: max(MAX_CAUSES - len(self.causes), 0)]
         self.causes += kept
         self.more_causes += len(causes) - len(kept)
 

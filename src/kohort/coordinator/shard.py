@@ -64,7 +64,7 @@ from kohort.coordinator.records import (
 )
 from kohort.coordinator.refusal import refuse
 from kohort.coordinator.requests import (
-    TOMBSTONES_AT_ONCE,
+    TOMBSTONE_CHUNK,
     Committer,
     ConnectionClosed,
     ConsumerGroupHeartbeat,
@@ -473,7 +473,7 @@ class Shard(Fold):
             if (group := self.groups.get(group_id)) is not None
             for partition in group.offsets.of_topics(event.topics)
         )
-        for group_id, partition in islice(committed, TOMBSTONES_AT_ONCE):
+        for group_id, partition in islice(committed, TOMBSTONE_CHUNK):
             step.record(offset_tombstone(group_id, partition))
         return step.result()
 

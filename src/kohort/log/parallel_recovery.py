@@ -22,7 +22,7 @@ from kohort.types import TopicPartition
 
 logger = logging.getLogger("kohort.log")
 
-_LINE_EVERY_S: Final = 5.0
+_PROGRESS_INTERVAL_S: Final = 5.0
 _MB: Final = 1_000_000
 
 Found: TypeAlias = tuple[list[Segment], Checkpoint]
@@ -37,7 +37,7 @@ def recover_all(
     load: Load,
     threads: int,
     *,
-    line_every_s: float = _LINE_EVERY_S,
+    line_every_s: float = _PROGRESS_INTERVAL_S,
 ) -> dict[TopicPartition, Outcome]:
     """`load` the logs in these directories, `threads` at once, with a log line now and then.
 

@@ -57,10 +57,10 @@ QUICK_READ: Final = 4_000
 """Records whose keys and timestamps are quick to check."""
 QUICK_COMPRESSED: Final = 128 * 1024
 """Bytes that are quick to compress."""
-_TOLD: Final = 1_000
+_MAX_RECORD_ERRORS: Final = 1_000
 """Refused records of a batch that its response names, the first ones."""
-_LOOKED_UP_EVERY: Final = 1_024
-"""Records that are read between two looks at whether somebody still waits for the result."""
+_ABANDONED_CHECK_RECORDS: Final = 1_024
+"""Records that are read before it is checked again whether the request was abandoned."""
 
 
 class HeavyBatchError(Exception):
@@ -272,7 +272,7 @@ def _unless_abandoned(
     found: Iterable[records.RawRecord], effort: Effort
 ) -> Iterator[records.RawRecord]:
     for index, record in enumerate(found):
-        if index % _LOOKED_UP_EVERY == 0 and effort.abandoned:
+        if index % _ABANDONED_CHECK_RECORDS == 0 and effort.abandoned:
             raise AbandonedError
         yield record
 
@@ -308,7 +308,7 @@ def _validate_records(
     largest = NO_TIMESTAMP
     stamped = header.max_timestamp if header.is_log_append_time else None
     for index, (_, _, timestamp_delta, _, key, _, _) in enumerate(found):
-        told = len(refused) < _TOLD
+        told = len(refused) < _MAX_RECORD_ERRORS
         timestamp = stamped if stamped is not None else header.base_timestamp + timestamp_delta
         largest = max(largest, timestamp)
         if rules.compacted and key is None:

@@ -63,7 +63,7 @@ _SMALLEST_RAW = 6 << 1
 _RUN = 128
 """Records of one size that are looked for at once; more would cost too much where sizes vary."""
 _EVEN = bytes(range(0, 256, 2))
-_LEAST = -(1 << 63)
+_INT64_MIN = -(1 << 63)
 """Below every timestamp delta."""
 _NULL = encode_varint(-1)
 _NO_HEADERS = encode_varint(0)
@@ -163,7 +163,7 @@ def measure(data: Buffer, position: int, count: int) -> int:
     still be wrong.
     """
     _validate_count(data, position, count)
-    largest = _LEAST
+    largest = _INT64_MIN
     signs = length = alike = 0
     left = count
     try:

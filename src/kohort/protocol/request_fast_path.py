@@ -27,13 +27,13 @@ Columns: TypeAlias = tuple[bytes, Sequence[int], Sequence[bytes]]
 Its partitions; and for each of them the int64 offset and the int32 leader epoch, as they came.
 """
 
-_FIRST_HEARTBEAT_WITH_INSTANCE: Final = 3
-_FIRST_FLEXIBLE_HEARTBEAT: Final = 4
+_HEARTBEAT_INSTANCE_ID_SINCE: Final = 3
+_HEARTBEAT_FLEXIBLE_SINCE: Final = 4
 
 
 def read_heartbeat(data: bytes, at: int, version: int) -> Member | None:
     """The fields of a HeartbeatRequest v0-4; before v3 the instance id is None."""
-    if version >= _FIRST_FLEXIBLE_HEARTBEAT:
+    if version >= _HEARTBEAT_FLEXIBLE_SINCE:
         return read_member(data, at)
     try:
         group_size = _int16(data, at)[0]
@@ -44,7 +44,7 @@ def read_heartbeat(data: bytes, at: int, version: int) -> Member | None:
         if group_size < 0 or member_size < 0:
             return None
         instance_id = None
-        if version >= _FIRST_HEARTBEAT_WITH_INSTANCE:
+        if version >= _HEARTBEAT_INSTANCE_ID_SINCE:
             instance_size = _int16(data, instance_at)[0]
             if instance_size >= 0:
                 end = instance_at + 2 + instance_size
@@ -125,7 +125,7 @@ def read_steady_heartbeat(data: bytes, at: int, version: int) -> Member | None:
 SingleBatch: TypeAlias = tuple[int, str | UUID, int, bytes]
 """(acks, name or from v13 id of the topic, partition, records) of a ProduceRequest."""
 
-_FIRST_PRODUCE_WITH_IDS: Final = 13
+_PRODUCE_TOPIC_IDS_SINCE: Final = 13
 _TAGS_OF_ALL: Final = bytes(3)
 """Empty tags of the partition, the topic and the request."""
 
@@ -137,7 +137,7 @@ def read_single_batch(data: bytes, at: int, version: int) -> SingleBatch | None:
         if data[at] or data[at + 7] != 2:
             return None
         key: str | UUID
-        if version >= _FIRST_PRODUCE_WITH_IDS:
+        if version >= _PRODUCE_TOPIC_IDS_SINCE:
             end = at + 24
             key = UUID(bytes=data[at + 8 : end])
         else:
@@ -162,7 +162,7 @@ OFFSET_BYTES: Final = 18
 """Size of a partition in an OffsetCommit v8-10 without metadata and tags: partition, offset and
 leader epoch, then a byte each for the metadata (null or empty) and the tags.
 """
-_MANY: Final = 1_000
+_MAX_PARTITIONS: Final = 1_000
 """Most partitions of a topic that are read here; a layout is kept for each number of them."""
 
 
@@ -191,7 +191,7 @@ def read_offset_commit(
             if many > 126:
                 many, first = (many - 127 | data[first] << 7) - 1, first + 1
             if (
-                not 0 < many <= _MANY
+                not 0 < many <= _MAX_PARTITIONS
                 or data[first - 1] > 127
                 or (data[position] > 127 and not by_id)
             ):

@@ -31,7 +31,7 @@ MAX_SHARES: Final = 20_000
 
 Clients choose their ids: many of them must not have the use of a user forgotten.
 """
-LONGEST_NAME: Final = 249
+MAX_NAME_LENGTH: Final = 249
 """Characters of a name that is remembered as it is, of a longer one a digest."""
 MAX_REQUEST_THROTTLE_MS: Final = 1000
 """Longest wait for request time: Kafka's, one window."""
@@ -224,7 +224,7 @@ def _address(name: str) -> _Address:
 
 def _shortened(name: str) -> str:
     """Short key for a name: clients choose their ids, of up to 32,767 bytes."""
-    if len(name) <= LONGEST_NAME:
+    if len(name) <= MAX_NAME_LENGTH:
         return name
     return hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()
 

@@ -13,7 +13,7 @@ from typing import Final
 from kohort.types import Instant
 
 _MS_PER_S: Final = 1000
-_LONGEST_MS: Final = 2**63 - 1
+_MAX_MS: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,4 +114,4 @@ class TokenBucket:
 
 def _milliseconds(wait: float) -> int:
     """Rounded as in Java: a bound of nearly nothing makes a wait without end."""
-    return round(min(wait, _LONGEST_MS))
+    return round(min(wait, _MAX_MS))

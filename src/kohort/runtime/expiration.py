@@ -7,9 +7,9 @@ from typing import Final
 from kohort.coordinator.fold import AnyGroup
 from kohort.coordinator.requests import ExpireOffsets, ExpireSomeOffsets
 
-EXPIRED_TOGETHER: Final = 4_000
+EXPIRATION_CHUNK: Final = 4_000
 """Offsets, or groups without any, that are checked for expiry in one turn."""
-EXPIRED_AT_ONCE: Final = 1_000
+GROUP_EXPIRATION_CHUNK: Final = 1_000
 """Offsets of a larger group that are checked in one turn: all of them may be due."""
 
 
@@ -22,14 +22,14 @@ def turns(groups: Iterable[AnyGroup]) -> Iterator[ExpireOffsets | ExpireSomeOffs
     size = 0
     for group in groups:
         offsets = len(group.offsets)
-        if offsets > EXPIRED_TOGETHER:
+        if offsets > EXPIRATION_CHUNK:
             yield from _parts(group)
             offsets = len(group.offsets)
-            if offsets > EXPIRED_TOGETHER:
+            if offsets > EXPIRATION_CHUNK:
                 continue
         ids.append(group.id)
         size += 1 + offsets
-        if size >= EXPIRED_TOGETHER:
+        if size >= EXPIRATION_CHUNK:
             yield ExpireOffsets(tuple(ids))
             ids, size = [], 0
     if ids:
@@ -38,5 +38,5 @@ def turns(groups: Iterable[AnyGroup]) -> Iterator[ExpireOffsets | ExpireSomeOffs
 
 def _parts(group: AnyGroup) -> Iterator[ExpireSomeOffsets]:
     partitions = iter(group.offsets.snapshot())
-    while some := tuple(islice(partitions, EXPIRED_AT_ONCE)):
+    while some := tuple(islice(partitions, GROUP_EXPIRATION_CHUNK)):
         yield ExpireSomeOffsets(group.id, some)

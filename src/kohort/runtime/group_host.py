@@ -18,7 +18,7 @@ from kohort.coordinator.journal import Rebalance
 from kohort.coordinator.records import Record, TransactionMarker
 from kohort.coordinator.refusal import refuse, refuse_while_loading
 from kohort.coordinator.requests import (
-    TOMBSTONES_AT_ONCE,
+    TOMBSTONE_CHUNK,
     Committer,
     Heartbeat,
     OffsetColumns,
@@ -37,7 +37,7 @@ from kohort.runtime.log_reading import Batches
 from kohort.runtime.shard_host import HostContext, HostState, OnceLogged, ShardHost
 from kohort.types import Reply
 
-_GROUPS_AT_ONCE: Final = 1_000
+_GROUP_CHUNK: Final = 1_000
 """Groups that are searched for offsets of deleted topics in one turn."""
 _AT_END: Final = object()
 # Looking a member of an enum up takes as long as a call, and these are looked up for every request.
@@ -286,7 +286,7 @@ class GroupHost(ShardHost[Request, Event, Record, Rebalance, Result]):
                 if number:
                     yield
                 event = TopicsDeleted(names, groups)
-                while (decided := self.post(event)) and len(decided.records) == TOMBSTONES_AT_ONCE:
+                while (decided := self.post(event)) and len(decided.records) == TOMBSTONE_CHUNK:
                     yield
                 if self.shard is not shard:
                     return  # `_deleted_topics` has them
@@ -400,5 +400,5 @@ def _not_ready() -> KafkaError:
 
 
 def _some_at_a_time(groups: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    for start in range(0, len(groups), _GROUPS_AT_ONCE):
-        yield tuple(groups[start : start + _GROUPS_AT_ONCE])
+    for start in range(0, len(groups), _GROUP_CHUNK):
+        yield tuple(groups[start : start + _GROUP_CHUNK])

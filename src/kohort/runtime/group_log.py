@@ -34,7 +34,7 @@ from kohort.runtime.log_reading import Batches, KnownKeys, small_batch
 from kohort.types import Timestamp
 
 _BATCH_BYTES = 1 << 19
-_ROWS_AT_ONCE = 8_192
+_ROW_CHUNK = 8_192
 _WEIGHT = 8
 """Committed offsets in columns that are read as fast as one record by itself."""
 _DIVIDED_BYTES = 1 << 24
@@ -135,7 +135,7 @@ def read_records(reads: Iterable[Batches]) -> Iterator[list[Entry]]:
         for entry, size in _entries(data, known, pending):
             found.append(entry)
             rows += size
-            if rows > _ROWS_AT_ONCE:
+            if rows > _ROW_CHUNK:
                 yield found
                 found, rows = [], 0
         yield found

@@ -43,7 +43,7 @@ logger = logging.getLogger("kohort.groups")
 
 APPEND_BOUNDS_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
 
-_LISTED_AT_ONCE = 500
+_LIST_CHUNK = 500
 """Groups listed before other tasks run."""
 
 
@@ -278,7 +278,7 @@ class Groups(Shards[GroupHost, TimerKey]):
         respond = cast("Callable[[Response], None]", request.on_response)
         if not self.is_loaded:
             respond(ListGroupsResponse(error=ErrorCode.coordinator_load_in_progress))
-        elif sum(len(host.shard.groups) for host in self._hosts) <= _LISTED_AT_ONCE:
+        elif sum(len(host.shard.groups) for host in self._hosts) <= _LIST_CHUNK:
             respond(list_groups(self.groups(), request))
         else:
             self._begin(self._list_in_slices(request, respond))
@@ -290,7 +290,7 @@ class Groups(Shards[GroupHost, TimerKey]):
         slices = TimeSlices()
         for host in self._hosts:
             following = iter(tuple(host.shard.groups.values()))
-            while some := tuple(islice(following, _LISTED_AT_ONCE)):
+            while some := tuple(islice(following, _LIST_CHUNK)):
                 listed += list_groups(some, request).groups
                 await slices.give_way()
         respond(ListGroupsResponse(groups=tuple(listed)))

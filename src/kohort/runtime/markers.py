@@ -15,8 +15,8 @@ logger = logging.getLogger("kohort.transactions")
 
 _AT_ONCE: Final = 100
 """Markers that are written in one turn, of all transactions."""
-_RETRY_AFTER_S: Final = 0.1
-_RETRY_AFTER_AT_MOST_S: Final = 10.0
+_RETRY_INTERVAL_S: Final = 0.1
+_MAX_RETRY_INTERVAL_S: Final = 10.0
 _FINISHED: Final = frozenset(
     {
         # The topic was deleted.
@@ -99,7 +99,7 @@ async def write_markers(
         coordinator_epoch,
     )
     remaining = _partitions(markers)
-    pause_s = _RETRY_AFTER_S
+    pause_s = _RETRY_INTERVAL_S
     while True:
         failed: list[TopicPartition] = []
         while some := list(islice(remaining, _AT_ONCE)):
@@ -107,7 +107,7 @@ async def write_markers(
             failed += await _write_some(writer, some, marker)
         if not failed:
             return
-        if pause_s == _RETRY_AFTER_S:
+        if pause_s == _RETRY_INTERVAL_S:
             logger.warning(
                 "transaction of %r waits for markers in %s (partitions: %d)",
                 markers.transactional_id,
@@ -116,7 +116,7 @@ async def write_markers(
             )
         remaining = iter(failed)
         await asyncio.sleep(pause_s)
-        pause_s = min(2 * pause_s, _RETRY_AFTER_AT_MOST_S)
+        pause_s = min(2 * pause_s, _MAX_RETRY_INTERVAL_S)
 
 
 def _partitions(markers: Markers) -> Iterator[TopicPartition]:

@@ -33,9 +33,9 @@ from kohort.runtime.log_reading import Batches, read_batches
 from kohort.runtime.standby import Standby
 from kohort.types import Instant, OnResponse, Reply, Timestamp
 
-_RELOAD_AFTER_AT_MOST_S: Final = 60.0
+_MAX_RELOAD_DELAY_S: Final = 60.0
 """A log that can't be read is tried less and less often."""
-_REFUSED_FOR_AT_MOST_S: Final = 10.0
+_MAX_REFUSAL_S: Final = 10.0
 """So is one that refuses appends: this long its clients wait after the disk has room again."""
 
 
@@ -413,7 +413,7 @@ class ShardHost(ABC, Generic[RequestT, EventT, RecordT, EffectT, ResultT]):
                 error,
             )
         was_loaded = self.state is HostState.ACTIVE
-        at_most_s = _REFUSED_FOR_AT_MOST_S if was_loaded else _RELOAD_AFTER_AT_MOST_S
+        at_most_s = _MAX_REFUSAL_S if was_loaded else _MAX_RELOAD_DELAY_S
         self.state = HostState.FAILED
         self._drop(append_error(error), SHARD_FAILED)
         self._task = asyncio.ensure_future(self._reload(at_most_s))
@@ -439,7 +439,7 @@ class ShardHost(ABC, Generic[RequestT, EventT, RecordT, EffectT, ResultT]):
 
     async def _reload(self, at_most_s: float) -> None:
         await asyncio.sleep(min(self._reload_after_s, at_most_s))
-        self._reload_after_s = min(2 * self._reload_after_s, _RELOAD_AFTER_AT_MOST_S)
+        self._reload_after_s = min(2 * self._reload_after_s, _MAX_RELOAD_DELAY_S)
         self.state = HostState.LOADING
         await self.load()
 

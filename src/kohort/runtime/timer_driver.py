@@ -15,9 +15,9 @@ K = TypeVar("K", bound=Hashable)
 _TICK_S: Final = 0.001
 MAX_DELAY_MS: Final = 20
 """The longest delay of a due timer while requests keep coming."""
-_FIRED_AT_ONCE: Final = 200
+_MAX_FIRED: Final = 200
 """Timers that fire in one turn of the loop."""
-_FIRED_FOR_S: Final = 0.01
+_MAX_FIRING_S: Final = 0.01
 """Time after which the others fire in the next turn."""
 
 
@@ -81,8 +81,8 @@ class TimerDriver(Generic[K]):
             self._fire_after(_TICK_S, deadline)
             return
         self._firing_at = now
-        until = perf_counter() + _FIRED_FOR_S
-        for key in islice(self._timers.due(now), _FIRED_AT_ONCE):
+        until = perf_counter() + _MAX_FIRING_S
+        for key in islice(self._timers.due(now), _MAX_FIRED):
             self._fire_one(key)
             if perf_counter() > until:
                 break

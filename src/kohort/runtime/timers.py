@@ -11,9 +11,9 @@ K = TypeVar("K", bound=Hashable)
 _Entry: TypeAlias = tuple[Instant, int, K]
 """Deadline, number in the order in which they were set, key."""
 
-SKIPPED_AT_ONCE: Final = 1_000
+SKIP_CHUNK: Final = 1_000
 """Stale entries that one call removes, in some milliseconds."""
-_SWEPT_AT_ONCE: Final = 8
+_SWEEP_CHUNK: Final = 8
 
 
 class TimerHeap(Generic[K]):
@@ -59,7 +59,7 @@ class TimerHeap(Generic[K]):
     def next_deadline(self) -> Instant | None:
         """When the next timer is due, None if none is set.
 
-        An earlier time where more than `SKIPPED_AT_ONCE` were moved or cancelled before that.
+        An earlier time where more than `SKIP_CHUNK` were moved or cancelled before that.
         """
         first = self._first()
         return None if first is None else first[0][0]
@@ -80,7 +80,7 @@ class TimerHeap(Generic[K]):
 
     def _first(self) -> "list[_Entry[K]] | None":
         """The heap with the first entry, None if there is no entry; some stale ones are removed."""
-        for _ in range(SKIPPED_AT_ONCE):
+        for _ in range(SKIP_CHUNK):
             first = self._earlier()
             if first is None or self._is_live(first[0]):
                 return first
@@ -97,7 +97,7 @@ class TimerHeap(Generic[K]):
 
     def _sweep_some(self) -> None:
         # A heap without its last entry is a heap.
-        for _ in range(min(_SWEPT_AT_ONCE, len(self._swept))):
+        for _ in range(min(_SWEEP_CHUNK, len(self._swept))):
             entry = self._swept.pop()
             if self._is_live(entry):
                 heapq.heappush(self._heap, entry)

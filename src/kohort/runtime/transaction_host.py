@@ -25,7 +25,7 @@ from kohort.transactions.result import Markers, Result, TransactionTimesOut
 from kohort.transactions.shard import Event, Shard
 from kohort.util.time_slice import TimeSlices
 
-_RESUMED_AT_ONCE: Final = 1_000
+_RESUME_CHUNK: Final = 1_000
 
 
 class _Ending:
@@ -98,8 +98,8 @@ class TransactionHost(ShardHost[Request, Event, TransactionRecord, Markers, Resu
     async def _begin(self) -> None:
         # The ids that are there now: whatever changes later sets its own timers.
         loaded, shard = tuple(self.shard.transactions.items()), self.shard
-        for start in range(0, len(loaded), _RESUMED_AT_ONCE):
-            some = loaded[start : start + _RESUMED_AT_ONCE]
+        for start in range(0, len(loaded), _RESUME_CHUNK):
+            some = loaded[start : start + _RESUME_CHUNK]
             self._apply(shard.resume(some, self._clock.now(), self._clock.timestamp()))
             await asyncio.sleep(0)
             if self.shard is not shard:

@@ -12,7 +12,7 @@ from kohort.types import Timestamp
 
 _BATCH_BYTES: Final = 1 << 17
 """Size at which a batch gets no more records: one is read in some milliseconds."""
-_RECORDS_AT_ONCE: Final = 500
+_RECORD_CHUNK: Final = 500
 
 
 def append_records(log: LogAppender, records: Iterable[TransactionRecord], now: Timestamp) -> None:
@@ -50,7 +50,7 @@ def read_records(reads: Iterable[Batches]) -> Iterator[list[TransactionRecord]]:
             latest.update(_pairs(data, position, header, known))
             position = known.take(data, position + header.size, latest)
         items = iter(latest.items())
-        while some := list(islice(items, _RECORDS_AT_ONCE)):
+        while some := list(islice(items, _RECORD_CHUNK)):
             found = (decode(*item) for item in some)
             yield [record for record in found if record is not None]
 

@@ -29,9 +29,9 @@ from kohort.transactions.shard import Shard
 from kohort.transactions.transitions import BUMPS_EPOCH
 from kohort.types import TopicPartition
 
-_EXPIRED_AT_ONCE: Final = 200
+_EXPIRATION_CHUNK: Final = 200
 """Ids that are checked for expiry in one turn. Each may have 32 KiB."""
-_MARKERS_AT_MOST_S: Final = 0.1
+_MARKERS_TIMEOUT_S: Final = 0.1
 """How long the next transaction waits for markers, as its first Produce v12 does in Kafka."""
 
 
@@ -161,7 +161,7 @@ class TransactionCoordinator(Shards[TransactionHost, TransactionTimesOut], Trans
         again only after 100 ms, although the markers are written in a millisecond.
         """
         host = self._host(producer.transactional_id)
-        await host.markers_written(producer.transactional_id, _MARKERS_AT_MOST_S)
+        await host.markers_written(producer.transactional_id, _MARKERS_TIMEOUT_S)
         return await self.add_partitions(producer, partitions, client_version)
 
     async def markers_written(self, transactional_id: str, timeout_s: float) -> None:
@@ -181,8 +181,8 @@ class TransactionCoordinator(Shards[TransactionHost, TransactionTimesOut], Trans
             await asyncio.sleep(self._expiration_s)
             for host in self._hosts:
                 ids = tuple(host.shard.transactions)
-                for start in range(0, len(ids), _EXPIRED_AT_ONCE):
-                    host.post(ExpireTransactionalIds(ids[start : start + _EXPIRED_AT_ONCE]))
+                for start in range(0, len(ids), _EXPIRATION_CHUNK):
+                    host.post(ExpireTransactionalIds(ids[start : start + _EXPIRATION_CHUNK]))
                     await host.appended()
 
     def _fire(self, host: TransactionHost, timer: TransactionTimesOut) -> None:

@@ -19,7 +19,7 @@ from kohort.security.principal import LOCAL, KafkaPrincipal
 MAX_DECISIONS: Final = 65_536
 MAX_CLIENTS: Final = 4_096
 """Principals, each with a host, whose decisions are remembered."""
-LONGEST_NAME: Final = 249
+MAX_NAME_LENGTH: Final = 249
 """Characters of a name that is remembered: the most that a topic has."""
 
 TOPIC, GROUP, CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER
@@ -98,7 +98,7 @@ class Authorizer:
 
     def remembers(self, name: str) -> bool:
         """Whether a decision on this name is to be kept; if there is no room, all are forgotten."""
-        if len(name) > LONGEST_NAME:
+        if len(name) > MAX_NAME_LENGTH:
             return False
         if self._remembered >= MAX_DECISIONS:
             self._forget()

@@ -14,7 +14,7 @@ from kohort.util.time_slice import TimeSlices
 
 logger = logging.getLogger("kohort.background")
 
-LEAST_INTERVAL_MS: Final = 100
+MIN_INTERVAL_MS: Final = 100
 """Shortest pause between two passes: a backoff of 0, which Kafka allows, must not busy the loop."""
 REOPEN_INTERVAL_S: Final = 5.0
 """Seconds between two attempts to open the logs that could not be read."""
@@ -68,7 +68,7 @@ class BackgroundTasks:
         interval_ms: int = min(
             self._config["log.retention.check.interval.ms"], self._config["log.cleaner.backoff.ms"]
         )
-        return max(interval_ms, LEAST_INTERVAL_MS) / 1000
+        return max(interval_ms, MIN_INTERVAL_MS) / 1000
 
     async def _repeat(
         self, name: str, interval: Callable[[], float], work: Callable[[], Awaitable[None]]

@@ -8,7 +8,11 @@ import pytest
 from kohort.coordinator.config import ConsumerGroupConfig, GroupCoordinatorConfig
 from kohort.coordinator.consumer.heartbeat import MAX_TOPICS
 from kohort.coordinator.consumer.steady import SteadyHeartbeat
-from kohort.coordinator.consumer.target import MOST_AT_ONCE, RETRY_AFTER_MS, STORED_AT_ONCE
+from kohort.coordinator.consumer.target import (
+    MAX_IMMEDIATE_SIZE,
+    MAX_STORED_WEIGHT,
+    RETRY_INTERVAL_MS,
+)
 from kohort.coordinator.consumer_records import (
     ConsumerGroupMemberMetadataRecord,
     ConsumerGroupMemberMetadataValue,
@@ -534,14 +538,14 @@ def test_a_heartbeat_is_not_steady_when_there_is_something_to_do(bench):
 
 
 def test_the_target_of_a_large_group_is_computed_in_the_background():
-    many = FixedTopics([TopicImage("t", T, MOST_AT_ONCE)], 1)
+    many = FixedTopics([TopicImage("t", T, MAX_IMMEDIATE_SIZE)], 1)
     bench = Bench(AT_ONCE, topics=many)
     assert told(bench.consumer_heartbeat("g", "A", 0, topics=["t"])) == (1, {})
     bench.consumer_heartbeat("g", "B", 0, topics=["t"])
     assert len(bench.jobs) == 1
     (result,) = bench.do_jobs()
     assert [brief(record)[:2] for record in result.records] == [(7, "A"), (6, 2)]
-    assert told(bench.consumer_heartbeat("g", "A", 1)) == (2, {T: tuple(range(MOST_AT_ONCE))})
+    assert told(bench.consumer_heartbeat("g", "A", 1)) == (2, {T: tuple(range(MAX_IMMEDIATE_SIZE))})
     assert bench.state() == "Assigning"
     bench.consumer_heartbeat("g", "B", -1)
     bench.do_jobs()
@@ -557,7 +561,7 @@ def test_the_target_of_members_with_many_different_names_is_computed_in_the_back
 
 
 def test_a_large_target_is_stored_in_parts():
-    names = [f"t{number}" for number in range(STORED_AT_ONCE // 20)]
+    names = [f"t{number}" for number in range(MAX_STORED_WEIGHT // 20)]
     many = FixedTopics([TopicImage(name, UUID(int=n), 21) for n, name in enumerate(names, 1)], 1)
     bench = Bench(replace(AT_ONCE, consumer=ConsumerGroupConfig()), topics=many)
     for number in range(21):
@@ -575,13 +579,13 @@ def test_a_large_target_is_stored_in_parts():
 
 def test_a_target_of_many_members_is_stored_in_few_parts():
     bench = Bench(replace(AT_ONCE, consumer=ConsumerGroupConfig()), topics=TOPICS)
-    for number in range(STORED_AT_ONCE // 5):
+    for number in range(MAX_STORED_WEIGHT // 5):
         bench.consumer_heartbeat("g", f"m{number}", 0, topics=["t"])
     bench.advance(1_000)
     bench.consumer_heartbeat("g", "m0", 2)
     (result,) = bench.do_jobs()
     assert result.rest is None
-    assert len(bench.consumer_group().targets) == STORED_AT_ONCE // 5
+    assert len(bench.consumer_group().targets) == MAX_STORED_WEIGHT // 5
 
 
 @pytest.mark.parametrize("stored", [("B",), ("C",), ("B", "C"), ("A",), ("A", "B")], ids=",".join)
@@ -609,16 +613,16 @@ def test_each_partition_has_one_target_after_a_kill_between_two_parts(assignor, 
 
 
 def test_a_static_member_that_returns_under_another_id_gets_its_part_of_a_large_target():
-    bench = Bench(AT_ONCE, topics=FixedTopics([TopicImage("t", T, MOST_AT_ONCE)], 1))
+    bench = Bench(AT_ONCE, topics=FixedTopics([TopicImage("t", T, MAX_IMMEDIATE_SIZE)], 1))
     bench.consumer_heartbeat("g", "A", 0, topics=["t"], instance_id="i")
     bench.consumer_heartbeat("g", "A", -2, instance_id="i")
     bench.consumer_heartbeat("g", "B", 0, topics=["t"], instance_id="i")
     bench.do_jobs()
-    assert told(bench.consumer_heartbeat("g", "B", 1)) == (2, {T: tuple(range(MOST_AT_ONCE))})
+    assert told(bench.consumer_heartbeat("g", "B", 1)) == (2, {T: tuple(range(MAX_IMMEDIATE_SIZE))})
 
 
 def test_the_target_of_a_deleted_group_is_none_of_its_successor():
-    bench = Bench(AT_ONCE, topics=FixedTopics([TopicImage("t", T, MOST_AT_ONCE)], 1))
+    bench = Bench(AT_ONCE, topics=FixedTopics([TopicImage("t", T, MAX_IMMEDIATE_SIZE)], 1))
     bench.consumer_heartbeat("g", "A", 0, topics=["t"])
     for epoch in range(1, 4):
         bench.consumer_heartbeat("g", "A", 1, topics=["t", f"u{epoch}"])
@@ -630,11 +634,11 @@ def test_the_target_of_a_deleted_group_is_none_of_its_successor():
     bench.post(former.done())
     assert bench.consumer_group().target_epoch == 1
     bench.do_jobs()
-    assert told(bench.consumer_heartbeat("g", "B", 1)) == (2, {T: tuple(range(MOST_AT_ONCE))})
+    assert told(bench.consumer_heartbeat("g", "B", 1)) == (2, {T: tuple(range(MAX_IMMEDIATE_SIZE))})
 
 
 def test_a_target_that_cannot_be_computed_is_the_error_of_one_request():
-    bench = Bench(AT_ONCE, topics=FixedTopics([TopicImage("t", T, MOST_AT_ONCE)], 1))
+    bench = Bench(AT_ONCE, topics=FixedTopics([TopicImage("t", T, MAX_IMMEDIATE_SIZE)], 1))
     bench.consumer_heartbeat("g", "A", 0, topics=["t"])
     for _ in range(2):
         (job,) = bench.jobs
@@ -642,14 +646,14 @@ def test_a_target_that_cannot_be_computed_is_the_error_of_one_request():
         bench.post(TargetFailed(job, "a bug"))
         assert told(bench.consumer_heartbeat("g", "A", 1)) == (1, None)
         assert bench.jobs == []
-        bench.advance(RETRY_AFTER_MS)
+        bench.advance(RETRY_INTERVAL_MS)
         refused = bench.consumer_heartbeat("g", "A", 1)
         assert refused.error == "unknown_server_error"
         assert "a bug" in refused.response.error_message
         assert bench.jobs == []
         assert told(bench.consumer_heartbeat("g", "A", 1)) == (1, None)
     bench.do_jobs()
-    assert told(bench.consumer_heartbeat("g", "A", 1)) == (2, {T: tuple(range(MOST_AT_ONCE))})
+    assert told(bench.consumer_heartbeat("g", "A", 1)) == (2, {T: tuple(range(MAX_IMMEDIATE_SIZE))})
 
 
 def test_a_small_target_that_cannot_be_computed_at_once_is_computed_in_the_background(monkeypatch):
@@ -666,11 +670,11 @@ def test_a_small_target_that_cannot_be_computed_at_once_is_computed_in_the_backg
 
 
 def test_the_failure_of_a_target_that_nobody_waits_for_has_no_effect():
-    bench = Bench(AT_ONCE, topics=FixedTopics([TopicImage("t", T, MOST_AT_ONCE)], 1))
+    bench = Bench(AT_ONCE, topics=FixedTopics([TopicImage("t", T, MAX_IMMEDIATE_SIZE)], 1))
     bench.consumer_heartbeat("g", "A", 0, topics=["t"], instance_id="i")
     bench.consumer_heartbeat("g", "A", -2, instance_id="i")
     bench.consumer_heartbeat("g", "B", 0, topics=["t"], instance_id="i")
     bench.post(TargetFailed(bench.jobs.pop(0), "a bug"))
-    bench.advance(RETRY_AFTER_MS)
+    bench.advance(RETRY_INTERVAL_MS)
     bench.do_jobs()
-    assert told(bench.consumer_heartbeat("g", "B", 1)) == (2, {T: tuple(range(MOST_AT_ONCE))})
+    assert told(bench.consumer_heartbeat("g", "B", 1)) == (2, {T: tuple(range(MAX_IMMEDIATE_SIZE))})

@@ -18,7 +18,7 @@ from effort import examples
 from kohort.coordinator.config import ConsumerGroupConfig, GroupCoordinatorConfig
 from kohort.coordinator.consumer.group import ConsumerGroup
 from kohort.coordinator.consumer.subscribed_metadata import metadata_hash
-from kohort.coordinator.consumer.target import MOST_AT_ONCE
+from kohort.coordinator.consumer.target import MAX_IMMEDIATE_SIZE
 from kohort.coordinator.shard import Shard
 from kohort.coordinator.topics import FixedTopics, TopicImage
 from kohort.testing.bench import Bench
@@ -281,7 +281,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
 
 
 class LargeConsumerGroupMachine(ConsumerGroupMachine):
-    PARTITIONS = MOST_AT_ONCE
+    PARTITIONS = MAX_IMMEDIATE_SIZE
     """Targets are computed in the background."""
 
 

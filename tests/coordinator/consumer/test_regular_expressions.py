@@ -8,8 +8,8 @@ from kohort.coordinator.config import ConsumerGroupConfig, GroupCoordinatorConfi
 from kohort.coordinator.consumer.regular_expressions import (
     MAX_INTERVAL_MS,
     MAX_REGEXES,
+    MAX_STORED_NAMES,
     MIN_INTERVAL_MS,
-    STORED_AT_ONCE,
 )
 from kohort.coordinator.consumer_records import RegularExpressionRecord
 from kohort.coordinator.jobs import ResolveRegexes
@@ -136,7 +136,7 @@ def test_a_client_that_changes_its_expression_leaves_nothing_behind(bench):
 
 
 def test_a_large_result_is_stored_in_parts():
-    count = STORED_AT_ONCE // 2
+    count = MAX_STORED_NAMES // 2
     names = [f"t{number:05}" for number in range(count)]
     images = [TopicImage(name, UUID(int=n), 1) for n, name in enumerate(names, 1)]
     bench = Bench(AT_ONCE, topics=FixedTopics(images, version=1))

@@ -23,7 +23,7 @@ from kohort.security.acls import (
 from kohort.security.authorizer import Authorizer
 from kohort.server.authorization import Access, Authorization
 from kohort.server.logging import AuditLog
-from kohort.server.logging.audit import LONGEST_NAME, PER_SECOND
+from kohort.server.logging.audit import MAX_NAME_LENGTH, PER_SECOND
 from server.identities import peer
 from server.logging.test_log_lines import Disk
 from server.test_authorization import question
@@ -60,7 +60,7 @@ def denied(log: AuditLog, name: str = "orders") -> None:
 
 
 def test_a_line_says_who_from_where_by_what_and_what_of(log: AuditLog, tmp_path: Path) -> None:
-    denied(log, "a\n" + "x" * 2 * LONGEST_NAME)
+    denied(log, "a\n" + "x" * 2 * MAX_NAME_LENGTH)
     (line,) = lines(log, tmp_path / "audit")
     assert line == {
         "time": "2023-11-14T22:13:20.500Z",
@@ -70,7 +70,7 @@ def test_a_line_says_who_from_where_by_what_and_what_of(log: AuditLog, tmp_path:
         "api": "produce",
         "operation": "write",
         "resource": "topic",
-        "name": ("a\n" + "x" * LONGEST_NAME)[:LONGEST_NAME],
+        "name": ("a\n" + "x" * MAX_NAME_LENGTH)[:MAX_NAME_LENGTH],
         "allowed": False,
     }
 

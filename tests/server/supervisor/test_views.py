@@ -63,7 +63,7 @@ class Shown:
 
 @pytest.fixture
 async def shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Shown]:
-    monkeypatch.setattr(views, "WITHIN_S", 2.0)
+    monkeypatch.setattr(views, "WORKER_TIMEOUT_S", 2.0)
     shown = Shown(tmp_path)
     async with AsyncExitStack() as stack:
         for index in range(COUNT):

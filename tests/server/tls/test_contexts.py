@@ -37,7 +37,7 @@ from kohort.server.addresses import Address
 from kohort.server.broker import Broker
 from kohort.server.config import Config
 from kohort.server.net import Connection
-from kohort.server.tls.contexts import LARGEST_FILE
+from kohort.server.tls.contexts import MAX_FILE_BYTES
 from server.certificates import Authority
 from server.net.bench import Peer
 from waiting import until
@@ -587,7 +587,7 @@ async def test_files_that_cannot_be_used_leave_what_is_in_use(
         of_other + good[good.index(b"-----BEGIN CERTIFICATE") :],
         expired.read_bytes(),
         early.read_bytes(),
-        (b"-----BEGIN CERTIFICATE-----" * (LARGEST_FILE // 27))[:LARGEST_FILE],
+        (b"-----BEGIN CERTIFICATE-----" * (MAX_FILE_BYTES // 27))[:MAX_FILE_BYTES],
     ]
     authority.issue("server.pem", common_name="kohort").write_bytes(good)
     async with start() as broker, connected(broker, authority.client()) as open_before:

@@ -331,7 +331,7 @@ class TestStandbys:
             (finding,) = await found(url, "standbys")
             assert "the role may not see" in finding.text
             assert (await levels(url))["commit"] is Level.OK
-            monkeypatch.setattr(checking, "_COMMIT_WITHIN_S", 0.5)
+            monkeypatch.setattr(checking, "_COMMIT_TIMEOUT_S", 0.5)
             wait_for_standbys(primary, "nobody")
             (finding,) = await found(url, "commit")
             assert finding.level is Level.PROBLEM

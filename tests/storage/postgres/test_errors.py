@@ -7,7 +7,7 @@ from asyncpg import InterfaceError, InternalClientError
 
 from kohort.cluster import UnknownOutcomeError
 from kohort.storage.postgres.errors import DatabaseError, outcome
-from kohort.storage.postgres.link import STATEMENT_WITHIN_S, TIMEOUTS, Link
+from kohort.storage.postgres.link import STATEMENT_TIMEOUT_S, TIMEOUTS, Link
 from peers.postgres import Postgres
 
 
@@ -37,7 +37,7 @@ async def test_postgresql_ends_what_was_given_up_and_what_a_lost_machine_has(dat
         for name in ("statement_timeout", "tcp_keepalives_idle", "tcp_keepalives_interval")
     ]
     await link.close()
-    assert STATEMENT_WITHIN_S * 1_000 < found[0] <= 60_000, "a statement is given up here first"
+    assert STATEMENT_TIMEOUT_S * 1_000 < found[0] <= 60_000, "a statement is given up here first"
     assert found[1:] == [5, 1]
 
 

@@ -12,7 +12,7 @@ Address = tuple[str, int]
 """Host and port of a broker."""
 
 MAX_MS: Final = 2**31 - 1
-_LONGEST: Final = 32_767
+_MAX_STRING_BYTES: Final = 32_767
 """Bytes of the longest string in a request."""
 _DURATIONS: Final = {
     "request_timeout_ms": 1,
@@ -122,9 +122,9 @@ def validate_text(name: str, value: object) -> None:
         size = len(value.encode())
     except UnicodeEncodeError:
         raise ConfigError(f"{name} {value!r} is not text that can be sent") from None
-    if size > _LONGEST:
+    if size > _MAX_STRING_BYTES:
         raise ConfigError(
-            f"{name} is longer than the {_LONGEST:,} bytes that a request has room for"
+            f"{name} is longer than the {_MAX_STRING_BYTES:,} bytes that a request has room for"
         )
 
 

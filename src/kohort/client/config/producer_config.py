@@ -22,13 +22,13 @@ PartitionerName = Literal[
     "round_robin",
 ]
 
-_LONGEST: Final = 32_767
+_MAX_STRING_BYTES: Final = 32_767
 _ACKS: Final[dict[object, int]] = {"all": -1, "-1": -1, -1: -1, "0": 0, 0: 0, "1": 1, 1: 1}
 _CODECS: Final = {codec.name.lower(): codec for codec in Codec}
-_HIGHEST_LEVEL: Final = {Codec.GZIP: 9, Codec.ZSTD: 22}
+_MAX_COMPRESSION_LEVEL: Final = {Codec.GZIP: 9, Codec.ZSTD: 22}
 _REMEMBERED: Final = 5
 """Batches of a producer id that a broker remembers, to recognise duplicates."""
-_MOST_IN_FLIGHT: Final = 1_000
+_MAX_IN_FLIGHT: Final = 1_000
 _MAX_CONNECTIONS: Final = 1_000
 
 
@@ -74,12 +74,12 @@ class ProducerConfig:
                 f"compression {self.compression!r}: it is one of {', '.join(_CODECS)}"
             )
         if self.compression_level is not None:
-            if self.codec not in _HIGHEST_LEVEL:
+            if self.codec not in _MAX_COMPRESSION_LEVEL:
                 raise ConfigError(
                     f"compression {self.compression!r} has no compression_level here: gzip and "
                     "zstd have one"
                 )
-            most = _HIGHEST_LEVEL[self.codec]
+            most = _MAX_COMPRESSION_LEVEL[self.codec]
             validate_int("compression_level", self.compression_level, 1, most)
         if self.is_idempotent and self.required_acks != -1:
             raise ConfigError(
@@ -88,7 +88,7 @@ class ProducerConfig:
             )
         if self.transactional_id is not None:
             self._validate_transactions()
-        most = _REMEMBERED if self.is_idempotent else _MOST_IN_FLIGHT
+        most = _REMEMBERED if self.is_idempotent else _MAX_IN_FLIGHT
         validate_int(
             "max_in_flight_requests_per_connection",
             self.max_in_flight_requests_per_connection,
@@ -115,7 +115,7 @@ class ProducerConfig:
             raise ConfigError(
                 f"transactional_id {self.transactional_id!r} is not text that can be sent"
             ) from None
-        if size > _LONGEST:
+        if size > _MAX_STRING_BYTES:
             raise ConfigError(
                 "transactional_id is longer than the 32,767 bytes that a request has room for"
             )

@@ -16,7 +16,7 @@ from kohort.client.group_errors import GroupError
 from kohort.client.membership import End, EndPartitions, Grant
 from kohort.errors import KohortError, caused_by
 
-FLUSH_S: Final = 5.0
+FLUSH_TIMEOUT_S: Final = 5.0
 """Time limit for the last commits of partitions that end."""
 
 
@@ -120,7 +120,7 @@ class Draining:
         if not marked.concern(owned_partitions):
             return
         try:
-            async with asyncio.timeout(FLUSH_S):
+            async with asyncio.timeout(FLUSH_TIMEOUT_S):
                 await marked.commit()
         except (KohortError, TimeoutError) as error:
             self._context.events.emit_event(

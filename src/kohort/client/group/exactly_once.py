@@ -35,7 +35,7 @@ log: Final = logging.getLogger("kohort.client.group")
 _MOVED_ON: Final = frozenset({ErrorCode.illegal_generation, ErrorCode.unknown_member_id})
 
 
-_PAUSE_S: Final = 0.1
+_RETRY_INTERVAL_S: Final = 0.1
 """Before the batches are read again; a rebalance takes longer."""
 
 
@@ -136,7 +136,7 @@ class ExactlyOnce(AbstractAsyncContextManager[T], Generic[T]):
         if _cancellations() > self._cancellations:
             raise asyncio.CancelledError  # it came while the transaction was ended
         if any(owned.ending.end is None for owned in self._owned.values()):
-            await asyncio.sleep(_PAUSE_S)
+            await asyncio.sleep(_RETRY_INTERVAL_S)
 
     def _validate_order(self) -> None:
         """Raises KohortError if a batch follows one that was aborted and is to be read again."""

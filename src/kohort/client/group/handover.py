@@ -10,7 +10,7 @@ from kohort.client.membership import End
 from kohort.errors import KohortError, fresh
 from kohort.util.text import join_names
 
-_LONG_S: Final = 1.0
+_WARN_AFTER_S: Final = 1.0
 
 
 class Handover:
@@ -132,7 +132,7 @@ class Handover:
     def block_left(self) -> None:
         """The application leaves the group's block, without an exception."""
         waited_s = 0.0 if self._handed is None else self._handed.waited_s
-        if waited_s > _LONG_S and self._context.membership.leaving_because is None:
+        if waited_s > _WARN_AFTER_S and self._context.membership.leaving_because is None:
             self._context.events.emit_event(
                 "idle",
                 f"the loop was left by break or return, {waited_s:.0f} s later than the body of the"

@@ -27,9 +27,9 @@ from kohort.client.offset_messages import (
 from kohort.errors import ErrorCode, KafkaError
 from kohort.types import TopicPartition
 
-HAS_EPOCHS: Final = 9
+MEMBER_EPOCHS_SINCE: Final = 9
 """Lowest version of both requests that a member of the consumer protocol may use (KIP-848)."""
-HAS_RETENTION: Final = 4
+RETENTION_UNTIL: Final = 4
 """Highest version of OffsetCommit with a retention."""
 
 TopicIds = Mapping[str, UUID]
@@ -141,12 +141,12 @@ def _version(
     config: GroupConfig, offsets: Iterable[TopicPartition], topic_ids: TopicIds
 ) -> int | None:
     if config.retention_ms >= 0:
-        return HAS_RETENTION
+        return RETENTION_UNTIL
     return None if all(topic_ids.get(each.topic) for each in offsets) else MAX_VERSION_BY_NAME
 
 
 def _min_version(config: GroupConfig) -> int:
-    return HAS_EPOCHS if config.protocol == "consumer" else 0
+    return MEMBER_EPOCHS_SINCE if config.protocol == "consumer" else 0
 
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> list[tuple[str, list[TopicPartition]]]:

@@ -184,8 +184,8 @@ async def drain(tasks: Iterable[Tasks], seconds: float) -> None:
         again = True
         # A task that swallows its cancellation is cancelled again: the partition must have no other
         # owner before the task ends.
-        await asyncio.wait(waits, timeout=CANCEL_AGAIN_S)
+        await asyncio.wait(waits, timeout=CANCEL_INTERVAL_S)
 
 
-CANCEL_AGAIN_S: Final = 5.0
+CANCEL_INTERVAL_S: Final = 5.0
 """Pause before a task that has not ended is cancelled again."""

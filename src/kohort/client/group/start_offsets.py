@@ -26,7 +26,7 @@ from kohort.types import TopicPartition
 NO_OFFSET: Final = -1
 _NO_LIMIT: Final = 2**31
 _NAMED: Final = {"first": EARLIEST, "last": LATEST}
-LIST_WITHIN_MS: Final = 5_000
+LIST_TIMEOUT_MS: Final = 5_000
 """Time limit of one attempt; the caller tries again, and the topics are checked meanwhile."""
 
 
@@ -153,7 +153,7 @@ async def _configured(
         if not wanted:
             return {}
         found = await list_offsets(
-            cluster, wanted, config.isolation_level, timeout_ms=LIST_WITHIN_MS
+            cluster, wanted, config.isolation_level, timeout_ms=LIST_TIMEOUT_MS
         )
         return {partition: unless_error(offset).offset for partition, offset in found.items()}
 

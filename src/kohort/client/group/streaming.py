@@ -18,7 +18,7 @@ from kohort.client.serialization import Deserializers
 from kohort.errors import KafkaError, KohortError
 
 OnGone: TypeAlias = Callable[[OwnedPartition, KohortError], None]
-WAIT_S: Final = 1.0
+POLL_INTERVAL_S: Final = 1.0
 """Time limit of one wait for the fetcher."""
 
 
@@ -109,12 +109,12 @@ class RecordStream(AsyncIterator[Batch | None]):
         while owned.ending.end is None:
             rest = max(deadline - loop.time(), 0)
             try:
-                batch = await self._next_within(min(rest, WAIT_S))
+                batch = await self._next_within(min(rest, POLL_INTERVAL_S))
             except (TopicRecreatedError, GaveUpError, KafkaError) as error:
                 if not _is_gone(error):
                     raise
                 self._on_gone(owned, error)
-                await _unless_ending(owned, None, min(rest, WAIT_S))
+                await _unless_ending(owned, None, min(rest, POLL_INTERVAL_S))
                 batch = None
             if batch is not None:
                 return self._hand_out(batch)

@@ -27,8 +27,8 @@ from kohort.client.record import Record
 from kohort.errors import ConfigError
 
 PREFIX: Final = "__kohort.errors."
-LONGEST_TRACE: Final = 8_192
-"""Most characters of a stack trace; its end is kept."""
+MAX_TRACE_LENGTH: Final = 8_192
+"""Characters of a stack trace that are kept, its last ones."""
 
 
 @checks_arguments
@@ -71,7 +71,7 @@ def failure_headers(
     record: Record[Any, Any], error: BaseException, group_id: str = ""
 ) -> tuple[tuple[str, bytes], ...]:
     """Headers that say where a record came from, and why it failed."""
-    trace = "".join(traceback.format_exception(error))[-LONGEST_TRACE:]
+    trace = "".join(traceback.format_exception(error))[-MAX_TRACE_LENGTH:]
     told = {
         "topic": record.topic,
         "partition": str(record.partition),

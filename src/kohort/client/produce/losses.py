@@ -11,7 +11,7 @@ from kohort.errors import fresh
 
 log: Final = logging.getLogger("kohort.client.producer")
 
-_NAMED: Final = 10
+_MAX_PARTITIONS_NAMED: Final = 10
 """Partitions that the text names, those with the most records."""
 _MAX_BATCHES: Final = 10_000
 """Batches whose errors `flush` will raise, the latest ones; the errors of older ones are logged."""
@@ -31,9 +31,9 @@ def undelivered(batches: Iterable[ProduceBatch]) -> UndeliveredError | None:
             errors[id(error)] = error
     if not errors:
         return None
-    named = [f"{count} of {tp}" for tp, count in lost.most_common(_NAMED)]
-    if len(lost) > _NAMED:
-        named.append(f"others of {len(lost) - _NAMED} more partitions")
+    named = [f"{count} of {tp}" for tp, count in lost.most_common(_MAX_PARTITIONS_NAMED)]
+    if len(lost) > _MAX_PARTITIONS_NAMED:
+        named.append(f"others of {len(lost) - _MAX_PARTITIONS_NAMED} more partitions")
     found = [*errors.values()]
     text = f"{lost.total()} records were not delivered: {', '.join(named)}; first error: {found[0]}"
     return UndeliveredError(text, found)

@@ -53,7 +53,7 @@ __all__ = ["Delivery", "Producer", "RecordMetadata"]
 
 log: Final = logging.getLogger("kohort.client.producer")
 
-_OVERHEAD: Final = 32
+_RECORD_OVERHEAD_BYTES: Final = 32
 """Bytes of a record besides key, value and headers; an upper limit for all but the longest."""
 _numbers: Final = itertools.count(1)
 
@@ -204,7 +204,7 @@ class Producer(MethodHints, Generic[K_in, V_in]):
             value_bytes = as_bytes("value", value_bytes)
         if type(key_bytes) is not bytes and key_bytes is not None:
             key_bytes = as_bytes("key", key_bytes)
-        size = _OVERHEAD + len(key_bytes or b"") + len(value_bytes or b"")
+        size = _RECORD_OVERHEAD_BYTES + len(key_bytes or b"") + len(value_bytes or b"")
         header_pairs = as_headers(headers) if headers else ()
         if header_pairs:
             size += sum(

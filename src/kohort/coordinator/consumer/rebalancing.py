@@ -13,7 +13,7 @@ from kohort.coordinator.consumer.group import (
     OpenRebalance,
 )
 from kohort.coordinator.journal import Cause, Rebalance
-from kohort.coordinator.rounds import MOST_CAUSES
+from kohort.coordinator.rounds import MAX_CAUSES
 from kohort.coordinator.step import Step
 
 
@@ -21,7 +21,7 @@ def note(group: ConsumerGroup, cause: Cause, step: Step) -> None:
     """The group epoch is bumped."""
     if group.rebalance is None:
         group.rebalance = OpenRebalance(step.timestamp)
-    if len(group.rebalance.causes) < MOST_CAUSES:
+    if len(group.rebalance.causes) < MAX_CAUSES:
         group.rebalance.causes.append(cause)
     else:
         group.rebalance.more_causes += 1

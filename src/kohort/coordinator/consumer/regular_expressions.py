@@ -36,7 +36,7 @@ MAX_INTERVAL_MS: Final = 600_000
 """Time since the last result after which they are."""
 MAX_REGEXES: Final = 100
 """Different expressions in a group: each is matched with all topics, and keeps those it matches."""
-STORED_AT_ONCE: Final = 50_000
+MAX_STORED_NAMES: Final = 50_000
 """Names of topics that one event stores."""
 
 
@@ -97,7 +97,7 @@ def regexes_resolved(
     bumps = event.bumps or _changes_anything(group, event.topics, topics)
     found = tuple(event.topics.items())
     lengths = accumulate(len(names) for _, names in found)
-    count = 1 + sum(1 for _ in takewhile(STORED_AT_ONCE.__ge__, lengths))
+    count = 1 + sum(1 for _ in takewhile(MAX_STORED_NAMES.__ge__, lengths))
     resolved = {regex: names for regex, names in found[:count] if group.regex_members[regex]}
     for regex, names in resolved.items():
         value = RegularExpressionValue(names, event.version, step.timestamp)

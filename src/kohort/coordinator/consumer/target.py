@@ -36,15 +36,15 @@ from kohort.coordinator.topics import TopicsView
 from kohort.errors import ErrorCode, KafkaError
 from kohort.types import MemberId
 
-MOST_AT_ONCE: Final = 1_000
+MAX_IMMEDIATE_SIZE: Final = 1_000
 """Size of a group (`Snapshot.size`) whose target is computed at once."""
-STORED_AT_ONCE: Final = 20_000
+MAX_STORED_WEIGHT: Final = 20_000
 """Weight of the targets that one event stores: about 20 ms, as fewer turns delay a busy group less.
 """
 _MEMBER_WEIGHT: Final = 4
 """That of an empty target; a topic weighs 1, and so do as many partitions as the next number."""
 _PARTITIONS_OF_A_WEIGHT: Final = 64
-RETRY_AFTER_MS: Final = 1_000
+RETRY_INTERVAL_MS: Final = 1_000
 """Time after a failed computation before a request gets its error."""
 _NO_TARGET: Partitions = {}
 
@@ -69,7 +69,7 @@ def update_target(
     waits = group.assigning is not None or group.failed_at is not None
     if epoch > group.target_epoch and not waits and is_due(group, step):
         job = _job(change, epoch, topics, step)
-        changed = _changed(job) if job.snapshot.size <= MOST_AT_ONCE else None
+        changed = _changed(job) if job.snapshot.size <= MAX_IMMEDIATE_SIZE else None
         if changed is not None:
             for member_id, target in changed.items():
                 _store(group, member_id, target, step)
@@ -94,7 +94,7 @@ def validate_target(group: ConsumerGroup, step: Step) -> None:
     Only one request gets the error. As it gets it later, a broken assignor is not called all the
     time.
     """
-    if group.failed_at is not None and step.now >= group.failed_at + RETRY_AFTER_MS:
+    if group.failed_at is not None and step.now >= group.failed_at + RETRY_INTERVAL_MS:
         group.failed_at = None
         raise KafkaError(
             ErrorCode.unknown_server_error,
@@ -136,7 +136,7 @@ def _count_at_once(changed: Iterable[tuple[str, Target]]) -> int:
         _MEMBER_WEIGHT + len(target) + sum(map(len, target.values())) // _PARTITIONS_OF_A_WEIGHT
         for _, target in changed
     )
-    return 1 + sum(1 for _ in takewhile(STORED_AT_ONCE.__ge__, weights))
+    return 1 + sum(1 for _ in takewhile(MAX_STORED_WEIGHT.__ge__, weights))
 
 
 def _store(group: ConsumerGroup, member_id: str, target: Target, step: Step) -> None:

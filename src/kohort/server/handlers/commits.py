@@ -4,7 +4,7 @@ from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 from uuid import UUID
 
-from kohort.coordinator.offsets import LEAST_RECORD_BYTES
+from kohort.coordinator.offsets import MIN_RECORD_BYTES
 from kohort.coordinator.requests import OffsetToCommit
 from kohort.coordinator.responses import OffsetCommitResponse
 from kohort.errors import ErrorCode
@@ -138,7 +138,7 @@ def drop_oversized(
 
     The coordinator refuses that many as a whole, with one error for all partitions.
     """
-    return tuple(offsets[: services.config["message.max.bytes"] // LEAST_RECORD_BYTES + 1])
+    return tuple(offsets[: services.config["message.max.bytes"] // MIN_RECORD_BYTES + 1])
 
 
 def merge_errors(

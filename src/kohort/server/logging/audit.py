@@ -26,7 +26,7 @@ logger = logging.getLogger("kohort.serve")
 
 PER_SECOND: Final = 1_000
 """Lines of a second; others are counted."""
-LONGEST_NAME: Final = 1_024
+MAX_NAME_LENGTH: Final = 1_024
 """Characters of a name that are written."""
 _MODE: Final = 0o640
 
@@ -79,7 +79,7 @@ class AuditLog:
             api=api,
             operation=operation.name.lower(),
             resource=resource_type.name.lower(),
-            name=name[:LONGEST_NAME],
+            name=name[:MAX_NAME_LENGTH],
             allowed=allowed,
         )
 

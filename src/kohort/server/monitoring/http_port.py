@@ -29,7 +29,7 @@ from kohort.util.text import did_you_mean
 MAX_REQUEST: Final = 16 * 1024
 MAX_CONNECTIONS: Final = 32
 TIMEOUT_S: Final = 10.0
-OUT_OF_FILES_S: Final = 1.0
+OUT_OF_FILES_DELAY_S: Final = 1.0
 """Pause when the system has no file descriptor for a connection."""
 _TARGET: Final = re.compile(r"(?:https?://[^/?#\s]*)?/([^?#\x00- \x7f]*)(?:[?#]\S*)?")
 """What is asked for, with its path: as proxies read it, who may let through some paths only."""
@@ -117,7 +117,7 @@ class HttpPort:
         except OSError:
             self._set_accepting(False)
             loop = asyncio.get_running_loop()
-            self._pause = loop.call_later(OUT_OF_FILES_S, self._set_accepting, True)
+            self._pause = loop.call_later(OUT_OF_FILES_DELAY_S, self._set_accepting, True)
             return
         accepted.setblocking(False)
         if len(self._busy) >= MAX_CONNECTIONS:

@@ -37,9 +37,9 @@ from kohort.util.time_slice import TimeSlices
 
 _WELL: Final = (HostState.ACTIVE.value, HostState.ELSEWHERE.value)
 DATABASE_BOUNDS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
-_LIKELY_NAMES: Final = 1_000
+_MAX_NAMES_SEARCHED: Final = 1_000
 """Names among which the nearest to an unknown one is looked for."""
-_PROBLEMS_TOLD: Final = 100
+_MAX_PROBLEMS: Final = 100
 """Most problems of logs in one response."""
 
 
@@ -284,7 +284,7 @@ class Observer:
     async def _no_group(self, group_id: str) -> HttpResponse:
         access = self._viewer.access()
         there = (each.id for each in self._groups.groups() if access.group(each.id))
-        return await _not_there("group", group_id, list(islice(there, _LIKELY_NAMES)))
+        return await _not_there("group", group_id, list(islice(there, _MAX_NAMES_SEARCHED)))
 
     async def _elsewhere(self, group_id: str) -> HttpResponse:
         """The response for a group that this node does not have."""
@@ -332,7 +332,7 @@ class Observer:
         status = self._status()
         if status is not None:
             reasons += status.reasons()
-        reasons += self._problems.texts(_PROBLEMS_TOLD)
+        reasons += self._problems.texts(_MAX_PROBLEMS)
         config = self._config
         if config["storage"] == "local":
             reasons += _unwritable(config["log.dir"])
@@ -379,7 +379,7 @@ def _listed(summaries: list[dict[str, Any]], more: Mapping[str, Any]) -> HttpRes
 
 async def _not_there(kind: str, name: str, there: list[str]) -> HttpResponse:
     """404 with the nearest of the names that there are, which a thread looks for."""
-    hint = await asyncio.to_thread(did_you_mean, name, there[:_LIKELY_NAMES])
+    hint = await asyncio.to_thread(did_you_mean, name, there[:_MAX_NAMES_SEARCHED])
     error = f"no {kind} {name!r}; /{kind}s lists them{hint}"
     return json_response({"error": error}, HTTPStatus.NOT_FOUND)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from kohort.coordinator.journal import Rebalance
-from kohort.coordinator.rounds import MOST_CAUSES
+from kohort.coordinator.rounds import MAX_CAUSES
 from kohort.server.logging import fields
 from kohort.server.monitoring.phases import Phases
 
@@ -105,5 +105,5 @@ def _log_fields(rebalance: Rebalance) -> dict[str, object]:
     if rebalance.more_causes:
         values["more_causes"] = rebalance.more_causes
     if rebalance.awaited:
-        values["awaited"] = list(rebalance.awaited[:MOST_CAUSES])
+        values["awaited"] = list(rebalance.awaited[:MAX_CAUSES])
     return values

@@ -24,7 +24,7 @@ from kohort.server.tls import Certificates
 
 logger = logging.getLogger("kohort.serve")
 
-_LONGEST_PATH: Final = 80
+_MAX_PATH_LENGTH: Final = 80
 """Bytes of the directory of sockets: the path of a Unix socket has 107 at most."""
 
 
@@ -130,5 +130,5 @@ def spread_data(config: Config) -> None:
 
 def _directory_of_sockets() -> tempfile.TemporaryDirectory[str]:
     """A new directory that only this user may enter, with a short path."""
-    short = len(tempfile.gettempdir().encode()) < _LONGEST_PATH
+    short = len(tempfile.gettempdir().encode()) < _MAX_PATH_LENGTH
     return tempfile.TemporaryDirectory(prefix="kohort-", dir=None if short else "/tmp")  # nosec B108

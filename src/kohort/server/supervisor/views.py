@@ -19,7 +19,7 @@ _OF_ANY: Final = (HTTPStatus.OK, HTTPStatus.NOT_FOUND)
 """Responses in which one worker speaks for all."""
 _TOLD: Final = (HTTPStatus.OK, HTTPStatus.NOT_FOUND, HTTPStatus.MISDIRECTED_REQUEST)
 """What workers respond that can tell of groups."""
-WITHIN_S: Final = 5.0
+WORKER_TIMEOUT_S: Final = 5.0
 """Time that a worker has for its response."""
 
 
@@ -137,7 +137,7 @@ def _unavailable(**more: Any) -> HttpResponse:
 
 async def _get(path: str, target: str) -> HttpResponse | None:
     try:
-        async with asyncio.timeout(WITHIN_S):
+        async with asyncio.timeout(WORKER_TIMEOUT_S):
             reader, writer = await asyncio.open_unix_connection(path)
             try:
                 writer.write(f"GET {target} HTTP/1.1\r\n\r\n".encode())

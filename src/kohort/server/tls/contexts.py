@@ -31,7 +31,7 @@ from kohort.server.tls.guarded import GuardedContext
 
 DEFAULT_CIPHERS: Final = "ECDHE+AESGCM:ECDHE+CHACHA20"
 """Of TLS 1.2: forward secrecy and authenticated encryption; those of TLS 1.3 all have both."""
-LARGEST_FILE: Final = 1024 * 1024
+MAX_FILE_BYTES: Final = 1024 * 1024
 """Characters of a file of keys or certificates."""
 _VERIFY: Final = {
     "none": ssl.CERT_NONE,
@@ -271,10 +271,10 @@ class _Reader:
             descriptor = os.open(location, os.O_RDONLY | os.O_NONBLOCK)
             with open(descriptor, encoding="ascii", errors="replace") as file:
                 mode = os.fstat(descriptor).st_mode
-                text = file.read(LARGEST_FILE + 1) if stat.S_ISREG(mode) else ""
+                text = file.read(MAX_FILE_BYTES + 1) if stat.S_ISREG(mode) else ""
         except OSError as error:
             raise self.error(f"{name}: {location} cannot be read: {error.strerror}") from None
-        if not text or len(text) > LARGEST_FILE:
+        if not text or len(text) > MAX_FILE_BYTES:
             raise self.error(f"{name}: {location} is no file of PEM")
         return text, mode
 

@@ -20,14 +20,14 @@ from kohort.storage.postgres.fence import LEASE, LOCK
 from kohort.storage.postgres.link import TIMEOUTS, Connection, Link
 from kohort.storage.postgres.logs.log_check import check_logs
 
-OLDEST: Final = 140000
+MIN_VERSION: Final = 140000
 """The oldest version of PostgreSQL that has what Kohort uses."""
-CONNECTIONS: Final = 8
+NODE_CONNECTIONS: Final = 8
 MAX_CONNECTIONS: Final = 12
-"""Of one node, as long as nothing is moved, and at most."""
+"""Most connections of one node while nothing is moved."""
 _NAME: Final = "kohort storage check"
 _COMMITS: Final = 20
-_COMMIT_WITHIN_S: Final = 5.0
+_COMMIT_TIMEOUT_S: Final = 5.0
 """A server whose commits take longer keeps no lease, and its clients give up."""
 _SLOW_MS: Final = 20.0
 _NODES: Final = (
@@ -120,7 +120,7 @@ async def _server(connection: Connection) -> list[Finding]:
     )
     told = f"PostgreSQL {version}, as {user}"
     found = [Finding(Level.OK, "server", told)]
-    if number < OLDEST:
+    if number < MIN_VERSION:
         found = [Finding(Level.PROBLEM, "server", f"{told}: version 14 or later is needed")]
     if encrypted:
         found.append(Finding(Level.OK, "encryption", protocol))
@@ -137,10 +137,10 @@ async def _connections(connection: Connection) -> list[Finding]:
     limits = await connection.fetch(_LIMITS)
     free, limit, whose = min((max(limit - used + 1, 0), limit, of) for of, limit, used in limits)
     text = (
-        f"{free} are free of the {limit} of {whose}; a server has {CONNECTIONS} to "
+        f"{free} are free of the {limit} of {whose}; a server has {NODE_CONNECTIONS} to "
         f"{MAX_CONNECTIONS}"
     )
-    return [Finding(Level.WARNING if free < CONNECTIONS else Level.OK, "connections", text)]
+    return [Finding(Level.WARNING if free < NODE_CONNECTIONS else Level.OK, "connections", text)]
 
 
 async def _sessions(url: str, connection: Connection) -> list[Finding]:
@@ -236,7 +236,7 @@ async def _latency(connection: Connection) -> Finding:
     try:
         took = [await _commit_ms(connection) for _ in range(_COMMITS)]
     except TimeoutError:
-        text = f"none returns within {_COMMIT_WITHIN_S:g} s: look at the standbys and the disk"
+        text = f"none returns within {_COMMIT_TIMEOUT_S:g} s: look at the standbys and the disk"
         return Finding(Level.PROBLEM, "commit", text)
     except PostgresError as error:
         return Finding(Level.WARNING, "commit", f"cannot be measured: {error}")
@@ -247,6 +247,6 @@ async def _latency(connection: Connection) -> Finding:
 async def _commit_ms(connection: Connection) -> float:
     began = time.perf_counter()
     await connection.execute(
-        "select pg_logical_emit_message(true, 'kohort', '')", timeout=_COMMIT_WITHIN_S
+        "select pg_logical_emit_message(true, 'kohort', '')", timeout=_COMMIT_TIMEOUT_S
     )
     return (time.perf_counter() - began) * 1000

@@ -16,7 +16,7 @@ from kohort.storage.postgres.link import Connection, Link, Opened, retry_delays
 
 T = TypeVar("T")
 
-PATIENCE_S: Final = 5.0
+CONTROL_TIMEOUT_S: Final = 5.0
 """Seconds that a blocked caller waits for a database that is away."""
 
 
@@ -59,7 +59,7 @@ class Control:
                 raise DatabaseError(None, str(error)) from error
             except UnknownOutcomeError as error:
                 self.link.drop()
-                if waited >= PATIENCE_S:
+                if waited >= CONTROL_TIMEOUT_S:
                     raise DatabaseError(None, f"PostgreSQL cannot be reached: {error}") from error
             await asyncio.sleep(delay)
             waited += delay

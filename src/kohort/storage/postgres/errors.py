@@ -16,7 +16,7 @@ from kohort.cluster import UnknownOutcomeError
 
 _UNKNOWN_CLASSES: Final = ("08", "57")
 """Of SQLSTATE: loss of the connection, and the operator's intervention."""
-_TRIED_AGAIN: Final = ("25006", "25P03", "40001", "40P01", "53300", "55P03")
+_RETRIABLE_STATES: Final = ("25006", "25P03", "40001", "40P01", "53300", "55P03")
 """Read-only (a standby, until it is promoted), a transaction that was idle for too long, conflicts,
 too many connections, lock timeout.
 """
@@ -40,7 +40,7 @@ def outcome() -> Iterator[None]:
         yield
     except PostgresError as error:
         state = error.sqlstate or ""
-        if state.startswith(_UNKNOWN_CLASSES) or state in _TRIED_AGAIN:
+        if state.startswith(_UNKNOWN_CLASSES) or state in _RETRIABLE_STATES:
             raise UnknownOutcomeError(str(error)) from error
         raise DatabaseError(None, f"PostgreSQL: {error} ({state})") from error
     except (InterfaceError, InternalClientError, OSError, EOFError) as error:

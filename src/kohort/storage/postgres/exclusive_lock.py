@@ -8,7 +8,7 @@ import asyncio
 from typing import Final
 
 from kohort.errors import KohortError, fresh
-from kohort.storage.postgres.fence import LOCK, RENEWED_EVERY_S
+from kohort.storage.postgres.fence import LOCK, RENEWAL_INTERVAL_S
 from kohort.storage.postgres.link import Connection
 
 EXCLUSIVE: Final = -1
@@ -36,7 +36,7 @@ async def fence_all(connection: Connection) -> None:
     """End the sessions of all servers. Raises KohortError if one is alive."""
     lease = await connection.fetchval(_LEASE)
     if lease is not None:
-        await asyncio.sleep(2.5 * RENEWED_EVERY_S)
+        await asyncio.sleep(2.5 * RENEWAL_INTERVAL_S)
         if await connection.fetchval(_LEASE) not in (None, lease):
             raise fresh(_IN_USE)
     await connection.execute("update nodes set session = session + 1, lease_until = null")

@@ -30,7 +30,7 @@ LANES: Final = (LEASE, METADATA, STATE, *RECORDS, REMOVALS, OPERATIONS, CLUSTER)
 
 OPERATOR: Final = -2
 """The id of an operator, who leads nothing, and is shown to no node."""
-RENEWED_EVERY_S: Final = 0.5
+RENEWAL_INTERVAL_S: Final = 0.5
 LOCK: Final = 0x6B6F686F
 _TIMELINE: Final = "select left(pg_walfile_name(pg_current_wal_lsn()), 8)"
 BOUNDED: Final = f"set_config('idle_in_transaction_session_timeout', '{LEASE_MS}', true)"

@@ -13,14 +13,14 @@ from kohort.storage.postgres.errors import DatabaseError, outcome
 Connection: TypeAlias = "asyncpg.Connection[Any]"
 Opened: TypeAlias = Callable[[Connection], Awaitable[None]]
 
-CONNECT_WITHIN_S: Final = 5.0
-STATEMENT_WITHIN_S: Final = 30.0
+CONNECT_TIMEOUT_S: Final = 5.0
+STATEMENT_TIMEOUT_S: Final = 30.0
 """A statement that takes longer is given up, and its outcome is unknown."""
 _SETTINGS: Final = {
     "plan_cache_mode": "force_generic_plan",
     "jit": "off",
     # A statement that was given up may wait for a lock: each retry would keep one more connection.
-    "statement_timeout": f"{STATEMENT_WITHIN_S + 10:.0f}s",
+    "statement_timeout": f"{STATEMENT_TIMEOUT_S + 10:.0f}s",
     # A machine that is gone holds its locks for 10 s, not for hours.
     "tcp_keepalives_idle": "5",
     "tcp_keepalives_interval": "1",
@@ -38,8 +38,8 @@ _SET_TIMEOUTS: Final = (
     "select set_config(name, '0', false) from pg_settings where setting <> '0' and name in "
     f"{TIMEOUTS}"  # of constants  # nosec B608
 )
-FIRST_RETRY_S: Final = 0.02
-LAST_RETRY_S: Final = 1.0
+MIN_RETRY_INTERVAL_S: Final = 0.02
+MAX_RETRY_INTERVAL_S: Final = 1.0
 _FILES: Final = frozenset({"sslrootcert", "sslcert", "sslkey", "sslcrl"})
 
 
@@ -66,8 +66,8 @@ class Link:
                 with _named_file(self._url), _address():
                     self._connection = await asyncpg.connect(
                         self._url,
-                        timeout=CONNECT_WITHIN_S,
-                        command_timeout=STATEMENT_WITHIN_S,
+                        timeout=CONNECT_TIMEOUT_S,
+                        command_timeout=STATEMENT_TIMEOUT_S,
                         server_settings={"application_name": self._name, **_SETTINGS},
                     )
                 await self._make_usable(self._connection)
@@ -128,7 +128,7 @@ def _address() -> Iterator[None]:
 
 def retry_delays() -> list[float]:
     """Seconds between attempts; the last one is repeated."""
-    delays = [FIRST_RETRY_S]
-    while delays[-1] < LAST_RETRY_S:
-        delays.append(min(2 * delays[-1], LAST_RETRY_S))
+    delays = [MIN_RETRY_INTERVAL_S]
+    while delays[-1] < MAX_RETRY_INTERVAL_S:
+        delays.append(min(2 * delays[-1], MAX_RETRY_INTERVAL_S))
     return delays

@@ -13,7 +13,7 @@ from kohort.log.base import LogConfig
 from kohort.protocol import batches
 from kohort.storage.postgres.cluster import shared_directory
 from kohort.storage.postgres.cluster.node import PostgresCluster
-from kohort.storage.postgres.cluster.shared_directory import TAKEN_AT_ONCE
+from kohort.storage.postgres.cluster.shared_directory import OPEN_CHUNK
 from kohort.storage.postgres.logs.reading import READ_ON_BYTES
 from kohort.types import TopicPartition
 from log.conftest import NOW, ORDERS, ORDERS_ID, batch, values_of
@@ -115,7 +115,7 @@ async def test_a_release_that_finds_the_session_over_says_so(node, sql):
 
 
 async def test_a_session_that_is_given_up_was_ended_by_nobody_else(node, sql, monkeypatch):
-    monkeypatch.setattr(shared_directory, "RELEASED_WITHIN_S", 0.1)
+    monkeypatch.setattr(shared_directory, "RELEASE_TIMEOUT_S", 0.1)
     first = await node(1)
     log = await take(first, 0)
     await write(log, b"a")
@@ -199,7 +199,7 @@ async def test_no_later_topic_is_set_aside(node, sql):
 
 async def test_many_logs_are_taken_by_few_statements(node, database, postgres):
     cluster = await node(1, f"{database}&log_statement=all")
-    places = [TopicPartition("orders", number) for number in range(2 * TAKEN_AT_ONCE)]
+    places = [TopicPartition("orders", number) for number in range(2 * OPEN_CHUNK)]
     before = postgres.log.count("execute ")
     taking = [cluster.logs.take(place, ORDERS_ID, CONFIG, 3, 0) for place in places]
     logs = await asyncio.gather(*taking)

@@ -12,7 +12,7 @@ from kohort.protocol import batches
 from kohort.protocol.batch_format import START
 from kohort.storage.postgres.cluster.shared_storage import PostgresStorage
 from kohort.storage.postgres.fence import LEASE, LOCK, METADATA, OPERATOR, STATE, Fence, lock_node
-from kohort.storage.postgres.link import STATEMENT_WITHIN_S
+from kohort.storage.postgres.link import STATEMENT_TIMEOUT_S
 from kohort.types import TopicPartition
 from log.conftest import batch
 from storage.postgres.conftest import waiting
@@ -95,7 +95,7 @@ class TestSessions:
             await writing.execute("select from nodes where node = 1 and lane = $1 for share", STATE)
             claiming = asyncio.create_task(pair[0].claim())
             await waiting(sql)
-            async with asyncio.timeout(STATEMENT_WITHIN_S / 2):
+            async with asyncio.timeout(STATEMENT_TIMEOUT_S / 2):
                 await pair[1].renew()
                 await node(3).claim()
             assert not claiming.done()
@@ -280,7 +280,7 @@ class TestTheMetadataLog:
         fence.lock_session = hang
         compacting = asyncio.ensure_future(first.compact(1, [at(0, b"a")]))
         await is_held.wait()
-        async with asyncio.timeout(STATEMENT_WITHIN_S - 5):
+        async with asyncio.timeout(STATEMENT_TIMEOUT_S - 5):
             assert await second.append(1, at(1, b"b"), {1: fence.claimed})
         compacting.cancel()
 

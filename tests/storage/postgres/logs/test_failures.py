@@ -13,7 +13,7 @@ from kohort.log.base import LogConfig
 from kohort.storage.postgres.cluster import shared_directory
 from kohort.storage.postgres.fence import lane_of
 from kohort.storage.postgres.logs import backing
-from kohort.storage.postgres.logs.writer import STATEMENT_BYTES
+from kohort.storage.postgres.logs.writer import MAX_STATEMENT_BYTES
 from kohort.types import TopicPartition
 from log.conftest import NOW, ORDERS, ORDERS_ID, batch, fill, records_of, values_of
 from peers.postgres import Postgres
@@ -179,7 +179,7 @@ async def test_a_refused_batch_takes_the_log_offline_until_it_is_reopened(open_d
 
 async def test_a_release_writes_nothing_behind_what_was_refused(open_directory, sql, monkeypatch):
     """While other logs of the lane are still written."""
-    monkeypatch.setattr(shared_directory, "RELEASED_WITHIN_S", 60)
+    monkeypatch.setattr(shared_directory, "RELEASE_TIMEOUT_S", 60)
     directory = open_directory()
     log, _, other = (directory.open(partition, LogConfig()) for partition in LOGS[:3])
     assert lane_of("orders", log.number) == lane_of("orders", other.number)
@@ -187,7 +187,7 @@ async def test_a_release_writes_nothing_behind_what_was_refused(open_directory, 
     async with sql.transaction():
         # The other log waits for the end of this.
         await sql.execute("insert into batches values ($1, 0, 1, 0, 0, '')", other.number)
-        log.append(batch(bytes(STATEMENT_BYTES - 1000)), NOW)
+        log.append(batch(bytes(MAX_STATEMENT_BYTES - 1000)), NOW)
         other.append(batch(bytes(10_000)), NOW)
         await waiting(sql)
         log.append(batch(b"behind"), NOW)

@@ -7,7 +7,7 @@ import pytest
 from kohort.errors import KafkaError
 from kohort.log.base import LogConfig
 from kohort.protocol import batches
-from kohort.storage.postgres.logs.pages import LOADED_AT_ONCE, PAGE_BYTES
+from kohort.storage.postgres.logs.pages import LOAD_CHUNK_BYTES, PAGE_BYTES
 from log.conftest import NOW, ORDERS, batch, looked_up, records_of
 
 ONE = len(batch(bytes(10_000)))
@@ -40,7 +40,7 @@ async def test_a_read_of_what_is_not_in_memory_is_told_when_it_is(log):
 async def test_one_load_brings_what_follows(log):
     log.read(0, 1)
     await log.loaded()
-    for offset in range(LOADED_AT_ONCE // ONE - PAGE_BYTES // ONE - 1):
+    for offset in range(LOAD_CHUNK_BYTES // ONE - PAGE_BYTES // ONE - 1):
         assert batches.read_header(log.read(offset, 1)).base_offset == offset
     assert not log.is_loading
 
@@ -62,7 +62,7 @@ async def test_a_read_that_does_not_wait_gives_what_is_in_memory(log):
     log.read(0, 1)
     await log.loaded()
     data = log.read(0, 2 << 20)
-    assert ONE <= len(data) <= LOADED_AT_ONCE
+    assert ONE <= len(data) <= LOAD_CHUNK_BYTES
     assert len(data) % ONE == 0
 
 

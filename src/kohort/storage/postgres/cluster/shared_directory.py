@@ -44,9 +44,9 @@ from kohort.types import Timestamp, TopicPartition
 
 logger = logging.getLogger("kohort.log")
 
-TAKEN_AT_ONCE: Final = 250
-"""Logs that are taken together: what is stored of them is in memory at a time."""
-RELEASED_WITHIN_S: Final = 2.0
+OPEN_CHUNK: Final = 250
+"""Logs that are opened together: their rows are in memory at a time."""
+RELEASE_TIMEOUT_S: Final = 2.0
 """Time that the last appends of a log have; then the session ends, and nothing more is written."""
 
 _Log: TypeAlias = PostgresLog | OfflineLog
@@ -204,7 +204,7 @@ class SharedPostgresDirectory:
     async def _open_requested(self) -> None:
         while True:
             await self._opening.until(lambda: self._requested)
-            count = min(len(self._requested), TAKEN_AT_ONCE)
+            count = min(len(self._requested), OPEN_CHUNK)
             some = [self._requested.popleft() for _ in range(count)]
             loop = asyncio.get_running_loop()
             try:
@@ -260,7 +260,7 @@ class SharedPostgresDirectory:
         try:
             log.close()
             if isinstance(log, PostgresLog):
-                async with asyncio.timeout(RELEASED_WITHIN_S):
+                async with asyncio.timeout(RELEASE_TIMEOUT_S):
                     await log.written()
         except (OSError, KohortError, TimeoutError) as error:
             told = str(error) or await self._blocker() or "the database does not respond"

@@ -47,7 +47,7 @@ from kohort.types import Timestamp, TopicPartition
 logger = logging.getLogger("kohort.log")
 
 READ_BYTES: Final = 1 << 20
-_HINT_WITHIN_S: Final = 0.5
+_NOTIFICATION_TIMEOUT_S: Final = 0.5
 """A notification may be lost with its connection."""
 
 _FIND: Final = "select id from logs where topic = $1 and partition = $2 and state = 'live'"
@@ -414,7 +414,7 @@ class PostgresStorage:
         if self._known_end <= offset:
             self._grown.clear()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_HINT_WITHIN_S):
+                async with asyncio.timeout(_NOTIFICATION_TIMEOUT_S):
                     await self._grown.wait()
 
     def _on_notification(

@@ -20,7 +20,7 @@ from kohort.storage.postgres.link import Connection
 from kohort.storage.postgres.logs.lane import Lane
 from kohort.storage.postgres.logs.operations import Operation, Operations, Work
 from kohort.storage.postgres.logs.pages import (
-    LOADED_AT_ONCE,
+    LOAD_CHUNK_BYTES,
     PAGE,
     PAGE_BYTES,
     PageCache,
@@ -31,12 +31,12 @@ from kohort.storage.postgres.logs.reading import RowReader
 from kohort.storage.postgres.logs.rows import PUT_SEGMENT, StoredLog, StoredSegment
 from kohort.types import TopicPartition
 
-LARGEST_SEGMENT: Final = 64 << 20
+MAX_SEGMENT_BYTES: Final = 64 << 20
 """Bytes of a segment at most: opening a log and compaction take in one of them."""
-_ROWS_AT_ONCE: Final = 64
+_ROW_CHUNK: Final = 64
 """Rows of a whole segment, of some 64 KiB, that one call inserts within its time limit."""
-MOST_ROWS: Final = 4096
-"""Rows behind those of the table of segments, about: who opens the log reads each of them."""
+MAX_ROWS: Final = 4096
+"""Rows, about, behind those of the table of segments: opening the log reads each of them."""
 
 _CLEANED: Final = "update logs set cleaned = greatest(cleaned, $2) where id = $1"
 
@@ -57,7 +57,7 @@ class LogContext:
     reader: RowReader
     cache: PageCache
     problems: Problems
-    most_rows: int = MOST_ROWS
+    most_rows: int = MAX_ROWS
 
 
 class PostgresBacking(UnsyncedBacking):
@@ -261,7 +261,7 @@ class PostgresBacking(UnsyncedBacking):
     def save_producers(self, snapshot: Buffer) -> None:
         content = bytes(snapshot)
         active = self._active
-        aborted = b"" if active is None else active.aborted.store.read(0, LARGEST_SEGMENT)
+        aborted = b"" if active is None else active.aborted.store.read(0, MAX_SEGMENT_BYTES)
         base = 0 if active is None else active.base_offset
 
         async def update(connection: Connection) -> None:
@@ -332,7 +332,7 @@ class PostgresBacking(UnsyncedBacking):
         for segment in old:
             segment.close()
         segment = self._restored(stored, PAGE_BYTES)
-        if stored.size <= LOADED_AT_ONCE:
+        if stored.size <= LOAD_CHUNK_BYTES:
             _paged(segment).loaded(0, [row.data for row in rows])
         return segment
 
@@ -380,13 +380,13 @@ async def replace_rows(
 ) -> None:
     """Put a segment in the place of all that a log has between two offsets, in a transaction."""
     await _delete(connection, log, *between)
-    for start in range(0, len(rows), _ROWS_AT_ONCE):
+    for start in range(0, len(rows), _ROW_CHUNK):
         await connection.executemany(
             "insert into batches (log, base, next, epoch, max_ts, data) "
             "values ($1, $2, $3, $4, $5, $6)",
             [
                 (log, row.base, row.next, row.epoch, row.max_timestamp, row.data)
-                for row in rows[start : start + _ROWS_AT_ONCE]
+                for row in rows[start : start + _ROW_CHUNK]
             ],
         )
     await _put(connection, log, segment)

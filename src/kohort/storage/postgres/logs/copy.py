@@ -14,7 +14,7 @@ from kohort.log.storage import MemoryStore
 from kohort.storage.postgres import exclusive_lock, schema
 from kohort.storage.postgres.control import Control
 from kohort.storage.postgres.link import Connection
-from kohort.storage.postgres.logs.backing import LARGEST_SEGMENT, packed, replace_rows
+from kohort.storage.postgres.logs.backing import MAX_SEGMENT_BYTES, packed, replace_rows
 from kohort.storage.postgres.logs.delete_logs import remove_some
 from kohort.storage.postgres.logs.pages import PAGE_BYTES
 from kohort.storage.postgres.logs.rows import pack_epochs
@@ -48,7 +48,7 @@ class _Found(NamedTuple):
 class PostgresTarget:
     """The `Target` in tables. Every method raises OSError."""
 
-    largest_segment = LARGEST_SEGMENT
+    largest_segment = MAX_SEGMENT_BYTES
 
     def __init__(self, url: str) -> None:
         """Make the tables, if there are none.

@@ -29,8 +29,8 @@ Written: TypeAlias = Callable[[int], Awaitable[None]]
 FindStrays: TypeAlias = Callable[[Connection], Awaitable[bool]]
 """Sets aside logs that former sessions left; False if they are not known yet."""
 
-_MARKED_AT_ONCE: Final = 1000
-_REMOVED_AT_ONCE: Final = 100
+_MARK_CHUNK: Final = 1000
+_DELETE_CHUNK: Final = 100
 _MAX_REFUSALS: Final = 10
 """Single logs refused in a row after which the others wait for the next sweep: it may be all."""
 _MARK: Final = (
@@ -118,7 +118,7 @@ class LogDeletions:
         """Logs that are marked as removed, by their numbers."""
         self._large: deque[int] = deque()
         """Marked logs that are removed in several transactions."""
-        self._marking, self._removing = _Chunk(_MARKED_AT_ONCE), _Chunk(_REMOVED_AT_ONCE)
+        self._marking, self._removing = _Chunk(_MARK_CHUNK), _Chunk(_DELETE_CHUNK)
         self._stray_retention_ms: int | None = None
         """Retention of the sweep that is due; None if none is due."""
         self._find_strays = find_strays

@@ -22,9 +22,9 @@ from kohort.storage.postgres.logs.pages import Row
 from kohort.storage.postgres.logs.writer import Writer, statements
 from kohort.storage.postgres.loop_task import Completion, LoopTask
 
-LOOK_AFTER_S: Final = 2.0
+SLOW_STATEMENT_S: Final = 2.0
 """Seconds that a statement may take before its lane looks who keeps it waiting."""
-UNWRITTEN_BYTES: Final = 64 << 20
+MAX_UNWRITTEN_BYTES: Final = 64 << 20
 """Bytes of one lane that are yet to be written; further appends are refused."""
 
 
@@ -135,7 +135,7 @@ class Lane:
         while self._in_flight:
             some = next(statements(self._in_flight))
             began = time.perf_counter()
-            looking = asyncio.get_running_loop().call_later(LOOK_AFTER_S, self._looking.wake)
+            looking = asyncio.get_running_loop().call_later(SLOW_STATEMENT_S, self._looking.wake)
             try:
                 await self._writer.write(some, on_retry=self._report_health)
             except (OSError, KohortError) as error:
@@ -220,7 +220,7 @@ class LaneCommit:
     @property
     def failure(self) -> OSError | None:
         """Why nothing can be appended now; None if it can."""
-        if self._lane.unwritten > UNWRITTEN_BYTES:
+        if self._lane.unwritten > MAX_UNWRITTEN_BYTES:
             return OSError(errno.ENOBUFS, "too much is yet to be written to PostgreSQL")
         return None
 

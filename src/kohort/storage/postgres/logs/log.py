@@ -18,15 +18,15 @@ from kohort.log.partition import PartitionLog
 from kohort.log.segment import Segment
 from kohort.log.segment_recovery import Progress
 from kohort.log.storage import Records
-from kohort.storage.postgres.logs.backing import LARGEST_SEGMENT, LogContext, PostgresBacking
+from kohort.storage.postgres.logs.backing import MAX_SEGMENT_BYTES, LogContext, PostgresBacking
 from kohort.storage.postgres.logs.lane import LaneCommit
 from kohort.storage.postgres.logs.operations import Operation
 from kohort.storage.postgres.logs.pages import NotInMemoryError, PagedStore
 from kohort.types import Timestamp, TopicPartition
 from kohort.util.time_slice import TimeSlices
 
-_FEW_BYTES = 64 * 1024
-_REPLACED_WITHIN_S = 0.01
+_MIN_READ_BYTES = 64 * 1024
+_REPLACEMENT_POLL_INTERVAL_S = 0.01
 """Pause before another look at a segment that is being replaced by a compacted one."""
 
 
@@ -102,7 +102,9 @@ class PostgresLog(PartitionLog):
         await self._commit.wait()
 
     def configure(self, config: LogConfig) -> None:
-        super().configure(replace(config, segment_bytes=min(config.segment_bytes, LARGEST_SEGMENT)))
+        super().configure(
+            replace(config, segment_bytes=min(config.segment_bytes, MAX_SEGMENT_BYTES))
+        )
 
     def _check_disk(self) -> None:
         if self._commit is not None and (failure := self._commit.failure) is not None:
@@ -144,7 +146,7 @@ class PostgresLog(PartitionLog):
         try:
             await self._context.reader.load(missing.store, missing.page)
             if not missing.store.is_current:
-                await asyncio.sleep(_REPLACED_WITHIN_S)
+                await asyncio.sleep(_REPLACEMENT_POLL_INTERVAL_S)
         except (OSError, KafkaError) as error:
             self._failure = fresh(error)
         finally:
@@ -169,7 +171,7 @@ class PostgresLog(PartitionLog):
     def _load_in_thread(self, missing: NotInMemoryError) -> None:
         store = missing.store
         if not store.is_current:
-            time.sleep(_REPLACED_WITHIN_S)
+            time.sleep(_REPLACEMENT_POLL_INTERVAL_S)
         elif not store.has(missing.page):
             rows = self._context.reader.read_blocking(store.rows_of(missing.page))
             if store.is_current:
@@ -188,7 +190,7 @@ class PostgresLog(PartitionLog):
 
     def close(self) -> None:
         # Few rows behind the last snapshot are read sooner than another one is stored.
-        if self._producers.unsaved_bytes <= _FEW_BYTES:
+        if self._producers.unsaved_bytes <= _MIN_READ_BYTES:
             self._producers.forget()
         super().close()
 

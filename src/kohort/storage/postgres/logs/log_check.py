@@ -12,7 +12,7 @@ from kohort.log.shared_memory import SharedMemoryStore
 from kohort.storage.postgres.link import Connection
 from kohort.types import TopicPartition
 
-_ROWS_AT_ONCE: Final = 64
+_ROW_CHUNK: Final = 64
 """Rows, of some 64 KiB, that are in memory."""
 _LOGS: Final = (
     "select id, topic, partition, topic_id, start_offset, cleaned from logs where state = 'live' "
@@ -63,7 +63,7 @@ async def check_logs(connection: Connection, fold: Fold) -> AsyncIterator[Findin
 async def _rows(connection: Connection, log: int) -> AsyncIterator[Any]:
     """The rows of a log, in order."""
     following = 0
-    while rows := await connection.fetch(_ROWS, log, following, _ROWS_AT_ONCE):
+    while rows := await connection.fetch(_ROWS, log, following, _ROW_CHUNK):
         for row in rows:
             yield row
         following = rows[-1]["base"] + 1

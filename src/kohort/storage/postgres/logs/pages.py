@@ -22,9 +22,9 @@ from kohort.protocol.batches import Buffer, read_header
 from kohort.types import TopicPartition
 
 PAGE_BYTES: Final = 64 * 1024
-LOADED_AT_ONCE: Final = 1 << 20
+LOAD_CHUNK_BYTES: Final = 1 << 20
 """Bytes that one statement loads, unless the first page is larger."""
-CACHED_BYTES: Final = 64 << 20
+MAX_CACHED_BYTES: Final = 64 << 20
 PAGE: Final = Struct(">qq")
 """Position and base offset of a page."""
 
@@ -84,7 +84,7 @@ class _Page:
 class PageCache:
     """The pages of all logs that may be dropped, the least recently used first."""
 
-    def __init__(self, limit: int = CACHED_BYTES) -> None:
+    def __init__(self, limit: int = MAX_CACHED_BYTES) -> None:
         self.limit = limit
         self.size = 0
         self._pages: OrderedDict[tuple[PagedStore, int], int] = OrderedDict()
@@ -269,7 +269,7 @@ class PagedStore:
         end = page + 1
         start = self._positions[page]
         while end < len(self._positions) and end not in self._loaded:
-            if self._end_of(end) - start > LOADED_AT_ONCE:
+            if self._end_of(end) - start > LOAD_CHUNK_BYTES:
                 break
             end += 1
         after = self._bases[end] if end < len(self._bases) else self.end_offset

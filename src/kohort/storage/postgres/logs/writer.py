@@ -20,7 +20,7 @@ select i.* from fence, unnest(
     $4::int[], $5::bigint[], $6::bigint[], $7::int[], $8::bigint[], $9::bytea[]
 ) i
 """
-STATEMENT_BYTES: Final = 4 << 20
+MAX_STATEMENT_BYTES: Final = 4 << 20
 """Bytes of one statement, unless a single batch is larger."""
 
 
@@ -39,7 +39,7 @@ class Writer:
         rows: Sequence[Row],
         on_retry: Callable[[Exception], None] = lambda _: None,
     ) -> None:
-        """Return when the rows, at most `STATEMENT_BYTES` of them, are committed.
+        """Return when the rows, at most `MAX_STATEMENT_BYTES` of them, are committed.
 
         The database may be away meanwhile: it is tried again, and `on_retry` learns why. Raises
         DatabaseError if the rows were refused and none is there, FencedError.
@@ -98,7 +98,7 @@ def statements(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
     """The rows in order, as many at a time as go into one statement."""
     start = size = 0
     for number, row in enumerate(rows):
-        if size and size + len(row.data) > STATEMENT_BYTES:
+        if size and size + len(row.data) > MAX_STATEMENT_BYTES:
             yield rows[start:number]
             start, size = number, 0
         size += len(row.data)
