@@ -135,6 +135,7 @@ async def test_the_last_of_concurrent_assignments_is_read(consumer: Consumer) ->
     assert await read(consumer, 1) == [(1, 4)]
 
 
+@pytest.mark.filterwarnings("error::RuntimeWarning")  # "coroutine … was never awaited"
 @pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("turns", range(12))
 async def test_a_cancelled_assignment_changes_nothing_and_leaves_nothing(
