@@ -834,8 +834,8 @@ async def test_metrics_and_log_lines(producer, caplog) -> None:
         assert producer.metrics().transactions.state == "InTransaction"
     found = producer.metrics().transactions
     assert (found.transactional_id, found.state) == ("shop", "Ready")
-    counts = (found.initializations, found.offset_commits, found.commits, found.aborts)
-    assert [marker.count for marker in counts] == [1, 1, 1, 1]
+    requests = (found.initializations, found.offset_commits, found.commits, found.aborts)
+    assert [request.count for request in requests] == [1, 1, 1, 1]
     labels = {each.labels for each in samples(producer.metrics()) if "transaction" in each.family}
     assert labels == {("Ready",), ("init",), ("send_offsets",), ("commit",), ("abort",)}
     told = [record.getMessage() for record in caplog.records]

@@ -58,14 +58,14 @@ def wanted(**changes: Any) -> dict[str, Any]:
 
 
 async def create(bench: HandlerBench, *entries: dict[str, Any]) -> list[ErrorCode]:
-    told = await bench.ask("create_acls", 3, creations=entries)
-    return [result.error_code for result in told.results]
+    response = await bench.ask("create_acls", 3, creations=entries)
+    return [result.error_code for result in response.results]
 
 
 async def names(bench: HandlerBench, **changes: Any) -> list[str]:
-    told = await bench.ask("describe_acls", 3, **wanted(**changes))
-    assert told.error_code is ErrorCode.none
-    return [resource.resource_name for resource in told.resources]
+    response = await bench.ask("describe_acls", 3, **wanted(**changes))
+    assert response.error_code is ErrorCode.none
+    return [resource.resource_name for resource in response.resources]
 
 
 @pytest.mark.parametrize(
@@ -87,16 +87,20 @@ async def test_acl_requests_need_an_authorizer_and_its_permission(
     api: str, fields: dict[str, Any], settings: dict[str, str], error: ErrorCode
 ) -> None:
     bench = HandlerBench(**settings)
-    told = await bench.ask(api, 3, **fields)
-    rows = getattr(told, "results", None) or getattr(told, "filter_results", None) or [told]
+    response = await bench.ask(api, 3, **fields)
+    rows = (
+        getattr(response, "results", None)
+        or getattr(response, "filter_results", None)
+        or [response]
+    )
     assert [row.error_code for row in rows] == [error] * (1 if api == "describe_acls" else 2)
     assert not len(bench.topics.acls)
 
 
 async def test_an_entry_that_is_made_is_shown_and_decides(secured: HandlerBench) -> None:
     assert await create(secured, entry(), entry(operation=AclOperation.WRITE)) == [0, 0]
-    told = await secured.ask("describe_acls", 3, **wanted())
-    (resource,) = told.resources
+    response = await secured.ask("describe_acls", 3, **wanted())
+    (resource,) = response.resources
     assert (resource.resource_type, resource.resource_name, resource.pattern_type) == (
         ResourceType.TOPIC,
         "orders",
@@ -142,9 +146,9 @@ async def test_an_entry_that_exists_is_no_error_and_not_made_again(secured: Hand
 async def test_an_invalid_entry_is_refused_and_the_others_are_made(
     secured: HandlerBench, changes: dict[str, Any], message: str
 ) -> None:
-    told = await secured.ask("create_acls", 3, creations=[entry(), entry(**changes)])
-    assert [result.error_code for result in told.results] == [0, ErrorCode.invalid_request]
-    assert message in told.results[1].error_message
+    response = await secured.ask("create_acls", 3, creations=[entry(), entry(**changes)])
+    assert [result.error_code for result in response.results] == [0, ErrorCode.invalid_request]
+    assert message in response.results[1].error_message
     assert len(secured.topics.acls) == 1
 
 
@@ -180,7 +184,7 @@ async def test_filters_tell_what_they_matched_even_if_another_did_before(
     secured: HandlerBench,
 ) -> None:
     await create(secured, entry("a"), entry("b"))
-    told = await secured.ask(
+    response = await secured.ask(
         "delete_acls",
         3,
         filters=[
@@ -191,7 +195,7 @@ async def test_filters_tell_what_they_matched_even_if_another_did_before(
             wanted(resource_type_filter=99),
         ],
     )
-    results = told.filter_results
+    results = response.filter_results
     assert [[acl.resource_name for acl in one.matching_acls] for one in results] == [
         ["a"], ["a", "b"], [], [], [],
     ]  # fmt: skip
@@ -229,8 +233,10 @@ async def test_filters_that_match_too_many_entries_together_delete_nothing(
 ) -> None:
     monkeypatch.setattr(acl_search, "MAX_MATCHES", 0)
     await create(secured, entry())
-    told = await secured.ask("delete_acls", 3, filters=[wanted(), wanted(), wanted(operation=99)])
-    assert [result.error_message for result in told.filter_results] == [
+    response = await secured.ask(
+        "delete_acls", 3, filters=[wanted(), wanted(), wanted(operation=99)]
+    )
+    assert [result.error_message for result in response.filter_results] == [
         "The filters match too many ACLs together.",
         "The filters match too many ACLs together.",
         "Unknown entryFilter.",
@@ -241,8 +247,8 @@ async def test_filters_that_match_too_many_entries_together_delete_nothing(
 async def test_entries_that_a_failing_disk_keeps_are_told_one_by_one(secured: HandlerBench) -> None:
     await create(secured, *(entry(f"topic-{number}") for number in range(600)))
     secured.topics.on_acls_changed.append(lambda: secured.directory.fail("append", METADATA))
-    told = await secured.ask("delete_acls", 3, filters=[wanted()])
-    (result,) = told.filter_results
+    response = await secured.ask("delete_acls", 3, filters=[wanted()])
+    (result,) = response.filter_results
     assert result.error_code is ErrorCode.none
     kept = [acl.resource_name for acl in result.matching_acls if acl.error_code]
     assert {acl.error_code for acl in result.matching_acls} == {0, ErrorCode.kafka_storage_error}

@@ -19,8 +19,8 @@ class TestDescribeLogDirs:
     ) -> None:
         bench.fill(topic, 1, records=3)
         asked = [{"topic": topic, "partitions": [0, 1, 9]}, {"topic": "nope", "partitions": [0]}]
-        answer = await bench.ask("describe_log_dirs", version, topics=asked)
-        (directory,) = answer.results
+        response = await bench.ask("describe_log_dirs", version, topics=asked)
+        (directory,) = response.results
         assert (directory.error_code, directory.log_dir) == (ErrorCode.none, "memory")
         assert [each.name for each in directory.topics] == [topic]
         size = bench.topics.log(topic, 1).size  # type: ignore[union-attr]
@@ -64,11 +64,11 @@ class TestDescribeQuorum:
     @pytest.mark.parametrize("version", range(3))
     async def test_the_only_voter(self, bench: HandlerBench, version: int) -> None:
         asked = [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]
-        answer = await bench.ask("describe_quorum", version, topics=asked)
-        (partition,) = answer.topics[0].partitions
+        response = await bench.ask("describe_quorum", version, topics=asked)
+        (partition,) = response.topics[0].partitions
         end = bench.topics.metadata_end_offset
         assert end > 0
-        assert (answer.error_code, partition.error_code) == (ErrorCode.none, ErrorCode.none)
+        assert (response.error_code, partition.error_code) == (ErrorCode.none, ErrorCode.none)
         assert (partition.leader_id, partition.leader_epoch, partition.high_watermark) == (
             0,
             1,
@@ -77,7 +77,7 @@ class TestDescribeQuorum:
         (voter,) = partition.current_voters
         assert (voter.replica_id, voter.log_end_offset) == (0, end)
         if version >= 2:
-            (listener,) = answer.nodes[0].listeners
+            (listener,) = response.nodes[0].listeners
             assert (listener.name, listener.host, listener.port) == (
                 "CONTROLLER",
                 "broker.test",
@@ -95,7 +95,7 @@ class TestDescribeQuorum:
             {"topic_name": name, "partitions": [{"partition_index": index} for index in indexes]}
             for name, indexes in asked
         ]
-        answer = await bench.ask("describe_quorum", 2, topics=topics)
+        response = await bench.ask("describe_quorum", 2, topics=topics)
         assert [
             (
                 topic.topic_name,
@@ -104,7 +104,7 @@ class TestDescribeQuorum:
                     for partition in topic.partitions
                 ],
             )
-            for topic in answer.topics
+            for topic in response.topics
         ] == [(name, [(index, UNKNOWN) for index in indexes]) for name, indexes in asked]
 
 
@@ -112,7 +112,7 @@ class TestElectLeaders:
     async def elect(
         self, bench: HandlerBench, asked: Any, version: int = 2, election: int = 0
     ) -> Any:
-        answer = await bench.ask(
+        response = await bench.ask(
             "elect_leaders",
             version,
             election_type=election,
@@ -121,9 +121,9 @@ class TestElectLeaders:
         )
         results = [
             (result.topic, [(one.partition_id, one.error_code) for one in result.partition_result])
-            for result in answer.replica_election_results
+            for result in response.replica_election_results
         ]
-        return getattr(answer, "error_code", None), results
+        return getattr(response, "error_code", None), results
 
     @pytest.mark.parametrize("version", range(3))
     async def test_elections_of_leaders_are_never_needed(
@@ -157,7 +157,7 @@ async def test_replicas_stay_where_they_are(bench: HandlerBench, topic: str, ver
         (9, [0]),
     ]
     partitions = [{"partition_index": index, "replicas": ids} for index, ids in wanted]
-    answer = await bench.ask(
+    response = await bench.ask(
         "alter_partition_reassignments",
         version,
         timeout_ms=1_000,
@@ -166,9 +166,9 @@ async def test_replicas_stay_where_they_are(bench: HandlerBench, topic: str, ver
             {"name": "nope", "partitions": partitions[:1]},
         ],
     )
-    assert (answer.error_code, answer.error_message) == (ErrorCode.none, None)
+    assert (response.error_code, response.error_message) == (ErrorCode.none, None)
     invalid = ErrorCode.invalid_replica_assignment
-    assert [partition.error_code for partition in answer.responses[0].partitions] == [
+    assert [partition.error_code for partition in response.responses[0].partitions] == [
         ErrorCode.none,
         ErrorCode.no_reassignment_in_progress,
         invalid,
@@ -176,7 +176,7 @@ async def test_replicas_stay_where_they_are(bench: HandlerBench, topic: str, ver
         invalid,
         UNKNOWN,
     ]
-    assert [partition.error_code for partition in answer.responses[1].partitions] == [UNKNOWN]
+    assert [partition.error_code for partition in response.responses[1].partitions] == [UNKNOWN]
 
 
 class TestDescribeProducers:
@@ -274,8 +274,8 @@ async def test_filters_of_quotas_are_validated(
         for entity, kind, match in components
     ]
     for version in range(2):
-        answer = await bench.ask("describe_client_quotas", version, components=asked)
-        assert (answer.error_code, answer.entries) == (code, None if code else ())
+        response = await bench.ask("describe_client_quotas", version, components=asked)
+        assert (response.error_code, response.entries) == (code, None if code else ())
 
 
 @pytest.mark.parametrize(
@@ -294,9 +294,9 @@ async def test_scram_credentials_of_unknown_users_are_not_found(
     bench: HandlerBench, names: list[str] | None, results: list[tuple[str, ErrorCode]]
 ) -> None:
     users = None if names is None else [{"name": name} for name in names]
-    answer = await bench.ask("describe_user_scram_credentials", 0, users=users)
-    assert answer.error_code is ErrorCode.none
-    assert [(result.user, result.error_code) for result in answer.results] == results
+    response = await bench.ask("describe_user_scram_credentials", 0, users=users)
+    assert response.error_code is ErrorCode.none
+    assert [(result.user, result.error_code) for result in response.results] == results
 
 
 async def test_describe_acls_without_an_authorizer_is_disabled(bench: HandlerBench) -> None:
@@ -307,8 +307,8 @@ async def test_describe_acls_without_an_authorizer_is_disabled(bench: HandlerBen
         "permission_type": 1,
     }
     for version in range(1, 4):
-        answer = await bench.ask("describe_acls", version, **any_acl)
-        assert (answer.error_code, answer.resources) == (ErrorCode.security_disabled, ())
+        response = await bench.ask("describe_acls", version, **any_acl)
+        assert (response.error_code, response.resources) == (ErrorCode.security_disabled, ())
     for field in any_acl:
         with pytest.raises(HungUpError):
             await bench.ask("describe_acls", 3, **any_acl | {field: 0})
@@ -330,33 +330,33 @@ class TestFeatures:
     async def update(
         self, bench: HandlerBench, version: int, *updates: dict[str, Any]
     ) -> ErrorCode:
-        answer = await bench.ask(
+        response = await bench.ask(
             "update_features", version, feature_updates=updates, timeout_ms=1_000
         )
         if version < 2:
-            named = () if answer.error_code else tuple(update["feature"] for update in updates)
-            assert tuple(result.feature for result in answer.results) == named
-        code: ErrorCode = answer.error_code
+            named = () if response.error_code else tuple(update["feature"] for update in updates)
+            assert tuple(result.feature for result in response.results) == named
+        code: ErrorCode = response.error_code
         return code
 
     async def test_the_release_is_told(self, bench: HandlerBench) -> None:
-        answer = await bench.ask(
+        response = await bench.ask(
             "api_versions", 4, client_software_name="t", client_software_version="1"
         )
         assert [
             (feature.name, feature.min_version, feature.max_version)
-            for feature in answer.supported_features
+            for feature in response.supported_features
         ] == [("group.version", 0, 1), ("metadata.version", 7, 30), ("transaction.version", 0, 2)]
-        assert levels(answer) == LEVELS
+        assert levels(response) == LEVELS
 
     async def test_older_clients_do_not_see_a_feature_whose_lowest_level_is_0(
         self, bench: HandlerBench
     ) -> None:
-        answer = await bench.ask(
+        response = await bench.ask(
             "api_versions", 3, client_software_name="t", client_software_version="1"
         )
-        assert [feature.name for feature in answer.supported_features] == ["metadata.version"]
-        assert levels(answer) == LEVELS
+        assert [feature.name for feature in response.supported_features] == ["metadata.version"]
+        assert levels(response) == LEVELS
 
     @pytest.mark.parametrize("version", range(3))
     async def test_the_level_in_force_is_accepted(self, bench: HandlerBench, version: int) -> None:

@@ -16,8 +16,8 @@ async def replace(
 ) -> ErrorCode:
     listed = [{"name": key.replace("_", "."), "value": value} for key, value in configs.items()]
     resource = {"resource_type": kind, "resource_name": name, "configs": listed}
-    answer = await bench.ask("alter_configs", version, resources=[resource], validate_only=only)
-    code: ErrorCode = answer.responses[0].error_code
+    response = await bench.ask("alter_configs", version, resources=[resource], validate_only=only)
+    code: ErrorCode = response.responses[0].error_code
     return code
 
 
@@ -75,14 +75,14 @@ async def test_brokers_and_groups(bench: HandlerBench) -> None:
 
 class TestListConfigResources:
     async def names(self, bench: HandlerBench, version: int, *kinds: int) -> list[tuple[str, int]]:
-        answer = await bench.ask("list_config_resources", version, resource_types=kinds)
-        assert answer.error_code is ErrorCode.none
+        response = await bench.ask("list_config_resources", version, resource_types=kinds)
+        assert response.error_code is ErrorCode.none
         return [
             (
                 resource.resource_name,
                 getattr(resource, "resource_type", ResourceType.CLIENT_METRICS),
             )
-            for resource in answer.config_resources
+            for resource in response.config_resources
         ]
 
     async def test_config_resources_are_listed_by_type(
@@ -106,5 +106,5 @@ class TestListConfigResources:
     async def test_listing_an_unknown_type_is_an_unsupported_version(
         self, bench: HandlerBench
     ) -> None:
-        answer = await bench.ask("list_config_resources", 1, resource_types=[2, 77])
-        assert answer.error_code is ErrorCode.unsupported_version
+        response = await bench.ask("list_config_resources", 1, resource_types=[2, 77])
+        assert response.error_code is ErrorCode.unsupported_version

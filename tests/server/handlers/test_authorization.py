@@ -154,8 +154,8 @@ async def test_an_api_is_refused_without_an_acl_and_changes_nothing(
 ) -> None:
     version, error, fields = REFUSED[api]
     before = secured.topics.last_change
-    told = await secured.ask(api, version, **fields)
-    assert errors_in(told) == {error}
+    response = await secured.ask(api, version, **fields)
+    assert errors_in(response) == {error}
     assert secured.topics.last_change == before
     log = secured.topics.log("orders", 0)
     assert log is not None
@@ -201,10 +201,10 @@ async def test_an_api_is_open_to_whom_its_operation_is_allowed(
 
 async def test_a_topic_is_not_created_by_who_may_only_describe_it(secured: HandlerBench) -> None:
     allow(secured, AclOperation.DESCRIBE, ResourceType.TOPIC, "new")
-    told = await secured.ask(
+    response = await secured.ask(
         "metadata", 9, topics=[{"name": "new"}], allow_auto_topic_creation=True
     )
-    assert [topic.error_code for topic in told.topics] == [TOPIC]
+    assert [topic.error_code for topic in response.topics] == [TOPIC]
     assert secured.topics.get("new") is None
 
 
@@ -212,11 +212,11 @@ async def test_all_topics_are_those_that_the_client_may_describe(secured: Handle
     secured.topics.create("billing", 1)
     allow(secured, AclOperation.DESCRIBE, ResourceType.TOPIC, "billing")
     for _ in range(2):  # no response to somebody else is kept
-        told = await secured.ask("metadata", 9, topics=None)
-        assert [topic.name for topic in told.topics] == ["billing"]
+        response = await secured.ask("metadata", 9, topics=None)
+        assert [topic.name for topic in response.topics] == ["billing"]
         secured.peer = peer(KafkaPrincipal("User", "admin"))
-        told = await secured.ask("metadata", 9, topics=None)
-        assert [topic.name for topic in told.topics] == ["orders", "billing"]
+        response = await secured.ask("metadata", 9, topics=None)
+        assert [topic.name for topic in response.topics] == ["orders", "billing"]
         secured.peer = peer(ALICE)
 
 
@@ -234,9 +234,9 @@ async def test_a_fetch_session_stops_reading_a_topic_whose_permission_was_revoke
     if grows:
         secured.fill("orders")
     again = {"session_id": opened.session_id, "session_epoch": 1, "max_wait_ms": 0}
-    told = await secured.ask("fetch", version, **again, topics=[])
-    assert errors_in(told) == {error}
-    assert not told.responses[0].partitions[0].records
+    response = await secured.ask("fetch", version, **again, topics=[])
+    assert errors_in(response) == {error}
+    assert not response.responses[0].partitions[0].records
 
 
 @pytest.mark.parametrize(
@@ -259,14 +259,14 @@ async def test_a_page_may_begin_at_a_topic_that_is_denied(
     for name in "ac":
         deny = AclPermissionType.DENY
         allow(secured, AclOperation.DESCRIBE, ResourceType.TOPIC, name, deny)
-    answer = await secured.ask(
+    response = await secured.ask(
         "describe_topic_partitions",
         0,
         topics=[{"name": name} for name in names],
         response_partition_limit=10,
         cursor=cursor and {"topic_name": cursor[0], "partition_index": cursor[1]},
     )
-    assert {topic.name: topic.error_code for topic in answer.topics} == told
+    assert {topic.name: topic.error_code for topic in response.topics} == told
 
 
 @pytest.mark.parametrize(
@@ -276,8 +276,8 @@ async def test_a_page_may_begin_at_a_topic_that_is_denied(
 async def test_a_refused_search_for_a_coordinator_has_the_text_of_kafka(
     secured: HandlerBench, key_type: int, message: str
 ) -> None:
-    told = await secured.ask("find_coordinator", 3, key="billing", key_type=key_type)
-    assert (told.error_message, told.node_id, told.host) == (message, -1, "")
+    response = await secured.ask("find_coordinator", 3, key="billing", key_type=key_type)
+    assert (response.error_message, response.node_id, response.host) == (message, -1, "")
 
 
 NEW = {"topics": [{"name": "new", "num_partitions": 1, "replication_factor": 1}], "timeout": 1_000}

@@ -31,12 +31,12 @@ def entry(parts: Parts, *changes: Change) -> dict[str, Any]:
 async def alter(
     bench: HandlerBench, *entries: dict[str, Any], version: int = 1, validate_only: bool = False
 ) -> list[tuple[Parts, ErrorCode]]:
-    answer = await bench.ask(
+    response = await bench.ask(
         "alter_client_quotas", version, entries=entries, validate_only=validate_only
     )
     return [
         ([(part.entity_type, part.entity_name) for part in each.entity], each.error_code)
-        for each in answer.entries
+        for each in response.entries
     ]
 
 
@@ -44,13 +44,13 @@ async def quotas(
     bench: HandlerBench, *kinds: str, strict: bool = False
 ) -> dict[Any, dict[str, float]]:
     asked = [{"entity_type": kind, "match_type": ANY, "match": None} for kind in kinds]
-    answer = await bench.ask("describe_client_quotas", 1, components=asked, strict=strict)
-    assert answer.error_code is ErrorCode.none
+    response = await bench.ask("describe_client_quotas", 1, components=asked, strict=strict)
+    assert response.error_code is ErrorCode.none
     return {
         tuple((part.entity_type, part.entity_name) for part in each.entity): {
             value.key: value.value for value in each.values
         }
-        for each in answer.entries
+        for each in response.entries
     }
 
 

@@ -12,31 +12,31 @@ NOT_ASKED = -(2**31)
 
 @pytest.mark.parametrize("version", range(3))
 async def test_the_cluster_is_described_with_its_brokers(bench: HandlerBench, version: int) -> None:
-    answer = await bench.ask("describe_cluster", version, endpoint_type=1)
-    assert (answer.error_code, answer.cluster_id, answer.controller_id) == (
+    response = await bench.ask("describe_cluster", version, endpoint_type=1)
+    assert (response.error_code, response.cluster_id, response.controller_id) == (
         ErrorCode.none,
         bench.topics.cluster_id,
         0,
     )
     assert [
-        (broker.broker_id, broker.host, broker.port, broker.rack) for broker in answer.brokers
+        (broker.broker_id, broker.host, broker.port, broker.rack) for broker in response.brokers
     ] == [(0, "broker.test", 9092, None)]
-    assert answer.cluster_authorized_operations == NOT_ASKED
-    answer = await bench.ask(
+    assert response.cluster_authorized_operations == NOT_ASKED
+    response = await bench.ask(
         "describe_cluster", version, endpoint_type=1, include_cluster_authorized_operations=True
     )
-    assert answer.cluster_authorized_operations == 8096
+    assert response.cluster_authorized_operations == 8096
     if version >= 1:
-        assert answer.endpoint_type == 1
+        assert response.endpoint_type == 1
     if version >= 2:
-        assert not answer.brokers[0].is_fenced
+        assert not response.brokers[0].is_fenced
 
 
 @pytest.mark.parametrize("version", range(3))
 async def test_the_rack_of_the_broker(version: int) -> None:
     bench = HandlerBench(broker_rack="r1")
-    answer = await bench.ask("describe_cluster", version, endpoint_type=1)
-    assert [broker.rack for broker in answer.brokers] == ["r1"]
+    response = await bench.ask("describe_cluster", version, endpoint_type=1)
+    assert [broker.rack for broker in response.brokers] == ["r1"]
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -55,9 +55,14 @@ async def test_the_rack_of_the_broker(version: int) -> None:
 async def test_other_endpoint_types_are_refused(
     bench: HandlerBench, version: int, wanted: int, code: ErrorCode, message: str
 ) -> None:
-    answer = await bench.ask("describe_cluster", version, endpoint_type=wanted)
-    assert (answer.error_code, answer.error_message) == (code, message)
-    assert (answer.cluster_id, answer.controller_id, answer.brokers, answer.endpoint_type) == (
+    response = await bench.ask("describe_cluster", version, endpoint_type=wanted)
+    assert (response.error_code, response.error_message) == (code, message)
+    assert (
+        response.cluster_id,
+        response.controller_id,
+        response.brokers,
+        response.endpoint_type,
+    ) == (
         "",
         -1,
         (),
@@ -67,8 +72,10 @@ async def test_other_endpoint_types_are_refused(
 
 async def test_no_partition_is_ever_listed_as_reassigned(bench: HandlerBench, topic: str) -> None:
     for topics in (None, (), [{"name": topic, "partition_indexes": [0, 9]}], [{"name": "nope"}]):
-        answer = await bench.ask("list_partition_reassignments", 0, topics=topics, timeout_ms=1_000)
-        assert (answer.error_code, answer.error_message, answer.topics) == (
+        response = await bench.ask(
+            "list_partition_reassignments", 0, topics=topics, timeout_ms=1_000
+        )
+        assert (response.error_code, response.error_message, response.topics) == (
             ErrorCode.none,
             None,
             (),
@@ -101,12 +108,12 @@ class TestDescribeTopicPartitions:
     async def page(
         self, bench: HandlerBench, *names: str, **how: Any
     ) -> tuple[dict[str, list[int]], Cursor]:
-        answer = await self.ask(bench, *names, **how)
-        following = answer.next_cursor
+        response = await self.ask(bench, *names, **how)
+        following = response.next_cursor
         return (
             {
                 topic.name: [partition.partition_index for partition in topic.partitions]
-                for topic in answer.topics
+                for topic in response.topics
             },
             following and (following.topic_name, following.partition_index),
         )
@@ -131,13 +138,13 @@ class TestDescribeTopicPartitions:
         )
 
     async def test_unknown_and_invalid_topics_get_their_errors(self, bench: HandlerBench) -> None:
-        answer = await self.ask(bench, "u", "nope", "bad name")
-        assert [(topic.name, topic.error_code) for topic in answer.topics] == [
+        response = await self.ask(bench, "u", "nope", "bad name")
+        assert [(topic.name, topic.error_code) for topic in response.topics] == [
             ("bad name", ErrorCode.invalid_topic_exception),
             ("nope", ErrorCode.unknown_topic_or_partition),
             ("u", ErrorCode.none),
         ]
-        assert {topic.topic_authorized_operations for topic in answer.topics} == {3576}
+        assert {topic.topic_authorized_operations for topic in response.topics} == {3576}
 
     async def test_each_once_in_the_order_of_names(self, bench: HandlerBench) -> None:
         pages = {"a": [0], "u": [0, 1, 2, 3, 4], "uv": [0, 1]}
@@ -171,9 +178,9 @@ class TestDescribeTopicPartitions:
             None,
         )
         for cursor in (("nope", 0), ("zzz", 0), ("u", -1)):
-            answer = await self.ask(bench, "u", "uv", cursor=cursor)
+            response = await self.ask(bench, "u", "uv", cursor=cursor)
             assert [
-                (topic.name, topic.error_code, topic.partitions) for topic in answer.topics
+                (topic.name, topic.error_code, topic.partitions) for topic in response.topics
             ] == [
                 ("u", ErrorCode.invalid_request, ()),
                 ("uv", ErrorCode.invalid_request, ()),

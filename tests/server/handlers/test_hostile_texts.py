@@ -167,8 +167,8 @@ async def test_a_broker_id_is_read_as_java_reads_it(bench: HandlerBench) -> None
         resource = changed(ResourceType.BROKER, name)
         assert await code_of(bench, "incremental_alter_configs", 1, resource) == ErrorCode.none
     resource = changed(ResourceType.BROKER, "9" * 5_000)
-    answer = await bench.ask("incremental_alter_configs", 1, resources=[resource])
-    assert answer.responses[0].error_message == (
+    response = await bench.ask("incremental_alter_configs", 1, resources=[resource])
+    assert response.responses[0].error_message == (
         "Node id must be an integer, but it is: " + "9" * 5_000
     )
 
@@ -211,8 +211,8 @@ async def test_names_and_values_of_quotas(bench: HandlerBench, entity_type: str)
             for key in keys
             for value in values[: None if name is None else 1]
         ]
-        answer = await bench.ask("alter_client_quotas", 1, entries=entries, validate_only=True)
-        assert {entry.error_code for entry in answer.entries} <= ANSWERS
+        response = await bench.ask("alter_client_quotas", 1, entries=entries, validate_only=True)
+        assert {entry.error_code for entry in response.entries} <= ANSWERS
         component = {"entity_type": entity_type, "match_type": 0, "match": name}
         described = await bench.ask(
             "describe_client_quotas", 1, components=[component], strict=False

@@ -141,10 +141,12 @@ class TestBrokers:
     async def described(self, bench: HandlerBench, name: str, key: str) -> list[tuple[str, int]]:
         """(value, source) of each synonym."""
         resource = {"resource_type": BROKER, "resource_name": name, "configuration_keys": [key]}
-        answer = await bench.ask("describe_configs", 4, resources=[resource], include_synonyms=True)
+        response = await bench.ask(
+            "describe_configs", 4, resources=[resource], include_synonyms=True
+        )
         return [
             (synonym.value, synonym.source)
-            for config in answer.results[0].configs
+            for config in response.results[0].configs
             for synonym in config.synonyms
         ]
 
@@ -276,8 +278,8 @@ async def test_groups_and_subscriptions(
 ) -> None:
     async def value() -> str | None:
         resource = {"resource_type": kind, "resource_name": "x", "configuration_keys": [key]}
-        answer = await bench.ask("describe_configs", 4, resources=[resource])
-        told: str | None = answer.results[0].configs[0].value
+        response = await bench.ask("describe_configs", 4, resources=[resource])
+        told: str | None = response.results[0].configs[0].value
         return told
 
     default = await value()

@@ -9,8 +9,8 @@ from server.handlers.bench import HandlerBench
 
 
 async def ask(bench: HandlerBench, version: int = 5, **fields: Any) -> tuple[ErrorCode, int, int]:
-    answer = await bench.ask("init_producer_id", version, **{"transactional_id": None} | fields)
-    return answer.error_code, answer.producer_id, answer.producer_epoch
+    response = await bench.ask("init_producer_id", version, **{"transactional_id": None} | fields)
+    return response.error_code, response.producer_id, response.producer_epoch
 
 
 @pytest.mark.parametrize("version", range(6))

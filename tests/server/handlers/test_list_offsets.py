@@ -35,14 +35,14 @@ async def ask(
     asked = [
         {"partition_index": index, "timestamp": timestamp} | more for index, timestamp in partitions
     ]
-    answer = await bench.ask(
+    response = await bench.ask(
         "list_offsets",
         version,
         replica_id=-1,
         isolation_level=isolation_level,
         topics=[{"name": topic, "partitions": asked}],
     )
-    return answer.topics
+    return response.topics
 
 
 async def find(
@@ -176,8 +176,8 @@ async def test_a_topic_twice_is_answered_once(filled: HandlerBench) -> None:
         {"name": "orders", "partitions": [{"partition_index": index, "timestamp": -1}]}
         for index in (0, 1)
     ]
-    answer = await filled.ask("list_offsets", 11, replica_id=-1, topics=asked)
-    ((topic),) = answer.topics
+    response = await filled.ask("list_offsets", 11, replica_id=-1, topics=asked)
+    ((topic),) = response.topics
     assert [(partition.partition_index, partition.offset) for partition in topic.partitions] == [
         (0, 12),
         (1, 0),
@@ -202,9 +202,9 @@ class TestOffsetForLeaderEpoch:
     ) -> tuple[ErrorCode, int, int]:
         asked = {"partition": partition, "leader_epoch": epoch, "current_leader_epoch": current}
         topics = [{"topic": topic, "partitions": [asked]}]
-        answer = await bench.ask("offset_for_leader_epoch", version, topics=topics, replica_id=-1)
-        ((found,),) = [each.partitions for each in answer.topics]
-        assert (answer.topics[0].topic, found.partition) == (topic, partition)
+        response = await bench.ask("offset_for_leader_epoch", version, topics=topics, replica_id=-1)
+        ((found,),) = [each.partitions for each in response.topics]
+        assert (response.topics[0].topic, found.partition) == (topic, partition)
         return found.error_code, found.leader_epoch, found.end_offset
 
     @pytest.mark.parametrize("version", [2, 3, 4])

@@ -23,18 +23,18 @@ def by_name(answer: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("version", ALL[1:])
 async def test_the_rack_of_the_broker(version: int) -> None:
-    answer = await HandlerBench(broker_rack="r1").ask("metadata", version, topics=[])
-    assert [broker.rack for broker in answer.brokers] == ["r1"]
+    response = await HandlerBench(broker_rack="r1").ask("metadata", version, topics=[])
+    assert [broker.rack for broker in response.brokers] == ["r1"]
 
 
 @pytest.mark.parametrize("version", ALL)
 async def test_a_topic_is_described_with_partitions_and_leaders(
     bench: HandlerBench, topic: str, version: int
 ) -> None:
-    answer = await bench.ask("metadata", version, topics=[{"name": topic}])
-    (broker,) = answer.brokers
+    response = await bench.ask("metadata", version, topics=[{"name": topic}])
+    (broker,) = response.brokers
     assert (broker.node_id, broker.host, broker.port) == (0, "broker.test", 9092)
-    (found,) = answer.topics
+    (found,) = response.topics
     assert (found.error_code, found.name) == (ErrorCode.none, topic)
     assert [partition.partition_index for partition in found.partitions] == [0, 1, 2]
     for each in found.partitions:
@@ -43,10 +43,10 @@ async def test_a_topic_is_described_with_partitions_and_leaders(
         assert getattr(each, "leader_epoch", 0) == 0
         assert getattr(each, "offline_replicas", ()) == ()
     if version >= 1:
-        assert answer.controller_id == 0
+        assert response.controller_id == 0
         assert not found.is_internal
     if version >= 2:
-        assert answer.cluster_id == bench.topics.cluster_id
+        assert response.cluster_id == bench.topics.cluster_id
     if version >= 10:
         assert found.topic_id == bench.topics.get(topic).id  # type: ignore[union-attr]
 
@@ -63,8 +63,8 @@ async def test_the_broker_has_the_address_of_the_listener_that_is_asked(
             ("describe_cluster", {"endpoint_type": 1}),
             ("find_coordinator", {"coordinator_keys": ["g"]}),
         ):
-            answer = await bench.ask(api, BY_NAME[api].max_version, **fields)
-            (node,) = answer.coordinators if api == "find_coordinator" else answer.brokers
+            response = await bench.ask(api, BY_NAME[api].max_version, **fields)
+            (node,) = response.coordinators if api == "find_coordinator" else response.brokers
             assert (node.host, node.port) == (endpoint.host, endpoint.port)
 
 
@@ -72,9 +72,9 @@ async def test_all_topics_are_described_by_null(bench: HandlerBench) -> None:
     bench.topics.create("a", 1)
     bench.topics.create("__consumer_offsets", 1, internal=True)
     for version, everything in ((0, ()), (1, None), (12, None)):
-        answer = await bench.ask("metadata", version, topics=everything)
-        assert set(by_name(answer)) == {"a", "__consumer_offsets"}
-    assert by_name(answer)["__consumer_offsets"].is_internal
+        response = await bench.ask("metadata", version, topics=everything)
+        assert set(by_name(response)) == {"a", "__consumer_offsets"}
+    assert by_name(response)["__consumer_offsets"].is_internal
     assert (await bench.ask("metadata", 1, topics=())).topics == ()
 
 
@@ -83,10 +83,10 @@ async def test_a_missing_topic_is_created_and_told_the_next_time(
     bench: HandlerBench, version: int
 ) -> None:
     for code in (UNKNOWN, ErrorCode.none):
-        answer = await bench.ask(
+        response = await bench.ask(
             "metadata", version, topics=[{"name": "new"}], allow_auto_topic_creation=True
         )
-        assert by_name(answer)["new"].error_code is code
+        assert by_name(response)["new"].error_code is code
     bench.fill("new")
     bench.restart()
     assert bench.topics.get("new") is not None
@@ -105,8 +105,8 @@ async def test_a_topic_that_others_create_and_delete_meanwhile_is_unknown(
     await asyncio.gather(creating, task, deleting)
     assert by_name(exchange.outcome)["new"].error_code is UNKNOWN
     for code in (UNKNOWN, ErrorCode.none):
-        answer = await bench.ask("metadata", 12, **asked)
-        assert by_name(answer)["new"].error_code is code
+        response = await bench.ask("metadata", 12, **asked)
+        assert by_name(response)["new"].error_code is code
 
 
 async def test_the_number_of_partitions_of_a_created_topic_is_the_brokers() -> None:
@@ -117,24 +117,24 @@ async def test_the_number_of_partitions_of_a_created_topic_is_the_brokers() -> N
 
 @pytest.mark.parametrize("version", [4, 9, 13])
 async def test_the_client_may_forbid_creation(bench: HandlerBench, version: int) -> None:
-    answer = await bench.ask(
+    response = await bench.ask(
         "metadata", version, topics=[{"name": "new"}], allow_auto_topic_creation=False
     )
-    assert by_name(answer)["new"].error_code is UNKNOWN
+    assert by_name(response)["new"].error_code is UNKNOWN
     assert bench.topics.get("new") is None
 
 
 async def test_the_broker_may_forbid_creation() -> None:
     bench = HandlerBench(auto_create_topics_enable=False)
-    answer = await bench.ask("metadata", 3, topics=[{"name": "new"}])
-    assert by_name(answer)["new"].error_code is UNKNOWN
+    response = await bench.ask("metadata", 3, topics=[{"name": "new"}])
+    assert by_name(response)["new"].error_code is UNKNOWN
 
 
 async def test_internal_topics_are_never_created_on_the_way(bench: HandlerBench) -> None:
-    answer = await bench.ask(
+    response = await bench.ask(
         "metadata", 9, topics=[{"name": "__transaction_state"}], allow_auto_topic_creation=True
     )
-    (found,) = answer.topics
+    (found,) = response.topics
     assert (found.error_code, found.is_internal, found.partitions) == (UNKNOWN, True, ())
     assert list(bench.topics.all()) == []
 
@@ -143,8 +143,8 @@ async def test_internal_topics_are_never_created_on_the_way(bench: HandlerBench)
 async def test_names_that_no_topic_can_have(bench: HandlerBench, allowed: bool) -> None:
     bench.topics.create("a.b", 1)
     wanted = [{"name": name} for name in ("bad name", "", "a.b", "a.b", "a_b")]
-    answer = await bench.ask("metadata", 12, topics=wanted, allow_auto_topic_creation=allowed)
-    assert [(topic.name, topic.error_code) for topic in answer.topics] == [
+    response = await bench.ask("metadata", 12, topics=wanted, allow_auto_topic_creation=allowed)
+    assert [(topic.name, topic.error_code) for topic in response.topics] == [
         ("bad name", ErrorCode.invalid_topic_exception),
         ("", ErrorCode.invalid_topic_exception),
         ("a.b", ErrorCode.none),
@@ -160,14 +160,14 @@ async def test_topics_are_described_by_id(bench: HandlerBench, topic: str, versi
         {"topic_id": unknown, "name": "x"},
         {"topic_id": None, "name": "never-looked-at"},
     ]
-    answer = await bench.ask(
+    response = await bench.ask(
         "metadata", version, topics=wanted, include_topic_authorized_operations=True
     )
-    assert [(each.error_code, each.name, each.topic_id) for each in answer.topics] == [
+    assert [(each.error_code, each.name, each.topic_id) for each in response.topics] == [
         (ErrorCode.none, topic, topic_id),
         (ErrorCode.unknown_topic_id, None, unknown),
     ]
-    assert [each.topic_authorized_operations for each in answer.topics] == [3576, -(2**31)]
+    assert [each.topic_authorized_operations for each in response.topics] == [3576, -(2**31)]
     assert bench.topics.get("never-looked-at") is None
 
 
@@ -178,9 +178,9 @@ async def test_topics_are_described_by_id(bench: HandlerBench, topic: str, versi
 async def test_ids_before_v12_are_refused(
     bench: HandlerBench, version: int, topic_id: UUID | None, name: str | None
 ) -> None:
-    answer = await bench.ask("metadata", version, topics=[{"topic_id": topic_id, "name": name}])
-    assert (answer.brokers, answer.controller_id, answer.cluster_id) == ((), -1, None)
-    (found,) = answer.topics
+    response = await bench.ask("metadata", version, topics=[{"topic_id": topic_id, "name": name}])
+    assert (response.brokers, response.controller_id, response.cluster_id) == ((), -1, None)
+    (found,) = response.topics
     assert (found.error_code, found.name, found.topic_id) == (
         ErrorCode.invalid_request,
         name or "",
@@ -189,8 +189,8 @@ async def test_ids_before_v12_are_refused(
 
 
 async def test_neither_name_nor_id(bench: HandlerBench) -> None:
-    answer = await bench.ask("metadata", 13, topics=[{"topic_id": None, "name": None}])
-    assert answer.error_code is ErrorCode.invalid_request
+    response = await bench.ask("metadata", 13, topics=[{"topic_id": None, "name": None}])
+    assert response.error_code is ErrorCode.invalid_request
 
 
 async def test_authorized_operations_are_included_on_request(
@@ -201,12 +201,14 @@ async def test_authorized_operations_are_included_on_request(
         "include_topic_authorized_operations": True,
     }
     wanted = [{"name": topic}, {"name": "nope"}]
-    answer = await bench.ask("metadata", 8, topics=wanted, allow_auto_topic_creation=False, **asked)
-    assert answer.cluster_authorized_operations == 8096
-    assert [each.topic_authorized_operations for each in answer.topics] == [3576, 3576]
-    answer = await bench.ask("metadata", 8, topics=wanted, allow_auto_topic_creation=False)
-    assert answer.cluster_authorized_operations == -(2**31)
-    assert [each.topic_authorized_operations for each in answer.topics] == [-(2**31), -(2**31)]
+    response = await bench.ask(
+        "metadata", 8, topics=wanted, allow_auto_topic_creation=False, **asked
+    )
+    assert response.cluster_authorized_operations == 8096
+    assert [each.topic_authorized_operations for each in response.topics] == [3576, 3576]
+    response = await bench.ask("metadata", 8, topics=wanted, allow_auto_topic_creation=False)
+    assert response.cluster_authorized_operations == -(2**31)
+    assert [each.topic_authorized_operations for each in response.topics] == [-(2**31), -(2**31)]
 
 
 async def test_an_answer_is_encoded_once_until_a_topic_changes(
@@ -250,10 +252,10 @@ async def test_a_request_that_names_a_topic_many_times_is_not_kept(
     bench: HandlerBench, topic: str
 ) -> None:
     for count in (1, 10_000):
-        answer = await bench.ask(
+        response = await bench.ask(
             "metadata", 12, topics=[{"name": topic}] * count, allow_auto_topic_creation=False
         )
-        assert list(by_name(answer)) == [topic]
+        assert list(by_name(response)) == [topic]
         assert len(bench.topics.responses) == 1
 
 

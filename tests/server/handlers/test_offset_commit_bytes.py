@@ -395,8 +395,8 @@ async def test_over_a_real_connection() -> None:
         await broker.groups.loaded()
         peer = Peer(*await asyncio.open_connection(*broker.address))
         for offset in range(5):
-            answer = await peer.ask("offset_commit", 9, **fields(offset))
-            assert [partition.error_code for partition in answer.topics[0].partitions] == [0, 0]
+            response = await peer.ask("offset_commit", 9, **fields(offset))
+            assert [partition.error_code for partition in response.topics[0].partitions] == [0, 0]
         peer.send(
             peer.request("offset_commit", 9, **fields(8))
             + peer.request("offset_commit", 9, **fields(9))
@@ -404,7 +404,7 @@ async def test_over_a_real_connection() -> None:
         assert [await peer.correlation_id() for _ in range(2)] == [6, 7]
         assert [value.offset for value in broker.groups.group("g").offsets.values()] == [9, 10]
         broker.topics.delete("orders")
-        answer = await peer.ask("offset_commit", 9, **fields(5))
-        assert [partition.error_code for partition in answer.topics[0].partitions] == [3, 3]
+        response = await peer.ask("offset_commit", 9, **fields(5))
+        assert [partition.error_code for partition in response.topics[0].partitions] == [3, 3]
         assert broker.listener.statistics().requests["offset_commit"] == 8
         peer.writer.close()

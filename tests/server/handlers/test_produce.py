@@ -64,10 +64,10 @@ async def produce(
         "timeout_ms": 1_000,
         "topic_data": [data(bench, version, asked, topic)],
     }
-    answer = await bench.ask("produce", version, **request | fields)
-    if answer is NO_ANSWER:
-        return answer
-    results = answer.responses[0].partition_responses
+    response = await bench.ask("produce", version, **request | fields)
+    if response is NO_ANSWER:
+        return response
+    results = response.responses[0].partition_responses
     return results if isinstance(batches, dict) else results[0]
 
 

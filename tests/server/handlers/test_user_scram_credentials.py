@@ -28,20 +28,20 @@ def deletion(name: str, mechanism: int = 1) -> dict[str, Any]:
 async def altered(
     bench: HandlerBench, *, deletions: Any = (), upsertions: Any = ()
 ) -> dict[str, tuple[ErrorCode, str | None]]:
-    answer = await bench.ask(
+    response = await bench.ask(
         "alter_user_scram_credentials", 0, deletions=deletions, upsertions=upsertions
     )
-    return {result.user: (result.error_code, result.error_message) for result in answer.results}
+    return {result.user: (result.error_code, result.error_message) for result in response.results}
 
 
 async def described(bench: HandlerBench, *names: str) -> dict[str, Any]:
     users = [{"name": name} for name in names] or None
-    answer = await bench.ask("describe_user_scram_credentials", 0, users=users)
-    assert answer.error_code is NONE
+    response = await bench.ask("describe_user_scram_credentials", 0, users=users)
+    assert response.error_code is NONE
     return {
         result.user: {info.mechanism: info.iterations for info in result.credential_infos}
         or result.error_code
-        for result in answer.results
+        for result in response.results
     }
 
 
