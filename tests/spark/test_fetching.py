@@ -1,6 +1,7 @@
 """Fetches of tasks from replicas (KIP-392), against brokers that name one. No Spark is needed."""
 
 import asyncio
+import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 
 from client.fake_cluster import HANG_UP, FakeCluster
 from client.fetch.test_faults import Log
+from kohort.columnar import kernels, machine_code
 from kohort.errors import KohortError
 from kohort.spark import fetching
 from kohort.spark.options import parse_read
@@ -56,3 +58,27 @@ async def test_a_fetch_is_given_up_after_its_own_time_limit():
         )  # fmt: skip
         with pytest.raises(KohortError, match=r"orders-0.* gave up after .* in 0\.\d s"):
             await asyncio.to_thread(list, fetching.read(options, OffsetRange("orders", 0, 0, 3)))
+
+
+async def test_machine_code_is_loaded_in_the_thread_of_the_task(monkeypatch):
+    """The event loop has heartbeats to send: kernels that changed take a minute to compile."""
+    load, threads = machine_code.addresses, []
+
+    def addresses():
+        threads.append(threading.current_thread())
+        return load()
+
+    def task():
+        list(fetching.read(options, OffsetRange("orders", 0, 0, 3)))
+        return threading.current_thread()
+
+    monkeypatch.setattr(machine_code, "addresses", addresses)
+    vars(kernels.scan).pop("_machine_code", None)  # as in a new process
+    async with FakeCluster(topics={"orders": 1}) as fake:
+        fake.on("fetch", Log(fake).fetch)
+        options = parse_read(
+            {"kafka.bootstrap.servers": fake.brokers[0].address, "subscribe": "orders"},
+            streaming=False,
+        )
+        thread = await asyncio.to_thread(task)
+        assert threads[0] is thread

@@ -42,8 +42,10 @@ def read(options: ReadOptions, wanted: OffsetRange) -> Iterator[Any]:
     GaveUpError if the leader could not be reached.
     """
     from kohort.columnar.decoding import decode_batches
+    from kohort.columnar.machine_code import addresses
     from kohort.protocol.compression import MAX_INFLATED
 
+    addresses()  # fetches scan batches on the event loop, which loading would hold up
     workers.settle()
     fetch = _Fetch(options, wanted)
     ahead: Future[FetchedRange] | None = background.start(fetch.at(wanted.start))

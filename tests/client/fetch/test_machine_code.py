@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from kohort.client.fetch.machine_code import MachineCode
+from kohort.client.fetch.machine_code import MachineCode, load_decoder
 
 
 class Loading:
@@ -67,3 +67,12 @@ def test_a_failed_load_is_not_retried(caplog, error, told):
     assert loading.times == 1
     assert loading.code.decoder is None
     assert ("machine code cannot be loaded" in caplog.text) == told
+
+
+def test_the_loading_thread_leaves_nothing_to_the_first_decoding(monkeypatch):
+    """Which is on the event loop: kernels that changed take a minute to compile."""
+    columnar = pytest.importorskip("kohort.columnar.machine_code")
+    monkeypatch.setattr(columnar, "addresses", lambda: loaded.append(True))
+    loaded = []
+    load_decoder()
+    assert loaded

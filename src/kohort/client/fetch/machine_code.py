@@ -78,10 +78,13 @@ class MachineCode:
             )
 
 
-def _load() -> Decoder:
+def load_decoder() -> Decoder:
+    """Import it and load its kernels. Raises ModuleNotFoundError, KohortError."""
     from kohort.columnar import fields
+    from kohort.columnar.machine_code import addresses
 
+    addresses()  # else the event loop would load them, with the first response that it decodes
     return fields
 
 
-machine_code: Final = MachineCode(_load)
+machine_code: Final = MachineCode(load_decoder)
