@@ -176,7 +176,7 @@ class Pipe:
         return self.queries[-1]
 
     def committed(self):
-        return self.topics.committed(self.source).get(self.source, {})
+        return self.topics.committed(self.source, stable=True).get(self.source, {})
 
     def finish(self, *queries):
         """All is read, and each record is written once."""

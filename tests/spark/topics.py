@@ -87,9 +87,13 @@ class Topics:
             if records:
                 self.append(name, partition, batches.build(records, **options))
 
-    def committed(self, group: str) -> dict[str, dict[int, int]]:
-        """The group's committed offsets."""
-        told = self._run(lambda cluster: Admin(cluster).committed([GroupId(group)]))[GroupId(group)]
+    def committed(self, group: str, *, stable: bool = False) -> dict[str, dict[int, int]]:
+        """The group's committed offsets; `stable` waits for those of transactions: Apache Kafka
+        responds to EndTxn before the group has them.
+        """
+        told = self._run(
+            lambda cluster: Admin(cluster).committed([GroupId(group)], require_stable=stable)
+        )[GroupId(group)]
         found: dict[str, dict[int, int]] = {}
         for tp, offset in sorted(told.items()):
             found.setdefault(tp.topic, {})[tp.partition] = offset.offset
