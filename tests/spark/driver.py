@@ -4,7 +4,7 @@ killed.
 It tells the process id of its JVM as a line of JSON. DIRECTORY gets the table and the checkpoint.
 With an option `to` it writes to that topic, exactly once; `dies` says at which point of a
 micro-batch it kills itself, and `pauses` has the directory of `pausing`. `master` and `settings`
-are of its session.
+are of its session. With `restarts` a query that fails is started again in the session.
 """
 
 import asyncio
@@ -15,6 +15,9 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 
 from kohort.client.produce import Transaction
 from kohort.spark import KohortDataSource
@@ -71,6 +74,7 @@ def main() -> None:
     options = json.loads(given)
     to, dies, pauses = (options.pop(name, None) for name in ("to", "dies", "pauses"))
     master, settings = options.pop("master", "local[1]"), options.pop("settings", {})
+    restarts = options.pop("restarts", False)
     with spark_session("driver", master=master, settings=SETTINGS | settings) as session:
         jvm = session.sparkContext._gateway.proc.pid
         print(json.dumps({"jvm": jvm}), flush=True)
@@ -80,8 +84,15 @@ def main() -> None:
             session.dataSource.register(pausing(Path(pauses)))
         reading = Stream(session, address, Path(directory), **options)
         trigger = {"processingTime": "100 milliseconds"}
-        query = reading.start(**trigger) if to is None else reading.write_to(to, **trigger)
-        query.awaitTermination()
+        while True:
+            try:
+                query = reading.start(**trigger) if to is None else reading.write_to(to, **trigger)
+                return query.awaitTermination()
+            except (PySparkException, Py4JJavaError) as error:
+                # The latter is of a start: Spark finds out then that its Python was killed.
+                if not restarts:
+                    raise
+                print(error, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -77,7 +77,7 @@ class Judge:
 
     def __init__(self, address):
         config = {"bootstrap.servers": address, "group.id": "judge", "enable.auto.commit": False}
-        self._consumer = Consumer(config | {"isolation.level": "read_committed"})
+        self._consumer = Consumer(config | {"isolation.level": "read_committed", "log_level": 0})
         self._next = {}
         self._last = {}
         self.seen = Counter()
@@ -388,21 +388,28 @@ class Chaos:
             driver.__exit__()
 
 
-def drawn(choose):
-    """Each strike at some point, in any order; then each at another, until all pairs are over."""
-    points = {strike: choose.sample(POINTS, len(POINTS)) for strike in STRIKES}
-    for at in range(len(POINTS)):
-        for strike in choose.sample(STRIKES, len(STRIKES)):
-            if strike in (CHOSEN or STRIKES):
-                yield points[strike][at], strike
+def drawn(choose, strikes=STRIKES):
+    """Each strike at some point, in any order; then each at another, until all pairs are over; and
+    again. CHOSEN are the only ones if there are any.
+    """
+    while True:
+        points = {strike: choose.sample(POINTS, len(POINTS)) for strike in strikes}
+        for at in range(len(POINTS)):
+            for strike in choose.sample(strikes, len(strikes)):
+                if strike in (CHOSEN or strikes):
+                    yield points[strike][at], strike
+
+
+def show(strike, point):
+    print(f"{time.strftime('%X')} {strike} {point}", flush=True)
 
 
 @contextmanager
-def struck(kind, directory, mode, **options):
+def struck(kind, directory, mode, chaos=Chaos, **options):
     """A query in its `mode` at a server of its `kind`, which goes on at the end with all read."""
     server = kind(directory)
     try:
-        chaos = Chaos(server, directory, mode, seed=34, **options)
+        chaos = chaos(server, directory, mode, seed=34, **options)
         try:
             yield chaos
             print(chaos.end(), flush=True)
@@ -421,7 +428,7 @@ MODES = pytest.mark.parametrize("mode", ["none", "member"])
 def test_every_record_is_there_once_and_in_order(kind, mode, tmp_path, java):
     with struck(kind, tmp_path, mode) as chaos:
         for point, strike in islice(drawn(chaos.random), EVENTS):
-            print(f"{time.strftime('%X')} {strike} {point}", flush=True)
+            show(strike, point)
             chaos.strike(point, strike)
 
 
@@ -434,5 +441,5 @@ def test_tasks_that_run_twice_on_a_cluster(kind, mode, tmp_path, java):
         settings |= dict.fromkeys(("spark.driver.host", "spark.driver.bindAddress"), HOST)
         with struck(kind, tmp_path, mode, master=master, settings=settings) as chaos:
             for point, strike in product(IN_TASKS, ON_A_CLUSTER):
-                print(f"{time.strftime('%X')} {strike} {point}", flush=True)
+                show(strike, point)
                 chaos.strike(point, strike)
