@@ -42,7 +42,7 @@ def test_a_jvm_without_log4j_s_core_registers_all_the_same() -> None:
     """As one that logs by Logback; calling a class that it lacks would raise a TypeError."""
     jvm = MagicMock()
     jvm.org.apache.spark.util.Utils.classIsLoadable = lambda name: ".log4j.core." not in name
-    jvm.org.apache.logging.log4j.core.config.Configurator.setLevel.side_effect = TypeError
+    jvm.org.apache.logging.log4j.core.filter.RegexFilter.createFilter.side_effect = TypeError
     spark = MagicMock()
     spark.sparkContext._jvm, spark.sparkContext.environment = jvm, {}
     register(spark)
@@ -217,6 +217,22 @@ def test_register_keeps_what_the_session_has_set(
         assert session.read.format("kohort")
     finally:
         session.conf.unset(name)
+
+
+@pytest.mark.clients
+def test_register_leaves_spark_s_log_level_to_the_user(session: Any) -> None:
+    """A logger with a level of its own would not follow those that are set later."""
+    register(session)
+    log4j = session.sparkContext._jvm.org.apache.logging.log4j
+    manager = log4j.LogManager.getLogger(
+        "org.apache.spark.sql.execution.datasources.DataSourceManager"
+    )
+    session.sparkContext.setLogLevel("FATAL")
+    try:
+        assert manager.getLevel().toString() == "FATAL"
+    finally:
+        session.sparkContext.setLogLevel("ERROR")
+    assert not log4j.LogManager.getContext(False).getConfiguration().hasFilter()
 
 
 @pytest.mark.clients

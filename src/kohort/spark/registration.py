@@ -28,8 +28,9 @@ FILE_MANAGERS: Final = tuple(
 The other one, Spark's first choice, runs `chmod` and `readlink`: 50 ms for each micro-batch. Both
 write a file under another name and rename it. PySpark 4.0 has it in another package.
 """
-_MANAGER: Final = "org.apache.spark.sql.execution.datasources.DataSourceManager"
-_CONFIGURATOR: Final = "org.apache.logging.log4j.core.config.Configurator"
+_FILTER: Final = "org.apache.logging.log4j.core.filter.RegexFilter"
+_REPLACED: Final = f".*data source {KohortDataSource.name()} replaced .*"
+"""A warning of Spark's DataSourceManager."""
 _log = logging.getLogger("kohort.spark")
 
 
@@ -56,23 +57,28 @@ def register(spark: "SparkSession") -> None:
 
 @contextmanager
 def _without_warnings(spark: "SparkSession") -> Iterator[None]:
-    """Spark warns that the source replaces the one that PySpark has found in `pyspark_kohort`.
+    """Drop Spark's warning that the source replaces the one that PySpark found (`pyspark_kohort`).
 
-    That one has to be replaced: its processes do not get the session's PYTHONPATH. A JVM that logs
-    by anything but Log4j's core, such as Logback, warns.
+    That one has to be replaced: its processes do not get the session's PYTHONPATH. No level is set
+    for it, as another thread may set one meanwhile, and a logger with a level of its own does not
+    follow `SparkContext.setLogLevel`. A JVM that logs by anything but Log4j's core, such as
+    Logback, warns.
     """
     jvm: Any = spark.sparkContext._jvm
-    log4j = jvm.org.apache.logging.log4j
-    configurator = log4j.core.config.Configurator
-    if not jvm.org.apache.spark.util.Utils.classIsLoadable(_CONFIGURATOR):
+    if not jvm.org.apache.spark.util.Utils.classIsLoadable(_FILTER):
         yield
         return
-    before = log4j.LogManager.getLogger(_MANAGER).getLevel()
-    configurator.setLevel(_MANAGER, log4j.Level.ERROR)
+    log4j = jvm.org.apache.logging.log4j
+    result = log4j.core.Filter.Result
+    dropped = log4j.core.filter.RegexFilter.createFilter(
+        _REPLACED, None, False, result.DENY, result.NEUTRAL
+    )
+    context = log4j.LogManager.getContext(False)
+    context.addFilter(dropped)
     try:
         yield
     finally:
-        configurator.setLevel(_MANAGER, before)
+        context.removeFilter(dropped)
 
 
 def _local_checkpoints(spark: "SparkSession") -> dict[str, str]:

@@ -20,6 +20,7 @@ JAVA_OPTIONS: Final = "SPARK_SUBMIT_OPTS"
 LOGGING: Final = (
     f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
 )
+LOG_LEVEL: Final = "spark.log.level"
 TASK_FAILURES: Final = "org.apache.spark.scheduler.TaskSetManager"
 """The logger that has each failure of a task, also of one that is tried again."""
 
@@ -60,7 +61,7 @@ def spark_session(
     except PySparkRuntimeError as error:
         raise ConfigError(f"Spark did not start with master {master}: {error}") from error
     try:
-        _quieten(spark)
+        quieten(spark)
         register(spark)
         yield spark
     finally:
@@ -68,14 +69,19 @@ def spark_session(
             spark.stop()
 
 
-def _quieten(spark: "SparkSession") -> None:
-    """What goes wrong is raised, and told once; a task that fails and is tried again is logged."""
+def quieten(spark: "SparkSession") -> None:
+    """Have Spark log only failed tasks, also those that are tried again; errors are raised.
+
+    Unless the user has configured Spark's logging or its level.
+    """
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
     context = spark.sparkContext
+    if _has_logging() or context.getConf().contains(LOG_LEVEL):
+        return
     context.setLogLevel("OFF")
     jvm: Any = context._jvm
     log4j = jvm.org.apache.logging.log4j
     log4j.core.config.Configurator.setLevel(TASK_FAILURES, log4j.Level.WARN)
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)
 
 
 def _settings(master: str) -> dict[str, str]:
