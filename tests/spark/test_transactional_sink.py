@@ -594,7 +594,7 @@ class TestPlans:
         found = plan_of("totals-1")
         assert (found.group, found.offsets, found.producer) == (GROUP, OFFSETS, PRODUCER)
         assert found.topic_ids == TOPIC_IDS
-        found.taken((7, 1))
+        found.mark_committed((7, 1))
         source.end_micro_batch()
         assert (plan_of("totals-1").offsets, plan_of("totals-1").producer) == ({}, (7, 1))
         with pytest.raises(KohortError, match="the source of this micro-batch has ended"):
@@ -602,7 +602,7 @@ class TestPlans:
 
     def test_a_plan_whose_offsets_are_not_committed_is_an_error(self, source):
         source.hand_over(GROUP, OFFSETS, TOPIC_IDS)
-        plan_of("totals-1").taken((7, 1))
+        plan_of("totals-1").mark_committed((7, 1))
         source.end_micro_batch()
         source.hand_over(GROUP, OFFSETS, TOPIC_IDS)
         with pytest.raises(KohortError, match="its offsets are not committed"):
@@ -614,7 +614,7 @@ class TestPlans:
         assert found.renewed(0) is None
         source.renew(later)
         assert found.renewed(0) == replace(found, group=later)
-        found.taken(PRODUCER)
+        found.mark_committed(PRODUCER)
         source.end_micro_batch()
         source.renew(GROUP)
         assert plan_of("totals-1").group is None

@@ -33,31 +33,31 @@ class BatchReader(TaskObject, DataSourceReader):
         start = queries.resolve(options.starting, partitions)
         end = queries.resolve(options.ending, partitions)
         if options.starting.at is not None or options.ending.at is not None:
-            end = _up_to_the_end(options, start, end, queries.latest(partitions))
-        _look_for_order(options, start, end)
-        found = split(
+            end = _limit_to_end(options, start, end, queries.latest(partitions))
+        _validate_order(options, start, end)
+        offset_ranges = split(
             ranges(start, end, ids_of(partitions)),
             options.min_partitions,
             options.max_records_per_partition,
         )
         # Spark takes no partitions at all as one whose value is None.
-        return list[InputPartition](found) or [OffsetRange("", 0, 0, 0)]
+        return list[InputPartition](offset_ranges) or [OffsetRange("", 0, 0, 0)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         if self._options.ending.everywhere is not None:
             log_to_stderr()
             frames.warn_of_reuse(self._plan)
-        wanted = cast("OffsetRange", partition)
-        return self._records(wanted) if wanted.size else iter(())
+        offset_range = cast("OffsetRange", partition)
+        return self._records(offset_range) if offset_range.size else iter(())
 
-    def _records(self, wanted: OffsetRange) -> Iterator[Any]:
+    def _records(self, offset_range: OffsetRange) -> Iterator[Any]:
         try:
-            yield from fetching.read(self._options, wanted)
+            yield from fetching.read(self._options, offset_range)
         except DataLossError as error:
             raise DataLossError(f"{error}; if the frame was used before: {frames.ADVICE}") from None
 
 
-def _up_to_the_end(
+def _limit_to_end(
     options: ReadOptions, start: Positions, end: Positions, latest: Positions
 ) -> Positions:
     """The end of a read whose offsets were named, at most the end of each partition.
@@ -74,8 +74,8 @@ def _up_to_the_end(
     return {tp: min(offset, latest.get(tp, 0)) for tp, offset in end.items()}
 
 
-def _look_for_order(options: ReadOptions, start: Positions, end: Positions) -> None:
-    """Tell where a read would end before it starts.
+def _validate_order(options: ReadOptions, start: Positions, end: Positions) -> None:
+    """Raise ConfigError, or log, where a read would end before it starts.
 
     Either the options contradict each other, or the records are gone.
     """
@@ -88,7 +88,7 @@ def _look_for_order(options: ReadOptions, start: Positions, end: Positions) -> N
 
 
 def _refuse_or_warn(options: ReadOptions, what: str) -> None:
-    """Raise ConfigError, or tell it in the log if `failOnDataLoss` is false."""
+    """Raise ConfigError, or log a warning if `failOnDataLoss` is false."""
     if options.fail_on_data_loss:
         raise ConfigError(f"{what}; correct it, or set failOnDataLoss to false to read the rest")
     raise_or_warn(what, fail=False)

@@ -34,7 +34,7 @@ def letter(is_dead: "Column", message: str) -> "Column":
     """
     from pyspark.sql.functions import array, coalesce, col, concat, lit, struct, when
 
-    told = {
+    error_headers = {
         "topic": col("topic"),
         "partition": col("partition"),
         "offset": col("offset"),
@@ -46,7 +46,7 @@ def letter(is_dead: "Column", message: str) -> "Column":
         struct(
             lit(PREFIX + name).alias("key"), value.cast("string").cast("binary").alias("value")
         )
-        for name, value in told.items()
+        for name, value in error_headers.items()
     ))  # fmt: skip
     headers = concat(coalesce(col("headers"), array()), added).alias("headers")
     return when(is_dead, struct("key", "value", "timestamp", headers))

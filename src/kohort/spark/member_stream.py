@@ -190,7 +190,7 @@ class MemberStreamReader(StreamReader):
         """Leave the group, as a consumer does that has not polled for `max.poll.interval.ms`.
 
         If a source of a query does not start, Spark ends the query and forgets the sources that
-        have started: it neither stops them nor asks them for anything recreated_topics.
+        have started: it neither stops them nor calls them again.
         """
         member, self._member = self._member, None
         if member is not None:
@@ -270,7 +270,7 @@ class MemberStreamReader(StreamReader):
 
 
 async def fence(options: ReadOptions, transactional_id: str) -> tuple[int, int]:
-    """End the transaction that is open, if existing is one; returns the producer's id and epoch.
+    """End the open transaction, if there is one; returns the producer's id and epoch.
 
     Raises KohortError.
     """

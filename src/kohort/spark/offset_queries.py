@@ -36,14 +36,14 @@ _ADVICE: Final = {
     " Read of it"
 }
 SOON_MS: Final = 5_000
-"""How long a partition is requested before we look whether it is still there."""
+"""Time limit of a query for offsets before it checks whether the partitions still exist."""
 
 Existing: TypeAlias = Mapping[TopicPartition, str | None]
 """Partitions in order, each with the id of its topic if the brokers tell it."""
 
 
 class OffsetQueries:
-    """Questions of one reader, asked from a plain function."""
+    """Offset queries of one reader, for plain functions."""
 
     def __init__(self, options: ReadOptions) -> None:
         self.options = options
@@ -53,7 +53,7 @@ class OffsetQueries:
         return self._run(self.existing)
 
     def confirm_gone(self, topics: Collection[str]) -> None:
-        """Raise KafkaError for an error of these topics, which `partitions` does not have.
+        """Raise KafkaError if these topics, which `partitions` lacks, have an error.
 
         Brokers list only topics that the user may describe. A pattern finds no other ones, and a
         permission that was withdrawn would look like a deletion.
@@ -62,28 +62,28 @@ class OffsetQueries:
             self._run(lambda: self._metadata(tuple(topics)))
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> Positions:
-        """Where each begins, without those that are gone meanwhile."""
-        wanted = tuple(partitions)
-        return self._run(lambda: self._of_those_there(wanted, FIRST))
+        """The first offset of each partition, without deleted ones."""
+        requested = tuple(partitions)
+        return self._run(lambda: self._offsets_of_existing(requested, FIRST))
 
     def latest(self, partitions: Iterable[TopicPartition]) -> Positions:
         """The end of each partition, without deleted ones.
 
         Under read_committed it is before the first open transaction.
         """
-        wanted = tuple(partitions)
-        return self._run(lambda: self._of_those_there(wanted, END))
+        requested = tuple(partitions)
+        return self._run(lambda: self._offsets_of_existing(requested, END))
 
     def resolve(self, bound: Bound, partitions: Iterable[TopicPartition]) -> Positions:
         """The offsets of `bound`.
 
         Raises ConfigError if they do not match the existing partitions.
         """
-        wanted = tuple(partitions)
-        return self._run(lambda: self.resolved(bound, wanted))
+        requested = tuple(partitions)
+        return self._run(lambda: self.resolved(bound, requested))
 
     def _run(self, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """The answer of the first attempt that succeeds, of `fetchOffset.numRetries` at most.
+        """The result of the first attempt that succeeds, of `fetchOffset.numRetries` at most.
 
         A ConfigError is not tried again, nor a ConnectionsRefusedError.
         """
@@ -122,7 +122,7 @@ class OffsetQueries:
                 if cluster.brokers or not error.is_refused or time.monotonic() < give_up_at:
                     raise
                 raise reaching.ConnectionsRefusedError(str(error)) from error
-            return dict(sorted(_chosen(metadata, self.options.subscription)))
+            return dict(sorted(_subscribed(metadata, self.options.subscription)))
 
         return await retrying(
             attempt,
@@ -136,26 +136,26 @@ class OffsetQueries:
     ) -> Positions:
         """`resolve`, on the loop; with `of_all`, `bound` must name no other partitions."""
         if bound.everywhere is not None:
-            return await self._at(
+            return await self._offsets(
                 dict.fromkeys(partitions, FIRST if bound.everywhere == EARLIEST else END)
             )
         if bound.at is not None:
-            offsets = _for(bound.option, bound.at, partitions, of_all=of_all)
+            offsets = _option_values(bound.option, bound.at, partitions, of_all=of_all)
             special = {
                 tp: FIRST if offset == EARLIEST else END
                 for tp, offset in offsets.items()
                 if offset < 0
             }
-            return offsets | await self._at(special)
+            return offsets | await self._offsets(special)
         if bound.timestamps is not None:
             return await self._by_time(
-                bound, _for(bound.option, bound.timestamps, partitions, of_all=of_all)
+                bound, _option_values(bound.option, bound.timestamps, partitions, of_all=of_all)
             )
         return await self._by_time(bound, dict.fromkeys(partitions, bound.timestamp or 0))
 
     async def _by_time(self, bound: Bound, times: Mapping[TopicPartition, int]) -> Positions:
-        found = await self._at(times)
-        too_young = sorted(tp for tp, offset in found.items() if offset < 0)
+        offsets = await self._offsets(times)
+        too_young = sorted(tp for tp, offset in offsets.items() if offset < 0)
         if (
             too_young
             and bound.option.startswith("starting")
@@ -167,39 +167,42 @@ class OffsetQueries:
                 "set startingOffsetsByTimestampStrategy to latest to start at the end of "
                 "such partitions"
             )
-        return found | await self._at(dict.fromkeys(too_young, END))
+        return offsets | await self._offsets(dict.fromkeys(too_young, END))
 
-    async def _of_those_there(self, partitions: Iterable[TopicPartition], when: int) -> Positions:
-        wanted = dict.fromkeys(partitions, when)
-        if not wanted:
+    async def _offsets_of_existing(
+        self, partitions: Iterable[TopicPartition], when: int
+    ) -> Positions:
+        times = dict.fromkeys(partitions, when)
+        if not times:
             return {}
-        found = await list_offsets(
-            await self._cluster(), wanted, self.options.isolation, timeout_ms=SOON_MS
+        outcomes = await list_offsets(
+            await self._cluster(), times, self.options.isolation, timeout_ms=SOON_MS
         )
-        told = {tp: outcome.offset for tp, outcome in found.items() if isinstance(outcome, Offset)}
-        doubtful = wanted.keys() - told.keys()
-        return (
-            told | await self._at(dict.fromkeys(doubtful & (await self.existing()).keys(), when))
-            if doubtful
-            else told
-        )
+        offsets = {
+            tp: outcome.offset for tp, outcome in outcomes.items() if isinstance(outcome, Offset)
+        }
+        unresolved = times.keys() - offsets.keys()
+        if unresolved:
+            unresolved &= (await self.existing()).keys()
+            offsets |= await self._offsets(dict.fromkeys(unresolved, when))
+        return offsets
 
-    async def _at(self, wanted: Mapping[TopicPartition, int]) -> Positions:
-        if not wanted:
+    async def _offsets(self, times: Mapping[TopicPartition, int]) -> Positions:
+        if not times:
             return {}
-        found = await list_offsets(await self._cluster(), wanted, self.options.isolation)
-        return {tp: unless_error(outcome).offset for tp, outcome in found.items()}
+        outcomes = await list_offsets(await self._cluster(), times, self.options.isolation)
+        return {tp: unless_error(outcome).offset for tp, outcome in outcomes.items()}
 
 
-def _for(
+def _option_values(
     option: str, given: Positions, partitions: Collection[TopicPartition], *, of_all: bool
 ) -> Positions:
-    """What an option says of each of `partitions`."""
+    """The value of an option for each of `partitions`. Raises ConfigError."""
     validate_partitions(option, given if of_all else given.keys() & set(partitions), partitions)
     return {tp: given[tp] for tp in partitions}
 
 
-def _chosen(
+def _subscribed(
     metadata: Metadata, subscription: TopicSubscription
 ) -> Iterable[tuple[TopicPartition, str | None]]:
     for name, topic in metadata.topics.items():
@@ -217,15 +220,15 @@ def _chosen(
 
 def ids_of(existing: Existing) -> TopicIds:
     """The known ids of the existing topics."""
-    return {tp.topic: told for tp, told in existing.items() if told is not None}
+    return {tp.topic: topic_id for tp, topic_id in existing.items() if topic_id is not None}
 
 
-def validate_named(options: ReadOptions, there: Collection[TopicPartition]) -> None:
+def validate_named(options: ReadOptions, existing: Collection[TopicPartition]) -> None:
     """Raise ConfigError for topics and partitions that were named and do not exist."""
     subscription = options.subscription
-    if missing := sorted(set(subscription.topics) - {tp.topic for tp in there}):
+    if missing := sorted(set(subscription.topics) - {tp.topic for tp in existing}):
         raise ConfigError(f"option subscribe: topic {', '.join(missing)} does not exist")
-    if gone := [tp for tp in subscription.partitions if tp not in set(there)]:
+    if gone := [tp for tp in subscription.partitions if tp not in set(existing)]:
         raise ConfigError(
             f"option assign: partition {gone[0].partition} of topic {gone[0].topic} does not exist"
         )

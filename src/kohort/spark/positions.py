@@ -65,9 +65,9 @@ def topic_ids(offset: SparkOffset | None) -> TopicIds:
     return (offset or {}).get(IDS, {})
 
 
-def topic_id(told: UUID | None) -> str | None:
+def topic_id(uuid: UUID | None) -> str | None:
     """A topic's id as Kafka's tools show it."""
-    return None if told is None else urlsafe_b64encode(told.bytes)[:22].decode()
+    return None if uuid is None else urlsafe_b64encode(uuid.bytes)[:22].decode()
 
 
 def recreated(before: Mapping[str, str], now: Mapping[str, str]) -> frozenset[str]:

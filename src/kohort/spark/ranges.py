@@ -40,14 +40,14 @@ def ranges(
 
 
 def split(
-    found: Iterable[OffsetRange], min_partitions: int | None, max_records: int | None
+    offset_ranges: Iterable[OffsetRange], min_partitions: int | None, max_records: int | None
 ) -> list[OffsetRange]:
     """Split large ranges: at least `min_partitions`, of at most `max_records` each.
 
     The formula is that of Spark's KafkaOffsetRangeCalculator: each range gets a share of the tasks
     by its size, small ones stay whole.
     """
-    whole = list(found)
+    whole = list(offset_ranges)
     if max_records is not None:
         whole = [
             part for each in whole for part in _parts(each, math.ceil(each.size / max_records))
@@ -76,8 +76,8 @@ def _parts(whole: OffsetRange, count: int) -> Iterable[OffsetRange]:
     There are no empty ones.
     """
     start = whole.start
-    for left in range(min(count, whole.size), 0, -1):
-        end = start + (whole.end - start) // left
+    for remaining in range(min(count, whole.size), 0, -1):
+        end = start + (whole.end - start) // remaining
         yield replace(whole, start=start, end=end)
         start = end
 
@@ -93,8 +93,8 @@ def limited(
     total = sum(sizes.values())
     if total <= limit:
         return dict(end)
-    found = dict(end)
+    ends = dict(end)
     for tp, size in sizes.items():
         share = limit * size / total
-        found[tp] = start[tp] + min(size, math.ceil(share) if share < 1 else math.floor(share))
-    return found
+        ends[tp] = start[tp] + min(size, math.ceil(share) if share < 1 else math.floor(share))
+    return ends

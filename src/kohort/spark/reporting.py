@@ -25,7 +25,7 @@ class Reporter:
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
         self._committed: Positions = {}
-        self._told = ""
+        self._last_error = ""
 
     def report(self, positions: Positions) -> None:
         """Commit the changes since the last call.
@@ -40,10 +40,10 @@ class Reporter:
         try:
             errors = background.run(self._commit(changed))
         except KohortError as error:
-            self._tell(str(error))
+            self._log_change(str(error))
             return
         self._committed |= {tp: offset for tp, offset in changed.items() if tp not in errors}
-        self._tell("; ".join(f"{tp}: {error}" for tp, error in errors.items()))
+        self._log_change("; ".join(f"{tp}: {error}" for tp, error in errors.items()))
 
     async def _commit(self, positions: Positions) -> dict[object, KohortError]:
         cluster = await background.cluster(self._options.kafka)
@@ -51,9 +51,10 @@ class Reporter:
         outcomes = await Admin(cluster).commit(GroupId(self._options.group_id or ""), offsets)
         return {tp: error for tp, error in outcomes.items() if error is not None}
 
-    def _tell(self, error: str) -> None:
-        if error and error != self._told:
+    def _log_change(self, error: str) -> None:
+        """Log `error` if it is not that of the last commit; empty without one."""
+        if error and error != self._last_error:
             logger.warning(
                 ("cannot commit progress to group %s: %s"), self._options.group_id, error
             )
-        self._told = error
+        self._last_error = error

@@ -34,13 +34,13 @@ def _directory() -> tuple[object, ...]:
 
 @dataclass(frozen=True, slots=True)
 class SpoolDirectory:
-    """Of one write; made where it is planned, on the driver's machine, and picklable."""
+    """Directory for the files of one write, made on the driver's machine; picklable."""
 
     token: str = field(default_factory=lambda: secrets.token_hex(8))
     directory: tuple[object, ...] = field(default_factory=_directory)
 
     def reaches(self) -> bool:
-        """Whether a file that this process leaves is there for the driver too."""
+        """Whether the driver can read files of this process."""
         return self.directory == _directory()
 
     def new_file(self) -> Path:
@@ -50,7 +50,7 @@ class SpoolDirectory:
         return Path(path)
 
     def sweep(self) -> None:
-        """Remove what is left of all files, those of tasks that were killed too."""
+        """Remove all files of this write, also those of killed tasks."""
         for path in Path(tempfile.gettempdir()).glob(f"{self._prefix}*"):
             path.unlink(missing_ok=True)
 
@@ -69,7 +69,7 @@ class RowSpool:
         self._writer: Any = None
         self._path: Path | None = None
         self.size = 0
-        """Bytes, about."""
+        """Approximate, in bytes."""
 
     def __enter__(self) -> Self:
         return self
@@ -93,7 +93,7 @@ class RowSpool:
         yield from self._batches if self._path is None else read_file(str(self._path))
 
     def packed(self) -> bytes:
-        """All of it, as an Arrow stream; only while it is in memory."""
+        """All rows as an Arrow stream; only while they are in memory."""
         sink = pa.BufferOutputStream()
         if self._batches:
             with pa.ipc.new_stream(sink, self._batches[0].schema) as writer:
@@ -102,7 +102,7 @@ class RowSpool:
         return bytes(memoryview(sink.getvalue()))
 
     def handed_over(self) -> str:
-        """The file, with all of it; from now on it is the driver's."""
+        """Path of a file with all rows, which the driver removes."""
         self._write()
         self._close()
         path, self._path = self._path, None
@@ -123,14 +123,14 @@ class RowSpool:
 
 
 def read_packed(stream: bytes) -> Iterator[RecordBatch]:
-    """What `RowSpool.packed` packed."""
+    """Read rows that `RowSpool.packed` packed."""
     if stream:
         with pa.ipc.open_stream(stream) as reader:
             yield from reader
 
 
 def read_file(path: str) -> Iterator[RecordBatch]:
-    """What `RowSpool.handed_over` left, as views of the file.
+    """Read rows of a file of `RowSpool.handed_over`, as views of the file.
 
     Raises KohortError if it is not there.
     """

@@ -85,16 +85,16 @@ def quieten(spark: "SparkSession") -> None:
 
 
 def _settings(master: str) -> dict[str, str]:
-    found = {
+    settings = {
         "spark.sql.session.timeZone": "UTC",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
     if master.startswith(LOCAL):
         # Nobody else has to reach it; and a laptop's own name may lead nowhere.
-        found |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
-        found["spark.sql.shuffle.partitions"] = "4"
-    return found
+        settings |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+        settings["spark.sql.shuffle.partitions"] = "4"
+    return settings
 
 
 def _has_logging() -> bool:

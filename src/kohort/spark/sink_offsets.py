@@ -47,25 +47,25 @@ _USER_FILES: Final = "userFiles-"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberPlan:
-    """What is to be committed with the rows of a micro-batch."""
+    """Offsets to commit with the rows of a micro-batch."""
 
     transactional_id: str
     token: str = field(default_factory=lambda: secrets.token_hex(8))
-    """Of this plan alone."""
+    """Unique to this plan."""
     producer: tuple[int, int]
     """Id and epoch that the sink's coordinator has, unless another driver has fenced this one."""
     group: GroupMetadata | None = None
     offsets: Offsets = field(default_factory=dict)
     """Empty if the micro-batch has no records of the member."""
     topic_ids: TopicIds = field(default_factory=dict)
-    """Of the topics that the offsets are of."""
+    """Ids of the topics of `offsets`."""
 
-    def taken(self, producer: tuple[int, int]) -> None:
-        """They are committed, by this producer."""
+    def mark_committed(self, producer: tuple[int, int]) -> None:
+        """Record that `producer` has committed the offsets."""
         _write(_path(self.transactional_id, "sink"), {"token": self.token, "producer": producer})
 
     def renewed(self, wait_s: float) -> "MemberPlan | None":
-        """The same in a later generation of the member; None if there is none in that time."""
+        """The plan in a later generation of the member; None if there is none within `wait_s`."""
         deadline = time.monotonic() + wait_s
         while (found := member_plan(self.transactional_id, self.token)).group == self.group:
             if time.monotonic() >= deadline:
@@ -103,14 +103,14 @@ def member_plan(transactional_id: str, token: str) -> MemberPlan:
 
 
 class SinkOffsets:
-    """The source's side."""
+    """The source's side of the files."""
 
     def __init__(self, transactional_id: str) -> None:
         self._transactional_id = transactional_id
         self._path = _path(transactional_id, "source")
         self._lock: int | None = None
         self._plan: MemberPlan | None = None
-        """That of the micro-batch in flight; None before the sink's producers are fenced."""
+        """Plan of the micro-batch in flight; None before the sink's producers are fenced."""
 
     def open(self, wait_s: float) -> None:
         """Become the source of the sink, once its last one has ended.
@@ -131,7 +131,7 @@ class SinkOffsets:
         self._lock = lock
 
     def begin(self, producer: tuple[int, int]) -> None:
-        """The sinks of earlier drivers are fenced, and `producer` is the last of them."""
+        """Write the first plan. `producer` is the one with which earlier drivers were fenced."""
         self._hand_over(MemberPlan(transactional_id=self._transactional_id, producer=producer))
 
     def hand_over(self, group: GroupMetadata, offsets: Offsets, topic_ids: TopicIds) -> None:
@@ -140,7 +140,7 @@ class SinkOffsets:
         self._hand_over(plan)
 
     def renew(self, group: GroupMetadata) -> None:
-        """The member is in another generation, and still has all partitions."""
+        """Replace the generation of the plan: the member still has all partitions."""
         if self._plan is not None and self._plan.offsets:
             self._hand_over(replace(self._plan, group=group))
 
@@ -150,20 +150,20 @@ class SinkOffsets:
         Raises KohortError if the offsets were not committed.
         """
         if self._plan is not None and self._plan.offsets:
-            taken = self._taken()
-            if taken is None:
+            producer = self._committing_producer()
+            if producer is None:
                 raise KohortError(
                     "a micro-batch has ended, and its offsets are not committed: transactionalSink "
                     f"is {self._transactional_id}, so the query needs a sink with "
                     "writeStream.format('kohort'), delivery=exactly_once and that "
                     "kafka.transactional.id"
                 )
-            self._hand_over(replace(self._empty(), producer=taken))
+            self._hand_over(replace(self._empty(), producer=producer))
 
     def close(self) -> None:
-        """Another source may have the sink. Idempotent.
+        """Release the sink for another source. Idempotent.
 
-        A micro-batch in flight keeps its plan: its sink is not to take the source for none.
+        A micro-batch in flight keeps its plan, so that its sink fails rather than omit the offsets.
         """
         lock, self._lock = self._lock, None
         if lock is not None:
@@ -175,8 +175,8 @@ class SinkOffsets:
         assert self._plan is not None, "not begun"
         return MemberPlan(transactional_id=self._transactional_id, producer=self._plan.producer)
 
-    def _taken(self) -> tuple[int, int] | None:
-        """The producer that committed the plan."""
+    def _committing_producer(self) -> tuple[int, int] | None:
+        """The producer that committed the plan; None before that."""
         found = _read(_path(self._transactional_id, "sink"))
         assert self._plan is not None
         if found is None or found["token"] != self._plan.token:
@@ -188,8 +188,13 @@ class SinkOffsets:
         assert self._lock is not None, "not opened"
         offsets = [[*tp, asdict(offset)] for tp, offset in plan.offsets.items()]
         group = None if plan.group is None else asdict(plan.group)
-        told = {"token": plan.token, "producer": plan.producer, "group": group, "offsets": offsets}
-        _write(self._path, told | {"topic_ids": plan.topic_ids})
+        content = {
+            "token": plan.token,
+            "producer": plan.producer,
+            "group": group,
+            "offsets": offsets,
+        }
+        _write(self._path, content | {"topic_ids": plan.topic_ids})
         self._plan = plan
 
 
@@ -199,22 +204,23 @@ def _path(transactional_id: str, of: str) -> Path:
 
 
 def _directory() -> Path:
-    """The driver's directory of files; processes are told different ones inside it.
+    """The driver's directory of files. Raises KohortError.
 
-    A source has `streaming_job`, and others have that of their session. Raises KohortError.
+    Spark gives its processes directories inside it: `streaming_job` to a source, and to others
+    that of their session.
     """
-    told = Path(SparkFiles.getRootDirectory())
-    for each in (told, *told.parents):
+    root = Path(SparkFiles.getRootDirectory())
+    for each in (root, *root.parents):
         if each.name.startswith(_USER_FILES):
             return each
-    raise KohortError(f"the files of Spark's driver are in {told}, not in a {_USER_FILES}…")
+    raise KohortError(f"the files of Spark's driver are in {root}, not in a {_USER_FILES}…")
 
 
-def _write(path: Path, told: Mapping[str, Any]) -> None:
+def _write(path: Path, content: Mapping[str, Any]) -> None:
     """Replace the file at once. Raises OSError."""
     new = path.with_name(f"{path.name}.new")
     with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-        json.dump(told, file)
+        json.dump(content, file)
     new.replace(path)
 
 
@@ -227,7 +233,7 @@ def _read(path: Path) -> Any:
 
 
 def _is_locked(path: Path) -> bool:
-    """Whether a process that lives has locked the file."""
+    """Whether a running process has locked the file."""
     try:
         file = os.open(path, os.O_RDONLY)
     except FileNotFoundError:
@@ -239,7 +245,7 @@ def _is_locked(path: Path) -> bool:
 
 
 def _try_lock(file: int, how: int) -> bool:
-    """Whether nobody holds a lock on the file that is against this one."""
+    """Lock the file; False if another process holds a conflicting lock."""
     try:
         fcntl.flock(file, how | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -24,7 +24,7 @@ from kohort.spark.cause_first import cause_first
 from kohort.spark.logs import log_to_stderr
 from kohort.spark.options import GroupMode, ReadOptions, parse_either_read, parse_read
 from kohort.spark.schema import read_schema, validate_read_schema
-from kohort.spark.unsupported_options import tell
+from kohort.spark.unsupported_options import log_ignored
 
 if TYPE_CHECKING:
     from kohort.spark.write_options import WriteOptions
@@ -37,8 +37,8 @@ class KohortDataSource(DataSource):
 
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
-        self._told: frozenset[str] = frozenset()
-        """Options of which the log tells already: Spark pickles this object between its calls."""
+        self._logged: frozenset[str] = frozenset()
+        """Ignored options that were logged already: Spark pickles this object between its calls."""
 
     @classmethod
     def name(cls) -> str:
@@ -47,7 +47,7 @@ class KohortDataSource(DataSource):
     def schema(self) -> StructType:
         """The columns of a read. `load()` asks for them, so options are refused and logged here."""
         options = _with_valid_group(parse_either_read(self.options))
-        self._tell(options)
+        self._log_ignored(options)
         return read_schema(include_headers=options.include_headers)
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -59,7 +59,7 @@ class KohortDataSource(DataSource):
             )
         options = parse_read(self.options, streaming=False)
         validate_read_schema(schema, options)
-        self._tell(options)
+        self._log_ignored(options)
         return BatchReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
@@ -67,7 +67,7 @@ class KohortDataSource(DataSource):
         _validate_version((4, 2), "a streaming read")
         options = _with_valid_group(parse_read(self.options, streaming=True))
         validate_read_schema(schema, options)
-        self._tell(options)
+        self._log_ignored(options)
         if options.group_mode is GroupMode.MEMBER:
             from kohort.spark.member_stream import MemberStreamReader
 
@@ -105,12 +105,12 @@ class KohortDataSource(DataSource):
         from kohort.spark.writing import Writing
 
         options = parse_write(self.options)
-        self._tell(options)
+        self._log_ignored(options)
         return Writing(options, written_columns(schema, options), SpoolDirectory())
 
-    def _tell(self, options: "ReadOptions | WriteOptions") -> None:
-        tell({name: why for name, why in options.without_effect if name not in self._told})
-        self._told |= dict(options.without_effect).keys()
+    def _log_ignored(self, options: "ReadOptions | WriteOptions") -> None:
+        log_ignored({name: why for name, why in options.without_effect if name not in self._logged})
+        self._logged |= dict(options.without_effect).keys()
 
 
 def _validate_version(least: tuple[int, int], what: str) -> None:

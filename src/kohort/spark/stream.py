@@ -129,7 +129,7 @@ class StreamReader(TaskObject, DataSourceStreamReader, SupportsTriggerAvailableN
             return {}
         known = before | ids_of(existing)
         topics = {tp.topic for tp in positions}
-        return {topic: told for topic, told in known.items() if topic in topics}
+        return {topic: topic_id for topic, topic_id in known.items() if topic in topics}
 
     def recreated(self, start: SparkOffset, existing: Existing) -> Collection[str]:
         """The topics that were deleted and created again since `start`."""

@@ -75,7 +75,7 @@ def write(
     """
     producer = background.run(_write(options, unpack(batches), micro_batch, plan))
     if plan is not None:
-        plan.taken(producer)
+        plan.mark_committed(producer)
 
 
 async def _write(
@@ -98,9 +98,9 @@ async def _write(
             ):
                 topics = await _send(producer, batches)
                 if micro_batch is not None:
-                    place = TopicPartition(min(topics), 0)
+                    partition = TopicPartition(min(topics), 0)
                     group = GroupMetadata(group_id=options.batches_group)
-                    await transaction.commit_offsets({place: micro_batch.to_commit()}, group)
+                    await transaction.commit_offsets({partition: micro_batch.to_commit()}, group)
                 if plan is not None:
                     await _commit_offsets(cluster, transaction, plan)
         return transaction.producer

@@ -1,8 +1,8 @@
 """Options of Spark's connector and Java's clients that do nothing here.
 
 Queries that were changed from `.format("kafka")` may have them set. Those that change neither which
-records are read or written nor who may do so are accepted, and `tell` logs them. The others are
-refused with an alternative. Names of Kafka's properties are without `kafka.`.
+records are read or written nor who may do so are accepted, and `log_ignored` logs them. The others
+are refused with an alternative. Names of Kafka's properties are without `kafka.`.
 """
 
 import logging
@@ -106,8 +106,8 @@ def without_effect(name: str) -> str | None:
     return _WITHOUT_EFFECT.get(name)
 
 
-def tell(found: Mapping[str, str]) -> None:
+def log_ignored(reasons: Mapping[str, str]) -> None:
     """Log the accepted options that do nothing, with the reasons, in one line."""
-    if found:
-        listed = ", ".join(f"{name} ({why})" for name, why in sorted(found.items()))
+    if reasons:
+        listed = ", ".join(f"{name} ({why})" for name, why in sorted(reasons.items()))
         logger.warning("ignored options: %s", listed)

@@ -37,43 +37,44 @@ if TYPE_CHECKING:
 HELD_BYTES: Final = 256 * 1024
 """Largest size of rows with a `partition` that travel in the message of a finished task."""
 RENEWAL_S: Final = 5.0
-"""How long a member may take to learn of a generation that it keeps its partitions in."""
+"""How long to wait for a generation in which the member keeps its partitions, in seconds."""
 _QUERY_ID: Final = "sql.streaming.queryId"
 """Property that Spark sets for the tasks of a streaming query (StreamExecution.QUERY_ID_KEY)."""
 SPOOL_BYTES: Final = 64 * 1024 * 1024
-"""From here on rows that a task sends itself wait on disk."""
+"""Size from which rows that a task sends itself wait on disk."""
 
 
 @dataclass(frozen=True, slots=True)
 class Written(WriterCommitMessage):
-    """What a task tells the driver: the rows that are still to be sent."""
+    """Message of a finished task to the driver, with the rows that are still to be sent."""
 
     held: bytes = b""
     """As an Arrow stream."""
     file: str | None = None
-    """Where they are."""
+    """Path of a file with them."""
     spool_directory: SpoolDirectory | None = None
-    """That of the file. In a stream, the driver's own is another one than that of the tasks."""
+    """Directory of the file. In a stream, the driver's own directory is not that of the tasks."""
     query_id: str | None = None
-    """Of a stream; None with at_least_once."""
+    """Id of the streaming query; None with at_least_once."""
     plan_token: str | None = None
-    """Of the plan of the member that the query reads with; None without `transactionalSink`."""
+    """Token of the member's plan; None without `transactionalSink`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """What the writers of batches and of streams do; picklable."""
+    """Common part of the writers of batches and of streams; picklable."""
 
     options: WriteOptions
     columns: tuple[str, ...]
     spool_directory: SpoolDirectory
     plan_token: str | None = None
-    """As it was when the micro-batch was planned: tasks bring it to the driver."""
+    """Token at the time when the micro-batch was planned. Tasks bring it to the driver."""
 
     def task(self, batches: Iterable[Any]) -> Written:
         """Write the rows of one task.
 
-        Raises ConfigError for rows that lead nowhere, KafkaError, GaveUpError.
+        Raises ConfigError for rows without a topic or of a partition that does not exist,
+        KafkaError, GaveUpError.
         """
         chosen = (batch.select(list(self.columns)) for batch in batches)
         if self.options.transactional_id is not None:
@@ -82,50 +83,50 @@ class Writing:
 
         with Sending(self.options) as sending:
             if "partition" in self.columns:
-                return self._checked(sending, chosen)
+                return self._send_validated(sending, chosen)
             self._send(sending, chosen)
             return Written()
 
     def commit(
         self, messages: Sequence[WriterCommitMessage | None], number: int | None = None
     ) -> None:
-        """All tasks have ended: send what they handed over.
+        """Send what the tasks handed over; all of them have ended.
 
         `number`: of the micro-batch, None in a batch. Raises as `task`, and KohortError.
         """
         written = [each for each in messages if isinstance(each, Written)]
-        left = [each for each in written if each.held or each.file]
+        unsent = [each for each in written if each.held or each.file]
         try:
             if self.options.transactional_id is None:
-                self._send_held(left)
+                self._send_held(unsent)
             elif number is not None:
-                self._send_micro_batch(written, left, number)
-            elif left:
-                self._send_in_transaction(left, None)
+                self._send_micro_batch(written, unsent, number)
+            elif unsent:
+                self._send_in_transaction(unsent, None)
         finally:
             self._sweep(messages)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """A task failed, and nothing that others handed over is sent."""
+        """Discard what the tasks handed over, because one of them failed."""
         self._sweep(messages)
 
     def _sweep(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        found = {each.spool_directory for each in messages if isinstance(each, Written)}
-        for directory in found | {self.spool_directory}:
+        directories = {each.spool_directory for each in messages if isinstance(each, Written)}
+        for directory in directories | {self.spool_directory}:
             if directory is not None:
                 directory.sweep()
 
-    def _send_held(self, left: Sequence[Written]) -> None:
-        if left:
+    def _send_held(self, unsent: Sequence[Written]) -> None:
+        if unsent:
             from kohort.spark.sending import Sending
 
             with Sending(self.options) as sending:
-                self._send(sending, _all_rows(left))
+                self._send(sending, _all_rows(unsent))
 
     def _send_micro_batch(
-        self, written: Sequence[Written], left: Sequence[Written], number: int
+        self, written: Sequence[Written], unsent: Sequence[Written], number: int
     ) -> None:
-        """Send what is `left`, unless the micro-batch of this number is committed already."""
+        """Send what is `unsent`, unless the micro-batch of this number is committed already."""
         from kohort.spark.micro_batches import UNKNOWN, MicroBatch, read_plan
         from kohort.spark.transaction import is_committed
 
@@ -134,23 +135,23 @@ class Writing:
             raise KohortError("Spark did not tell the tasks the id of the query")
         token = written[0].plan_token
         if token is not None:
-            self._send_of_member(left, MicroBatch(query_id, number, UNKNOWN), token)
+            self._send_of_member(unsent, MicroBatch(query_id, number, UNKNOWN), token)
             return
         micro_batch = MicroBatch(query_id, number, read_plan(self.options, number))
-        if not is_committed(self.options, micro_batch) and left:
-            self._send_in_transaction(left, micro_batch)
+        if not is_committed(self.options, micro_batch) and unsent:
+            self._send_in_transaction(unsent, micro_batch)
 
     def _send_of_member(
-        self, left: Sequence[Written], micro_batch: "MicroBatch", token: str
+        self, unsent: Sequence[Written], micro_batch: "MicroBatch", token: str
     ) -> None:
-        """Send what is `left` with the offsets of the plan, or nothing."""
+        """Send what is `unsent` with the offsets of the plan, or nothing."""
         from kohort.spark.transaction import validate_sink
 
         plan = member_plan(self.options.transactional_id or "", token)
         if plan.offsets:
             validate_sink(self.options, plan)
-            self._send_in_transaction(left, micro_batch if left else None, plan)
-        elif left:
+            self._send_in_transaction(unsent, micro_batch if unsent else None, plan)
+        elif unsent:
             raise KohortError(
                 "a micro-batch without records of the member has rows: with transactionalSink the "
                 "member is the only stream that a query reads. None of the rows is written"
@@ -158,7 +159,7 @@ class Writing:
 
     def _send_in_transaction(
         self,
-        left: Sequence[Written],
+        unsent: Sequence[Written],
         micro_batch: "MicroBatch | None",
         plan: MemberPlan | None = None,
     ) -> None:
@@ -166,7 +167,7 @@ class Writing:
 
         while True:
             try:
-                transaction.write(self.options, _all_rows(left), micro_batch, plan)
+                transaction.write(self.options, _all_rows(unsent), micro_batch, plan)
                 return
             except transaction.LostPartitionsError:
                 assert plan is not None
@@ -178,14 +179,14 @@ class Writing:
             for topic, rows in by_topic(batch, self.options.topic):
                 sending.send(topic, rows)
 
-    def _checked(self, sending: "Sending", batches: Iterable[Any]) -> Written:
-        """Look at all rows.
+    def _send_validated(self, sending: "Sending", batches: Iterable[Any]) -> Written:
+        """Validate all rows, then hand them to the driver.
 
-        Then hand them to the driver, or send them if it cannot be reached with so many.
+        Many rows on another machine than the driver's are sent here.
         """
         is_near = self.spool_directory.reaches()
         with RowSpool(HELD_BYTES if is_near else SPOOL_BYTES, self.spool_directory) as spool:
-            self._look_at(sending, batches, spool)
+            self._spool_validated(sending, batches, spool)
             if spool.size <= HELD_BYTES:
                 return Written(held=spool.packed())
             if is_near:
@@ -193,7 +194,7 @@ class Writing:
             self._send(sending, spool)
             return Written()
 
-    def _look_at(self, sending: "Sending", batches: Iterable[Any], spool: RowSpool) -> None:
+    def _spool_validated(self, sending: "Sending", batches: Iterable[Any], spool: RowSpool) -> None:
         for batch in batches:
             for topic, rows in by_topic(batch, self.options.topic):
                 validate_partitions(topic, rows, sending.count)
@@ -209,19 +210,21 @@ class Writing:
 
         encoder = RowEncoder(self.options, background.run(background.cluster(self.options.kafka)))
         is_near = self.spool_directory.reaches()
-        told = Written(query_id=task_property(_QUERY_ID), plan_token=self.plan_token)
+        written = Written(query_id=task_property(_QUERY_ID), plan_token=self.plan_token)
         with RowSpool(HELD_BYTES if is_near else sys.maxsize, self.spool_directory) as spool:
             for batch in batches:
                 spool.add(pack(encoder, self.options, batch))
             if spool.size > HELD_BYTES and is_near:
-                told = replace(told, file=spool.handed_over(), spool_directory=self.spool_directory)
+                written = replace(
+                    written, file=spool.handed_over(), spool_directory=self.spool_directory
+                )
             else:
-                told = replace(told, held=spool.packed())
-        return told
+                written = replace(written, held=spool.packed())
+        return written
 
 
-def _all_rows(left: Iterable[Written]) -> Iterator[Any]:
-    return (batch for each in left for batch in _rows(each))
+def _all_rows(unsent: Iterable[Written]) -> Iterator[Any]:
+    return (batch for each in unsent for batch in _rows(each))
 
 
 def _rows(written: Written) -> Iterator[Any]:
