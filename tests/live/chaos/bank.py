@@ -1,20 +1,22 @@
-"""Kill a server and tellers at random moments, and check that no money is made or lost.
+"""Kill a server, and kill or suspend tellers, at random moments; no money is made or lost.
 
     PYTHONPATH=tests python -m live.chaos.bank [--kills 100] [--seed N] [--peer kafka]
 
 Tellers of Kohort's client, of Apache Kafka's and of librdkafka (`teller.py`) move amounts between
-the partitions of a topic, in transactions that also commit their offsets, while the server and
-tellers are ended by SIGKILL. A reader with `read_committed` reads all the time. Then the tellers
-are killed, too:
+the partitions of a topic, in transactions that also commit their offsets. Others are members of one
+group, by the asyncio and blocking front ends of Kohort's client and under trio
+(`member_teller.py`). The server is ended by SIGKILL; a teller gets SIGKILL, SIGTERM, or SIGSTOP,
+and then wakes when others may have its partitions. A reader with `read_committed` reads all the
+time. Then the tellers are killed, too:
 
 - what was read stays, and nothing else comes before it,
 - the sum of all accounts is constant whenever the reader has no half of a transfer, and at the end,
 - each order up to the committed offset, and no other, is carried out once,
-- an account shows the orders of each teller in their order,
+- an account shows the orders of each partition in their order,
 - every teller goes on after the last kill, and the server ends what is left open.
 
-The seed decides the moments of the kills. The exit code is 1 after a violation. The data is kept
-then.
+The seed decides the moments of the kills, and the members' protocol. The exit code is 1 after a
+violation. The data is kept then.
 """
 
 import argparse
@@ -25,7 +27,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -42,15 +44,32 @@ from waiting import wait_until
 ACCOUNTS = 4
 """Partitions with one account each."""
 TELLERS = 5
+"""With a partition of `orders` each."""
 GROUP = "tellers"
+FRONT_ENDS = ("asyncio", "blocking", "trio")
+MEMBERS = len(FRONT_ENDS)
+MEMBERS_GROUP = "members"
+SHARED = 4
+"""Partitions of `shared-orders`, which the members share."""
 ORDERS_A_KILL = 400
-"""Of each teller: more than it carries out from one kill to the next."""
+"""Of each partition: more than is carried out from one kill to the next."""
+ORDERS_A_BATCH = 5
 PAUSE_MS = 15
 TRANSACTION_TIMEOUT_MS = 5_000
 SETTINGS = {
     "transaction.state.log.num.partitions": "4",
     "offsets.topic.num.partitions": "4",
+    "group.min.session.timeout.ms": "1000",
+    "group.consumer.min.session.timeout.ms": "1000",
+    "group.consumer.session.timeout.ms": "3000",
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "500",
 }
+STRIKES = (signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP)
+STRUCK_SHARE = 0.7
+"""Kills of the server before which a teller is struck."""
+SUSPENDED_SECONDS = (0.0, 4.0)
+"""Beside the restart of the server; members lose their partitions after 3."""
 WORKING_SECONDS = (0.2, 3.0)
 CALM_EVERY = 5
 """Kills from one calm to the next: the tellers of librdkafka begin anew after each kill."""
@@ -79,7 +98,8 @@ class Outcome:
 
     seed: int
     kills: int
-    killed_tellers: int
+    strikes: Counter[str]
+    """Signals to tellers, by their client and signal."""
     transfers: int
     aborted: int
     """Records that only `read_uncommitted` shows."""
@@ -87,19 +107,21 @@ class Outcome:
     violations: list[str]
 
     def __str__(self) -> str:
+        struck = ", ".join(f"{name} {count}" for name, count in sorted(self.strikes.items()))
         return (
-            f"{self.kills} kills of the server and {self.killed_tellers} of tellers, seed "
-            f"{self.seed}: {self.transfers} transfers, {self.aborted} aborted records, "
-            f"{self.balanced_reads} reads of whole transfers, {len(self.violations)} violations"
+            f"{self.kills} kills of the server and {self.strikes.total()} strikes of tellers "
+            f"({struck}), seed {self.seed}: {self.transfers} transfers, {self.aborted} aborted "
+            f"records, {self.balanced_reads} reads of whole transfers, "
+            f"{len(self.violations)} violations"
         )
 
 
 # --- what must hold
 
 
-def check_transfers(statement: Statement, committed: Mapping[int, int]) -> Iterator[str]:
-    """Each order below its teller's committed offset has two legs that add up to nothing; no other
-    has any.
+def check_transfers(statement: Statement, committed: Mapping[str, int]) -> Iterator[str]:
+    """Each order below its partition's committed offset has two legs that add up to nothing; no
+    other has any.
     """
     legs = defaultdict(list)
     for account in statement.values():
@@ -108,7 +130,7 @@ def check_transfers(statement: Statement, committed: Mapping[int, int]) -> Itera
     for order, amounts in legs.items():
         if len(amounts) != 2 or sum(amounts):
             yield f"order {order} has the legs {amounts}"
-    due = {f"{teller}-{offset}" for teller, end in committed.items() for offset in range(end)}
+    due = {f"{name}-{offset}" for name, end in committed.items() for offset in range(end)}
     if missing := sorted(due - legs.keys()):
         yield f"{len(missing)} orders are committed and not carried out: {missing[:3]}"
     if early := sorted(legs.keys() - due):
@@ -116,14 +138,16 @@ def check_transfers(statement: Statement, committed: Mapping[int, int]) -> Itera
 
 
 def check_order(statement: Statement) -> Iterator[str]:
-    """Each account shows the orders of a teller in their order."""
+    """Each account shows the orders of a partition in their order."""
     for number, account in statement.items():
         last: dict[str, int] = {}
         for _, leg in account:
-            teller, order = leg.order.split("-")
-            if int(order) <= last.get(teller, -1):
-                yield f"account {number} shows order {leg.order} behind {teller}-{last[teller]}"
-            last[teller] = int(order)
+            partition, order = leg.order.split("-")
+            if int(order) <= last.get(partition, -1):
+                yield (
+                    f"account {number} shows order {leg.order} behind {partition}-{last[partition]}"
+                )
+            last[partition] = int(order)
 
 
 def check_history(before: Statement, after: Statement) -> Iterator[str]:
@@ -158,36 +182,55 @@ class Balance:
 # --- the run
 
 
-def _programs() -> tuple[list[str], ...]:
-    """The command line of a teller of each client."""
+def _program(number: int, protocol: str) -> tuple[str, list[str], tuple[str, ...]]:
+    """The client of a teller, its command line, and what follows the words of all tellers."""
     here = Path(__file__).parent
-    kohort, librdkafka = (
-        [sys.executable, str(here / name)] for name in ("kohort_teller.py", "teller.py")
-    )
-    return kohort, java("TellerProgram"), librdkafka
+    if number >= TELLERS:
+        front = FRONT_ENDS[number - TELLERS]
+        script = str(here / "member_teller.py")
+        return front, [sys.executable, script, front], (protocol,)
+    if number % 3 == 1:
+        return "java", java("TellerProgram"), ()
+    name, script = (("assigned", "kohort_teller.py"), ("librdkafka", "teller.py"))[number % 3 // 2]
+    return name, [sys.executable, str(here / script)], ()
 
 
 class Teller:
     """A teller's process, and the next one after it has ended."""
 
-    def __init__(self, number: int, address: str, directory: Path) -> None:
+    def __init__(
+        self,
+        number: int,
+        address: str,
+        directory: Path,
+        protocol: str,
+        acknowledged: dict[str, int],
+    ) -> None:
+        """`acknowledged` has the last order of each partition of which a teller knows that it is
+        committed.
+        """
         self.number = number
-        self.killed = 0
+        self.strikes: Counter[str] = Counter()
         self.active = 0.0
         """When it last committed, by the monotonic clock."""
-        self.acknowledged = -1
-        """The last order of which it knows that it is committed."""
-        self._address, self._directory = address, directory
+        self._acknowledged = acknowledged
+        self._address, self._directory, self._protocol = address, directory, protocol
         self._process = self._start()
 
+    def __repr__(self) -> str:
+        return f"{self.number} ({self._client})"
+
     def _start(self) -> Process:
-        words = (self._address, self.number, TRANSACTION_TIMEOUT_MS, GROUP, PAUSE_MS)
-        program = _programs()[self.number % 3]
+        self._client, program, more = _program(self.number, self._protocol)
+        group = MEMBERS_GROUP if self.number >= TELLERS else GROUP
+        words = (self._address, self.number, TRANSACTION_TIMEOUT_MS, group, PAUSE_MS, *more)
         log = self._directory / f"teller-{self.number}.log"
         return Process(f"teller {self.number}", [*program, *map(str, words)], log, self._heard)
 
     def _heard(self, line: str) -> None:
-        self.acknowledged = max(self.acknowledged, int(line))
+        *shared, offset = line.split()
+        partition = f"m{shared[0]}" if shared else str(self.number)
+        self._acknowledged[partition] = max(self._acknowledged.get(partition, -1), int(offset))
         self.active = time.monotonic()
 
     def revive(self) -> None:
@@ -195,12 +238,19 @@ class Teller:
         if self._process.popen.poll() is not None:
             self._process = self._start()
 
-    def signal(self, number: signal.Signals) -> None:
+    def send(self, number: signal.Signals) -> None:
         self._process.popen.send_signal(number)
+
+    def strike(self, how: signal.Signals) -> None:
+        """Send it one of `STRIKES`."""
+        self.strikes[f"{self._client} {how.name}"] += 1
+        if how is signal.SIGKILL:
+            self.kill()
+        else:
+            self.send(how)
 
     def kill(self) -> None:
         self._process.kill()
-        self.killed += 1
 
 
 class Reader:
@@ -242,20 +292,24 @@ class Bank:
         self.kills, self.seed = kills, seed
         self._target, self._directory, self._report = target, directory, report
         self._random = random.Random(seed)
+        self._acknowledged: dict[str, int] = {}
         self._violations: list[str] = []
 
     def run(self) -> Outcome:
         self._open()
         reader = Reader(self._target.address)
+        protocol = self._random.choice(("classic", "consumer"))
+        self._report(f"the members use the {protocol} protocol")
         tellers = [
-            Teller(number, self._target.address, self._directory) for number in range(TELLERS)
+            Teller(number, self._target.address, self._directory, protocol, self._acknowledged)
+            for number in range(TELLERS + MEMBERS)
         ]
         try:
             self._all_go_on(tellers)
             for number in range(1, self.kills + 1):
                 self._disturb(number, tellers)
                 if number % 10 == 0:
-                    done = [each.acknowledged + 1 for each in tellers]
+                    done = {name: order + 1 for name, order in sorted(self._acknowledged.items())}
                     self._report(f"{number} kills, {done} orders")
             self._all_go_on(tellers)
         finally:
@@ -265,30 +319,46 @@ class Bank:
 
     def _open(self) -> None:
         admin = AdminClient({"bootstrap.servers": self._target.address, "log_level": 0})
-        topics = [NewTopic("orders", TELLERS), NewTopic("accounts", ACCOUNTS)]
+        queues = {"orders": TELLERS, "shared-orders": SHARED}
+        topics = [
+            NewTopic(name, count) for name, count in (queues | {"accounts": ACCOUNTS}).items()
+        ]
         for created in admin.create_topics(topics).values():
             created.result(30)
-        producer = Producer({"bootstrap.servers": self._target.address, "log_level": 0})
+        producer = Producer(
+            {
+                "bootstrap.servers": self._target.address,
+                "batch.num.messages": ORDERS_A_BATCH,
+                "log_level": 0,
+            }
+        )
         for number in range(ORDERS_A_KILL * (self.kills + 5)):
             source, to = self._random.sample(range(ACCOUNTS), 2)
-            for teller in range(TELLERS):
-                order = f"{source} {to} {self._random.randint(1, 99)}"
-                producer.produce("orders", order, partition=teller)
+            for topic, count in queues.items():
+                for partition in range(count):
+                    order = f"{source} {to} {self._random.randint(1, 99)}"
+                    producer.produce(topic, order, partition=partition)
             if number % 1_000 == 0:
                 producer.flush(30)
         assert producer.flush(30) == 0
 
     def _disturb(self, number: int, tellers: list[Teller]) -> None:
-        """Let them work, and kill one of them, the server, or first the one and then the other."""
+        """Let them work, strike one of them or not, and restart the server."""
         is_calm = number % CALM_EVERY == 0
         time.sleep(CALM_SECONDS if is_calm else self._random.uniform(*WORKING_SECONDS))
-        if self._random.random() < 0.5:
-            self._random.choice(tellers).kill()
+        suspended = None
+        if self._random.random() < STRUCK_SHARE:
+            struck, how = self._random.choice(tellers), self._random.choice(STRIKES)
+            suspended = struck if how is signal.SIGSTOP else None
+            struck.strike(how)
             time.sleep(self._random.choice((0.0, 0.2)))
         if isinstance(self._target, ApacheKafka):
             self._restart_between_ends(tellers)
         else:
             self._restart()
+        if suspended is not None:
+            time.sleep(self._random.uniform(*SUSPENDED_SECONDS))
+            suspended.send(signal.SIGCONT)
         for each in tellers:
             each.revive()
 
@@ -300,11 +370,11 @@ class Bank:
         written all markers may take them for written when it starts again.
         """
         for each in tellers:
-            each.signal(signal.SIGSTOP)
+            each.send(signal.SIGSTOP)
         time.sleep(MARKERS_SECONDS)
         self._restart()
         for each in tellers:
-            each.signal(signal.SIGCONT)
+            each.send(signal.SIGCONT)
 
     def _all_go_on(self, tellers: list[Teller]) -> None:
         since = time.monotonic()
@@ -315,7 +385,7 @@ class Bank:
             return all(each.active > since for each in tellers)
 
         def late() -> str:
-            return f"tellers {[each.number for each in tellers if each.active <= since]}"
+            return f"tellers {[each for each in tellers if each.active <= since]}"
 
         try:
             wait_until(all_committed, late, seconds=RECOVERY_SECONDS)
@@ -337,13 +407,13 @@ class Bank:
         statement = _read_all(address, "read_committed")
         raw = _read_all(address, "read_uncommitted")
         committed = _committed(address)
-        for each in tellers:
-            if committed[each.number] <= each.acknowledged:
-                self._violations.append(f"teller {each.number}: an acknowledged commit is lost")
+        for name, order in self._acknowledged.items():
+            if committed[name] <= order:
+                self._violations.append(f"partition {name}: an acknowledged commit is lost")
         return Outcome(
             self.seed,
             self.kills,
-            sum(each.killed for each in tellers) - TELLERS,
+            sum((each.strikes for each in tellers), Counter()),
             sum(map(len, statement.values())) // 2,
             sum(map(len, raw.values())) - sum(map(len, statement.values())),
             seen.balanced_reads,
@@ -357,11 +427,11 @@ class Bank:
         )
 
 
-def _reader(address: str, isolation: str) -> Consumer:
+def _reader(address: str, isolation: str, group: str = GROUP) -> Consumer:
     consumer = Consumer(
         {
             "bootstrap.servers": address,
-            "group.id": GROUP,
+            "group.id": group,
             "isolation.level": isolation,
             "enable.auto.commit": False,
             "enable.partition.eof": True,
@@ -414,12 +484,17 @@ def _initialize(address: str, teller: int) -> None:
     producer.init_transactions(RECOVERY_SECONDS)
 
 
-def _committed(address: str) -> dict[int, int]:
-    """The offset in `orders` of each teller; none may be pending."""
-    consumer = _reader(address, "read_committed")
-    orders = [TopicPartition("orders", number) for number in range(TELLERS)]
-    found = {each.partition: max(0, each.offset) for each in consumer.committed(orders, 30)}
-    consumer.close()
+def _committed(address: str) -> dict[str, int]:
+    """The offset of each partition of orders, by the names in the keys; none may be pending."""
+    found = {}
+    for group, topic, count, prefix in (
+        (GROUP, "orders", TELLERS, ""),
+        (MEMBERS_GROUP, "shared-orders", SHARED, "m"),
+    ):
+        consumer = _reader(address, "read_committed", group)
+        for each in consumer.committed([TopicPartition(topic, n) for n in range(count)], 30):
+            found[f"{prefix}{each.partition}"] = max(0, each.offset)
+        consumer.close()
     return found
 
 

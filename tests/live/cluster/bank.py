@@ -12,10 +12,15 @@ import sys
 import tempfile
 from pathlib import Path
 
-from live.chaos.bank import ACCOUNTS, SETTINGS, TELLERS, Bank
+from live.chaos.bank import ACCOUNTS, SETTINGS, SHARED, TELLERS, Bank
 from live.cluster.target import ClusterTarget
 
-TOPICS = {"accounts": ACCOUNTS, "orders": TELLERS, "__transaction_state": 4}
+TOPICS = {
+    "accounts": ACCOUNTS,
+    "orders": TELLERS,
+    "shared-orders": SHARED,
+    "__transaction_state": 4,
+}
 
 
 def main() -> int:

@@ -39,6 +39,7 @@ def test_each_fault_loses_nothing(tmp_path):
 def test_faults_lose_no_money(tmp_path):
     if reason := java_missing():
         pytest.skip(reason)
+    pytest.importorskip("trio")
     seed = random.randrange(1 << 32)
     target = ClusterTarget(tmp_path, topics=bank.TOPICS, seed=seed, settings=SETTINGS)
     try:
