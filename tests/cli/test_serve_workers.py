@@ -125,6 +125,20 @@ def test_workers_are_one_server(serve: Serve) -> None:
     assert "stopped" in server.lines[-1]
 
 
+def test_the_list_of_processes_has_no_setting_of_a_worker(serve: Serve) -> None:
+    secret = "a-secret-of-the-operator"
+    http = ("--http", "127.0.0.1:0", f"--set=http.token={secret}")
+    server = serve("--memory", "--dev", "--workers", "2", *http)
+    addresses_of(server)  # all are started
+    assert secret.encode() in Path(f"/proc/{server.process.pid}/cmdline").read_bytes()
+    workers = workers_of(server)
+    assert len(workers) == 2
+    for worker in workers:
+        for shown in ("cmdline", "environ"):
+            assert secret.encode() not in Path(f"/proc/{worker}/{shown}").read_bytes()
+    assert not [line for line in server.lines if secret in line]
+
+
 def test_commands_see_all_workers(
     serve: Serve, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
