@@ -38,6 +38,8 @@ ORDERS = TopicPartition("orders", 0)
 REQUEST_TIMEOUT_S = 5
 """That of the fixture `config`."""
 NEVER = 1_000_000
+STUCK_S = 300
+"""More than any batch takes: requests are repeated for 120 s."""
 APIS = ("produce", "add_offsets_to_txn", "txn_offset_commit", "end_txn")
 
 
@@ -164,6 +166,7 @@ async def test_each_record_counts_once(
         nonlocal attempts
         is_probing = True
         async for batch in generation.records(partition):
+            limit.reschedule(asyncio.get_running_loop().time() + STUCK_S)
             scope = generation.exactly_once(producer, batch)
             before = asyncio.create_task(other(producer))
             await asyncio.sleep(0)  # the block waits for its turn
@@ -187,7 +190,7 @@ async def test_each_record_counts_once(
         config, transactional_id="totals-1", linger_ms=0, max_block_ms=max_block_ms
     ) as producer:
         owner = asyncio.create_task(run(config, "a", work, producer))
-        async with asyncio.timeout(36_000):
+        async with asyncio.timeout(STUCK_S) as limit:
             await during(owner, done.wait())
         await ended(owner)
     assert attempts > 5
