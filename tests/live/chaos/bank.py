@@ -214,6 +214,7 @@ class Teller:
         self.active = 0.0
         """When it last committed, by the monotonic clock."""
         self._acknowledged = acknowledged
+        self._starts = 0
         self._address, self._directory, self._protocol = address, directory, protocol
         self._process = self._start()
 
@@ -224,7 +225,8 @@ class Teller:
         self._client, program, more = _program(self.number, self._protocol)
         group = MEMBERS_GROUP if self.number >= TELLERS else GROUP
         words = (self._address, self.number, TRANSACTION_TIMEOUT_MS, group, PAUSE_MS, *more)
-        log = self._directory / f"teller-{self.number}.log"
+        self._starts += 1
+        log = self._directory / f"teller-{self.number}-{self._starts}.log"
         return Process(f"teller {self.number}", [*program, *map(str, words)], log, self._heard)
 
     def _heard(self, line: str) -> None:

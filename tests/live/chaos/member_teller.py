@@ -10,6 +10,7 @@ on SIGTERM.
 """
 
 import asyncio
+import logging
 import random
 import sys
 import time
@@ -56,6 +57,7 @@ class Post(NamedTuple):
 
 
 def posts(batch: Any) -> list[Post]:
+    logging.info("%s from %d", batch.topic_partition, batch.first_offset)
     found = []
     for order in batch:
         source, to, amount = order.value.split()
@@ -172,6 +174,8 @@ def main(
     pause_ms: str,
     protocol: str,
 ) -> None:
+    logging.basicConfig(format="%(asctime)s %(message)s", level=logging.INFO)
+    logging.getLogger("kohort.client.transactions").setLevel(logging.DEBUG)
     lose_messages()
     options = Options(
         {
