@@ -10,7 +10,7 @@ outcome.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import suppress
 from contextvars import Context
 from dataclasses import replace
@@ -36,16 +36,32 @@ from kohort.client import (
 )
 from kohort.client.net import Connection
 from kohort.server.broker import Broker
+from kohort.server.config.config import Config
 
 PARTITIONS = 2
 """With one, a sticky assignor moves none to a member that joins."""
-PATIENCE_S = 8
+PATIENCE_S = 4
 """Less than a session and a drain; how long another member may take to commit the batch."""
 PROTOCOLS: dict[str, dict[str, Any]] = {
-    "eager": {"assignors": ["range"], "heartbeat_interval_ms": 1_000},
-    "cooperative": {"assignors": ["cooperative-sticky"], "heartbeat_interval_ms": 1_000},
+    "eager": {"assignors": ["range"], "heartbeat_interval_ms": 500},
+    "cooperative": {"assignors": ["cooperative-sticky"], "heartbeat_interval_ms": 500},
     "consumer": {"protocol": "consumer"},
 }
+
+
+@pytest.fixture
+async def broker() -> AsyncIterator[Broker]:
+    """One whose groups change quickly."""
+    settings = {
+        "listeners": "127.0.0.1:0",
+        "storage": "memory",
+        "group.initial.rebalance.delay.ms": "0",
+        "group.consumer.assignment.interval.ms": "0",
+        "group.consumer.min.heartbeat.interval.ms": "500",
+        "group.consumer.heartbeat.interval.ms": "500",
+    }
+    async with Broker(Config(settings)) as running:
+        yield running
 
 
 class Suspension:
@@ -110,7 +126,7 @@ class Shop:
         while points.is_struck or len(self.fed) % PARTITIONS or not self.fed:
             points = self._points = Points(len(self.fed) // PARTITIONS + 1)
             await self._feed(len(self.fed) % PARTITIONS)
-            await self._goes_on(self._until_committed(PATIENCE_S * 12))
+            await self._goes_on(self._until_committed(PATIENCE_S * 30))
             if self._disturbance is not None:
                 await self._goes_on(self._disturbance)
         await ended(*self._members.values())
