@@ -19,7 +19,11 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import trio
-from kohort_teller import LIMITED_SHARE, LIMITS_S, lose_messages
+from kohort_teller import (  # type: ignore[import-not-found]  # beside this script
+    LIMITED_SHARE,
+    LIMITS_S,
+    lose_messages,
+)
 
 from kohort import client
 from kohort.client import (
