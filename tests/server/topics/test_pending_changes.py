@@ -33,7 +33,7 @@ def test_undone_changes_leave_the_image_of_the_last_settled_one() -> None:
     assert (changes.last, changes.settled, changes.first) == (3, 3, None)
 
 
-async def test_who_waits_for_an_undone_change_gets_its_error() -> None:
+async def test_waiting_for_an_undone_change_raises_its_error() -> None:
     changes = PendingChanges(MetadataImage())
 
     async def settle_one() -> None:

@@ -29,7 +29,7 @@ def commits_in_time(monkeypatch):
     monkeypatch.setattr(checking, "_SLOW_MS", 60_000.0)
 
 
-async def test_slow_commits(tables, monkeypatch):
+async def test_slow_commits_are_a_warning(tables, monkeypatch):
     monkeypatch.setattr(checking, "_SLOW_MS", 0.0)
     (finding,) = await found(tables, "commit")
     assert finding.level is Level.WARNING
