@@ -205,7 +205,7 @@ class TestFiles:
         directory = reopen()
         directory.open(TopicPartition("first", 0), SMALL)  # with what all share
         tracemalloc.start()
-        logs = [directory.open(TopicPartition("t", at), SMALL) for at in range(50)]
+        logs = [directory.open(TopicPartition("t", at), SMALL) for at in range(200)]
         used, _ = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         assert used / len(logs) < 2_250
