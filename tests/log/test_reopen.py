@@ -1,15 +1,19 @@
 """A log that cannot be read is opened again when it can; a damaged one stays refused."""
 
+import asyncio
+import contextlib
 import errno
 import os
+import shutil
 import threading
 
 import pytest
 
 from kohort.errors import ErrorCode, KafkaError
-from kohort.log import recovery
+from kohort.log import durability, local, recovery
 from kohort.log.base import LogConfig
 from kohort.log.local import LocalDirectory
+from kohort.log.recovery import LastEnd
 from kohort.log.segment import Segment
 from kohort.protocol.batches import Record, build
 
@@ -161,3 +165,88 @@ async def test_a_lost_snapshot_of_producers(data, unreadable, monkeypatch):
     assert snapshot.exists()
     assert directory.open(ORDERS, LogConfig()).append(sent, NOW).duplicate
     directory.close()
+
+
+class SlowSync:
+    """The next sync of a segment ends when the event `ends` is set, with `error` if there is one;
+    later ones are not delayed.
+    """
+
+    def __init__(self, monkeypatch):
+        self.ends = threading.Event()
+        self.error = None
+        self.rewritten = []
+        self._is_under_way = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._really, self._rewrite = durability.sync_path, durability.rewrite
+        monkeypatch.setattr(durability, "sync_path", self._sync)
+        monkeypatch.setattr(local, "rewrite", self._rewrite_and_note)
+
+    def _sync(self, path):
+        if path.endswith(".log") and not self._is_under_way.is_set():
+            self._loop.call_soon_threadsafe(self._is_under_way.set)
+            assert self.ends.wait(60)
+            if self.error is not None:
+                raise self.error
+        self._really(path)
+
+    def _rewrite_and_note(self, path):
+        self._rewrite(path)
+        self.rewritten.append(path)
+
+    async def under_way(self):
+        await asyncio.wait_for(self._is_under_way.wait(), 60)
+
+    def end_soon(self):
+        self._loop.call_later(0.2, self.ends.set)
+
+
+@pytest.fixture
+async def slow_sync(monkeypatch):
+    return SlowSync(monkeypatch)
+
+
+async def test_a_sync_under_way_stores_no_older_checkpoint(data, slow_sync):
+    """Records that were deleted would come back."""
+    directory = LocalDirectory(data, durability="fsync")
+    log = directory.open(ORDERS, LogConfig())
+    fill(log, 9)
+    log.trim(3)
+    waiting = asyncio.ensure_future(log.durable())
+    await slow_sync.under_way()
+    log.fail("an index cannot be written")
+    slow_sync.end_soon()
+    await directory.reopen()
+    log = directory.open(ORDERS, LogConfig())
+    log.trim(6)
+    await log.durable()
+    await waiting
+    killed = data.with_name("killed")
+    shutil.copytree(data, killed)
+    again = LocalDirectory(killed)
+    assert again.open(ORDERS, LogConfig()).start_offset == 6
+    again.close()
+    directory.close()
+
+
+@pytest.mark.parametrize("policy", ["fsync", "os"])
+async def test_records_whose_sync_fails_are_written_again(data, slow_sync, policy):
+    """Linux reports a failed sync once: a later one says nothing of what is on the disk."""
+    config = LogConfig(segment_bytes=1_000)
+    directory = LocalDirectory(data, durability=policy)
+    log = directory.open(ORDERS, config)
+    fill(log, 9)  # of which "os" syncs full segments alone
+    await slow_sync.under_way()
+    slow_sync.error = OSError(errno.EIO, "broken")
+    log.fail("an index cannot be written")
+    slow_sync.end_soon()
+    await directory.reopen()
+    assert str(data / "orders-0" / f"{0:020}.log") in slow_sync.rewritten
+    assert not directory.problems
+    assert len(records_of(directory.open(ORDERS, config))) == 9
+    with contextlib.suppress(OSError):
+        directory.close()
+    again = LocalDirectory(data)
+    again.open(ORDERS, config)
+    assert again.last_end is LastEnd.CRASHED
+    again.close()

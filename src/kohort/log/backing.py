@@ -90,6 +90,13 @@ class Backing(Protocol):
         """All that is written is durable again."""
         ...
 
+    def syncs_ended(self) -> Callable[[], bool]:
+        """Function that returns when no sync in the background is under way.
+
+        It is called in another thread, and returns False if one has failed.
+        """
+        ...
+
     def taken_back(self, end_offset: int) -> None:
         """The records from `end_offset` on were removed."""
         ...
@@ -159,6 +166,9 @@ class UnsyncedBacking:
     def sync_resumed(self) -> None:
         pass
 
+    def syncs_ended(self) -> Callable[[], bool]:
+        return _all_synced
+
     def taken_back(self, end_offset: int) -> None:
         pass
 
@@ -168,3 +178,7 @@ class UnsyncedBacking:
 
 def _nothing() -> None:
     pass
+
+
+def _all_synced() -> bool:
+    return True

@@ -148,6 +148,10 @@ class Commit(Protocol):
         """Try nothing more."""
         ...
 
+    async def ended(self) -> bool:
+        """Return, after `close`, when no sync is under way; whether the last one succeeded."""
+        ...
+
 
 class GroupCommit:
     """The fsyncs of one log. Lives on the loop thread."""
@@ -196,6 +200,12 @@ class GroupCommit:
         self._is_closed = True
         if self._retrying is not None:
             self._retrying.cancel()
+
+    async def ended(self) -> bool:
+        """Return, after `close`, when no sync is under way; whether the last one succeeded."""
+        while (task := self._next or self._running) is not None and not task.done():
+            await asyncio.wait([task])
+        return self.failure is None
 
     def _schedule(self, loop: asyncio.AbstractEventLoop) -> None:
         self._next = loop.create_task(self._round(self._running))

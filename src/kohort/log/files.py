@@ -294,6 +294,10 @@ class FileBacking:
             self._syncing = None
             self._recovery_point = end_offset
 
+    def syncs_ended(self) -> Callable[[], bool]:
+        syncs = [sync for _, sync in self._syncing or ()]
+        return lambda: not any([sync.exception() for sync in syncs])  # noqa: C419 - all of them end
+
     def sync_failed(self, error: OSError) -> None:
         self._health.failed(error)
 
@@ -454,7 +458,3 @@ def _unlink_all(paths: Iterable[str]) -> None:
 
 def _sync_file(path: str) -> None:
     sync_all((path,))
-
-
-def _nothing() -> None:
-    pass

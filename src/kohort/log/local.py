@@ -23,7 +23,7 @@ from kohort.log.cleaner import compact_all, retain_all
 from kohort.log.damage import OpeningStoppedError
 from kohort.log.data_directory import DataDirectory, checked_name, partition_names
 from kohort.log.directory_format import DirectoryFormat
-from kohort.log.durability import GroupCommit, sync_all
+from kohort.log.durability import GroupCommit, rewrite, sync_all
 from kohort.log.files import FileBacking, store_epochs
 from kohort.log.health import DiskHealth
 from kohort.log.leader_epochs import LeaderEpochs
@@ -257,9 +257,11 @@ class LocalDirectory:
         path = self._directory(topic_partition)
         last_end = self._lock.last_end if isinstance(log, OfflineLog) else LastEnd.KILLED
         try:
+            # A sync under way stores a checkpoint, and would store it over that of the new log.
+            is_synced = isinstance(log, OfflineLog) or await log.syncs_ended()
             # The check may take long.
             found = await asyncio.to_thread(
-                self._check, topic_partition, path, log.config, last_end
+                self._check, topic_partition, path, log.config, last_end, is_synced
             )
             if self._logs.get(topic_partition) is not log:
                 return None  # deleted meanwhile
@@ -276,11 +278,16 @@ class LocalDirectory:
         return opened
 
     def _check(
-        self, topic_partition: TopicPartition, path: str, config: LogConfig, last_end: LastEnd
+        self,
+        topic_partition: TopicPartition,
+        path: str,
+        config: LogConfig,
+        last_end: LastEnd,
+        is_synced: bool,
     ) -> Found:
         """Recover the log in `path` with its producers, in any thread; its files are closed again.
 
-        Raises KafkaError, OSError.
+        Not `is_synced`: a sync of it has failed. Raises KafkaError, OSError.
         """
         own_files = OpenFiles()
         segments, checkpoint = recovery.load(
@@ -301,8 +308,8 @@ class LocalDirectory:
         for segment in segments:
             segment.close()
         own_files.join(self._files)
-        if self._durable:
-            _sync_found(path, segments)
+        if self._durable or not is_synced:
+            _sync_found(path, segments, again=not is_synced)
         return segments, checkpoint
 
     def _open(
@@ -501,14 +508,17 @@ def _failures(running: Sequence[Future[None]]) -> list[BaseException]:
     return [error for future in running if (error := future.exception()) is not None]
 
 
-def _sync_found(path: str, segments: Sequence[Segment]) -> None:
+def _sync_found(path: str, segments: Sequence[Segment], *, again: bool = False) -> None:
     """Sync what a process that was killed left in memory. Raises OSError.
 
+    `again`: a sync of it has failed, so it is written once more.
     The names of files that are made later are not part of it: the log that appends syncs them.
     """
     unsynced = [segment for segment in segments if segment.unsynced]
     files = [file for segment in unsynced if (file := segment.log.file()) is not None]
     if files:
+        for file in files if again else ():
+            rewrite(file)
         sync_all((*files, path, os.path.dirname(path)))
     for segment in unsynced:
         segment.unsynced = False
