@@ -15,9 +15,9 @@ from kohort.log.base import LogConfig
 from kohort.log.local import LocalDirectory
 from kohort.log.recovery import LastEnd
 from kohort.log.segment import Segment
-from kohort.protocol.batches import Record, build
+from kohort.protocol.batches import Record, build, read_header
 
-from .conftest import NOW, ORDERS, ORDERS_ID, batch, fill, records_of, values_of
+from .conftest import NOW, ORDERS, ORDERS_ID, batch, fill, looked_up, records_of, values_of
 from .test_damage import flip
 
 COMPACT = LogConfig(cleanup_policy=frozenset({"compact"}), segment_bytes=1_000)
@@ -143,6 +143,42 @@ async def test_a_log_whose_index_a_read_finds_wrong(data, segment_bytes, monkeyp
     assert len(noted) > 2_000
     log = directory.open(ORDERS, config)
     assert [record.offset for record in records_of(log, 1_000)] == list(range(1_000, 2_800))
+    assert not directory.problems
+    directory.close()
+
+
+@pytest.mark.parametrize("left", [0, 3, 8, 60])
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+@pytest.mark.parametrize("segment_bytes", [1 << 30, 20_000], ids=["active", "sealed"])
+async def test_an_index_that_is_truncated_while_the_log_is_open(data, suffix, segment_bytes, left):
+    config = LogConfig(segment_bytes=segment_bytes, index_interval_bytes=200)
+    directory = LocalDirectory(data)
+    log = directory.open(ORDERS, config)
+    fill(log, 300)
+    for index in (data / "orders-0").glob(f"*{suffix}"):
+        os.truncate(index, min(left, index.stat().st_size))
+    for count in (300, 400):
+        for offset in [*range(5, count, 41)][::-1]:
+            assert read_header(log.read(offset, 1)).base_offset == offset
+            assert offset in looked_up(log.offset_for_timestamp(NOW + offset))
+        fill(log, 100, first=count)
+    directory.close()
+    directory = LocalDirectory(data)
+    assert len(records_of(directory.open(ORDERS, config))) == 500
+    directory.close()
+
+
+async def test_a_large_index_that_is_truncated_while_the_log_is_open(data):
+    config = LogConfig(index_interval_bytes=500)
+    directory = LocalDirectory(data)
+    log = directory.open(ORDERS, config)
+    fill(log, 2_800, size=1_000)
+    os.truncate(data / "orders-0" / f"{0:020}.index", 100)
+    with pytest.raises(KafkaError, match="is wrong; it is rebuilt"):
+        log.read(1_000, 100)
+    await directory.reopen()
+    log = directory.open(ORDERS, config)
+    assert [each.offset for each in records_of(log, 1_000)] == list(range(1_000, 2_800))
     assert not directory.problems
     directory.close()
 

@@ -3,6 +3,7 @@ aborted transactions. The responses were seen on a running Kafka 4.3.
 """
 
 import asyncio
+import os
 import shutil
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -529,6 +530,21 @@ def test_a_marker_whose_entry_cannot_be_written_ends_the_log(data, monkeypatch):
         patch.setattr(FileStore, "append", refuse)
         with pytest.raises(OSError, match="No space"):
             end(log, 1)
+    assert code_of(log.read, 0, 1) is ErrorCode.kafka_storage_error
+    asyncio.run(directory.reopen())
+    again = directory.open(ORDERS, SMALL)
+    assert again.read_committed(0, 1 << 20)[1] == [(1, 0, 1, 2)]
+    directory.close()
+
+
+def test_an_aborted_index_that_is_truncated_ends_the_log(data):
+    directory = LocalDirectory(data)
+    log = directory.open(ORDERS, SMALL)
+    write(log, 1)
+    end(log, 1)
+    os.truncate(data / "orders-0" / f"{0:020}.txnindex", 20)
+    with pytest.raises(OSError, match="shorter than it was"):
+        log.read_committed(0, 1 << 20)
     assert code_of(log.read, 0, 1) is ErrorCode.kafka_storage_error
     asyncio.run(directory.reopen())
     again = directory.open(ORDERS, SMALL)

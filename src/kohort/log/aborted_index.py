@@ -11,6 +11,7 @@ was written, is found when the log is opened: the snapshot of the producers has 
 index, and the batches behind the snapshot tell the rest.
 """
 
+import errno
 from collections.abc import Iterator, Sequence
 from struct import Struct
 from typing import Final, NamedTuple
@@ -44,6 +45,10 @@ class IndexState(NamedTuple):
     size: int = 0
     """Bytes."""
     crc: int = 0
+
+
+class TruncatedIndexError(OSError):
+    """The file lost entries while the log was open: they are created anew when it is reopened."""
 
 
 class _Block(NamedTuple):
@@ -81,7 +86,7 @@ class AbortedIndex:
         """Size and CRC of the whole index. Raises OSError."""
         if self._state is None:
             size = self.store.size
-            self._state = IndexState(size, crc32c(self.store.read(0, size)) if size else 0)
+            self._state = IndexState(size, crc32c(self._read(0, size)) if size else 0)
         return self._state
 
     def begins_with(self, state: IndexState) -> bool:
@@ -91,7 +96,7 @@ class AbortedIndex:
         """
         if self.store.size < state.size:
             return False
-        if state.size and crc32c(self.store.read(0, state.size)) != state.crc:
+        if state.size and crc32c(self._read(0, state.size)) != state.crc:
             return False
         for number in range(state.size // _BLOCK_BYTES):
             self._measure(number)
@@ -107,7 +112,7 @@ class AbortedIndex:
         return -(-self.store.size // _BLOCK_BYTES)
 
     def _read_block(self, number: int) -> list[AbortedTransaction]:
-        stored = self.store.read(number * _BLOCK_BYTES, _BLOCK_BYTES)
+        stored = self._read(number * _BLOCK_BYTES, _BLOCK_BYTES)
         whole = memoryview(stored)[: len(stored) - len(stored) % _ENTRY.size]
         return [AbortedTransaction._make(entry[1:]) for entry in _ENTRY.iter_unpack(whole)]
 
@@ -132,7 +137,7 @@ class AbortedIndex:
 
     def _measure(self, number: int) -> _Block | None:
         """The summary of a block; None for one that is not full."""
-        stored = self.store.read(number * _BLOCK_BYTES, _BLOCK_BYTES)
+        stored = self._read(number * _BLOCK_BYTES, _BLOCK_BYTES)
         if len(stored) < _BLOCK_BYTES:
             return None
         last = _ENTRY.unpack_from(stored, _BLOCK_BYTES - _ENTRY.size)
@@ -144,7 +149,7 @@ class AbortedIndex:
         low, high = 0, self.store.size // _ENTRY.size
         while low < high:
             middle = (low + high) // 2
-            entry = _ENTRY.unpack(self.store.read(middle * _ENTRY.size, _ENTRY.size))
+            entry = _ENTRY.unpack(self._read(middle * _ENTRY.size, _ENTRY.size))
             if entry[3] < offset:
                 low = middle + 1
             else:
@@ -177,7 +182,17 @@ class AbortedIndex:
 
     def copy(self) -> "AbortedIndex":
         """The entries of now, for another thread. Raises OSError."""
-        return AbortedIndex(MemoryStore(bytearray(self.store.read(0, self.store.size))))
+        return AbortedIndex(MemoryStore(bytearray(self._read(0, self.store.size))))
+
+    def _read(self, position: int, size: int) -> bytes:
+        """At most `size` bytes from `position` on. Raises TruncatedIndexError, OSError."""
+        size = min(size, self.store.size - position)
+        stored = self.store.read(position, size)
+        if len(stored) < size:
+            raise TruncatedIndexError(
+                errno.EIO, "the file is shorter than it was", self.store.file()
+            )
+        return stored
 
     def close(self) -> None:
         self.store.close()

@@ -45,11 +45,19 @@ class SparseIndex:
         position = number * self._row.size
         stored = self.store.size
         row: Any = (
-            self._row.unpack(self.store.read(position, self._row.size))
+            self._row.unpack(self._stored(position, self._row.size))
             if position < stored
             else self._row.unpack_from(self._pending, position - stored)
         )
         return row[0], row[1]
+
+    def _stored(self, position: int, size: int) -> bytes:
+        """The rows that are stored from `position` on, `size` bytes or less.
+
+        Rows that the file has no more (it was truncated) are (-1, -1), the row of no batch.
+        """
+        size = max(min(size, self.store.size - position), 0)
+        return self.store.read(position, size).ljust(size, b"\xff") if size else b""
 
     def add(self, first: int, second: int) -> None:
         self._pending += self._row.pack(first, second)
@@ -99,7 +107,7 @@ class SparseIndex:
         )
         # The first row of the next block shows that the wanted row is not after this block.
         position, size = start * self._row.size, (ROWS_PER_BLOCK + 1) * self._row.size
-        stored = self.store.read(position, size) if position < self.store.size else b""
+        stored = self._stored(position, size)
         unstored = position + len(stored) - self.store.size
         self._block = stored + self._pending[unstored : unstored + size - len(stored)]
         self._block_start = start

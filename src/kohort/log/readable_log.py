@@ -8,7 +8,7 @@ from typing import Final
 
 from kohort.errors import ErrorCode, KafkaError
 from kohort.log import segment_lookup
-from kohort.log.aborted_index import AbortedTransaction
+from kohort.log.aborted_index import AbortedTransaction, TruncatedIndexError
 from kohort.log.backing import Backing
 from kohort.log.damage import CorruptLogError
 from kohort.log.lookup import Found, Lookup
@@ -110,7 +110,11 @@ class ReadableLog:
             if not records or not self._producers.is_transactional:
                 return records, []
             is_one = read_header(loaded(records, HEADER_SIZE)).size == len(records)
-            aborted = self._aborted_in(offset, len(records), None if is_one else _MAX_ABORTED)
+            try:
+                aborted = self._aborted_in(offset, len(records), None if is_one else _MAX_ABORTED)
+            except TruncatedIndexError as error:
+                self.fail(f"the index of aborted transactions is damaged ({error})")
+                raise
             if aborted is not None:
                 return records, aborted
             max_bytes, at_least_one = len(records) // 2, True
