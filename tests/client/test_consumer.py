@@ -206,6 +206,30 @@ async def test_a_commit_covers_what_was_handed_out(consumer: Consumer) -> None:
     assert found[FIRST] == OffsetAndMetadata(offset=4, leader_epoch=0)
 
 
+@pytest.mark.parametrize("offset", [0, 2, 8])
+async def test_a_commit_covers_the_offset_that_a_read_partition_is_assigned_with(
+    consumer: Consumer, offset: int
+) -> None:
+    await consumer.assign([FIRST, SECOND])
+    await read(consumer, 4)
+    await consumer.commit()
+    await read(consumer, 1)
+    await consumer.assign({FIRST: offset, SECOND: offset})
+    await consumer.commit()
+    found = await consumer.committed([FIRST, SECOND])
+    assert found == dict.fromkeys([FIRST, SECOND], OffsetAndMetadata(offset=offset))
+
+
+async def test_a_new_partition_is_not_committed_before_it_is_read(consumer: Consumer) -> None:
+    await consumer.assign({FIRST: 2})
+    await consumer.commit()
+    assert await consumer.committed([FIRST]) == {FIRST: None}
+    await read(consumer, 1)
+    await consumer.commit()
+    found = await consumer.committed([FIRST])
+    assert found == {FIRST: OffsetAndMetadata(offset=3, leader_epoch=0)}
+
+
 async def test_commits_by_itself_leave_out_what_is_in_work(cluster: Cluster) -> None:
     settings: dict[str, Any] = {"group_id": "auto", "enable_auto_commit": True}
     async with Consumer(cluster, auto_commit_interval_ms=50, **settings) as consumer:

@@ -181,9 +181,10 @@ class Consumer(MethodHints, Generic[K, V]):
     ) -> None:
         """Read exactly these partitions; a mapping gives the offset to start at.
 
-        Without an offset, a partition that is read already goes on, and a new one starts at the
-        committed offset of `group_id`, else as `start_offset` says. Raises KohortError,
-        TypeError and ValueError, and then the assignment is as before.
+        For a partition that is read already the offset is as of `seek`; without one it goes on.
+        A new one without an offset starts at the committed offset of `group_id`, else as
+        `start_offset` says. Raises KohortError, TypeError and ValueError, and then the assignment
+        is as before.
         """
         self._own_loop = own_loop(self._own_loop, "consumer")
         if not isinstance(partitions, Mapping):
@@ -212,6 +213,8 @@ class Consumer(MethodHints, Generic[K, V]):
             if offset is not None:
                 self._drop(tp)
                 self._fetcher.add(tp, offset)
+                if tp in before:
+                    self._committer.seek(tp, offset)
             elif tp in starts:
                 self._fetcher.add(tp, starts[tp].offset, starts[tp].leader_epoch)
         if self.config.enable_auto_commit:
@@ -251,7 +254,7 @@ class Consumer(MethodHints, Generic[K, V]):
         return self._cursor.position if self._cursor.is_within(tp) else position
 
     def seek(self, tp: TopicPartition, offset: int) -> None:
-        """Continue at another offset. Raises NotAssignedError, ValueError."""
+        """Continue at another offset, to be committed next. Raises NotAssignedError, ValueError."""
         offset = _offset(tp, offset)
         self._drop(tp)
         self._fetcher.seek(tp, offset)
