@@ -14,19 +14,24 @@ class MemberTasks:
         self._group = group
         self._on_error = on_error
         self._tasks: set[asyncio.Task[None]] = set()
+        self._is_closed = False
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        """Run `work` until the group is closed."""
+        """Run `work` until the group is closed; afterwards it is cancelled before it begins."""
         task = asyncio.get_running_loop().create_task(work, name=f"{self._group} {name}")
         self._tasks.add(task)
         task.add_done_callback(self._ended)
+        if self._is_closed:
+            task.cancel()
         return task
 
     async def close(self) -> None:
-        """Cancel all tasks, and wait until they have ended."""
-        for task in list(self._tasks):
+        """Cancel all tasks, and wait until they and those that they spawn have ended."""
+        self._is_closed = True
+        for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        while self._tasks:
+            await asyncio.wait(self._tasks)
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
