@@ -113,7 +113,7 @@ async def measure(frames: Sequence[bytes]) -> tuple[float, Pauses]:
     """CPU time (s) of the requests, and the collector's part in it."""
     settings = {"storage": "memory", "listeners": "127.0.0.1:0"}
     async with Broker(Config(settings)) as broker:
-        broker.topics.create("orders", PARTITIONS)
+        broker.controller.topics.create("orders", PARTITIONS)
         with socket.socket() as unused:
             listener = broker.listener.listeners[0]
             connection = listener.new_connection("127.0.0.1", unused)

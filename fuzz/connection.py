@@ -173,7 +173,7 @@ class Harness:
         listener = self.broker.listener
         listener.metrics.failed = 0
         if self.broker.topics.get("t") is None:
-            self.broker.topics.create("t", 2)
+            self.broker.controller.topics.create("t", 2)
         transport = Transport()
         connection = listener.listeners[0].new_connection("127.0.0.1", SOCKET)
         assert connection is not None

@@ -24,7 +24,7 @@ SETTINGS = {
 async def tasks_in_a_minute() -> tuple[int, int]:
     """The number of tasks while nothing comes, ten seconds after the start and a minute later."""
     async with Broker(Config(SETTINGS)) as broker:
-        broker.topics.create("orders", 1)
+        broker.controller.topics.create("orders", 1)
         async with Cluster(ClientConfig(bootstrap=str(broker.address))) as cluster:
             sink = Sink(ByteOutput(os.open(os.devnull, os.O_WRONLY)), lambda _: b"", quiet=True)
             async with ConsumerGroup("g", topics=["orders"], cluster=cluster) as group:

@@ -13,7 +13,7 @@ from kohort.log.worker_directories import spread
 from kohort.protocol import batches
 from kohort.protocol.batches import Record
 from kohort.server.config import Config
-from kohort.server.topics import Topics
+from kohort.server.controller import open_controller
 from kohort.storage.postgres.logs.copy import PostgresTarget
 from kohort.types import Timestamp, TopicPartition
 from peers.postgres import Postgres
@@ -45,12 +45,12 @@ NO_PLACES = (
 
 def make(path: Path) -> None:
     with closing(LocalDirectory(path)) as directory:
-        topics = Topics(directory, Config({"storage": "memory"}), lambda: NOW)
-        for log in topics.create("orders", 2).partitions:
+        controller = open_controller(directory, Config({"storage": "memory"}), lambda: NOW)
+        for log in controller.topics.create("orders", 2).partitions:
             for _ in range(20):
                 log.append(batches.build([Record(None, bytes(50), (), NOW)]), NOW)
-        topics.flush()
-        topics.close()
+        controller.writer.flush()
+        controller.close()
 
 
 def copy(storage: Run, source: object, target: object, *more: str) -> Outcome:

@@ -15,7 +15,7 @@ from kohort.types import TopicPartition
 
 @pytest.fixture
 def topic(broker: Broker) -> TopicPartition:
-    broker.topics.create("orders", 1)
+    broker.controller.topics.create("orders", 1)
     return TopicPartition("orders", 0)
 
 

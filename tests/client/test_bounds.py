@@ -119,8 +119,8 @@ async def proxy() -> AsyncIterator[Proxy]:
     async with Broker(Config(settings)) as broker:
         host, _, port = str(broker.address).rpartition(":")
         made.to = host, int(port)
-        broker.topics.create("orders", 1)
-        broker.topics.create("other", 1)
+        broker.controller.topics.create("orders", 1)
+        broker.controller.topics.create("other", 1)
         yield made
         await made.stop()
 

@@ -36,7 +36,7 @@ FIRST, SECOND, _ = ORDERS
 @pytest.fixture(autouse=True)
 async def topic(broker: Broker, cluster: Cluster) -> None:
     """Ten records in each of three partitions, in batches of two; a millisecond apart."""
-    broker.topics.create("orders", 3)
+    broker.controller.topics.create("orders", 3)
     async with Producer(cluster, batch_size=1, linger_ms=0) as producer:
         for n in range(10):
             for tp in ORDERS:

@@ -25,7 +25,7 @@ Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 @pytest.fixture(autouse=True)
 def topic(broker: Broker) -> None:
-    broker.topics.create("orders", 2)
+    broker.controller.topics.create("orders", 2)
 
 
 @pytest.fixture

@@ -35,8 +35,8 @@ REFUSING: Final = {
 async def refusing() -> AsyncIterator[str]:
     """The address of a broker that refuses whatever has to be allowed."""
     async with Broker(Config(REFUSING)) as broker:
-        broker.topics.create("orders", 1)
-        broker.topics.create("other", 1)
+        broker.controller.topics.create("orders", 1)
+        broker.controller.topics.create("other", 1)
         yield str(broker.address)
 
 

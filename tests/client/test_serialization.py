@@ -36,7 +36,7 @@ ORDERS = TopicPartition("orders", 0)
 
 @pytest.fixture(autouse=True)
 def topic(broker: Broker) -> None:
-    broker.topics.create("orders", 1)
+    broker.controller.topics.create("orders", 1)
 
 
 @pytest.fixture
@@ -268,7 +268,7 @@ async def test_other_tasks_run_while_a_batch_is_deserialized(
 async def test_a_member_whose_deserializer_hangs_hands_its_partitions_over(
     cluster: Cluster, plain: Producer, broker: Broker
 ) -> None:
-    broker.topics.create("two", 2)
+    broker.controller.topics.create("two", 2)
     for partition in range(2):
         await plain.send("two", b"1", partition=partition)
     await plain.flush()
@@ -301,7 +301,7 @@ async def test_a_member_whose_deserializer_hangs_hands_its_partitions_over(
 async def test_dead_letters_have_the_bytes_and_the_member_goes_on(
     cluster: Cluster, plain: Producer, broker: Broker
 ) -> None:
-    broker.topics.create("dead", 1)
+    broker.controller.topics.create("dead", 1)
     await fill(plain, b"1", b"{", b"3")
     seen: list[int] = []
 

@@ -54,7 +54,7 @@ async def test_wrong_types_given_to_admin_raise_what_is_expected(
 
 
 async def test_offsets_are_committed_as_ints_too(broker: Broker, cluster: Cluster) -> None:
-    broker.topics.create("orders", 1)
+    broker.controller.topics.create("orders", 1)
     admin = Admin(cluster)
     assert await admin.commit(G, {FIRST: 5}) == {FIRST: None}
     committed = (await admin.committed([G]))[G]
@@ -88,7 +88,7 @@ async def test_wrong_types_given_to_consumer_raise_what_is_expected(
 async def test_wrong_types_given_to_generations_and_fetchers_raise_what_is_expected(
     broker: Broker, config: ClientConfig
 ) -> None:
-    broker.topics.create("orders", 1)
+    broker.controller.topics.create("orders", 1)
     wrong: Any
     async with (
         ConsumerGroup("g", topics=["orders"], cluster=config) as group,
@@ -114,7 +114,7 @@ def whole(offset: str) -> Any:
 async def test_an_invalid_offset_does_not_move_the_position(
     broker: Broker, cluster: Cluster, nonsense: Any
 ) -> None:
-    broker.topics.create("orders", 1)
+    broker.controller.topics.create("orders", 1)
     async with Consumer(cluster) as consumer, Fetcher(cluster) as fetcher:
         await consumer.assign({FIRST: 3})
         fetcher.add(FIRST, 3)
@@ -132,7 +132,7 @@ async def test_an_invalid_offset_does_not_move_the_position(
 async def test_a_member_does_not_seek_to_what_is_no_offset(
     broker: Broker, cluster: Cluster
 ) -> None:
-    broker.topics.create("orders", 1)
+    broker.controller.topics.create("orders", 1)
     async with (
         ConsumerGroup("g", topics=["orders"], cluster=cluster) as group,
         await group.next() as generation,
@@ -148,7 +148,7 @@ async def test_a_member_does_not_seek_to_what_is_no_offset(
 async def test_an_error_of_an_unassigned_partition_says_to_assign_it(
     broker: Broker, cluster: Cluster
 ) -> None:
-    broker.topics.create("orders", 1)
+    broker.controller.topics.create("orders", 1)
     async with Consumer(cluster) as consumer:
         with pytest.raises(NotAssignedError, match="assign it to the Consumer"):
             consumer.seek(FIRST, 0)

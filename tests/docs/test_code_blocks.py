@@ -95,7 +95,7 @@ def at_address(code: str, address: str) -> str:
 def fill(broker: Broker) -> None:
     """Topic `orders` with four partitions of 25 records."""
     now = Instant(1_700_000_000_000)
-    for number, log in enumerate(broker.topics.create("orders", 4).partitions):
+    for number, log in enumerate(broker.controller.topics.create("orders", 4).partitions):
         log.append(
             build([Record(None, b"%d" % (number * 25 + at), (), now) for at in range(25)]), now
         )

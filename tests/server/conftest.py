@@ -17,5 +17,5 @@ def bench() -> Iterator[HandlerBench]:
 @pytest.fixture
 def topic(bench: HandlerBench) -> str:
     """The name of a topic with three partitions."""
-    bench.topics.create("orders", 3)
+    bench.controller.topics.create("orders", 3)
     return "orders"

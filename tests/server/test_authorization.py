@@ -82,14 +82,16 @@ async def test_a_heartbeat_that_comes_again_is_refused_once_its_acl_is_gone() ->
         "authorizer.class.name": STANDARD,
     }
     async with Broker(Config(config)) as broker:
-        broker.topics.create_acls([may_read(ANONYMOUS, "billing")])
+        broker.controller.writer.commit(
+            *broker.controller.acls.create_acls([may_read(ANONYMOUS, "billing")])
+        )
         client = Peer(*await asyncio.open_connection(*broker.address))
         beat = {"group_id": "billing", "generation_id": 1, "member_id": "m"}
         for _ in range(3):
             told = await client.ask("heartbeat", 4, **beat)
             assert told.error_code is ErrorCode.unknown_member_id
-        (acl,) = broker.topics.acls.snapshot()
-        broker.topics.delete_acls([acl])
+        (acl,) = broker.controller.image.acls.snapshot()
+        broker.controller.writer.commit(*broker.controller.acls.delete_acls([acl]))
         told = await client.ask("heartbeat", 4, **beat)
         assert told.error_code is ErrorCode.group_authorization_failed
         client.writer.close()
@@ -105,10 +107,10 @@ async def test_a_commit_that_comes_again_is_refused_once_its_acl_is_gone(
         "authorizer.class.name": STANDARD,
     }
     async with Broker(Config(config)) as broker:
-        broker.topics.create("orders", 1)
+        broker.controller.topics.create("orders", 1)
         group = may_read(ANONYMOUS, "billing")
         topic = group._replace(resource_type=ResourceType.TOPIC, resource_name="orders")
-        broker.topics.create_acls([group, topic])
+        broker.controller.writer.commit(*broker.controller.acls.create_acls([group, topic]))
         await broker.groups.loaded()
         client = Peer(*await asyncio.open_connection(*broker.address))
 
@@ -121,15 +123,15 @@ async def test_a_commit_that_comes_again_is_refused_once_its_acl_is_gone(
         assert [await commit(offset) for offset in range(3)] == [0, 0, 0]
         (acl,) = (
             acl_id
-            for acl_id, each in broker.topics.acls.snapshot().items()
+            for acl_id, each in broker.controller.image.acls.snapshot().items()
             if each.resource_type is revoked
         )
-        broker.topics.delete_acls([acl])
+        broker.controller.writer.commit(*broker.controller.acls.delete_acls([acl]))
         refused = {
             ResourceType.GROUP: ErrorCode.group_authorization_failed,
             ResourceType.TOPIC: ErrorCode.topic_authorization_failed,
         }
         assert await commit(3) is refused[revoked]
-        broker.topics.create_acls([group, topic])
+        broker.controller.writer.commit(*broker.controller.acls.create_acls([group, topic]))
         assert await commit(4) is ErrorCode.none
         client.writer.close()

@@ -136,7 +136,7 @@ async def test_offsets_of_a_topic_whose_deletion_a_crash_cut_short_are_forgotten
 
     async with Broker(Config(settings)) as broker:
         for name in ("gone", "here"):
-            broker.topics.create(name, 1)
+            broker.controller.topics.create(name, 1)
         offsets = tuple(OffsetToCommit(name, 0, 7) for name in ("gone", "here"))
         await ask(
             broker,
@@ -147,8 +147,8 @@ async def test_offsets_of_a_topic_whose_deletion_a_crash_cut_short_are_forgotten
             instance_id=None,
             offsets=offsets,
         )
-        broker.topics.on_deleted.clear()  # as if it were killed here
-        broker.topics.delete("gone")
+        broker.controller.replicas.deletions.on_deleted.clear()  # as if it were killed here
+        broker.controller.topics.delete("gone")
     async with Broker(Config(settings)) as broker:
         await broker.groups.loaded()
         await asyncio.sleep(0)
@@ -159,7 +159,7 @@ async def test_offsets_of_a_topic_whose_deletion_a_crash_cut_short_are_forgotten
 async def test_consumer_groups_know_the_rack_of_the_broker() -> None:
     async with Broker(Config(MEMORY | {"broker.rack": "r1"})) as broker:
         await broker.groups.loaded()
-        topic = broker.topics.create("t", 3)
+        topic = broker.controller.topics.create("t", 3)
         answer = asyncio.get_running_loop().create_future()
         broker.groups.submit(
             ConsumerGroupHeartbeat(
@@ -287,9 +287,13 @@ async def test_broker_configs_set_by_clients_are_in_force_after_a_restart(tmp_pa
     """Without a change of the configuration that the program gave."""
     given = Config({"listeners": "127.0.0.1:0", "log.dir": str(tmp_path)})
     async with Broker(given) as broker:
-        broker.topics.set_configs(ResourceType.BROKER, "", {"max.connections.per.ip": "1"})
+        broker.controller.writer.commit(
+            *broker.controller.configuration.set_configs(
+                ResourceType.BROKER, "", {"max.connections.per.ip": "1"}
+            )
+        )
         await refuse_a_second_connection(broker.address)
-        await broker.topics.durable()
+        await broker.controller.writer.durable()
     async with Broker(given) as broker:
         await refuse_a_second_connection(broker.address)
     assert given["max.connections.per.ip"] == 2**31 - 1

@@ -79,7 +79,7 @@ async def test_a_database_of_a_server_alone_is_that_of_a_node(database: str) -> 
     for record in (b"3", b"4"):
         async with Broker(config(database, {**own, **kept})) as broker:
             assert broker.cluster_id == "rvKril1YQa-la4YhB_UTrA"
-            assert list(broker.topics.scram_users.snapshot()) == ["alice"]
+            assert list(broker.controller.image.scram_users.snapshot()) == ["alice"]
             assert broker.topics.get("gone") is None
             await produce(broker, record)
     async with Broker(config(database, {**own, **kept})) as broker:
@@ -239,7 +239,7 @@ async def test_changes_that_wait_for_the_database_do_not_hold_the_loop(database:
         await operator.execute("lock table batches in exclusive mode")
         changes = [asyncio.create_task(set_quota(peer, f"c{n}")) for n, peer in enumerate(peers)]
         async with Cluster(ClientConfig(bootstrap=str(broker.address))) as cluster:
-            while len(broker.topics.quotas.entities) < len(peers):
+            while len(broker.controller.image.quotas.entities) < len(peers):
                 await cluster.metadata()
         assert not any(change.done() for change in changes)
         await locked.rollback()

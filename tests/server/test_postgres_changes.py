@@ -256,5 +256,5 @@ async def test_a_change_follows_those_that_another_node_has_told_to_be_done(
         assert await requests.remove_user(2) is none
 
     monkeypatch.undo()
-    quotas = [broker.topics.quotas for broker in nodes.brokers.values()]
+    quotas = [broker.controller.image.quotas for broker in nodes.brokers.values()]
     await known(lambda: not any(each.entities for each in quotas))

@@ -27,12 +27,7 @@ from kohort.protocol.batches import Codec, Record, build
 from kohort.protocol.framing import CONTENT
 from kohort.protocol.messages import encode
 from kohort.protocol.schema import Shape, shape
-from kohort.quotas import (
-    CONSUMER_BYTE_RATE,
-    PRODUCER_BYTE_RATE,
-    REQUEST_PERCENTAGE,
-    quota_entity,
-)
+from kohort.quotas import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE, quota_entity
 from kohort.server.broker import Broker
 from kohort.server.config import Config
 from live.server.worst_requests import WORST, renamed
@@ -130,10 +125,14 @@ async def serving(kind: str) -> AsyncIterator[Server]:
     await broker.start()
     logging.disable(logging.CRITICAL)
     try:
-        broker.topics.create("orders", 2)
-        broker.topics.create("compacted", 2, {"cleanup.policy": "compact"})
+        broker.controller.topics.create("orders", 2)
+        broker.controller.topics.create("compacted", 2, {"cleanup.policy": "compact"})
         if kind == "throttled":
-            broker.topics.set_quotas({quota_entity([("user", "ANONYMOUS")]): NOTHING_ALLOWED})
+            broker.controller.writer.commit(
+                *broker.controller.client_quotas.alter_quotas(
+                    {quota_entity([("user", "ANONYMOUS")]): NOTHING_ALLOWED}
+                )
+            )
         yield Server(broker)
     finally:
         logging.disable(logging.NOTSET)

@@ -36,7 +36,7 @@ CHANGES: dict[str, tuple[int, dict[str, Any]]] = {
 @pytest.fixture
 async def failing(bench: HandlerBench, topic: str) -> HandlerBench:
     """Its metadata log cannot be synced."""
-    await bench.topics.durable()
+    await bench.controller.writer.durable()
     bench.directory.fail("unsynced", METADATA, IO_ERROR)
     return bench
 

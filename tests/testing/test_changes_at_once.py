@@ -24,6 +24,7 @@ from kohort.security.acls import AclBinding, AclOperation, AclPermissionType, Pa
 from kohort.security.acls import ResourceType as AclResource
 from kohort.security.scram import ScramCredential, ScramMechanism
 from kohort.server.config import ResourceType
+from kohort.server.controller import NewTopic
 from kohort.server.metadata import (
     AclRecord,
     AclRemoved,
@@ -38,7 +39,6 @@ from kohort.server.metadata import (
     decode_batches,
 )
 from kohort.server.replicas import Topic
-from kohort.server.topics import NewTopic
 from kohort.testing.nodes import Node, Nodes
 
 COORDINATORS = {"offsets_topic_num_partitions": 2, "transaction_state_log_num_partitions": 2}
@@ -140,19 +140,21 @@ class Changes:
                 raise
 
     async def create(self, node: Node, name: str) -> None:
-        (made,) = await node.topics.create_each([NewTopic(name, self.random.randint(1, 3))])
+        (made,) = await node.controller.topics.create_each(
+            [NewTopic(name, self.random.randint(1, 3))]
+        )
         if isinstance(made, KafkaError):
             raise made
         self.told["created", name] += 1
 
     async def delete(self, node: Node, name: str) -> None:
-        refused = await node.topics.change(node.topics.delete_each([name]))
+        refused = await node.controller.writer.change(node.controller.topics.delete_each([name]))
         if name in refused:
             raise refused[name]
         self.told["deleted", name] += 1
 
     async def grow(self, node: Node, name: str) -> None:
-        await node.topics.grow(name, self.random.randint(2, 9))
+        await node.controller.topics.grow(name, self.random.randint(2, 9))
         self.told["grown", name] += 1
 
     async def alter(self, node: Node, name: str) -> None:
@@ -164,27 +166,33 @@ class Changes:
                 configs[key] = CONFIGS[key]
             return configs
 
-        await node.topics.alter(name, altered)
+        await node.controller.topics.alter(name, altered)
         self.told["altered", name] += 1
 
     async def set_quota(self, node: Node, name: str) -> None:
         entity, key = quota_entity([("user", name)]), self.next("quota")
 
         def change() -> None:
-            current = node.topics.quotas.entities.get(entity, {})
-            node.topics.set_quotas({entity: {**current, key: 1.0}})
+            current = node.controller.image.quotas.entities.get(entity, {})
+            node.controller.writer.commit(
+                *node.controller.client_quotas.alter_quotas({entity: {**current, key: 1.0}})
+            )
 
-        await node.topics.decided(change)
+        await node.controller.writer.decided(change)
         self.told["quota", key] += 1
 
     async def set_group_config(self, node: Node, name: str) -> None:
         key = self.next("config")
 
         def change() -> None:
-            current = node.topics.configs_of(ResourceType.GROUP, name)
-            node.topics.set_configs(ResourceType.GROUP, name, {**current, key: "1"})
+            current = node.controller.configuration.configs_of(ResourceType.GROUP, name)
+            node.controller.writer.commit(
+                *node.controller.configuration.set_configs(
+                    ResourceType.GROUP, name, {**current, key: "1"}
+                )
+            )
 
-        await node.topics.decided(change)
+        await node.controller.writer.decided(change)
         self.told["config", key] += 1
 
     async def change_acl(self, node: Node, name: str) -> None:
@@ -192,23 +200,24 @@ class Changes:
             AclResource.TOPIC, name, PatternType.LITERAL, f"User:{self.random.randint(1, 3)}", "*",
             AclOperation.READ, AclPermissionType.ALLOW,
         )  # fmt: skip
-        acls = node.topics.acls
+        acls, control = node.controller.image.acls, node.controller.acls
         if self.random.random() < 0.5:
-            await node.topics.decided(partial(node.topics.create_acls, [binding]))
+            await node.controller.writer.write(partial(control.create_acls, [binding]))
         elif (acl_id := acls.id_of(binding)) is not None:
-            await node.topics.decided(partial(node.topics.delete_acls, [acl_id]))
+            await node.controller.writer.write(partial(control.delete_acls, [acl_id]))
 
     async def set_user(self, node: Node, name: str) -> None:
         mechanism = ScramMechanism.SHA_256
         credential = ScramCredential(
             salt=b"salt", stored_key=b"stored", server_key=b"server", iterations=4096
         )
-        await node.topics.decided(
-            partial(node.topics.set_scram_credentials, {(name, mechanism): credential})
+        scram = node.controller.scram
+        await node.controller.writer.write(
+            partial(scram.alter_credentials, {(name, mechanism): credential})
         )
 
     async def take_ids(self, node: Node, _: str) -> None:
-        self.ids.append(await node.topics.allocate_producer_ids())
+        self.ids.append(await node.controller.allocate_producer_ids())
 
     def next(self, what: str) -> str:
         self.number += 1
@@ -300,14 +309,16 @@ async def test_each_change_is_decided_on_what_is_logged_before(seed: int, nodes:
         assert {topic.name: topic.record() for topic in node.topics.all()} == {
             record.name: record for record in model.state.topics.values()
         }
-        assert node.topics.quotas.entities == model.state.quotas.entities
+        assert node.controller.image.quotas.entities == model.state.quotas.entities
     await all_partitions_are_led(changes.cluster)
 
 
 async def all_partitions_are_led(cluster: Nodes) -> None:
     """By one node each."""
     await cluster.advance(5_000)
-    led = [partition for node in cluster.nodes.values() for partition in node.topics.led]
+    led = [
+        partition for node in cluster.nodes.values() for partition in node.controller.replicas.led
+    ]
     (node, *_) = cluster.nodes.values()
     there = [log.topic_partition for topic in node.topics.all() for log in topic.partitions]
     assert sorted(led) == sorted(there)
@@ -316,15 +327,15 @@ async def all_partitions_are_led(cluster: Nodes) -> None:
 async def test_a_creation_does_not_wait_for_a_leader_of_a_topic_that_was_deleted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("kohort.server.topics.shared.LED_WITHIN_S", 3_600.0)
+    monkeypatch.setattr("kohort.server.controller.shared_topic_changes.LED_WITHIN_S", 3_600.0)
     cluster = Nodes(**COORDINATORS)
     one, two = await cluster.start(1), await cluster.start(2)
     for deleting in (one, two):
-        making = asyncio.create_task(one.topics.create_each([NewTopic("orders", 3)]))
+        making = asyncio.create_task(one.controller.topics.create_each([NewTopic("orders", 3)]))
         while two.topics.get("orders") is None:
-            await two.topics.catch_up()
-        await deleting.topics.change(deleting.topics.delete_each(["orders"]))
-        await one.topics.catch_up()
-        await two.topics.catch_up()
+            await two.controller.writer.catch_up()
+        await deleting.controller.writer.change(deleting.controller.topics.delete_each(["orders"]))
+        await one.controller.writer.catch_up()
+        await two.controller.writer.catch_up()
         async with asyncio.timeout(60):
             await making

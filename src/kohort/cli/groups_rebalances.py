@@ -19,14 +19,7 @@ from kohort.cli.exit_codes import FAILED
 from kohort.cli.names import add_name
 from kohort.cli.near_names import near_groups
 from kohort.cli.options import RefusedError
-from kohort.cli.output import (
-    Table,
-    add_output_argument,
-    check_output,
-    print_message,
-    show,
-    warn,
-)
+from kohort.cli.output import Table, add_output_argument, check_output, print_message, show, warn
 from kohort.cli.rebalance_journal import FOUND_TIMEOUT_S, TIMEOUT_S, journal_url, read_journal
 from kohort.client.admin import Admin, GroupDescription
 from kohort.client.resets import now_ms, parse_datetime, parse_duration

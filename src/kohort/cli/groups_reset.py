@@ -26,19 +26,8 @@ from kohort.cli.group_options import (
 )
 from kohort.cli.near_names import near_groups
 from kohort.cli.options import RefusedError
-from kohort.cli.output import (
-    add_output_argument,
-    check_output,
-    print_message,
-    warn,
-    write_csv,
-)
-from kohort.cli.reset_options import (
-    add_specification_arguments,
-    has_scope,
-    of_group,
-    specification,
-)
+from kohort.cli.output import add_output_argument, check_output, print_message, warn, write_csv
+from kohort.cli.reset_options import add_specification_arguments, has_scope, of_group, specification
 from kohort.cli.reset_tables import guarded, show_plan
 from kohort.client.admin import Admin
 from kohort.client.resets import ResetPlan, execute, now_ms, plan_reset, write_offsets

@@ -23,15 +23,15 @@ from kohort.security.scram import (
 )
 from kohort.server.cluster import open_directory, place_of
 from kohort.server.config import Config
+from kohort.server.controller import Controller, open_controller
 from kohort.server.replicas import Placement
-from kohort.server.topics import Topics
 
 
 class OfflineUsers:
     """What `kohort users` changes, in the metadata log itself."""
 
-    def __init__(self, topics: Topics) -> None:
-        self._topics = topics
+    def __init__(self, controller: Controller) -> None:
+        self._controller = controller
 
     @classmethod
     @contextmanager
@@ -47,18 +47,20 @@ class OfflineUsers:
                 workers = 1 if found is None else found.workers or 1
                 logs = open_directory(config, workers=workers)
                 closing.callback(logs.close)
-                topics = Topics(logs, config, SystemClock().timestamp, _first_of(workers))
-                closing.callback(topics.close)
+                controller = open_controller(
+                    logs, config, SystemClock().timestamp, _first_of(workers)
+                )
+                closing.callback(controller.close)
             except KohortError as error:
                 raise RefusedError(f"--data-dir {path}: {error}") from error
             except OSError as error:
                 raise RefusedError(unusable(path, error)) from error
-            yield cls(topics)
+            yield cls(controller)
 
     async def describe_scram_users(self) -> Mapping[str, Mapping[str, int]]:
         return {
             name: {kind.mechanism: each.iterations for kind, each in credentials.items()}
-            for name, credentials in self._topics.scram_users.snapshot().items()
+            for name, credentials in self._controller.image.scram_users.snapshot().items()
         }
 
     async def set_scram_password(
@@ -81,8 +83,9 @@ class OfflineUsers:
         self._put(user, mechanism, None)
 
     def _put(self, user: str, mechanism: str, credential: ScramCredential | None) -> None:
-        self._topics.set_scram_credentials({(user, BY_MECHANISM[mechanism]): credential})
-        self._topics.flush()
+        controller, credentials = self._controller, {(user, BY_MECHANISM[mechanism]): credential}
+        controller.writer.commit(*controller.scram.alter_credentials(credentials))
+        controller.writer.flush()
 
 
 def _first_of(workers: int) -> Placement:

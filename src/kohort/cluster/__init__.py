@@ -7,13 +7,7 @@ has read. A node that is behind reads on and decides again, so no controller is 
 `SharedStorage` is the storage interface that nodes need for that.
 """
 
-from kohort.cluster.decisions import (
-    MAX_MOVES,
-    REBALANCE_DELAY_MS,
-    Situation,
-    decide,
-    situation,
-)
+from kohort.cluster.decisions import MAX_MOVES, REBALANCE_DELAY_MS, Situation, decide, situation
 from kohort.cluster.observed import Liveness, Observed
 from kohort.cluster.placement import worker_of
 from kohort.cluster.records import (

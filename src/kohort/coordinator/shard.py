@@ -58,10 +58,7 @@ from kohort.coordinator.offsets import (
     offset_tombstone,
 )
 from kohort.coordinator.rebalance import join_phase_ends, maybe_complete_join, rebalance
-from kohort.coordinator.records import (
-    OffsetCommits,
-    new_empty_group_record,
-)
+from kohort.coordinator.records import OffsetCommits, new_empty_group_record
 from kohort.coordinator.refusal import refuse
 from kohort.coordinator.requests import (
     TOMBSTONE_CHUNK,

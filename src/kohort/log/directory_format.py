@@ -17,7 +17,7 @@ missing.
 | `kohort.properties` of this format | it is used |
 | `kohort.properties` of a later format | refused: that version of Kohort is needed |
 | `kohort.properties` of a copy that was not completed | refused, but by the next copy |
-| no such file, but `__cluster_metadata-0` as version 0.1 made it | migrated (see `Topics`) |
+| no such file, but `__cluster_metadata-0` as version 0.1 made it | migrated |
 | Kafka's `meta.properties`, or any other files | refused, and left as it is |
 """
 

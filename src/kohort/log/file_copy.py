@@ -12,11 +12,7 @@ from kohort.errors import KohortError
 from kohort.log import directory_format, files, recovery
 from kohort.log.backing import Checkpoint
 from kohort.log.copying import Extent
-from kohort.log.data_directory import (
-    checked_name,
-    partition_names,
-    remove_partition_directory,
-)
+from kohort.log.data_directory import checked_name, partition_names, remove_partition_directory
 from kohort.log.durability import sync_all
 from kohort.log.lock import DirectoryLock
 from kohort.log.partition_mark import read_mark, write_mark

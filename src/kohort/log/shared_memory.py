@@ -6,14 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
-from kohort.cluster import (
-    LEASE_MS,
-    DuplicateNodeIdError,
-    FencedError,
-    Liveness,
-    Logged,
-    Observed,
-)
+from kohort.cluster import LEASE_MS, DuplicateNodeIdError, FencedError, Liveness, Logged, Observed
 from kohort.errors import ErrorCode
 from kohort.log import scan
 from kohort.log.backing import Checkpoint

@@ -28,13 +28,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from kohort.errors import KohortError
 from kohort.log.data_directory import partition_names
-from kohort.log.directory_format import (
-    FORMAT_FILE,
-    METADATA_NAME,
-    MOVING,
-    encode_format,
-    examine,
-)
+from kohort.log.directory_format import FORMAT_FILE, METADATA_NAME, MOVING, encode_format, examine
 from kohort.log.durability import sync_all
 from kohort.log.files import replace_file
 from kohort.log.lock import LOCK_FILES, DirectoryLock, locked

@@ -13,13 +13,7 @@ from kohort.quotas.client_quotas import (
     MutationQuota,
     QuotaTable,
 )
-from kohort.quotas.entities import (
-    EMPTY,
-    QuotaEntity,
-    QuotaFilter,
-    altered_quotas,
-    quota_entity,
-)
+from kohort.quotas.entities import EMPTY, QuotaEntity, QuotaFilter, altered_quotas, quota_entity
 from kohort.quotas.rates import Rate, TokenBucket, Windows
 
 __all__ = [

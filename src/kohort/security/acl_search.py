@@ -11,13 +11,7 @@ from operator import itemgetter
 from typing import Any, Final, TypeAlias
 from uuid import UUID
 
-from kohort.security.acls import (
-    AclBinding,
-    AclBindingFilter,
-    Acls,
-    PatternType,
-    ResourceType,
-)
+from kohort.security.acls import AclBinding, AclBindingFilter, Acls, PatternType, ResourceType
 
 MAX_MATCHES: Final = 100_000
 """Entries that all filters find together, beside each entry once."""

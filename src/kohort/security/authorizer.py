@@ -8,12 +8,7 @@ together; those about longer names than a topic's are not remembered. So the mem
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from kohort.security.acls import (
-    CLUSTER_NAME,
-    AclOperation,
-    Acls,
-    ResourceType,
-)
+from kohort.security.acls import CLUSTER_NAME, AclOperation, Acls, ResourceType
 from kohort.security.principal import LOCAL, KafkaPrincipal
 
 MAX_DECISIONS: Final = 65_536

@@ -9,7 +9,7 @@ from kohort.log.base import LogDirectory
 from kohort.runtime.clock import Clock
 from kohort.runtime.groups import Groups
 from kohort.server.config import Config
-from kohort.server.topics import Topics
+from kohort.server.replicas import Topics
 from kohort.util.time_slice import TimeSlices
 
 logger = logging.getLogger("kohort.background")

@@ -53,6 +53,7 @@ from kohort.server.config import (
     shown_storage,
     waits_for_disk,
 )
+from kohort.server.controller import Controller, coordinator_topics
 from kohort.server.fetch import FetchSessions
 from kohort.server.handlers import forwarding_handler_module, handler_module
 from kohort.server.logging import AuditLog, fields
@@ -69,10 +70,10 @@ from kohort.server.net import (
     certificate_of,
     ensure_can_listen,
 )
+from kohort.server.replicas import GroupTopics, Topics
 from kohort.server.services import Services, random_ids
 from kohort.server.throttling import Throttling
 from kohort.server.tls import Certificates
-from kohort.server.topics import GroupTopics, Topics, coordinator_topics
 from kohort.transactions.config import TransactionCoordinatorConfig
 from kohort.util.heavy_work import HeavyWork
 
@@ -92,6 +93,7 @@ class Broker:
 
     logs: LogDirectory
     topics: Topics
+    controller: Controller
     groups: Groups
     transactions: TransactionCoordinator
     observer: Observer
@@ -217,10 +219,10 @@ class Broker:
             await self._open_topics()
         except OSError as error:
             raise self._unusable(error) from error
-        self._opened.callback(self.topics.close)
+        self._opened.callback(self.controller.close)
         self._opened.callback(self._cluster.routes.close)
         self.listener.limit(ConnectionLimits.of(self.config))  # with what clients have set
-        self.cluster_id = self.topics.cluster_id
+        self.cluster_id = self.controller.image.cluster_id
 
     def _unusable(self, error: object) -> KohortError:
         storage = self.config["storage"]
@@ -235,15 +237,16 @@ class Broker:
 
         The thread ends soon after this is cancelled.
         """
-        opening = asyncio.ensure_future(asyncio.to_thread(self._cluster.open_topics, self.logs))
+        opening = asyncio.ensure_future(asyncio.to_thread(self._cluster.open_controller, self.logs))
         try:
-            self.topics = await asyncio.shield(opening)
+            self.controller = await asyncio.shield(opening)
         except asyncio.CancelledError:
             if self.logs.owned is not None:
                 self.logs.owned.stop_opening()
             await asyncio.wait((opening,))
             opening.exception()
             raise
+        self.topics = self.controller.replicas.topics
 
     async def _take_part(self) -> None:
         """Follow the controller, or lead partitions beside other nodes."""
@@ -290,7 +293,7 @@ class Broker:
             expiration_interval_ms=self.config["offsets.retention.check.interval.ms"],
             topics=GroupTopics(self.topics, self.config["broker.rack"]),
         )
-        self.topics.on_deleted.append(self.groups.topics_deleted)
+        self.controller.replicas.deletions.on_deleted.append(self.groups.topics_deleted)
         self.logs.on_reopened.append(self.groups.log_reopened)
         self._opened.push_async_callback(self.groups.close)
         self.groups.start()
@@ -303,7 +306,7 @@ class Broker:
             self._state_logs(TRANSACTIONS_TOPIC),
             transaction_config(self.config),
             self.clock,
-            new_producer_id=self.topics.producer_ids.next,
+            new_producer_id=self.controller.producer_ids.next,
             marker_writer=self._cluster.routes.markers(self._markers),
             waits_for_disk=self._waits_for_disk,
             expiration_interval_ms=self.config[
@@ -315,10 +318,11 @@ class Broker:
         self.transactions.start()
 
     def _open_observer(self) -> None:
-        self._access = access_of(self.config, self.topics.acls, self.audit_log)
+        self._access = access_of(self.config, self.controller.image.acls, self.audit_log)
         self._opened.push_async_callback(self.certificates.close)
         self.observer = Observer(
             self.config,
+            self.cluster_id,
             self.topics,
             self.groups,
             self.transactions,
@@ -341,7 +345,7 @@ class Broker:
         topic = self.topics.get(name)
         if topic is None:
             new = next(each for each in coordinator_topics(self.config) if each.name == name)
-            topic = self.topics.create(name, new.partitions, new.configs, internal=True)
+            topic = self.controller.topics.create(name, new.partitions, new.configs, internal=True)
         return topic.partitions
 
     async def _settle(self) -> None:
@@ -351,7 +355,7 @@ class Broker:
         that the next start removes.
         """
         try:
-            await self.topics.durable()
+            await self.controller.writer.durable()
         except KafkaError as error:
             raise self._unusable(error.__cause__) from error
 
@@ -365,11 +369,13 @@ class Broker:
         self.advertised = Address(first.host, first.port)
         self._bind_local_socket()
         self._bind_node_socket()
-        self.topics.on_acls_changed.append(self.listener.acls_changed)
+        self.controller.writer.on_acls_changed.append(self.listener.acls_changed)
         windows = Windows(
             self.config["quota.window.num"], self.config["quota.window.size.seconds"] * 1000
         )
-        self._throttling = Throttling(ClientQuotas(self.topics.quotas, windows), self.clock)
+        self._throttling = Throttling(
+            ClientQuotas(self.controller.image.quotas, windows), self.clock
+        )
         heavy_work = HeavyWork()
         self._opened.callback(heavy_work.close)
         return Services(
@@ -382,7 +388,8 @@ class Broker:
             transactions=self.transactions,
             markers=self._markers,
             verifier=self._cluster.routes.verifier(self.transactions),
-            controller=self._cluster.controller,
+            controller=self.controller,
+            active_controller=self._cluster.controller,
             fetch_sessions=FetchSessions(self.config["max.incremental.fetch.session.cache.slots"]),
             throttling=self._throttling,
             clock=self.clock,
@@ -408,7 +415,9 @@ class Broker:
         if self._sasl is None:
             from kohort.server.sasl import SaslListeners  # few servers need it
 
-            self._sasl = SaslListeners(self.config, lambda: self.topics.scram_users, self.clock)
+            self._sasl = SaslListeners(
+                self.config, lambda: self.controller.image.scram_users, self.clock
+            )
             self._opened.push_async_callback(self._sasl.close)
         return await self._sasl.open(config.name)
 
@@ -436,7 +445,7 @@ class Broker:
         return replace(group_config(self.config), consumer_of=self._consumer_group_config)
 
     def _consumer_group_config(self, group: str) -> ConsumerGroupConfig | None:
-        own = self.topics.configs_of(ResourceType.GROUP, group)
+        own = self.controller.configuration.configs_of(ResourceType.GROUP, group)
         return consumer_group_config(self.config, own) if own else None
 
     def _configure(self) -> None:

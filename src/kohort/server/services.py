@@ -12,11 +12,12 @@ from kohort.runtime.transactions import TransactionCoordinator, TransactionVerif
 from kohort.server.authorization import FindAccess, allow_everything
 from kohort.server.cluster import Nodes, RemoteController
 from kohort.server.config import Config
+from kohort.server.controller import Controller
 from kohort.server.fetch import FetchSessions
 from kohort.server.refused_batches import RefusedBatches
+from kohort.server.replicas import Topics
 from kohort.server.throttling import Throttling
 from kohort.server.tls import Certificates
-from kohort.server.topics import Topics
 from kohort.util.heavy_work import HeavyWork
 
 
@@ -27,13 +28,15 @@ class Services:
     config: Config
     certificates: Certificates
     topics: Topics
+    controller: Controller
+    """What changes the metadata."""
     groups: Groups
     transactions: TransactionCoordinator
     markers: MarkerWriter
     """Where transactions end: all partitions of this server."""
     verifier: TransactionVerifier
     """Asks the coordinators of transactions, of whatever node."""
-    controller: RemoteController | None = None
+    active_controller: RemoteController | None = None
     """The node that changes the cluster; None: this one."""
     fetch_sessions: FetchSessions
     throttling: Throttling

@@ -6,12 +6,7 @@ ignores `throttle_time_ms` waits as well, and no other client waits for it.
 
 from typing import Protocol
 
-from kohort.quotas import (
-    CONSUMER_BYTE_RATE,
-    PRODUCER_BYTE_RATE,
-    ClientQuotas,
-    MutationQuota,
-)
+from kohort.quotas import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, ClientQuotas, MutationQuota
 from kohort.runtime.clock import Clock
 from kohort.security import Peer
 

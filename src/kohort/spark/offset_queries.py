@@ -18,13 +18,7 @@ from kohort.client.errors import BrokerUnreachableError
 from kohort.errors import ConfigError, ErrorCode, KafkaError, KohortError, unless_error
 from kohort.spark import background, reaching
 from kohort.spark.options import Bound, ReadOptions, TopicSubscription
-from kohort.spark.positions import (
-    EARLIEST,
-    Positions,
-    TopicIds,
-    topic_id,
-    validate_partitions,
-)
+from kohort.spark.positions import EARLIEST, Positions, TopicIds, topic_id, validate_partitions
 from kohort.types import TopicPartition
 
 T = TypeVar("T")

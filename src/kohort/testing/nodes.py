@@ -2,7 +2,7 @@
 
     cluster = Nodes()
     one, two = await cluster.start(1), await cluster.start(2)
-    await one.topics.create_each([NewTopic("orders", 6)])
+    await one.controller.topics.create_each([NewTopic("orders", 6)])
     await cluster.advance(500)                        # every node ticks
     leader = await cluster.leader("orders", 0)
     cluster.nodes[leader.node].log("orders", 0).append(batch, cluster.timestamp())
@@ -19,7 +19,9 @@ from kohort.log.base import Log
 from kohort.log.shared_memory import MemoryStorage, SharedMemory
 from kohort.server.cluster import LeadershipLoop
 from kohort.server.config import Config
-from kohort.server.topics import SharedMetadata, SharedTopics, coordinator_topics
+from kohort.server.controller import SharedController, coordinator_topics
+from kohort.server.replicas import Topics
+from kohort.server.topics import SharedMetadata
 from kohort.types import Instant, Timestamp, TopicIdPartition
 
 START = Timestamp(1_700_000_000_000)
@@ -48,7 +50,8 @@ class Node:
         self.clock = NodeClock(cluster, rate)
         self.storage = cluster.storage(cluster.shared, node_id)
         self.metadata = SharedMetadata(self.storage, self.clock.timestamp)
-        self.topics: SharedTopics
+        self.controller: SharedController
+        self.topics: Topics
         self._config = Config({"node.id": node_id, "storage": "memory"} | cluster.settings)
         self._leadership: LeadershipLoop
 
@@ -59,13 +62,12 @@ class Node:
         await self.metadata.decide(
             lambda: () if self.metadata.state.topics else [*coordinator_topics(self._config)]
         )
-        self.topics = SharedTopics(
-            self.storage.logs, self._config, self.clock.timestamp, self.metadata
-        )
+        self.controller = SharedController(self.storage.logs, self._config, self.metadata)
+        self.topics = self.controller.replicas.topics
         self._leadership = LeadershipLoop(
             self.storage,
             self.metadata,
-            self.topics,
+            self.controller.replicas,
             self.clock,
             endpoints=(),
             rack=None,

@@ -26,11 +26,7 @@ from kohort.coordinator_common import Cancel, Timer
 from kohort.errors import ErrorCode, KafkaError
 from kohort.transactions import transitions
 from kohort.transactions.config import TransactionCoordinatorConfig
-from kohort.transactions.records import (
-    TransactionMetadata,
-    TransactionRecord,
-    TransactionState,
-)
+from kohort.transactions.records import TransactionMetadata, TransactionRecord, TransactionState
 from kohort.transactions.requests import (
     NO_EPOCH,
     AddPartitions,

@@ -27,7 +27,7 @@ NO_NODE = {"node_id": -1, "host": "", "port": -1}
 
 
 async def test_metadata_of_a_kohort_server(broker: Broker, cluster: Cluster) -> None:
-    broker.topics.create("orders", 3)
+    broker.controller.topics.create("orders", 3)
     metadata = await cluster.metadata(["orders", "nowhere"])
     orders, nowhere = metadata.topics["orders"], metadata.topics["nowhere"]
     assert [partition.index for partition in orders.partitions] == [0, 1, 2]

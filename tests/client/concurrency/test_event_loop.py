@@ -23,7 +23,7 @@ def elsewhere(work: Coroutine[Any, Any, object]) -> object:
 
 
 async def test_another_threads_loop_is_refused(broker: Broker, config: ClientConfig) -> None:
-    broker.topics.create("orders", 1)
+    broker.controller.topics.create("orders", 1)
     async with (
         Producer(config) as producer,
         Consumer(config) as consumer,

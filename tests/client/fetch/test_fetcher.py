@@ -22,7 +22,7 @@ TPS = [TopicPartition("orders", index) for index in range(3)]
 
 @pytest.fixture(autouse=True)
 def topic(broker: Broker) -> None:
-    broker.topics.create("orders", 3)
+    broker.controller.topics.create("orders", 3)
 
 
 @pytest.fixture

@@ -31,8 +31,8 @@ COMMITTED = {"auto_offset_reset": "earliest", "isolation_level": "read_committed
 @pytest.fixture(autouse=True)
 async def orders(broker: Broker, config: ClientConfig) -> None:
     """One record to process, and an empty topic for results."""
-    broker.topics.create("orders", 1)
-    broker.topics.create("totals", 1)
+    broker.controller.topics.create("orders", 1)
+    broker.controller.topics.create("totals", 1)
     async with Producer(config) as producer:
         await producer.send_and_wait("orders", b"1")
 

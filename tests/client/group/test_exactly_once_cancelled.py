@@ -121,8 +121,8 @@ FAULTS = [
 
 @pytest.fixture(autouse=True)
 async def topics(broker: Broker) -> None:
-    broker.topics.create("orders", 1)
-    broker.topics.create("totals", 1)
+    broker.controller.topics.create("orders", 1)
+    broker.controller.topics.create("totals", 1)
 
 
 @pytest.mark.parametrize(

@@ -239,8 +239,8 @@ async def test_each_record_counts_once(
     protocol: str,
     how: str,
 ) -> None:
-    broker.topics.create("orders", PARTITIONS)
-    broker.topics.create("totals", 1)
+    broker.controller.topics.create("orders", PARTITIONS)
+    broker.controller.topics.create("totals", 1)
     shop = Shop(config, cluster, monkeypatch, protocol)
     await shop.run(how)
     assert len(shop.fed) > 3 * PARTITIONS

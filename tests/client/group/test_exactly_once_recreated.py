@@ -87,7 +87,7 @@ async def test_at_every_await_the_new_topic_is_read_from_its_first_record(
             elif creating:
                 await asyncio.wait(creating)
 
-    broker.topics.create("totals", 1)
+    broker.controller.topics.create("totals", 1)
     await create()
     async with Producer(config, transactional_id="totals-1", linger_ms=0) as producer:
         owner = asyncio.create_task(run(config, "a", work, producer, protocol=protocol))
@@ -139,7 +139,7 @@ async def test_a_batch_in_work_when_another_partition_finds_the_new_topic(
             if partition != ORDERS:
                 await finish(generation, batch, producer)
 
-    broker.topics.create("totals", 1)
+    broker.controller.topics.create("totals", 1)
     await create(b"old")
     async with Producer(config, transactional_id="totals-1", linger_ms=0) as producer:
         owner = asyncio.create_task(run(config, "a", work, producer, protocol=protocol))

@@ -11,7 +11,7 @@ from kohort.server.broker import Broker
 async def test_the_first_record_comes_soon_after_the_assignment(
     broker: Broker, config: ClientConfig
 ) -> None:
-    broker.topics.create("orders", 4)
+    broker.controller.topics.create("orders", 4)
     async with Producer(config) as producer:
         await producer.send("orders", b"0")
     loop = asyncio.get_running_loop()

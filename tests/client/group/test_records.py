@@ -18,7 +18,7 @@ QUICK: dict[str, Any] = {"heartbeat_interval_ms": 100}
 @pytest.fixture(autouse=True)
 async def topic(broker: Broker, cluster: Cluster) -> None:
     """Ten records in each of two partitions, in batches of five."""
-    broker.topics.create("orders", 2)
+    broker.controller.topics.create("orders", 2)
     async with Producer(cluster, linger_ms=1_000) as producer:
         for _ in range(2):
             for tp in ORDERS:

@@ -22,7 +22,7 @@ NOT_LEADER = 6
 
 @pytest.fixture(autouse=True)
 def topic(broker: Broker) -> None:
-    broker.topics.create("orders", 2)
+    broker.controller.topics.create("orders", 2)
 
 
 async def fill(cluster: Cluster, count: int = 10) -> None:

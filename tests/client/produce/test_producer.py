@@ -23,7 +23,7 @@ from kohort.types import TopicPartition
 
 @pytest.fixture(autouse=True)
 def topic(broker: Broker) -> None:
-    broker.topics.create("orders", 3)
+    broker.controller.topics.create("orders", 3)
 
 
 @pytest.fixture
@@ -168,7 +168,7 @@ async def test_a_partition_that_was_just_added(
     broker: Broker, cluster: Cluster, producer: Producer
 ) -> None:
     await producer.send("orders", b"x")
-    await broker.topics.grow("orders", 4)
+    await broker.controller.topics.grow("orders", 4)
     assert (await producer.send_and_wait("orders", b"x", partition=3)).partition == 3
 
 
@@ -187,7 +187,7 @@ async def test_a_record_that_is_too_large(cluster: Cluster, producer: Producer) 
 
 
 async def test_a_batch_that_is_too_large_is_sent_in_parts(broker: Broker, cluster: Cluster) -> None:
-    broker.topics.create("small", 1, {"max.message.bytes": "3000"})
+    broker.controller.topics.create("small", 1, {"max.message.bytes": "3000"})
     async with Producer(cluster, batch_size=50_000) as producer:
         deliveries = [await producer.send("small", b"%4d" % n + bytes(400)) for n in range(100)]
         assert [(await delivery).offset for delivery in deliveries] == list(range(100))
@@ -198,7 +198,7 @@ async def test_a_batch_that_is_too_large_is_sent_in_parts(broker: Broker, cluste
 async def test_a_refused_batch_names_its_partition_and_the_rest_goes_on(
     broker: Broker, cluster: Cluster
 ) -> None:
-    broker.topics.create("compacted", 1, {"cleanup.policy": "compact"})
+    broker.controller.topics.create("compacted", 1, {"cleanup.policy": "compact"})
     async with Producer(cluster, linger_ms=0) as producer:
         refused = await producer.send("compacted", b"without a key")
         with pytest.raises(KafkaError, match="INVALID_RECORD: compacted-0") as info:
@@ -210,7 +210,7 @@ async def test_a_refused_batch_names_its_partition_and_the_rest_goes_on(
 async def test_an_error_that_nobody_awaited_is_raised_by_flush(
     broker: Broker, cluster: Cluster
 ) -> None:
-    broker.topics.create("compacted", 1, {"cleanup.policy": "compact"})
+    broker.controller.topics.create("compacted", 1, {"cleanup.policy": "compact"})
     async with Producer(cluster) as producer:
         await producer.send("compacted", b"without a key")
         with pytest.raises(ExceptionGroup, match="1 records were not delivered: 1 of compacted-0"):
@@ -223,7 +223,7 @@ async def test_an_error_that_nobody_awaited_is_raised_by_flush(
 
 
 async def test_an_error_is_heard_of_for_each_record(broker: Broker, cluster: Cluster) -> None:
-    broker.topics.create("compacted", 2, {"cleanup.policy": "compact"})
+    broker.controller.topics.create("compacted", 2, {"cleanup.policy": "compact"})
     async with Producer(cluster, linger_ms=20) as producer:
         sent = [await producer.send("compacted", b"no key", partition=0) for _ in range(5)]
         await producer.send("compacted", b"no key", partition=1)
@@ -241,7 +241,7 @@ async def test_an_error_is_heard_of_for_each_record(broker: Broker, cluster: Clu
 
 
 async def test_a_caller_that_stopped_waiting_did_not_hear(broker: Broker, cluster: Cluster) -> None:
-    broker.topics.create("compacted", 1, {"cleanup.policy": "compact"})
+    broker.controller.topics.create("compacted", 1, {"cleanup.policy": "compact"})
     async with Producer(cluster, linger_ms=60_000) as producer:
         delivery = await producer.send("compacted", b"no key")
         with pytest.raises(TimeoutError):
@@ -253,7 +253,7 @@ async def test_a_caller_that_stopped_waiting_did_not_hear(broker: Broker, cluste
 async def test_a_caller_that_waits_during_a_flush_gets_the_error_alone(
     broker: Broker, cluster: Cluster
 ) -> None:
-    broker.topics.create("compacted", 1, {"cleanup.policy": "compact"})
+    broker.controller.topics.create("compacted", 1, {"cleanup.policy": "compact"})
     async with Producer(cluster, linger_ms=60_000) as producer:
         delivery = await producer.send("compacted", b"no key")
         waiting = asyncio.ensure_future(delivery)
@@ -264,8 +264,8 @@ async def test_a_caller_that_waits_during_a_flush_gets_the_error_alone(
 
 
 async def test_callbacks_get_the_outcome_of_each_record(broker: Broker, cluster: Cluster) -> None:
-    broker.topics.create("small", 1, {"max.message.bytes": "3000"})
-    broker.topics.create("compacted", 1, {"cleanup.policy": "compact"})
+    broker.controller.topics.create("small", 1, {"max.message.bytes": "3000"})
+    broker.controller.topics.create("compacted", 1, {"cleanup.policy": "compact"})
     offsets, errors = [], []
     async with Producer(cluster, batch_size=50_000) as producer:
         for _ in range(20):  # the batch is split
@@ -393,7 +393,7 @@ async def test_a_higher_compression_level_makes_smaller_batches(
     words = [b"%d %s" % (n, b"abcdefgh"[: n % 8] * (n % 5)) for n in range(3_000)]
     sizes = []
     for level in (1, most):
-        broker.topics.create(f"level{level}", 1)
+        broker.controller.topics.create(f"level{level}", 1)
         async with Producer(
             cluster, compression=codec, compression_level=level, batch_size=500_000
         ) as producer:
@@ -409,7 +409,7 @@ async def test_a_higher_compression_level_makes_smaller_batches(
 async def test_an_error_of_the_application_is_not_hidden_by_ours(
     broker: Broker, cluster: Cluster
 ) -> None:
-    broker.topics.create("compacted", 1, {"cleanup.policy": "compact"})
+    broker.controller.topics.create("compacted", 1, {"cleanup.policy": "compact"})
 
     async def fail() -> None:
         async with Producer(cluster) as producer:
@@ -534,7 +534,7 @@ async def test_a_payload_that_cannot_be_compressed_frees_its_memory(cluster: Clu
 
 
 async def test_log_append_time_is_told(broker: Broker, cluster: Cluster) -> None:
-    broker.topics.create("stamped", 1, {"message.timestamp.type": "LogAppendTime"})
+    broker.controller.topics.create("stamped", 1, {"message.timestamp.type": "LogAppendTime"})
     async with Producer(cluster) as producer:
         metadata = await (await producer.send("stamped", b"x", timestamp=5))
     (record,) = await everything(cluster, "stamped", 1)

@@ -45,7 +45,7 @@ GROUP = GroupMetadata(group_id="g")
 
 @pytest.fixture(autouse=True)
 async def topic(broker: Broker) -> None:
-    broker.topics.create("orders", 3)
+    broker.controller.topics.create("orders", 3)
 
 
 @pytest.fixture(params=["by request", "by the first batch"])
@@ -411,7 +411,7 @@ async def test_offsets_of_an_unknown_member_abort(producer, config) -> None:
 
 
 async def test_a_record_that_is_too_large_aborts(producer, config, broker) -> None:
-    broker.topics.create("small", 1, {"max.message.bytes": "100"})
+    broker.controller.topics.create("small", 1, {"max.message.bytes": "100"})
     with pytest.raises(TransactionAbortedError, match="MESSAGE_TOO_LARGE"):
         async with producer.transaction():
             await producer.send("orders", b"no")
@@ -422,7 +422,7 @@ async def test_a_record_that_is_too_large_aborts(producer, config, broker) -> No
 
 
 async def test_sends_after_a_failure_say_that_it_aborts(producer, broker) -> None:
-    broker.topics.create("small", 1, {"max.message.bytes": "100"})
+    broker.controller.topics.create("small", 1, {"max.message.bytes": "100"})
     with pytest.raises(TransactionAbortedError):
         async with producer.transaction():
             delivery = await producer.send("small", b"x" * 1_000)
@@ -432,7 +432,7 @@ async def test_sends_after_a_failure_say_that_it_aborts(producer, broker) -> Non
 
 
 async def test_flush_raises_what_was_not_delivered(producer, broker) -> None:
-    broker.topics.create("small", 1, {"max.message.bytes": "100"})
+    broker.controller.topics.create("small", 1, {"max.message.bytes": "100"})
     with pytest.raises(UndeliveredError):
         async with producer.transaction():
             await producer.send("small", b"x" * 1_000)

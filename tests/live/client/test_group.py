@@ -36,7 +36,7 @@ class ObservedGroup(ConsumerGroup):
 
 @pytest.fixture
 def orders(broker):
-    broker.topics.create("orders", 4)
+    broker.controller.topics.create("orders", 4)
     return broker
 
 
@@ -107,13 +107,13 @@ async def test_commits_carry_metadata_and_epochs_and_errors_by_partition(orders)
 async def test_the_topic_grows_is_deleted_and_made_anew(orders):
     app = App(str(orders.address))
     await until(lambda: len(app.assignment) == 4)
-    orders.topics.add_partitions("orders", 6)
+    orders.controller.topics.add_partitions("orders", 6)
     await until(lambda: len(app.assignment) == 6)
     await produce(str(orders.address), 60)
     await until(lambda: len(app.values()) == 60)
-    orders.topics.delete("orders")
+    orders.controller.topics.delete("orders")
     await until(lambda: app.generations[-1].assignment == ())
-    orders.topics.create("orders", 2)
+    orders.controller.topics.create("orders", 2)
     await until(lambda: len(app.assignment) == 2)
     await produce(str(orders.address), 10)
     await until(lambda: len(app.values()) == 70)
@@ -132,10 +132,10 @@ async def test_static_members_restart_without_a_rebalance(orders):
 
 async def test_topics_of_a_pattern_are_assigned_as_they_appear(broker):
     for name in ("orders-eu", "orders-us", "returns"):
-        broker.topics.create(name, 1)
+        broker.controller.topics.create(name, 1)
     app = App(str(broker.address), topics=(), pattern="orders-.*")
     await until(lambda: len(app.assignment) == 2)
-    broker.topics.create("orders-asia", 1)
+    broker.controller.topics.create("orders-asia", 1)
     await until(lambda: len(app.assignment) == 3)
     await app.stop()
 
@@ -147,7 +147,7 @@ async def test_a_member_goes_on_after_a_restart_of_the_server(tmp_path):
         "group.initial.rebalance.delay.ms": "0",
     }
     async with Broker(Config(settings)) as broker:
-        broker.topics.create("orders", 4)
+        broker.controller.topics.create("orders", 4)
         await produce(str(broker.address), 20)
         app = App(str(broker.address))
         await until(lambda: len(app.values()) == 20)
@@ -219,7 +219,7 @@ async def test_groups_that_are_closed_leave_the_handlers_as_they_were(orders):
 
 
 async def test_dead_letters_tell_where_they_are_from(orders):
-    orders.topics.create("orders.dead", 1)
+    orders.controller.topics.create("orders.dead", 1)
     await produce(str(orders.address), 20)
     config = ClientConfig(bootstrap=str(orders.address))
     async with (

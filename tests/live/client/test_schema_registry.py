@@ -81,7 +81,7 @@ Order = order_message()
 
 @pytest.fixture(autouse=True)
 def topic(broker: Broker) -> None:
-    broker.topics.create("orders", 1)
+    broker.controller.topics.create("orders", 1)
 
 
 @pytest.fixture
@@ -251,7 +251,7 @@ async def test_dicts_from_and_to_objects(cluster: Cluster, registry: SchemaRegis
 async def test_an_incompatible_schema_is_refused(
     broker: Broker, cluster: Cluster, registry: SchemaRegistry, url: str
 ) -> None:
-    broker.topics.create("priced", 1)
+    broker.controller.topics.create("priced", 1)
     async with Producer(cluster, value_serializer=registry.avro_serializer(AVRO)) as producer:
         await producer.send_and_wait("priced", ORDER)
     await registry.client.set_compatibility("priced-value", "BACKWARD")

@@ -38,7 +38,7 @@ async def server(
     """uvicorn with the lifespan, on a free port."""
     for package in ("uvicorn", request.param):
         pytest.importorskip(package)
-    broker.topics.create("orders", 4)
+    broker.controller.topics.create("orders", 4)
     program = f"{recipe(str(broker.address))}\n{APPLICATIONS[request.param]}\n"
     (tmp_path / "web.py").write_text(f"{program}\napp = Application(lifespan=lifespan)\n")
     command = [sys.executable, "-m", "uvicorn", "web:app", "--port", "0"]

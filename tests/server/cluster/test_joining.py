@@ -10,8 +10,9 @@ from kohort.errors import KohortError
 from kohort.log.shared_memory import MemoryStorage
 from kohort.server.cluster.joining import ensure_reachable, warn_of_other_counts
 from kohort.server.config import Config
+from kohort.server.controller import coordinator_topics
 from kohort.server.logging import fields
-from kohort.server.topics import SharedMetadata, coordinator_topics
+from kohort.server.topics import SharedMetadata
 from kohort.types import Timestamp
 from server.cluster.nodes_bench import SharedCluster
 

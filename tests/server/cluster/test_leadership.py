@@ -22,8 +22,10 @@ from kohort.server.cluster.leadership import LeadershipLoop
 from kohort.server.cluster.led_partitions import run_all
 from kohort.server.cluster_admin import ClusterAdmin
 from kohort.server.config import Config
+from kohort.server.controller import SharedController, coordinator_topics
 from kohort.server.metadata import TopicRecord, decode_batches
-from kohort.server.topics import SharedMetadata, SharedTopics, coordinator_topics
+from kohort.server.replicas import SharedReplicaManager
+from kohort.server.topics import SharedMetadata
 from kohort.server.topics.shared_metadata import COMPACTED_AFTER
 from kohort.types import TopicPartition
 from server.cluster.nodes_bench import MemoryNode, MovableClock, SharedCluster
@@ -190,11 +192,11 @@ async def test_a_log_that_is_opened_again_is_still_newly_led() -> None:
         place, former = cluster.place("orders"), (await cluster.leaders("orders"))[0]
         await cluster.move(place, 3 - former.node)
         await cluster.leaders("orders")
-        topics = cluster.brokers[3 - former.node].topics
+        broker = cluster.brokers[3 - former.node]
         again = memory_log(TopicPartition("orders", 0))
-        for tell in topics._on_reopened:  # type: ignore[attr-defined]
+        for tell in broker.logs.on_reopened:
             tell(again)
-        assert topics.log("orders", 0) is again
+        assert broker.topics.log("orders", 0) is again
         assert again.in_leader_transition
 
 
@@ -398,9 +400,9 @@ async def commit(cluster: SharedCluster, node: int, offset: int) -> int:
 
 def standbys(cluster: SharedCluster, node: int) -> Collection[TopicPartition]:
     """What a node reads before it leads it."""
-    topics = cluster.brokers[node].topics
-    assert isinstance(topics, SharedTopics)
-    return topics.standbys.keys()
+    replicas = cluster.brokers[node].controller.replicas
+    assert isinstance(replicas, SharedReplicaManager)
+    return replicas.standbys.keys()
 
 
 async def shares(cluster: SharedCluster, topic: str) -> list[int]:
@@ -543,7 +545,7 @@ async def test_a_node_without_a_session_tells_of_itself() -> None:
         # The other node does the same once the lease has ended.
         await metadata.decide(lambda: [NodeFenced(2)] if 2 in metadata.state.cluster.nodes else [])
         async with asyncio.timeout(60):
-            while cluster.brokers[2].topics.metadata_end_offset < metadata.end_offset:  # noqa: ASYNC110
+            while cluster.brokers[2].controller.metadata.end_offset < metadata.end_offset:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         told = await two.ask("metadata", 9, topics=[])
         assert {broker.node_id for broker in told.brokers} == {1, 2}
@@ -663,11 +665,11 @@ async def test_nodes_are_observed_more_often_than_leases_are_renewed() -> None:
 
 
 def owning(
-    node: MemoryNode, metadata: SharedMetadata, topics: SharedTopics, clock: MovableClock
+    node: MemoryNode, metadata: SharedMetadata, replicas: SharedReplicaManager, clock: MovableClock
 ) -> LeadershipLoop:
     """The `LeadershipLoop` of a node with a session; it does only what the test calls."""
     return LeadershipLoop(
-        node.storage, metadata, topics, clock, endpoints=[], rack=None, rebalance_delay_ms=0,
+        node.storage, metadata, replicas, clock, endpoints=[], rack=None, rebalance_delay_ms=0,
         drained_within_ms=0, claimed_at=clock.now(),
     )  # fmt: skip
 
@@ -681,8 +683,8 @@ async def test_a_first_node_is_not_ready_before_it_has_given_itself_partitions(
     metadata = SharedMetadata(node.storage, clock.timestamp)
     await node.storage.claim()
     await metadata.decide(lambda: [*coordinator_topics(Config({"node.id": 1}))])
-    topics = SharedTopics(node.logs, Config({"node.id": 1}), clock.timestamp, metadata)
-    manager = owning(node, metadata, topics, clock)
+    replicas = SharedController(node.logs, Config({"node.id": 1}), metadata).replicas
+    manager = owning(node, metadata, replicas, clock)
     append, ready = node.storage.append, []
 
     async def appended(*arguments: Any) -> bool:
@@ -694,7 +696,7 @@ async def test_a_first_node_is_not_ready_before_it_has_given_itself_partitions(
     assert len(ready) >= 2
     assert not any(ready)
     assert manager.status().is_ready
-    assert topics.led
+    assert replicas.led
 
 
 async def test_trouble_is_told_once_and_its_end_too(
@@ -705,8 +707,8 @@ async def test_trouble_is_told_once_and_its_end_too(
     node = MemoryNode(SharedMemory(clock.timestamp), 1)
     metadata = SharedMetadata(node.storage, clock.timestamp)
     await node.storage.claim()
-    topics = SharedTopics(node.logs, Config({"node.id": 1}), clock.timestamp, metadata)
-    manager = owning(node, metadata, topics, clock)
+    replicas = SharedController(node.logs, Config({"node.id": 1}), metadata).replicas
+    manager = owning(node, metadata, replicas, clock)
 
     async def refused() -> Any:
         raise OSError("too many connections")
@@ -742,8 +744,8 @@ async def test_partitions_are_opened_once_though_one_of_them_fails(
     await node.storage.claim()
     metadata.commit(TopicRecord(id=UUID(int=1), name="orders", partitions=3))
     await metadata.durable()
-    topics = SharedTopics(node.logs, Config({"node.id": 1}), clock.timestamp, metadata)
-    manager = owning(node, metadata, topics, clock)
+    replicas = SharedController(node.logs, Config({"node.id": 1}), metadata).replicas
+    manager = owning(node, metadata, replicas, clock)
     taken: Counter[int] = Counter()
     is_open, take = asyncio.Event(), node.logs.take
 
@@ -765,7 +767,7 @@ async def test_partitions_are_opened_once_though_one_of_them_fails(
     assert [record.getMessage() for record in caplog.records] == [
         "cannot open partitions, retrying"
     ]
-    assert len(topics.led) == topics.taken == 3
+    assert len(replicas.led) == replicas.taken == 3
 
 
 async def test_tasks_begun_together_have_ended_after_a_cancellation() -> None:

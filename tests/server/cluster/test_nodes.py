@@ -23,10 +23,10 @@ from kohort.server.cluster.nodes import (
     Node,
     RecentlyDepartedNodes,
 )
+from kohort.server.controller import open_controller
 from kohort.server.handlers.metadata import TOPICS_PER_TURN
-from kohort.server.metadata import METADATA, OFFSETS_TOPIC
+from kohort.server.metadata import METADATA, OFFSETS_TOPIC, MetadataImage
 from kohort.server.replicas import Topic
-from kohort.server.topics import Topics
 from kohort.server.topics.metadata_log import METADATA_LOG, MetadataLog
 from kohort.types import Timestamp, TopicIdPartition, TopicPartition
 from server.handlers.bench import HandlerBench, alone
@@ -43,13 +43,20 @@ class NoLeaders(LocalNodes):
 def bench_of(index: int) -> HandlerBench:
     """Worker `index` of three, whose first one has the node id 10 and the port 9092."""
     bench = HandlerBench()
-    bench.topics = Topics(
+    bench.controller = open_controller(
         bench.directory,
         bench.config,
         bench.clock.timestamp,
         lambda partition: worker_of(partition, WORKERS) == index,
     )
-    bench.nodes = LocalNodes(bench.topics, count=WORKERS, index=index, first_id=10, rack="r1")
+    bench.nodes = LocalNodes(
+        bench.topics,
+        bench.controller.image,
+        count=WORKERS,
+        index=index,
+        first_id=10,
+        rack="r1",
+    )
     bench.peer = replace(bench.peer, endpoint=replace(ENDPOINT, port=9092 + index))
     return bench
 
@@ -62,7 +69,7 @@ def test_the_partitions_of_a_topic_are_spread() -> None:
 @pytest.mark.parametrize("index", range(WORKERS))
 async def test_metadata_has_all_workers_and_their_partitions(index: int) -> None:
     bench = bench_of(index)
-    bench.topics.create("t", 6)
+    bench.controller.topics.create("t", 6)
     answer = await bench.ask("metadata", 12, topics=[{"name": "t"}])
     brokers = [(each.node_id, each.host, each.port, each.rack) for each in answer.brokers]
     assert brokers == [(10 + n, "broker.test", 9092 + n, "r1") for n in range(3)]
@@ -98,21 +105,21 @@ async def test_clients_of_a_unix_socket_get_those_of_all_workers(index: int) -> 
 
 async def test_logs_that_are_led_elsewhere_are_not_here() -> None:
     bench = bench_of(0)
-    partitions = bench.topics.create("t", 6).partitions
+    partitions = bench.controller.topics.create("t", 6).partitions
     here = [worker_of(log.topic_partition, WORKERS) == 0 for log in partitions]
     assert [isinstance(log, RemoteLog) for log in partitions] == [not each for each in here]
     assert set(bench.directory.names()) == {
         log.topic_partition for log, is_here in zip(partitions, here, strict=True) if is_here
     } | {TopicPartition("__cluster_metadata", 0)}
-    bench.topics.add_partitions("t", 9)
-    bench.topics.delete("t")
-    bench.topics.flush()
+    bench.controller.topics.add_partitions("t", 9)
+    bench.controller.topics.delete("t")
+    bench.controller.writer.flush()
     assert set(bench.directory.names()) == {TopicPartition("__cluster_metadata", 0)}
 
 
 async def test_a_partition_led_by_another_node_is_refused() -> None:
     bench = bench_of(0)
-    topic = bench.topics.create("t", 3)
+    topic = bench.controller.topics.create("t", 3)
     (elsewhere, *_) = [
         log.topic_partition.partition for log in topic.partitions if isinstance(log, RemoteLog)
     ]
@@ -128,7 +135,7 @@ async def test_the_leader_of_its_partition_coordinates_a_group() -> None:
     told = []
     for index in range(WORKERS):
         bench = bench_of(index)
-        bench.topics.create(OFFSETS_TOPIC, 50, internal=True)
+        bench.controller.topics.create(OFFSETS_TOPIC, 50, internal=True)
         answer = await bench.ask(
             "find_coordinator", 4, coordinator_keys=["g1", "g2", "g3", "g4"], key_type=0
         )
@@ -141,8 +148,8 @@ async def test_the_leader_of_its_partition_coordinates_a_group() -> None:
 
 async def test_a_partition_without_a_leader_and_its_groups() -> None:
     bench = HandlerBench()
-    bench.topics.create("t", 1)
-    bench.nodes = NoLeaders(bench.topics, count=1, index=0, first_id=0, rack=None)
+    bench.controller.topics.create("t", 1)
+    bench.nodes = NoLeaders(bench.topics, MetadataImage(), count=1, index=0, first_id=0, rack=None)
     answer = await bench.ask("metadata", 12, topics=[{"name": "t"}])
     (partition,) = answer.topics[0].partitions
     assert partition.error_code is ErrorCode.leader_not_available
@@ -156,14 +163,14 @@ async def test_a_partition_without_a_leader_and_its_groups() -> None:
 
 def test_a_node_that_is_not_there() -> None:
     assert alone(HandlerBench().topics, node_id=1).node(2, ENDPOINT) is NO_NODE
-    assert LocalNodes(HandlerBench().topics, count=2, index=0, first_id=1, rack=None).node(
-        3, ENDPOINT
-    ) is (NO_NODE)
+    assert LocalNodes(
+        HandlerBench().topics, MetadataImage(), count=2, index=0, first_id=1, rack=None
+    ).node(3, ENDPOINT) is (NO_NODE)
 
 
 def led_by_others(bench: HandlerBench, partitions: int) -> None:
     """Make a topic whose partitions were led in the epochs 5, 6, … by nodes that are gone."""
-    topic = bench.topics.create("t", partitions)
+    topic = bench.controller.topics.create("t", partitions)
     log = MetadataLog(bench.directory.open(METADATA, METADATA_LOG), bench.clock.timestamp, "")
     for partition in range(partitions):
         log.commit(LeaderChanged(TopicIdPartition(topic.id, partition), Leader(77, 5 + partition)))
@@ -206,8 +213,17 @@ class TestLeaderEpochs:
         ]
 
     async def test_each_worker_tells_those_of_all(self, bench: HandlerBench) -> None:
-        bench.topics = Topics(bench.directory, bench.config, bench.clock.timestamp, lambda _: False)
-        bench.nodes = LocalNodes(bench.topics, count=WORKERS, index=1, first_id=10, rack=None)
+        bench.controller = open_controller(
+            bench.directory, bench.config, bench.clock.timestamp, lambda _: False
+        )
+        bench.nodes = LocalNodes(
+            bench.topics,
+            bench.controller.image,
+            count=WORKERS,
+            index=1,
+            first_id=10,
+            rack=None,
+        )
         assert await epochs_told(bench) == [5, 6, 7]
 
 
@@ -260,7 +276,7 @@ class TestANodeThatHasLeft:
 
     async def test_a_kept_metadata_response_loses_a_departed_node_in_time(self) -> None:
         """Responses are kept as long as nothing is logged."""
-        topic = self.bench.topics.create("t", 1)
+        topic = self.bench.controller.topics.create("t", 1)
         self.bench.nodes = self.nodes
         self.cluster.replay(LeaderChanged(TopicIdPartition(topic.id, 0), Leader(1, 0)))
         self.replay(registered(1, "one"))
@@ -290,8 +306,10 @@ async def test_a_node_that_comes_while_a_long_response_is_made(version: int) -> 
     bench = HandlerBench()
     names = {f"t{number}" for number in range(3 * TOPICS_PER_TURN)}
     for name in names:
-        bench.topics.create(name, 1)
-    bench.nodes = ComesAndGoes(bench.topics, count=1, index=0, first_id=0, rack=None)
+        bench.controller.topics.create(name, 1)
+    bench.nodes = ComesAndGoes(
+        bench.topics, MetadataImage(), count=1, index=0, first_id=0, rack=None
+    )
     answer = await bench.ask("metadata", version, topics=None)
     assert {each.name for each in answer.topics} == names
     assert [each.node_id for each in answer.brokers] in ([0], [0, 1])
@@ -303,7 +321,7 @@ class TestListenersThatNotAllNodesHave:
     @pytest.fixture(autouse=True)
     def _cluster(self) -> None:
         self.bench, cluster = HandlerBench(), Cluster()
-        topic = self.bench.topics.create("t", 1)
+        topic = self.bench.controller.topics.create("t", 1)
         inside = NodeEndpoint("INSIDE", "one", 9092)
         cluster.replay(NodeRegistered(1, 1, (inside,), registered_at=Timestamp(0)))
         cluster.replay(registered(2, "two"))

@@ -99,15 +99,15 @@ async def test_a_change_by_one_worker_is_known_to_all_when_it_responds() -> None
         for api, (version, fields) in CHANGES.items():
             answer = await peer.ask(api, version, **fields)
             assert error_of(answer) is ErrorCode.none, (api, answer)
-            metadata = [broker.topics._metadata for broker in crew.brokers.values()]
+            metadata = [broker.controller.metadata for broker in crew.brokers.values()]
             assert len({each.end_offset for each in metadata}) == 1, api
             assert len({repr(each.state) for each in metadata}) == 1, api
             if api == "create_partitions":
                 check_leaders(crew, 9)
         assert crew.brokers[LAST].config["log.retention.bytes"] == 4
         assert crew.brokers[0].config["log.retention.bytes"] == -1
-        assert crew.brokers[LAST].topics.scram_users.of("bob")
-        configured = crew.brokers[1].topics.configured(ResourceType.BROKER)
+        assert crew.brokers[LAST].controller.image.scram_users.of("bob")
+        configured = crew.brokers[1].controller.configuration.configured(ResourceType.BROKER)
         assert list(configured) == [str(LAST)]
 
 

@@ -7,12 +7,10 @@ from kohort.security.acls import AclBinding, AclOperation, AclPermissionType, Pa
 from kohort.security.acls import ResourceType as AclResourceType
 from kohort.security.scram import ScramCredential, ScramMechanism
 from kohort.server.config import ResourceType
-from kohort.server.controller import (
-    AclControl,
-    ClientQuotaControl,
-    ConfigurationControl,
-    ScramControl,
-)
+from kohort.server.controller.acl_control import AclControl
+from kohort.server.controller.client_quota_control import ClientQuotaControl
+from kohort.server.controller.configuration_control import ConfigurationControl
+from kohort.server.controller.scram_control import ScramControl
 from kohort.server.metadata import (
     AclRecord,
     AclRemoved,

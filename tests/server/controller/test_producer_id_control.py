@@ -26,7 +26,7 @@ def test_the_first_block_is_behind_all_that_were_logged() -> None:
 
 def test_a_block_of_another_node_is_left_out() -> None:
     control = ProducerIdControl(image())
-    control.replay(ProducerIdsReserved(BLOCK))
+    control.reserved(BLOCK)
     ids, _ = control.next_block()
     assert ids.start == BLOCK
 

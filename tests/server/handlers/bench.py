@@ -28,14 +28,16 @@ from kohort.server.authorization import access_of
 from kohort.server.cluster.nodes import LocalNodes, Nodes
 from kohort.server.cluster.transaction_markers import PartitionMarkers
 from kohort.server.config.config import Config
+from kohort.server.controller import open_controller
 from kohort.server.fetch import FetchSessions
 from kohort.server.logging import AuditLog
+from kohort.server.metadata import MetadataImage
 from kohort.server.net.exchange import Body
 from kohort.server.refused_batches import RefusedBatches
+from kohort.server.replicas import Topics
 from kohort.server.services import Services
 from kohort.server.throttling import Throttling
 from kohort.server.tls import Certificates
-from kohort.server.topics.topics import Topics
 from kohort.types import Instant, Timestamp
 from server.faulty_logs import FaultyDirectory
 from server.identities import peer
@@ -133,7 +135,7 @@ class HandClock:
 
 def alone(topics: Topics, rack: str | None = None, node_id: int = 0) -> LocalNodes:
     """The nodes of a server without others."""
-    return LocalNodes(topics, count=1, index=0, first_id=node_id, rack=rack)
+    return LocalNodes(topics, MetadataImage(), count=1, index=0, first_id=node_id, rack=rack)
 
 
 class HandlerBench:
@@ -161,12 +163,16 @@ class HandlerBench:
 
     def restart(self) -> None:
         """Start again on the same logs, as after a crash: nothing is flushed or closed."""
-        self.topics = Topics(self.directory, self.config, self.clock.timestamp)
-        self.throttling = Throttling(ClientQuotas(self.topics.quotas), self.clock)
+        self.controller = open_controller(self.directory, self.config, self.clock.timestamp)
+        self.throttling = Throttling(ClientQuotas(self.controller.image.quotas), self.clock)
         self.fetch_sessions = FetchSessions(
             self.config["max.incremental.fetch.session.cache.slots"]
         )
         self.refused_batches = RefusedBatches()
+
+    @property
+    def topics(self) -> Topics:
+        return self.controller.replicas.topics
 
     @property
     def services(self) -> Services:
@@ -175,6 +181,7 @@ class HandlerBench:
             config=self.config,
             certificates=Certificates(self.config),
             topics=self.topics,
+            controller=self.controller,
             groups=self.groups,
             transactions=self.transactions,
             verifier=self.verifier or self.transactions,
@@ -185,8 +192,8 @@ class HandlerBench:
             new_id=lambda: "an-id",
             nodes=self.nodes or alone(self.topics, self.config["broker.rack"]),
             node_id=0,
-            cluster_id=self.topics.cluster_id,
-            access=access_of(self.config, self.topics.acls, self.audit),
+            cluster_id=self.controller.image.cluster_id,
+            access=access_of(self.config, self.controller.image.acls, self.audit),
             refused_batches=self.refused_batches,
         )
 

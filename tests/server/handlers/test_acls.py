@@ -94,7 +94,7 @@ async def test_acl_requests_need_an_authorizer_and_its_permission(
         or [response]
     )
     assert [row.error_code for row in rows] == [error] * (1 if api == "describe_acls" else 2)
-    assert not len(bench.topics.acls)
+    assert not len(bench.controller.image.acls)
 
 
 async def test_an_entry_that_is_made_is_shown_and_decides(secured: HandlerBench) -> None:
@@ -123,7 +123,7 @@ async def test_entries_are_there_after_a_restart_until_they_are_deleted(
 async def test_an_entry_that_exists_is_no_error_and_not_made_again(secured: HandlerBench) -> None:
     assert await create(secured, entry(), entry()) == [0, 0]
     assert await create(secured, entry()) == [0]
-    assert len(secured.topics.acls) == 1
+    assert len(secured.controller.image.acls) == 1
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ async def test_an_invalid_entry_is_refused_and_the_others_are_made(
     response = await secured.ask("create_acls", 3, creations=[entry(), entry(**changes)])
     assert [result.error_code for result in response.results] == [0, ErrorCode.invalid_request]
     assert message in response.results[1].error_message
-    assert len(secured.topics.acls) == 1
+    assert len(secured.controller.image.acls) == 1
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ async def test_an_unknown_code_closes_the_connection(
     await create(secured, entry())
     with pytest.raises(HungUpError):
         await secured.ask(api, 3, **fields)
-    assert len(secured.topics.acls) == 1
+    assert len(secured.controller.image.acls) == 1
 
 
 async def test_filters_tell_what_they_matched_even_if_another_did_before(
@@ -200,16 +200,16 @@ async def test_filters_tell_what_they_matched_even_if_another_did_before(
         ["a"], ["a", "b"], [], [], [],
     ]  # fmt: skip
     assert [result.error_code for result in results] == [0, 0, 0, 42, 42]
-    assert not len(secured.topics.acls)
+    assert not len(secured.controller.image.acls)
 
 
 async def test_many_entries_are_made_and_deleted_in_batches(secured: HandlerBench) -> None:
     many = [entry(f"topic-{number}") for number in range(1_500)]
     assert set(await create(secured, *many)) == {0}
-    assert len(secured.topics.acls) == 1_500
+    assert len(secured.controller.image.acls) == 1_500
     await secured.ask("delete_acls", 3, filters=[wanted()])
     secured.restart()
-    assert not len(secured.topics.acls)
+    assert not len(secured.controller.image.acls)
 
 
 async def test_entries_with_long_names_are_made_together(secured: HandlerBench) -> None:
@@ -217,7 +217,7 @@ async def test_entries_with_long_names_are_made_together(secured: HandlerBench) 
     many = [entry(name, principal=f"User:{number}") for number in range(20)]
     assert set(await create(secured, *many)) == {0}
     secured.restart()
-    assert len(secured.topics.acls) == 20
+    assert len(secured.controller.image.acls) == 20
 
 
 async def test_a_user_with_alter_on_the_cluster_may_change_acls(secured: HandlerBench) -> None:
@@ -241,12 +241,14 @@ async def test_filters_that_match_too_many_entries_together_delete_nothing(
         "The filters match too many ACLs together.",
         "Unknown entryFilter.",
     ]
-    assert len(secured.topics.acls) == 1
+    assert len(secured.controller.image.acls) == 1
 
 
 async def test_entries_that_a_failing_disk_keeps_are_told_one_by_one(secured: HandlerBench) -> None:
     await create(secured, *(entry(f"topic-{number}") for number in range(600)))
-    secured.topics.on_acls_changed.append(lambda: secured.directory.fail("append", METADATA))
+    secured.controller.writer.on_acls_changed.append(
+        lambda: secured.directory.fail("append", METADATA)
+    )
     response = await secured.ask("delete_acls", 3, filters=[wanted()])
     (result,) = response.filter_results
     assert result.error_code is ErrorCode.none
@@ -272,7 +274,7 @@ async def test_a_hundred_thousand_entries_are_shown_and_deleted_in_short_turns(
             AclOperation.READ,
             AclPermissionType.ALLOW,
         )
-        secured.topics.acls.add(UUID(int=number), binding)
+        secured.controller.image.acls.add(UUID(int=number), binding)
     for api, fields in {
         "describe_acls": wanted(),
         "delete_acls": {"filters": [wanted(principal_filter="User:x"), wanted()]},

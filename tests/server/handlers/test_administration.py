@@ -55,7 +55,7 @@ class TestDescribeLogDirs:
     async def test_more_partitions_than_are_described_in_one_turn(
         self, bench: HandlerBench
     ) -> None:
-        bench.topics.create("wide", 600)
+        bench.controller.topics.create("wide", 600)
         (directory,) = (await bench.ask("describe_log_dirs", 4, topics=None)).results
         assert len(directory.topics[0].partitions) == 600
 
@@ -66,7 +66,7 @@ class TestDescribeQuorum:
         asked = [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]
         response = await bench.ask("describe_quorum", version, topics=asked)
         (partition,) = response.topics[0].partitions
-        end = bench.topics.metadata_end_offset
+        end = bench.controller.metadata.end_offset
         assert end > 0
         assert (response.error_code, partition.error_code) == (ErrorCode.none, ErrorCode.none)
         assert (partition.leader_id, partition.leader_epoch, partition.high_watermark) == (

@@ -59,9 +59,9 @@ async def test_invalid_changes_of_configs_are_refused(
     value: str | None,
     code: ErrorCode,
 ) -> None:
-    before = bench.topics.last_change
+    before = bench.controller.writer.last_change
     assert await replace(bench, kind, name, **{key: value}) is code
-    assert bench.topics.last_change == before
+    assert bench.controller.writer.last_change == before
 
 
 async def test_brokers_and_groups(bench: HandlerBench) -> None:
@@ -70,7 +70,9 @@ async def test_brokers_and_groups(bench: HandlerBench) -> None:
     assert await replace(bench, BROKER, "0") is ErrorCode.none
     assert bench.config["max.connections"] == 2**31 - 1
     assert await replace(bench, GROUP, "g", share_delivery_count_limit="7") is ErrorCode.none
-    assert bench.topics.configs_of(GROUP, "g") == {"share.delivery.count.limit": "7"}
+    assert bench.controller.configuration.configs_of(GROUP, "g") == {
+        "share.delivery.count.limit": "7"
+    }
 
 
 class TestListConfigResources:

@@ -125,7 +125,7 @@ def secured() -> Iterator[HandlerBench]:
     It has no groups and no transactions: a handler that asked them would fail.
     """
     made = HandlerBench(authorizer_class_name=STANDARD, super_users="User:admin")
-    made.topics.create("orders", 3)
+    made.controller.topics.create("orders", 3)
     made.peer = peer(ALICE)
     yield made
     made.directory.close()
@@ -139,7 +139,7 @@ def allow(
     permission: AclPermissionType = AclPermissionType.ALLOW,
 ) -> None:
     entry = AclBinding(kind, name, PatternType.LITERAL, str(ALICE), "*", operation, permission)
-    bench.topics.create_acls([entry])
+    bench.controller.writer.commit(*bench.controller.acls.create_acls([entry]))
 
 
 def test_the_table_has_every_api_and_each_that_needs_something_is_tried() -> None:
@@ -153,10 +153,10 @@ async def test_an_api_is_refused_without_an_acl_and_changes_nothing(
     secured: HandlerBench, api: str
 ) -> None:
     version, error, fields = REFUSED[api]
-    before = secured.topics.last_change
+    before = secured.controller.writer.last_change
     response = await secured.ask(api, version, **fields)
     assert errors_in(response) == {error}
-    assert secured.topics.last_change == before
+    assert secured.controller.writer.last_change == before
     log = secured.topics.log("orders", 0)
     assert log is not None
     assert log.end_offset == 0
@@ -209,7 +209,7 @@ async def test_a_topic_is_not_created_by_who_may_only_describe_it(secured: Handl
 
 
 async def test_all_topics_are_those_that_the_client_may_describe(secured: HandlerBench) -> None:
-    secured.topics.create("billing", 1)
+    secured.controller.topics.create("billing", 1)
     allow(secured, AclOperation.DESCRIBE, ResourceType.TOPIC, "billing")
     for _ in range(2):  # no response to somebody else is kept
         response = await secured.ask("metadata", 9, topics=None)
@@ -229,8 +229,8 @@ async def test_a_fetch_session_stops_reading_a_topic_whose_permission_was_revoke
     version, error, fields = REFUSED["fetch"]
     opened = await secured.ask("fetch", version, **fields, session_id=0, session_epoch=0)
     assert errors_in(opened) == set()
-    (acl,) = secured.topics.acls.snapshot()
-    secured.topics.delete_acls([acl])
+    (acl,) = secured.controller.image.acls.snapshot()
+    secured.controller.writer.commit(*secured.controller.acls.delete_acls([acl]))
     if grows:
         secured.fill("orders")
     again = {"session_id": opened.session_id, "session_epoch": 1, "max_wait_ms": 0}
@@ -255,7 +255,7 @@ async def test_a_page_may_begin_at_a_topic_that_is_denied(
 ) -> None:
     allow(secured, AclOperation.DESCRIBE, ResourceType.TOPIC, "*")
     for name in "abcd":
-        secured.topics.create(name, 2)
+        secured.controller.topics.create(name, 2)
     for name in "ac":
         deny = AclPermissionType.DENY
         allow(secured, AclOperation.DESCRIBE, ResourceType.TOPIC, name, deny)

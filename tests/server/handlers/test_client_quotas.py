@@ -140,19 +140,23 @@ async def test_all_quotas_are_told_as_of_one_moment(bench: HandlerBench) -> None
     await alter(bench, *many)
     exchange, task = bench.begin("describe_client_quotas", 1, components=(), strict=False)
     assert task is not None  # half of the entities were looked at
-    bench.topics.set_quotas({each: {PRODUCER_BYTE_RATE: 2.0} for each in (first, last)})
+    bench.controller.writer.commit(
+        *bench.controller.client_quotas.alter_quotas(
+            {each: {PRODUCER_BYTE_RATE: 2.0} for each in (first, last)}
+        )
+    )
     await task
     assert {value.value for each in exchange.outcome.entries for value in each.values} == {1.0}
 
 
 async def test_many_entities_are_altered_in_few_appends(bench: HandlerBench) -> None:
     many = [entry([("user", f"u{number}")], (PRODUCER_BYTE_RATE, 1.0)) for number in range(1_000)]
-    before = bench.topics.last_change
+    before = bench.controller.writer.last_change
     assert {error for _, error in await alter(bench, *many)} == {ErrorCode.none}
-    assert bench.topics.last_change - before < 10
-    before = bench.topics.last_change
+    assert bench.controller.writer.last_change - before < 10
+    before = bench.controller.writer.last_change
     assert {error for _, error in await alter(bench, *many)} == {ErrorCode.none}
-    assert bench.topics.last_change == before, "nothing has changed"
+    assert bench.controller.writer.last_change == before, "nothing has changed"
 
 
 async def test_long_names_are_altered_together(bench: HandlerBench) -> None:

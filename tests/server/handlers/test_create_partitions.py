@@ -79,7 +79,7 @@ async def test_invalid_totals_of_partitions_are_refused(
 async def test_too_many_partitions_of_all_topics_together_are_refused(
     bench: HandlerBench, topic: str
 ) -> None:
-    bench.topics.create("more", 1)
+    bench.controller.topics.create("more", 1)
     refused = "Excessively large number of partitions per request."
     before = count(bench, topic)
     assert await grow(bench, (topic, before + 9_999), ("more", 3), ("unknown", 1)) == [
@@ -133,7 +133,7 @@ async def test_invalid_assignments_of_new_partitions_are_refused(
 
 
 async def test_the_number_of_group_partitions_is_fixed(bench: HandlerBench) -> None:
-    bench.topics.create("__consumer_offsets", 2, internal=True)
+    bench.controller.topics.create("__consumer_offsets", 2, internal=True)
     ((_, code, _),) = await grow(bench, ("__consumer_offsets", 3))
     assert code is ErrorCode.policy_violation
     assert count(bench, "__consumer_offsets") == 2
@@ -144,15 +144,15 @@ async def test_many_topics_wait_for_the_disk_together(
 ) -> None:
     names = [f"t{number}" for number in range(60)]
     for name in names:
-        bench.topics.create(name, 1)
-    bench.topics.flush()
-    waits, durable = [], bench.topics.durable
+        bench.controller.topics.create(name, 1)
+    bench.controller.writer.flush()
+    waits, durable = [], bench.controller.writer.durable
 
     async def counted(change: int | None = None) -> None:
         waits.append(change)
         await durable(change)
 
-    monkeypatch.setattr(bench.topics, "durable", counted)
+    monkeypatch.setattr(bench.controller.writer, "durable", counted)
     results = await grow(bench, *((name, 3) for name in names), ("unknown", 3), ("t0", 2))
     codes = {name: code for name, code, _ in results}
     assert codes.pop("unknown") == ErrorCode.unknown_topic_or_partition
@@ -167,8 +167,8 @@ async def test_a_topic_whose_directory_has_another_owner_leaves_the_others(
     bench: HandlerBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("a", "b", "c"):
-        bench.topics.create(name, 1)
-    bench.topics.flush()
+        bench.controller.topics.create(name, 1)
+    bench.controller.writer.flush()
     taken, make = TopicPartition("b", 1), bench.directory.directories.make
 
     def make_others(places: Mapping[TopicPartition, UUID]) -> None:

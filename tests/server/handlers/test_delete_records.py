@@ -66,5 +66,5 @@ async def test_deleting_records_of_an_unknown_partition_is_an_error(
 async def test_only_where_the_policy_deletes(
     bench: HandlerBench, policy: str, answer: tuple[ErrorCode, int]
 ) -> None:
-    bench.topics.create("t", 1, {"cleanup.policy": policy})
+    bench.controller.topics.create("t", 1, {"cleanup.policy": policy})
     assert await delete(bench, (0, 0), topic="t") == [answer]

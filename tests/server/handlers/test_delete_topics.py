@@ -38,7 +38,7 @@ async def test_a_deleted_topic_is_gone_after_a_restart(
 ) -> None:
     topic_id = bench.topics.get(topic).id  # type: ignore[union-attr]
     told: list[frozenset[str]] = []
-    bench.topics.on_deleted.append(told.append)
+    bench.controller.replicas.deletions.on_deleted.append(told.append)
     done, missing = await delete(bench, topic, "nope", version=version)
     assert (done.name, done.error_code) == (topic, ErrorCode.none)
     assert (missing.name, missing.error_code) == ("nope", ErrorCode.unknown_topic_or_partition)
@@ -100,14 +100,14 @@ async def test_the_time_is_up(bench: HandlerBench, topic: str) -> None:
 )
 async def test_topics_are_kept_while_deletion_is_disabled(version: int, code: ErrorCode) -> None:
     bench = HandlerBench(delete_topic_enable=False)
-    bench.topics.create("a", 1)
+    bench.controller.topics.create("a", 1)
     (result,) = await delete(bench, "a", version=version)
     assert result.error_code is code
     assert bench.topics.get("a") is not None
 
 
 async def test_the_log_of_groups_stays(bench: HandlerBench) -> None:
-    bench.topics.create("__consumer_offsets", 1, internal=True)
+    bench.controller.topics.create("__consumer_offsets", 1, internal=True)
     (result,) = await delete(bench, "__consumer_offsets")
     assert result.error_code is ErrorCode.policy_violation
     assert bench.topics.get("__consumer_offsets") is not None
@@ -147,7 +147,7 @@ def at_each_deletion(function: Callable[[], object]) -> Iterator[None]:
 def begin_deletion(bench: HandlerBench, names: Sequence[str]) -> "asyncio.Task[None]":
     """Begin to delete topics that are created first."""
     for name in names:
-        bench.topics.create(name, 1)
+        bench.controller.topics.create(name, 1)
     _, task = bench.begin("delete_topics", 5, topic_names=names, timeout_ms=5_000)
     assert task is not None
     return task
@@ -158,7 +158,7 @@ async def test_a_client_that_goes_away_does_not_cut_a_deletion_short(bench: Hand
     task = begin_deletion(bench, ["a", "b", "c"])
     with at_each_deletion(task.cancel):
         await asyncio.wait([task])
-        await bench.topics.create_each([])  # the next change waits for the one before
+        await bench.controller.topics.create_each([])  # the next change waits for the one before
     assert task.cancelled()
     assert list(bench.topics.all()) == []
     bench.restart()

@@ -15,7 +15,7 @@ async def test_the_cluster_is_described_with_its_brokers(bench: HandlerBench, ve
     response = await bench.ask("describe_cluster", version, endpoint_type=1)
     assert (response.error_code, response.cluster_id, response.controller_id) == (
         ErrorCode.none,
-        bench.topics.cluster_id,
+        bench.controller.image.cluster_id,
         0,
     )
     assert [
@@ -88,9 +88,9 @@ Cursor = tuple[str, int] | None
 class TestDescribeTopicPartitions:
     @pytest.fixture(autouse=True)
     def topics(self, bench: HandlerBench) -> None:
-        bench.topics.create("u", 5)
-        bench.topics.create("uv", 2)
-        bench.topics.create("a", 1)
+        bench.controller.topics.create("u", 5)
+        bench.controller.topics.create("uv", 2)
+        bench.controller.topics.create("a", 1)
 
     async def ask(
         self, bench: HandlerBench, *names: str, limit: int = 2_000, cursor: Cursor = None
@@ -167,7 +167,7 @@ class TestDescribeTopicPartitions:
     ) -> None:
         for limit in (0, -1):
             assert await self.page(bench, "u", limit=limit) == ({"u": [0]}, ("u", 1))
-        bench.topics.create("large", 2_001)
+        bench.controller.topics.create("large", 2_001)
         pages, following = await self.page(bench, "large", limit=5_000)
         assert (len(pages["large"]), following) == (2_000, ("large", 2_000))
 

@@ -45,7 +45,7 @@ async def refused(bench: HandlerBench, kind: int, name: str) -> tuple[ErrorCode,
 async def test_configs_of_a_topic_have_source_synonyms_and_type(
     bench: HandlerBench, version: int
 ) -> None:
-    bench.topics.create("orders", 1, {"cleanup.policy": "compact, delete"})
+    bench.controller.topics.create("orders", 1, {"cleanup.policy": "compact, delete"})
     result = await describe(bench, TOPIC, "orders", version=version, include_synonyms=True)
     assert (result.error_code, result.error_message) == (ErrorCode.none, "")
     configs = {config.name: config for config in result.configs}
@@ -73,7 +73,7 @@ async def test_configs_of_a_topic_have_source_synonyms_and_type(
 
 
 async def test_doubles_are_written_as_java_does(bench: HandlerBench) -> None:
-    bench.topics.create("orders", 1, {"min.cleanable.dirty.ratio": "0.0001"})
+    bench.controller.topics.create("orders", 1, {"min.cleanable.dirty.ratio": "0.0001"})
     key = ["min.cleanable.dirty.ratio"]
     result = await describe(bench, TOPIC, "orders", key, include_synonyms=True)
     (ratio,) = result.configs
@@ -206,7 +206,7 @@ async def test_each_of_several_resources_has_its_result(bench: HandlerBench, top
 
 @pytest.mark.parametrize("version", range(1, 5))
 async def test_many_resources_are_described_as_few_are(bench: HandlerBench, version: int) -> None:
-    bench.topics.create("orders", 1)
+    bench.controller.topics.create("orders", 1)
     resources = [
         {"resource_type": 2, "resource_name": name, "configuration_keys": None}
         for name in ("orders", "missing", "not/valid")
@@ -217,7 +217,7 @@ async def test_many_resources_are_described_as_few_are(bench: HandlerBench, vers
 
 
 async def test_many_resources_give_way(bench: HandlerBench) -> None:
-    bench.topics.create("orders", 1)
+    bench.controller.topics.create("orders", 1)
     resource = {"resource_type": 2, "resource_name": "orders", "configuration_keys": None}
     decoded = decode_request(32, 4, encode(request(32, 4, resources=[resource] * 300)))
     exchange = Unread(32, 4)
@@ -258,7 +258,7 @@ async def test_min_insync_replicas_is_set_on_the_cluster(bench: HandlerBench, to
         assert [(synonym.name, synonym.value, synonym.source) for synonym in found.synonyms] == [
             (name, "1", source) for source in sources
         ]
-    bench.topics.create("own", 1, {name: "2"})
+    bench.controller.topics.create("own", 1, {name: "2"})
     (found,) = (await describe(bench, TOPIC, "own", [name], include_synonyms=True)).configs
     assert [(synonym.value, synonym.source) for synonym in found.synonyms] == [
         ("2", 1),

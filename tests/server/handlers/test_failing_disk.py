@@ -79,18 +79,18 @@ class Stored(HandlerBench):
 
     def end(self) -> None:
         if self.logs is not None:
-            self.topics.close()
+            self.controller.close()
             self.logs.close()
 
     async def errors(self, api: str, version: int, fields: dict[str, Any]) -> set[int]:
         return set(errors_in(await self.ask(api, version, **fields)))
 
     def state(self) -> Any:
-        topics = self.topics
+        image = self.controller.image
         return (
-            set(topics.acls.snapshot().values()),
-            topics.scram_users.snapshot(),
-            topics.quotas.entities.copy(),
+            set(image.acls.snapshot().values()),
+            image.scram_users.snapshot(),
+            image.quotas.entities.copy(),
         )
 
 

@@ -251,7 +251,7 @@ class TestLimits:
 
     async def test_the_brokers_own_limit(self) -> None:
         bench = HandlerBench(fetch_max_bytes=1_024)
-        bench.topics.create("orders", 1)
+        bench.controller.topics.create("orders", 1)
         for _ in range(20):
             bench.fill("orders", size=100)
         (partition,) = found(await fetch(bench, p(0)))
@@ -329,10 +329,10 @@ class TestWaiting:
             (12, ErrorCode.unknown_topic_or_partition),
             (13, ErrorCode.unknown_topic_id),
         ):
-            filled.topics.create("gone", 1)
+            filled.controller.topics.create("gone", 1)
             exchange, task = begin(filled, p(0), topic="gone", version=version)
             await turns(5)
-            filled.topics.delete("gone")
+            filled.controller.topics.delete("gone")
             await asyncio.wait_for(task, 60)
             assert [partition.error_code for partition in found(exchange.outcome)] == [code]
 
@@ -470,7 +470,7 @@ class TestSessions:
 
     async def test_no_session_is_opened_without_slots(self) -> None:
         bench = HandlerBench(max_incremental_fetch_session_cache_slots=0)
-        bench.topics.create("orders", 1)
+        bench.controller.topics.create("orders", 1)
         assert await self.open(bench, p(0)) == 0
 
     async def test_a_busy_partition_does_not_starve_the_others(self, filled: HandlerBench) -> None:
@@ -486,7 +486,7 @@ class TestSessions:
         self, filled: HandlerBench
     ) -> None:
         session_id = await self.open(filled, p(0, 50), version=13)
-        filled.topics.delete("orders")
+        filled.controller.topics.delete("orders")
         for epoch in (1, 2):
             answer = await fetch(filled, version=13, session_id=session_id, session_epoch=epoch)
             assert [partition.error_code for partition in found(answer)] == [
@@ -552,7 +552,7 @@ MANY = 1_500
 
 @pytest.fixture
 def wide(bench: HandlerBench) -> HandlerBench:
-    bench.topics.create("orders", MANY)
+    bench.controller.topics.create("orders", MANY)
     return bench
 
 

@@ -151,7 +151,7 @@ class TestBrokers:
         ]
 
     async def test_a_change_acts_and_stays(self, bench: HandlerBench, topic: str) -> None:
-        bench.topics.create("own", 1, {"segment.bytes": "2000000"})
+        bench.controller.topics.create("own", 1, {"segment.bytes": "2000000"})
         key = "log.segment.bytes"
         assert await alter(bench, BROKER, "", (key, SET, "1100000")) == NONE
         assert await alter(bench, BROKER, "0", (key, SET, "1200000")) == NONE
@@ -175,7 +175,7 @@ class TestBrokers:
 
     async def test_clients_win_over_what_the_server_was_started_with(self) -> None:
         bench = HandlerBench(log_retention_hours=5)
-        bench.topics.create("t", 1)
+        bench.controller.topics.create("t", 1)
         assert await alter(bench, BROKER, "0", ("log.retention.ms", SET, "7000")) == NONE
         assert bench.topics.log("t", 0).config.retention_ms == 7_000  # type: ignore[union-attr]
         assert await self.described(bench, "0", "log.retention.ms") == [
@@ -219,19 +219,19 @@ class TestBrokers:
     async def test_invalid_values_of_broker_configs_are_refused(
         self, bench: HandlerBench, key: str, value: str | None
     ) -> None:
-        before = bench.topics.last_change
+        before = bench.controller.writer.last_change
         code, _ = await alter(bench, BROKER, "0", (key, SET, value))
         assert code is ErrorCode.invalid_request
-        assert bench.topics.last_change == before
+        assert bench.controller.writer.last_change == before
 
     async def test_unknown_names_change_nothing(self, bench: HandlerBench) -> None:
-        before = bench.topics.last_change
+        before = bench.controller.writer.last_change
         assert await alter(bench, BROKER, "0", ("no.such.config", SET, "5")) == NONE
         assert (
             await alter(bench, BROKER, "0", ("max.connections", SET, "5"), validate_only=True)
             == NONE
         )
-        assert bench.topics.last_change == before
+        assert bench.controller.writer.last_change == before
 
 
 class TestLoggers:
@@ -335,8 +335,8 @@ async def test_the_loop_waits_for_no_disk(
     """Each change is on the disk before the next one is logged, and another thread waits for it."""
     names = [f"t{number}" for number in range(5)]
     for name in names:
-        bench.topics.create(name, 1)
-    bench.topics.flush()
+        bench.controller.topics.create(name, 1)
+    bench.controller.writer.flush()
     threads: list[threading.Thread] = []
     monkeypatch.setattr(PartitionLog, "sync", lambda *_: threads.append(threading.current_thread()))
     changes = [resource(TOPIC, name, ("retention.ms", SET, "5")) for name in names]

@@ -9,7 +9,7 @@ import pytest
 
 from kohort.errors import ErrorCode
 from kohort.protocol.apis import BY_NAME
-from kohort.server.topics import NewTopic
+from kohort.server.controller import NewTopic
 from server.handlers.bench import HandlerBench
 from server.identities import ENDPOINT
 
@@ -46,7 +46,7 @@ async def test_a_topic_is_described_with_partitions_and_leaders(
         assert response.controller_id == 0
         assert not found.is_internal
     if version >= 2:
-        assert response.cluster_id == bench.topics.cluster_id
+        assert response.cluster_id == bench.controller.image.cluster_id
     if version >= 10:
         assert found.topic_id == bench.topics.get(topic).id  # type: ignore[union-attr]
 
@@ -54,7 +54,7 @@ async def test_a_topic_is_described_with_partitions_and_leaders(
 async def test_the_broker_has_the_address_of_the_listener_that_is_asked(
     bench: HandlerBench, topic: str
 ) -> None:
-    bench.topics.create("__consumer_offsets", 1, internal=True)
+    bench.controller.topics.create("__consumer_offsets", 1, internal=True)
     outside = replace(ENDPOINT, listener="OUTSIDE", host="outside.test", port=19092)
     for endpoint in (ENDPOINT, outside, ENDPOINT):
         bench.peer = replace(bench.peer, endpoint=endpoint)
@@ -69,8 +69,8 @@ async def test_the_broker_has_the_address_of_the_listener_that_is_asked(
 
 
 async def test_all_topics_are_described_by_null(bench: HandlerBench) -> None:
-    bench.topics.create("a", 1)
-    bench.topics.create("__consumer_offsets", 1, internal=True)
+    bench.controller.topics.create("a", 1)
+    bench.controller.topics.create("__consumer_offsets", 1, internal=True)
     for version, everything in ((0, ()), (1, None), (12, None)):
         response = await bench.ask("metadata", version, topics=everything)
         assert set(by_name(response)) == {"a", "__consumer_offsets"}
@@ -96,7 +96,7 @@ async def test_a_topic_that_others_create_and_delete_meanwhile_is_unknown(
     bench: HandlerBench,
 ) -> None:
     """Kafka's Metadata never says TOPIC_ALREADY_EXISTS, which no client retries."""
-    creating = asyncio.ensure_future(bench.topics.create_each([NewTopic("new", 1)]))
+    creating = asyncio.ensure_future(bench.controller.topics.create_each([NewTopic("new", 1)]))
     asked = {"topics": [{"name": "new"}], "allow_auto_topic_creation": True}
     exchange, task = bench.begin("metadata", 12, **asked)
     assert task is not None
@@ -141,7 +141,7 @@ async def test_internal_topics_are_never_created_on_the_way(bench: HandlerBench)
 
 @pytest.mark.parametrize("allowed", [True, False])
 async def test_names_that_no_topic_can_have(bench: HandlerBench, allowed: bool) -> None:
-    bench.topics.create("a.b", 1)
+    bench.controller.topics.create("a.b", 1)
     wanted = [{"name": name} for name in ("bad name", "", "a.b", "a.b", "a_b")]
     response = await bench.ask("metadata", 12, topics=wanted, allow_auto_topic_creation=allowed)
     assert [(topic.name, topic.error_code) for topic in response.topics] == [
@@ -220,13 +220,13 @@ async def test_an_answer_is_encoded_once_until_a_topic_changes(
 
     first = await packed()
     assert await packed() == first
-    bench.topics.add_partitions(topic, 4)
+    bench.controller.topics.add_partitions(topic, 4)
     second = await packed()
     assert second != first
-    bench.topics.delete(topic)
+    bench.controller.topics.delete(topic)
     third = await packed()
     assert third not in (first, second)
-    bench.topics.create(topic, 3)
+    bench.controller.topics.create(topic, 3)
     assert await packed() not in (first, second, third)
 
 
@@ -263,7 +263,7 @@ async def test_a_request_that_names_a_topic_many_times_is_not_kept(
 async def test_very_many_topics_are_described_as_few_are(bench: HandlerBench, version: int) -> None:
     names = [f"t{n:03}" for n in range(250)]
     for name in names:
-        bench.topics.create(name, 2)
+        bench.controller.topics.create(name, 2)
     asked: list[dict[str, str | None]] = [{"name": name} for name in [*names, "missing"]]
     if version >= 10:
         asked = [each | {"topic_id": None} for each in asked]

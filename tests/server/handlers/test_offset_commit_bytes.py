@@ -391,7 +391,7 @@ async def test_over_a_real_connection() -> None:
         return who | {"topics": [orders(0, 1, offset=offset)]}
 
     async with Broker(Config({"listeners": "127.0.0.1:0", "storage": "memory"})) as broker:
-        broker.topics.create("orders", 2)
+        broker.controller.topics.create("orders", 2)
         await broker.groups.loaded()
         peer = Peer(*await asyncio.open_connection(*broker.address))
         for offset in range(5):
@@ -403,7 +403,7 @@ async def test_over_a_real_connection() -> None:
         )
         assert [await peer.correlation_id() for _ in range(2)] == [6, 7]
         assert [value.offset for value in broker.groups.group("g").offsets.values()] == [9, 10]
-        broker.topics.delete("orders")
+        broker.controller.topics.delete("orders")
         response = await peer.ask("offset_commit", 9, **fields(5))
         assert [partition.error_code for partition in response.topics[0].partitions] == [3, 3]
         assert broker.listener.statistics().requests["offset_commit"] == 8

@@ -51,7 +51,7 @@ async def test_the_response_is_that_of_few(
     bench: HandlerBench, monkeypatch: pytest.MonkeyPatch, asked: tuple[tuple[str, range], ...]
 ) -> None:
     for name in ("t", "u"):
-        bench.topics.create(name, 900)
+        bench.controller.topics.create(name, 900)
     bench.groups = many_at_once = Deleted()
     response = await bench.ask("offset_delete", 0, group_id="g", topics=topics(*asked))
     assert max(many_at_once.asked) <= 1_000
@@ -61,7 +61,7 @@ async def test_the_response_is_that_of_few(
 
 
 async def test_an_error_of_the_group(bench: HandlerBench) -> None:
-    bench.topics.create("t", 2_000)
+    bench.controller.topics.create("t", 2_000)
     bench.groups = Deleted(ErrorCode.group_id_not_found)
     response = await bench.ask("offset_delete", 0, group_id="g", topics=topics(("t", range(2_000))))
     assert response.error_code is ErrorCode.group_id_not_found
@@ -70,7 +70,7 @@ async def test_an_error_of_the_group(bench: HandlerBench) -> None:
 
 async def test_all_offsets_of_a_very_large_group(bench: HandlerBench) -> None:
     for name in ("t", "u"):
-        bench.topics.create(name, 10_000)
+        bench.controller.topics.create(name, 10_000)
     bench.groups = await loaded(log_of(many(["t", "u"], 10_000)))
     asked = topics(("t", range(10_000)), ("u", range(10_000)))
     decoded = decode_request(47, 0, encode(request(47, 0, group_id="g", topics=asked)))

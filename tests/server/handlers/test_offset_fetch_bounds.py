@@ -114,7 +114,7 @@ class Large:
 @pytest.mark.parametrize("version", range(2, 11))
 async def test_very_many_offsets_are_encoded_as_few_are(bench: HandlerBench, version: int) -> None:
     for name in ("orders", "other"):
-        bench.topics.create(name, 1)
+        bench.controller.topics.create(name, 1)
     asked = {"topics": None, "group_id": "g"} if version < 8 else {"groups": groups("g")}
     packed = []
     for offsets in (tuple(OFFSETS), Everything()):
@@ -128,7 +128,7 @@ async def test_very_many_offsets_are_encoded_as_few_are(bench: HandlerBench, ver
 
 @pytest.mark.parametrize("version", [8, 10])
 async def test_a_very_large_group_among_others(bench: HandlerBench, version: int) -> None:
-    bench.topics.create("orders", 1)
+    bench.controller.topics.create("orders", 1)
     bench.groups = Large(Everything())
     response = await bench.ask("offset_fetch", version, groups=groups("a", "b"))
     assert [group.group_id for group in response.groups] == ["a", "b"]

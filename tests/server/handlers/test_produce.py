@@ -111,7 +111,7 @@ async def test_produced_batches_are_appended_with_their_base_offsets(
 async def test_topics_are_answered_as_they_were_named(
     bench: HandlerBench, topic: str, version: int
 ) -> None:
-    bench.topics.create("other", 1)
+    bench.controller.topics.create("other", 1)
     asked = [data(bench, version, {0: batch_of(b"a")}, name) for name in ("other", "orders")]
     answer = await bench.ask("produce", version, acks=1, topic_data=asked)
     if version < 13:
@@ -205,7 +205,7 @@ def test_any_bytes_are_answered_and_the_log_stays_readable(
 ) -> None:
     async def answers() -> None:
         bench = HandlerBench()
-        bench.topics.create("orders", 1)
+        bench.controller.topics.create("orders", 1)
         for records in (noise, GOOD[:at] + patch + GOOD[at + len(patch) :], GOOD + noise):
             result = await produce(bench, records)
             assert (result.error_code is ErrorCode.none) == (result.base_offset >= 0)
@@ -233,7 +233,7 @@ async def test_one_partition_that_is_refused_does_not_stop_the_others(
 
 @pytest.mark.parametrize("version", [7, 8, 9, 13])
 async def test_refused_records_are_named(bench: HandlerBench, version: int) -> None:
-    bench.topics.create("compacted", 1, {"cleanup.policy": "compact"})
+    bench.controller.topics.create("compacted", 1, {"cleanup.policy": "compact"})
     assert (
         await produce(bench, batch_of(b"a", key=b"k"), topic="compacted", version=version)
     ).base_offset == 0
@@ -251,13 +251,13 @@ async def test_timestamps_out_of_range(bench: HandlerBench, topic: str) -> None:
     assert result.error_code is ErrorCode.invalid_timestamp
     assert [each.batch_index for each in result.record_errors] == [0]
     assert (await produce(bench, batch_of(b"a", timestamp=0))).error_code is ErrorCode.none
-    bench.topics.alter_configs(topic, {"message.timestamp.before.max.ms": "1000"})
+    bench.controller.topics.alter_configs(topic, {"message.timestamp.before.max.ms": "1000"})
     assert await error(bench, batch_of(b"a", timestamp=START - DAY)) is ErrorCode.invalid_timestamp
 
 
 @pytest.mark.parametrize("version", ALL)
 async def test_log_append_time(bench: HandlerBench, version: int) -> None:
-    bench.topics.create("stamped", 1, {"message.timestamp.type": "LogAppendTime"})
+    bench.controller.topics.create("stamped", 1, {"message.timestamp.type": "LogAppendTime"})
     bench.clock.ms += 5
     result = await produce(bench, batch_of(b"a", timestamp=1), topic="stamped", version=version)
     assert result.log_append_time.timestamp() * 1000 == START + 5
@@ -280,7 +280,7 @@ async def test_codecs_pass_untouched_unless_the_topic_has_one(
     log = bench.topics.log(topic, 0)
     assert log is not None
     assert bytes(log.read(0, 10_000))[16:] == batch[16:]
-    bench.topics.alter_configs(topic, {"compression.type": "gzip"})
+    bench.controller.topics.alter_configs(topic, {"compression.type": "gzip"})
     await produce(bench, batch)
     stored = log.read(1, 10_000)
     assert read_header(stored).codec == Codec.GZIP
@@ -288,13 +288,13 @@ async def test_codecs_pass_untouched_unless_the_topic_has_one(
 
 
 async def test_internal_topics_are_not_for_clients(bench: HandlerBench) -> None:
-    bench.topics.create("__consumer_offsets", 1, internal=True)
+    bench.controller.topics.create("__consumer_offsets", 1, internal=True)
     assert await error(bench, GOOD, topic="__consumer_offsets") is ErrorCode.invalid_topic_exception
     assert end(bench, topic="__consumer_offsets") == 0
 
 
 async def test_a_smaller_max_message_bytes_acts_at_once(bench: HandlerBench, topic: str) -> None:
-    bench.topics.alter_configs(topic, {"max.message.bytes": "50"})
+    bench.controller.topics.alter_configs(topic, {"max.message.bytes": "50"})
     assert await error(bench, GOOD) is ErrorCode.message_too_large
 
 
@@ -387,7 +387,7 @@ class TestDurable:
     @pytest.fixture
     async def slow(self) -> Any:
         bench = HandlerBench(durability="fsync")
-        topic = bench.topics.create("orders", 2)
+        topic = bench.controller.topics.create("orders", 2)
         topic.partitions = tuple(SlowLog(log) for log in topic.partitions)  # type: ignore[assignment,misc]
         return bench
 
@@ -462,13 +462,13 @@ class TestFromBytes:
         )
         allow, everybody = AclPermissionType.ALLOW, "User:*"
         for topic in ("orders", "denied", "__consumer_offsets"):
-            bench.topics.create(topic, 3)
+            bench.controller.topics.create(topic, 3)
             entry = AclBinding(
                 ResourceType.TOPIC, topic, PatternType.LITERAL, everybody, "*",
                 AclOperation.WRITE, allow,
             )  # fmt: skip
             if topic != "denied":
-                bench.topics.create_acls([entry])
+                bench.controller.writer.commit(*bench.controller.acls.create_acls([entry]))
         bench.audit = AuditLog(str(audit_log), now=lambda: 1.0, allowed_too=True)
         return bench
 

@@ -63,7 +63,7 @@ async def test_a_bomb_of_tiny_records_is_validated_beside_the_loop(
     bench: HandlerBench, topic: str, codec: Codec, mebibytes: int
 ) -> None:
     """Records of 4 MiB take too long to look at in the loop, and 16 MiB to inflate by GZIP."""
-    bench.topics.alter_configs(topic, {"max.message.bytes": str(32 << 20)})
+    bench.controller.topics.alter_configs(topic, {"max.message.bytes": str(32 << 20)})
     batch = bomb(mebibytes, codec)
     worst, response = await longest_turn_ms(bench.ask("produce", 9, **data({0: batch}, topic)))
     (result,) = response.responses[0].partition_responses
@@ -89,7 +89,7 @@ async def test_very_many_partitions_take_many_turns(
 
 async def test_the_decompressed_size_of_a_request_is_bounded(topic: str) -> None:
     bench = HandlerBench(produce_inflated_max_bytes=5 * 1024 * 1024)
-    bench.topics.create("orders", 3)
+    bench.controller.topics.create("orders", 3)
     batch = bomb(2)
     response = await bench.ask("produce", 9, **data({0: batch, 1: batch, 2: batch}, topic))
     results = response.responses[0].partition_responses
@@ -101,7 +101,7 @@ async def test_the_decompressed_size_of_a_request_is_bounded(topic: str) -> None
 
 
 async def test_a_heavy_batch_is_refused_as_a_light_one_is(bench: HandlerBench, topic: str) -> None:
-    bench.topics.create("compacted", 1, {"cleanup.policy": "compact"})
+    bench.controller.topics.create("compacted", 1, {"cleanup.policy": "compact"})
     batch = numbered(10_000)
     response = await bench.ask("produce", 9, **data({0: batch}, "compacted"))
     (result,) = response.responses[0].partition_responses
@@ -151,7 +151,7 @@ def collected_seldom() -> Iterator[None]:
 @pytest.mark.usefixtures("collected_seldom")
 async def test_very_many_batches_that_do_not_become_durable() -> None:
     bench = HandlerBench(durability="fsync")
-    topic = bench.topics.create("orders", 1)
+    topic = bench.controller.topics.create("orders", 1)
     lost: Any = LostLog(*topic.partitions)
     topic.partitions = (lost,)
     request = data({}, "orders")

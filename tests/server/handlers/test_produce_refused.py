@@ -30,7 +30,7 @@ class Node:
 
     def __init__(self, version: int = 9, *, is_fast: bool = False, **settings: object) -> None:
         self.bench = HandlerBench(**settings)
-        self.bench.topics.create("orders", 1)
+        self.bench.controller.topics.create("orders", 1)
         self._version = version
         self._is_fast = is_fast
 
@@ -164,7 +164,7 @@ async def test_a_storage_that_fails_for_one_batch() -> None:
 async def test_a_topic_that_is_not_known_yet() -> None:
     node = Node()
     assert await node.produce(0, topic="new") is ErrorCode.unknown_topic_or_partition
-    node.bench.topics.create("new", 1)
+    node.bench.controller.topics.create("new", 1)
     assert await node.produce(1, topic="new") is ErrorCode.unknown_topic_or_partition
     assert [await node.produce(0, topic="new"), await node.produce(1, topic="new")] == [NONE, NONE]
     assert node.content("new") == [0, 1]
@@ -190,7 +190,7 @@ async def test_a_topic_that_is_created_again_under_a_producer() -> None:
     node = Node()
     assert await node.produce(5, topic="new") is ErrorCode.unknown_topic_or_partition
     assert await node.produce(900, topic="new") is ErrorCode.unknown_topic_or_partition
-    node.bench.topics.create("new", 1)
+    node.bench.controller.topics.create("new", 1)
     for sequence in (901, 902):
         assert await node.produce(sequence, topic="new") is ErrorCode.unknown_topic_or_partition
     assert [await node.produce(sequence, topic="new") for sequence in (900, 901, 902)] == [NONE] * 3

@@ -20,9 +20,10 @@ from kohort.log.base import LogConfig
 from kohort.log.producers import REMEMBERED_BATCHES
 from kohort.log.scan import headers
 from kohort.log.shared_memory import MemoryStorage, SharedMemory
+from kohort.server.controller import SharedController
 from kohort.server.metadata import ClusterIdRecord, TopicRecord
 from kohort.server.refused_batches import RETRIED_ERRORS
-from kohort.server.topics import SharedMetadata, SharedTopics
+from kohort.server.topics import SharedMetadata
 from kohort.types import TopicIdPartition, TopicPartition
 from server.handlers.bench import START, HandlerBench, batch_of
 from server.handlers.java_producer import EpochBumpError, JavaProducer, ProduceRequest
@@ -40,7 +41,7 @@ WEIGHTS = {
 class Node(HandlerBench):
     """A node that shares its storage with another one."""
 
-    topics: SharedTopics
+    controller: SharedController
 
     def __init__(self, shared: SharedMemory) -> None:
         self._shared = shared
@@ -55,7 +56,7 @@ class Node(HandlerBench):
         metadata = SharedMetadata(storage, self.clock.timestamp)
         metadata.replay(0, ClusterIdRecord("cluster"))
         metadata.replay(1, TopicRecord(id=ID, name="orders", partitions=1))
-        self.topics = SharedTopics(self.logs, self.config, self.clock.timestamp, metadata)
+        self.controller = SharedController(self.logs, self.config, metadata)
 
     async def produce(self, sequence: int) -> ErrorCode:
         records = batch_of(b"a", producer_id=1, producer_epoch=0, base_sequence=sequence)
@@ -85,7 +86,7 @@ class History:
                 (event,) = self._random.choices([*WEIGHTS], [*WEIGHTS.values()])
                 await getattr(self, event)(self._random.randrange(2))
                 if event == self._settled_after:
-                    self._nodes[self._leader].topics.end_transition(ORDERS)
+                    self._nodes[self._leader].controller.replicas.end_transition(ORDERS)
             await self._finish()
         except EpochBumpError:
             self._check_stored()
@@ -157,9 +158,11 @@ class History:
         former = self._nodes[self._leader]
         if self._random.random() < 0.5:
             former.logs.end_all()  # it is fenced; else it hands the partition over
-        await former.topics.resign(ORDERS)
+        await former.controller.replicas.resign(ORDERS)
         self._leader, self._epoch = at, self._epoch + 1
-        await self._nodes[at].topics.become_leader(TopicIdPartition(ID, 0), self._epoch)
+        await self._nodes[at].controller.replicas.become_leader(
+            TopicIdPartition(ID, 0), self._epoch
+        )
         self._told.append(f"{at} leads in epoch {self._epoch}")
 
     async def disconnect(self, at: int) -> None:
@@ -190,7 +193,7 @@ class History:
         """All that was sent to the former leader has its response by now, or has timed out."""
         elsewhere = [batch for batch in self._producer.in_flight if batch.node != self._leader]
         if not elsewhere and not any(node.requests for node in self._nodes):
-            self._nodes[self._leader].topics.end_transition(ORDERS)
+            self._nodes[self._leader].controller.replicas.end_transition(ORDERS)
             self._told.append(f"{self._leader} has settled")
             await self.refresh_metadata(0)
 

@@ -13,7 +13,9 @@ ANONYMOUS = quota_entity([("user", "ANONYMOUS")])
 
 
 def give(bench: HandlerBench, key: str, bound: float) -> None:
-    bench.topics.set_quotas({ANONYMOUS: {key: bound}})
+    bench.controller.writer.commit(
+        *bench.controller.client_quotas.alter_quotas({ANONYMOUS: {key: bound}})
+    )
 
 
 async def told(bench: HandlerBench, api: str, version: int, **asked: Any) -> tuple[Any, int]:
@@ -143,8 +145,8 @@ async def test_older_versions_create_and_wait(bench: HandlerBench) -> None:
 
 
 async def test_partitions_that_are_added_and_deleted_count(bench: HandlerBench) -> None:
-    bench.topics.create("a", 5)
-    bench.topics.create("b", 20)
+    bench.controller.topics.create("a", 5)
+    bench.controller.topics.create("b", 20)
     give(bench, "controller_mutation_rate", 1)
     grown = [{"name": "a", "count": 10, "assignments": None}]
     answer, wait = await told(bench, "create_partitions", 3, topics=grown, timeout_ms=1_000)

@@ -55,14 +55,14 @@ class GatedMarkers(PartitionMarkers):
 async def tx(bench, topic):
     """The bench with a coordinator, and short forms of the requests."""
     bench.groups = FakeGroups()
-    state = bench.topics.create(
+    state = bench.controller.topics.create(
         "__transaction_state", 2, {"cleanup.policy": "compact"}, internal=True
     )
     bench.transactions = TransactionCoordinator(
         state.partitions,
         TransactionCoordinatorConfig(),
         bench.clock,
-        new_producer_id=bench.topics.producer_ids.next,
+        new_producer_id=bench.controller.producer_ids.next,
         marker_writer=GatedMarkers(bench),
     )
     bench.transactions.start()
@@ -563,7 +563,7 @@ async def test_states_that_do_not_exist_are_named(tx):
 
 
 async def test_no_request_with_many_partitions_holds_up_the_loop(tx):
-    tx.bench.topics.create("many", 2_000)
+    tx.bench.controller.topics.create("many", 2_000)
     producer = await tx.init()
     topics = [{"name": "many", "partitions": tuple(range(2_000))}]
     longest, errors = await longest_turn_ms(tx.add(producer, topics=topics))

@@ -62,7 +62,7 @@ class Coordinators:
 
 @pytest.fixture
 def coordinators(bench: HandlerBench) -> Coordinators:
-    bench.topics.create("orders", 2)
+    bench.controller.topics.create("orders", 2)
     return Coordinators()
 
 
@@ -219,7 +219,7 @@ async def test_a_group_log_that_is_not_served(
 
 
 async def test_very_many_partitions(bench: HandlerBench, coordinators: Coordinators) -> None:
-    bench.topics.create("wide", 3_000)
+    bench.controller.topics.create("wide", 3_000)
     (results,) = await commit(bench, coordinators, topics=[topic("wide", *range(3_000))])
     assert results == [(number, "none") for number in range(3_000)]
 

@@ -64,7 +64,9 @@ async def test_the_server_keeps_what_the_password_proves(bench: HandlerBench) ->
     kind = ScramMechanism.SHA_256
     salted = salted_password(kind, "secret", b"salt", 4096)
     await altered(bench, upsertions=[upsertion("a", salted_password=salted)])
-    assert bench.topics.scram_users.of("a") == {kind: credential_of(kind, salted, b"salt", 4096)}
+    assert bench.controller.image.scram_users.of("a") == {
+        kind: credential_of(kind, salted, b"salt", 4096)
+    }
 
 
 async def test_users_that_are_named_twice_or_do_not_exist(bench: HandlerBench) -> None:
@@ -139,7 +141,9 @@ async def test_all_users_are_told_as_of_one_moment(bench: HandlerBench) -> None:
     exchange, task = bench.begin("describe_user_scram_credentials", 0, users=None)
     assert task is not None  # half of the users were looked at
     kind = ScramMechanism.SHA_256
-    bench.topics.set_scram_credentials({(names[-1], kind): None, (names[0], kind): None})
+    bench.controller.writer.commit(
+        *bench.controller.scram.alter_credentials({(names[-1], kind): None, (names[0], kind): None})
+    )
     await task
     assert [(result.user, result.error_code) for result in exchange.outcome.results] == [
         (name, NONE) for name in names

@@ -90,7 +90,7 @@ VALID = {
 def test_a_record_that_this_version_did_not_write_is_refused_by_name(
     bench: HandlerBench, key: bytes, value: bytes | None, why: str
 ) -> None:
-    bench.topics.create("orders", 1)
+    bench.controller.topics.create("orders", 1)
     log = bench.directory.open(METADATA, METADATA_LOG)
     offset = log.end_offset
     log.append(batches.pack([(key, value)], START), START)

@@ -275,7 +275,7 @@ def shape(value: Any) -> Any:
 
 
 async def test_the_documents_of_the_documentation(broker: Broker) -> None:
-    broker.topics.create("flights", 3)
+    broker.controller.topics.create("flights", 3)
     of_all, of_one = (json.loads(block.code) for block in run_by(__file__))
     address = str(broker.address)
     async with ConsumerGroup("orders", topics=["flights"], bootstrap=address) as group:
@@ -305,7 +305,7 @@ async def secured() -> AsyncIterator[Broker]:
     async with Broker(Config(settings)) as broker:
         await broker.groups.loaded()
         for topic in ("shown", "hidden"):
-            broker.topics.create(topic, 1)
+            broker.controller.topics.create(topic, 1)
         peer = Peer(*await asyncio.open_connection(*broker.address))
         partition = {"partition_index": 0, "committed_offset": 0, "committed_metadata": ""}
         for group in ("orders", "others"):
@@ -325,8 +325,10 @@ async def secured() -> AsyncIterator[Broker]:
 def allow(broker: Broker, kind: ResourceType, name: str) -> None:
     """Let the principal of the HTTP port describe a resource."""
     pattern, describe, allowed = PatternType.LITERAL, AclOperation.DESCRIBE, AclPermissionType.ALLOW
-    broker.topics.create_acls(
-        [AclBinding(kind, name, pattern, "User:dashboard", "*", describe, allowed)]
+    broker.controller.writer.commit(
+        *broker.controller.acls.create_acls(
+            [AclBinding(kind, name, pattern, "User:dashboard", "*", describe, allowed)]
+        )
     )
 
 
@@ -436,6 +438,6 @@ async def test_reasons_are_told_to_who_may_describe_the_cluster(tmp_path: Path) 
             told.append(json.loads(broker.observer.health("").body))
             (tmp_path / "elsewhere").rename(data)
             allow(broker, ResourceType.CLUSTER, CLUSTER_NAME)
-            await broker.topics.durable()
+            await broker.controller.writer.durable()
     assert told[0] == {"status": "unavailable"}
     assert told[1]["reasons"]

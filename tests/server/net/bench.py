@@ -30,7 +30,7 @@ from kohort.server.cluster.nodes import LocalNodes
 from kohort.server.config import Config, ListenerConfig
 from kohort.server.fetch import FetchSessions
 from kohort.server.handlers import handler_module
-from kohort.server.metadata import INTERNAL
+from kohort.server.metadata import INTERNAL, MetadataImage
 from kohort.server.net import ConnectionLimits, Dispatcher, Listeners, Protection, Sasl
 from kohort.server.services import Services, random_ids
 from kohort.server.throttling import Throttling
@@ -202,6 +202,7 @@ class Wire:
             config=config,
             certificates=Certificates(config),
             topics=topics,
+            controller=nothing,
             groups=self.groups,
             transactions=nothing,
             markers=nothing,
@@ -210,7 +211,7 @@ class Wire:
             throttling=self.throttling,
             clock=SystemClock(),
             new_id=random_ids().__next__,
-            nodes=LocalNodes(topics, count=1, index=0, first_id=0, rack=None),
+            nodes=LocalNodes(topics, MetadataImage(), count=1, index=0, first_id=0, rack=None),
             node_id=0,
             cluster_id="cluster",
         )

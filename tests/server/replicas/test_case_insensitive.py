@@ -11,8 +11,7 @@ import pytest
 from kohort.errors import ErrorCode, KafkaError, KohortError
 from kohort.log.local import LocalDirectory
 from kohort.server.config.config import Config
-from kohort.server.topics import NewTopic
-from kohort.server.topics.topics import Topics
+from kohort.server.controller import NewTopic, open_controller
 from server.handlers.bench import START, batch_of
 
 
@@ -66,21 +65,26 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
 
 async def test_topic_names_that_differ_only_in_case_collide(folder: Path, tmp_path: Path) -> None:
     logs = LocalDirectory(folder / "data")
-    topics = Topics(logs, Config(), lambda: START)
-    topics.create("orders", 1)
+    controller = open_controller(logs, Config(), lambda: START)
+    controller.topics.create("orders", 1)
     with pytest.raises(KafkaError, match="collides with existing topic: orders") as caught:
-        topics.create("Orders", 1)
+        controller.topics.create("Orders", 1)
     assert caught.value.code is ErrorCode.invalid_topic_exception
-    created = await topics.create_each([NewTopic("A", 1), NewTopic("a", 1)])
+    created = await controller.topics.create_each([NewTopic("A", 1), NewTopic("a", 1)])
     assert [isinstance(each, KafkaError) for each in created] == [False, True]
-    topics.log("orders", 0).append(batch_of(b"a"), START)  # type: ignore[union-attr]
-    topics.delete("orders")
-    topics.flush()
-    assert topics.create("Orders", 1).partitions[0].end_offset == 0
-    await topics.durable()
+    controller.replicas.topics.log("orders", 0).append(batch_of(b"a"), START)  # type: ignore[union-attr]
+    controller.topics.delete("orders")
+    controller.writer.flush()
+    assert controller.topics.create("Orders", 1).partitions[0].end_offset == 0
+    await controller.writer.durable()
     logs.close()
     logs = LocalDirectory(folder / "data")
-    assert {each.name for each in Topics(logs, Config(), lambda: START).all()} == {"A", "Orders"}
+    assert {
+        each.name for each in open_controller(logs, Config(), lambda: START).replicas.topics.all()
+    } == {
+        "A",
+        "Orders",
+    }
     logs.close()
 
 
@@ -88,13 +92,13 @@ def test_a_data_directory_from_a_file_system_that_tells_them_apart(
     folder: Path, tmp_path: Path
 ) -> None:
     logs = LocalDirectory(tmp_path / "apart")
-    topics = Topics(logs, Config(), lambda: START)
+    controller = open_controller(logs, Config(), lambda: START)
     for name in ("orders", "Orders"):
-        topics.create(name, 1)
-    topics.flush()
+        controller.topics.create(name, 1)
+    controller.writer.flush()
     logs.close()
     shutil.copytree(tmp_path / "apart", folder / "data", dirs_exist_ok=True)
     logs = LocalDirectory(folder / "data")
     with pytest.raises(KohortError, match="tells upper from lower case"):
-        Topics(logs, Config(), lambda: START)
+        open_controller(logs, Config(), lambda: START)
     logs.close()

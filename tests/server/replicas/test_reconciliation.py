@@ -14,9 +14,8 @@ from kohort.log.directory_format import METADATA_ID
 from kohort.log.local import LocalDirectory
 from kohort.log.partition_mark import MARK, read_mark, write_mark
 from kohort.server.config.config import Config
+from kohort.server.controller import Controller, NewTopic, open_controller
 from kohort.server.metadata import METADATA
-from kohort.server.topics import NewTopic
-from kohort.server.topics.topics import Topics
 from kohort.types import TopicPartition
 from server.handlers.bench import START, batch_of
 
@@ -28,10 +27,10 @@ class Server:
         self.path = path
         self.logs: LocalDirectory | None = None
 
-    def start(self, *, is_case_insensitive: bool | None = None) -> Topics:
+    def start(self, *, is_case_insensitive: bool | None = None) -> Controller:
         self.stop()
         self.logs = LocalDirectory(self.path, is_case_insensitive=is_case_insensitive)
-        return Topics(self.logs, Config(), lambda: START)
+        return open_controller(self.logs, Config(), lambda: START)
 
     def stop(self) -> None:
         if self.logs is not None:
@@ -49,8 +48,8 @@ def server(tmp_path: Path) -> Iterator[Server]:
     made.stop()
 
 
-def fill(topics: Topics, topic: str, value: bytes = b"a") -> None:
-    topics.log(topic, 0).append(batch_of(value), START)  # type: ignore[union-attr]
+def fill(controller: Controller, topic: str, value: bytes = b"a") -> None:
+    controller.replicas.topics.log(topic, 0).append(batch_of(value), START)  # type: ignore[union-attr]
 
 
 def as_version_0_1(path: Path) -> None:
@@ -69,10 +68,10 @@ def flip_a_bit(mark: Path) -> bytes:
 
 def fill_two(server: Server) -> None:
     """Leave the topics orders, with a record in partition 0, and more."""
-    topics = server.start()
-    topics.create("orders", 2)
-    topics.create("more", 1)
-    fill(topics, "orders")
+    controller = server.start()
+    controller.topics.create("orders", 2)
+    controller.topics.create("more", 1)
+    fill(controller, "orders")
     server.stop()
 
 
@@ -80,7 +79,7 @@ class TestForeignDirectories:
     def test_foreign_directories_are_left_unchanged(
         self, server: Server, caplog: pytest.LogCaptureFixture
     ) -> None:
-        server.start().create("orders", 1)
+        server.start().topics.create("orders", 1)
         mine = server.path / "experiment-42"
         mine.mkdir()
         (mine / f"{0:020}.log").write_bytes(b"results")
@@ -90,12 +89,12 @@ class TestForeignDirectories:
         assert caplog.text.count("ignoring directories with partition names") == 1
 
     async def test_a_topic_of_that_name_is_refused(self, server: Server) -> None:
-        topics = server.start()
+        controller = server.start()
         (server.path / "experiment-1").mkdir()
         with pytest.raises(KafkaError, match="Move it out of the data directory") as caught:
-            topics.create("experiment", 2)
+            controller.topics.create("experiment", 2)
         assert caught.value.code is ErrorCode.invalid_topic_exception
-        created = await topics.create_each(
+        created = await controller.topics.create_each(
             [NewTopic("a", 1), NewTopic("experiment", 2), NewTopic("b", 1)]
         )
         assert [each.code if isinstance(each, KafkaError) else each.name for each in created] == [
@@ -103,10 +102,14 @@ class TestForeignDirectories:
             ErrorCode.invalid_topic_exception,
             "b",
         ]
-        topics.create("experiment", 1)
+        controller.topics.create("experiment", 1)
         with pytest.raises(KafkaError, match="experiment-1"):
-            topics.add_partitions("experiment", 2)
-        assert {each.name for each in server.start().all()} == {"a", "b", "experiment"}
+            controller.topics.add_partitions("experiment", 2)
+        assert {each.name for each in server.start().replicas.topics.all()} == {
+            "a",
+            "b",
+            "experiment",
+        }
 
     def test_a_foreign_directory_in_the_place_of_a_partition_makes_it_alone_unreadable(
         self, server: Server
@@ -117,19 +120,22 @@ class TestForeignDirectories:
         mark.unlink()
         (server.path / "orders-0" / "mine").write_bytes(b"results")
         before = os.listdir(server.path / "orders-0")
-        topics = server.start()
+        controller = server.start()
         with pytest.raises(KafkaError, match="the directory orders-0 has the name of") as caught:
-            topics.log("orders", 0).read(0, 1_000)  # type: ignore[union-attr]
+            controller.replicas.topics.log("orders", 0).read(0, 1_000)  # type: ignore[union-attr]
         assert caught.value.code is ErrorCode.kafka_storage_error
         assert "topic_id: " in caught.value.message
         assert server.logs is not None
         (told,) = server.logs.problems.texts(9)
         assert "move the directory away" in told
-        for other in (topics.log("orders", 1), topics.log("more", 0)):
+        for other in (
+            controller.replicas.topics.log("orders", 1),
+            controller.replicas.topics.log("more", 0),
+        ):
             other.append(batch_of(b"a"), START)  # type: ignore[union-attr]
-        topics.delete("more")
-        topics.delete("orders")
-        topics.flush()
+        controller.topics.delete("more")
+        controller.topics.delete("orders")
+        controller.writer.flush()
         assert sorted(os.listdir(server.path / "orders-0")) == sorted(before)
         mark.write_bytes(content)
         server.start()
@@ -148,7 +154,7 @@ class TestForeignDirectories:
         fill_two(server)
         content = flip_a_bit(server.path / "orders-0" / MARK)
         with pytest.raises(KafkaError, match="the directory orders-0 has the name of"):
-            server.start().log("orders", 0).read(0, 1_000)  # type: ignore[union-attr]
+            server.start().replicas.topics.log("orders", 0).read(0, 1_000)  # type: ignore[union-attr]
         server.stop()
         (server.path / "orders-0" / MARK).write_bytes(content)
         flip_a_bit(server.path / str(METADATA) / MARK)
@@ -164,14 +170,14 @@ class TestForeignDirectories:
 
         fill_two(server)
         swap()
-        topics = server.start()
+        controller = server.start()
         for name in ("orders", "more"):
             with pytest.raises(KafkaError, match="its topic_id is"):
-                topics.log(name, 0).read(0, 1_000)  # type: ignore[union-attr]
-        assert topics.log("orders", 1).end_offset == 0  # type: ignore[union-attr]
+                controller.replicas.topics.log(name, 0).read(0, 1_000)  # type: ignore[union-attr]
+        assert controller.replicas.topics.log("orders", 1).end_offset == 0  # type: ignore[union-attr]
         server.stop()
         swap()
-        assert server.start().log("orders", 0).end_offset == 1  # type: ignore[union-attr]
+        assert server.start().replicas.topics.log("orders", 0).end_offset == 1  # type: ignore[union-attr]
 
     @pytest.mark.parametrize("kind", ["file", "dangling link"])
     def test_a_file_in_the_place_of_a_partition_makes_it_alone_unreadable(
@@ -184,10 +190,10 @@ class TestForeignDirectories:
             place.write_bytes(b"mine")
         else:
             place.symlink_to(server.path / "nowhere")
-        topics = server.start()
+        controller = server.start()
         with pytest.raises(KafkaError, match="move the directory away"):
-            topics.log("orders", 0).read(0, 1_000)  # type: ignore[union-attr]
-        assert topics.log("more", 0).end_offset == 0  # type: ignore[union-attr]
+            controller.replicas.topics.log("orders", 0).read(0, 1_000)  # type: ignore[union-attr]
+        assert controller.replicas.topics.log("more", 0).end_offset == 0  # type: ignore[union-attr]
         assert os.path.lexists(place)
 
     def test_a_directory_whose_mark_is_restored_is_served_again(self, server: Server) -> None:
@@ -197,7 +203,7 @@ class TestForeignDirectories:
         mark.unlink()
         server.start()
         mark.write_bytes(content)
-        assert server.start().log("orders", 0).end_offset == 1  # type: ignore[union-attr]
+        assert server.start().replicas.topics.log("orders", 0).end_offset == 1  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("left", [0, 100])
@@ -210,61 +216,61 @@ def test_metadata_whose_end_is_missing(server: Server, left: int) -> None:
         server.start()
     assert not server.strays()
     stored.write_bytes(content)
-    assert server.start().log("orders", 0).end_offset == 1  # type: ignore[union-attr]
+    assert server.start().replicas.topics.log("orders", 0).end_offset == 1  # type: ignore[union-attr]
 
 
 class TestLeftovers:
     def test_a_namesake_never_gets_the_records(self, server: Server) -> None:
-        topics = server.start()
-        first = topics.create("orders", 1)
-        fill(topics, "orders")
-        topics.delete("orders")
-        topics.create("orders", 1)
+        controller = server.start()
+        first = controller.topics.create("orders", 1)
+        fill(controller, "orders")
+        controller.topics.delete("orders")
+        controller.topics.create("orders", 1)
         server.stop()
         # the directory of the first, as a worker leaves it that was away
         shutil.rmtree(server.path / "orders-0")
         (server.path / "orders-0").mkdir()
         write_mark(str(server.path / "orders-0"), first.id)
         (server.path / "orders-0" / f"{0:020}.log").write_bytes(batch_of(b"old"))
-        topics = server.start()
-        assert topics.log("orders", 0).end_offset == 0  # type: ignore[union-attr]
+        controller = server.start()
+        assert controller.replicas.topics.log("orders", 0).end_offset == 0  # type: ignore[union-attr]
         (stray,) = server.strays()
         assert read_mark(str(stray)) == first.id
         assert (stray / f"{0:020}.log").read_bytes() == batch_of(b"old")
 
     def test_a_growth_that_was_cut_short(self, server: Server) -> None:
-        topics = server.start()
-        orders = topics.create("orders", 1)
+        controller = server.start()
+        orders = controller.topics.create("orders", 1)
         assert server.logs is not None
         server.logs.directories.make({TopicPartition("orders", 1): orders.id})
-        assert len(server.start().create("more", 1).partitions) == 1
+        assert len(server.start().topics.create("more", 1).partitions) == 1
         assert [each.name.split(".")[0] for each in server.strays()] == ["orders-1"]
 
     def test_a_partition_that_is_missing_is_made_again(
         self, server: Server, caplog: pytest.LogCaptureFixture
     ) -> None:
-        orders = server.start().create("orders", 2)
+        orders = server.start().topics.create("orders", 2)
         server.stop()
         shutil.rmtree(server.path / "orders-1")
-        topics = server.start()
+        controller = server.start()
         assert "partition directories are missing" in caplog.text
-        assert topics.log("orders", 1).end_offset == 0  # type: ignore[union-attr]
+        assert controller.replicas.topics.log("orders", 1).end_offset == 0  # type: ignore[union-attr]
         assert read_mark(str(server.path / "orders-1")) == orders.id
 
 
 class TestVersion01:
     def test_partitions_of_version_0_1_are_marked_at_the_first_start(self, server: Server) -> None:
-        topics = server.start()
-        orders = topics.create("orders", 2)
-        fill(topics, "orders")
-        cluster_id = topics.cluster_id
+        controller = server.start()
+        orders = controller.topics.create("orders", 2)
+        fill(controller, "orders")
+        cluster_id = controller.image.cluster_id
         server.stop()
         as_version_0_1(server.path)
         (server.path / "experiment-42").mkdir()
         (server.path / "mine").mkdir()
-        topics = server.start()
-        assert topics.cluster_id == cluster_id
-        assert topics.log("orders", 0).end_offset == 1  # type: ignore[union-attr]
+        controller = server.start()
+        assert controller.image.cluster_id == cluster_id
+        assert controller.replicas.topics.log("orders", 0).end_offset == 1  # type: ignore[union-attr]
         assert read_mark(str(server.path / "orders-1")) == orders.id
         assert read_mark(str(server.path / f"{METADATA}")) == METADATA_ID
         assert os.listdir(server.path / "experiment-42") == []
@@ -272,14 +278,14 @@ class TestVersion01:
         assert server.strays() == []
 
     def test_a_migration_that_was_cut_short_is_completed(self, server: Server) -> None:
-        topics = server.start()
-        orders = topics.create("orders", 2)
-        fill(topics, "orders")
+        controller = server.start()
+        orders = controller.topics.create("orders", 2)
+        fill(controller, "orders")
         server.stop()
         as_version_0_1(server.path)
         write_mark(str(server.path / "orders-0"), orders.id)
-        topics = server.start()
-        assert topics.log("orders", 0).end_offset == 1  # type: ignore[union-attr]
+        controller = server.start()
+        assert controller.replicas.topics.log("orders", 0).end_offset == 1  # type: ignore[union-attr]
         assert read_mark(str(server.path / "orders-1")) == orders.id
 
     def test_interrupted_removals_of_version_0_1_are_completed(self, server: Server) -> None:
@@ -295,7 +301,7 @@ class TestVersion01:
 
 class TestMixedDirectories:
     def test_a_data_directory_without_its_metadata_is_refused(self, server: Server) -> None:
-        server.start().create("orders", 1)
+        server.start().topics.create("orders", 1)
         server.stop()
         shutil.rmtree(server.path / str(METADATA))
         with pytest.raises(KohortError, match=r"orders-0.*restore that directory from a copy"):
@@ -305,7 +311,7 @@ class TestMixedDirectories:
     def test_a_data_directory_with_the_metadata_of_another_cluster_is_refused(
         self, server: Server, tmp_path: Path
     ) -> None:
-        server.start().create("orders", 1)
+        server.start().topics.create("orders", 1)
         server.stop()
         other = Server(tmp_path / "other")
         other.start()
@@ -321,48 +327,52 @@ class TestCase:
     async def test_topic_names_that_differ_only_in_case_collide_without_case(
         self, server: Server
     ) -> None:
-        topics = server.start(is_case_insensitive=True)
-        topics.create("orders", 1)
+        controller = server.start(is_case_insensitive=True)
+        controller.topics.create("orders", 1)
         with pytest.raises(KafkaError, match="Topic 'Orders' collides with existing topic: orders"):
-            topics.create("Orders", 1)
-        created = await topics.create_each([NewTopic("A", 1), NewTopic("a", 1)])
+            controller.topics.create("Orders", 1)
+        created = await controller.topics.create_each([NewTopic("A", 1), NewTopic("a", 1)])
         assert [isinstance(each, KafkaError) for each in created] == [False, True]
-        topics.delete("orders")
-        topics.create("Orders", 1)
-        assert {each.name for each in server.start(is_case_insensitive=True).all()} == {
+        controller.topics.delete("orders")
+        controller.topics.create("Orders", 1)
+        assert {
+            each.name for each in server.start(is_case_insensitive=True).replicas.topics.all()
+        } == {
             "A",
             "Orders",
         }
 
     def test_topics_that_differ_in_case_are_kept_apart(self, server: Server) -> None:
-        topics = server.start()
+        controller = server.start()
         for name in ("orders", "Orders"):
-            topics.create(name, 1)
-        fill(topics, "Orders")
-        assert topics.log("orders", 0).end_offset == 0  # type: ignore[union-attr]
+            controller.topics.create(name, 1)
+        fill(controller, "Orders")
+        assert controller.replicas.topics.log("orders", 0).end_offset == 0  # type: ignore[union-attr]
         with pytest.raises(KohortError, match="tells upper from lower case"):
             server.start(is_case_insensitive=True)
 
 
 async def test_names_collide_within_one_request_too(server: Server) -> None:
-    topics = server.start()
-    created = await topics.create_each([NewTopic("a.b", 1), NewTopic("a_b", 1)])
+    controller = server.start()
+    created = await controller.topics.create_each([NewTopic("a.b", 1), NewTopic("a_b", 1)])
     assert [isinstance(each, KafkaError) for each in created] == [False, True]
-    topics.delete("a.b")
-    assert topics.create("a_b", 1).id != UUID(int=0)
+    controller.topics.delete("a.b")
+    assert controller.topics.create("a_b", 1).id != UUID(int=0)
 
 
 async def test_a_client_that_goes_away_does_not_cut_a_creation_short(server: Server) -> None:
-    topics = server.start()
-    creating = asyncio.ensure_future(topics.create_each([NewTopic("orders", 3)]))
+    controller = server.start()
+    creating = asyncio.ensure_future(controller.topics.create_each([NewTopic("orders", 3)]))
     await asyncio.sleep(0)
     creating.cancel()
     # the next change waits for the one before
-    (again, other) = await topics.create_each([NewTopic("orders", 1), NewTopic("more", 1)])
+    (again, other) = await controller.topics.create_each(
+        [NewTopic("orders", 1), NewTopic("more", 1)]
+    )
     assert isinstance(again, KafkaError)
     assert again.code is ErrorCode.topic_already_exists
     assert not isinstance(other, KafkaError)
-    orders = topics.get("orders")
+    orders = controller.replicas.topics.get("orders")
     assert orders is not None
     assert len(orders.partitions) == 3
     assert server.strays() == []

@@ -3,7 +3,7 @@
 import pytest
 
 from kohort.errors import KafkaError
-from kohort.server.topics.claimed_names import ClaimedNames
+from kohort.server.replicas import ClaimedNames
 
 
 def test_names_whose_metrics_collide_are_not_both_taken() -> None:

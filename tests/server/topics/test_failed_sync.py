@@ -18,9 +18,8 @@ from kohort.log import durability
 from kohort.log.local import LocalDirectory
 from kohort.server.config.config import Config
 from kohort.server.config.resources import ResourceType
+from kohort.server.controller import Controller, NewTopic, open_controller
 from kohort.server.metadata import METADATA, SupersededError
-from kohort.server.topics import NewTopic
-from kohort.server.topics.topics import Topics
 from kohort.types import TopicPartition
 from server.handlers.bench import START, batch_of
 
@@ -56,13 +55,13 @@ class Server:
         self.path = path
         self.logs: LocalDirectory
 
-    def start(self) -> Topics:
+    def start(self) -> Controller:
         self.logs = LocalDirectory(self.path)
-        self.topics = Topics(self.logs, Config(), lambda: START)
-        return self.topics
+        self.controller = open_controller(self.logs, Config(), lambda: START)
+        return self.controller
 
     def end(self) -> None:
-        self.topics.close()
+        self.controller.close()
         self.logs.close()
 
 
@@ -87,83 +86,87 @@ async def resumed(server: Server) -> None:
             await asyncio.sleep(0.01)
 
 
-def create(topics: Topics) -> None:
-    topics.create("more", 1)
+def create(controller: Controller) -> None:
+    controller.topics.create("more", 1)
 
 
-def grow(topics: Topics) -> None:
-    topics.add_partitions("orders", 3)
+def grow(controller: Controller) -> None:
+    controller.topics.add_partitions("orders", 3)
 
 
-def alter(topics: Topics) -> None:
-    topics.alter_configs("orders", {"retention.ms": "7"})
+def alter(controller: Controller) -> None:
+    controller.topics.alter_configs("orders", {"retention.ms": "7"})
 
 
-def alter_broker(topics: Topics) -> None:
-    topics.set_configs(ResourceType.BROKER, "0", {"log.segment.bytes": "1100000"})
+def alter_broker(controller: Controller) -> None:
+    controller.writer.commit(
+        *controller.configuration.set_configs(
+            ResourceType.BROKER, "0", {"log.segment.bytes": "1100000"}
+        )
+    )
 
 
-def delete(topics: Topics) -> None:
-    topics.delete("orders")
+def delete(controller: Controller) -> None:
+    controller.topics.delete("orders")
 
 
-def as_it_is(topics: Topics) -> list[Any]:
-    return [topics.configs_of(ResourceType.BROKER, "0")] + [
+def as_it_is(controller: Controller) -> list[Any]:
+    return [controller.configuration.configs_of(ResourceType.BROKER, "0")] + [
         (topic.name, topic.id, dict(topic.configs), [log.end_offset for log in topic.partitions])
-        for topic in topics.all()
+        for topic in controller.replicas.topics.all()
     ]
 
 
 @pytest.mark.parametrize("change", [create, grow, alter, alter_broker, delete])
 @pytest.mark.parametrize("number", [5, 28])
 async def test_a_change_whose_sync_failed_is_rolled_back(
-    server: Server, disk: Disk, change: Callable[[Topics], None], number: int
+    server: Server, disk: Disk, change: Callable[[Controller], None], number: int
 ) -> None:
-    topics = server.topics
-    topics.create("orders", 1)
-    topics.log("orders", 0).append(batch_of(b"a", b"b"), START)  # type: ignore[union-attr]
-    await topics.durable()
-    before = as_it_is(topics)
-    change(topics)
+    controller = server.controller
+    controller.topics.create("orders", 1)
+    controller.replicas.topics.log("orders", 0).append(batch_of(b"a", b"b"), START)  # type: ignore[union-attr]
+    await controller.writer.durable()
+    before = as_it_is(controller)
+    change(controller)
     disk.error = OSError(number, os.strerror(number))
     with pytest.raises(KafkaError, match=os.strerror(number)) as caught:
-        await topics.durable()
+        await controller.writer.durable()
     assert caught.value.code is ErrorCode.kafka_storage_error
-    assert as_it_is(topics) == before
+    assert as_it_is(controller) == before
     for each in (create, grow, alter, alter_broker, delete):
-        assert refused(lambda each=each: each(topics)) is ErrorCode.kafka_storage_error  # type: ignore[misc]
-    assert as_it_is(topics) == before
-    topics.log("orders", 0).read(0, 1_000)  # type: ignore[union-attr]
+        assert refused(lambda each=each: each(controller)) is ErrorCode.kafka_storage_error  # type: ignore[misc]
+    assert as_it_is(controller) == before
+    controller.replicas.topics.log("orders", 0).read(0, 1_000)  # type: ignore[union-attr]
     disk.error = None
     await resumed(server)
-    assert as_it_is(topics) == before
+    assert as_it_is(controller) == before
     server.end()
     assert as_it_is(server.start()) == before
     assert list(server.path.glob("*-stray")) == []
 
 
 async def test_broker_configs_that_are_taken_back_act_no_more(server: Server, disk: Disk) -> None:
-    topics = server.topics
-    log = topics.create("orders", 1).partitions[0]
-    await topics.durable()
-    alter_broker(topics)
-    await topics.reconfigured()
+    controller = server.controller
+    log = controller.topics.create("orders", 1).partitions[0]
+    await controller.writer.durable()
+    alter_broker(controller)
+    await controller.replicas.reconfigured()
     assert log.config.segment_bytes == 1_100_000
     disk.error = OSError(5, os.strerror(5))
     with pytest.raises(KafkaError):
-        await topics.durable()
-    await topics.reconfigured()
+        await controller.writer.durable()
+    await controller.replicas.reconfigured()
     assert log.config.segment_bytes == 1 << 30
 
 
 async def test_a_failed_sync_is_reported_and_service_resumes(
     server: Server, disk: Disk, caplog: pytest.LogCaptureFixture
 ) -> None:
-    topics = server.topics
-    topics.create("orders", 1)
+    controller = server.controller
+    controller.topics.create("orders", 1)
     disk.error = OSError(5, "Input/output error")
     with pytest.raises(KafkaError):
-        await topics.durable()
+        await controller.writer.durable()
     async with asyncio.timeout(30):
         while server.logs.problems.failed_syncs < 2:  # noqa: ASYNC110 - nothing tells of it
             await asyncio.sleep(0.01)
@@ -174,33 +177,33 @@ async def test_a_failed_sync_is_reported_and_service_resumes(
     await resumed(server)
     assert caplog.text.count("metadata changes were rolled back") == 1
     assert caplog.text.count("recovered; the error was") == 1
-    topics.create("orders", 2)
-    await topics.durable()
-    await topics.create_each([NewTopic("more", 1)])
+    controller.topics.create("orders", 2)
+    await controller.writer.durable()
+    await controller.topics.create_each([NewTopic("more", 1)])
     server.end()
-    assert {each.name for each in server.start().all()} == {"orders", "more"}
+    assert {each.name for each in server.start().replicas.topics.all()} == {"orders", "more"}
 
 
 async def test_a_change_whose_sync_failed_is_not_visible_after_a_kill(
     server: Server, disk: Disk, tmp_path: Path
 ) -> None:
-    server.topics.create("orders", 1)
+    server.controller.topics.create("orders", 1)
     disk.error = OSError(5, "Input/output error")
     with pytest.raises(KafkaError):
-        await server.topics.durable()
+        await server.controller.writer.durable()
     killed = Server(tmp_path / "killed")
     shutil.copytree(server.path, killed.path)  # what a kill leaves
     disk.error = None
-    assert list(killed.start().all()) == []
+    assert list(killed.start().replicas.topics.all()) == []
     killed.end()
 
 
 @pytest.mark.parametrize("change", ["create_each", "grow", "delete_each"])
 async def test_each_waiter_gets_the_failure(server: Server, disk: Disk, change: str) -> None:
-    topics = server.topics
-    topics.create("orders", 1)
-    await topics.durable()
-    before = as_it_is(topics)
+    controller = server.controller
+    controller.topics.create("orders", 1)
+    await controller.writer.durable()
+    before = as_it_is(controller)
     made = server.logs.directories.make
 
     def make(*arguments: Any) -> None:
@@ -209,25 +212,30 @@ async def test_each_waiter_gets_the_failure(server: Server, disk: Disk, change: 
 
     server.logs.directories.make = make  # type: ignore[method-assign]
     if change == "create_each":
-        (outcome,) = await topics.create_each([NewTopic("more", 1)])
+        (outcome,) = await controller.topics.create_each([NewTopic("more", 1)])
     elif change == "grow":
-        (outcome,) = await asyncio.gather(topics.grow("orders", 2), return_exceptions=True)  # type: ignore[assignment]
+        (outcome,) = await asyncio.gather(
+            controller.topics.grow("orders", 2),
+            return_exceptions=True,
+        )  # type: ignore[assignment]
     else:
         disk.error = OSError(5, "Input/output error")
-        outcome = (await topics.change(topics.delete_each(["orders"])))["orders"]
+        outcome = (await controller.writer.change(controller.topics.delete_each(["orders"])))[
+            "orders"
+        ]
     assert isinstance(outcome, KafkaError)
     assert outcome.code is ErrorCode.kafka_storage_error
-    assert as_it_is(topics) == before
+    assert as_it_is(controller) == before
 
 
 async def test_records_of_a_topic_that_is_taken_back_are_kept(server: Server, disk: Disk) -> None:
-    topics = server.topics
-    topics.create("orders", 1)
-    topics.log("orders", 0).append(batch_of(b"a"), START)  # type: ignore[union-attr]
+    controller = server.controller
+    controller.topics.create("orders", 1)
+    controller.replicas.topics.log("orders", 0).append(batch_of(b"a"), START)  # type: ignore[union-attr]
     disk.error = OSError(5, "Input/output error")
     with pytest.raises(KafkaError):
-        await topics.durable()
-    assert topics.get("orders") is None
+        await controller.writer.durable()
+    assert controller.replicas.topics.get("orders") is None
     (stray,) = server.path.glob("orders-0.*-stray")
     assert (stray / f"{0:020}.log").stat().st_size
 
@@ -235,10 +243,10 @@ async def test_records_of_a_topic_that_is_taken_back_are_kept(server: Server, di
 async def test_a_large_topic_that_is_restored_gives_way(
     server: Server, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    topics, total = server.topics, 2_000
+    controller, total = server.controller, 2_000
     disk.is_simulated = True
-    await topics.create_each([NewTopic("large", total)])
-    before = as_it_is(topics)
+    await controller.topics.create_each([NewTopic("large", total)])
+    before = as_it_is(controller)
     opened: list[set[TopicPartition]] = [set()]  # in each turn
     really = server.logs.open
 
@@ -248,14 +256,19 @@ async def test_a_large_topic_that_is_restored_gives_way(
 
     monkeypatch.setattr(server.logs, "open", note)
     disk.error = OSError(5, "Input/output error")
-    deletion = asyncio.create_task(topics.change(topics.delete_each(["large"])))
+    deletion = asyncio.create_task(
+        controller.writer.change(controller.topics.delete_each(["large"]))
+    )
     while not deletion.done():
         await asyncio.sleep(0)
         opened.append(set())
-        if topics.get("large") is None and any(opened):  # in between
-            assert refused(lambda: topics.plan("large", 1)) is ErrorCode.topic_already_exists
+        if controller.replicas.topics.get("large") is None and any(opened):  # in between
+            assert (
+                refused(lambda: controller.replication.create_topic("large", 1))
+                is ErrorCode.topic_already_exists
+            )
     assert deletion.result()["large"].code is ErrorCode.kafka_storage_error
-    assert as_it_is(topics) == before
+    assert as_it_is(controller) == before
     assert len(set().union(*opened)) == total
     first, second, *_ = (turn for turn in opened if turn)
     assert len(first) < total / 2
@@ -265,9 +278,9 @@ async def test_a_large_topic_that_is_restored_gives_way(
 async def test_a_log_that_cannot_be_opened_again_is_refused(
     server: Server, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    topics = server.topics
-    topics.create("orders", 2)
-    await topics.durable()
+    controller = server.controller
+    controller.topics.create("orders", 2)
+    await controller.writer.durable()
     really = server.logs.open
 
     def busy(partition: TopicPartition, *arguments: Any, **options: Any) -> Any:
@@ -276,14 +289,14 @@ async def test_a_log_that_cannot_be_opened_again_is_refused(
             raise OSError(16, "Device or resource busy")
         return really(partition, *arguments, **options)
 
-    topics.delete("orders")
+    controller.topics.delete("orders")
     disk.error = OSError(5, "Input/output error")
     monkeypatch.setattr(server.logs, "open", busy)
     with pytest.raises(KafkaError, match="Input/output error"):
-        await topics.durable()
-    topics.log("orders", 0).read(0, 1_000)  # type: ignore[union-attr]
+        await controller.writer.durable()
+    controller.replicas.topics.log("orders", 0).read(0, 1_000)  # type: ignore[union-attr]
     with pytest.raises(KafkaError, match="resource busy"):
-        topics.log("orders", 1).read(0, 1_000)  # type: ignore[union-attr]
+        controller.replicas.topics.log("orders", 1).read(0, 1_000)  # type: ignore[union-attr]
 
 
 async def test_failures_take_no_more_and_more_memory(
@@ -299,44 +312,44 @@ async def test_failures_take_no_more_and_more_memory(
     caplog.set_level(logging.CRITICAL, "kohort.topics")  # pytest keeps what is logged
     errors: weakref.WeakSet[OSError] = weakref.WeakSet()
     for _ in range(40):
-        server.topics.create("orders", 1)
-        first = server.topics.last_change
+        server.controller.topics.create("orders", 1)
+        first = server.controller.writer.last_change
         disk.error = BrokenError(5, "Input/output error")
         errors.add(disk.error)
         with pytest.raises(KafkaError):
-            await server.topics.durable(first)
+            await server.controller.writer.durable(first)
         disk.error = None
         await resumed(server)
     gc.collect()
     assert len(errors) < 20
     with pytest.raises(KafkaError):
-        await server.topics.durable(1 + first // 2)
+        await server.controller.writer.durable(1 + first // 2)
 
 
 async def test_a_refused_change_leaves_nothing_behind(server: Server, disk: Disk) -> None:
-    server.topics.create("orders", 1)
+    server.controller.topics.create("orders", 1)
     disk.error = OSError(5, "Input/output error")
     with pytest.raises(KafkaError):
-        await server.topics.durable()
+        await server.controller.writer.durable()
     lengths = set()
     for _ in range(20):
         with pytest.raises(KafkaError) as caught:
-            server.topics.reserve_producer_ids()
+            server.controller.reserve_producer_ids()
         assert caught.value.__cause__ is not None
         lengths.add(len(traceback.extract_tb(caught.value.__cause__.__traceback__)))
     assert len(lengths) == 1, "each failure has its own traceback"
 
 
 async def test_a_producer_id_is_never_given_twice(server: Server, disk: Disk) -> None:
-    topics = server.topics
-    refused_id = topics.reserve_producer_ids().start
+    controller = server.controller
+    refused_id = controller.reserve_producer_ids().start
     disk.error = OSError(5, "Input/output error")
     with pytest.raises(KafkaError):
-        await topics.durable()
+        await controller.writer.durable()
     disk.error = None
     await resumed(server)
-    given = topics.reserve_producer_ids().start
-    await topics.durable()
+    given = controller.reserve_producer_ids().start
+    await controller.writer.durable()
     assert given > refused_id
     server.end()
     assert server.start().reserve_producer_ids().start > given

@@ -17,11 +17,17 @@ from kohort.log.memory import MemoryDirectory
 from kohort.log.remote_log import RemoteLog
 from kohort.server.config import Config
 from kohort.server.config.resources import ResourceType
+from kohort.server.controller import (
+    Controller,
+    ForwardingController,
+    NewTopic,
+    forwarded_topic_changes,
+    open_controller,
+)
 from kohort.server.metadata import METADATA, ClusterIdRecord, TopicRecord, decode_batches
-from kohort.server.topics import NewTopic, followed
-from kohort.server.topics.followed import TOPICS_AT_ONCE, FollowedMetadata, FollowedTopics
+from kohort.server.replicas.metadata_loader import TOPICS_AT_ONCE
+from kohort.server.topics import FollowedMetadata
 from kohort.server.topics.metadata_log import METADATA_LOG, MetadataLog
-from kohort.server.topics.topics import Topics
 from kohort.types import Timestamp, TopicPartition
 
 WORKERS = 2
@@ -48,8 +54,10 @@ class Pair:
 
     def __init__(self, path: Path) -> None:
         self.directory = MemoryDirectory()
-        self.leader = Topics(self.directory, config(), lambda: NOW, lambda each: is_of(0, each))
-        self.logs = LocalDirectory(path, cluster_id=self.leader.cluster_id)
+        self.leader = open_controller(
+            self.directory, config(), lambda: NOW, lambda each: is_of(0, each)
+        )
+        self.logs = LocalDirectory(path, cluster_id=self.leader.image.cluster_id)
         self.start()
 
     def start(self) -> None:
@@ -57,14 +65,14 @@ class Pair:
         self.metadata = FollowedMetadata()
         for offset, record in decode_batches(self.logged()):
             self.metadata.replay(offset, record)
-        self.follower = FollowedTopics(
-            *(self.logs, config(), lambda: NOW, lambda each: is_of(1, each)),
+        self.follower = ForwardingController(
+            *(self.logs, config(), lambda each: is_of(1, each)),
             *(self.metadata, self),
         )
 
     async def create_each(self, wanted: Sequence[NewTopic]) -> list[KafkaError | None]:
         """As the controller of worker 1."""
-        created = await self.leader.create_each(wanted)
+        created = await self.leader.topics.create_each(wanted)
         return [each if isinstance(each, KafkaError) else None for each in created]
 
     async def allocate_producer_ids(self) -> range:
@@ -80,48 +88,48 @@ class Pair:
     def check(self, *names: str) -> None:
         """Both know these topics alone, and each has its share of the logs."""
         described = [
-            {each.name: each.record() for each in topics.all()}
-            for topics in (self.leader, self.follower)
+            {each.name: each.record() for each in controller.replicas.topics.all()}
+            for controller in (self.leader, self.follower)
         ]
         assert described[0] == described[1]
         assert set(described[0]) == set(names)
-        for worker, topics in enumerate((self.leader, self.follower)):
-            for topic in topics.all():
+        for worker, controller in enumerate((self.leader, self.follower)):
+            for topic in controller.replicas.topics.all():
                 for log in topic.partitions:
                     is_here = is_of(worker, log.topic_partition)
                     assert isinstance(log, RemoteLog) is not is_here
         assert set(self.logs.names()) == {
             log.topic_partition
-            for topic in self.follower.all()
+            for topic in self.follower.replicas.topics.all()
             for log in topic.partitions
             if is_of(1, log.topic_partition)
         }
 
 
 async def test_topics_come_grow_change_and_go_as_the_other_node_says(pair: "Pair") -> None:
-    await pair.leader.create_each([NewTopic("a", 4), NewTopic("b", 1), NewTopic("gone", 3)])
+    await pair.leader.topics.create_each([NewTopic("a", 4), NewTopic("b", 1), NewTopic("gone", 3)])
     await pair.follow()
     pair.check("a", "b", "gone")
-    await pair.leader.grow("a", 7)
-    pair.leader.alter_configs("b", {"retention.ms": "7"})
-    pair.leader.delete("gone")
-    await pair.leader.durable()
+    await pair.leader.topics.grow("a", 7)
+    pair.leader.topics.alter_configs("b", {"retention.ms": "7"})
+    pair.leader.topics.delete("gone")
+    await pair.leader.writer.durable()
     told: list[frozenset[str]] = []
-    pair.follower.on_deleted.append(lambda names: told.append(names) or ())
+    pair.follower.replicas.deletions.on_deleted.append(lambda names: told.append(names) or ())
     await pair.follow()
     pair.check("a", "b")
     assert told == [{"gone"}]
-    found = pair.follower.get("b")
+    found = pair.follower.replicas.topics.get("b")
     assert found is not None
     assert found.effective["retention.ms"] == 7
 
 
 async def test_a_node_that_starts_again_knows_what_was_logged_meanwhile(pair: "Pair") -> None:
-    await pair.leader.create_each([NewTopic("a", 4), NewTopic("gone", 4)])
+    await pair.leader.topics.create_each([NewTopic("a", 4), NewTopic("gone", 4)])
     await pair.follow()
-    pair.leader.delete("gone")
-    await pair.leader.grow("a", 6)
-    await pair.leader.durable()
+    pair.leader.topics.delete("gone")
+    await pair.leader.topics.grow("a", 6)
+    await pair.leader.writer.durable()
     pair.start()
     pair.check("a")
     await pair.follow()
@@ -129,16 +137,20 @@ async def test_a_node_that_starts_again_knows_what_was_logged_meanwhile(pair: "P
 
 
 async def test_a_topic_that_is_made_again_under_its_name_is_another_one(pair: "Pair") -> None:
-    await pair.leader.create_each([NewTopic("t", 4)])
+    await pair.leader.topics.create_each([NewTopic("t", 4)])
     await pair.follow()
     forgetting = asyncio.Event()
-    pair.follower.on_deleted.append(lambda _: [asyncio.create_task(_wait(forgetting))])
-    pair.leader.delete("t")
-    await pair.leader.durable()
-    await pair.leader.create_each([NewTopic("t", 2)])
+    pair.follower.replicas.deletions.on_deleted.append(
+        lambda _: [asyncio.create_task(_wait(forgetting))]
+    )
+    pair.leader.topics.delete("t")
+    await pair.leader.writer.durable()
+    await pair.leader.topics.create_each([NewTopic("t", 2)])
     following = asyncio.create_task(pair.follow())
     await asyncio.sleep(0.01)
-    assert pair.follower.get("t") is None  # offsets of the old one are still being forgotten
+    assert (
+        pair.follower.replicas.topics.get("t") is None
+    )  # offsets of the old one are still being forgotten
     forgetting.set()
     await following
     pair.check("t")
@@ -149,11 +161,11 @@ async def _wait(event: asyncio.Event) -> None:
 
 
 async def test_records_are_followed_once(pair: "Pair") -> None:
-    await pair.leader.create_each([NewTopic("t", 4)])
+    await pair.leader.topics.create_each([NewTopic("t", 4)])
     await pair.follow()
-    version = pair.follower.version
+    version = pair.follower.replicas.topics.version
     await pair.follow()
-    assert pair.follower.version == version
+    assert pair.follower.replicas.topics.version == version
 
 
 async def test_a_partition_without_room_is_refused_until_there_is_some(
@@ -161,11 +173,11 @@ async def test_a_partition_without_room_is_refused_until_there_is_some(
 ) -> None:
     with monkeypatch.context() as full:
         full.setattr(pair.logs.directories, "make", _no_room)
-        await pair.leader.create_each([NewTopic("t", 4), NewTopic("gone", 4)])
+        await pair.leader.topics.create_each([NewTopic("t", 4), NewTopic("gone", 4)])
         await pair.follow()
-        await pair.leader.grow("t", 8)
-        pair.leader.delete("gone")
-        await pair.leader.durable()
+        await pair.leader.topics.grow("t", 8)
+        pair.leader.topics.delete("gone")
+        await pair.leader.writer.durable()
         await pair.follow()
         errors = {error_of(log) for log in partitions_of(pair, "t")}
         assert errors == {ErrorCode.kafka_storage_error, ErrorCode.not_leader_or_follower}
@@ -191,7 +203,7 @@ async def test_a_log_that_cannot_be_opened_costs_one_partition(
         return open_log(partition, settings, leader_epoch=leader_epoch)
 
     monkeypatch.setattr(pair.logs, "open", fail_once)
-    await pair.leader.create_each([NewTopic("t", 8)])
+    await pair.leader.topics.create_each([NewTopic("t", 8)])
     await pair.follow()
     pair.check("t")
     errors = Counter(error_of(log) for log in partitions_of(pair, "t"))
@@ -200,7 +212,7 @@ async def test_a_log_that_cannot_be_opened_costs_one_partition(
 
 
 def partitions_of(pair: "Pair", name: str) -> Sequence[Log]:
-    found = pair.follower.get(name)
+    found = pair.follower.replicas.topics.get(name)
     assert found is not None
     return found.partitions
 
@@ -223,8 +235,8 @@ async def test_places_of_many_topics_are_made_together(
         lambda places: (made.append(len(places)), make(places)),
     )
     names = [f"t{number}" for number in range(TOPICS_AT_ONCE)]
-    await pair.leader.create_each([NewTopic(name, 2) for name in names])
-    await pair.leader.grow("t0", 5)
+    await pair.leader.topics.create_each([NewTopic(name, 2) for name in names])
+    await pair.leader.topics.grow("t0", 5)
     await pair.follow()
     pair.check(*names)
     assert len(made) <= 2
@@ -236,7 +248,7 @@ async def test_a_name_that_is_taken_refuses_its_topic_alone(pair: "Pair", tmp_pa
         topic for topic in map("t{}".format, range(20)) if is_of(1, TopicPartition(topic, 0))
     )
     (tmp_path / f"{taken}-0").mkdir()
-    await pair.leader.create_each([NewTopic(name, 1) for name in (taken, *others)])
+    await pair.leader.topics.create_each([NewTopic(name, 1) for name in (taken, *others)])
     await pair.follow()
     for name in others:
         assert error_of(partitions_of(pair, name)[0]) is None
@@ -248,10 +260,14 @@ def _no_room(_: object) -> None:
     raise OSError(28, "No space left on device")
 
 
+def set_configs(controller: Controller, *configs: Any) -> None:
+    controller.writer.commit(*controller.configuration.set_configs(*configs))
+
+
 async def test_only_the_other_node_changes_anything(pair: "Pair") -> None:
     for change in (
-        lambda: pair.follower.create("t", 1),
-        lambda: pair.follower.set_configs(ResourceType.BROKER, "", {"num.partitions": "3"}),
+        lambda: pair.follower.topics.create("t", 1),
+        lambda: set_configs(pair.follower, ResourceType.BROKER, "", {"num.partitions": "3"}),
         lambda: pair.follower.reserve_producer_ids(),
     ):
         with pytest.raises(KafkaError) as caught:
@@ -260,7 +276,9 @@ async def test_only_the_other_node_changes_anything(pair: "Pair") -> None:
 
 
 async def test_topics_are_made_by_the_other_node(pair: "Pair") -> None:
-    following = asyncio.create_task(pair.follower.create_each([NewTopic("t", 4), NewTopic("", 1)]))
+    following = asyncio.create_task(
+        pair.follower.topics.create_each([NewTopic("t", 4), NewTopic("", 1)])
+    )
     made, refused = await following
     assert isinstance(made, KafkaError)
     assert made.code is ErrorCode.unknown_topic_or_partition  # it has not followed yet
@@ -273,7 +291,7 @@ async def test_topics_are_made_by_the_other_node(pair: "Pair") -> None:
 async def test_a_topic_is_asked_for_once_while_the_other_node_hangs(
     pair: "Pair", monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(followed, "CREATED_WITHIN_S", 0.01)
+    monkeypatch.setattr(forwarded_topic_changes, "CREATED_WITHIN_S", 0.01)
     asked: list[Sequence[NewTopic]] = []
     responds = asyncio.Event()
     create_each = pair.create_each
@@ -285,12 +303,12 @@ async def test_a_topic_is_asked_for_once_while_the_other_node_hangs(
 
     monkeypatch.setattr(pair, "create_each", hang)
     for _ in range(2):
-        (unknown,) = await pair.follower.create_each([NewTopic("t", 4)])
+        (unknown,) = await pair.follower.topics.create_each([NewTopic("t", 4)])
         assert isinstance(unknown, KafkaError)
         assert unknown.code is ErrorCode.unknown_topic_or_partition
     assert len(asked) == 1
     responds.set()
-    while pair.leader.get("t") is None:  # noqa: ASYNC110 (nothing tells of it)
+    while pair.leader.replicas.topics.get("t") is None:  # noqa: ASYNC110 (nothing tells of it)
         await asyncio.sleep(0)
     await pair.follow()
     pair.check("t")
@@ -298,8 +316,8 @@ async def test_a_topic_is_asked_for_once_while_the_other_node_hangs(
 
 async def test_producer_ids_are_those_of_the_other_node(pair: "Pair") -> None:
     given = []
-    for topics in (pair.leader, pair.follower) * 3:
-        ids = topics.producer_ids
+    for controller in (pair.leader, pair.follower) * 3:
+        ids = controller.producer_ids
         await ids.fill()
         given += [ids.next() for _ in range(50)]
     assert len(set(given)) == 300

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from kohort.server.topics import followers as module
-from kohort.server.topics.followers import Followers
+from kohort.server.controller import followers as module
+from kohort.server.controller.followers import Followers
 
 
 async def test_a_change_waits_until_all_know_it() -> None:

@@ -24,8 +24,7 @@ from kohort.log import durability
 from kohort.log.local import LocalDirectory
 from kohort.log.partition_mark import MARK, decode_mark
 from kohort.server.config.config import Config
-from kohort.server.topics import NewTopic
-from kohort.server.topics.topics import Topics
+from kohort.server.controller import NewTopic, open_controller
 from log.power_loss import VolatileDisk
 from server.handlers.bench import START, batch_of
 
@@ -78,7 +77,7 @@ class TopicsMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         self.fault = None
-        self.topics.close()
+        self.controller.close()
         self.end()
         self.recording.close()
         self.opened.close()
@@ -100,7 +99,8 @@ class TopicsMachine(RuleBasedStateMachine):
     def start(self) -> None:
         self.logs = LocalDirectory(self.path, is_case_insensitive=self.ignores_case)
         try:
-            self.topics = Topics(self.logs, Config(), lambda: START)
+            self.controller = open_controller(self.logs, Config(), lambda: START)
+            self.topics = self.controller.replicas.topics
             self.logs.confirm_start()
         except BaseException:
             self.end()
@@ -170,7 +170,7 @@ class TopicsMachine(RuleBasedStateMachine):
             self.create(name, partitions, fault)
 
     def create(self, name: str, partitions: int, fault: tuple[str, int] | None) -> None:
-        work = self.topics.create_each([NewTopic(name, partitions)])
+        work = self.controller.topics.create_each([NewTopic(name, partitions)])
         if self.change(name, work, None, fault):
             topic = self.topics.get(name)
             assert topic is not None
@@ -187,14 +187,16 @@ class TopicsMachine(RuleBasedStateMachine):
         after = before._replace(partitions=before.partitions + more)
 
         async def work() -> list[Any]:
-            return [await self.topics.grow(name, after.partitions)]
+            return [await self.controller.topics.grow(name, after.partitions)]
 
         if self.change(name, work(), after, fault):
             self.acknowledged[name] = after
 
     def delete(self, name: str, fault: tuple[str, int] | None) -> None:
         async def work() -> list[Any]:
-            refused = await self.topics.change(self.topics.delete_each([name]))
+            refused = await self.controller.writer.change(
+                self.controller.topics.delete_each([name])
+            )
             return [refused.get(name)]
 
         if self.change(name, work(), None, fault):
@@ -240,7 +242,7 @@ class TopicsMachine(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
-        self.topics.close()
+        self.controller.close()
         self.end()
         self.fault = None
         self.start()
@@ -250,7 +252,7 @@ class TopicsMachine(RuleBasedStateMachine):
         before, former = self.path, self.logs
         # Threads may still be removing what is no partition's.
         shutil.copytree(before, self.move(), ignore=shutil.ignore_patterns("~*"))
-        self.topics.close()
+        self.controller.close()
         self.fault = None
         former.close()
         self.record()
@@ -260,7 +262,7 @@ class TopicsMachine(RuleBasedStateMachine):
     def lose_power(self, seed: int) -> None:
         former, operations = self.logs, len(self.disk.operations)
         self.disk.remains(operations, seed, self.move())
-        self.topics.close()
+        self.controller.close()
         self.fault = None
         former.close()
         (self.path / ".lock").write_text("1\nanother-boot\n")
@@ -270,7 +272,7 @@ class TopicsMachine(RuleBasedStateMachine):
 
     @rule(fault=FAULTS)
     def start_on_a_broken_disk(self, fault: tuple[str, int]) -> None:
-        self.topics.close()
+        self.controller.close()
         self.fault = None
         self.end()
         self.fault = fault

@@ -10,9 +10,8 @@ from kohort.errors import KafkaError
 from kohort.log.local import LocalDirectory
 from kohort.log.partition_mark import read_mark
 from kohort.server.config.config import Config
+from kohort.server.controller import NewTopic, open_controller
 from kohort.server.replicas import Topic
-from kohort.server.topics import NewTopic
-from kohort.server.topics.topics import Topics
 from log.power_loss import VolatileDisk
 from server.handlers.bench import START, batch_of
 
@@ -38,10 +37,10 @@ class Promise(NamedTuple):
 async def scenario(disk: VolatileDisk, path: Path, durability: Any) -> None:
     """Create, grow, alter, produce, delete and create again, promising what clients are told."""
     logs = LocalDirectory(path, durability=durability)
-    topics = Topics(logs, Config(), lambda: START)
+    controller = open_controller(logs, Config(), lambda: START)
 
     def promise(name: str, records: int = 0) -> None:
-        topic = topics.get(name)
+        topic = controller.replicas.topics.get(name)
         if topic is None:
             disk.mark(Promise(name, None))
         else:
@@ -50,36 +49,36 @@ async def scenario(disk: VolatileDisk, path: Path, durability: Any) -> None:
 
     disk.mark(Attempt("a"))
     disk.mark(Attempt("b"))
-    await topics.create_each([NewTopic("a", 2), NewTopic("b", 1)])
-    await topics.durable()
+    await controller.topics.create_each([NewTopic("a", 2), NewTopic("b", 1)])
+    await controller.writer.durable()
     promise("a")
     promise("b")
     disk.mark(Attempt("a"))
-    await topics.grow("a", 3)
-    await topics.durable()
+    await controller.topics.grow("a", 3)
+    await controller.writer.durable()
     promise("a")
     disk.mark(Attempt("a"))
-    topics.alter_configs("a", {"retention.ms": "-1"})
-    await topics.durable()
+    controller.topics.alter_configs("a", {"retention.ms": "-1"})
+    await controller.writer.durable()
     promise("a")
-    log = topics.log("b", 0)
+    log = controller.replicas.topics.log("b", 0)
     assert log is not None
     log.append(batch_of(b"1", b"2"), START)
     await log.durable()
     promise("b", records=2 if durability == "fsync" else 0)
     disk.mark(Attempt("a"))
-    topics.delete("a")
-    await topics.durable()
+    controller.topics.delete("a")
+    await controller.writer.durable()
     promise("a")
     disk.mark(Attempt("a"))
-    created = await topics.create_each([NewTopic("a", 1)])
+    created = await controller.topics.create_each([NewTopic("a", 1)])
     assert not isinstance(created[0], KafkaError)
-    await topics.durable()
+    await controller.writer.durable()
     promise("a")
     disk.mark(Attempt("b"))
-    topics.delete("b")
-    topics.create("b", 1)  # at once, as an embedding program does
-    await topics.durable()
+    controller.topics.delete("b")
+    controller.topics.create("b", 1)  # at once, as an embedding program does
+    await controller.writer.durable()
     promise("b")
     logs.close()
 
@@ -90,18 +89,18 @@ def check(path: Path, promises: list[Any]) -> None:
         (path / ".lock").write_text("1\nanother-boot\n")
     logs = LocalDirectory(path)
     try:
-        topics = Topics(logs, Config(), lambda: START)
+        controller = open_controller(logs, Config(), lambda: START)
         for last in {each.topic: each for each in promises}.values():
             if isinstance(last, Promise):
-                hold(topics.get(last.topic), last)
-        for topic in topics.all():
+                hold(controller.replicas.topics.get(last.topic), last)
+        for topic in controller.replicas.topics.all():
             for log in topic.partitions:
                 assert read_mark(str(path / str(log.topic_partition))) == topic.id
                 assert log.end_offset in (0, 2)
         # What was left over does not get in the way of new topics.
         for name in ("a", "b", "c"):
-            if topics.get(name) is None:
-                assert topics.create(name, 2).partitions[0].end_offset == 0
+            if controller.replicas.topics.get(name) is None:
+                assert controller.topics.create(name, 2).partitions[0].end_offset == 0
     finally:
         logs.close()
 

@@ -9,9 +9,10 @@ from uuid import UUID
 import pytest
 
 from kohort.errors import ErrorCode, KafkaError
+from kohort.log.partition_mark import new_cluster_id
+from kohort.server.controller import NewTopic
 from kohort.server.metadata import METADATA
-from kohort.server.topics import NewTopic
-from kohort.server.topics.topics import Topics, new_cluster_id
+from kohort.server.replicas import Topics
 from kohort.types import TopicPartition
 from server.faulty_logs import EVERY_PARTITION
 from server.handlers.bench import HandlerBench
@@ -31,18 +32,20 @@ def refused(act: Callable[[], object]) -> ErrorCode:
 
 
 def test_topics_configs_and_records_survive_a_restart(bench: HandlerBench) -> None:
-    bench.topics.create("orders", 3, {"retention.ms": "7"})
-    bench.topics.create("__consumer_offsets", 2, {"cleanup.policy": "compact"}, internal=True)
-    bench.topics.create("gone", 1)
-    bench.topics.delete("gone")
-    bench.topics.add_partitions("orders", 5)
-    bench.topics.alter_configs("orders", {"retention.bytes": "9"})
+    bench.controller.topics.create("orders", 3, {"retention.ms": "7"})
+    bench.controller.topics.create(
+        "__consumer_offsets", 2, {"cleanup.policy": "compact"}, internal=True
+    )
+    bench.controller.topics.create("gone", 1)
+    bench.controller.topics.delete("gone")
+    bench.controller.topics.add_partitions("orders", 5)
+    bench.controller.topics.alter_configs("orders", {"retention.bytes": "9"})
     bench.fill("orders", 4)
-    before, cluster_id = snapshot(bench.topics), bench.topics.cluster_id
+    before, cluster_id = snapshot(bench.topics), bench.controller.image.cluster_id
     bench.restart()
     assert snapshot(bench.topics) == before
     assert before["orders"][1:] == (5, {"retention.bytes": "9"}, False)
-    assert bench.topics.cluster_id == cluster_id
+    assert bench.controller.image.cluster_id == cluster_id
     orders = bench.topics.get("orders")
     assert orders is not None
     assert bench.topics.by_id(orders.id) is orders
@@ -51,7 +54,7 @@ def test_topics_configs_and_records_survive_a_restart(bench: HandlerBench) -> No
 
 
 def test_a_topic_takes_appends_as_soon_as_it_is_there(bench: HandlerBench) -> None:
-    topic = bench.topics.create("orders", 2)
+    topic = bench.controller.topics.create("orders", 2)
     bench.fill("orders", 1)
     assert topic.partitions[1].end_offset == 1
     assert bench.topics.log("orders", 1) is topic.partitions[1]
@@ -60,7 +63,7 @@ def test_a_topic_takes_appends_as_soon_as_it_is_there(bench: HandlerBench) -> No
 
 
 def test_invalid_changes_of_topics_are_refused(bench: HandlerBench) -> None:
-    create = bench.topics.create
+    create = bench.controller.topics.create
     create("a.b", 1)
     assert refused(lambda: create("a.b", 1)) is ErrorCode.topic_already_exists
     assert refused(lambda: create("a_b", 1)) is ErrorCode.invalid_topic_exception
@@ -68,36 +71,44 @@ def test_invalid_changes_of_topics_are_refused(bench: HandlerBench) -> None:
     assert refused(lambda: create("c", 0)) is ErrorCode.invalid_partitions
     assert refused(lambda: create("c", 10_001)) is ErrorCode.policy_violation
     assert refused(lambda: create("c", 1, {"foo": "1"})) is ErrorCode.invalid_config
-    assert refused(lambda: bench.topics.add_partitions("a.b", 1)) is ErrorCode.invalid_partitions
-    for act in (bench.topics.delete, lambda name: bench.topics.add_partitions(name, 2)):
+    assert (
+        refused(lambda: bench.controller.topics.add_partitions("a.b", 1))
+        is ErrorCode.invalid_partitions
+    )
+    for act in (
+        bench.controller.topics.delete,
+        lambda name: bench.controller.topics.add_partitions(name, 2),
+    ):
         assert refused(lambda act=act: act("nope")) is ErrorCode.unknown_topic_or_partition  # type: ignore[misc]
     assert list(snapshot(bench.topics)) == ["a.b"]
 
 
 def test_a_name_is_free_again_after_deletion_and_the_records_are_gone(bench: HandlerBench) -> None:
-    first = bench.topics.create("a.b", 1)
+    first = bench.controller.topics.create("a.b", 1)
     bench.fill("a.b")
     told: list[frozenset[str]] = []
-    bench.topics.on_deleted.append(told.append)
-    bench.topics.delete("a.b")
+    bench.controller.replicas.deletions.on_deleted.append(told.append)
+    bench.controller.topics.delete("a.b")
     assert told == [], "a power loss may still bring the topic back"
-    bench.topics.flush()
+    bench.controller.writer.flush()
     assert told == [frozenset({"a.b"})]
     assert bench.topics.by_id(first.id) is None
-    second = bench.topics.create("a_b", 1)
-    bench.topics.delete("a_b")
-    third = bench.topics.create("a.b", 1)
+    second = bench.controller.topics.create("a_b", 1)
+    bench.controller.topics.delete("a_b")
+    third = bench.controller.topics.create("a.b", 1)
     assert len({first.id, second.id, third.id}) == 3
     assert third.partitions[0].end_offset == 0
 
 
 async def test_a_name_is_free_once_the_offsets_of_its_topic_are_gone(bench: HandlerBench) -> None:
     gone = asyncio.Event()
-    bench.topics.on_deleted.append(lambda names: [asyncio.create_task(wait_for(gone))])
-    bench.topics.create("a.b", 1)
-    bench.topics.delete("a.b")
-    await bench.topics.durable()
-    creating = asyncio.ensure_future(bench.topics.create_each([NewTopic("a.b", 1)]))
+    bench.controller.replicas.deletions.on_deleted.append(
+        lambda names: [asyncio.create_task(wait_for(gone))]
+    )
+    bench.controller.topics.create("a.b", 1)
+    bench.controller.topics.delete("a.b")
+    await bench.controller.writer.durable()
+    creating = asyncio.ensure_future(bench.controller.topics.create_each([NewTopic("a.b", 1)]))
     await asyncio.wait((creating,), timeout=0.05)
     assert not creating.done()
     gone.set()
@@ -110,7 +121,7 @@ async def wait_for(event: asyncio.Event) -> None:
 
 
 def test_marked_logs_that_belong_to_no_topic_are_set_aside_at_start(bench: HandlerBench) -> None:
-    orders = bench.topics.create("orders", 2)
+    orders = bench.controller.topics.create("orders", 2)
     bench.directory.directories.make(
         {TopicPartition("never-created", 0): UUID(int=9), TopicPartition("orders", 2): orders.id}
     )
@@ -120,11 +131,15 @@ def test_marked_logs_that_belong_to_no_topic_are_set_aside_at_start(bench: Handl
 
 def test_a_creation_that_fails_leaves_nothing(bench: HandlerBench) -> None:
     bench.directory.fail("open", TopicPartition("orders", 2))
-    assert refused(lambda: bench.topics.create("orders", 3)) is ErrorCode.kafka_storage_error
-    assert set(bench.directory.names()) == {METADATA}
-    bench.topics.create("orders", 2)
     assert (
-        refused(lambda: bench.topics.add_partitions("orders", 3)) is ErrorCode.kafka_storage_error
+        refused(lambda: bench.controller.topics.create("orders", 3))
+        is ErrorCode.kafka_storage_error
+    )
+    assert set(bench.directory.names()) == {METADATA}
+    bench.controller.topics.create("orders", 2)
+    assert (
+        refused(lambda: bench.controller.topics.add_partitions("orders", 3))
+        is ErrorCode.kafka_storage_error
     )
     assert snapshot(bench.topics)["orders"][1] == 2
     bench.restart()
@@ -132,16 +147,20 @@ def test_a_creation_that_fails_leaves_nothing(bench: HandlerBench) -> None:
 
 
 def test_a_record_that_cannot_be_appended_changes_nothing(bench: HandlerBench) -> None:
-    bench.topics.create("orders", 1)
+    bench.controller.topics.create("orders", 1)
     before = snapshot(bench.topics)
     bench.directory.fail("append", METADATA)
     for act in (
-        lambda: bench.topics.create("more", 1),
-        lambda: bench.topics.delete("orders"),
-        lambda: bench.topics.add_partitions("orders", 2),
-        lambda: bench.topics.alter_configs("orders", {"retention.ms": "1"}),
-        lambda: bench.topics.set_quotas({(("user", "a"),): {"producer_byte_rate": 1.0}}),
-        bench.topics.reserve_producer_ids,
+        lambda: bench.controller.topics.create("more", 1),
+        lambda: bench.controller.topics.delete("orders"),
+        lambda: bench.controller.topics.add_partitions("orders", 2),
+        lambda: bench.controller.topics.alter_configs("orders", {"retention.ms": "1"}),
+        lambda: bench.controller.writer.commit(
+            *bench.controller.client_quotas.alter_quotas(
+                {(("user", "a"),): {"producer_byte_rate": 1.0}}
+            )
+        ),
+        bench.controller.reserve_producer_ids,
     ):
         assert refused(act) is ErrorCode.kafka_storage_error
     assert snapshot(bench.topics) == before
@@ -149,19 +168,19 @@ def test_a_record_that_cannot_be_appended_changes_nothing(bench: HandlerBench) -
 
 
 def test_files_that_could_not_be_removed_do_not_come_back(bench: HandlerBench) -> None:
-    bench.topics.create("orders", 1)
+    bench.controller.topics.create("orders", 1)
     bench.fill("orders")
     bench.directory.fail("remove", EVERY_PARTITION)
-    bench.topics.delete("orders")
-    bench.topics.flush()
+    bench.controller.topics.delete("orders")
+    bench.controller.writer.flush()
     bench.directory.heal()
-    assert bench.topics.create("orders", 1).partitions[0].end_offset == 0
+    assert bench.controller.topics.create("orders", 1).partitions[0].end_offset == 0
 
 
 def test_producer_ids_are_never_given_twice(bench: HandlerBench) -> None:
-    given_ids = [bench.topics.reserve_producer_ids().start for _ in range(3)]
+    given_ids = [bench.controller.reserve_producer_ids().start for _ in range(3)]
     bench.restart()
-    given_ids.append(bench.topics.reserve_producer_ids().start)
+    given_ids.append(bench.controller.reserve_producer_ids().start)
     assert len(set(given_ids)) == 4
 
 
@@ -178,7 +197,7 @@ def test_a_change_that_is_cancelled_before_it_begins(
 ) -> None:
     async def stop_at_once() -> None:
         for _ in range(2):  # the second waits for the first
-            creation = bench.topics.create_each([NewTopic("orders", 1)])
+            creation = bench.controller.topics.create_each([NewTopic("orders", 1)])
             asyncio.get_running_loop().create_task(creation)
         await asyncio.sleep(0)
         await asyncio.sleep(0)

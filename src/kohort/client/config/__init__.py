@@ -21,12 +21,7 @@ from kohort.client.config.consumer_config import ConsumerConfig
 from kohort.client.config.consumer_options import ConsumerOptions
 from kohort.client.config.group_config import GroupConfig, GroupEvent
 from kohort.client.config.group_options import GroupOptions
-from kohort.client.config.producer_config import (
-    Acks,
-    Partitioner,
-    PartitionerName,
-    ProducerConfig,
-)
+from kohort.client.config.producer_config import Acks, Partitioner, PartitionerName, ProducerConfig
 from kohort.client.config.producer_options import ProducerOptions
 from kohort.client.config.start_offset import (
     OUT_OF_RANGE,

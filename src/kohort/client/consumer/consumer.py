@@ -17,14 +17,7 @@ from typing import Final, Generic, Self, Unpack, cast
 from uuid import UUID
 
 from kohort.client.admin import Admin
-from kohort.client.cluster import (
-    EARLIEST,
-    LATEST,
-    Cluster,
-    Offset,
-    list_offsets,
-    open_cluster,
-)
+from kohort.client.cluster import EARLIEST, LATEST, Cluster, Offset, list_offsets, open_cluster
 from kohort.client.concurrency import own_loop, to_its_end
 from kohort.client.config import (
     OUT_OF_RANGE,

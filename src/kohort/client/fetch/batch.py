@@ -13,13 +13,7 @@ from kohort.client.fetch.machine_code import machine_code
 from kohort.client.record import K, Record, V
 from kohort.errors import ErrorCode, KafkaError, KohortError, fresh
 from kohort.protocol.aborted_transactions import committed_batches
-from kohort.protocol.batch_format import (
-    MAGIC,
-    MAGIC_AT,
-    Header,
-    crc_is_right,
-    iterate,
-)
+from kohort.protocol.batch_format import MAGIC, MAGIC_AT, Header, crc_is_right, iterate
 from kohort.protocol.compression import Buffer
 from kohort.types import TopicPartition
 

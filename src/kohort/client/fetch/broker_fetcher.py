@@ -18,12 +18,7 @@ from kohort.client.fetch.counters import FetchCounters
 from kohort.client.fetch.partition import FetchPartition
 from kohort.client.fetch.position_resolver import PositionResolver
 from kohort.client.fetch.request import FetchSettings, fetch
-from kohort.client.fetch.response import (
-    NO_REPLICA,
-    FetchResponse,
-    PartitionResponse,
-    error_code,
-)
+from kohort.client.fetch.response import NO_REPLICA, FetchResponse, PartitionResponse, error_code
 from kohort.client.fetch.session import (
     FetchSessionHandler,
     RequestedPartition,

@@ -11,15 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from kohort.client.cluster import (
-    EARLIEST,
-    LATEST,
-    Cluster,
-    Isolation,
-    Leader,
-    Offset,
-    list_offsets,
-)
+from kohort.client.cluster import EARLIEST, LATEST, Cluster, Isolation, Leader, Offset, list_offsets
 from kohort.client.errors import (
     UNKNOWN_TOPIC,
     WRONG_LEADER,

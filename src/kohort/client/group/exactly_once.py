@@ -17,11 +17,7 @@ from contextlib import AbstractAsyncContextManager, suppress
 from types import TracebackType
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from kohort.client.errors import (
-    NotAssignedError,
-    TopicRecreatedError,
-    TransactionAbortedError,
-)
+from kohort.client.errors import NotAssignedError, TopicRecreatedError, TransactionAbortedError
 from kohort.client.fetch import Batch
 from kohort.client.group.owned_partition import OwnedPartition
 from kohort.client.group_errors import GenerationEndedError

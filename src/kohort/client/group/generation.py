@@ -28,16 +28,7 @@ stays in the group for its session until the next generation is requested, or th
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
-from typing import (
-    Any,
-    Concatenate,
-    Generic,
-    ParamSpec,
-    Protocol,
-    TypeAlias,
-    TypeVarTuple,
-    overload,
-)
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeAlias, TypeVarTuple, overload
 from uuid import UUID
 
 from kohort.client.config import GroupConfig

@@ -6,12 +6,7 @@ next heartbeat then has all fields: only then the coordinator repeats a lost ass
 
 from typing import Final
 
-from kohort.client.group_errors import (
-    CoordinatorUnavailableError,
-    advice,
-    fatal,
-    moves_coordinator,
-)
+from kohort.client.group_errors import CoordinatorUnavailableError, advice, fatal, moves_coordinator
 from kohort.client.membership.consumer_state import NOT_A_MEMBER, ConsumerPhase, ConsumerState
 from kohort.client.membership.events import (
     ConsumerGroupHeartbeat,

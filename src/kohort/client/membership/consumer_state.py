@@ -11,14 +11,7 @@ from uuid import UUID
 
 from kohort.client.config import GroupConfig
 from kohort.client.group_errors import GroupError
-from kohort.client.membership.events import (
-    Abandon,
-    End,
-    Grant,
-    Left,
-    Raise,
-    Start,
-)
+from kohort.client.membership.events import Abandon, End, Grant, Left, Raise, Start
 from kohort.client.membership.session import Uniform
 from kohort.client.membership.state import JOIN_RESERVE_MS, MemberState
 from kohort.types import TopicIdPartition, TopicPartition

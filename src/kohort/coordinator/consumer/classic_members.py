@@ -38,11 +38,7 @@ from kohort.coordinator.join import MEMBER_ID_REQUIRED_SINCE
 from kohort.coordinator.journal import Cause
 from kohort.coordinator.rebalance import rebalance
 from kohort.coordinator.requests import Heartbeat, JoinGroup, SyncGroup
-from kohort.coordinator.responses import (
-    HeartbeatResponse,
-    JoinGroupResponse,
-    SyncGroupResponse,
-)
+from kohort.coordinator.responses import HeartbeatResponse, JoinGroupResponse, SyncGroupResponse
 from kohort.coordinator.step import Step
 from kohort.coordinator.sync import PROTOCOL_REQUIRED_SINCE
 from kohort.coordinator.topics import TopicsView

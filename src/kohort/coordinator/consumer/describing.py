@@ -7,10 +7,7 @@ from kohort.coordinator.config import GroupCoordinatorConfig
 from kohort.coordinator.consumer.group import ConsumerGroup
 from kohort.coordinator.consumer_records import CurrentMemberAssignmentValue
 from kohort.coordinator.requests import DescribeConsumerGroup
-from kohort.coordinator.responses import (
-    DescribeConsumerGroupResponse,
-    DescribedConsumerMember,
-)
+from kohort.coordinator.responses import DescribeConsumerGroupResponse, DescribedConsumerMember
 from kohort.coordinator.topics import TopicsView
 from kohort.errors import ErrorCode
 

@@ -36,11 +36,7 @@ from kohort.coordinator.consumer_records import (
 )
 from kohort.coordinator.journal import Cause
 from kohort.coordinator.rebalance import rebalance
-from kohort.coordinator.records import (
-    GroupMetadataKey,
-    GroupMetadataRecord,
-    GroupMetadataValue,
-)
+from kohort.coordinator.records import GroupMetadataKey, GroupMetadataRecord, GroupMetadataValue
 from kohort.coordinator.step import Step
 from kohort.coordinator.sync import member_metadata
 from kohort.coordinator.topics import TopicsView

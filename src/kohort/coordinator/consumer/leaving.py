@@ -14,11 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from kohort.coordinator.consumer import rebalancing, timers
 from kohort.coordinator.consumer.downgrade import can_downgrade, downgrade
-from kohort.coordinator.consumer.group import (
-    LEFT_STATIC,
-    ConsumerGroup,
-    ConsumerMember,
-)
+from kohort.coordinator.consumer.group import LEFT_STATIC, ConsumerGroup, ConsumerMember
 from kohort.coordinator.consumer.subscribed_metadata import metadata_hash
 from kohort.coordinator.consumer_records import (
     AssignedPartitions,

@@ -12,7 +12,7 @@ from kohort.log.base import LogDirectory
 from kohort.security.peer import Endpoint
 from kohort.server.cluster.internode import RemoteController, Routes
 from kohort.server.cluster.nodes import Nodes
-from kohort.server.topics import Topics
+from kohort.server.controller import Controller
 
 RequestT = TypeVar("RequestT")
 """A request with the way its response goes back: `server.net.Exchange`, a room above this one."""
@@ -58,6 +58,9 @@ class ClusterRole(Protocol):
         """
         ...
 
-    def open_topics(self, logs: LogDirectory) -> Topics:
-        """The topics and the logs of this server. Blocks on the disk; raises as `Topics`."""
+    def open_controller(self, logs: LogDirectory) -> Controller:
+        """The topics and the logs of this server. Blocks on the disk.
+
+        Raises KohortError, OSError.
+        """
         ...

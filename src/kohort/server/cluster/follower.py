@@ -17,11 +17,11 @@ from kohort.server.cluster.internode import (
     RemoteController,
 )
 from kohort.server.config import Config
+from kohort.server.controller import ForwardingController
 from kohort.server.logging import fields
 from kohort.server.metadata import INTERNAL
 from kohort.server.replicas import Placement
-from kohort.server.topics import FollowedMetadata, FollowedTopics
-from kohort.types import Timestamp
+from kohort.server.topics import FollowedMetadata
 
 logger = logging.getLogger("kohort.serve")
 
@@ -38,7 +38,7 @@ class Follower:
         self.controller = RemoteController(node_id, NodeConnection(connect))
         self._log = MetadataFollower(node_id, NodeConnection(connect))
         self._metadata = FollowedMetadata()
-        self._topics: FollowedTopics
+        self._replica: ForwardingController
         self._following: asyncio.Task[None] | None = None
 
     @property
@@ -76,20 +76,18 @@ class Follower:
         names = {topic.name for topic in self._metadata.state.topics.values()}
         return bool(self._metadata.state.cluster_id) and names >= INTERNAL
 
-    def open_topics(
-        self,
-        logs: LogDirectory,
-        config: Config,
-        now: Callable[[], Timestamp],
-        placement: Placement,
-    ) -> FollowedTopics:
-        """The topics that were read. Blocks on the disk; raises as `Topics`."""
-        self._topics = FollowedTopics(logs, config, now, placement, self._metadata, self.controller)
-        return self._topics
+    def open_controller(
+        self, logs: LogDirectory, config: Config, placement: Placement
+    ) -> ForwardingController:
+        """The topics that were read. Blocks on the disk; raises as `ForwardingController`."""
+        self._replica = ForwardingController(
+            logs, config, placement, self._metadata, self.controller
+        )
+        return self._replica
 
     async def start(self, endpoints: Iterable[Endpoint], lost: Callable[[], object]) -> None:  # noqa: ARG002
         """Follow the metadata log; `lost` is called when that fails for good."""
-        self._following = asyncio.create_task(self._log.run(self._topics))
+        self._following = asyncio.create_task(self._log.run(self._replica))
         self._following.add_done_callback(partial(_ended, lost))
 
     async def leave(self) -> None:

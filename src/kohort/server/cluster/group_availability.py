@@ -10,7 +10,7 @@ from kohort.cluster import NO_LEADER
 from kohort.runtime.groups import Groups
 from kohort.server.cluster.nodes import Nodes
 from kohort.server.metadata import OFFSETS_TOPIC
-from kohort.server.topics import Topics
+from kohort.server.replicas import Topics
 
 
 class GroupAvailability(NamedTuple):

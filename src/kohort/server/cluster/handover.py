@@ -15,7 +15,8 @@ from kohort.cluster import MAX_MOVES, NO_LEADER, Leader, LeaderChanged, Reassign
 from kohort.runtime.clock import Clock
 from kohort.server.cluster.led_partitions import LedPartitions
 from kohort.server.metadata import MetadataRecord
-from kohort.server.topics import SharedMetadata, SharedTopics
+from kohort.server.replicas import SharedReplicaManager
+from kohort.server.topics import SharedMetadata
 from kohort.types import Instant, TopicIdPartition
 
 READY_TIMEOUT_MS: Final = 60_000
@@ -34,14 +35,14 @@ class Handover:
         self,
         node_id: int,
         metadata: SharedMetadata,
-        topics: SharedTopics,
+        replicas: SharedReplicaManager,
         partitions: LedPartitions,
         clock: Clock,
         wake: Callable[[], object],
     ) -> None:
         self._node_id = node_id
         self._metadata = metadata
-        self._topics = topics
+        self._replicas = replicas
         self._partitions = partitions
         self._clock = clock
         self._wake = wake
@@ -58,12 +59,12 @@ class Handover:
         Raises as `SharedMetadata.decide`.
         """
         incoming = self._incoming_moves()
-        wanted = {self._topics.partition_of(place) for place in incoming}
-        for partition in self._topics.standbys.keys() - wanted:
-            self._topics.stop_standby(partition)
+        wanted = {self._replicas.partition_of(place) for place in incoming}
+        for partition in self._replicas.standbys.keys() - wanted:
+            self._replicas.stop_standby(partition)
         for place in incoming:
-            self._topics.start_standby(place, self._wake)
-        for log in self._topics.standbys.values():
+            self._replicas.start_standby(place, self._wake)
+        for log in self._replicas.standbys.values():
             log.look()
         read, now = self._ready_records(), self._clock.now()
         unread = len(incoming) - len(self._metadata.state.cluster.ready.intersection(incoming))
@@ -85,11 +86,11 @@ class Handover:
     def _ready_records(self) -> Sequence[MetadataRecord]:
         """Records of partitions that are ready and not reported yet."""
         known = self._metadata.state.cluster.ready
-        read = {each for each, log in self._topics.standbys.items() if log.is_ready}
+        read = {each for each, log in self._replicas.standbys.items() if log.is_ready}
         return [
             ReassignmentPlanned(place, self._node_id, is_ready=True)
             for place in self._incoming_moves()
-            if place not in known and self._topics.partition_of(place) in read
+            if place not in known and self._replicas.partition_of(place) in read
         ]
 
     # As the current leader
@@ -105,7 +106,7 @@ class Handover:
             return False
         if len(moving) < len(due):
             self._wake()
-        found = (self._topics.partition_of(place) for place, _ in moving)
+        found = (self._replicas.partition_of(place) for place, _ in moving)
         await self._partitions.resign([each for each in found if each is not None])
         # Nobody serves them until that is logged.
         handed_over = partial(self._handover_records, moving)

@@ -9,9 +9,9 @@ from kohort.cluster import Endpoint, NodeRegistered
 from kohort.errors import KohortError
 from kohort.server.addresses import Address, is_named_loopback
 from kohort.server.config import Config
+from kohort.server.controller import coordinator_topics
 from kohort.server.logging import fields
 from kohort.server.metadata import TopicRecord
-from kohort.server.topics import coordinator_topics
 
 logger = logging.getLogger("kohort.cluster")
 

@@ -19,7 +19,8 @@ from kohort.cluster import (
 from kohort.runtime.clock import Clock
 from kohort.server.cluster.registration import Registration
 from kohort.server.metadata import MetadataRecord
-from kohort.server.topics import SharedMetadata, SharedTopics
+from kohort.server.replicas import SharedReplicaManager
+from kohort.server.topics import SharedMetadata
 from kohort.types import Instant
 
 PARTITIONS_PER_MS: Final = 100
@@ -36,7 +37,7 @@ class LeaderDecisions:
         self,
         registration: Registration,
         metadata: SharedMetadata,
-        topics: SharedTopics,
+        replicas: SharedReplicaManager,
         clock: Clock,
         *,
         rebalance_delay_ms: int,
@@ -45,7 +46,7 @@ class LeaderDecisions:
         """`rebalance_delay_ms` is that of `situation`. `wake` is called when a decision is due."""
         self._registration = registration
         self._metadata = metadata
-        self._topics = topics
+        self._replicas = replicas
         self._clock = clock
         self._rebalance_delay_ms = rebalance_delay_ms
         self._wake = wake
@@ -88,7 +89,7 @@ class LeaderDecisions:
         at = self._metadata.end_offset, nodes
         if at == self._nothing_for:
             return ()
-        topics = yield from self._topics.spread()
+        topics = yield from self._replicas.spread()
         decided = yield from decide(cluster, topics, nodes)
         self._nothing_for = None if decided else at
         if not decided:

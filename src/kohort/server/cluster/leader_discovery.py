@@ -12,15 +12,10 @@ from uuid import UUID
 
 from kohort.cluster import Leader
 from kohort.errors import ErrorCode
-from kohort.protocol.packing import (
-    pack_compact_array,
-    pack_compact_string,
-    pack_int32,
-    pack_varint,
-)
+from kohort.protocol.packing import pack_compact_array, pack_compact_string, pack_int32, pack_varint
 from kohort.security.peer import Endpoint
 from kohort.server.cluster.nodes import NO_NODE, Node, Nodes
-from kohort.server.topics import Topics
+from kohort.server.replicas import Topics
 
 MOVED: Final = frozenset({ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch})
 """Errors for which a response includes the leader, as in Kafka."""

@@ -28,7 +28,8 @@ from kohort.server.cluster.node_status import MembershipLogger, NodeStatus
 from kohort.server.cluster.participation_errors import ParticipationErrors
 from kohort.server.cluster.registration import Registration
 from kohort.server.metadata import MetadataRecord
-from kohort.server.topics import SharedMetadata, SharedTopics
+from kohort.server.replicas import SharedReplicaManager
+from kohort.server.topics import SharedMetadata
 from kohort.types import Instant
 
 logger = logging.getLogger("kohort.cluster")
@@ -48,7 +49,7 @@ class LeadershipLoop:
         self,
         storage: SharedStorage,
         metadata: SharedMetadata,
-        topics: SharedTopics,
+        replicas: SharedReplicaManager,
         clock: Clock,
         *,
         endpoints: Sequence[Endpoint],
@@ -67,7 +68,7 @@ class LeadershipLoop:
         """
         self._storage = storage
         self._metadata = metadata
-        self._topics = topics
+        self._replicas = replicas
         self._drained_within_ms = drained_within_ms
         self._on_membership_change = on_membership_change
         self._membership_logger = MembershipLogger(storage.node_id)
@@ -89,14 +90,14 @@ class LeadershipLoop:
         self._decisions = LeaderDecisions(
             self._registration,
             metadata,
-            topics,
+            replicas,
             clock,
             rebalance_delay_ms=rebalance_delay_ms,
             wake=self._wakeup.set,
         )
-        self._partitions = LedPartitions(storage.node_id, metadata, topics, clock)
+        self._partitions = LedPartitions(storage.node_id, metadata, replicas, clock)
         self._handover = Handover(
-            storage.node_id, metadata, topics, self._partitions, clock, self._wakeup.set
+            storage.node_id, metadata, replicas, self._partitions, clock, self._wakeup.set
         )
         self.lease = Lease(storage, self._partitions, clock, self._errors, claimed_at=claimed_at)
         metadata.on_change = self._wakeup.set
@@ -167,14 +168,14 @@ class LeadershipLoop:
 
     def status(self) -> NodeStatus:
         """Current status of this node."""
-        topics, lease = self._topics, self.lease
+        replicas, lease = self._replicas, self.lease
         assigned = len(self._partitions.assigned()) if self._may_lead else 0
         return NodeStatus(
             nodes=len(self._metadata.state.cluster.nodes),
-            led=topics.led_by_kind(),
-            awaited=max(assigned - len(topics.led), 0),
-            taken=topics.taken,
-            given_up=topics.given_up,
+            led=replicas.led_by_kind(),
+            awaited=max(assigned - len(replicas.led), 0),
+            taken=replicas.taken,
+            given_up=replicas.given_up,
             has_lease=lease.is_held,
             is_registered=self._registration.is_logged and self._has_worked,
             lease_age_s=lease.age_s,

@@ -11,7 +11,8 @@ from kohort.cluster import LEASE_MS, UnknownOutcomeError
 from kohort.errors import KafkaError, fresh
 from kohort.runtime.clock import Clock
 from kohort.server.logging import fields
-from kohort.server.topics import SharedMetadata, SharedTopics
+from kohort.server.replicas import SharedReplicaManager
+from kohort.server.topics import SharedMetadata
 from kohort.types import Instant, TopicIdPartition, TopicPartition
 from kohort.util.time_slice import TimeSlices
 
@@ -34,11 +35,11 @@ class LedPartitions:
     """Those of one node."""
 
     def __init__(
-        self, node_id: int, metadata: SharedMetadata, topics: SharedTopics, clock: Clock
+        self, node_id: int, metadata: SharedMetadata, replicas: SharedReplicaManager, clock: Clock
     ) -> None:
         self._node_id = node_id
         self._metadata = metadata
-        self._topics = topics
+        self._replicas = replicas
         self._clock = clock
         self._reconciled: tuple[int, bool, int, int] | None = None
         """Inputs of the last full reconciliation: log end, lease, counts of opened and closed."""
@@ -50,7 +51,7 @@ class LedPartitions:
     @property
     def led(self) -> Mapping[TopicPartition, int]:
         """The partitions that are open here, with their leader epochs."""
-        return self._topics.led
+        return self._replicas.led
 
     def assigned(self) -> Sequence[tuple[TopicIdPartition, int]]:
         """Partitions and epochs that the metadata log assigns to this node."""
@@ -59,13 +60,13 @@ class LedPartitions:
 
     async def reconcile(self, *, may_lead: bool) -> None:
         """Lead the assigned partitions, and no others; none unless `may_lead`. Raises OSError."""
-        topics, end_offset = self._topics, self._metadata.end_offset
-        if self._reconciled == (end_offset, may_lead, topics.taken, topics.given_up):
+        replicas, end_offset = self._replicas, self._metadata.end_offset
+        if self._reconciled == (end_offset, may_lead, replicas.taken, replicas.given_up):
             return
         slices, mine = TimeSlices(), dict[TopicPartition, int]()
-        wanted, led = [], topics.led
+        wanted, led = [], replicas.led
         for place, epoch in self.assigned() if may_lead else ():
-            partition = topics.partition_of(place)
+            partition = replicas.partition_of(place)
             if partition is not None:
                 mine[partition] = epoch
                 if led.get(partition) != epoch:
@@ -75,7 +76,7 @@ class LedPartitions:
         is_complete = await self._open(wanted)
         # Fewer are led if the lease was over meanwhile.
         if is_complete and len(led) == len(mine):
-            self._reconciled = end_offset, may_lead, topics.taken, topics.given_up
+            self._reconciled = end_offset, may_lead, replicas.taken, replicas.given_up
 
     async def _open(self, wanted: Sequence[tuple[TopicIdPartition, int]]) -> bool:
         """Open partitions in these epochs; False, with a line in the log, if some cannot be."""
@@ -97,11 +98,11 @@ class LedPartitions:
     ) -> None:
         """Lead a partition. An error is added to `failures`, and does not stop the others."""
         try:
-            await self._topics.become_leader(place, epoch)
+            await self._replicas.become_leader(place, epoch)
         except (OSError, KafkaError) as error:
             failures.append(error.with_traceback(None))
             return
-        if (partition := self._topics.partition_of(place)) is not None:
+        if (partition := self._replicas.partition_of(place)) is not None:
             self._in_transition.pop(partition, None)
             self._in_transition[partition] = self._clock.now()
 
@@ -113,19 +114,19 @@ class LedPartitions:
         )
         for partition, _ in list(islice(old, TRANSITION_BATCH)):
             del self._in_transition[partition]
-            self._topics.end_transition(partition)
+            self._replicas.end_transition(partition)
 
     async def resign(self, partitions: Iterable[TopicPartition]) -> None:
         """Close partitions.
 
         Raises OSError if what was appended to one of them last is not known to be written.
         """
-        await run_all(self._topics.resign(each) for each in partitions)
+        await run_all(self._replicas.resign(each) for each in partitions)
 
     async def resign_all(self) -> None:
         """Close all partitions: other nodes may have taken them over."""
         with suppress(OSError, UnknownOutcomeError, TimeoutError):
-            await self.resign(tuple(self._topics.led))
+            await self.resign(tuple(self._replicas.led))
 
 
 async def run_all(work: Iterable[Coroutine[Any, Any, None]]) -> None:

@@ -13,7 +13,7 @@ from kohort.server.cluster.internode import Connect, RemoteController, Routes, b
 from kohort.server.cluster.nodes import LocalNodes, Nodes
 from kohort.server.cluster.workers import Worker
 from kohort.server.config import Config
-from kohort.server.topics import Topics
+from kohort.server.controller import Controller, open_controller
 from kohort.types import Timestamp, TopicPartition
 
 _EPOCH_ZERO_S: Final = 1_750_000_000
@@ -66,23 +66,23 @@ class LocalNode:
         is_visible = shows_restarts(self._config) and self._count == 1
         return _epoch_of_start(self._clock.timestamp()) if is_visible else 0
 
-    def open_topics(self, logs: LogDirectory) -> Topics:
-        """The topics and the logs of this worker. Blocks on the disk; raises as `Topics`."""
+    def open_controller(self, logs: LogDirectory) -> Controller:
+        """The topics and the logs of this worker. Blocks on the disk; raises as `ClusterRole`."""
         if self._follower is None:
-            topics = Topics(logs, self._config, self._clock.timestamp, self._leads)
+            controller = open_controller(logs, self._config, self._clock.timestamp, self._leads)
         else:
-            topics = self._follower.open_topics(
-                logs, self._config, self._clock.timestamp, self._leads
-            )
+            controller = self._follower.open_controller(logs, self._config, self._leads)
+        topics = controller.replicas.topics
         self.nodes = LocalNodes(
             topics,
+            controller.image,
             count=self._count,
             index=self._index,
             first_id=self._node_id - self._index,
             rack=self._config["broker.rack"],
         )
         self.routes = Routes(self._node_id, self.nodes, topics, self._connect)
-        return topics
+        return controller
 
 
 def open_directory(

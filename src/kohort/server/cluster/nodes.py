@@ -9,8 +9,8 @@ from kohort.log.base import LogState
 from kohort.log.offline_log import UNKNOWN
 from kohort.security.peer import Endpoint
 from kohort.server.addresses import local_socket_of
-from kohort.server.replicas import Topic
-from kohort.server.topics import Topics
+from kohort.server.metadata import MetadataImage
+from kohort.server.replicas import Topic, Topics
 from kohort.types import Instant, TopicIdPartition, TopicPartition
 
 LISTED_MS: Final = 9_000
@@ -72,12 +72,20 @@ class LocalNodes:
     """
 
     def __init__(
-        self, topics: Topics, *, count: int, index: int, first_id: int, rack: str | None
+        self,
+        topics: Topics,
+        image: MetadataImage,
+        *,
+        count: int,
+        index: int,
+        first_id: int,
+        rack: str | None,
     ) -> None:
         """`index` is that of this worker, from 0 on; `first_id` the node id of worker 0."""
         self.ids: Collection[int] = range(first_id, first_id + count)
         self._first_id = first_id
         self._topics = topics
+        self._image = image
         self._count = count
         self._index = index
         self._rack = rack
@@ -113,7 +121,7 @@ class LocalNodes:
     def _leader(self, topic: Topic, log: LogState) -> Leader:
         if (epoch := log.leader_epoch) != UNKNOWN:  # it is open here
             return Leader(self._first_id + self._index, epoch)
-        epoch = self._topics.leader_epoch(topic.id, log.topic_partition.partition)
+        epoch = self._image.leader_epoch(topic.id, log.topic_partition.partition)
         return Leader(self._node_of(log.topic_partition), epoch)
 
     def _node_of(self, partition: TopicPartition) -> int:

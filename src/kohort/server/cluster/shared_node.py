@@ -35,11 +35,12 @@ from kohort.server.cluster.leadership import LeadershipLoop
 from kohort.server.cluster.node_status import STARTING, NodeStatus
 from kohort.server.cluster.nodes import ClusterNodes, Nodes, RecentlyDepartedNodes
 from kohort.server.config import Config, shown_storage
+from kohort.server.controller import Controller, SharedController, coordinator_topics
 from kohort.server.logging import fields
 from kohort.server.metadata import ClusterIdRecord, MetadataRecord
-from kohort.server.replicas import ensure_same_cluster
+from kohort.server.replicas import SharedReplicaManager, ensure_same_cluster
 from kohort.server.tls import Certificates
-from kohort.server.topics import SharedMetadata, SharedTopics, Topics, coordinator_topics
+from kohort.server.topics import SharedMetadata
 
 logger = logging.getLogger("kohort.cluster")
 
@@ -108,7 +109,7 @@ class SharedNode:
         """Last error that delayed the startup."""
         self._leadership: LeadershipLoop | None = None
         self._recently_departed = RecentlyDepartedNodes(clock.now)
-        self._topics: SharedTopics
+        self._replicas: SharedReplicaManager
         self.node_socket = None if sockets is None else self._socket_of(sockets, self._node_id)
         self.participant: Participant | None = self
         self.nodes: Nodes
@@ -219,20 +220,19 @@ class SharedNode:
             missing.insert(0, ClusterIdRecord(cluster_id))
         return missing
 
-    def open_topics(self, logs: LogDirectory) -> Topics:  # noqa: ARG002 (those of `shared`)
+    def open_controller(self, logs: LogDirectory) -> Controller:  # noqa: ARG002 (those of `shared`)
         """The topics. This node leads none of their partitions yet."""
-        self._topics = SharedTopics(
-            self.shared.logs, self._config, self._clock.timestamp, self._metadata
-        )
+        controller = SharedController(self.shared.logs, self._config, self._metadata)
+        self._replicas, topics = controller.replicas, controller.replicas.topics
         self.nodes = ClusterNodes(
             self._metadata.state.cluster,
-            self._topics,
+            topics,
             self._node_id,
             self._config["broker.rack"],
             self._recently_departed,
         )
-        self.routes = Routes(self._node_id, self.nodes, self._topics, self._connect)
-        return self._topics
+        self.routes = Routes(self._node_id, self.nodes, topics, self._connect)
+        return controller
 
     async def start(self, endpoints: Iterable[Endpoint], lost: Callable[[], object]) -> None:
         """Register in the cluster and lead partitions. `endpoints` are what clients connect to.
@@ -243,7 +243,7 @@ class SharedNode:
         self._leadership = LeadershipLoop(
             self.shared.storage,
             self._metadata,
-            self._topics,
+            self._replicas,
             self._clock,
             endpoints=[NodeEndpoint(each.listener, each.host, each.port) for each in endpoints],
             rack=self._config["broker.rack"],

@@ -5,7 +5,7 @@ from kohort.runtime.clock import Clock
 from kohort.runtime.groups import Groups
 from kohort.runtime.markers import Marker
 from kohort.server.metadata import OFFSETS_TOPIC
-from kohort.server.topics import Topics
+from kohort.server.replicas import Topics
 from kohort.types import TopicPartition
 
 

@@ -1,17 +1,26 @@
-"""Decisions on changes of the metadata, one manager a concern; each returns records."""
+"""Changes of the metadata: one manager a concern decides and returns records, a writer commits."""
 
-from kohort.server.controller.acl_control import AclControl
-from kohort.server.controller.client_quota_control import ClientQuotaControl
-from kohort.server.controller.configuration_control import ConfigurationControl
-from kohort.server.controller.producer_id_control import ProducerIdControl
-from kohort.server.controller.producer_id_manager import ProducerIdManager
-from kohort.server.controller.scram_control import ScramControl
+from kohort.server.controller.controller import (
+    Controller,
+    ForwardingController,
+    SharedController,
+    open_controller,
+)
+from kohort.server.controller.internal_topics import coordinator_topics
+from kohort.server.controller.new_topic import Growth, NewTopic
+from kohort.server.controller.replication_control import (
+    MAX_PARTITIONS_PER_REQUEST,
+    too_many_partitions,
+)
 
 __all__ = [
-    "AclControl",
-    "ClientQuotaControl",
-    "ConfigurationControl",
-    "ProducerIdControl",
-    "ProducerIdManager",
-    "ScramControl",
+    "MAX_PARTITIONS_PER_REQUEST",
+    "Controller",
+    "ForwardingController",
+    "Growth",
+    "NewTopic",
+    "SharedController",
+    "coordinator_topics",
+    "open_controller",
+    "too_many_partitions",
 ]

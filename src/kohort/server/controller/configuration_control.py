@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from kohort.server.config import ResourceType
+from kohort.server.config import Config, ResourceType
 from kohort.server.metadata import ConfigsRecord, MetadataImage
 
 
@@ -19,6 +19,13 @@ class ConfigurationControl:
     def configured(self, kind: ResourceType) -> Iterable[str]:
         """The names of resources of this kind on which something is set."""
         return tuple(name for each, name in self._configs if each is kind)
+
+    def apply_to(self, config: Config) -> None:
+        """Have the configs of brokers in force in `config`, that of one of them."""
+        of_all, of_one = (
+            self.configs_of(ResourceType.BROKER, name) for name in ("", str(config["node.id"]))
+        )
+        config.set_dynamic(of_all, of_one)
 
     def set_configs(
         self, kind: ResourceType, name: str, configs: Mapping[str, str]

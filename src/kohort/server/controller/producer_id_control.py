@@ -30,6 +30,6 @@ class ProducerIdControl:
         self._reserved = end
         return range(start, end), ProducerIdsReserved(end)
 
-    def replay(self, record: ProducerIdsReserved) -> None:
-        """Another node has reserved the ids below the end of the record."""
-        self._reserved = record.end
+    def reserved(self, end: int) -> None:
+        """The ids below `end` were reserved, maybe by another node."""
+        self._reserved = end

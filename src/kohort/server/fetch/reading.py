@@ -9,8 +9,7 @@ from kohort.log.aborted_index import AbortedTransaction
 from kohort.log.base import LogReader
 from kohort.log.leader_epochs import EpochEndOffset
 from kohort.log.storage import Records
-from kohort.server.replicas import Topic, validate_leader_epoch
-from kohort.server.topics import Topics
+from kohort.server.replicas import Topic, Topics, validate_leader_epoch
 
 UNKNOWN_ERRORS: Final = (
     ErrorCode.unknown_topic_or_partition,

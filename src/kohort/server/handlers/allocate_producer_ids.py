@@ -21,7 +21,7 @@ async def handle(
         raise MalformedError(f"API key {ALLOCATE_PRODUCER_IDS} is not served to clients")
     ids, error = range(0), ErrorCode.none
     try:
-        ids = await services.topics.allocate_producer_ids()
+        ids = await services.controller.allocate_producer_ids()
     except KafkaError as failure:
         error = failure.code
     exchange.respond(

@@ -47,7 +47,7 @@ async def handle(
         seen.add(entity)
         return entry
 
-    await services.topics.catch_up()
+    await services.controller.writer.catch_up()
     results: list[Fields] = []
     slices = TimeSlices()
     for some in in_batches(await collect_in_chunks(request.entries, first), _chars):
@@ -70,7 +70,7 @@ async def _alter(
     services: Services, entries: Sequence[Any], times: Counter[QuotaEntity], *, validate_only: bool
 ) -> list[Fields]:
     """Alter the quotas of some entities, in one turn and one append."""
-    topics = services.topics
+    controller = services.controller
     outcomes: dict[QuotaEntity, KafkaError | None] = {}
 
     def alter() -> None:
@@ -78,15 +78,17 @@ async def _alter(
         for each in entries:
             entity = _entity(each)
             try:
-                altered[entity] = _altered(topics.quotas.entities.get(entity, EMPTY), each, times)
+                altered[entity] = _altered(
+                    controller.image.quotas.entities.get(entity, EMPTY), each, times
+                )
                 outcomes[entity] = None
             except KafkaError as error:
                 outcomes[entity] = error.with_traceback(None)  # it refers to the outcomes
         if not validate_only:
-            topics.set_quotas(altered)
+            controller.writer.commit(*controller.client_quotas.alter_quotas(altered))
 
     try:
-        await topics.decided(alter)
+        await controller.writer.decided(alter)
     except KafkaError as error:
         failure = error.with_traceback(None)  # which refers to the outcomes
         outcomes |= {entity: before or failure for entity, before in outcomes.items()}

@@ -39,5 +39,5 @@ async def _alter(
         await replace_topic_configs(services, name, lambda _: configs, validate_only)
     else:
         resource_kind = validate_resource(services, kind, name)
-        named = {*configs, *services.topics.configs_of(resource_kind, name)}
+        named = {*configs, *services.controller.configuration.configs_of(resource_kind, name)}
         await replace_configs(services, resource_kind, name, lambda: configs, named, validate_only)

@@ -75,8 +75,8 @@ async def handle(
         )
         await respond_large(services, exchange, {"results": refused}, len(refused))
         return
-    await services.topics.catch_up()
-    judged = await in_slices(_judge_each(services.topics.scram_users, request))
+    await services.controller.writer.catch_up()
+    judged = await in_slices(_judge_each(services.controller.image.scram_users, request))
     slices = TimeSlices()
     results: list[Fields] = []
     changes: list[tuple[int, str, Change]] = []
@@ -91,8 +91,8 @@ async def handle(
         some = changes[start : start + PER_BATCH]
         try:
             credentials = {(user, kind): credential for _, user, (kind, credential) in some}
-            await services.topics.decided(
-                partial(services.topics.set_scram_credentials, credentials)
+            await services.controller.writer.write(
+                partial(services.controller.scram.alter_credentials, credentials)
             )
         except KafkaError as error:
             for at, user, _ in some:

@@ -57,14 +57,14 @@ async def alter_each(
         (each.resource_type, each.resource_name) for each in request.resources
     )
     if any(kind != ResourceType.BROKER_LOGGER for kind, _ in times):
-        await services.topics.catch_up()
+        await services.controller.writer.catch_up()
     slices = TimeSlices()
     results: list[dict[str, Any]] = []
     for each in request.resources:
         results.append(await _result(services, exchange, request, each, times, alter))
         await slices.give_way()
     del times  # in another turn than what else is freed
-    await services.topics.reconfigured()
+    await services.controller.replicas.reconfigured()
     await respond_large(services, exchange, {"responses": results}, len(results))
 
 
@@ -86,7 +86,7 @@ async def _result(
         if kind == ResourceType.BROKER_LOGGER:  # of this process alone
             await altered()
         else:
-            await services.topics.decided_later(altered)
+            await services.controller.writer.decided_later(altered)
     except KafkaError as error:
         return result | {"error_code": error.code, "error_message": error.message or None}
     return result | {"error_code": ErrorCode.none, "error_message": None}
@@ -146,7 +146,7 @@ async def replace_topic_configs(
     if validate_only:
         validate_topic_configs(configs(topic))
     else:
-        await services.topics.alter(name, configs)
+        await services.controller.topics.alter(name, configs)
 
 
 async def replace_configs(
@@ -190,4 +190,5 @@ def _set(
     services: Services, kind: ResourceType, name: str, valid: Mapping[str, str], validate_only: bool
 ) -> None:
     if not validate_only:
-        services.topics.set_configs(kind, name, valid)
+        controller = services.controller
+        controller.writer.commit(*controller.configuration.set_configs(kind, name, valid))

@@ -19,9 +19,8 @@ from kohort.protocol.batches import Buffer, Effort, InvalidRecordsError, Payload
 from kohort.runtime.clock import Clock
 from kohort.server.metadata import MAX_NAME_LENGTH
 from kohort.server.refused_batches import RETRIED_ERRORS, NumberedBatch, RefusedBatches
-from kohort.server.replicas import Topic
+from kohort.server.replicas import Topic, Topics
 from kohort.server.responses import TOPIC_IDS_SINCE, PartitionProduceResponse
-from kohort.server.topics import Topics
 
 if TYPE_CHECKING:
     from kohort.protocol.requests import PartitionProduceData, TopicProduceData

@@ -56,13 +56,15 @@ def _read(
 
 
 async def _create(services: Services, read: list[AclBinding | KafkaError]) -> list[dict[str, Any]]:
-    await services.topics.catch_up()
+    await services.controller.writer.catch_up()
     results: list[dict[str, Any]] = []
     for some in in_batches(read, _chars):
         created = _result(None)
         try:
             bindings = [each for each in some if isinstance(each, AclBinding)]
-            await services.topics.decided(partial(services.topics.create_acls, bindings))
+            await services.controller.writer.write(
+                partial(services.controller.acls.create_acls, bindings)
+            )
         except KafkaError as error:
             created = _result(error)
         results += (_result(each) if isinstance(each, KafkaError) else created for each in some)

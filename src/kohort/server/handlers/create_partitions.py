@@ -10,6 +10,7 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final
 
 from kohort.errors import ErrorCode, KafkaError
+from kohort.server.controller import Growth, too_many_partitions
 from kohort.server.handlers.chunked import (
     collect_in_chunks,
     count_in_chunks,
@@ -21,7 +22,6 @@ from kohort.server.replicas import Topic
 from kohort.server.responses import validate_replicas
 from kohort.server.services import Services
 from kohort.server.throttling import Mutations
-from kohort.server.topics import Growth, too_many_partitions
 from kohort.util.time_slice import TimeSlices, in_slices
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ async def handle(
     strict = exchange.version >= THROTTLING_SINCE
     mutations = services.throttling.mutations(exchange, strict=strict)
     deadline = deadline_of(request)
-    await services.topics.catch_up(deadline)
+    await services.controller.writer.catch_up(deadline)
     topics = await collect_in_chunks(
         request.topics, lambda topic: topic if times[topic.name] == 1 else None
     )
@@ -126,7 +126,7 @@ async def _grown(
     """Have those topics grow that are not refused; in the same order why one did not."""
     growths = await collect_in_chunks(zip(topics, refused, strict=True), _growth)
     try:
-        grown = iter(await services.topics.grow_each(growths, deadline))
+        grown = iter(await services.controller.topics.grow_each(growths, deadline))
     except KafkaError as error:
         grown = repeat(error.with_traceback(None))
     outcomes, slices = list[KafkaError | None](), TimeSlices()
@@ -145,7 +145,7 @@ def _growth(outcome: tuple[Any, KafkaError | None]) -> Growth | None:
 def _validate(services: Services, requested: "CreatePartitionsTopic", mutations: Mutations) -> None:
     if services.topics.get(requested.name) is None:
         raise KafkaError(ErrorCode.unknown_topic_or_partition)
-    topic = services.topics.plan_partitions(requested.name, requested.count)
+    topic = services.controller.replication.validate_growth(requested.name, requested.count)
     if topic.internal:
         raise KafkaError(
             ErrorCode.policy_violation, (f"The number of partitions of {topic.name} is fixed.")

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from kohort.errors import ErrorCode, KafkaError
 from kohort.server.authorization import CLUSTER, CREATE, DESCRIBE_CONFIGS, TOPIC, Access
 from kohort.server.config import describe_topic_configs
+from kohort.server.controller import NewTopic, too_many_partitions
 from kohort.server.handlers.chunked import (
     collect_in_chunks,
     count_in_chunks,
@@ -30,7 +31,6 @@ from kohort.server.replicas import Topic
 from kohort.server.responses import validate_replicas
 from kohort.server.services import Services
 from kohort.server.throttling import Mutations
-from kohort.server.topics import NewTopic, too_many_partitions
 from kohort.util.time_slice import TimeSlices, in_slices
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ async def _results(
     mutations: Mutations,
 ) -> list[dict[str, Any]]:
     deadline = deadline_of(request)
-    await services.topics.catch_up(deadline)
+    await services.controller.writer.catch_up(deadline)
     slices, excess = TimeSlices(), await in_slices(_excess(services, wanted))
     validated: list[TopicRecord | KafkaError] = []
     for topic in wanted:
@@ -108,7 +108,9 @@ def _validated(
             raise KafkaError(ErrorCode.request_timed_out)
         if excess is not None:
             return excess
-        plan = services.topics.plan(topic.name, _partitions(services, topic), _configs(topic))
+        plan = services.controller.replication.create_topic(
+            topic.name, _partitions(services, topic), _configs(topic)
+        )
         _validate_placement(services, topic)
         if not mutations.admits(plan.partitions):
             raise KafkaError(ErrorCode.throttling_quota_exceeded)
@@ -133,7 +135,7 @@ async def _created(
 
     valid = await collect_in_chunks(zip(wanted, validated, strict=True), new)
     try:
-        created = iter(await services.topics.create_each(valid, deadline))
+        created = iter(await services.controller.topics.create_each(valid, deadline))
     except KafkaError as error:
         created = repeat(error.with_traceback(None))
 

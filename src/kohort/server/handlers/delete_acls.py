@@ -43,8 +43,8 @@ async def handle(services: Services, exchange: Exchange, request: "DeleteAclsReq
         outcomes: list[Outcome] = [error] * len(request.filters)
     else:
         filters: list[Wanted] = await collect_in_chunks(request.filters, _read)
-        await services.topics.catch_up()
-        outcomes = await _find(services.topics.acls, filters)
+        await services.controller.writer.catch_up()
+        outcomes = await _find(services.controller.image.acls, filters)
         kept = await _remove(services, outcomes)
     elements = sum(1 if isinstance(each, KafkaError) else 1 + len(each) for each in outcomes)
     await respond_large(services, exchange, partial(_fields, outcomes, kept), elements)
@@ -70,14 +70,14 @@ async def _find(acls: Acls, filters: Sequence[Wanted]) -> list[Outcome]:
 
 async def _remove(services: Services, outcomes: Sequence[Outcome]) -> dict[UUID, KafkaError]:
     """Remove what was found; the entries that the storage kept, and why."""
-    topics = services.topics
+    controller = services.controller
     pairs = chain.from_iterable(each for each in outcomes if not isinstance(each, KafkaError))
     kept: dict[UUID, KafkaError] = {}
     while ids := [acl_id for acl_id, _ in islice(pairs, BATCH_RECORDS)]:
         try:
-            await topics.decided(partial(topics.delete_acls, ids))
+            await controller.writer.write(partial(controller.acls.delete_acls, ids))
         except KafkaError as error:
-            kept |= dict.fromkeys((each for each in ids if topics.acls.get(each)), error)
+            kept |= dict.fromkeys((each for each in ids if controller.image.acls.get(each)), error)
     return kept
 
 

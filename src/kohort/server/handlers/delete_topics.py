@@ -19,9 +19,9 @@ from kohort.server.handlers.chunked import (
     respond_large,
 )
 from kohort.server.net import Exchange
+from kohort.server.replicas import Topics
 from kohort.server.services import Services
 from kohort.server.throttling import Mutations
-from kohort.server.topics import Topics
 from kohort.util.time_slice import TimeSlices
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ async def handle(services: Services, exchange: Exchange, request: "DeleteTopicsR
     deadline = deadline_of(request)
     work = _delete(services, exchange, request, deadline)
     try:
-        results = await services.topics.change(work, deadline)
+        results = await services.controller.writer.change(work, deadline)
     except KafkaError as error:
         refuse = partial(_entry, code=error.code, message=error.message)
         results = await collect_in_chunks(_topics_to_delete(request, exchange.version), refuse)
@@ -53,7 +53,7 @@ async def handle(services: Services, exchange: Exchange, request: "DeleteTopicsR
 async def _delete(
     services: Services, exchange: Exchange, request: "DeleteTopicsRequest", deadline: float
 ) -> list[dict[str, Any]]:
-    await services.topics.catch_up(deadline)
+    await services.controller.writer.catch_up(deadline)
     version, access = exchange.version, services.access(exchange)
     strict = version >= THROTTLING_SINCE
     mutations = services.throttling.mutations(exchange, strict=strict)
@@ -71,7 +71,7 @@ async def _delete(
             indexes[result["name"]] = len(results)
         results.append(result)
         await slices.give_way()
-    refused = await services.topics.delete_each(list(indexes))
+    refused = await services.controller.topics.delete_each(list(indexes))
     for name, error in refused.items():
         failed = {"error_code": error.code, "error_message": error.message or None}
         results[indexes[name]] |= failed

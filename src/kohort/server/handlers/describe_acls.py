@@ -48,7 +48,7 @@ def has_unknown(asked: "DescribeAclsRequest | DeleteAclsFilter") -> bool:
 
 
 async def _describe(services: Services, exchange: Exchange, request: "DescribeAclsRequest") -> None:
-    (found,) = await in_slices(find(services.topics.acls, (read_filter(request),)))
+    (found,) = await in_slices(find(services.controller.image.acls, (read_filter(request),)))
     await respond_large(services, exchange, partial(_by_pattern, found), len(found))
 
 

@@ -50,7 +50,7 @@ def _steps(services: Services, request: "DescribeClientQuotasRequest") -> Steps:
         return {"error_code": error.code, "error_message": error.message, "entries": None}
     wanted = QuotaFilter(components, request.strict)
     entries: list[Fields] = []
-    for entity, quotas in services.topics.quotas.entities.copy().items():
+    for entity, quotas in services.controller.image.quotas.entities.copy().items():
         if wanted.matches(entity):
             values = [{"key": key, "value": quotas[key]} for key in ordered(quotas)]
             entries.append({"entity": named(entity), "values": values})

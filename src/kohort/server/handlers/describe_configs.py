@@ -170,7 +170,9 @@ def _named(services: Services, kind: ResourceType, name: str) -> Iterable[Config
     if not name:
         what = "Group name" if kind is ResourceType.GROUP else "Client metrics subscription name"
         raise KafkaError(ErrorCode.invalid_request, f"{what} must not be empty")
-    return describe_resource(kind, services.topics.configs_of(kind, name), services.config)
+    return describe_resource(
+        kind, services.controller.configuration.configs_of(kind, name), services.config
+    )
 
 
 def _config(request: "DescribeConfigsRequest", entry: ConfigEntry) -> dict[str, Any]:

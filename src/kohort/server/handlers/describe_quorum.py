@@ -42,7 +42,7 @@ def _asks_for_metadata(request: "DescribeQuorumRequest") -> bool:
 
 
 def _quorum(services: Services, endpoint: Endpoint) -> Steps:
-    now, end = services.clock.timestamp(), services.topics.metadata_end_offset
+    now, end = services.clock.timestamp(), services.controller.metadata.end_offset
     leader = services.nodes.node(services.nodes.controller(endpoint), endpoint)
     voter = {
         "replica_id": leader.id,

@@ -23,7 +23,9 @@ def handle(
 ) -> Coroutine[Any, Any, None] | None:
     if not services.access(exchange).cluster():
         return respond_in_chunks(services, exchange, _refused(request))
-    return respond_in_chunks(services, exchange, _steps(services.topics.scram_users, request))
+    return respond_in_chunks(
+        services, exchange, _steps(services.controller.image.scram_users, request)
+    )
 
 
 def _refused(request: "DescribeUserScramCredentialsRequest") -> Steps:

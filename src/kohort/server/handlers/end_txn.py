@@ -48,7 +48,7 @@ async def _ended(services: Services, version: int, request: "EndTxnRequest") -> 
         raise KafkaError(ErrorCode.invalid_request)
     bumps_epoch = version >= PRODUCER_ID_SINCE
     if bumps_epoch:  # the epoch may be the last of its producer id
-        await services.topics.producer_ids.fill()
+        await services.controller.producer_ids.fill()
     ended: ProducerResponse = await services.transactions.ask(
         EndTransaction(
             on_response=None,

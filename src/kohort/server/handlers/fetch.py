@@ -126,7 +126,7 @@ def _begin(
             by_id=exchange.version >= TOPIC_IDS_SINCE,
             now=services.clock.now(),
             distinct=distinct,
-            acls=services.topics.acls.version,
+            acls=services.controller.image.acls.version,
         )
     except KafkaError as error:
         exchange.respond_encoded(pack_error(exchange.version, error.code), (error.code,))

@@ -9,7 +9,7 @@ from kohort.protocol.messages import response
 from kohort.server.metadata import METADATA, storage_error
 from kohort.server.net import Exchange
 from kohort.server.services import Services
-from kohort.server.topics import Topics
+from kohort.server.topics import Metadata
 
 if TYPE_CHECKING:
     from kohort.protocol.requests import FetchRequest
@@ -21,19 +21,20 @@ async def handle(services: Services, exchange: Exchange, request: "FetchRequest"
     An offset behind the end is OFFSET_OUT_OF_RANGE: who asks for it knows more than there is.
     """
     ((wanted,),) = ([*topic.partitions] for topic in request.topics)
-    topics, offset = services.topics, wanted.fetch_offset
+    metadata, offset = services.controller.metadata, wanted.fetch_offset
     records, error = b"", ErrorCode.offset_out_of_range
-    if offset <= topics.metadata_end_offset:
-        topics.followers.reached(exchange.connection, offset)
-        exchange.when_connection_closes(topics.followers.gone)
+    if offset <= metadata.end_offset:
+        followers = services.controller.writer.followers
+        followers.reached(exchange.connection, offset)
+        exchange.when_connection_closes(followers.gone)
         with suppress(TimeoutError):
             async with asyncio.timeout(request.max_wait.total_seconds()):
-                await topics.logged_beyond(offset)
-        records, error = _read(topics, offset)
+                await metadata.wait_beyond(offset)
+        records, error = _read(metadata, offset)
     partition = {
         "partition_index": METADATA.partition,
         "error_code": error,
-        "high_watermark": topics.logged_end_offset,
+        "high_watermark": metadata.durable_end,
         "records": records,
     }
     exchange.respond(
@@ -45,9 +46,9 @@ async def handle(services: Services, exchange: Exchange, request: "FetchRequest"
     )
 
 
-def _read(topics: Topics, offset: int) -> tuple[bytes, ErrorCode]:
+def _read(metadata: Metadata, offset: int) -> tuple[bytes, ErrorCode]:
     try:
-        return topics.logged(offset), ErrorCode.none
+        return metadata.read(offset), ErrorCode.none
     except KafkaError as failure:
         return b"", failure.code
     except OSError as failure:

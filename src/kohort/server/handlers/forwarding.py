@@ -35,7 +35,7 @@ _THROTTLE_TIME: Final = 4
 def handle(
     services: Services, exchange: Exchange, request: Any
 ) -> Coroutine[Any, Any, None] | None:
-    controller = services.controller
+    controller = services.active_controller
     assert controller is not None
     if _is_of_loggers(request):
         handler: Any = handler_module(exchange.api_key)

@@ -63,7 +63,7 @@ async def _alter(
         _validate(changes)
 
         def wanted() -> Mapping[str, str]:
-            current = services.topics.configs_of(resource_kind, name)
+            current = services.controller.configuration.configs_of(resource_kind, name)
             return altered(resource_kind, current, changes, services.config)
 
         named = (each.name for each in changes)

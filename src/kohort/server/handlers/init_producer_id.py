@@ -61,7 +61,7 @@ async def _initialized(services: Services, request: "InitProducerIdRequest") -> 
     known_epoch: int = getattr(request, "producer_epoch", NONE)
     if request.transactional_id == "" or (known_id == NONE) != (known_epoch == NONE):
         raise KafkaError(ErrorCode.invalid_request)
-    ids = services.topics.producer_ids
+    ids = services.controller.producer_ids
     await ids.fill()
     if request.transactional_id is None:
         return ProducerResponse(ErrorCode.none, ids.next(), 0)

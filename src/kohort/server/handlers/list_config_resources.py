@@ -58,4 +58,4 @@ def _names(services: Services, kind: ResourceType) -> Iterable[str]:
         case ResourceType.BROKER | ResourceType.BROKER_LOGGER:
             return (str(services.node_id),)
         case _:
-            return services.topics.configured(kind)
+            return services.controller.configuration.configured(kind)

@@ -22,13 +22,13 @@ from kohort.protocol.messages import encode, response
 from kohort.protocol.packing import pack_array, pack_compact_array
 from kohort.server.authorization import CLUSTER, CREATE, DESCRIBE, TOPIC, Access
 from kohort.server.cluster import Node, Nodes
+from kohort.server.controller import MAX_PARTITIONS_PER_REQUEST, NewTopic
 from kohort.server.handlers.chunked import respond_in_thread
 from kohort.server.metadata import INTERNAL, validate_name
 from kohort.server.net import Exchange
 from kohort.server.replicas import Topic
 from kohort.server.responses import OPERATIONS_NOT_REQUESTED
 from kohort.server.services import Services
-from kohort.server.topics import MAX_PARTITIONS_PER_REQUEST, NewTopic
 from kohort.util.time_slice import TimeSlices, in_slices
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def _without_repeats(request: "MetadataRequest") -> "MetadataRequest":
 async def _create_and_respond(
     services: Services, exchange: Exchange, request: "MetadataRequest", missing: list[str]
 ) -> None:
-    topics, partitions = services.topics, services.config["num.partitions"]
+    partitions = services.config["num.partitions"]
     access = services.access(exchange)
     everywhere = access.may(CREATE, CLUSTER, log_if_denied=False)
     refused: dict[str, ErrorCode] = {
@@ -129,7 +129,9 @@ async def _create_and_respond(
     missing = [name for name in missing if name not in refused]
     # What exceeds the limit is unknown, as all missing topics are in Kafka, and requested again.
     names = missing[: max(MAX_PARTITIONS_PER_REQUEST // partitions, 1)]
-    outcomes = await topics.create_each([NewTopic(name, partitions) for name in names])
+    outcomes = await services.controller.topics.create_each(
+        [NewTopic(name, partitions) for name in names]
+    )
     refused |= {
         name: outcome.code
         if isinstance(outcome, KafkaError)

@@ -26,6 +26,7 @@ from kohort.server.metadata.records import (
     TopicRecord,
     UserScramCredentialRecord,
 )
+from kohort.types import TopicIdPartition
 
 
 class MetadataImage:
@@ -76,6 +77,11 @@ class MetadataImage:
                 self.scram_users.secret = record.secret
             case NodeRegistered() | NodeFenced() | LeaderChanged() | ReassignmentPlanned():
                 self.cluster.replay(record)
+
+    def leader_epoch(self, topic_id: UUID, partition: int) -> int:
+        """The epoch in which a partition is led; 0 at first."""
+        leader = self.cluster.leaders.get(TopicIdPartition(topic_id, partition))
+        return 0 if leader is None else leader.epoch
 
     def _forget_topic(self, topic_id: UUID) -> None:
         if topic_id in self.topics:

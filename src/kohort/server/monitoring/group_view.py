@@ -17,7 +17,7 @@ from kohort.coordinator.records import OffsetCommitValue
 from kohort.protocol.framing import MalformedError
 from kohort.protocol.subscription import decode_assignment
 from kohort.server.cluster import FindSpans, Span
-from kohort.server.topics import Topics
+from kohort.server.replicas import Topics
 from kohort.types import TopicPartition
 from kohort.util.time_slice import TimeSlices
 

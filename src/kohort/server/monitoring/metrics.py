@@ -28,7 +28,6 @@ from kohort.server.monitoring.group_view import lag
 from kohort.server.monitoring.loop_lag import LoopLag
 from kohort.server.monitoring.rebalances import Rebalances
 from kohort.server.net import ListenerStatistics
-from kohort.server.topics import Topics
 from kohort.types import TopicPartition
 from kohort.util.histogram import Histogram
 from kohort.util.time_slice import TimeSlices
@@ -43,7 +42,7 @@ MAX_OFFSETS: Final = 20_000
 class MetricSources:
     """The parts of a server whose counters are exposed."""
 
-    topics: Topics
+    cluster_id: str
     groups: Groups
     transactions: TransactionCoordinator
     problems: Problems
@@ -165,7 +164,7 @@ class _Metrics(Collector):
             "1, labelled with version and cluster.",
             labels=("version", "cluster"),
         )
-        build.add_metric((__version__, self._sources.topics.cluster_id), 1)
+        build.add_metric((__version__, self._sources.cluster_id), 1)
         yield build
         yield from self._traffic()
         yield from self._group_counts()

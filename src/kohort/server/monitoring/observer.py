@@ -28,8 +28,7 @@ from kohort.server.monitoring.loop_lag import LoopLag
 from kohort.server.monitoring.rebalances import Rebalances
 from kohort.server.monitoring.viewer import Viewer
 from kohort.server.net import ListenerStatistics, Tls
-from kohort.server.replicas import Topic
-from kohort.server.topics import Topics
+from kohort.server.replicas import Topic, Topics
 from kohort.types import TopicPartition
 from kohort.util.histogram import Histogram
 from kohort.util.text import did_you_mean
@@ -49,6 +48,7 @@ class Observer:
     def __init__(
         self,
         config: Config,
+        cluster_id: str,
         topics: Topics,
         groups: Groups,
         transactions: TransactionCoordinator,
@@ -65,6 +65,7 @@ class Observer:
         `shared_node` is `cluster`, if that shares a storage.
         """
         self._config = config
+        self._cluster_id = cluster_id
         self._topics = topics
         self._groups = groups
         self._transactions = transactions
@@ -168,7 +169,7 @@ class Observer:
         from kohort.server.monitoring.metrics import CONTENT_TYPE, MetricSources, exposition
 
         sources = MetricSources(
-            topics=self._topics,
+            cluster_id=self._cluster_id,
             groups=self._groups,
             transactions=self._transactions,
             problems=self._problems,
@@ -252,7 +253,7 @@ class Observer:
             await slices.give_way()
         return json_response(
             {
-                "cluster_id": self._topics.cluster_id,
+                "cluster_id": self._cluster_id,
                 "nodes": [
                     {"node_id": each, "leads": led[each]}
                     for each in sorted(self._cluster.nodes.ids)

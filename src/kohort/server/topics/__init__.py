@@ -1,23 +1,14 @@
-"""The topics of a server: changes of the metadata log, and the logs of their partitions."""
+"""The metadata log, the one way to change the metadata image: alone, shared, or followed."""
 
-from kohort.server.topics.followed import FollowedMetadata, FollowedTopics
-from kohort.server.topics.new_topic import Growth, NewTopic
-from kohort.server.topics.of_coordinators import coordinator_topics
-from kohort.server.topics.shared import SharedTopics
-from kohort.server.topics.shared_metadata import SharedMetadata
-from kohort.server.topics.topics import MAX_PARTITIONS_PER_REQUEST, Topics, too_many_partitions
-from kohort.server.topics.view import GroupTopics
+from kohort.server.topics.followed_metadata import FollowedMetadata
+from kohort.server.topics.metadata_log import METADATA_LOG, Metadata, MetadataLog
+from kohort.server.topics.shared_metadata import OutcomeLostError, SharedMetadata
 
 __all__ = [
-    "MAX_PARTITIONS_PER_REQUEST",
+    "METADATA_LOG",
     "FollowedMetadata",
-    "FollowedTopics",
-    "GroupTopics",
-    "Growth",
-    "NewTopic",
+    "Metadata",
+    "MetadataLog",
+    "OutcomeLostError",
     "SharedMetadata",
-    "SharedTopics",
-    "Topics",
-    "coordinator_topics",
-    "too_many_partitions",
 ]

@@ -105,7 +105,9 @@ async def serve() -> AsyncIterator[Serve]:
             credential = credential_of(
                 KIND, salted_password(KIND, "s3cret", b"s", 4096), b"s", 4096
             )
-            broker.topics.set_scram_credentials({("nodes", KIND): credential})
+            broker.controller.writer.commit(
+                *broker.controller.scram.alter_credentials({("nodes", KIND): credential})
+            )
             return broker
 
         yield serve

@@ -10,7 +10,7 @@ from kohort.protocol.packing import pack_compact_string, pack_varint
 from kohort.security import Peer
 from kohort.server.cluster.internode.connection import NodeConnection
 from kohort.server.cluster.internode.link import NodeUnreachableError
-from kohort.server.topics import NewTopic
+from kohort.server.controller import NewTopic
 
 _CREATE_TOPICS: Final = BY_NAME["create_topics"].key
 _CREATE_TOPICS_VERSION: Final = 7

@@ -13,7 +13,7 @@ from kohort.server.cluster.internode.transactions import (
     RoutedVerifier,
 )
 from kohort.server.cluster.nodes import Nodes
-from kohort.server.topics import Topics
+from kohort.server.replicas import Topics
 
 
 class Routes:

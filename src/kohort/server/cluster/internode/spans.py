@@ -10,7 +10,7 @@ from kohort.server.cluster.internode.connection import Connect
 from kohort.server.cluster.internode.link import NodeUnreachableError
 from kohort.server.cluster.internode.transactions import NodeConnections
 from kohort.server.cluster.nodes import Nodes
-from kohort.server.topics import Topics
+from kohort.server.replicas import Topics
 from kohort.types import TopicPartition
 from kohort.util.time_slice import TimeSlices
 

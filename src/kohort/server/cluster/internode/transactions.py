@@ -15,7 +15,7 @@ from kohort.server.cluster.internode.link import NodeUnreachableError
 from kohort.server.cluster.nodes import Nodes
 from kohort.server.logging import fields
 from kohort.server.metadata import TRANSACTIONS_TOPIC
-from kohort.server.topics import Topics
+from kohort.server.replicas import Topics
 from kohort.transactions.records import Partitions
 from kohort.transactions.requests import TransactionalProducer, VerifyPartitionsResponse
 from kohort.types import TopicPartition

@@ -31,7 +31,7 @@ def everywhere(_: TopicPartition) -> bool:
     return True
 
 
-class TopicLogs:
+class PartitionLogs:
     """Opens and removes what a log directory has of topics."""
 
     def __init__(
@@ -71,6 +71,14 @@ class TopicLogs:
         if self._settings is None or self._settings[0] is not effective:
             self._settings = effective, topic_log_config(effective, self._config)
         return self._settings[1]
+
+    def configure(self, topic: Topic, configs: Mapping[str, str]) -> None:
+        """Have a topic and its open logs act by these configs of its own."""
+        topic.configs = configs
+        topic.effective = self.effective(configs)
+        settings = self.settings(topic.effective)
+        for log in topic.partitions:
+            log.configure(settings)
 
     def recover(self, records: Iterable[TopicRecord]) -> None:
         """Check the logs of these topics after a crash of the machine."""
@@ -148,6 +156,11 @@ class TopicLogs:
             self._logs.refuse(partition, why)
 
     # Making and removing
+
+    @property
+    def has_directories(self) -> bool:
+        """Whether partitions have directories here, which are made before they are opened."""
+        return self._owned is not None
 
     def make_places(self, places: Mapping[TopicPartition, UUID]) -> None:
         """Make the directories of new partitions, all or none, durably.

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from uuid import UUID
 
 from kohort.coordinator.topics import TopicImage
-from kohort.server.replicas import Topic
-from kohort.server.topics.topics import Topics
+from kohort.server.replicas.topic import Topic
+from kohort.server.replicas.topics import Topics
 
 
 class GroupTopics:

@@ -1,0 +1,82 @@
+"""Changes of topics on a node that has another one make them."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from kohort.errors import ErrorCode, KafkaError
+from kohort.server.controller.metadata_writer import MetadataWriter
+from kohort.server.controller.new_topic import NewTopic
+from kohort.server.controller.replication_control import ReplicationControl
+from kohort.server.controller.topic_changes import TopicChanges
+from kohort.server.replicas import ReplicaManager, Topic
+
+CREATED_WITHIN_S: Final = 1.0
+"""Time that a client waits for a topic that is created because it asked for it."""
+
+
+class ActiveController(Protocol):
+    """The node that changes topics."""
+
+    async def create_each(self, wanted: Sequence[NewTopic]) -> list[KafkaError | None]:
+        """Create topics, each by itself; in the same order, why one was not. Raises KafkaError."""
+        ...
+
+    async def allocate_producer_ids(self) -> range:
+        """Ids that are given to nobody else. Raises KafkaError."""
+        ...
+
+
+class ForwardedTopicChanges(TopicChanges):
+    """`TopicChanges` of a node whose changes another one makes."""
+
+    def __init__(
+        self,
+        writer: MetadataWriter,
+        replicas: ReplicaManager,
+        control: ReplicationControl,
+        controller: ActiveController,
+    ) -> None:
+        super().__init__(writer, replicas, control)
+        self._controller = controller
+        self._creating: dict[str, asyncio.Task[dict[str, KafkaError]]] = {}
+        """What the controller is asked to make, by topic."""
+
+    async def create_each(
+        self,
+        wanted: Sequence[NewTopic],
+        deadline: float | None = None,  # noqa: ARG002
+    ) -> list[Topic | KafkaError]:
+        """Have topics made; in the same order the topic, or why it was not made.
+
+        One that is not known here in time is UNKNOWN_TOPIC_OR_PARTITION: clients ask again, and
+        what else they ask must not wait for a controller that is away.
+        """
+        new = [each for each in wanted if each.name not in self._creating]
+        if new:
+            self._creating |= dict.fromkeys(
+                (each.name for each in new), asyncio.create_task(self._have_created(new))
+            )
+        creating = {each.name: self._creating[each.name] for each in wanted}
+        if creating:
+            await asyncio.wait(set(creating.values()), timeout=CREATED_WITHIN_S)
+        unknown = KafkaError(ErrorCode.unknown_topic_or_partition)
+        return [
+            (task.result().get(name) if task.done() else None) or self._topics.get(name) or unknown
+            for name, task in creating.items()
+        ]
+
+    async def _have_created(self, wanted: Sequence[NewTopic]) -> dict[str, KafkaError]:
+        """By name, why the controller did not make a topic."""
+        try:
+            errors = await self._controller.create_each(wanted)
+        except KafkaError:
+            return {}
+        finally:
+            for each in wanted:
+                del self._creating[each.name]
+        return {each.name: error for each, error in zip(wanted, errors, strict=True) if error}
+
+    def close(self) -> None:
+        for task in self._creating.values():
+            task.cancel()

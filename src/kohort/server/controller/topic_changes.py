@@ -1,0 +1,339 @@
+"""Changes of topics on a node that makes the directories of partitions itself."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from uuid import UUID
+
+from kohort.errors import KafkaError, fresh
+from kohort.log.base import Log
+from kohort.server.controller.metadata_writer import MetadataWriter
+from kohort.server.controller.new_topic import Growth, NewTopic
+from kohort.server.controller.replication_control import ReplicationControl, topic_chars
+from kohort.server.logging import fields
+from kohort.server.metadata import (
+    BATCH_RECORDS,
+    TopicDeleted,
+    TopicRecord,
+    in_batches,
+    places_of,
+    storage_error,
+)
+from kohort.server.replicas import ReplicaManager, Topic
+from kohort.types import TopicPartition
+from kohort.util.time_slice import TimeSlices
+
+_log = logging.getLogger("kohort.topics")
+
+
+class TopicChanges:
+    """Creates, deletes, grows and configures topics."""
+
+    def __init__(
+        self, writer: MetadataWriter, replicas: ReplicaManager, control: ReplicationControl
+    ) -> None:
+        self._writer = writer
+        self._replicas = replicas
+        self._control = control
+        self._topics = replicas.topics
+        self._logs = replicas.logs
+        self._names = replicas.names
+        self._deletions = replicas.deletions
+
+    def create(
+        self,
+        name: str,
+        partitions: int,
+        configs: Mapping[str, str | None] = {},
+        *,
+        internal: bool = False,
+    ) -> Topic:
+        """Make a topic, blocking on the disk.
+
+        Raises what `ReplicationControl.create_topic` raises, and KafkaError KAFKA_STORAGE_ERROR if
+        its directories cannot be made, INVALID_TOPIC_EXCEPTION if one has the name of a directory
+        that is not Kohort's.
+        """
+        self._replicas.rollback.finish()
+        record = self._control.create_topic(name, partitions, configs, internal=internal)
+        if self._deletions.has_records:
+            self._writer.flush()
+        self._logs.make_places(places_of(record))
+        return self._commit_new(record)
+
+    async def create_each(
+        self, wanted: Sequence[NewTopic], deadline: float | None = None
+    ) -> list[Topic | KafkaError]:
+        """Make topics, each by itself; in the same order the topic, or what `create` would raise.
+
+        The topics are durable. Other tasks run in between. A cancelled caller does not end the work
+        early. Raises KafkaError as `change` does.
+        """
+        return await self._writer.change(self._create_each(wanted), deadline)
+
+    async def _create_each(self, wanted: Sequence[NewTopic]) -> list[Topic | KafkaError]:
+        if self._deletions.has_records:
+            try:
+                await self._writer.durable()
+            except KafkaError as error:
+                return [error for _ in wanted]
+        await self._deletions.forgotten(each.name for each in wanted)
+        slices = TimeSlices()
+        planned: list[TopicRecord | KafkaError] = []
+        try:
+            for new in wanted:
+                plan = self._control.planned(new)
+                planned.append(plan)
+                if isinstance(plan, TopicRecord):
+                    self._names.claim(plan.name)
+                await slices.give_way()
+            refused = await asyncio.to_thread(
+                self._logs.make_places_of_each,
+                {plan.name: places_of(plan) for plan in planned if isinstance(plan, TopicRecord)},
+            )
+            made = [
+                plan
+                for plan in planned
+                if isinstance(plan, TopicRecord) and plan.name not in refused
+            ]
+            outcomes: dict[str, Topic | KafkaError] = {**refused}
+            for some in in_batches(made, topic_chars):
+                outcomes |= await self._commit_each(some)
+            return [
+                plan if isinstance(plan, KafkaError) else outcomes[plan.name] for plan in planned
+            ]
+        finally:
+            for plan in planned:
+                if isinstance(plan, TopicRecord) and self._topics.get(plan.name) is None:
+                    self._names.disclaim(plan.name)
+
+    async def _commit_each(self, made: Sequence[TopicRecord]) -> dict[str, Topic | KafkaError]:
+        """`_commit_new` of topics whose records fit into one batch."""
+        slices = TimeSlices()
+        opened: list[tuple[TopicRecord, Topic]] = []
+        outcomes: dict[str, Topic | KafkaError] = {}
+        for record in made:
+            try:
+                opened.append((record, await self._logs.opened_in_slices(record, slices)))
+            except OSError as error:
+                self._logs.discard(places_of(record))
+                outcomes[record.name] = storage_error(error)
+            await slices.give_way()
+        if not opened:
+            return outcomes
+        try:
+            self._writer.commit(*(record for record, _ in opened))
+        except KafkaError as error:
+            for record, _ in opened:
+                self._logs.discard(places_of(record))
+            return outcomes | {record.name: error for record, _ in opened}
+        outcomes |= {record.name: self._added(topic) for record, topic in opened}
+        try:
+            await self._writer.durable(self._writer.last_change)
+        except KafkaError as error:
+            outcomes |= {record.name: error for record, _ in opened}
+        return outcomes
+
+    def _commit_new(self, record: TopicRecord) -> Topic:
+        """Open the logs of a topic whose directories were made, and append its record."""
+        try:
+            topic = self._logs.opened(record)
+            self._writer.commit(record)
+        except (KafkaError, OSError) as error:
+            self._logs.discard(places_of(record))
+            raise error if isinstance(error, KafkaError) else storage_error(error) from error
+        return self._added(topic)
+
+    def _added(self, topic: Topic) -> Topic:
+        """Have a topic that this node made; the nodes that follow it log nothing."""
+        self._replicas.add(topic)
+        log_created(topic)
+        return topic
+
+    def delete(self, name: str) -> None:
+        """Remove a topic; its records and its offsets go with the next `durable`.
+
+        Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR.
+        """
+        topic = self._control.existing(name)
+        self._writer.commit(TopicDeleted(topic.id))
+        self._topics.remove((topic,))
+        log_deleted(topic)
+        for _ in self._replicas.retire(topic):
+            pass
+
+    async def delete_each(self, names: Sequence[str]) -> dict[str, KafkaError]:
+        """`delete` of many topics that exist; returns why those that are left were not deleted.
+
+        The deletions are durable. To be run by `change`. Gives way to others while it works.
+        """
+        slices = TimeSlices()
+        refused: dict[str, KafkaError] = {}
+        for start in range(0, len(names), BATCH_RECORDS):
+            topics = [self._control.existing(name) for name in names[start : start + BATCH_RECORDS]]
+            try:
+                self._writer.commit(*(TopicDeleted(topic.id) for topic in topics))
+                change = self._writer.last_change
+                self._topics.remove(topics)
+                for topic in topics:
+                    log_deleted(topic)
+                    for _ in self._replicas.retire(topic):
+                        await slices.give_way()
+                await self._writer.durable(change)
+            except KafkaError as error:
+                refused |= {topic.name: error for topic in topics}
+        return refused
+
+    def add_partitions(self, name: str, total: int) -> Topic:
+        """Grow a topic to `total` partitions. Raises KafkaError.
+
+        Its codes are INVALID_PARTITIONS, UNKNOWN_TOPIC_OR_PARTITION, POLICY_VIOLATION and
+        KAFKA_STORAGE_ERROR.
+        """
+        self._replicas.rollback.finish()
+        topic = self._control.validate_growth(name, total)
+        self._logs.make_places(self._places_to_add(topic, total))
+        return self._commit_growth(topic, total)
+
+    async def grow(self, name: str, total: int) -> Topic:
+        """`add_partitions`, with the disk waited for in another thread; the growth is durable.
+
+        A cancelled caller does not end the work early.
+        """
+        (grown,) = await self.grow_each([Growth(name, total)])
+        if isinstance(grown, KafkaError):
+            raise fresh(grown)
+        return grown
+
+    async def grow_each(
+        self, wanted: Sequence[Growth], deadline: float | None = None
+    ) -> list[Topic | KafkaError]:
+        """`grow` topics, each by itself; in the same order the topic, or what that would raise.
+
+        No topic is named twice. Raises KafkaError as `change` does.
+        """
+        return await self._writer.change(self._grow_each(wanted), deadline)
+
+    async def _grow_each(self, wanted: Sequence[Growth]) -> list[Topic | KafkaError]:
+        slices = TimeSlices()
+        outcomes: dict[str, Topic | KafkaError] = {}
+        places: dict[str, Mapping[TopicPartition, UUID]] = {}
+        for name, total in wanted:
+            try:
+                places[name] = self._places_to_add(
+                    self._control.validate_growth(name, total), total
+                )
+            except KafkaError as error:
+                outcomes[name] = error.with_traceback(None)  # which refers to the list
+            await slices.give_way()
+        outcomes |= await asyncio.to_thread(self._logs.make_places_of_each, places)
+        made = [each for each in wanted if each.name not in outcomes]
+        for some in in_batches(made, self._control.growth_chars):
+            outcomes |= await self._commit_growths(some)
+        return [outcomes[name] for name, _ in wanted]
+
+    async def _commit_growths(self, made: Sequence[Growth]) -> dict[str, Topic | KafkaError]:
+        """Have topics grow whose directories were made, and whose records fit into one batch."""
+        slices = TimeSlices()
+        outcomes: dict[str, Topic | KafkaError] = {}
+        for name, total in made:
+            try:
+                topic = self._control.validate_growth(name, total)
+                places, effective = self._places_to_add(topic, total), topic.effective
+                await self._logs.open_in_slices(places, effective, slices)
+            except (KafkaError, OSError) as error:
+                outcomes[name] = self._not_grown(name, total, error)
+            await slices.give_way()
+        grown: list[tuple[Topic, int, tuple[Log, ...]]] = []
+        for name, total in made:
+            if name in outcomes:
+                continue
+            try:
+                topic = self._control.validate_growth(name, total)  # as it is by now
+                places = self._places_to_add(topic, total)
+                grown.append((topic, total, tuple(self._logs.open(places, topic.effective))))
+            except (KafkaError, OSError) as error:
+                outcomes[name] = self._not_grown(name, total, error)
+        if not grown:
+            return outcomes
+        try:
+            self._writer.commit(*(topic.record(partitions=total) for topic, total, _ in grown))
+        except KafkaError as error:
+            for topic, total, _ in grown:
+                outcomes[topic.name] = self._not_grown(topic.name, total, error)
+            return outcomes
+        for topic, _, added in grown:
+            settings = self._logs.settings(topic.effective)
+            for log in added:
+                log.configure(settings)  # the topic may have been altered meanwhile
+            self._topics.add_partitions(topic, added)
+            log_grown(topic)
+            outcomes[topic.name] = topic
+        try:
+            await self._writer.durable(self._writer.last_change)
+        except KafkaError as error:
+            outcomes |= {topic.name: error for topic, _, _ in grown}
+        return outcomes
+
+    def _not_grown(self, name: str, total: int, error: KafkaError | OSError) -> KafkaError:
+        """Discard what was made for a growth; the error for its client."""
+        topic = self._topics.get(name)
+        if topic is not None:
+            self._logs.discard(self._places_to_add(topic, total))
+        if isinstance(error, OSError):
+            return storage_error(error)
+        return error.with_traceback(None)  # which refers to the list that has the error
+
+    def _places_to_add(self, topic: Topic, total: int) -> dict[TopicPartition, UUID]:
+        return places_of(topic.record(partitions=total), len(topic.partitions))
+
+    def _commit_growth(self, topic: Topic, total: int) -> Topic:
+        grown = topic.record(partitions=total)
+        try:
+            added = tuple(self._logs.open(self._places_to_add(topic, total), topic.effective))
+            self._writer.commit(grown)
+        except (KafkaError, OSError) as error:
+            self._logs.discard(self._places_to_add(topic, total))
+            raise error if isinstance(error, KafkaError) else storage_error(error) from error
+        self._topics.add_partitions(topic, added)
+        log_grown(topic)
+        return topic
+
+    def alter_configs(self, name: str, configs: Mapping[str, str]) -> Topic:
+        """Replace a topic's own configs, at once for its open logs. Raises KafkaError.
+
+        Its codes are INVALID_CONFIG, UNKNOWN_TOPIC_OR_PARTITION and KAFKA_STORAGE_ERROR.
+        """
+        return self._alter(name, lambda _: configs)
+
+    async def alter(self, name: str, configs: Callable[[Topic], Mapping[str, str]]) -> None:
+        """Replace a topic's own configs by what `configs` returns of it. Raises as that does.
+
+        It raises as `alter_configs` does, too; the change need not be durable yet.
+        """
+        self._alter(name, configs)
+
+    def _alter(self, name: str, configs: Callable[[Topic], Mapping[str, str]]) -> Topic:
+        record, topic = self._control.alter_configs(name, configs), self._control.existing(name)
+        self._writer.commit(record)
+        self._topics.responses.clear()
+        self._logs.configure(topic, record.configs)
+        return topic
+
+
+def log_created(topic: Topic) -> None:
+    """Log that this node has created a topic."""
+    _log.info("created a topic", extra=fields(topic=topic.name, partitions=len(topic.partitions)))
+
+
+def log_grown(topic: Topic) -> None:
+    """Log that this node has added partitions to a topic."""
+    _log.info(
+        "added partitions to a topic",
+        extra=fields(topic=topic.name, partitions=len(topic.partitions)),
+    )
+
+
+def log_deleted(topic: Topic) -> None:
+    """Log that this node has deleted a topic."""
+    _log.info("deleted a topic", extra=fields(topic=topic.name))

@@ -1,0 +1,173 @@
+"""Replays what other nodes have logged, and has replicas as it says (Kafka's MetadataLoader)."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from itertools import groupby
+from typing import Final, Protocol
+from uuid import UUID
+
+from kohort.errors import ErrorCode, KafkaError
+from kohort.server.logging import fields
+from kohort.server.metadata import MetadataRecord, TopicDeleted, TopicRecord, places_of
+from kohort.server.replicas.replica_manager import ReplicaManager
+from kohort.server.replicas.topic import Topic
+from kohort.types import TopicPartition
+from kohort.util.time_slice import TimeSlices
+
+TOPICS_AT_ONCE: Final = 100
+"""Topics whose directories are made together: each by itself waits for the disk several times."""
+
+logger = logging.getLogger("kohort.topics")
+
+
+class FollowedLog(Protocol):
+    """A metadata log that other nodes change."""
+
+    @property
+    def end_offset(self) -> int:
+        """Offset of the record to be followed next."""
+        ...
+
+    def replay(self, offset: int, record: MetadataRecord) -> None:
+        """Replay the record of that offset, which another node has logged."""
+        ...
+
+
+class MetadataLoader:
+    """Follows a metadata log record by record."""
+
+    def __init__(
+        self,
+        metadata: FollowedLog,
+        replicas: ReplicaManager,
+        publish: Callable[[MetadataRecord], None],
+    ) -> None:
+        """`publish` is called with each record that was replayed."""
+        self._metadata = metadata
+        self._replicas = replicas
+        self._topics = replicas.topics
+        self._logs = replicas.logs
+        self._deletions = replicas.deletions
+        self._publish = publish
+        self.applied = asyncio.Event()
+        """Set after each record."""
+        self._slices = TimeSlices()
+        self._unmade: dict[UUID, dict[TopicPartition, UUID]] = {}
+        """Partitions, by topic, whose directories could not be made yet."""
+
+    @property
+    def position(self) -> int:
+        """Offset of the record to be followed next."""
+        return self._metadata.end_offset
+
+    async def follow(self, records: Iterable[tuple[int, MetadataRecord]]) -> None:
+        """Do as these records say, each with its offset in the log of the other node.
+
+        Records that were followed already are left out. A partition whose directory cannot be made
+        is refused; each call tries it again.
+        """
+        await self._make_unmade()
+        new = [each for each in records if each[0] >= self._metadata.end_offset]
+        for _, run in groupby(new, _run_of):
+            some = [*run]
+            await self._prepare([each for _, each in some if isinstance(each, TopicRecord)])
+            for offset, record in some:
+                self._metadata.replay(offset, record)
+                await self._apply(record)
+                self._publish(record)
+                self._topics.responses.clear()
+                self.applied.set()
+                await self._slices.give_way()
+            if self._deletions.has_topics:
+                await self._deletions.finish(self._deletions.pending())
+
+    async def _prepare(self, records: Iterable[TopicRecord]) -> None:
+        """Have places for the partitions of topics before anybody knows of them."""
+        latest = {each.id: each for each in records}.values()
+        await self._deletions.forgotten(each.name for each in latest)
+        if not self._logs.has_directories:
+            return
+        places: dict[TopicPartition, UUID] = {}
+        for record in latest:
+            places |= self._places_to_make(record)
+            await self._slices.give_way()
+        if not places:
+            return
+        try:
+            await asyncio.to_thread(self._logs.make_places, places)
+        except KafkaError:
+            for record in latest:
+                await self._make_or_refuse(record)
+
+    def _places_to_make(self, record: TopicRecord) -> dict[TopicPartition, UUID]:
+        known = self._topics.by_id(record.id)
+        return places_of(record, 0 if known is None else len(known.partitions))
+
+    async def _make_or_refuse(self, record: TopicRecord) -> None:
+        places = self._places_to_make(record)
+        try:
+            await asyncio.to_thread(self._logs.make_places, places)
+        except KafkaError as error:
+            logger.error(
+                "cannot open partitions of a topic",
+                extra=fields(topic=record.name, why=error.__cause__ or error),
+            )
+            self._logs.refuse(places, f"its directory could not be made: {error}")
+            if error.code == ErrorCode.kafka_storage_error:
+                self._unmade.setdefault(record.id, {}).update(places)
+
+    async def _make_unmade(self) -> None:
+        """Serve what was refused if the disk takes it now, as it may once it has room again."""
+        for topic_id, places in tuple(self._unmade.items()):
+            topic = self._topics.by_id(topic_id)
+            try:
+                if topic is not None:
+                    await asyncio.to_thread(self._logs.make_places, places)
+            except KafkaError:
+                return
+            del self._unmade[topic_id]
+            if topic is not None:
+                settings = self._logs.settings(topic.effective)
+                for partition in self._logs.here(places):
+                    self._logs.open_again(partition, topic_id, settings)
+                    await self._slices.give_way()
+
+    async def _apply(self, record: MetadataRecord) -> None:
+        match record:
+            case TopicRecord():
+                await self._apply_topic(record)
+            case TopicDeleted(id=topic_id):
+                await self._apply_deletion(self._topics.by_id(topic_id))
+
+    async def _apply_topic(self, record: TopicRecord) -> None:
+        if record.id not in self._replicas.image.topics:
+            return  # its name is another topic's
+        settings = self._logs.settings(self._logs.effective(record.configs))
+        for partition in self._logs.here(self._places_to_make(record)):
+            # The record is not read again: a log that fails must not cost the whole topic.
+            self._logs.open_or_refuse(partition, record.id, settings)
+            await self._slices.give_way()
+        topic = self._topics.by_id(record.id)
+        if topic is None:
+            self._replicas.add(await self._logs.opened_in_slices(record, self._slices))
+            return
+        if record.configs != topic.configs:
+            self._logs.configure(topic, record.configs)
+        if record.partitions > len(topic.partitions):
+            places = places_of(record, len(topic.partitions))
+            added = await self._logs.open_in_slices(places, topic.effective, self._slices)
+            self._topics.add_partitions(topic, added)
+
+    async def _apply_deletion(self, topic: Topic | None) -> None:
+        if topic is None:
+            return
+        self._topics.remove((topic,))
+        for _ in self._replicas.retire(topic):
+            await self._slices.give_way()
+
+
+def _run_of(numbered: tuple[int, MetadataRecord]) -> tuple[int, bool]:
+    """Topics that follow one another are of one run, of at most `TOPICS_AT_ONCE`."""
+    offset, record = numbered
+    return offset // TOPICS_AT_ONCE, isinstance(record, TopicRecord)

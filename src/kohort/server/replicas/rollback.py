@@ -1,0 +1,93 @@
+"""Topics after changes that were rolled back.
+
+What was created or grown is gone at once, what was deleted is back in slices: a topic may have
+10,000 logs.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from functools import partial
+from uuid import UUID
+
+from kohort.server.metadata import MetadataImage, TopicRecord, places_of
+from kohort.server.replicas.claimed_names import ClaimedNames
+from kohort.server.replicas.deletions import Deletions
+from kohort.server.replicas.partition_logs import PartitionLogs
+from kohort.server.replicas.topic import Topic
+from kohort.server.replicas.topics import Topics
+from kohort.util.time_slice import TimeSlices
+
+
+class Rollback:
+    """Has topics and logs as the image says again."""
+
+    def __init__(
+        self,
+        image: MetadataImage,
+        topics: Topics,
+        logs: PartitionLogs,
+        names: ClaimedNames,
+        deletions: Deletions,
+    ) -> None:
+        self._image = image
+        self._topics = topics
+        self._logs = logs
+        self._names = names
+        self._deletions = deletions
+        self._steps: deque[Callable[[], object]] = deque()
+        """Short steps that are left to do."""
+
+    def begin(self, ids: Iterable[UUID]) -> None:
+        """Topics with these ids are in the image as before; `finished` does what is left."""
+        self._topics.responses.clear()
+        for topic_id in ids:
+            record, topic = self._image.topics.get(topic_id), self._topics.by_id(topic_id)
+            if record is None:
+                if topic is not None:
+                    self._withdraw(topic)
+            elif topic is None:
+                self._restore(record)
+            else:
+                self._withdraw_partitions(topic, record.partitions)
+                self._logs.configure(topic, record.configs)
+
+    async def finished(self) -> None:
+        """Return when all topics are as the image says."""
+        slices = TimeSlices()
+        while self._steps:
+            self._steps.popleft()()
+            await slices.give_way()
+
+    def finish(self) -> None:
+        """`finished`, blocking until it is done."""
+        while self._steps:
+            self._steps.popleft()()
+
+    def close(self) -> None:
+        """Leave what is left to do. Idempotent."""
+        self._steps.clear()
+
+    def _withdraw(self, topic: Topic) -> None:
+        self._topics.remove((topic,))
+        self._withdraw_partitions(topic, 0)
+        self._steps.append(partial(self._names.disclaim, topic.name))
+
+    def _withdraw_partitions(self, topic: Topic, left: int) -> None:
+        gone = self._topics.remove_partitions(topic, left)
+        self._steps += (partial(self._logs.withdraw, log, topic.id) for log in gone)
+
+    def _restore(self, record: TopicRecord) -> None:
+        self._names.claim(record.name)
+        places = places_of(record)
+        self._deletions.undo(record.name, places)
+        settings = self._logs.settings(self._logs.effective(record.configs))
+        for partition, topic_id in places.items():
+            self._steps.append(partial(self._logs.open_or_refuse, partition, topic_id, settings))
+        self._steps.append(partial(self._add_restored, record.id))
+
+    def _add_restored(self, topic_id: UUID) -> None:
+        """Have a topic again as it is now, unless it was deleted meanwhile."""
+        record = self._image.topics.get(topic_id)
+        if record is not None and self._topics.by_id(topic_id) is None:
+            self._topics.add(self._logs.opened(record))
+            self._names.claim(record.name)

@@ -1,0 +1,59 @@
+"""The metadata log of another node, as a node that follows it knows it."""
+
+from collections.abc import Callable, Collection
+from typing import NoReturn
+from uuid import UUID
+
+from kohort.errors import ErrorCode, KafkaError
+from kohort.log.base import Log
+from kohort.server.metadata import MetadataImage, MetadataRecord
+
+
+class FollowedMetadata:
+    """`state` as far as it was read from another node, which is the one that changes it."""
+
+    def __init__(self) -> None:
+        self.state = MetadataImage()
+        self.end_offset = 0
+        """Offset of the next record to be read."""
+        self.last_change = 0
+        self.on_taken_back: Callable[[Collection[UUID]], None]
+
+    def replay(self, offset: int, record: MetadataRecord) -> None:
+        """Replay the record of that offset."""
+        self.state.replay(record)
+        self.end_offset = offset + 1
+
+    def skip(self, offset: int) -> None:
+        """Go on from that offset: the records before it were compacted away."""
+        self.end_offset = max(self.end_offset, offset)
+
+    @property
+    def durable_end(self) -> int:
+        return self.end_offset
+
+    def commit(self, *_: MetadataRecord) -> NoReturn:
+        raise _not_controller()
+
+    def read(self, _: int) -> NoReturn:
+        raise _not_controller()
+
+    async def wait_beyond(self, _: int) -> NoReturn:
+        raise _not_controller()
+
+    async def durable(self, change: int | None = None) -> None:
+        """What is read from another node is on its disk."""
+
+    def flush(self) -> None:
+        pass
+
+    def log_reopened(self, log: Log) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def _not_controller() -> KafkaError:
+    text = "This is not the correct controller for this cluster."
+    return KafkaError(ErrorCode.not_controller, text)
