@@ -258,10 +258,6 @@ class Groups(Shards[GroupHost, TimerKey]):
         tasks = (host.topics_deleted(deleted) for host in self._hosts)
         return [task for task in tasks if task is not None]
 
-    def _post_to_all(self, event: Event) -> None:
-        for host in self._hosts:
-            host.post(event)
-
     async def _expire(self) -> None:
         """Check for expired offsets and groups, in turns that take a few milliseconds each."""
         while True:

@@ -5,10 +5,10 @@ a response is named in the result, and the list fails only if no broker responds
 consumer protocol (KIP-848) have their own API, used for groups that DescribeGroups does not have.
 """
 
-import asyncio
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
+from kohort.client.admin.broker_requests import from_all_brokers
 from kohort.client.admin.coordinator_requests import Coordinator, refusal, send_to_coordinators
 from kohort.client.admin.values import (
     CLASSIC,
@@ -20,7 +20,7 @@ from kohort.client.admin.values import (
 )
 from kohort.client.cluster import Cluster
 from kohort.client.net import format_address
-from kohort.errors import ErrorCode, KafkaError, KohortError, fresh, unless_error
+from kohort.errors import ErrorCode, KafkaError, KohortError, unless_error
 from kohort.protocol.framing import MalformedError
 from kohort.protocol.subscription import (
     Assignment,
@@ -43,23 +43,10 @@ async def list_groups(
 
     Raises KohortError if no broker responds.
     """
-    brokers = sorted((await cluster.metadata(())).brokers)
-    outcomes = await asyncio.gather(
-        *(_listed(cluster, node, states, types, timeout_ms) for node in brokers)
+    listings, failures = await from_all_brokers(
+        cluster, lambda node: _listed(cluster, node, states, types, timeout_ms)
     )
-    failures = {
-        node: outcome
-        for node, outcome in zip(brokers, outcomes, strict=True)
-        if isinstance(outcome, KohortError)
-    }
-    if failures and len(failures) == len(brokers):
-        raise fresh(next(iter(failures.values())))
-    groups = {
-        group.group: group
-        for listings in outcomes
-        if not isinstance(listings, KohortError)
-        for group in listings
-    }
+    groups = {group.group: group for group in listings}
     return Listing(groups=tuple(groups[name] for name in sorted(groups)), failures=failures)
 
 

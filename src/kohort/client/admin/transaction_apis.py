@@ -1,11 +1,11 @@
 """Lists, describes, fences and aborts transactions (KIP-360, KIP-664)."""
 
-import asyncio
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from datetime import timedelta
 from typing import Any, Final
 
+from kohort.client.admin.broker_requests import from_all_brokers
 from kohort.client.admin.changes import may_be_made
 from kohort.client.admin.coordinator_requests import Coordinator, refusal, send_to_coordinators
 from kohort.client.admin.transaction_values import (
@@ -38,7 +38,6 @@ async def list_transactions(
     timeout_ms: int,
 ) -> TransactionListings:
     """The transactional ids that match all filters. Raises KohortError if no broker responds."""
-    brokers = sorted((await cluster.metadata(())).brokers)
     filters = {
         "state_filters": tuple(states),
         "producer_id_filters": tuple(producer_ids),
@@ -48,21 +47,8 @@ async def list_transactions(
     min_version = (
         _FILTERS_PATTERN_SINCE if pattern else _FILTERS_DURATION_SINCE if duration_ms >= 0 else 0
     )
-    outcomes = await asyncio.gather(
-        *(_listed(cluster, node, filters, min_version, timeout_ms) for node in brokers)
-    )
-    failures = {
-        node: outcome
-        for node, outcome in zip(brokers, outcomes, strict=True)
-        if isinstance(outcome, KohortError)
-    }
-    if failures and len(failures) == len(brokers):
-        raise fresh(next(iter(failures.values())))
-    transactions = (
-        transaction
-        for listed in outcomes
-        if not isinstance(listed, KohortError)
-        for transaction in listed
+    transactions, failures = await from_all_brokers(
+        cluster, lambda node: _listed(cluster, node, filters, min_version, timeout_ms)
     )
     return TransactionListings(
         transactions=tuple(

@@ -257,7 +257,7 @@ class Generation(ABC, Generic[K, V]):
         offsets, or `seek`. Raises as `Transaction` does, and KohortError for a batch that follows
         one that is to be yielded again.
         """
-        owned = {tp: self._owned(tp) for tp in (each.topic_partition for each in batches)}
+        owned = {tp: self._owned(tp) for tp in (batch.topic_partition for batch in batches)}
         return ExactlyOnce(self, producer, batches, owned)
 
     def to_commit(
@@ -307,15 +307,15 @@ class Generation(ABC, Generic[K, V]):
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Fetch nothing of these partitions until `resume`; the member keeps them."""
-        for each in partitions:
-            self._owned(each)
-            self._services.fetcher.pause(each)
+        for partition in partitions:
+            self._owned(partition)
+            self._services.fetcher.pause(partition)
 
     def resume(self, *partitions: TopicPartition) -> None:
         """Fetch these partitions again."""
-        for each in partitions:
-            self._owned(each)
-            self._services.fetcher.resume(each)
+        for partition in partitions:
+            self._owned(partition)
+            self._services.fetcher.resume(partition)
 
     def _held(
         self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata]

@@ -220,10 +220,10 @@ class GroupMember:
             self._forget(number)
 
     def _timed_out(self, send: Send) -> None:
-        asked = send.number in self._connections
-        told = f"{type(send.request).__name__} got no response within {send.timeout_ms} ms"
+        was_sent = send.number in self._connections
+        error = f"{type(send.request).__name__} got no response within {send.timeout_ms} ms"
         self._forget(send.number)
-        self.dispatch(self.membership.failed, send.number, told, sent=asked)
+        self.dispatch(self.membership.failed, send.number, error, sent=was_sent)
 
     def _failed(self, send: Send, error: KohortError) -> None:
         name = type(send.request).__name__

@@ -62,9 +62,9 @@ async def commit_offsets(
         **retention,
     )
     return {
-        TopicPartition(topic_name(topic, names), each.partition_index): each.error_code
+        TopicPartition(topic_name(topic, names), partition.partition_index): partition.error_code
         for topic in response.topics
-        for each in topic.partitions
+        for partition in topic.partitions
     }
 
 
@@ -86,15 +86,15 @@ async def fetch_offsets(
     KafkaError for the first error of a partition or the group. A partition that the response lacks
     is an error too: it must not be taken for "nothing is committed". Raises other KohortErrors.
     """
-    asked = tuple(partitions)
-    wanted, names = _by_topic(asked), names_by_id(asked, _ids(asked, topic_ids))
+    requested = tuple(partitions)
+    by_topic, names = _by_topic(requested), names_by_id(requested, _ids(requested, topic_ids))
     topics = [
         {
             "name": topic,
             "topic_id": topic_ids.get(topic),
-            "partition_indexes": [each.partition for each in of_topic],
+            "partition_indexes": [partition.partition for partition in of_topic],
         }
-        for topic, of_topic in wanted
+        for topic, of_topic in by_topic
     ]
     # Each version is given its own fields only: kio would load other versions' schemas to find a
     # field there.
@@ -102,11 +102,11 @@ async def fetch_offsets(
     of_several = {
         "groups": [{**of_one_group, "member_id": member_id, "member_epoch": member_epoch}]
     }
-    known = all(topic_ids.get(topic) for topic, _ in wanted)
+    has_ids = all(topic_ids.get(topic) for topic, _ in by_topic)
     response = await connection.send(
         "offset_fetch",
         min_version=_min_version(config),
-        max_version=None if known else MAX_VERSION_BY_NAME,
+        max_version=None if has_ids else MAX_VERSION_BY_NAME,
         require_stable=stable,
         **(
             of_several
@@ -114,13 +114,14 @@ async def fetch_offsets(
             else of_one_group
         ),
     )
-    found = _fetched(response, names)
-    for each in asked:
-        if each not in found:
+    committed = _fetched(response, names)
+    for partition in requested:
+        if partition not in committed:
             raise KafkaError(
-                ErrorCode.unknown_server_error, (f"the response to OffsetFetch leaves out {each}")
+                ErrorCode.unknown_server_error,
+                f"the response to OffsetFetch leaves out {partition}",
             )
-    return found
+    return committed
 
 
 def _fetched(
@@ -128,13 +129,13 @@ def _fetched(
 ) -> dict[TopicPartition, OffsetAndMetadata | None]:
     group = response.groups[0] if hasattr(response, "groups") else response
     _raise_for(getattr(group, "error_code", ErrorCode.none), "OffsetFetch")
-    found: dict[TopicPartition, OffsetAndMetadata | None] = {}
+    committed: dict[TopicPartition, OffsetAndMetadata | None] = {}
     for topic in group.topics:
         for each in topic.partitions:
             partition = TopicPartition(topic_name(topic, names), each.partition_index)
             _raise_for(each.error_code, f"OffsetFetch of {partition}")
-            found[partition] = fetched_offset(each)
-    return found
+            committed[partition] = fetched_offset(each)
+    return committed
 
 
 def _version(

@@ -161,11 +161,11 @@ class OwnedPartition:
 
         Raises ValueError for what no broker can store.
         """
-        wanted = committable(self.partition, given)
+        to_commit = committable(self.partition, given)
         if isinstance(given, OffsetAndMetadata):
-            return wanted
-        epoch = self.last_epoch if wanted.offset == self.last_offset else wanted.leader_epoch
-        return replace(wanted, leader_epoch=epoch, metadata=self.metadata)
+            return to_commit
+        epoch = self.last_epoch if to_commit.offset == self.last_offset else to_commit.leader_epoch
+        return replace(to_commit, leader_epoch=epoch, metadata=self.metadata)
 
     def __repr__(self) -> str:
         end = f" {self.ending.end.value}" if self.ending.end else ""

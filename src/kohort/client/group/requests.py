@@ -132,11 +132,11 @@ async def _join(
         member_id=response.member_id,
         members=tuple(
             JoinGroupResponseMember(
-                member_id=each.member_id,
-                instance_id=getattr(each, "group_instance_id", None),
-                metadata=each.metadata,
+                member_id=member.member_id,
+                instance_id=getattr(member, "group_instance_id", None),
+                metadata=member.metadata,
             )
-            for each in response.members
+            for member in response.members
         ),
     )
 
@@ -234,7 +234,7 @@ def _by_topic_id(owned: Iterable[TopicIdPartition]) -> list[dict[str, Any]]:
 
 def _partitions(topics: Iterable[Any]) -> frozenset[TopicIdPartition]:
     return frozenset(
-        TopicIdPartition(each.topic_id, partition)
-        for each in topics
-        for partition in each.partitions
+        TopicIdPartition(topic.topic_id, partition)
+        for topic in topics
+        for partition in topic.partitions
     )

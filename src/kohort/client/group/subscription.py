@@ -32,12 +32,13 @@ class MemberSubscription:
         self, topics: Iterable[str], assignors: Sequence[str | Assignor], rack: str | None
     ) -> None:
         self.topics = tuple(topics)
-        self._assignors = [assignor(each) if isinstance(each, str) else each for each in assignors]
-        self._by_name = {each.name: each for each in self._assignors}
+        self._assignors = [
+            assignor(given) if isinstance(given, str) else given for given in assignors
+        ]
+        self._by_name = {assignor.name: assignor for assignor in self._assignors}
         if len(self._by_name) < len(self._assignors):
-            raise ConfigError(
-                f"assignors: a name is there twice: {[each.name for each in self._assignors]}"
-            )
+            names = [assignor.name for assignor in self._assignors]
+            raise ConfigError(f"assignors: a name is there twice: {names}")
         self.cooperative = rebalance_protocol(self._assignors) is RebalanceProtocol.COOPERATIVE
         self._rack = rack
         self._previous: tuple[TopicPartition, ...] = ()
@@ -49,9 +50,9 @@ class MemberSubscription:
         """Pairs (assignor's name, subscription) for JoinGroup."""
         return tuple(
             (
-                each.name,
+                assignor.name,
                 encode_metadata(
-                    each,
+                    assignor,
                     self.topics,
                     previous=self._previous,
                     owned_partitions=owned,
@@ -59,7 +60,7 @@ class MemberSubscription:
                     rack=self._rack,
                 ),
             )
-            for each in self._assignors
+            for assignor in self._assignors
         )
 
     def on_assignment(self, grant: Grant) -> None:

@@ -115,11 +115,11 @@ class TopicWatch:
         ]
         # A topic counts as gone when it is missing twice.
         gone = {topic for topic in self.counts if not _is_there(metadata, topic)}
-        told = [topic for topic in changed if topic not in gone or topic in self._missing]
+        rebalancing = [topic for topic in changed if topic not in gone or topic in self._missing]
         self._missing = gone
-        names = ", ".join(sorted(told))
+        names = ", ".join(sorted(rebalancing))
         return Changes(
-            rebalance=f"the partitions of {names} changed" if told else "",
+            rebalance=f"the partitions of {names} changed" if rebalancing else "",
             lost=lost,
             lost_because=because,
         )
@@ -127,17 +127,19 @@ class TopicWatch:
     def _lost(
         self, metadata: Metadata, held: Collection[TopicPartition]
     ) -> tuple[tuple[TopicPartition, ...], str]:
-        anew = {
-            topic for topic in {each.topic for each in held} if self._is_another(metadata, topic)
+        recreated = {
+            topic
+            for topic in {partition.topic for partition in held}
+            if self._is_another(metadata, topic)
         }
         deleted = {
-            each.topic
-            for each in held
-            if each.topic in self._missing and not _is_there(metadata, each.topic)
+            partition.topic
+            for partition in held
+            if partition.topic in self._missing and not _is_there(metadata, partition.topic)
         }
-        lost = tuple(each for each in held if each.topic in anew | deleted)
-        told = [f"topic {topic} was deleted and recreated" for topic in sorted(anew)]
-        return lost, "; ".join(told + [f"topic {topic} was deleted" for topic in sorted(deleted)])
+        lost = tuple(partition for partition in held if partition.topic in recreated | deleted)
+        causes = [f"topic {topic} was deleted and recreated" for topic in sorted(recreated)]
+        return lost, "; ".join(causes + [f"topic {topic} was deleted" for topic in sorted(deleted)])
 
     def _is_another(self, metadata: Metadata, topic: str) -> bool:
         now = metadata.topics.get(topic)
@@ -154,8 +156,8 @@ class TopicWatch:
 
 def partition_count(metadata: Metadata, topic: str) -> int:
     """Number of partitions; 0 if there is no such topic."""
-    found = metadata.topics.get(topic)
-    return len(found.partitions) if found is not None and found.exists else 0
+    known = metadata.topics.get(topic)
+    return len(known.partitions) if known is not None and known.exists else 0
 
 
 def topics_for_assignor(

@@ -72,7 +72,7 @@ def failure_headers(
 ) -> tuple[tuple[str, bytes], ...]:
     """Headers that say where a record came from, and why it failed."""
     trace = "".join(traceback.format_exception(error))[-MAX_TRACE_LENGTH:]
-    told = {
+    headers = {
         "topic": record.topic,
         "partition": str(record.partition),
         "offset": str(record.offset),
@@ -81,5 +81,7 @@ def failure_headers(
         "exception.stacktrace": trace,
     }
     if group_id:
-        told["group"] = group_id
-    return tuple((PREFIX + name, value.encode("utf-8", "replace")) for name, value in told.items())
+        headers["group"] = group_id
+    return tuple(
+        (PREFIX + name, value.encode("utf-8", "replace")) for name, value in headers.items()
+    )

@@ -51,27 +51,29 @@ class DeliveryResults:
         self._on_settled = on_settled
         self._backoffs: dict[TopicPartition, Backoff] = {}
 
-    def handle_response(self, partition: ProducePartition, batch: ProduceBatch, told: Any) -> None:
+    def handle_response(
+        self, partition: ProducePartition, batch: ProduceBatch, response: Any
+    ) -> None:
         """Handle the broker's response for the batch; None if the response lacks it."""
-        if told is None:
+        if response is None:
             self.failed(
                 partition,
                 batch,
                 KafkaError(_UNKNOWN, f"{batch.tp} is missing in the broker's response"),
             )
-        elif told.error_code is ErrorCode.none:
+        elif response.error_code is ErrorCode.none:
             stamp = (
                 -1
-                if told.log_append_time is None
-                else round(told.log_append_time.timestamp() * 1000)
+                if response.log_append_time is None
+                else round(response.log_append_time.timestamp() * 1000)
             )
-            self._succeeded(partition, batch, told.base_offset, stamp)
-        elif told.error_code is ErrorCode.duplicate_sequence_number:
+            self._succeeded(partition, batch, response.base_offset, stamp)
+        elif response.error_code is ErrorCode.duplicate_sequence_number:
             self._succeeded(partition, batch, NO_OFFSET, -1)
         else:
-            message = getattr(told, "error_message", None)
+            message = getattr(response, "error_message", None)
             error = KafkaError(
-                told.error_code, f"{batch.tp}: {message}" if message else str(batch.tp)
+                response.error_code, f"{batch.tp}: {message}" if message else str(batch.tp)
             )
             self._refused(partition, batch, error)
 

@@ -34,9 +34,11 @@ def undelivered(batches: Iterable[ProduceBatch]) -> UndeliveredError | None:
     named = [f"{count} of {tp}" for tp, count in lost.most_common(_MAX_PARTITIONS_NAMED)]
     if len(lost) > _MAX_PARTITIONS_NAMED:
         named.append(f"others of {len(lost) - _MAX_PARTITIONS_NAMED} more partitions")
-    found = [*errors.values()]
-    text = f"{lost.total()} records were not delivered: {', '.join(named)}; first error: {found[0]}"
-    return UndeliveredError(text, found)
+    distinct = [*errors.values()]
+    text = (
+        f"{lost.total()} records were not delivered: {', '.join(named)}; first error: {distinct[0]}"
+    )
+    return UndeliveredError(text, distinct)
 
 
 class Losses:

@@ -144,14 +144,16 @@ class ProducePartition:
 
     def is_first(self, batch: ProduceBatch) -> bool:
         """Whether no batch that was sent before it is unsettled."""
-        return all(each is batch or _place(each) > _place(batch) for each in self.unsettled)
+        return all(other is batch or _place(other) > _place(batch) for other in self.unsettled)
 
     def reset_sequences(self) -> None:
         """The broker lost the sequences: those of all unsettled batches begin at 0."""
         self._reset = True
 
     def _put_back(self, batch: ProduceBatch) -> None:
-        behind = (at for at, each in enumerate(self.waiting) if _place(each) >= _place(batch))
+        behind = (
+            index for index, waiting in enumerate(self.waiting) if _place(waiting) >= _place(batch)
+        )
         self.waiting.insert(next(behind, len(self.waiting)), batch)
 
     def expired(self, now: float, timeout_s: float) -> list[ProduceBatch]:
@@ -162,9 +164,9 @@ class ProducePartition:
         """
         if not self.waiting or self.waiting[0].created + timeout_s > now:
             return []
-        found = [batch for batch in self.waiting if batch.created + timeout_s <= now]
+        expired = [batch for batch in self.waiting if batch.created + timeout_s <= now]
         self.waiting = deque(batch for batch in self.waiting if batch.created + timeout_s > now)
-        return found
+        return expired
 
 
 def _place(batch: ProduceBatch) -> tuple[int, int]:

@@ -382,8 +382,8 @@ class Producer(MethodHints, Generic[K_in, V_in]):
         """
         if self._loop is not get_running_loop():
             self._take_loop()
-        found = self.cluster.cached_topic(topic) or await self._topics.find(topic)
-        return [TopicPartition(topic, each.index) for each in found.partitions]
+        metadata = self.cluster.cached_topic(topic) or await self._topics.find(topic)
+        return [TopicPartition(topic, partition.index) for partition in metadata.partitions]
 
     # Batches
 
@@ -395,10 +395,12 @@ class Producer(MethodHints, Generic[K_in, V_in]):
             raise KohortError(f"{tp}: the producer failed: {failure!r}") from failure
         if self._transactions is not None:
             self._transactions.validate_sends()
-        found = self._partitions.get(tp)
-        if found is None:
-            found = self._partitions[tp] = ProducePartition(tp, self.config.in_flight_per_partition)
-        return found
+        partition = self._partitions.get(tp)
+        if partition is None:
+            partition = self._partitions[tp] = ProducePartition(
+                tp, self.config.in_flight_per_partition
+            )
+        return partition
 
     def _open_batch(self, tp: TopicPartition, size: int, stamp: int) -> tuple[ProduceBatch, bool]:
         """The batch for a record of `size` bytes, and whether it is a new one."""
@@ -437,7 +439,9 @@ class Producer(MethodHints, Generic[K_in, V_in]):
         return batch
 
     def _unsettled(self) -> list[ProduceBatch]:
-        return [batch for each in tuple(self._partitions.values()) for batch in each.unsettled]
+        return [
+            batch for partition in tuple(self._partitions.values()) for batch in partition.unsettled
+        ]
 
     def _wake_sender(self) -> None:
         if self._sender is not None:

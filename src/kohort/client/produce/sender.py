@@ -190,7 +190,7 @@ class Sender:
         loop = asyncio.get_running_loop()
         started = loop.time()
         try:
-            found = await self._exchange(route, [batch for _, batch in batches])
+            responses = await self._exchange(route, [batch for _, batch in batches])
         except Exception as error:
             if isinstance(error, KohortError):
                 self._cluster.stale(*{batch.tp.topic for _, batch in batches})
@@ -201,7 +201,7 @@ class Sender:
         else:
             self._counters.requests.observe(loop.time() - started)
             for partition, batch in batches:
-                self._results.handle_response(partition, batch, found.get(batch.tp))
+                self._results.handle_response(partition, batch, responses.get(batch.tp))
         finally:
             self._requests[route] -= 1
             self.wake()
@@ -210,27 +210,29 @@ class Sender:
         self, route: Route, batches: Sequence[ProduceBatch]
     ) -> dict[TopicPartition, Any]:
         connection = await self._cluster.connection(*route)
-        least, most = self._ids.versions
-        least = max(ZSTD_SINCE, least) if self._config.codec is Codec.ZSTD else least
-        how = connection.wire_for("produce", least, most)
+        min_version, max_version = self._ids.versions
+        min_version = (
+            max(ZSTD_SINCE, min_version) if self._config.codec is Codec.ZSTD else min_version
+        )
+        encoding = connection.wire_for("produce", min_version, max_version)
         acks = self._config.required_acks
         body = produce_request(
-            how.version,
+            encoding.version,
             self._ids.transactional_id,
             acks,
             self._cluster.config.request_timeout_ms,
             batches,
         )
         frame = await connection.submit(
-            how, *body, timeout_ms=self._response_timeout_ms(batches), await_response=acks != 0
+            encoding, *body, timeout_ms=self._response_timeout_ms(batches), await_response=acks != 0
         )
         if not acks:
             return {batch.tp: _NO_ACK_RESPONSE for batch in batches}
-        response = connection.decode(how, frame)
+        response = connection.decode(encoding, frame)
         return {
-            TopicPartition(topic.name, each.index): each
+            TopicPartition(topic.name, partition.index): partition
             for topic in response.responses
-            for each in topic.partition_responses
+            for partition in topic.partition_responses
         }
 
     def _response_timeout_ms(self, batches: Sequence[ProduceBatch]) -> int:

@@ -99,9 +99,9 @@ class TransactionRequests:
             )
             _raise_worst(
                 {
-                    TopicPartition(topic.name, each.partition_index): each.partition_error_code
+                    TopicPartition(topic.name, result.partition_index): result.partition_error_code
                     for topic in response.results_by_topic_v3_and_below
-                    for each in topic.results_by_partition
+                    for result in topic.results_by_partition
                 }
             )
 
@@ -171,8 +171,8 @@ class TransactionRequests:
                     for each in topic.partitions
                 }
             )
-            known = tuple({tp.topic for tp in topic_ids})
-            return await request_topics(connection, known) if known else {}
+            read = tuple({tp.topic for tp in topic_ids})
+            return await request_topics(connection, read) if read else {}
 
         now = await self._coordinate("txn_offset_commit", send, key=group.group_id, key_type=GROUP)
         for tp in offsets:
@@ -301,13 +301,13 @@ class TransactionRequests:
         INVALID_PRODUCER_ID_MAPPING. Raises KohortError, which is retriable.
         """
         try:
-            found = await self._ask_description()
+            description = await self._ask_description()
         except KohortError as error:
             if is_retriable(error):
                 raise
             return False
         former = self._machine.ended_producer
-        current = ProducerId(found.producer_id, found.producer_epoch)
+        current = ProducerId(description.producer_id, description.producer_epoch)
         return current in (self._machine.producer, ProducerId(former.id, former.epoch + 1))
 
     async def _describe(self) -> Any:
@@ -324,9 +324,9 @@ class TransactionRequests:
         response = await connection.send(
             "describe_transactions", transactional_ids=[self._transactional_id]
         )
-        found = response.transaction_states[0]
-        _raise_for(found.error_code, "describe_transactions")
-        return found
+        description = response.transaction_states[0]
+        _raise_for(description.error_code, "describe_transactions")
+        return description
 
 
 def _adds_by_request(connection: Connection) -> bool:

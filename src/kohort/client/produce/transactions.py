@@ -197,12 +197,12 @@ class Transactions:
         self.validate_sends()
         began = self._now()
         async with self._lock:
-            group, wanted = owner.to_commit(offsets)
-            topic_ids = dict(owner.topic_ids(wanted))
+            group, to_commit = owner.to_commit(offsets)
+            topic_ids = dict(owner.topic_ids(to_commit))
             try:
                 if not self.machine.has_group(group.group_id):
                     await self._requests.add_group(group.group_id)
-                await self._requests.commit_offsets(group, wanted, topic_ids)
+                await self._requests.commit_offsets(group, to_commit, topic_ids)
             except KohortError as error:
                 self.machine.abortable(error)
                 self._raise_if_fatal()
@@ -218,7 +218,10 @@ class Transactions:
                 raise
         self._offset_commits.observe(self._now() - began)
         log.debug(
-            "%s: adding %d offsets of group %s", self.transactional_id, len(wanted), group.group_id
+            "%s: adding %d offsets of group %s",
+            self.transactional_id,
+            len(to_commit),
+            group.group_id,
         )
 
     async def deliver(self) -> None:
