@@ -119,7 +119,7 @@ def test_the_watch_goes_on_while_the_broker_is_away(
             raise found
         return found
 
-    monkeypatch.setattr(groups_watch, "_look", scripted)
+    monkeypatch.setattr(groups_watch, "_describe", scripted)
     run = runner(capsys, "-b", serve("--memory").address)
     done = run("groups", "watch", "billing", "--count", "5", "--interval", "0.01")
     told = [line.partition("  ")[2] for line in done.output.splitlines()]

@@ -33,7 +33,7 @@ def main() -> None:
         _drop_output()
         from kohort.util.printable import printable
 
-        print(printable(f"kohort: {_told(error)}"), file=sys.stderr)
+        print(printable(f"kohort: {_describe_error(error)}"), file=sys.stderr)
         code = 1
     sys.exit(code)
 
@@ -59,7 +59,7 @@ def _drop_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _told(error: OSError) -> str:
+def _describe_error(error: OSError) -> str:
     if error.filename is None and error.errno not in _OF_OUTPUT:
         return str(error)
     where = "standard output" if error.filename is None else error.filename

@@ -100,13 +100,13 @@ def _confirmed(options: argparse.Namespace, filters: list[AclBindingFilter]) -> 
     """Ask whether to remove the entries; an exit code other than 0 if not."""
     found: list[AclBinding] = []
 
-    async def look(admin: Admin) -> int:
-        for each in filters:
-            found.extend(await admin.describe_acls(each))
+    async def list_entries(admin: Admin) -> int:
+        for entry_filter in filters:
+            found.extend(await admin.describe_acls(entry_filter))
         return 0
 
     # The question is asked outside of the event loop, which would not end by Ctrl-C.
-    if (code := run_with_admin(options, look)) or not found:
+    if (code := run_with_admin(options, list_entries)) or not found:
         return code
     for row in _rows(found):
         print_message("  ".join(row))

@@ -70,7 +70,7 @@ def run(options: argparse.Namespace) -> int:
         raise RefusedError(f"{directory}: {error.strerror}; choose another directory") from error
     except ValueError as error:
         raise RefusedError(f"{directory}: {error}") from error
-    print(_told(directory))
+    print(_instructions(directory))
     return 0
 
 
@@ -157,7 +157,7 @@ def _general_name(host: str) -> "x509.GeneralName":
         return x509.DNSName(host)
 
 
-def _told(directory: Path) -> str:
+def _instructions(directory: Path) -> str:
     return f"""\
 wrote {", ".join(FILES)} to {directory}; they are for development, keep them to yourself
 

@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
             )
             for node, broker in sorted(metadata.brokers.items())
         ]
-        told = {
+        description = {
             "cluster_id": metadata.cluster_id,
             "controller": metadata.controller_id,
             "nodes": [
@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
             "partitions": len(partitions),
             "groups": len(groups.groups),
         }
-        show(options.output, Table(_COLUMNS, rows), told)
+        show(options.output, Table(_COLUMNS, rows), description)
         if options.output == "table":
             print_message(
                 f"cluster {metadata.cluster_id}: topics {len(metadata.topics)}, "

@@ -168,7 +168,7 @@ def _show_log(options: argparse.Namespace, log: "GroupLog") -> None:
         show(options.output, Table((*_COLUMNS, "CHANGES"), rows), as_json)
     _tell_earlier(options, log.count - len(shown))
     if options.output == "table":
-        print_message(_told(options, log))
+        print_message(_describe_log(options, log))
 
 
 def _tell_earlier(options: argparse.Namespace, count: int) -> None:
@@ -176,8 +176,8 @@ def _tell_earlier(options: argparse.Namespace, count: int) -> None:
         print_message(f"{count:,} earlier ones are not shown; --last and --since choose them")
 
 
-def _told(options: argparse.Namespace, log: "GroupLog") -> str:
-    """What the log is, for the last line."""
+def _describe_log(options: argparse.Namespace, log: "GroupLog") -> str:
+    """The last line: what the log has of the group."""
     if log.count:
         return (
             f"read from {log.partition}: compaction removes older generations, and causes are only "

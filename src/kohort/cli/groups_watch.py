@@ -59,7 +59,7 @@ async def _watch(admin: Admin, options: argparse.Namespace) -> int:
     try:
         async for _ in looks(options):
             try:
-                now = await _look(admin, GroupId(options.group))
+                now = await _describe(admin, GroupId(options.group))
             except KohortError as error:
                 if before is None:
                     raise
@@ -79,7 +79,7 @@ async def _watch(admin: Admin, options: argparse.Namespace) -> int:
     return FAILED if failure else 0
 
 
-async def _look(admin: Admin, group: GroupId) -> Described:
+async def _describe(admin: Admin, group: GroupId) -> Described:
     found, failed = await describe(admin, [group], with_offsets=True)
     for why in failed.values():
         raise KohortError(f"group {group}: {why}")

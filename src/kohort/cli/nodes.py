@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 from kohort.cli.exit_codes import FAILED
 from kohort.cli.options import RefusedError
 from kohort.cli.output import Table, add_output_argument, check_output, print_message, show
-from kohort.cli.storage_places import in_postgres, told
+from kohort.cli.storage_places import describe_error, in_postgres
 from kohort.cluster import UnknownOutcomeError
 from kohort.errors import KohortError
 from kohort.server.cluster_admin import ClusterAdmin
@@ -82,7 +82,9 @@ def run(options: argparse.Namespace) -> int:
         tell = asyncio.run(_with_cluster(options))
     except (OSError, UnknownOutcomeError, KohortError) as error:
         away = "PostgreSQL cannot be used: " if isinstance(error, UnknownOutcomeError) else ""
-        raise RefusedError(f"{shown_storage(options.storage)}: {away}{told(error)}") from error
+        raise RefusedError(
+            f"{shown_storage(options.storage)}: {away}{describe_error(error)}"
+        ) from error
     if tell is None:
         return FAILED
     tell()

@@ -94,5 +94,5 @@ def hint(name: str, unknown: Sequence[str]) -> str:
     if name == "serve" and not flags:
         return "; give an address by --listen HOST:PORT, a setting by --set NAME=VALUE"
     known = _OPTIONS.get(name, _CLIENT)
-    told = [f"{flag} is {known[flag]}" for flag in dict.fromkeys(flags) if flag in known]
-    return f"; here {', '.join(told)}" if told else ""
+    equivalents = [f"{flag} is {known[flag]}" for flag in dict.fromkeys(flags) if flag in known]
+    return f"; here {', '.join(equivalents)}" if equivalents else ""

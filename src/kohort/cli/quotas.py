@@ -72,7 +72,11 @@ def describe(options: argparse.Namespace, entity: Entity) -> int:
             for key, value in sorted(values.items())
         ]
         rows = [
-            (*(_shown(of, kind) for kind in ("user", "client-id", "ip")), key, f"{value:.15g}")
+            (
+                *(_format_entity(of, kind) for kind in ("user", "client-id", "ip")),
+                key,
+                f"{value:.15g}",
+            )
             for of, key, value in quotas
         ]
         as_json = [{"entity": of, "quota": key, "value": value} for of, key, value in quotas]
@@ -112,7 +116,7 @@ def _names(entity: QuotaEntity) -> tuple[tuple[str, bool, str], ...]:
     return tuple((kind, name is not None, name or "") for kind, name in entity)
 
 
-def _shown(entity: Mapping[str, str | None], kind: str) -> str:
+def _format_entity(entity: Mapping[str, str | None], kind: str) -> str:
     if kind not in entity:
         return "-"
     name = entity[kind]

@@ -69,20 +69,20 @@ async def journal_url(admin: Admin, about: GroupDescription) -> str | None:
     return f"{scheme or 'http'}://{host}:{port}"
 
 
-def row(told: Mapping[str, Any]) -> tuple[object, ...]:
+def row(rebalance: Mapping[str, Any]) -> tuple[object, ...]:
     """ended, outcome, generation, join and sync phase in ms, number of members, causes."""
-    started, joined, ended = told["started"], told["joined"], told["ended"]
+    started, joined, ended = rebalance["started"], rebalance["joined"], rebalance["ended"]
     causes = tuple(
         Cause(each["what"], each["member_id"], each["client_id"], each["reason"])
-        for each in told["causes"]
+        for each in rebalance["causes"]
     )
-    missing = f"; without {', '.join(told['awaited'])}" if told["awaited"] else ""
+    missing = f"; without {', '.join(rebalance['awaited'])}" if rebalance["awaited"] else ""
     return (
         iso(ended),
-        told["outcome"],
-        told["generation"],
+        rebalance["outcome"],
+        rebalance["generation"],
         (ended if joined is None else joined) - started,
         0 if joined is None else ended - joined,
-        len(told["members"]),
+        len(rebalance["members"]),
         f"{describe_causes(causes)}{missing}",
     )

@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 from kohort.cli.exit_codes import FAILED, FOUND
 from kohort.cli.options import RefusedError
 from kohort.cli.output import print_line, print_message
-from kohort.cli.storage_places import in_postgres, refused, told
+from kohort.cli.storage_places import describe_error, in_postgres, refused
 from kohort.errors import KohortError
 from kohort.log import directory_format
 from kohort.log.copying import Source, Target, copy_all, differences, logs_of
@@ -82,7 +82,7 @@ def run(options: argparse.Namespace) -> int:
         except RefusedError:
             raise
         except (KohortError, OSError) as error:
-            print_message(told(error))
+            print_message(describe_error(error))
             return FAILED
     for each in found:
         print_line(str(each))

@@ -31,8 +31,8 @@ def in_postgres(place: str) -> bool:
     return True
 
 
-def told(error: Exception) -> str:
-    """An error in the words of the disk or the database."""
+def describe_error(error: Exception) -> str:
+    """An error as the disk or the database reports it."""
     if not isinstance(error, OSError):
         return str(error)
     what = error.strerror or str(error)
@@ -42,4 +42,4 @@ def told(error: Exception) -> str:
 def refused(place: str, error: Exception) -> RefusedError:
     """RefusedError that names the place and its error."""
     where = f"{shown_storage(place)}: " if in_postgres(place) else ""
-    return RefusedError(where + told(error))
+    return RefusedError(where + describe_error(error))

@@ -125,8 +125,8 @@ def _show(options: argparse.Namespace, described: Described) -> None:
     if options.output == "table":
         for topic in described.topics:
             configs = described.configs.get(topic.name, {})
-            told = "".join(f"; {name}={value}" for name, value in configs.items())
-            print_message(f"topic {topic.name} has the id {topic.id}{told}")
+            settings = "".join(f"; {name}={value}" for name, value in configs.items())
+            print_message(f"topic {topic.name} has the id {topic.id}{settings}")
 
 
 def _numbers(nodes: Sequence[int]) -> str:

@@ -159,7 +159,8 @@ async def _serialized(
             raise TypeError(f"the serializer returned {type(result).__name__}, not bytes")
     except Exception as error:
         raise SerializationError(
-            f"topic {context.topic}: the {context.field} is not serialized: {_told(error)}"
+            f"topic {context.topic}: the {context.field} is not serialized: "
+            f"{_describe_error(error)}"
         ) from error
     return result
 
@@ -172,11 +173,11 @@ async def _deserialized(
         return await wait(result) if inspect.isawaitable(result) else result
     except Exception as error:
         tp = TopicPartition(record.topic, record.partition)
-        failure = DeserializationError(tp, record.offset, field, data, _told(error))
+        failure = DeserializationError(tp, record.offset, field, data, _describe_error(error))
         return caused_by(error, failure)
 
 
-def _told(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 

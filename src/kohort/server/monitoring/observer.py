@@ -218,7 +218,7 @@ class Observer:
         access, slices, shown = self._viewer.access(), TimeSlices(), []
         for topic in tuple(self._topics.all()):
             if access.topic(topic.name):
-                shown.append(self._shown(topic))
+                shown.append(self._describe_topic(topic))
             await slices.give_way()
         return await asyncio.to_thread(
             lambda: json_response({"topics": sorted(shown, key=itemgetter("topic"))})
@@ -228,11 +228,11 @@ class Observer:
         """One topic, as the list of all shows it."""
         access, topic = self._viewer.access(), self._topics.get(name)
         if topic is not None and access.topic(name):
-            return json_response(self._shown(topic))
+            return json_response(self._describe_topic(topic))
         there = [each.name for each in self._topics.all() if access.topic(each.name)]
         return await _not_there("topic", name, there)
 
-    def _shown(self, topic: Topic) -> dict[str, Any]:
+    def _describe_topic(self, topic: Topic) -> dict[str, Any]:
         return {
             "topic": topic.name,
             "topic_id": str(topic.id),

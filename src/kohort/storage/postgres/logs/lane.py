@@ -87,7 +87,7 @@ class Lane:
         self._current: _Round | None = None
         self._in_flight: list[Row] = []
         self._writing = LoopTask(self._run)
-        self._looking = LoopTask(self._look)
+        self._blocker_task = LoopTask(self._report_blocker)
 
     def request(self, commit: "LaneCommit") -> None:
         """Write the log's rows soon."""
@@ -135,7 +135,9 @@ class Lane:
         while self._in_flight:
             some = next(statements(self._in_flight))
             began = time.perf_counter()
-            looking = asyncio.get_running_loop().call_later(SLOW_STATEMENT_S, self._looking.wake)
+            blocker_timer = asyncio.get_running_loop().call_later(
+                SLOW_STATEMENT_S, self._blocker_task.wake
+            )
             try:
                 await self._writer.write(some, on_retry=self._report_health)
             except (OSError, KohortError) as error:
@@ -147,7 +149,7 @@ class Lane:
                 self._take_off(len(some))
                 self._report_health(None)
             finally:
-                looking.cancel()
+                blocker_timer.cancel()
         for commit in current.commits:
             if commit in current.failed:
                 self._end(commit, current.failed[commit])
@@ -156,7 +158,7 @@ class Lane:
                 commit.log.synced()
         current.completion.complete()
 
-    async def _look(self) -> None:
+    async def _report_blocker(self) -> None:
         """Report the process that blocks the statement in flight."""
         link = self._link.another()
         try:
@@ -202,7 +204,7 @@ class Lane:
     def stop(self) -> None:
         """Write nothing more on the event loop."""
         self._writing.stop()
-        self._looking.stop()
+        self._blocker_task.stop()
         self._link.drop()
 
 
