@@ -361,3 +361,63 @@ async def test_logs_are_not_set_aside_before_the_whole_metadata_log_is_known(nod
     second.logs.know_topics(lambda: (1, {ORDERS_ID}))
     await swept(second)
     assert (await states(sql))["orders"] == "live"
+
+
+async def add_logs(sql, state):
+    """Twenty logs of a topic that no node knows, in that state for an hour."""
+    await sql.execute(
+        "insert into logs (id, topic, partition, topic_id, state, state_since) "
+        "select nextval('log_ids'), 'old', number, $1, $2, now() - interval '1 hour' "
+        "from generate_series(0, 19) number",
+        OTHER_ID,
+        state,
+    )
+
+
+async def add_logs_to_remove(sql):
+    """A log that another node has marked as removed, and left."""
+    await sql.execute(
+        "insert into logs (id, topic, partition, topic_id, state, state_since) "
+        "values (nextval('log_ids'), 'gone', 0, $1, 'removed', now() - interval '1 hour')",
+        OTHER_ID,
+    )
+
+
+async def partitions(sql, state):
+    query = "select partition from logs where topic = 'old' and state = $1 order by 1"
+    return [number for (number,) in await sql.fetch(query, state)]
+
+
+async def test_one_log_that_cannot_be_set_aside_holds_up_no_other(node, sql, caplog):
+    only = await node(1)
+    only.logs.know_topics(lambda: (0, set()))
+    await add_logs(sql, "live")
+    await add_logs_to_remove(sql)
+    await sql.execute(
+        "alter table logs add constraint kept check (state <> 'stray' or partition <> 7)"
+    )
+    await swept(only)
+    assert await partitions(sql, "live") == [7]
+    assert len(await partitions(sql, "stray")) == 19
+    assert caplog.text.count("failed") == 1, "of the one alone"
+    assert not await sql.fetchval("select exists (select from logs where topic = 'gone')")
+    await sql.execute("alter table logs drop constraint kept")
+    await swept(only)
+    assert len(await partitions(sql, "stray")) == 20
+
+
+async def test_one_stray_that_cannot_be_removed_holds_up_no_other(node, sql, caplog):
+    only = await node(1)
+    await add_logs(sql, "stray")
+    await add_logs_to_remove(sql)
+    await sql.execute(
+        "alter table logs add constraint kept check (state <> 'removed' or partition <> 7)"
+    )
+    only.logs._stray_retention_ms = 60_000
+    await swept(only)
+    assert await partitions(sql, "stray") == [7]
+    assert await sql.fetchval("select count(*) from logs where topic in ('old', 'gone')") == 1
+    assert caplog.text.count("failed") == 1, "of the one alone"
+    await sql.execute("alter table logs drop constraint kept")
+    await swept(only)
+    assert not await sql.fetchval("select exists (select from logs where topic = 'old')")

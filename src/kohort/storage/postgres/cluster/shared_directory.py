@@ -26,7 +26,7 @@ from kohort.log.standby import StandbyLog
 from kohort.storage.postgres import schema
 from kohort.storage.postgres.blocking import blocker
 from kohort.storage.postgres.cluster.log_registry import LogRegistry
-from kohort.storage.postgres.cluster.strays import KnownTopics, set_strays_aside
+from kohort.storage.postgres.cluster.strays import KnownTopics, find_strays
 from kohort.storage.postgres.cluster.timeline import find_lost_logs, log_loss
 from kohort.storage.postgres.cluster.write_health import WriteHealth
 from kohort.storage.postgres.control import Control
@@ -124,8 +124,8 @@ class SharedPostgresDirectory:
         self._session = Session(context, fence)
         fence.on_lost.append(self._session_over)
 
-    async def _find_strays(self, connection: Connection) -> bool:
-        return await set_strays_aside(connection, self._metadata, self._known_topics)
+    async def _find_strays(self, connection: Connection) -> list[int] | None:
+        return await find_strays(connection, self._metadata, self._known_topics)
 
     async def _ensure_history(self, fence: Fence, connection: Connection) -> None:
         """Raise FencedError if the database has another history than that of the session."""

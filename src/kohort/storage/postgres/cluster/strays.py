@@ -4,7 +4,6 @@ Each node marks the logs of a topic whose deletion it learns of. The database ma
 all nodes may end before it. Such a log is set aside, as a single server does at its start.
 """
 
-import logging
 from collections.abc import Callable, Container
 from typing import Final, TypeAlias
 from uuid import UUID
@@ -12,9 +11,6 @@ from uuid import UUID
 from kohort.storage.postgres.link import Connection
 from kohort.storage.postgres.logs.open_logs import metadata_end
 from kohort.types import TopicPartition
-from kohort.util.text import join_names
-
-logger = logging.getLogger("kohort.log")
 
 KnownTopics: TypeAlias = Callable[[], tuple[int, Container[UUID]]]
 """Returns how far the metadata log was read, and the ids of the topics that it has up to there."""
@@ -23,28 +19,21 @@ _TOPICS: Final = (
     "select distinct topic_id from logs "
     "where state = 'live' and topic_id is not null and topic <> $1"
 )
-_SET_ASIDE: Final = (
-    "update logs set state = 'stray', state_since = now() "
-    "where state = 'live' and topic_id = any($1::uuid[]) returning topic, partition"
-)
+_LOGS: Final = "select id from logs where state = 'live' and topic_id = any($1::uuid[])"
 
 
-async def set_strays_aside(
+async def find_strays(
     connection: Connection, metadata: TopicPartition, known: KnownTopics
-) -> bool:
-    """Set aside the live logs of topics that the metadata log does not have.
+) -> list[int] | None:
+    """The numbers of the live logs of topics that the metadata log does not have.
 
-    False if this node has not read all of that log. Raises what asyncpg raises.
+    None if this node has not read all of that log. Raises what asyncpg raises.
     """
     topic_ids = [topic_id for (topic_id,) in await connection.fetch(_TOPICS, metadata.topic)]
     # The end is read after the logs: the topic of each of them was logged before it was made.
     end = await metadata_end(connection, metadata)
     position, topics = known()
     if position < end:
-        return False
+        return None
     deleted = [topic_id for topic_id in topic_ids if topic_id not in topics]
-    if deleted:
-        found = await connection.fetch(_SET_ASIDE, deleted)
-        names = join_names(str(TopicPartition(*row)) for row in found)
-        logger.warning("logs of deleted topics are kept as strays: %s", names)
-    return True
+    return [number for (number,) in await connection.fetch(_LOGS, deleted)] if deleted else []

@@ -10,7 +10,8 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, TypeAlias, TypeVar
+from itertools import islice
+from typing import Final, Generic, TypeAlias, TypeVar
 from uuid import UUID
 
 from kohort.cluster import FencedError, UnknownOutcomeError
@@ -20,14 +21,16 @@ from kohort.storage.postgres.fence import REMOVALS, Fence
 from kohort.storage.postgres.link import Connection, Link, retry_delays
 from kohort.storage.postgres.loop_task import LoopTask
 from kohort.types import TopicPartition
+from kohort.util.text import join_names
 
 logger = logging.getLogger("kohort.log")
 
 T = TypeVar("T")
+R = TypeVar("R")
 Written: TypeAlias = Callable[[int], Awaitable[None]]
 """Returns when nothing of the log with a number is left to be written."""
-FindStrays: TypeAlias = Callable[[Connection], Awaitable[bool]]
-"""Sets aside logs that former sessions left; False if they are not known yet."""
+FindStrays: TypeAlias = Callable[[Connection], Awaitable[list[int] | None]]
+"""Returns the numbers of logs that former sessions left; None if they are not known yet."""
 
 _MARK_CHUNK: Final = 1000
 _DELETE_CHUNK: Final = 100
@@ -39,9 +42,15 @@ _MARK: Final = (
     "where l.topic = i.topic and l.partition = i.partition and l.topic_id = i.topic_id "
     "returning l.id"
 )
-_MARK_STRAYS: Final = (
-    "update logs set state = 'removed' where state = 'stray' "
-    "and state_since < now() - make_interval(secs => $1)"
+_SET_ASIDE: Final = (
+    "update logs set state = 'stray', state_since = now() "
+    "where state = 'live' and id = any($1::int[]) returning topic, partition"
+)
+_EXPIRED: Final = (
+    "select id from logs where state = 'stray' and state_since < now() - make_interval(secs => $1)"
+)
+_MARK_EXPIRED: Final = (
+    "update logs set state = 'removed' where state = 'stray' and id = any($1::int[])"
 )
 _LEFT: Final = (
     "select id from logs where state = 'removed' and state_since < now() - interval '1 minute' "
@@ -75,29 +84,50 @@ async def remove_some(connection: Connection, log: int) -> bool:
         return True
 
 
-class _Chunk:
-    """Number of logs in one transaction: halved by each refusal, and doubled again after it."""
+class _Queue(Generic[T]):
+    """Rows to be changed: many in a transaction, half as many after each refusal, down to one."""
 
     def __init__(self, largest: int) -> None:
-        self._largest = self.size = largest
+        """`largest`: rows of a transaction at most."""
+        self.waiting: deque[T] = deque()
+        self.refused: list[T] = []
+        """Rows for the next sweep."""
+        self._largest = self._size = largest
         self._refusals = 0
-        """Single logs that were refused in a row."""
+        """Single rows that were refused in a row."""
 
-    def accepted(self) -> None:
-        self.size, self._refusals = min(2 * self.size, self._largest), 0
+    def __bool__(self) -> bool:
+        return bool(self.waiting)
 
-    def is_retried(self, count: int) -> bool:
-        """After a refusal of `count` logs: whether fewer of them are tried."""
-        self.size = max(count // 2, 1)
-        self._refusals += count == 1
-        return count > 1
+    def first(self) -> list[T]:
+        """The rows of the next transaction."""
+        return [*islice(self.waiting, self._size)]
 
-    def gives_up(self) -> bool:
-        """Whether the others wait for the next sweep, too, which begins anew."""
-        if self._refusals < _MAX_REFUSALS:
-            return False
-        self.size, self._refusals = self._largest, 0
-        return True
+    def accepted(self, count: int) -> None:
+        """The first `count` rows were changed."""
+        for _ in range(count):
+            self.waiting.popleft()
+        self._size, self._refusals = min(2 * self._size, self._largest), 0
+
+    def reject(self, count: int) -> None:
+        """Try the first `count` rows, which were refused, in smaller parts, or in the next sweep.
+
+        After too many single ones all others wait for the next sweep, too, which begins with them.
+        """
+        self._size = max(count // 2, 1)
+        if count > 1:
+            return
+        self.refused.append(self.waiting.popleft())
+        self._refusals += 1
+        if self._refusals == _MAX_REFUSALS:
+            self.refused[:0] = self.waiting
+            self.waiting.clear()
+            self._size, self._refusals = self._largest, 0
+
+    def retry(self) -> None:
+        """Try again what was refused."""
+        self.waiting += self.refused
+        self.refused.clear()
 
 
 class LogDeletions:
@@ -110,24 +140,27 @@ class LogDeletions:
         self._link = link
         self._fence = fence
         self._written = written
-        self._deleted: deque[tuple[TopicPartition, UUID]] = deque()
+        self._deleted = _Queue[tuple[TopicPartition, UUID]](_MARK_CHUNK)
         """Partitions whose logs are not marked as removed yet."""
-        self._refused: list[tuple[TopicPartition, UUID]] = []
-        """Partitions that the database refused to mark, for the next sweep."""
-        self._marked: deque[int] = deque()
-        """Logs that are marked as removed, by their numbers."""
+        self._strays = _Queue[int](_MARK_CHUNK)
+        """Logs to be set aside, by their numbers."""
+        self._expired = _Queue[int](_MARK_CHUNK)
+        """Logs that were set aside long enough, and are not marked as removed yet."""
+        self._marked = _Queue[int](_DELETE_CHUNK)
+        """Logs that are marked as removed."""
         self._large: deque[int] = deque()
         """Marked logs that are removed in several transactions."""
-        self._marking, self._removing = _Chunk(_MARK_CHUNK), _Chunk(_DELETE_CHUNK)
         self._stray_retention_ms: int | None = None
         """Retention of the sweep that is due; None if none is due."""
+        self._is_left_due = False
+        """Whether the sweep has yet to look for marked logs that are left."""
         self._find_strays = find_strays
         """None: nothing of former sessions is left."""
         self._working = LoopTask(self._run)
 
     def remove(self, partition: TopicPartition, topic_id: UUID) -> None:
         """Remove the log of a partition whose deletion is durable."""
-        self._deleted.append((partition, topic_id))
+        self._deleted.waiting.append((partition, topic_id))
         self._working.wake()
 
     def sweep(self, stray_retention_ms: int) -> None:
@@ -136,12 +169,11 @@ class LogDeletions:
         What the database refused before is tried again.
         """
         self._stray_retention_ms = stray_retention_ms
-        self._take_refused()
+        self._is_left_due = True
+        self._deleted.retry()
+        for queue in (self._strays, self._expired, self._marked):
+            queue.retry()
         self._working.wake()
-
-    def _take_refused(self) -> None:
-        self._deleted += self._refused
-        self._refused.clear()
 
     async def _run(self) -> None:
         try:
@@ -154,82 +186,71 @@ class LogDeletions:
             self._link.drop()
 
     def _is_due(self) -> bool:
-        swept = self._stray_retention_ms is not None
-        return swept or bool(self._deleted or self._marked or self._large)
+        queues = self._deleted, self._strays, self._expired, self._marked, self._large
+        return self._stray_retention_ms is not None or self._is_left_due or any(queues)
 
     async def _step(self) -> None:
         if self._deleted:
             await self._mark()
         elif self._stray_retention_ms is not None:
-            await self._find_left(self._stray_retention_ms)
+            await self._find(self._stray_retention_ms)
+        elif self._strays:
+            await self._set_aside()
+        elif self._expired:
+            await self._change(self._expired, "removing strays", _mark_expired)
+        elif self._is_left_due:
+            await self._find_left()
         elif self._marked:
-            await self._remove_small([*self._marked][: self._removing.size])
+            await self._remove_small()
         else:
             await self._remove_large(self._large[0])
 
     async def _mark(self) -> None:
-        some = [*self._deleted][: self._marking.size]
-        topics = [partition.topic for partition, _ in some]
-        numbers = [partition.partition for partition, _ in some]
-        topic_ids = [topic_id for _, topic_id in some]
+        marked = await self._change(self._deleted, "removing deleted partitions", _mark_deleted)
+        self._marked.waiting += marked or ()
 
-        async def mark(connection: Connection) -> list[int]:
-            found = await connection.fetch(_MARK, topics, numbers, topic_ids)
-            return [number for (number,) in found]
-
-        marked = await self._do("removing deleted partitions", mark, retried=len(some) > 1)
-        if marked is None and self._marking.is_retried(len(some)):
-            return
-        for _ in some:
-            self._deleted.popleft()
-        if marked is not None:
-            self._marking.accepted()
-            self._marked += marked
-            return
-        self._refused += some
-        if self._marking.gives_up():
-            self._refused[:0] = self._deleted
-            self._deleted.clear()
-
-    async def _find_left(self, stray_retention_ms: int) -> None:
+    async def _find(self, stray_retention_ms: int) -> None:
         find_strays = self._find_strays
 
-        async def find(connection: Connection) -> tuple[list[int], bool]:
-            are_found = find_strays is None or await find_strays(connection)
-            if stray_retention_ms >= 0:
-                await connection.execute(_MARK_STRAYS, stray_retention_ms / 1000)
-            return [number for (number,) in await connection.fetch(_LEFT)], are_found
+        async def find(connection: Connection) -> tuple[list[int] | None, list[int]]:
+            strays = [] if find_strays is None else await find_strays(connection)
+            if stray_retention_ms < 0:
+                return strays, []
+            expired = await connection.fetch(_EXPIRED, stray_retention_ms / 1000)
+            return strays, [number for (number,) in expired]
 
-        found = await self._do("removing strays", find)
+        found = await self._do("finding strays", find)
         self._stray_retention_ms = None
         if found is None:
             return
-        left, are_found = found
-        if are_found:
+        strays, expired = found
+        if strays is not None:
             self._find_strays = None
-        known = {*self._marked, *self._large}
-        self._marked += [number for number in left if number not in known]
+            self._strays.waiting += strays
+        self._expired.waiting += set(expired).difference(self._expired.waiting)
 
-    async def _remove_small(self, some: Sequence[int]) -> None:
+    async def _set_aside(self) -> None:
+        places = await self._change(self._strays, "setting strays aside", _set_aside)
+        if places:
+            names = join_names(map(str, places))
+            logger.warning("logs of deleted topics are kept as strays: %s", names)
+
+    async def _find_left(self) -> None:
+        async def find(connection: Connection) -> list[int]:
+            return [number for (number,) in await connection.fetch(_LEFT)]
+
+        left = await self._do("finding removed logs", find)
+        self._is_left_due = False
+        known = {*self._marked.waiting, *self._large}
+        self._marked.waiting += [number for number in left or () if number not in known]
+
+    async def _remove_small(self) -> None:
+        some = self._marked.first()
         for number in some:
             await self._written(number)
-
-        async def remove(connection: Connection) -> list[int]:
-            small = [number for (number,) in await connection.fetch(_SMALL, some)]
-            await connection.execute("delete from batches where log = any($1::int[])", small)
-            await connection.execute("delete from logs where id = any($1::int[])", small)
-            return small
-
-        removed = await self._do("removing logs", remove, retried=len(some) > 1)
-        if removed is None and self._removing.is_retried(len(some)):
-            return
-        for _ in some:
-            self._marked.popleft()
+        removed = await self._change(self._marked, "removing logs", _remove_small)
         if removed is not None:
-            self._removing.accepted()
             self._large += sorted({*some}.difference(removed))
-        elif self._removing.gives_up():
-            self._marked.clear()  # the next sweep finds them
 
     async def _remove_large(self, log: int) -> None:
         async def remove(connection: Connection) -> bool:
@@ -238,9 +259,21 @@ class LogDeletions:
         if not await self._do(f"removing log {log}", remove):
             self._large.popleft()
 
+    async def _change(
+        self, queue: _Queue[T], what: str, change: Callable[[Connection, list[T]], Awaitable[R]]
+    ) -> R | None:
+        """Change the first rows of a queue; None if the database refuses that."""
+        some = queue.first()
+        done = await self._do(what, lambda each: change(each, some), retried=len(some) > 1)
+        if done is None:
+            queue.reject(len(some))
+        else:
+            queue.accepted(len(some))
+        return done
+
     async def _do(
-        self, what: str, work: Callable[[Connection], Awaitable[T]], *, retried: bool = False
-    ) -> T | None:
+        self, what: str, work: Callable[[Connection], Awaitable[R]], *, retried: bool = False
+    ) -> R | None:
         """The result of a transaction that may be repeated; None if it was refused.
 
         `retried`: a refusal is no error yet. Raises FencedError.
@@ -271,3 +304,30 @@ class LogDeletions:
         """Do nothing more on the event loop."""
         self._working.stop()
         self._link.drop()
+
+
+async def _mark_deleted(
+    connection: Connection, partitions: Sequence[tuple[TopicPartition, UUID]]
+) -> list[int]:
+    """Mark logs as removed, and return their numbers."""
+    topics = [partition.topic for partition, _ in partitions]
+    numbers = [partition.partition for partition, _ in partitions]
+    topic_ids = [topic_id for _, topic_id in partitions]
+    return [number for (number,) in await connection.fetch(_MARK, topics, numbers, topic_ids)]
+
+
+async def _set_aside(connection: Connection, logs: Sequence[int]) -> list[TopicPartition]:
+    return [TopicPartition(*row) for row in await connection.fetch(_SET_ASIDE, logs)]
+
+
+async def _mark_expired(connection: Connection, logs: Sequence[int]) -> bool:
+    await connection.execute(_MARK_EXPIRED, logs)
+    return True
+
+
+async def _remove_small(connection: Connection, logs: Sequence[int]) -> list[int]:
+    """Remove those of the logs that are small, and return their numbers."""
+    small = [number for (number,) in await connection.fetch(_SMALL, logs)]
+    await connection.execute("delete from batches where log = any($1::int[])", small)
+    await connection.execute("delete from logs where id = any($1::int[])", small)
+    return small
