@@ -9,11 +9,11 @@ import pytest
 from kohort.errors import ErrorCode
 from kohort.log.local import LocalDirectory
 from kohort.protocol.error_codes import errors_in
+from server.controller.test_failed_sync import Disk, resumed
 from server.handlers import test_acls, test_client_quotas, test_user_scram_credentials
 from server.handlers.bench import HandlerBench
 from server.handlers.test_acls import ADMIN, STANDARD
 from server.identities import peer
-from server.topics.test_failed_sync import Disk, resumed
 
 Request = tuple[str, int, dict[str, Any]]
 
