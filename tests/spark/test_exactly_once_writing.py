@@ -17,7 +17,7 @@ from kohort.client.cluster import Cluster
 from kohort.client.config import ClientConfig
 from kohort.client.errors import ProducerFencedError
 from kohort.client.produce import Producer
-from kohort.errors import ConfigError, KohortError
+from kohort.errors import ConfigError, ErrorCode, KafkaError, KohortError
 from kohort.spark import fetching, transaction
 from kohort.spark.encoded_batches import unpack
 from kohort.spark.offset_queries import OffsetQueries
@@ -345,3 +345,19 @@ class TestAnotherDriver:
         ((tp, offset),) = asyncio.run(committed()).items()
         plan = 'q {"orders": {"0": 30}}'
         assert (str(tp), offset.offset, offset.metadata) == (f"{target.name}-0", 4, plan)
+
+
+def test_the_offsets_of_an_earlier_transaction_are_awaited(target, monkeypatch):
+    """A broker may respond to InitProducerId before the group has them."""
+    target.write(0, 6, number=0)
+    fetch, errors = Admin.committed, [KafkaError(ErrorCode.unstable_offset_commit, "")] * 2
+
+    async def unstable(admin, groups, **options):
+        if options["require_stable"] and errors:
+            return dict.fromkeys(groups, errors.pop())
+        return await fetch(admin, groups, **options)
+
+    monkeypatch.setattr(Admin, "committed", unstable)
+    target.write(6, 12, number=1)
+    assert errors == []
+    assert target.numbers() == in_turn(12)
