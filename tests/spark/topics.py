@@ -12,7 +12,7 @@ from kohort.client.cluster.offsets import LATEST, list_offsets
 from kohort.client.config import ClientConfig
 from kohort.client.net.connection import Connection
 from kohort.client.offset_and_metadata import OffsetAndMetadata
-from kohort.errors import ErrorCode, KafkaError
+from kohort.errors import ErrorCode, KafkaError, unless_error
 from kohort.protocol import batches
 from kohort.protocol.batches import Record
 from kohort.types import GroupId, TopicPartition
@@ -91,11 +91,18 @@ class Topics:
         """The group's committed offsets; `stable` waits for those of transactions: Apache Kafka
         responds to EndTxn before the group has them.
         """
-        told = self._run(
-            lambda cluster: Admin(cluster).committed([GroupId(group)], require_stable=stable)
-        )[GroupId(group)]
+
+        async def ask(cluster: Cluster) -> Any:
+            admin = Admin(cluster)
+            return await retrying(
+                lambda: _committed(admin, GroupId(group), stable=stable),
+                what=f"offsets of {group}",
+                timeout_ms=60_000,
+                backoff=cluster.backoff(),
+            )
+
         found: dict[str, dict[int, int]] = {}
-        for tp, offset in sorted(told.items()):
+        for tp, offset in sorted(self._run(ask).items()):
             found.setdefault(tp.topic, {})[tp.partition] = offset.offset
         return found
 
@@ -121,6 +128,10 @@ class Topics:
                 return await ask(cluster)
 
         return asyncio.run(work())
+
+
+async def _committed(admin: Admin, group: GroupId, *, stable: bool) -> Any:
+    return unless_error((await admin.committed([group], require_stable=stable))[group])
 
 
 async def _ask_leader(
