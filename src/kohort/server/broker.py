@@ -354,6 +354,8 @@ class Broker:
         Nothing in a topic is acknowledged before: a log without its topic's record is a leftover
         that the next start removes.
         """
+        if self.controller.metadata_log is None:
+            return
         try:
             await self.controller.writer.durable()
         except KafkaError as error:

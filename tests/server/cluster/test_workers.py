@@ -5,15 +5,17 @@ import json
 import logging
 import os
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
-from kohort.errors import ErrorCode
+from kohort.errors import ErrorCode, KafkaError
 from kohort.protocol.apis import NODE_APIS
 from kohort.server.cluster.internode import (
+    MetadataFollower,
     NodeConnection,
     NodeUnreachableError,
     by_socket,
@@ -56,6 +58,19 @@ WITH_ACLS = {
     "authorizer_class_name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super_users": "User:ANONYMOUS",
 }
+
+
+async def test_a_follower_does_not_serve_the_metadata_log() -> None:
+    async with Crew(2) as crew:
+        first, other = (
+            MetadataFollower(9, NodeConnection(by_socket(crew.socket_of(index))))
+            for index in range(2)
+        )
+        with closing(first), closing(other):
+            assert (await first.read(0)).records
+            with pytest.raises(KafkaError) as refusal:
+                await other.read(0)
+        assert refusal.value.code is ErrorCode.not_leader_or_follower
 
 
 async def test_workers_agree_on_leader_epochs() -> None:

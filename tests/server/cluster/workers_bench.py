@@ -71,9 +71,13 @@ class Crew:
     async def hang(self, index: int) -> None:
         """Have a worker be there, and respond to no other worker."""
         await self.stop(index)
-        path = Worker(index=index, count=self.count, sockets=self._sockets).socket_of(index)
+        path = self.socket_of(index)
         hung = await asyncio.start_unix_server(lambda reader, _: reader.read(), path)
         self._stack.callback(hung.close)
+
+    def socket_of(self, index: int) -> str:
+        """The path by which other workers reach that one."""
+        return Worker(index=index, count=self.count, sockets=self._sockets).socket_of(index)
 
     async def peer(self, index: int) -> Peer:
         """A client of that worker."""

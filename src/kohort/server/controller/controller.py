@@ -54,6 +54,8 @@ class Controller:
         self.image = image
         """The metadata at any time."""
         self.metadata = writer.metadata
+        self.metadata_log = self.metadata if isinstance(self.metadata, MetadataLog) else None
+        """The log of the metadata; None: it is no partition of this node."""
         self.writer = writer
         self.replicas = replicas
         self.replication = ReplicationControl(replicas.topics, replicas.names, new_topic_id)
@@ -76,7 +78,8 @@ class Controller:
 
     def close(self) -> None:
         """End what goes on beside requests. Idempotent."""
-        self.writer.close()
+        if self.metadata_log is not None:
+            self.metadata_log.close()
         self.replicas.close()
 
 
@@ -102,6 +105,11 @@ class SharedController(Controller):
         self.producer_ids = ProducerIdManager(partial(_retriable, self.allocate_producer_ids))
         _start(self, logs, {})
         metadata.follow = loader.follow
+        self._shared_metadata = metadata
+
+    def close(self) -> None:
+        self._shared_metadata.close()
+        super().close()
 
 
 class ForwardingController(Controller):
@@ -182,10 +190,10 @@ def _configured(config: Config, metadata: Metadata) -> Config:
 
 
 def _start(controller: Controller, logs: LogDirectory, places: dict[TopicPartition, UUID]) -> None:
-    metadata = controller.metadata
     controller.replicas.start(places)
-    controller.replicas.topics.start_at(metadata.end_offset)
-    metadata.flush()
+    controller.replicas.topics.start_at(controller.metadata.end_offset)
+    if controller.metadata_log is not None:
+        controller.metadata_log.flush()
     logs.directories.settle(controller.image.cluster_id)
 
 

@@ -35,7 +35,7 @@ from kohort.server.metadata import (
     storage_error,
 )
 from kohort.server.replicas import ReplicaManager
-from kohort.server.topics import Metadata, OutcomeLostError, SharedMetadata
+from kohort.server.topics import Metadata, MetadataLog, OutcomeLostError, SharedMetadata
 
 CHANGED_WITHIN_S: Final = 30.0
 """Time that a client waits for a change if its request has no timeout of its own: Kafka's default
@@ -68,10 +68,6 @@ class MetadataWriter:
         """Held by each change of topics that waits in between."""
         self._tasks: set[asyncio.Task[Any]] = set()
         metadata.on_taken_back = self._rolled_back
-
-    def close(self) -> None:
-        """End what goes on beside requests. Idempotent."""
-        self.metadata.close()
 
     # Committing
 
@@ -119,7 +115,8 @@ class MetadataWriter:
         await self._deletions.finish(deleted)
 
     def flush(self) -> None:
-        """`durable`, blocking until it is done."""
+        """`durable`, blocking until it is done, on the node that has the metadata log."""
+        assert isinstance(self.metadata, MetadataLog)
         try:
             self.metadata.flush()
         except OSError as error:

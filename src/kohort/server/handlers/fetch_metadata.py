@@ -9,7 +9,7 @@ from kohort.protocol.messages import response
 from kohort.server.metadata import METADATA, storage_error
 from kohort.server.net import Exchange
 from kohort.server.services import Services
-from kohort.server.topics import Metadata
+from kohort.server.topics import MetadataLog
 
 if TYPE_CHECKING:
     from kohort.protocol.requests import FetchRequest
@@ -18,23 +18,27 @@ if TYPE_CHECKING:
 async def handle(services: Services, exchange: Exchange, request: "FetchRequest") -> None:
     """Respond with batches from the offset on, as soon as there are some or the time is up.
 
-    An offset behind the end is OFFSET_OUT_OF_RANGE: who asks for it knows more than there is.
+    An offset behind the end is OFFSET_OUT_OF_RANGE: who asks for it knows more than there is. A
+    node without the log responds NOT_LEADER_OR_FOLLOWER.
     """
     ((wanted,),) = ([*topic.partitions] for topic in request.topics)
-    metadata, offset = services.controller.metadata, wanted.fetch_offset
-    records, error = b"", ErrorCode.offset_out_of_range
-    if offset <= metadata.end_offset:
+    log, offset = services.controller.metadata_log, wanted.fetch_offset
+    records, error, high_watermark = b"", ErrorCode.not_leader_or_follower, -1
+    if log is not None and offset > log.end_offset:
+        error, high_watermark = ErrorCode.offset_out_of_range, log.durable_end
+    elif log is not None:
         followers = services.controller.writer.followers
         followers.reached(exchange.connection, offset)
         exchange.when_connection_closes(followers.gone)
         with suppress(TimeoutError):
             async with asyncio.timeout(request.max_wait.total_seconds()):
-                await metadata.wait_beyond(offset)
-        records, error = _read(metadata, offset)
+                await log.wait_beyond(offset)
+        records, error = _read(log, offset)
+        high_watermark = log.durable_end
     partition = {
         "partition_index": METADATA.partition,
         "error_code": error,
-        "high_watermark": metadata.durable_end,
+        "high_watermark": high_watermark,
         "records": records,
     }
     exchange.respond(
@@ -46,9 +50,9 @@ async def handle(services: Services, exchange: Exchange, request: "FetchRequest"
     )
 
 
-def _read(metadata: Metadata, offset: int) -> tuple[bytes, ErrorCode]:
+def _read(log: MetadataLog, offset: int) -> tuple[bytes, ErrorCode]:
     try:
-        return metadata.read(offset), ErrorCode.none
+        return log.read(offset), ErrorCode.none
     except KafkaError as failure:
         return b"", failure.code
     except OSError as failure:

@@ -5,7 +5,6 @@ from typing import NoReturn
 from uuid import UUID
 
 from kohort.errors import ErrorCode, KafkaError
-from kohort.log.base import Log
 from kohort.server.metadata import MetadataImage, MetadataRecord
 
 
@@ -28,30 +27,11 @@ class FollowedMetadata:
         """Go on from that offset: the records before it were compacted away."""
         self.end_offset = max(self.end_offset, offset)
 
-    @property
-    def durable_end(self) -> int:
-        return self.end_offset
-
     def commit(self, *_: MetadataRecord) -> NoReturn:
         raise _not_controller()
 
-    def read(self, _: int) -> NoReturn:
+    async def durable(self, _: int | None = None) -> NoReturn:
         raise _not_controller()
-
-    async def wait_beyond(self, _: int) -> NoReturn:
-        raise _not_controller()
-
-    async def durable(self, change: int | None = None) -> None:
-        """What is read from another node is on its disk."""
-
-    def flush(self) -> None:
-        pass
-
-    def log_reopened(self, log: Log) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
 
 
 def _not_controller() -> KafkaError:

@@ -46,41 +46,16 @@ class Metadata(Protocol):
         ...
 
     @property
-    def durable_end(self) -> int:
-        """Offset behind the records that cannot be lost."""
-        ...
-
-    @property
     def last_change(self) -> int:
         """Number of the latest change, for `durable`."""
-        ...
-
-    def read(self, offset: int, /) -> bytes:
-        """Batches from that offset on, as far as they are durable. Raises KafkaError, OSError."""
-        ...
-
-    async def wait_beyond(self, offset: int, /) -> None:
-        """Return as soon as more than `offset` is durable. Raises KafkaError."""
         ...
 
     def commit(self, *records: MetadataRecord) -> None:
         """Log the records together, and replay them. Raises KafkaError."""
         ...
 
-    async def durable(self, change: int | None = None) -> None:
+    async def durable(self, change: int | None = None, /) -> None:
         """Return when that change, or every change made by now, cannot be lost. Raises OSError."""
-        ...
-
-    def flush(self) -> None:
-        """`durable`, blocking until it is done."""
-        ...
-
-    def log_reopened(self, log: Log) -> None:
-        """Write to a log that takes the place of a failed one."""
-        ...
-
-    def close(self) -> None:
-        """End. Idempotent."""
         ...
 
 

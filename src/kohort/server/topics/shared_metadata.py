@@ -14,7 +14,7 @@ read less than the snapshot does what differs between its state and that one.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping, Sequence
-from typing import Any, Final, NoReturn, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 from uuid import UUID
 
 from kohort import __version__
@@ -26,8 +26,7 @@ from kohort.cluster import (
     SharedStorage,
     UnknownOutcomeError,
 )
-from kohort.errors import ErrorCode, KafkaError, KohortError, fresh
-from kohort.log.base import Log
+from kohort.errors import KohortError, fresh
 from kohort.protocol.batches import NO_PRODUCER_ID, read_header
 from kohort.server.logging import fields
 from kohort.server.metadata import (
@@ -97,18 +96,8 @@ class SharedMetadata:
         """Whether that is a snapshot's."""
 
     @property
-    def durable_end(self) -> int:
-        return self.end_offset
-
-    @property
     def last_change(self) -> int:
         return self._changes.last
-
-    def read(self, _: int) -> NoReturn:
-        raise KafkaError(ErrorCode.unsupported_version)
-
-    async def wait_beyond(self, _: int) -> NoReturn:
-        raise KafkaError(ErrorCode.unsupported_version)
 
     # Changes by this node
 
@@ -418,12 +407,6 @@ class SharedMetadata:
         topics = self._changes.undo(why)
         logger.warning("metadata changes were rolled back", extra=fields(changes=lost, why=error))
         self.on_taken_back(topics)
-
-    def flush(self) -> None:
-        """What is read from the log is in it."""
-
-    def log_reopened(self, log: Log) -> None:
-        """The log is no partition of this node."""
 
     def close(self) -> None:
         """Append nothing more. Idempotent."""
