@@ -33,16 +33,23 @@ class DatabaseError(OSError):
         return self.strerror or super().__str__()
 
 
+class StatementRefusedError(DatabaseError):
+    """PostgreSQL rolled a statement back: it may take others."""
+
+
 @contextlib.contextmanager
 def outcome() -> Iterator[None]:
-    """Raise DatabaseError, UnknownOutcomeError or FencedError for what asyncpg raises inside."""
+    """Raise for what asyncpg raises inside: StatementRefusedError, or UnknownOutcomeError.
+
+    DatabaseError and FencedError pass.
+    """
     try:
         yield
     except PostgresError as error:
         state = error.sqlstate or ""
         if state.startswith(_UNKNOWN_CLASSES) or state in _RETRIABLE_STATES:
             raise UnknownOutcomeError(str(error)) from error
-        raise DatabaseError(None, f"PostgreSQL: {error} ({state})") from error
+        raise StatementRefusedError(None, f"PostgreSQL: {error} ({state})") from error
     except (InterfaceError, InternalClientError, OSError, EOFError) as error:
         if isinstance(error, DatabaseError):
             raise

@@ -185,6 +185,25 @@ async def test_the_log_of_another_topic_of_that_name_is_set_aside(node, sql):
     assert await sql.fetchval("select count(*) from logs where state = 'stray'") == 1
 
 
+async def test_one_log_that_cannot_be_opened_holds_up_no_other(node, sql):
+    cluster = await node(1)
+    partitions = [ORDERS._replace(partition=number) for number in range(20)]
+
+    async def take_all(topic_id):
+        opening = (cluster.logs.take(each, topic_id, CONFIG, 0, 0) for each in partitions)
+        return await asyncio.gather(*opening, return_exceptions=True)
+
+    await take_all(ORDERS_ID)
+    for partition in partitions:
+        await cluster.logs.release(partition)
+    await sql.execute(
+        "alter table logs add constraint kept check (state <> 'stray' or partition <> 7)"
+    )
+    taken = await take_all(OTHER_ID)
+    assert [at for at, each in enumerate(taken) if isinstance(each, OSError)] == [7]
+    assert await sql.fetchval("select count(*) from logs where state = 'stray'") == 19
+
+
 async def test_no_later_topic_is_set_aside(node, sql):
     """A node that lags leads a topic that was deleted, and made again under its name."""
     lagging, leader = await node(1), await node(2)

@@ -30,7 +30,7 @@ from kohort.storage.postgres.cluster.strays import KnownTopics, find_strays
 from kohort.storage.postgres.cluster.timeline import find_lost_logs, log_loss
 from kohort.storage.postgres.cluster.write_health import WriteHealth
 from kohort.storage.postgres.control import Control
-from kohort.storage.postgres.errors import DatabaseError
+from kohort.storage.postgres.errors import DatabaseError, StatementRefusedError
 from kohort.storage.postgres.fence import Fence
 from kohort.storage.postgres.link import Connection, Link, Opened
 from kohort.storage.postgres.logs.log import PostgresLog
@@ -205,13 +205,21 @@ class SharedPostgresDirectory:
         while True:
             await self._opening.until(lambda: self._requested)
             count = min(len(self._requested), OPEN_CHUNK)
-            some = [self._requested.popleft() for _ in range(count)]
-            loop = asyncio.get_running_loop()
-            try:
-                await asyncio.to_thread(self._open_all, self._current(), some, loop)
-            except OSError as error:
-                for _, future in some:
-                    _end(future, error)
+            await self._open_some([self._requested.popleft() for _ in range(count)])
+
+    async def _open_some(self, some: Sequence[_Requested]) -> None:
+        """Open logs together. A row that PostgreSQL refuses to change holds up its log alone."""
+        loop = asyncio.get_running_loop()
+        try:
+            await asyncio.to_thread(self._open_all, self._current(), some, loop)
+        except OSError as error:
+            if isinstance(error, StatementRefusedError) and len(some) > 1:
+                half = len(some) // 2
+                await self._open_some(some[:half])
+                await self._open_some(some[half:])
+                return
+            for _, future in some:
+                _end(future, error)
 
     def _open_all(
         self, session: Session, some: Sequence[_Requested], loop: asyncio.AbstractEventLoop
