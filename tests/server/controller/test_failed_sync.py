@@ -8,6 +8,7 @@ import shutil
 import traceback
 import weakref
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from kohort.server.config.config import Config
 from kohort.server.config.resources import ResourceType
 from kohort.server.controller import Controller, NewTopic, open_controller
 from kohort.server.metadata import METADATA, SupersededError
+from kohort.server.topics import METADATA_LOG
 from kohort.types import TopicPartition
 from server.handlers.bench import START, batch_of
 
@@ -143,6 +145,31 @@ async def test_a_change_whose_sync_failed_is_rolled_back(
     server.end()
     assert as_it_is(server.start()) == before
     assert list(server.path.glob("*-stray")) == []
+
+
+@pytest.mark.parametrize("changes", range(8, 14))
+async def test_no_durable_change_is_compacted_away_by_one_that_is_not(
+    server: Server, disk: Disk, changes: int
+) -> None:
+    """The log is durable with each sync of its owner, and not with each append."""
+    controller = server.controller
+    log = server.logs.open(METADATA, METADATA_LOG)
+    log.configure(replace(METADATA_LOG, segment_bytes=400, min_cleanable_dirty_ratio=0.0))
+    controller.topics.create("orders", 1)
+    for number in range(changes):
+        before = as_it_is(controller)
+        controller.topics.alter_configs("orders", {"retention.ms": str(number)})
+    size = log.size
+    await server.logs.compact(START)
+    assert log.size < size
+    disk.error = OSError(5, os.strerror(5))
+    with pytest.raises(KafkaError):
+        await controller.writer.durable()
+    assert as_it_is(controller) == before
+    disk.error = None
+    await resumed(server)
+    server.end()
+    assert as_it_is(server.start()) == before
 
 
 async def test_broker_configs_that_are_taken_back_act_no_more(server: Server, disk: Disk) -> None:
