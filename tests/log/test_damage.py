@@ -261,8 +261,7 @@ class TestNeighbours:
             str(data / NAME),
             OpenFiles(),
             config.index_interval_bytes,
-            LastEnd.CLEAN,
-            leader_epoch=max(epochs),
+            recovery.StoredLog(last_end=LastEnd.CLEAN, leader_epoch=max(epochs)),
         )
         log = PartitionLog(ORDERS, config, MemoryBacking(), segments, checkpoint)
         written = sorted(stored, key=lambda record: record.offset)

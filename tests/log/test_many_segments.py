@@ -216,7 +216,10 @@ class TestCrash:
             path = data.with_name(last_end.name)
             shutil.copytree(data / "orders-0", path / "orders-0")
             segments, checkpoint = recovery.load(
-                f"{path}/orders-0", OpenFiles(), 4096, last_end, log="orders-0"
+                f"{path}/orders-0",
+                OpenFiles(),
+                4096,
+                recovery.StoredLog(last_end=last_end, topic_partition="orders-0"),
             )
             assert (checkpoint.start_offset, segments[-1].end_offset) == (20, 20)
             for segment in segments:

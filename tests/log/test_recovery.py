@@ -46,7 +46,10 @@ def write(data, config=SMALL, count=60, **options):
 def opened(path, last_end, config=SMALL):
     """The log in the directory `path`, as the server would find it."""
     segments, checkpoint = recovery.load(
-        str(path), OpenFiles(), config.index_interval_bytes, last_end
+        str(path),
+        OpenFiles(),
+        config.index_interval_bytes,
+        recovery.StoredLog(last_end=last_end),
     )
     return PartitionLog(ORDERS, config, MemoryBacking(), segments, checkpoint)
 

@@ -10,6 +10,7 @@ import errno
 import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -33,7 +34,7 @@ from kohort.log.parallel_recovery import Found, Outcome, recover_all
 from kohort.log.partition import PartitionLog
 from kohort.log.partition_mark import new_cluster_id
 from kohort.log.problems import Problems
-from kohort.log.recovery import LastEnd
+from kohort.log.recovery import LastEnd, StoredLog
 from kohort.log.segment import Segment
 from kohort.log.segment_recovery import Progress
 from kohort.log.storage import OpenFiles, ensure_room
@@ -167,6 +168,16 @@ class LocalDirectory:
         if leader_epoch:
             self._leader_epochs[topic_partition] = leader_epoch
 
+    def _stored(
+        self, topic_partition: TopicPartition, config: LogConfig, last_end: LastEnd
+    ) -> StoredLog:
+        return StoredLog(
+            last_end=last_end,
+            topic_partition=str(topic_partition),
+            leader_epoch=self._leader_epochs.get(topic_partition, 0),
+            is_compacted=config.is_compacted,
+        )
+
     def _recovery(
         self, topic_partition: TopicPartition, config: LogConfig, progress: Progress
     ) -> Found:
@@ -177,11 +188,8 @@ class LocalDirectory:
             self._directory(topic_partition),
             own_files,
             config.index_interval_bytes,
-            LastEnd.CRASHED,
-            compacted=config.is_compacted,
-            log=str(topic_partition),
-            leader_epoch=self._leader_epochs.get(topic_partition, 0),
-            progress=progress,
+            self._stored(topic_partition, config, LastEnd.CRASHED),
+            progress,
         )
         for segment in segments:
             segment.close()
@@ -294,11 +302,8 @@ class LocalDirectory:
             path,
             own_files,
             config.index_interval_bytes,
-            last_end,
-            compacted=config.is_compacted,
-            log=str(topic_partition),
-            leader_epoch=self._leader_epochs.get(topic_partition, 0),
-            progress=self._go_on,
+            self._stored(topic_partition, config, last_end),
+            self._go_on,
         )
         backing = self._backing(
             topic_partition, path, own_files, checkpoint, durable=False, saves_in_sync=False
@@ -350,13 +355,12 @@ class LocalDirectory:
             path,
             self._files,
             config.index_interval_bytes,
-            last_end,
-            holes=not synced_by_owner,
-            compacted=config.is_compacted,
-            log=str(topic_partition),
-            leader_epoch=self._leader_epochs.get(topic_partition, 0),
-            whole_indexes=self._lock.has_whole_indexes,
-            progress=self._go_on,
+            replace(
+                self._stored(topic_partition, config, last_end),
+                may_have_holes=not synced_by_owner,
+                has_whole_indexes=self._lock.has_whole_indexes,
+            ),
+            self._go_on,
         )
         backing = self._backing(
             topic_partition,

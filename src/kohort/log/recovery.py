@@ -22,6 +22,7 @@ import logging
 import os
 import re
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from itertools import chain, pairwise
 
@@ -55,46 +56,58 @@ class LastEnd(Enum):
     CRASHED = "crashed"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredLog:
+    """What is known of a log before its files are read."""
+
+    last_end: LastEnd
+    topic_partition: str | None = None
+    """As in its checkpoint; None: not compared."""
+    leader_epoch: int = 0
+    """Epoch in which the log is led from now on, or was."""
+    is_compacted: bool = False
+    """The policy is to compact: offsets may be missing in sealed segments, whatever the checkpoint
+    says."""
+    may_have_holes: bool = True
+    """After CRASHED, unsynced bytes may be missing in the middle; False if every batch was synced
+    before the next."""
+    has_whole_indexes: bool = False
+    """No power loss can have taken rows of the indexes."""
+
+
 def load(
     path: str,
     open_files: OpenFiles,
     interval: int,
-    last_end: LastEnd,
-    *,
-    holes: bool = True,
-    compacted: bool = False,
-    whole_indexes: bool = False,
-    log: str | None = None,
-    leader_epoch: int = 0,
+    stored: StoredLog,
     progress: Progress = unobserved,
 ) -> tuple[list[Segment], Checkpoint]:
     """The segments in the directory `path`, the last one ready to append, and the checkpoint.
 
-    `holes`: whether what was not synced may be missing in the middle after CRASHED; not so where
-    every batch was synced before the next. `compacted`: its policy is to compact, so offsets may be
-    missing in sealed segments whatever the checkpoint says. `whole_indexes`: no power loss can have
-    taken rows of them. `leader_epoch` is that in which the log is led from now on, or was. Raises
-    CorruptLogError, and then no segment was changed; KafkaError if the
-    directory has another log than `log`, where that is given; OSError.
+    Raises CorruptLogError, and then no segment was changed; KafkaError if the directory has another
+    log; OSError.
     """
+    last_end = stored.last_end
     names = os.listdir(path)
     if any(_LEFTOVER.fullmatch(name) or _SWAP.fullmatch(name) for name in names):
         _tidy(path, names)
         names = os.listdir(path)
     checkpoint = Checkpoint()
     if files.CHECKPOINT in names:
-        checkpoint = files.load_checkpoint(path, log)
+        checkpoint = files.load_checkpoint(path, stored.topic_partition)
     known = files.load_epochs(path) if leader_epoch_checkpoint.NAME in names else ()
-    latest_epoch = max(leader_epoch, *(entry.epoch for entry in known), 0)
+    latest_epoch = max(stored.leader_epoch, *(entry.epoch for entry in known), 0)
     if last_end is LastEnd.CRASHED:
         known = ()  # it may be an older one
     segments = _segments(path, names, open_files, interval, latest_epoch)
     if last_end is LastEnd.KILLED:
         _tell_of_lost_records(path, names, segments)
     try:
-        opening = _Opening(path, segments, checkpoint, compacted, whole_indexes, progress)
+        opening = _Opening(
+            path, segments, checkpoint, stored.is_compacted, stored.has_whole_indexes, progress
+        )
         crashed = last_end is LastEnd.CRASHED
-        segments = opening.check(crashed=crashed, holes=holes and crashed)
+        segments = opening.check(crashed=crashed, holes=stored.may_have_holes and crashed)
     except BaseException:
         for segment in segments:
             segment.close()
