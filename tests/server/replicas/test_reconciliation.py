@@ -10,6 +10,7 @@ from uuid import UUID
 import pytest
 
 from kohort.errors import ErrorCode, KafkaError, KohortError
+from kohort.log import data_directory
 from kohort.log.directory_format import METADATA_ID
 from kohort.log.local import LocalDirectory
 from kohort.log.partition_mark import MARK, read_mark, write_mark
@@ -307,6 +308,25 @@ class TestMixedDirectories:
         with pytest.raises(KohortError, match=r"orders-0.*restore that directory from a copy"):
             server.start()
         assert (server.path / "orders-0").is_dir()
+
+    def test_a_mark_of_the_metadata_log_that_is_read_once_only_ends_the_start(
+        self, server: Server, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        server.start().topics.create("orders", 1)
+        server.stop()
+        reads = 0
+
+        def read(path: str) -> UUID | None:
+            nonlocal reads
+            reads += path.endswith(str(METADATA))
+            if reads == 2 and path.endswith(str(METADATA)):
+                raise OSError(5, "Input/output error")
+            return read_mark(path)
+
+        monkeypatch.setattr(data_directory, "read_mark", read)
+        with pytest.raises(KohortError, match=str(METADATA)):
+            server.start()
+        assert server.start().replicas.topics.get("orders") is not None
 
     def test_a_data_directory_with_the_metadata_of_another_cluster_is_refused(
         self, server: Server, tmp_path: Path

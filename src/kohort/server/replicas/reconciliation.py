@@ -43,9 +43,7 @@ def ensure_metadata_directory(directories: PartitionDirectories) -> None:
     """
     marks = directories.marks()
     if METADATA in marks:
-        found = marks[METADATA]
-        if found != METADATA_ID and not _is_of_version_0_1(directories, found):
-            raise KohortError(_not_its_place(METADATA, METADATA_ID, found))
+        _ensure_metadata_mark(directories, marks[METADATA])
         return
     marked = [str(each) for each, topic_id in marks.items() if topic_id is not None]
     if marked:
@@ -77,6 +75,8 @@ def reconcile(
     if directories.is_case_insensitive:
         _refuse_names_that_differ_in_case(state.topics.values())
     marks = directories.marks()
+    if METADATA in known:
+        _ensure_metadata_mark(directories, marks.get(METADATA))
     _mark_known(directories, known, marks)
     deleted = (state.deleted or set()) - state.topics.keys()
     _set_strays_aside(directories, known, marks, deleted)
@@ -97,6 +97,12 @@ def reconcile(
     if missing:
         directories.make(missing)
     return refused
+
+
+def _ensure_metadata_mark(directories: PartitionDirectories, found: UUID | None) -> None:
+    """Raise KohortError if the place of the metadata log does not have its mark, but `found`."""
+    if found != METADATA_ID and not _is_of_version_0_1(directories, found):
+        raise KohortError(_not_its_place(METADATA, METADATA_ID, found))
 
 
 def _is_of_version_0_1(directories: PartitionDirectories, found: UUID | None) -> bool:
