@@ -120,6 +120,8 @@ chaos: $(INSTALLED)
 	$(BIN)/pytest -m "clients and long" tests/spark/test_member_chaos.py
 	KOHORT_SPARK_STRIKES=100 $(BIN)/pytest -m "clients and long" -rs \
 		tests/spark/test_exactly_once_chaos.py $(if $(KAFKA),,-k KohortServer)
+	KOHORT_SPARK_STRIKES=500 $(BIN)/pytest -m "clients and long" -rs \
+		tests/spark/test_exactly_once_in_a_session.py $(if $(KAFKA),,-k KohortServer)
 
 # A million inputs, guided by coverage where `atheris` has a wheel for this Python.
 fuzz: $(INSTALLED)
