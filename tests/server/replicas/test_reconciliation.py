@@ -1,7 +1,6 @@
 """Whose directories the server takes, at the start and when topics are created."""
 
 import asyncio
-import errno
 import os
 import shutil
 from collections.abc import Iterator
@@ -151,29 +150,6 @@ class TestForeignDirectories:
         (server.path / str(METADATA) / MARK).unlink()
         with pytest.raises(KohortError, match="the directory __cluster_metadata-0 has the name"):
             server.start()
-
-    def test_a_mark_of_the_metadata_that_is_unreadable_meanwhile_ends_the_start(
-        self, server: Server, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        server.start()
-        server.stop()
-        reads: list[str] = []
-
-        def read_once(directory: str) -> UUID | None:
-            if str(METADATA) in directory:
-                reads.append(directory)
-                if len(reads) > 1:
-                    raise OSError(errno.EIO, os.strerror(errno.EIO))
-            return read_mark(directory)
-
-        with monkeypatch.context() as patched:
-            patched.setattr(data_directory, "read_mark", read_once)
-            with pytest.raises(KohortError, match="the directory __cluster_metadata-0"):
-                server.start()
-        assert len(reads) == 2
-        server.start()
-        assert server.logs is not None
-        assert not server.logs.problems
 
     def test_a_directory_with_a_flipped_bit_in_its_mark_is_foreign(self, server: Server) -> None:
         fill_two(server)

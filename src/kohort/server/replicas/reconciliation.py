@@ -87,8 +87,6 @@ def reconcile(
             continue
         if directories.is_taken(each):
             refused[each] = _not_its_place(each, topic_id, found)
-            if each == METADATA:  # its mark was read before: the disk fails
-                raise KohortError(refused[each])
         else:
             missing[each] = topic_id
     if missing and marks:  # else the directory is new
