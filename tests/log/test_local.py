@@ -199,16 +199,17 @@ class TestFiles:
         assert len(os.listdir("/proc/self/fd")) <= before + 8 + threads_that_sync
         assert all(values_of(log) == [b"%d" % number for number in range(40)] for log in logs)
 
-    def test_many_logs_open_fast_and_small(self, reopen):
+    def test_many_logs_open_fast_and_small(self, reopen, data):
         import tracemalloc
 
         directory = reopen()
         directory.open(TopicPartition("first", 0), SMALL)  # with what all share
         tracemalloc.start()
-        logs = [directory.open(TopicPartition("t", at), SMALL) for at in range(200)]
+        logs = [directory.open(TopicPartition("t", at), SMALL) for at in range(50)]
         used, _ = tracemalloc.get_traced_memory()
         tracemalloc.stop()
-        assert used / len(logs) < 2_250
+        paths = 5 * len(str(data))  # of each log and its files, below a longer one with xdist
+        assert used / len(logs) - paths < 1_900
 
     def test_names_lists_every_log(self, reopen, data):
         directory = reopen()
