@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Final, NoReturn
 
-from kohort.cli import other_tools
+from kohort.cli import collect_garbage, other_tools
 from kohort.cli.exit_codes import OF_COMMAND
 from kohort.cli.missing_extras import advice
 from kohort.cli.options import REFUSED, RefusedError
@@ -120,6 +120,7 @@ def _run_command(name: str, arguments: Sequence[str]) -> int:
 
 def _run_module(name: str, arguments: Sequence[str]) -> int:
     module = importlib.import_module(f"kohort.cli.{name}")
+    collect_garbage()
     parser = Parser(f"kohort {name}", module.__doc__, OF_COMMAND[name])
     module.add_arguments(parser)
     words = module.words(arguments) if hasattr(module, "words") else arguments

@@ -14,10 +14,13 @@ from pathlib import Path
 signal.signal(signal.SIGINT, signal.SIG_DFL)
 signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
+gc.disable()  # until all is imported, as in `kohort.cli`
+
 from kohort.util.kio import import_kio  # noqa: E402
 
 import_kio()  # before anything else imports kio
 
+from kohort.cli import collect_garbage  # noqa: E402
 from kohort.cli.options import REFUSED, RefusedError  # noqa: E402
 from kohort.cli.serve import (  # noqa: E402
     FAILED,
@@ -43,6 +46,8 @@ from kohort.server.supervisor import (  # noqa: E402
     Assignment,
     Report,
 )
+
+collect_garbage()
 
 
 async def run() -> int:
