@@ -7,7 +7,8 @@ else by its next owner.
 
 The position follows the outcome, whatever raised it: behind the batches when they are committed,
 and before them when they are not, also if the transaction did not begin. While the outcome is
-unknown it stays behind them; the next transaction of the producer settles it first.
+unknown it is behind them, also if they were aborted before or a later transaction does not begin;
+the next transaction of the producer settles it first.
 """
 
 import asyncio
@@ -17,7 +18,11 @@ from contextlib import AbstractAsyncContextManager, suppress
 from types import TracebackType
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from kohort.client.errors import NotAssignedError, TopicRecreatedError, TransactionAbortedError
+from kohort.client.errors import (
+    NotAssignedError,
+    TopicRecreatedError,
+    TransactionAbortedError,
+)
 from kohort.client.fetch import Batch
 from kohort.client.group.owned_partition import OwnedPartition
 from kohort.client.group_errors import GenerationEndedError
@@ -151,7 +156,7 @@ class ExactlyOnce(AbstractAsyncContextManager[T], Generic[T]):
             with suppress(GenerationEndedError, NotAssignedError):
                 if outcome is TransactionOutcome.ABORTED:
                     self._move_back(tp, owned)
-                elif outcome is TransactionOutcome.COMMITTED:
+                else:  # if it may be committed, neither `records` nor a later abort yields it again
                     self._move_forward(tp, owned)
 
     def _move_back(self, tp: TopicPartition, owned: OwnedPartition) -> None:
